@@ -1,8 +1,7 @@
-//! Access to a cgroup through a handle of its directory.
+//! Access to a cgroup through an open handle to its directory.
 //!
-//! Between two uses of a path, an attacker could redirect it. Therefore the directory is opened
-//! once, its handle is checked to be on a cgroup file system, and files are opened by name relative
-//! to the handle.
+//! An attacker could redirect a path between two uses of it. The directory is therefore opened only
+//! once. Its handle must be on a cgroup file system, and files are opened by name relative to it.
 
 use std::ffi::OsStr;
 use std::io::{self, Read};
@@ -21,11 +20,11 @@ pub(crate) struct Cgroup {
 }
 
 impl Cgroup {
-    /// Opens a cgroup by a path from the user. Follows symbolic links: on many systems,
+    /// Opens a cgroup by a path that the user gave. Follows symbolic links, because on many systems
     /// `/sys/fs/cgroup/cpu` is a link to `cpu,cpuacct`.
     ///
     /// # Errors
-    /// An I/O error, or [`Outside::Cgroups`].
+    /// Returns an I/O error, or [`Outside::Cgroups`] if the directory is not a cgroup.
     pub(crate) fn open(system: &System, path: &Path) -> io::Result<Self> {
         Self::of_folder(system, Folder::open(&system.path(path))?)
     }
@@ -33,8 +32,8 @@ impl Cgroup {
     /// Opens a cgroup by its absolute path. Does not follow symbolic links.
     ///
     /// # Errors
-    /// An I/O error, or [`Outside::Cgroups`]. A symbolic link in the path results in
-    /// `NotADirectory`.
+    /// Returns an I/O error, or [`Outside::Cgroups`] if the directory is not a cgroup. If the path
+    /// contains a symbolic link, the error is `NotADirectory`.
     pub(crate) fn walk(system: &System, path: &Path) -> io::Result<Self> {
         if !path.is_absolute() {
             return Err(Outside::Cgroups.into());
@@ -61,15 +60,15 @@ impl Cgroup {
     /// Opens the child cgroup called `name`.
     ///
     /// # Errors
-    /// As for [`Cgroup::walk`].
+    /// Returns the same errors as [`Cgroup::walk`].
     pub(crate) fn child(&self, name: &OsStr) -> io::Result<Self> {
         Self::of_folder(&self.system, self.folder.child(name)?)
     }
 
-    /// Opens the child cgroup called `name`, and creates it if necessary.
+    /// Opens the child cgroup called `name`. Creates it first if necessary.
     ///
     /// # Errors
-    /// As for [`Cgroup::walk`].
+    /// Returns the same errors as [`Cgroup::walk`].
     pub(crate) fn make(&self, name: &OsStr) -> io::Result<Self> {
         Self::of_folder(&self.system, self.folder.make(name, 0o755)?)
     }
@@ -77,7 +76,7 @@ impl Cgroup {
     /// Removes the child cgroup called `name`.
     ///
     /// # Errors
-    /// An I/O error, for example because the cgroup contains a process.
+    /// Returns an I/O error, for example if the cgroup contains a process.
     pub(crate) fn remove(&self, name: &OsStr) -> io::Result<()> {
         self.folder.remove_folder(name)
     }
@@ -85,7 +84,7 @@ impl Cgroup {
     /// Reads the cgroup's file `name`, without surrounding whitespace.
     ///
     /// # Errors
-    /// An I/O error.
+    /// Returns an I/O error if the file cannot be read.
     pub(crate) fn text(&self, name: &str) -> io::Result<String> {
         let mut bytes = Vec::new();
         self.folder
@@ -94,10 +93,10 @@ impl Cgroup {
         Ok(trimmed(&bytes))
     }
 
-    /// Writes `value` as a line to the cgroup's file `name`.
+    /// Writes `value` as one line to the cgroup's file `name`.
     ///
     /// # Errors
-    /// An I/O error, or [`Outside::Settings`].
+    /// Returns an I/O error, or [`Outside::Settings`] if the file is not a kernel setting.
     pub(crate) fn put(&self, name: &str, value: &str) -> io::Result<()> {
         let file = self.folder.modify(OsStr::new(name))?;
         self.system.put_into(&file, value)
@@ -108,10 +107,10 @@ impl Cgroup {
         self.folder.size(OsStr::new(name)).is_some()
     }
 
-    /// Returns an identity that differs from that of any later cgroup at the same path.
+    /// Returns an identity that no later cgroup at the same path will have.
     ///
     /// # Errors
-    /// An I/O error.
+    /// Returns an I/O error if the directory's metadata cannot be read.
     pub(crate) fn identity(&self) -> io::Result<String> {
         let facts = self.folder.handle()?.metadata()?;
         Ok(format!("{}:{}", facts.dev(), facts.ino()))

@@ -1,5 +1,5 @@
-//! Errors of reading and changing settings. Each message is one line: what failed, on what, why,
-//! and what to do.
+//! Errors that occur when settings are read or changed. Each message is one line that says what
+//! failed, on what, why, and what to do.
 
 use std::io;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ pub enum KnobError {
     Unknown {
         /// Name that the user typed.
         id: String,
-        /// Similar names, or how to list all names.
+        /// Similar names, or how to get a list of all names.
         hint: String,
     },
     /// The value is invalid for the setting.
@@ -32,7 +32,7 @@ pub enum KnobError {
     Scope {
         /// Name of the setting.
         id: String,
-        /// Kind of target that the setting needs.
+        /// The kind of target that the setting requires.
         of: String,
         /// How to specify a target.
         hint: String,
@@ -45,7 +45,7 @@ pub enum KnobError {
         /// The reason, with a remedy.
         why: String,
     },
-    /// The setting is dangerous, and the user did not consent to changing it.
+    /// The setting is dangerous, and the user did not agree to change it.
     #[error("{id} is dangerous: {reason} Pass --yes to set it anyway")]
     Dangerous {
         /// Name of the setting.
@@ -58,7 +58,7 @@ pub enum KnobError {
     ReadOnly {
         /// Name of the setting.
         id: String,
-        /// Other ways to change it.
+        /// How else it can be changed.
         why: String,
     },
     /// The setting cannot be read.
@@ -83,7 +83,7 @@ pub enum KnobError {
         /// The reason.
         trouble: Trouble,
     },
-    /// Another program changed the setting after this session had changed it.
+    /// Another program changed the setting after this session did.
     #[error(
         "{id} of {target} changed from {left} to {found}: another program sets it too; ticktax \
          will not change it again"
@@ -95,7 +95,7 @@ pub enum KnobError {
         target: String,
         /// The setting's current value.
         found: String,
-        /// The value that this session left.
+        /// The value that this session had set.
         left: String,
     },
     /// Another session is changing settings.
@@ -110,7 +110,7 @@ pub enum KnobError {
         /// Command and PID of the other session.
         by: String,
     },
-    /// The journal cannot be used. Without it, no setting may be changed.
+    /// The journal cannot be used. No setting may be changed without it.
     #[error("cannot {verb} the journal {}: {why}", path.display())]
     Journal {
         /// The attempted action, as a verb.
@@ -120,7 +120,7 @@ pub enum KnobError {
         /// The reason, with a remedy.
         why: String,
     },
-    /// The file given as the journal contains other data.
+    /// The file given as the journal contains something else.
     #[error(
         "{} is not a ticktax journal and was left unchanged: name another file, or move it away",
         path.display()
@@ -129,8 +129,8 @@ pub enum KnobError {
         /// Path of the file.
         path: PathBuf,
     },
-    /// The journal has unreadable lines between readable ones. The settings in those lines are
-    /// unknown, so the file must be kept as evidence.
+    /// The journal has unreadable lines between readable ones. Nobody knows which settings these
+    /// lines were about, so the file must be kept as evidence.
     #[error(
         "the journal {} was left unchanged: it has unreadable lines ({lines}) before its end; \
          restore the rest with `ticktax undo`, then move the file away",
@@ -150,7 +150,7 @@ pub enum KnobError {
         /// The reason, with a remedy.
         why: String,
     },
-    /// The watchdog, which restores settings if the session is killed, did not start.
+    /// The watchdog did not start. It restores settings if the session is killed.
     #[error("cannot start the watchdog that restores settings: {why}; nothing was changed")]
     Watchdog {
         /// The reason.
@@ -158,7 +158,7 @@ pub enum KnobError {
     },
 }
 
-/// Why the kernel refused to read or write a setting, or why its text is invalid.
+/// Why the kernel refused to read or write a setting, or why the setting's text is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct Trouble {
@@ -187,7 +187,7 @@ impl Trouble {
 
     /// Explains a failed file operation. `path` has no leading slash.
     pub(crate) fn of_file(path: &str, error: &io::Error) -> Self {
-        // Errors created by ticktax already contain a full explanation.
+        // Errors that ticktax itself created already contain a full explanation.
         if let Some(own) = error.get_ref() {
             return Self::new(format!("/{path}: {own}"));
         }

@@ -1,5 +1,5 @@
-//! Temporary cgroups for commands: where to create one, how to prepare it for a process, and how to
-//! remove it.
+//! Temporary cgroups for commands: chooses where to create one, prepares it for a process, and
+//! removes it.
 
 use std::ffi::OsStr;
 use std::io;
@@ -12,7 +12,7 @@ use crate::cgroup::Cgroup;
 use crate::error::KnobError;
 use crate::system::{Outside, System};
 
-/// Prefix of the names of ticktax's cgroups. The PID follows.
+/// Prefix of the names of ticktax's own cgroups. A PID follows.
 const PREFIX: &str = "ticktax-try-";
 /// File that lists a cgroup's processes. Writing a PID to it moves that process into the cgroup.
 const PROCS: &str = "cgroup.procs";
@@ -26,8 +26,8 @@ pub enum Controller {
     Cpuset,
 }
 
-/// Attempts to remove a cgroup, [`MOMENT`] apart. The kernel may take a while to release a process
-/// that has just been waited for.
+/// Number of attempts to remove a cgroup, [`MOMENT`] apart. After a process has been waited for,
+/// the kernel may take a while to release it.
 const TRIES: u32 = 250;
 const MOMENT: Duration = Duration::from_millis(2);
 
@@ -50,11 +50,11 @@ impl Controller {
     }
 }
 
-/// Returns the directory of the cgroup that determines a process's settings of `controller`, in
-/// cgroup v1 or v2.
+/// Returns the directory of the cgroup (v1 or v2) that determines a process's settings for
+/// `controller`.
 ///
 /// # Errors
-/// The controller is not mounted, or the process has exited.
+/// Returns an error if the controller is not mounted, or if the process has exited.
 pub fn of_process(system: &System, pid: i32, controller: Controller) -> Result<PathBuf, KnobError> {
     let name = controller.name();
     let error = |why: String| KnobError::Group {
@@ -97,7 +97,7 @@ struct Hierarchy {
     folder: PathBuf,
 }
 
-/// Finds the mount point of the hierarchy that provides `controller`.
+/// Finds where the hierarchy that provides `controller` is mounted.
 fn hierarchy(system: &System, mounts: &str, controller: &str) -> Option<Hierarchy> {
     let has = |text: &str| text.split_whitespace().any(|word| word == controller);
     mounts.lines().find_map(|line| {
@@ -121,7 +121,7 @@ fn hierarchy(system: &System, mounts: &str, controller: &str) -> Option<Hierarch
     })
 }
 
-/// Finds the path of a process's cgroup within its hierarchy, in the text of `/proc/PID/cgroup`.
+/// Finds the path of a process's cgroup within its hierarchy. `text` is that of `/proc/PID/cgroup`.
 fn member<'a>(text: &'a str, controller: &str, version: Version) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':');
@@ -134,11 +134,11 @@ fn member<'a>(text: &'a str, controller: &str, version: Version) -> Option<&'a s
     })
 }
 
-/// Location of a temporary cgroup (`folder`), and the cgroup that its processes return to when it
-/// is removed (`home`).
+/// Location of a temporary cgroup (`folder`). When the cgroup is removed, its processes return to
+/// `home`.
 ///
 /// The directory is always called `ticktax-try-N`, and its parent is `home` or an ancestor of
-/// `home`. Journal entries that violate this are rejected.
+/// `home`. Journal entries for which this is not true are rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) folder: PathBuf,
@@ -149,7 +149,7 @@ pub(crate) struct Place {
 struct Site<'a> {
     parent: Cgroup,
     name: &'a OsStr,
-    /// `None` if the cgroup no longer exists.
+    /// `None` if that cgroup no longer exists.
     home: Option<Cgroup>,
 }
 
@@ -157,8 +157,8 @@ impl Place {
     /// Opens the directory's parent and `home`. Does not follow symbolic links.
     ///
     /// # Errors
-    /// The path is not one that ticktax creates, it is not on a cgroup file system, or an I/O error
-    /// occurred.
+    /// Returns an error if the path is not one that ticktax creates, if it is not on a cgroup file
+    /// system, or if an I/O error occurred.
     fn site(&self, system: &System) -> io::Result<Site<'_>> {
         let name = self.folder.file_name().filter(|name| is_own(name));
         let parent = self.folder.parent();
@@ -184,7 +184,7 @@ impl Place {
 
 impl Site<'_> {
     /// Moves the group's processes to `home`. Ignores failures, because a process may have exited.
-    /// If a process remains, removing the group reports that.
+    /// If one is left, removing the group will report it.
     fn send_home(&self) -> io::Result<()> {
         let group = self.parent.child(self.name)?;
         if let Some(home) = &self.home {
@@ -196,14 +196,14 @@ impl Site<'_> {
     }
 }
 
-/// Whether `name` has the form that ticktax uses for its cgroups.
+/// Whether `name` looks like a name that ticktax gives to its cgroups.
 fn is_own(name: &OsStr) -> bool {
     let number = name.as_bytes().strip_prefix(PREFIX.as_bytes());
     number.is_some_and(|digits| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
 }
 
-/// Chooses where to create a group: below this process's cgroup, or below the nearest ancestor that
-/// delegates the controller to its children.
+/// Chooses where to create a group: below this process's cgroup, or else below the nearest ancestor
+/// that delegates the controller to its children.
 pub(crate) fn place(system: &System, controller: Controller) -> Result<Place, KnobError> {
     let pid = i32::try_from(std::process::id()).unwrap_or(-1);
     let home = of_process(system, pid, controller)?;
@@ -211,7 +211,7 @@ pub(crate) fn place(system: &System, controller: Controller) -> Result<Place, Kn
     let mut above = home.ancestors();
     let parent = above.find(|folder| {
         let given = system.text(folder.join("cgroup.subtree_control"));
-        // v1 has no such file. There, every child gets the controller.
+        // v1 has no such file, because every child gets the controller.
         let is_v1 = || system.path(folder.join("tasks")).exists();
         given.map_or_else(
             |_| is_v1(),
@@ -234,21 +234,21 @@ pub(crate) fn place(system: &System, controller: Controller) -> Result<Place, Kn
         folder: parent.join(name),
         home,
     };
-    // Check this before the group is entered in the journal. Otherwise every later undo would fail
-    // on the entry.
+    // Check this before the journal records the group. Otherwise every later undo would fail
+    // because of it.
     if let Err(error) = place.site(system) {
         return Err(place.error("create", &error));
     }
     Ok(place)
 }
 
-/// Creates the group, unless it exists, and prepares it so that processes can join.
+/// Creates the group if it does not exist, and prepares it so that processes can join it.
 pub(crate) fn make(system: &System, place: &Place) -> Result<(), KnobError> {
     let make = || -> io::Result<()> {
         let site = place.site(system)?;
         let group = site.parent.make(site.name)?;
-        // In v1, a new group has no CPUs or memory nodes until they are set, so no process can
-        // join.
+        // In v1, a new group has neither CPUs nor memory nodes until they are set, and no process
+        // can join it.
         for file in ["cpuset.cpus", "cpuset.mems"] {
             let is_empty = group.text(file).is_ok_and(|text| text.is_empty());
             if let (true, Ok(value)) = (is_empty, site.parent.text(file))
@@ -275,7 +275,8 @@ pub(crate) fn join(system: &System, folder: &Path, pid: i32) -> Result<(), KnobE
 /// Removes the group after moving its processes to `home`. Succeeds if the group no longer exists.
 ///
 /// # Errors
-/// The path is not one that ticktax creates, a process remains in the group, or the kernel refuses.
+/// Returns an error if the path is not one that ticktax creates, if a process is left in the group,
+/// or if the kernel refuses.
 pub(crate) fn dissolve(system: &System, place: &Place) -> Result<(), KnobError> {
     let site = match place.site(system) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -298,7 +299,7 @@ pub(crate) fn dissolve(system: &System, place: &Place) -> Result<(), KnobError> 
     }
 }
 
-/// Whether a retry would fail too, because the path is a link or not a cgroup.
+/// Whether retrying is useless, because the path is a link or not a cgroup.
 fn is_refusal(error: &io::Error) -> bool {
     error.get_ref().is_some() || error.kind() == io::ErrorKind::NotADirectory
 }
@@ -394,7 +395,7 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
             let folder = found.folder.strip_prefix("/").unwrap();
             folder.join(name).display().to_string()
         };
-        // The files of a new v1 group are empty.
+        // In a new v1 group, these files are empty.
         machine.put(&file("cpuset.cpus"), "\n");
         machine.put(&file("cpuset.mems"), "\n");
         make(&system, &found).unwrap();
@@ -435,7 +436,7 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
             ("/cg/ticktax-try-7x", "/cg"),
             ("/cg/ticktax-try-8/..", "/cg"),
             ("ticktax-try-8", ""),
-            // Paths that lead elsewhere, through another `home`, `..`, or a symbolic link.
+            // Paths that lead somewhere else through another `home`, `..` or a symbolic link.
             ("/cg/ticktax-try-8", "/victim"),
             ("/cg/ticktax-try-8", "/cg/../victim"),
             ("/link/ticktax-try-8", "/link"),

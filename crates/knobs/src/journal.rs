@@ -1,23 +1,24 @@
-//! The journal: a file that records each change before it is made, so that it can be undone.
+//! The journal: a file that records each change in advance so that it can be undone.
 //!
 //! Each line is a JSON record with a checksum:
-//! - `Began`: a session started. Contains the boot id, which applies to the following lines too.
+//! - `Began`: a session started. Contains the boot id, which also applies to the lines that follow.
 //! - `Intended`: a setting is about to change. Contains its original value.
 //! - `Written`: the setting was changed. Contains the value read back.
 //! - `Undone`: the setting has been dealt with.
 //! - `Making`: a cgroup is about to be created.
 //! - `Dissolved`: the cgroup no longer exists.
 //!
-//! The process may be killed at any point. If a line is incomplete, it had not reached the disk, so
-//! the change it announces had not started.
+//! The process can be killed at any point. An incomplete line had not reached the disk, so the
+//! change that it announces had not started.
 //!
-//! The file is locked while it is open. It is never deleted: if it were, two sessions could lock
-//! two different files with the same name.
+//! The file is locked while it is open. It is never deleted, because otherwise two sessions could
+//! lock two different files with the same name.
 //!
-//! Root writes values from the journal to the kernel. So the journal is read only if no other user
-//! could have written it: it must be a regular file of the effective user, in a [`Folder`] of that
-//! user, whose ancestors can be changed only by that user and root. A file that does not start like
-//! a journal is left unchanged. `end.rs` deals with unreadable lines.
+//! Root writes values from the journal to the kernel. The journal is therefore read only if no
+//! other user could have written it. It must be a regular file that belongs to the effective user,
+//! in a [`Folder`] of that user, and only that user and root may be able to change the folder's
+//! ancestors. A file that does not start like a journal is left unchanged. `end.rs` deals with
+//! unreadable lines.
 
 mod end;
 
@@ -39,7 +40,7 @@ use crate::target::Target;
 pub(crate) enum Record {
     /// A session started.
     Began {
-        /// Boot id of the kernel.
+        /// Boot id of the running kernel.
         boot: String,
         /// Command and PID of the session.
         by: String,
@@ -50,12 +51,12 @@ pub(crate) enum Record {
     Intended {
         knob: String,
         target: Target,
-        /// Identity of the target, which distinguishes it from a later one with the same name.
+        /// Identity of the target. A later target with the same name has a different one.
         identity: String,
         old: String,
         new: String,
-        /// Whether the change is a side effect: the kernel changes this setting when another is
-        /// set, whose record follows.
+        /// Whether the change is a side effect: the kernel changes this setting when another one is
+        /// set. The record of that other setting follows.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         along: bool,
     },
@@ -65,7 +66,7 @@ pub(crate) enum Record {
         target: Target,
         value: String,
     },
-    /// The setting has been dealt with, with this outcome.
+    /// The setting has been dealt with. Contains the outcome.
     Undone {
         knob: String,
         target: Target,
@@ -74,14 +75,14 @@ pub(crate) enum Record {
     /// A cgroup is about to be created.
     Making {
         folder: PathBuf,
-        /// Cgroup that the new cgroup's processes return to when it is removed.
+        /// The new cgroup's processes return to this cgroup when it is removed.
         home: PathBuf,
     },
     /// The cgroup no longer exists.
     Dissolved { folder: PathBuf },
 }
 
-/// Points at which tests kill a session. Each is named after the action that has just finished.
+/// Points at which tests kill a session. Each is named after the action just completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
     /// The journal is open and locked.
@@ -113,7 +114,7 @@ impl Step {
     ];
 }
 
-/// A callback that is invoked at each step, so that tests can stop there.
+/// A callback invoked at each step, so that tests can stop there.
 pub type OnStep = Box<dyn FnMut(Step)>;
 
 /// An open and locked journal.
@@ -122,7 +123,8 @@ pub(crate) struct Journal {
     file: LockedFile,
     /// Offset of the next line.
     end: u64,
-    /// If set, the reason why the file must stay unchanged. Nothing is then written or truncated.
+    /// The reason why the file must not change, if there is one. Nothing is then written or
+    /// truncated.
     frozen: Option<KnobError>,
     on_step: OnStep,
 }
@@ -133,7 +135,7 @@ pub(crate) struct Contents {
     pub(crate) records: Vec<Record>,
     /// Number of unreadable lines.
     pub(crate) damaged: u64,
-    /// Name of the file that contains a copy of the unreadable end.
+    /// Name of the file with a copy of the unreadable end.
     pub(crate) copy: Option<PathBuf>,
 }
 
@@ -156,7 +158,7 @@ struct Opened<'a> {
 }
 
 impl<'a> Opened<'a> {
-    /// Opens the file at `path`. `open` opens its directory.
+    /// Opens the file at `path`, after opening its directory with `open`.
     fn new(
         path: &'a Path,
         create: bool,
@@ -165,18 +167,18 @@ impl<'a> Opened<'a> {
         let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
         let folder = open(path.parent().unwrap_or(Path::new("")))?;
         let file = folder.write(name, create, 0o600)?;
-        // Sync the directory, so that a new file's name reaches the disk.
+        // Sync the directory so that a new file's name reaches the disk.
         folder.sync();
         Ok(Self { folder, name, file })
     }
 }
 
 impl Journal {
-    /// Opens and locks the journal, and creates it if necessary.
+    /// Opens and locks the journal. Creates it first if necessary.
     ///
     /// # Errors
-    /// Another session holds the lock, another user could have written the journal, a line before
-    /// its end is unreadable, or the file cannot be used.
+    /// Returns an error if another session holds the lock, if another user could have written the
+    /// journal, if an unreadable line precedes a readable one, or if the file cannot be used.
     pub(crate) fn open(path: &Path, on_step: OnStep) -> Result<(Self, Contents), KnobError> {
         let opened = Opened::new(path, true, |folder| Folder::make_trusted(folder, 0o700));
         let opened = opened.map_err(|error| trouble("open", path, &error))?;
@@ -187,11 +189,12 @@ impl Journal {
         }
     }
 
-    /// Opens and locks an existing journal to undo changes. Returns `None` if it does not exist.
+    /// Opens and locks an existing journal in order to undo changes. Returns `None` if the journal
+    /// does not exist.
     ///
     /// # Errors
-    /// Another session holds the lock, another user could have written the journal, or the file
-    /// cannot be used.
+    /// Returns an error if another session holds the lock, if another user could have written the
+    /// journal, or if the file cannot be used.
     pub(crate) fn open_existing(
         path: &Path,
         on_step: OnStep,
@@ -246,7 +249,7 @@ impl Journal {
         Ok((journal, parsed.contents))
     }
 
-    /// Returns the reason why the file must stay unchanged, even if nothing remains to be undone.
+    /// Returns the reason why the file must not change, even if there is nothing left to undo.
     pub(crate) fn frozen(&self) -> Option<&KnobError> {
         self.frozen.as_ref()
     }
@@ -255,12 +258,12 @@ impl Journal {
         &self.path
     }
 
-    /// Invokes the callback of tests.
+    /// Invokes the callback used by tests.
     pub(crate) fn step(&mut self, step: Step) {
         (self.on_step)(step);
     }
 
-    /// Appends a record and syncs it to disk. If that fails, removes the partial line.
+    /// Appends a record and syncs it to disk. If that fails, removes the incomplete line.
     pub(crate) fn append(&mut self, record: &Record) -> Result<(), KnobError> {
         if self.frozen.is_some() {
             return Ok(());
@@ -272,7 +275,7 @@ impl Journal {
         };
         let line = disk::checked_line(record).map_err(|_| unwritable())?;
         if let Err(error) = self.write(&line) {
-            // If this fails too, the next session ignores the partial line.
+            // If this fails too, the next session ignores the incomplete line.
             let _ = self.cut();
             return Err(trouble("write", &self.path, &error));
         }
@@ -291,7 +294,7 @@ impl Journal {
         self.file.sync_all()
     }
 
-    /// Empties the journal. Call it only if nothing remains to be undone.
+    /// Empties the journal. Call this only if there is nothing left to undo.
     pub(crate) fn clear(&mut self) -> Result<(), KnobError> {
         if self.frozen.is_some() {
             return Ok(());
@@ -313,7 +316,7 @@ impl Journal {
     }
 }
 
-/// Reads a journal. Returns `None` if the file does not start like one, without reading the rest.
+/// Reads a journal. If the file does not start like one, returns `None` without reading the rest.
 fn read(file: &mut File) -> io::Result<Option<Vec<u8>>> {
     let mut reader = BufReader::new(file);
     let mut bytes = Vec::new();
@@ -326,8 +329,8 @@ fn read(file: &mut File) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-/// Creates the error that names the session holding the lock. `other` is the journal, which can be
-/// read although it could not be locked.
+/// Creates an error that names the session holding the lock. `other` is the journal, which can be
+/// read even though it could not be locked.
 fn busy(path: &Path, mut other: File) -> KnobError {
     let bytes = read(&mut other).ok().flatten().unwrap_or_default();
     let contents = end::parse(&bytes).contents;
@@ -338,7 +341,7 @@ fn busy(path: &Path, mut other: File) -> KnobError {
 }
 
 fn trouble(verb: &'static str, path: &Path, error: &io::Error) -> KnobError {
-    // Permission errors from ticktax's own checks already include a remedy.
+    // Permission errors from ticktax's own checks already name a remedy.
     let is_denied = error.kind() == io::ErrorKind::PermissionDenied && error.get_ref().is_none();
     let why = if is_denied {
         "permission denied; run as root".to_owned()

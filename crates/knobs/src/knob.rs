@@ -1,4 +1,4 @@
-//! Settings: how to read and write each one, its valid values, and its documentation.
+//! Settings: how each one is read and written, its valid values, and its documentation.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ pub struct Knob {
     pub(crate) settle: Nanos,
 }
 
-/// Creates a row without texts.
+/// Creates a row without any texts.
 pub(crate) const fn knob(
     id: &'static str,
     scope: KnobScope,
@@ -72,47 +72,47 @@ impl Knob {
         self
     }
 
-    /// Marks the setting as able to slow down or break other programs. `why` is the reason.
+    /// Marks the setting as one that can slow down or break other programs. `why` is the reason.
     pub(crate) const fn careful(mut self, why: &'static str) -> Self {
         self.risk = KnobRisk::Careful;
         self.risk_reason = why;
         self
     }
 
-    /// Marks the setting as able to hang the machine. `why` is the reason.
+    /// Marks the setting as one that can hang the machine. `why` is the reason.
     pub(crate) const fn dangerous(mut self, why: &'static str) -> Self {
         self.risk = KnobRisk::Dangerous;
         self.risk_reason = why;
         self
     }
 
-    /// Sets the description and the trade-offs.
+    /// Sets the description, and what the setting trades off.
     pub(crate) const fn words(mut self, about: &'static str, trades: &'static str) -> Self {
         self.about = about;
         self.trades = trades;
         self
     }
 
-    /// Sets the kernel versions that have the setting, and where it is documented.
+    /// Sets which kernel versions have the setting, and where it is documented.
     pub(crate) const fn from(mut self, kernels: &'static str, source: &'static str) -> Self {
         self.kernels = kernels;
         self.source = source;
         self
     }
 
-    /// Lists other settings that the kernel changes as a side effect.
+    /// Lists other settings that the kernel changes along with this one.
     pub(crate) const fn also(mut self, also: &'static [&'static str]) -> Self {
         self.also = also;
         self
     }
 
-    /// Sets the time, in ms, until a change takes full effect.
+    /// Sets how long a change takes to have its full effect, in ms.
     pub(crate) const fn settles_in_ms(mut self, time: i64) -> Self {
         self.settle = Nanos::from_millis(time);
         self
     }
 
-    /// Returns the name that users type, such as `vm.swappiness`.
+    /// Returns the name that users type, for example `vm.swappiness`.
     pub const fn id(&self) -> &'static str {
         self.id
     }
@@ -127,16 +127,16 @@ impl Knob {
         self.risk
     }
 
-    /// Returns how long to wait after a change before measuring.
+    /// Returns how long to wait between a change and a measurement.
     pub const fn settle(&self) -> Nanos {
         self.settle
     }
 
-    /// Checks whether the setting may be changed: it must not be read-only, and if it is dangerous,
-    /// the user must have consented.
+    /// Checks that the setting can be changed: it must not be read-only, and if it is dangerous,
+    /// the user must have agreed.
     ///
     /// # Errors
-    /// [`KnobError::ReadOnly`] or [`KnobError::Dangerous`].
+    /// Returns [`KnobError::ReadOnly`] or [`KnobError::Dangerous`] if it must not be changed.
     pub fn permits(&self, consent: Consent) -> Result<(), KnobError> {
         match (self.risk, consent) {
             (KnobRisk::ReadOnly, _) => Err(KnobError::ReadOnly {
@@ -152,10 +152,11 @@ impl Knob {
         }
     }
 
-    /// Validates a value, and converts it to the form that [`read`](Self::read) returns.
+    /// Validates a value and converts it to the form in which [`read`](Self::read) returns it.
     ///
     /// # Errors
-    /// [`KnobError::Value`] with a description of the valid values.
+    /// Returns [`KnobError::Value`], with a description of the valid values, if `text` is not
+    /// valid.
     pub fn parse(&self, system: &System, target: &Target, text: &str) -> Result<String, KnobError> {
         let offered = match self.values {
             Values::Offered => self.mechanism.offered(system, target),
@@ -173,7 +174,8 @@ impl Knob {
     /// Returns the setting's current value for `target`.
     ///
     /// # Errors
-    /// The target is of the wrong kind or does not exist, or the setting cannot be read.
+    /// Returns an error if the target is of the wrong kind or does not exist, or if the setting
+    /// cannot be read.
     pub fn read(&self, system: &System, target: &Target) -> Result<String, KnobError> {
         self.require(system, target)?;
         let read = self.look(system, target);
@@ -201,8 +203,8 @@ impl Knob {
         }
     }
 
-    /// Checks that `target` is of the right kind and exists. Returns its identity, which
-    /// distinguishes it from a later target with the same name.
+    /// Checks that `target` is of the right kind and exists. Returns its identity, which differs
+    /// from that of any later target with the same name.
     pub(crate) fn require(&self, system: &System, target: &Target) -> Result<String, KnobError> {
         if target.scope() != self.scope {
             return Err(KnobError::Scope {
@@ -230,7 +232,7 @@ impl Knob {
         Ok(self.values.read(&text))
     }
 
-    /// Writes a value in the form that [`parse`](Self::parse) returns.
+    /// Writes a value, in the form in which [`parse`](Self::parse) returns it.
     pub(crate) fn write(
         &self,
         system: &System,
@@ -282,7 +284,7 @@ impl fmt::Debug for Knob {
     }
 }
 
-/// Describes a kind of target, for use in a sentence.
+/// Names a kind of target, for use in a sentence.
 pub const fn of_what(scope: KnobScope) -> &'static str {
     match scope {
         KnobScope::Machine => "the machine",
@@ -295,7 +297,7 @@ pub const fn of_what(scope: KnobScope) -> &'static str {
     }
 }
 
-/// Returns where users can find existing targets of this kind.
+/// Returns where to look for existing targets of this kind.
 const fn where_to_look(scope: KnobScope) -> &'static str {
     match scope {
         KnobScope::Machine => "no such machine",

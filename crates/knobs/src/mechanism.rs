@@ -23,27 +23,27 @@ pub(crate) use idle_states::FORM as IDLE_STATES;
 pub(crate) use quota::FORM as QUOTA;
 pub(crate) use scheduling::{POLICY, SLICE};
 
-/// How to read and write a setting. In paths, `{}` stands for the target: a CPU number, a disk
-/// name, a cgroup directory.
+/// How to read and write a setting. In paths, `{}` stands for the target: a CPU's number, a disk's
+/// name or a cgroup's directory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mechanism {
-    /// A file that contains the value.
+    /// A file that contains just the value.
     File(&'static str),
     /// A file that lists words, with the active one in brackets.
     Choice(&'static str),
     /// A file that contains a set of CPUs as a bit mask.
     Mask(&'static str),
-    /// A file that is different in each network namespace.
+    /// A file whose contents depend on the network namespace.
     Namespaced(&'static str),
-    /// The set of a CPU's idle states that are disabled.
+    /// The set of a CPU's disabled idle states.
     IdleStates,
-    /// A limit on dirty memory, in percent in one file or in bytes in another. Writing one sets the
-    /// other to 0.
+    /// A limit on dirty memory, which is in percent in one file or in bytes in another. Writing to
+    /// one sets the other to 0.
     DirtyLimit {
         ratio: &'static str,
         bytes: &'static str,
     },
-    /// A device file that limits wake-up latency while it is open.
+    /// A device file. While it is open, it limits wake-up latency.
     DmaLatency,
     /// A cgroup's CPU quota, in v1 or v2.
     Quota,
@@ -53,7 +53,7 @@ pub(crate) enum Mechanism {
     Policy,
     /// A task's slice.
     Slice,
-    /// The set of CPUs that a task may run on.
+    /// The set of CPUs that a task may use.
     TaskAffinity,
     /// A kernel parameter from the boot command line.
     Boot(&'static str),
@@ -62,12 +62,12 @@ pub(crate) enum Mechanism {
 /// Keeps a value in effect until dropped.
 #[derive(Debug)]
 pub(crate) struct Held {
-    /// Never used, only kept open.
+    /// Only kept open, never used.
     _file: File,
 }
 
 impl Mechanism {
-    /// Describes the location of the setting to users.
+    /// Describes to the user where the setting is.
     pub(crate) fn place(&self) -> String {
         match self {
             Self::File(path) | Self::Choice(path) | Self::Mask(path) | Self::Namespaced(path) => {
@@ -98,7 +98,7 @@ impl Mechanism {
         matches!(self, Self::Boot(_))
     }
 
-    /// Whether a value stays in effect only as long as the process that wrote it keeps a file open.
+    /// Whether a value is in effect only while the process that wrote it keeps a file open.
     pub(crate) const fn is_held(&self) -> bool {
         matches!(self, Self::DmaLatency)
     }
@@ -121,8 +121,8 @@ impl Mechanism {
         }
     }
 
-    /// Writes a value in the form that reading returns. The result, if any, keeps the value in
-    /// effect.
+    /// Writes a value, in the form in which reading returns it. If there is a result, the value is
+    /// in effect only until that is dropped.
     pub(crate) fn write(
         &self,
         system: &System,
@@ -146,7 +146,7 @@ impl Mechanism {
         Ok(None)
     }
 
-    /// Returns the words listed in the setting's file.
+    /// Returns the words that the setting's file lists.
     pub(crate) fn offered(&self, system: &System, target: &Target) -> Vec<String> {
         match self {
             Self::Choice(path) => choice::offered(system, &expanded(path, target)),
@@ -154,7 +154,7 @@ impl Mechanism {
         }
     }
 
-    /// Returns the words listed in another file, `path`.
+    /// Returns the words that another file, `path`, lists.
     pub(crate) fn offered_in(&self, system: &System, target: &Target, path: &str) -> Vec<String> {
         match self {
             Self::Namespaced(_) => {
@@ -166,9 +166,8 @@ impl Mechanism {
     }
 }
 
-/// Replaces `{}` in `path` with the target's number or name. Not for cgroups and network
-/// namespaces: cgroup files are opened through a handle ([`file::read_of`]), and namespaces are
-/// entered.
+/// Replaces `{}` in `path` with the target's number or name. Does nothing for cgroups, whose files
+/// are opened through a handle ([`file::read_of`]), or for network namespaces, which are entered.
 fn expanded(path: &str, target: &Target) -> String {
     let name = match target {
         Target::Machine | Target::Cgroup(_) | Target::Net(_) => return path.to_owned(),

@@ -1,7 +1,7 @@
-//! The registry of all settings, with one row each.
+//! The registry of all settings. Each has one row.
 //!
-//! `ticktax knob`, the journal and the list in docs/reference/knobs.md all use [`all`]. A new
-//! setting only needs a new row.
+//! `ticktax knob`, the journal and the list in docs/reference/knobs.md all use [`all`]. To add a
+//! setting, add a row.
 
 mod boot;
 mod cpu;
@@ -24,7 +24,7 @@ static ALL: [&[Knob]; 7] = [
     &boot::KNOBS,
 ];
 
-/// Minimum similarity (0 to 1) of a name suggested for an unknown one.
+/// Minimum similarity (0 to 1) between an unknown name and one suggested for it.
 const ALIKE: f64 = 0.75;
 /// Maximum number of suggestions.
 const OFFERED: usize = 3;
@@ -37,7 +37,7 @@ pub fn all() -> impl Iterator<Item = &'static Knob> + Clone {
 /// Finds the setting called `id`.
 ///
 /// # Errors
-/// [`KnobError::Unknown`] with similar names.
+/// Returns [`KnobError::Unknown`], with similar names, if there is no such setting.
 pub fn find(id: &str) -> Result<&'static Knob, KnobError> {
     known(id).ok_or_else(|| KnobError::Unknown {
         id: id.to_owned(),
@@ -45,12 +45,12 @@ pub fn find(id: &str) -> Result<&'static Knob, KnobError> {
     })
 }
 
-/// Like [`find`], but returns `None` instead of an error with suggestions.
+/// Same as [`find`], but returns `None` instead of an error with suggestions.
 pub(crate) fn known(id: &str) -> Option<&'static Knob> {
     all().find(|knob| knob.id == id)
 }
 
-/// Returns the settings with `word` in their name, kind of target or description.
+/// Returns the settings that have `word` in their name, kind of target or description.
 pub fn matching(word: &str) -> impl Iterator<Item = &'static Knob> + use<> {
     let word = word.to_lowercase();
     all().filter(move |knob| {
@@ -65,7 +65,7 @@ fn hint(id: &str) -> String {
     let likeness = |knob: &Knob| {
         let name = knob.id;
         let last = name.rsplit('.').next().unwrap_or(name);
-        // Also compare with the last part of the name, so that the prefix may be wrong or missing.
+        // Also compare with the last part of the name, because the prefix may be wrong or missing.
         let parts = [name, last].map(|name| strsim::jaro_winkler(&typed, name));
         let is_part = typed.len() > 2 && (name.contains(&typed) || typed.contains(last));
         parts[0].max(parts[1]).max(if is_part { 0.9 } else { 0.0 })
@@ -80,7 +80,7 @@ fn hint(id: &str) -> String {
     }
 }
 
-/// Returns the list of all settings for docs/reference/knobs.md: a Markdown table.
+/// Returns the Markdown table of all settings for docs/reference/knobs.md.
 pub fn markdown() -> String {
     let row = |knob: &Knob| {
         let sheet = knob.sheet();
@@ -134,9 +134,9 @@ mod tests {
         }
     }
 
-    /// Reports propose these settings without knowing the machine. So they must exist, not be
-    /// read-only, and be marked correctly as dangerous. They must include every writable `kernel.*`
-    /// sysctl.
+    /// Reports propose these settings without knowing the machine. They must therefore exist, not
+    /// be read-only, and be marked as dangerous where they are. Every writable `kernel.*` sysctl
+    /// must be among them.
     #[test]
     fn proposed_knobs_can_be_tried() {
         for (id, dangerous) in KnobProposal::KNOBS {

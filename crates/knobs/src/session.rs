@@ -1,8 +1,8 @@
 //! Changes settings and restores them.
 //!
-//! A [`Session`] records each change in its journal, makes it, and reads the value back. When the
-//! session ends, it restores all settings. If it is killed, the next session or [`undo`] restores
-//! them.
+//! For each change, a [`Session`] writes a record to its journal, makes the change, and reads the
+//! value back. When the session ends, it restores all settings. If it is killed, the next session
+//! or [`undo`] restores them.
 
 mod left;
 
@@ -23,12 +23,12 @@ use crate::target::{Presence, Target};
 
 use left::{Left, Pending};
 
-/// Whether the user consented to changing dangerous settings.
+/// Whether the user agreed to change dangerous settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consent {
-    /// The user consented.
+    /// The user agreed.
     Given,
-    /// The user did not consent. Dangerous settings must not be changed.
+    /// The user did not agree. Dangerous settings must not be changed.
     Withheld,
 }
 
@@ -39,12 +39,12 @@ pub struct Change {
     pub old: String,
     /// Requested value, in normalized form.
     pub asked: String,
-    /// Value read back. It can differ from `asked`, because the kernel may clamp or round.
+    /// The value read back. It may differ from `asked`, because the kernel may clamp or round.
     pub got: String,
 }
 
-/// A period in which settings are changed. A session holds the lock on the journal, so there is
-/// only one per journal.
+/// A period in which settings are changed. A session locks its journal, so there is only one at a
+/// time for a journal.
 pub struct Session {
     system: System,
     journal: Journal,
@@ -55,11 +55,11 @@ pub struct Session {
 }
 
 impl Session {
-    /// Locks the journal, and restores settings that a killed session left. `by` identifies the new
-    /// session: a command with its PID.
+    /// Locks the journal and restores settings left behind by a killed session. `by` identifies the
+    /// new session: a command with its PID.
     ///
     /// # Errors
-    /// Another session is changing settings, or the journal cannot be used.
+    /// Returns an error if another session is changing settings, or if the journal cannot be used.
     pub fn begin(
         system: &System,
         journal: &Path,
@@ -68,10 +68,10 @@ impl Session {
         Self::begin_observed(system, journal, by, Box::new(|_| {}))
     }
 
-    /// Like [`Session::begin`], with a callback for each step.
+    /// Same as [`Session::begin`], with a callback for each step.
     ///
     /// # Errors
-    /// As for [`Session::begin`].
+    /// Returns the same errors as [`Session::begin`].
     pub fn begin_observed(
         system: &System,
         journal: &Path,
@@ -109,14 +109,13 @@ impl Session {
         })
     }
 
-    /// Records the original value of a setting in the journal, changes the setting, and reads it
-    /// back.
+    /// Records a setting's original value in the journal, changes the setting, and reads it back.
     ///
     /// # Errors
-    /// The value or target is invalid, the kernel refuses the value, or another program has changed
-    /// the setting since this session did. In the last case, the session no longer touches the
-    /// setting. A refused write may have had a partial effect, which the session restores when it
-    /// ends.
+    /// Returns an error if the value or target is invalid, if the kernel refuses the value, or if
+    /// another program has changed the setting since this session did. In the last case, the
+    /// session leaves the setting alone from then on. A refused write may have had a partial
+    /// effect, which the session undoes when it ends.
     pub fn set(
         &mut self,
         knob: &'static Knob,
@@ -147,7 +146,7 @@ impl Session {
             Err(trouble) => Some(trouble),
         };
         self.journal.step(Step::Set);
-        // Read back even if the kernel refused, because it may have accepted part of the value.
+        // Read back even if the kernel refused. It may have accepted part of the value.
         let got = knob.read(&self.system, target)?;
         self.note(Record::Written {
             knob: knob.id.to_owned(),
@@ -165,8 +164,8 @@ impl Session {
         }
     }
 
-    /// Checks that the setting, whose current value is `found`, has not changed since this session
-    /// changed it.
+    /// Checks that nothing has changed the setting since this session did. `found` is the setting's
+    /// current value.
     fn require_ours(&mut self, knob: &Knob, target: &Target, found: &str) -> Result<(), KnobError> {
         let ours = self
             .place(knob.id, target)
@@ -179,18 +178,19 @@ impl Session {
         }
     }
 
-    /// Checks that the setting still has the value `left`, even if this session never changed it.
+    /// Checks that the setting still has the value `left`, even if this session has never changed
+    /// it.
     ///
     /// # Errors
-    /// The setting cannot be read, or another program has changed it. In the latter case, the
-    /// session no longer touches the setting.
+    /// Returns an error if the setting cannot be read, or if another program has changed it. In the
+    /// latter case, the session leaves the setting alone from then on.
     pub fn require_unchanged(
         &mut self,
         knob: &'static Knob,
         target: &Target,
         left: &str,
     ) -> Result<(), KnobError> {
-        // The value of a held setting combines the requests of several processes.
+        // A held setting's value combines the requests of several processes.
         if knob.is_held() {
             return Ok(());
         }
@@ -201,7 +201,8 @@ impl Session {
         Err(self.disown(knob, target, &found, left.to_owned()))
     }
 
-    /// Stops tracking a setting that another program has changed, and returns the error for that.
+    /// Stops tracking a setting that another program has changed. Returns the error that reports
+    /// this.
     fn disown(&mut self, knob: &Knob, target: &Target, found: &str, left: String) -> KnobError {
         let noted = match self.place(knob.id, target) {
             Some(_) => self.note(Record::Undone {
@@ -220,12 +221,12 @@ impl Session {
         noted.err().unwrap_or_else(foreign)
     }
 
-    /// Keeps the current value of a setting instead of restoring the original. Use it for a value
-    /// that came from this session in the first place, such as one that a thread inherited from its
-    /// parent.
+    /// Leaves a setting at its current value instead of restoring the original. Use this if the
+    /// value came from this session in the first place, for example if a thread inherited it from
+    /// its parent.
     ///
     /// # Errors
-    /// The journal cannot be written.
+    /// Returns an error if the journal cannot be written.
     pub fn keep(&mut self, knob: &'static Knob, target: &Target) -> Result<(), KnobError> {
         if self.place(knob.id, target).is_none() {
             return Ok(());
@@ -237,10 +238,11 @@ impl Session {
         })
     }
 
-    /// Stops tracking settings of targets that no longer exist, such as threads that have exited.
+    /// Stops tracking the settings of targets that no longer exist, for example of threads that
+    /// have exited.
     ///
     /// # Errors
-    /// The journal cannot be written.
+    /// Returns an error if the journal cannot be written.
     pub fn forget_gone(&mut self) -> Result<(), KnobError> {
         let is_gone = |pending: &&Pending| match pending.target.presence(&self.system) {
             Presence::There(identity) => identity != pending.identity,
@@ -264,7 +266,7 @@ impl Session {
         Ok(())
     }
 
-    /// Records the settings that the kernel will change as a side effect of changing `knob`.
+    /// Records which settings the kernel will change along with `knob`.
     fn note_companions(
         &mut self,
         knob: &Knob,
@@ -290,11 +292,12 @@ impl Session {
     }
 
     /// Creates a cgroup for a command, so that changing the cgroup's settings affects no other
-    /// program. When the session ends, it removes the cgroup and moves remaining processes to its
-    /// own cgroup.
+    /// program. When the session ends, it removes the cgroup and moves any processes left in it to
+    /// the session's own cgroup.
     ///
     /// # Errors
-    /// No ancestor of this process's cgroup delegates the controller, or the kernel refuses.
+    /// Returns an error if no ancestor of this process's cgroup delegates the controller, or if the
+    /// kernel refuses.
     pub fn make_group(&mut self, controller: Controller) -> Result<Target, KnobError> {
         let place = group::place(&self.system, controller)?;
         self.note(Record::Making {
@@ -308,7 +311,7 @@ impl Session {
     /// Moves process `pid` into a cgroup created by [`make_group`](Self::make_group).
     ///
     /// # Errors
-    /// The kernel refuses, or the process has exited.
+    /// Returns an error if the kernel refuses, or if the process has exited.
     pub fn join_group(&self, group: &Target, pid: i32) -> Result<(), KnobError> {
         match group {
             Target::Cgroup(folder) => group::join(&self.system, folder, pid),
@@ -319,15 +322,15 @@ impl Session {
         }
     }
 
-    /// Restores all settings in reverse order, and reports the outcome for each.
+    /// Restores all settings in reverse order and reports the outcome for each of them.
     pub fn undo(mut self) -> UndoStatement {
         self.ended = true;
         self.undo_all(&Contents::default())
     }
 
-    /// Writes a record to the journal and updates the session's state accordingly. If the write
-    /// fails, for example because the disk is full, the state is updated nevertheless, unless the
-    /// record announces a change.
+    /// Writes a record to the journal and updates the session's state to match. If the write fails,
+    /// for example because the disk is full, the state is updated anyway, unless the record
+    /// announces a change.
     fn note(&mut self, record: Record) -> Result<(), KnobError> {
         let noted = self.journal.append(&record);
         if noted.is_ok() || !matches!(record, Record::Intended { .. } | Record::Making { .. }) {
@@ -353,7 +356,7 @@ impl Session {
         };
         for pending in self.pending.settings.clone().into_iter().rev() {
             let undone = self.undo_one(&pending);
-            // Don't report a side effect that never happened.
+            // Do not report a side effect that never occurred.
             let is_news = !pending.along || undone.outcome != UndoOutcome::Already;
             if !undone.outcome.is_pending() {
                 let noted = self.note(Record::Undone {
@@ -362,7 +365,7 @@ impl Session {
                     outcome: undone.outcome,
                 });
                 // If the journal cannot be written, restore the remaining settings before reporting
-                // that.
+                // it.
                 statement.keep_problem(noted);
             }
             statement.settings.extend(is_news.then_some(undone));
@@ -375,8 +378,8 @@ impl Session {
         statement
     }
 
-    /// Removes the cgroups that this or a killed session created. One that cannot be removed is
-    /// reported like a setting that could not be restored.
+    /// Removes the cgroups created by this session or by a killed one. If one cannot be removed,
+    /// this is reported like a setting that could not be restored.
     fn dissolve_all(&mut self, statement: &mut UndoStatement) {
         for (place, boot) in self.pending.groups.clone() {
             let dissolved = if boot == self.boot {
@@ -440,7 +443,7 @@ impl Session {
             ));
         }
         if knob.is_held() {
-            // Holding the lock on the journal means that any other session has exited, so the
+            // This session holds the lock on the journal, so any other session has exited and the
             // kernel has reset the value.
             self.held
                 .remove(&(pending.knob.clone(), pending.target.clone()));
@@ -485,28 +488,28 @@ impl Session {
 }
 
 impl Drop for Session {
-    /// Restores all settings if an error or a panic ended the session early.
+    /// Restores all settings if an error or a panic has ended the session early.
     fn drop(&mut self) {
         if !self.ended {
-            // Nobody is left to report to.
+            // There is nothing left to report to.
             let _ = self.undo_all(&Contents::default());
         }
     }
 }
 
-/// Restores settings that killed sessions left, and reports the outcome for each. Finding nothing
-/// to restore is not an error.
+/// Restores settings left behind by killed sessions and reports the outcome for each of them. If
+/// there is nothing to restore, that is not an error.
 ///
 /// # Errors
-/// Another session is changing settings, or the journal cannot be used.
+/// Returns an error if another session is changing settings, or if the journal cannot be used.
 pub fn undo(system: &System, journal: &Path) -> Result<UndoStatement, KnobError> {
     undo_observed(system, journal, Box::new(|_| {}))
 }
 
-/// Like [`undo`], with a callback for each step.
+/// Same as [`undo`], with a callback for each step.
 ///
 /// # Errors
-/// As for [`undo`].
+/// Returns the same errors as [`undo`].
 pub fn undo_observed(
     system: &System,
     journal: &Path,

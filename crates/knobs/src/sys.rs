@@ -1,4 +1,4 @@
-//! Scheduling system calls that have no safe wrapper. All `unsafe` code of this crate is here.
+//! Scheduling system calls that have no safe wrapper. All `unsafe` code in this crate is here.
 #![expect(
     unsafe_code,
     reason = "sched_setattr, sched_getattr and setpriority have no safe wrapper"
@@ -6,7 +6,7 @@
 
 use nix::errno::Errno;
 
-/// The kernel's `struct sched_attr` in its first version, which every kernel since 3.14 accepts.
+/// First version of the kernel's `struct sched_attr`. Every kernel since 3.14 accepts it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SchedAttr {
@@ -15,11 +15,11 @@ pub(crate) struct SchedAttr {
     pub(crate) policy: u32,
     /// Flags: `SCHED_FLAG_*`.
     pub(crate) flags: u64,
-    /// Nice value of normal tasks, -20 to 19.
+    /// Nice value of normal tasks, from -20 to 19.
     pub(crate) nice: i32,
-    /// Priority of real-time tasks, 1 to 99.
+    /// Priority of real-time tasks, from 1 to 99.
     pub(crate) priority: u32,
-    /// Runtime of deadline tasks, in ns. For normal tasks, this is the slice, from Linux 6.12.
+    /// Runtime of deadline tasks, in ns. For normal tasks, this is the slice (since Linux 6.12).
     pub(crate) runtime: u64,
     /// Deadline of deadline tasks, in ns.
     pub(crate) deadline: u64,
@@ -31,7 +31,7 @@ pub(crate) struct SchedAttr {
 const SIZE: u32 = 48;
 const _: () = assert!(size_of::<SchedAttr>() == SIZE as usize);
 
-/// Returns the scheduling attributes of task `tid`; 0 is the calling thread.
+/// Returns the scheduling attributes of task `tid`, where 0 is the calling thread.
 pub(crate) fn sched_getattr(tid: i32) -> Result<SchedAttr, Errno> {
     let mut attr = SchedAttr::default();
     // SAFETY: the kernel writes at most `SIZE` bytes to `attr`, which is that large and outlives
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_missing_task_is_reported() {
-        // Above the highest PID of any kernel.
+        // No kernel has a PID this high.
         let missing = 1 << 23;
         assert_eq!(sched_getattr(missing), Err(Errno::ESRCH));
         assert_eq!(set_nice(missing, 0), Err(Errno::ESRCH));

@@ -1,4 +1,4 @@
-//! Access to the files of a machine below a root directory. Tests use a temporary directory.
+//! Access to a machine's files below a root directory. In tests, that is a temporary directory.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use nix::sys::statfs::{
     fstatfs,
 };
 
-/// File systems that contain kernel settings.
+/// File systems that hold kernel settings.
 const SETTINGS: &[FsType] = &[
     PROC_SUPER_MAGIC,
     SYSFS_MAGIC,
@@ -25,7 +25,7 @@ const CGROUPS: &[FsType] = &[CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC];
 /// Why a file or directory must not be touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Outside {
-    /// The file is not on a file system of kernel settings.
+    /// The file is not on a file system that holds kernel settings.
     #[error("not a kernel setting, so it was left alone; check the path")]
     Settings,
     /// The directory is not on a cgroup file system.
@@ -49,7 +49,7 @@ pub struct System {
 }
 
 impl Default for System {
-    /// Returns the machine that this process runs on.
+    /// Returns the machine on which this process runs.
     fn default() -> Self {
         Self::at(Path::new("/"))
     }
@@ -57,10 +57,10 @@ impl Default for System {
 
 impl System {
     /// Uses the `proc` and `sys` directories below `root`. Scheduling policies are not files, so
-    /// they are always read from the running machine.
+    /// these are always the running machine's.
     ///
     /// If `root` is `/`, only files on the kernel's own file systems are written. Any other `root`
-    /// is a test's.
+    /// belongs to a test.
     pub fn at(root: &Path) -> Self {
         Self {
             root: root.to_owned(),
@@ -72,7 +72,7 @@ impl System {
         &self.root
     }
 
-    /// Whether `root` is `/`, so that the files are the running kernel's.
+    /// Whether `root` is `/`, and the files are thus those of the running kernel.
     fn is_running(&self) -> bool {
         self.root == Path::new("/")
     }
@@ -89,29 +89,29 @@ impl System {
         Ok(trimmed(&bytes))
     }
 
-    /// Writes `value` as a line to an existing file.
+    /// Writes `value` as one line to an existing file.
     ///
     /// # Errors
-    /// An I/O error, or [`Outside::Settings`].
+    /// Returns an I/O error, or [`Outside::Settings`] if the file is not a kernel setting.
     pub(crate) fn put(&self, path: impl AsRef<Path>, value: &str) -> io::Result<()> {
-        // Until the handle is known to be the kernel's, opening must not truncate a file or block
-        // on a pipe.
+        // The handle is checked only after opening. Until then the file might not be the kernel's,
+        // so opening must not truncate a file or block on a pipe.
         let mut options = OpenOptions::new();
         options.write(true);
         options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY);
         self.put_into(&options.open(self.path(path))?, value)
     }
 
-    /// Writes `value` and a newline in a single call, because the kernel parses each write
-    /// separately. Without the newline, an empty value would not be written at all.
+    /// Writes `value` and a newline in a single call, because the kernel parses each write on its
+    /// own. Without the newline, an empty value would not be written at all.
     ///
     /// # Errors
-    /// An I/O error, or [`Outside::Settings`].
+    /// Returns an I/O error, or [`Outside::Settings`] if the file is not a kernel setting.
     pub(crate) fn put_into(&self, mut file: &File, value: &str) -> io::Result<()> {
         if self.is_running() {
             require(file, SETTINGS, Outside::Settings)?;
         } else {
-            // Kernel files replace their value on each write. A regular file must be truncated
+            // Each write to a kernel file replaces its value. A regular file must be truncated
             // first.
             file.set_len(0)?;
         }
@@ -127,7 +127,7 @@ impl System {
     /// Checks that an open directory is a cgroup.
     ///
     /// # Errors
-    /// An I/O error, or [`Outside::Cgroups`].
+    /// Returns an I/O error, or [`Outside::Cgroups`] if it is not.
     pub(crate) fn require_cgroup(&self, folder: impl AsFd) -> io::Result<()> {
         if self.is_running() {
             require(folder, CGROUPS, Outside::Cgroups)
@@ -136,7 +136,7 @@ impl System {
         }
     }
 
-    /// Lists the names in a directory, sorted. Returns an empty list if the directory does not
+    /// Lists the names in a directory in order. Returns an empty list if the directory does not
     /// exist.
     pub(crate) fn names(&self, path: impl AsRef<Path>) -> Vec<String> {
         let entries = fs::read_dir(self.path(path))
@@ -149,7 +149,7 @@ impl System {
         names
     }
 
-    /// Returns the kernel's boot id, which changes at every boot.
+    /// Returns the kernel's boot id, which is different after every boot.
     pub(crate) fn boot_id(&self) -> io::Result<String> {
         self.text("proc/sys/kernel/random/boot_id")
     }
@@ -159,8 +159,8 @@ pub(crate) fn trimmed(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim().to_owned()
 }
 
-/// Checks that a file is on one of the `allowed` file systems. This checks the open handle, so the
-/// path cannot be redirected afterwards.
+/// Checks that a file is on one of the `allowed` file systems. It checks the open handle, so
+/// redirecting the path afterwards has no effect.
 fn require(handle: impl AsFd, allowed: &[FsType], outside: Outside) -> io::Result<()> {
     if allowed.contains(&fstatfs(handle)?.filesystem_type()) {
         Ok(())

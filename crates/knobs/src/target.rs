@@ -1,5 +1,5 @@
-//! Targets that settings belong to: the machine, a CPU, an interrupt, a disk, a task, a cgroup, or
-//! a network namespace.
+//! Targets that settings belong to: the machine, a CPU, an interrupt, a disk, a task, a cgroup or a
+//! network namespace.
 
 use std::fmt;
 use std::fs;
@@ -19,17 +19,17 @@ use crate::system::System;
 pub enum Target {
     /// The whole machine.
     Machine,
-    /// A CPU number.
+    /// A CPU, by number.
     Cpu(u32),
-    /// An interrupt number.
+    /// An interrupt, by number.
     Irq(u32),
-    /// Name of a block device in `/sys/block`.
+    /// A block device, by its name in `/sys/block`.
     Disk(String),
-    /// A thread id. For a process, it is the id of its main thread.
+    /// A thread, by id. A process is given by its main thread.
     Task(i32),
-    /// Directory of a cgroup.
+    /// A cgroup, by directory.
     Cgroup(PathBuf),
-    /// A file that identifies a network namespace, such as `/run/netns/NAME` or `/proc/PID/ns/net`.
+    /// A network namespace, by a file such as `/run/netns/NAME` or `/proc/PID/ns/net`.
     Net(PathBuf),
 }
 
@@ -50,11 +50,11 @@ impl fmt::Display for Target {
 /// Whether a target exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Presence {
-    /// The target exists. The identity distinguishes it from a later target with the same name, and
-    /// is empty if that is impossible.
+    /// The target exists. The identity differs from that of any later target with the same name. It
+    /// is empty if there cannot be one.
     There(String),
-    /// The target is an offline CPU. It keeps its settings, which cannot be restored until it is
-    /// online again.
+    /// The target is a CPU that is offline. It keeps its settings, which can be restored only when
+    /// it is online again.
     Offline,
     /// The target does not exist.
     Gone,
@@ -74,7 +74,7 @@ impl Target {
         }
     }
 
-    /// Lists all targets of a kind, or returns `None` if targets of that kind must be specified.
+    /// Lists all targets of a kind. Returns `None` if the user has to specify targets of that kind.
     pub fn all(scope: KnobScope, system: &System) -> Option<Vec<Self>> {
         match scope {
             KnobScope::Machine => Some(vec![Self::Machine]),
@@ -97,7 +97,7 @@ impl Target {
         }
     }
 
-    /// Returns whether the target exists, and its identity.
+    /// Returns whether the target exists. If it does, the result includes its identity.
     pub(crate) fn presence(&self, system: &System) -> Presence {
         let known = |identity: Option<String>| identity.map_or(Presence::Gone, Presence::There);
         match self {
@@ -115,7 +115,7 @@ impl Target {
                 }
             }
             Self::Irq(irq) => known(system.path(format!("proc/irq/{irq}")).is_dir().then(|| {
-                // When a driver is reloaded, the interrupt number may go to another device.
+                // After a driver is reloaded, the interrupt number may belong to another device.
                 let actions = system.text(format!("sys/kernel/irq/{irq}/actions"));
                 actions.unwrap_or_default()
             })),
@@ -123,7 +123,7 @@ impl Target {
                 let folder = format!("sys/block/{name}");
                 let is_name = !name.is_empty() && !name.contains('/') && !name.starts_with('.');
                 let is_there = is_name && system.path(&folder).is_dir();
-                // When disks are swapped, the name may go to another disk.
+                // After disks are swapped, the name may belong to another disk.
                 let number = || system.text(format!("{folder}/diskseq")).unwrap_or_default();
                 known(is_there.then(number))
             }
@@ -138,7 +138,7 @@ impl Target {
     }
 
     /// Returns the same target under a path that still works. A network namespace may have been
-    /// specified by the path of a process that has exited.
+    /// given as the path of a process that has since exited.
     pub(crate) fn found_again(&self, identity: &str, system: &System) -> Self {
         let Self::Net(path) = self else {
             return self.clone();
@@ -164,7 +164,7 @@ fn online(system: &System) -> Option<CpuList> {
     text.parse().ok()
 }
 
-/// Returns a task's start time, in clock ticks since boot, or `None` if the task has exited.
+/// Returns when a task started, in clock ticks since boot. Returns `None` if the task has exited.
 fn start_time(system: &System, tid: i32) -> Option<String> {
     let fields = stat(system, tid)?;
     let mut fields = fields.split_ascii_whitespace();
@@ -173,8 +173,8 @@ fn start_time(system: &System, tid: i32) -> Option<String> {
     fields.nth(18).map(str::to_owned)
 }
 
-/// Returns the text of `/proc/TID/stat` from field 3 on. Field 2 is the name, which can contain
-/// anything, even `)` and spaces.
+/// Returns the text of `/proc/TID/stat` from field 3 on. Field 2 is the name, which may contain
+/// anything, including `)` and spaces.
 pub(crate) fn stat(system: &System, tid: i32) -> Option<String> {
     let text = system.text(format!("proc/{tid}/stat")).ok()?;
     let (_, fields) = text.rsplit_once(')')?;

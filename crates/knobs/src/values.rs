@@ -1,4 +1,4 @@
-//! Valid values of settings.
+//! The valid values of settings.
 
 use std::fmt;
 
@@ -11,9 +11,9 @@ pub(crate) enum Values {
     Integer(i64, i64),
     /// An integer from the first to the second number, inclusive, or this word.
     IntegerOr(i64, i64, &'static str),
-    /// One of the words listed in the setting's file.
+    /// One of the words that the setting's file lists.
     Offered,
-    /// One of the words listed in this other file.
+    /// One of the words that this other file lists.
     OfferedIn(&'static str),
     /// A non-empty list of CPUs.
     Cpus,
@@ -21,12 +21,12 @@ pub(crate) enum Values {
     Form(Form),
 }
 
-/// How to parse and describe values that have a special form.
+/// How to parse and describe values in a special form.
 #[derive(Clone, Copy)]
 pub(crate) struct Form {
     /// Description for users.
     pub(crate) about: &'static str,
-    /// Validates a value, and converts it to the form that reading returns.
+    /// Validates a value and converts it to the form in which reading returns it.
     pub(crate) parse: fn(&str) -> Result<String, String>,
 }
 
@@ -50,11 +50,11 @@ impl fmt::Display for Values {
 }
 
 impl Values {
-    /// Validates a value, and converts it to the form that reading returns. `offered` lists the
-    /// available words.
+    /// Validates a value and converts it to the form in which reading returns it. `offered`
+    /// contains the words that are available.
     ///
     /// # Errors
-    /// A description of the valid values.
+    /// Returns a description of the valid values if `text` is not one of them.
     pub(crate) fn parse(&self, text: &str, offered: &[String]) -> Result<String, String> {
         let text = text.trim();
         match self {
@@ -77,7 +77,7 @@ impl Values {
         }
     }
 
-    /// Normalizes a value from the kernel, which may contain extra white space or leading zeros.
+    /// Normalizes a value from the kernel, which may contain extra whitespace or leading zeros.
     pub(crate) fn read(&self, text: &str) -> String {
         let words = match self {
             Self::Integer(..) | Self::IntegerOr(..) => integer(text, i64::MIN, i64::MAX),

@@ -1,8 +1,8 @@
-//! A process that waits for a session's process to exit, and restores the settings that it left.
+//! A process that waits until a session's process exits, then restores the settings that it left.
 //!
-//! The watchdog is a child of that process and reads from a pipe held by it. The kernel closes the
-//! pipe when the process exits for any reason, even SIGKILL. The watchdog sends no signals, and
-//! changes nothing while another process holds the lock on the journal.
+//! The watchdog is a child of that process and reads from a pipe that the parent keeps open. When
+//! the parent exits for any reason, even SIGKILL, the kernel closes the pipe. The watchdog sends no
+//! signals, and changes nothing while another process holds the lock on the journal.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -16,23 +16,24 @@ use crate::error::KnobError;
 use crate::session::undo;
 use crate::system::System;
 
-/// Attempts to lock the journal, [`MOMENT`] apart: 5 s in total. A process that exits closes the
-/// pipe shortly before the journal. If the journal stays locked, another session has started, and
-/// has already restored the settings.
+/// Number of attempts to lock the journal, [`MOMENT`] apart: 5 s in total. A process that exits
+/// closes the pipe shortly before the journal. If the journal stays locked, a new session has
+/// started, and has already restored the settings.
 const TRIES: u32 = 250;
 const MOMENT: Duration = Duration::from_millis(20);
 
-/// Waits until the `parent` pipe closes, then restores the settings that the parent left.
+/// Waits until the pipe `parent` closes, then restores the settings that the parent left.
 ///
 /// # Errors
-/// Another session is changing settings ([`KnobError::Busy`]), or the journal cannot be used.
+/// Returns [`KnobError::Busy`] if another session is changing settings, or another error if the
+/// journal cannot be used.
 pub fn stand_by(
     mut parent: impl Read,
     system: &System,
     journal: &Path,
 ) -> Result<UndoStatement, KnobError> {
     let mut byte = [0];
-    // The parent never writes. An error means that it has exited, just like the end of the pipe.
+    // The parent never writes. Both an error and the end of the pipe mean that it has exited.
     while matches!(parent.read(&mut byte), Ok(1..)) {}
     for _ in 0..TRIES {
         match undo(system, journal) {
@@ -43,22 +44,22 @@ pub fn stand_by(
     undo(system, journal)
 }
 
-/// A running watchdog. Dropping it waits until it has exited. If the session has restored all
-/// settings and closed its journal by then, the watchdog has nothing to do.
+/// A running watchdog. Dropping this waits until the watchdog has exited. If the session has
+/// restored all settings and closed its journal by then, the watchdog has nothing to do.
 #[derive(Debug)]
 pub struct Watchdog {
     child: Child,
-    /// The pipe, which stays open as long as this process lives.
+    /// The pipe, which stays open for as long as this process lives.
     alive: Option<ChildStdin>,
 }
 
 impl Watchdog {
     /// Starts a watchdog. `command` must run in its own session, so that signals from a terminal do
-    /// not reach it. It must then write a byte to standard output, and call [`stand_by`] with its
+    /// not reach it. It must first write a byte to standard output, then call [`stand_by`] with its
     /// standard input.
     ///
     /// # Errors
-    /// The watchdog does not start.
+    /// Returns an error if the watchdog does not start.
     pub fn start(mut command: Command) -> Result<Self, KnobError> {
         let refused = |error: &io::Error| KnobError::Watchdog {
             why: error.kind().to_string(),
@@ -79,7 +80,7 @@ impl Watchdog {
         }
     }
 
-    /// Process id of the watchdog.
+    /// Returns the watchdog's process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -88,7 +89,7 @@ impl Watchdog {
 impl Drop for Watchdog {
     fn drop(&mut self) {
         drop(self.alive.take());
-        // The watchdog's exit status is irrelevant.
+        // The watchdog's exit status does not matter.
         let _ = self.child.wait();
     }
 }
@@ -114,7 +115,7 @@ mod tests {
         let knob = crate::registry::find("vm.swappiness").unwrap();
         let set = session.set(knob, &Target::Machine, "10", Consent::Withheld);
         set.unwrap();
-        // SIGKILL: the session does nothing more, and the kernel closes its files. Forgetting the
+        // On SIGKILL, the session does nothing more, and the kernel closes its files. A forgotten
         // session keeps its lock, so use a copy of the journal.
         let copy = machine.system().path("copy");
         std::fs::copy(&journal, &copy).unwrap();

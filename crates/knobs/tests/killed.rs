@@ -1,7 +1,7 @@
-//! Kills a session with SIGKILL at every step of its journal, and fills the disk at every byte of
-//! the journal. Undo must restore everything in each case.
+//! Kills a session with SIGKILL at every step of its journal, and fills up the disk at every byte
+//! of the journal. In each case, undo must restore everything.
 //!
-//! This program is both the test and, if started with [`AS_VICTIM`], the process that is killed.
+//! This program is the test. If started with [`AS_VICTIM`], it is the process that gets killed.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -23,12 +23,12 @@ use ticktax_knobs::{
 };
 use ticktax_model::knob::{UndoOutcome, UndoStatement};
 
-/// First argument that makes this program the victim. The other arguments are the machine's
-/// directory, the step to die at, what to do, and the length of the session's name.
+/// First argument that makes this program the victim. Further arguments are the machine's
+/// directory, the step at which to die, what to do, and the length of the session's name.
 const AS_VICTIM: &str = "--as-victim";
-/// Number of name lengths to try. It must exceed the length of a journal line.
+/// Number of name lengths to try. Must exceed the length of a journal line.
 const NAMES: usize = 200;
-/// Step that is never reached.
+/// A step that is never reached.
 const NEVER: usize = usize::MAX;
 
 /// Initial contents of the machine's files.
@@ -67,7 +67,7 @@ impl Machine {
         journal(self.0.path())
     }
 
-    /// Runs this program as the victim. It does `deed` and dies at step `die_at`.
+    /// Runs this program as the victim, which does `deed` and dies at step `die_at`.
     fn victim(&self, die_at: usize, deed: &str) -> ExitStatus {
         let mut command = Command::new(env::current_exe().unwrap());
         command.arg(AS_VICTIM).arg(self.0.path());
@@ -75,7 +75,7 @@ impl Machine {
         command.status().unwrap()
     }
 
-    /// Lists the files and cgroups that are not in their initial state.
+    /// Lists the files and cgroups that differ from their initial state.
     fn changed(&self) -> Vec<String> {
         let differs = |(path, text): &(&str, &str)| {
             let now = fs::read_to_string(self.0.path().join(path)).unwrap();
@@ -88,8 +88,8 @@ impl Machine {
         files.chain(groups).collect()
     }
 
-    /// Checks that undo restores everything and reports that, and that a second undo finds nothing
-    /// to do.
+    /// Checks that undo restores everything and reports it, and that a second undo finds nothing to
+    /// do.
     fn require_undone(&self, when: &str) -> Result<UndoStatement, Failed> {
         let statement = undo(&self.system(), &self.journal())?;
         let changed = self.changed();
@@ -115,9 +115,9 @@ fn journal(machine: &Path) -> PathBuf {
 }
 
 /// Changes a sysctl twice, creates a cgroup, and sets a limit that spans two files, several files
-/// of a CPU, and a cgroup's quota.
+/// of one CPU, and a cgroup's quota.
 fn change_everything(session: &mut Session, machine: &Path) -> Result<(), KnobError> {
-    // Do what the kernel does: setting the percentage sets the limit in bytes to 0.
+    // Do what the kernel does: setting the percentage resets the limit in bytes to 0.
     let zero = |path: &str| fs::write(machine.join(path), "0\n").unwrap();
     let swappiness = registry::find("vm.swappiness")?;
     session.set(swappiness, &Target::Machine, "10", Consent::Withheld)?;
@@ -216,7 +216,7 @@ fn killed_at_every_step_of_a_run() -> Result<(), Failed> {
             .filter(|setting| setting.outcome == UndoOutcome::Restored)
             .count();
     }
-    // Most steps leave a setting that must be restored.
+    // Most steps must leave a setting behind that has to be restored.
     if restored < steps.len() {
         return Err(format!("{restored} settings in {} steps", steps.len()).into());
     }
@@ -248,8 +248,8 @@ fn killed_at_every_step_of_an_undo() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Limits the journal to 512 bytes. Varying the length of the session's name shifts the lines, so
-/// that the disk fills up at every byte of a line once.
+/// The journal is limited to 512 bytes. As the session's name varies in length, the lines shift, so
+/// the disk fills up at each byte of a line once.
 fn a_disk_that_is_full_at_every_byte() -> Result<(), Failed> {
     let exe = env::current_exe()?;
     let mut failed = 0;
@@ -263,7 +263,7 @@ fn a_disk_that_is_full_at_every_byte() -> Result<(), Failed> {
             .args([&NEVER.to_string(), "run", &name.to_string()]);
         let status = command.status()?;
         failed += usize::from(!status.success());
-        // The session must restore everything even if it cannot record that in the journal.
+        // The session must restore everything even if it cannot record this in the journal.
         let changed = machine.changed();
         if !changed.is_empty() || status.code().is_none() {
             return Err(format!("a name of {name} bytes: {status}, {changed:?}").into());

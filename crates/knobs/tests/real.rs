@@ -1,5 +1,5 @@
-//! Changes and restores settings of the running kernel. The targets are child processes, and a
-//! network namespace and a cgroup created by the test. The machine's own settings stay unchanged.
+//! Changes and restores settings of the running kernel. The targets are child processes, a network
+//! namespace and a cgroup, all created by the test. The machine's own settings stay unchanged.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -21,14 +21,14 @@ use ticktax_knobs::{
 };
 use ticktax_model::knob::{KnobScope, UndoOutcome};
 
-/// Starts a child process that sleeps. The target is its main thread.
+/// Starts a child process that sleeps. The target is that process's main thread.
 fn sleeper() -> (Sleeper, Target) {
     let sleeper = Sleeper::start().unwrap();
     let task = Target::Task(sleeper.pid());
     (sleeper, task)
 }
 
-/// Like [`sleeper`], with a timer slack of 123,456 ns.
+/// Same as [`sleeper`], with a timer slack of 123,456 ns.
 fn sleeper_with_slack() -> Result<(Sleeper, Target), Failed> {
     let (sleeper, task) = sleeper();
     fs::write(format!("/proc/{}/timerslack_ns", sleeper.pid()), "123456")?;
@@ -46,7 +46,7 @@ impl Group {
         Self(folder)
     }
 
-    /// Finds a cgroup, v1 or v2, whose children can use the CPU controller.
+    /// Finds a cgroup (v1 or v2) whose children can use the CPU controller.
     fn root() -> Option<&'static Path> {
         let roots = [
             "/sys/fs/cgroup/cpu",
@@ -128,7 +128,7 @@ fn read(id: &str, target: &Target) -> Result<String, KnobError> {
     registry::find(id).unwrap().read(&System::default(), target)
 }
 
-/// Sets a value, reads it back, and checks that the session restores the original.
+/// Sets a value, reads it back, and checks that ending the session restores the original.
 fn change_and_restore(id: &str, target: &Target, value: &str) -> Result<(), Failed> {
     let before = read(id, target)?;
     let mut run = Run::new();
@@ -160,7 +160,7 @@ fn a_task() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Checks the timer slack of a task, in ns.
+/// Checks that a task has this timer slack, in ns.
 fn has_slack(task: &Target, slack: &str) -> Result<(), Failed> {
     let found = read("proc.timer_slack", task)?;
     if found == slack {
@@ -170,7 +170,8 @@ fn has_slack(task: &Target, slack: &str) -> Result<(), Failed> {
     }
 }
 
-/// Real-time tasks have no timer slack, and the kernel resets it when a task becomes one.
+/// The kernel resets the timer slack when a task becomes real-time, because such tasks have none.
+/// Restoring the policy must restore the slack.
 fn timer_slack_outlives_a_change_of_policy() -> Result<(), Failed> {
     let (_sleeper, task) = sleeper_with_slack()?;
     change_and_restore("proc.policy", &task, "rr:2")?;
@@ -191,7 +192,7 @@ fn a_slice() -> Result<(), Failed> {
     change_and_restore("proc.slice", &task, "5000000")?;
     let mut run = Run::new();
     run.set("proc.slice", &task, "5000000")?;
-    // Changing the nice value must keep the slice, which the policy's text includes.
+    // The policy's text includes the slice, which changing the nice value must not change.
     run.set("proc.nice", &task, "3")?;
     let policy = read("proc.policy", &task)?;
     if policy != "other,slice=5000000" {
@@ -207,7 +208,7 @@ fn a_slice() -> Result<(), Failed> {
     }
 }
 
-/// 0 selects the default. The kernel stores another number instead, which must be read back.
+/// 0 selects the default. The kernel stores a different number, which must be read back.
 fn a_value_that_the_kernel_replaces() -> Result<(), Failed> {
     let (_sleeper, task) = sleeper_with_slack()?;
     let mut run = Run::new();
@@ -305,9 +306,9 @@ fn a_quota_and_a_weight() -> Result<(), Failed> {
     }
 }
 
-/// On a read-only mount, nobody can write a sysctl, not even root.
+/// A sysctl on a read-only mount cannot be written, not even by root.
 fn a_sysctl_that_is_read_only() -> Result<(), Failed> {
-    // Remount for this thread only.
+    // Remount only for this thread.
     let tried = std::thread::spawn(|| {
         unshare(CloneFlags::CLONE_NEWNS).unwrap();
         let run = |arguments: &[&str]| Command::new("mount").args(arguments).status().unwrap();
@@ -326,7 +327,7 @@ fn a_sysctl_that_is_read_only() -> Result<(), Failed> {
         })
     });
     let Some((error, statement, again)) = tried.join().unwrap() else {
-        // A container may lack the privilege to mount.
+        // A container might lack the privilege to mount.
         return Ok(());
     };
     let error = error.err().ok_or("it could be written")?.to_string();
@@ -338,7 +339,7 @@ fn a_sysctl_that_is_read_only() -> Result<(), Failed> {
     }
 }
 
-/// Reads every setting whose targets need not be specified.
+/// Reads every setting whose targets the user need not specify.
 fn every_setting_can_be_read_or_explains_why_not() -> Result<(), Failed> {
     let system = System::default();
     let mut values = 0;
@@ -358,7 +359,7 @@ fn every_setting_can_be_read_or_explains_why_not() -> Result<(), Failed> {
             }
         }
     }
-    // Every kernel has these settings.
+    // Every kernel has most of these settings.
     let sysctls = registry::all()
         .filter(|knob| knob.scope() == KnobScope::Machine)
         .count();
@@ -369,8 +370,8 @@ fn every_setting_can_be_read_or_explains_why_not() -> Result<(), Failed> {
     }
 }
 
-/// Creates a cgroup for a command, moves a process into it, and removes it. The process must return
-/// to its old cgroup.
+/// Creates a cgroup for a command, moves a process into it and removes it. The process must then be
+/// back in its old cgroup.
 fn a_group_for_a_command() -> Result<(), Failed> {
     let sleeper = Sleeper::start()?;
     let pid = sleeper.pid();
@@ -394,7 +395,7 @@ fn a_group_for_a_command() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Root must not trust a journal that another user owns, or whose directory another user owns.
+/// Root must not trust a journal if another user owns it or its directory.
 fn a_journal_of_another_user_is_refused() -> Result<(), Failed> {
     let (_sleeper, task) = sleeper();
     let nobody = Some(65_534);

@@ -1,4 +1,4 @@
-//! Guest architectures: their names in various tools, and QEMU settings that depend on them.
+//! Guest architectures: what various tools call them, and the QEMU settings that depend on them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,14 +16,14 @@ impl Arch {
     /// All architectures.
     pub const ALL: [Self; 2] = [Self::X86, Self::Arm];
 
-    /// Architecture that this binary was built for.
+    /// The architecture that this binary was built for.
     pub const HOST: Self = if cfg!(target_arch = "aarch64") {
         Self::Arm
     } else {
         Self::X86
     };
 
-    /// Returns Debian's name, which ticktax uses too.
+    /// Returns Debian's name for it, which ticktax uses, too.
     pub const fn name(self) -> &'static str {
         match self {
             Self::X86 => "amd64",
@@ -31,7 +31,7 @@ impl Arch {
         }
     }
 
-    /// Returns the name used by the kernel (`uname -m`), QEMU and Rust.
+    /// Returns the name that the kernel (`uname -m`), QEMU and Rust use.
     pub const fn machine(self) -> &'static str {
         match self {
             Self::X86 => "x86_64",
@@ -55,7 +55,7 @@ impl Arch {
         }
     }
 
-    /// Returns the Debian package that contains the QEMU binary.
+    /// Returns which Debian package contains the QEMU binary.
     pub const fn qemu_package(self) -> &'static str {
         match self {
             Self::X86 => "qemu-system-x86",
@@ -71,8 +71,9 @@ impl Arch {
         }
     }
 
-    /// Returns the QEMU machine type. On x86 it is q35, because guests on microvm lose the TSC. On
-    /// arm64, random seeds in the device tree are off, because they differ from boot to boot.
+    /// Returns the QEMU machine type. On x86, it is q35, because guests on microvm lose the TSC. On
+    /// arm64, random seeds in the device tree are turned off, because they differ from boot to
+    /// boot.
     pub(crate) const fn qemu_machine(self) -> &'static str {
         match self {
             Self::X86 => "q35",
@@ -80,7 +81,7 @@ impl Arch {
         }
     }
 
-    /// Returns the `make` target for the kernel image, and the image's path in the build directory.
+    /// Returns the `make` target of the kernel image, and the image's path in the build directory.
     pub(crate) const fn image(self) -> (&'static str, &'static str) {
         match self {
             Self::X86 => ("bzImage", "arch/x86/boot/bzImage"),
@@ -88,7 +89,7 @@ impl Arch {
         }
     }
 
-    /// Returns the name in the kernel source tree (`ARCH=`).
+    /// Returns the name used in the kernel source tree (`ARCH=`).
     pub(crate) const fn source(self) -> &'static str {
         match self {
             Self::X86 => "x86_64",
@@ -96,7 +97,7 @@ impl Arch {
         }
     }
 
-    /// Returns the prefix of Debian's cross compilers for this architecture.
+    /// Returns the prefix of Debian's cross compilers for it.
     pub(crate) const fn compilers(self) -> &'static str {
         match self {
             Self::X86 => "x86_64-linux-gnu-",
@@ -104,11 +105,11 @@ impl Arch {
         }
     }
 
-    /// Returns the CPU model for emulation. If `fixed`, the model has no random number
-    /// instructions, so that guests are reproducible.
+    /// Returns the CPU model to emulate. If `fixed`, the model lacks instructions for random
+    /// numbers, so that guests are reproducible.
     ///
-    /// Under icount, every iteration of a string instruction counts as an instruction, and takes
-    /// QEMU as long as one. To clear a page, a kernel needs 4096 iterations on a CPU with fast byte
+    /// Under icount, each iteration of a string instruction counts as an instruction and takes QEMU
+    /// as long as one. Clearing a page takes a kernel 4096 iterations on a CPU with fast byte
     /// strings, and 512 on others. A cortex-a72 does not support 16 KiB pages.
     pub(crate) const fn qemu_cpu(self, fixed: bool, pages_of_16k: bool) -> &'static str {
         match (self, fixed, pages_of_16k) {
@@ -119,7 +120,7 @@ impl Arch {
         }
     }
 
-    /// Returns the serial device of the kernel's console.
+    /// Returns the serial device for the kernel's console.
     pub(crate) const fn console(self) -> &'static str {
         match self {
             Self::X86 => "ttyS0",
@@ -128,8 +129,8 @@ impl Arch {
     }
 
     /// Returns additional kernel parameters, with a leading space. On arm64, every system call
-    /// randomizes its stack offset. Without a seed, the kernel takes thousands of instructions to
-    /// generate each random number.
+    /// randomizes its stack offset, and without a seed the kernel needs thousands of instructions
+    /// per random number.
     pub(crate) const fn parameters(self) -> &'static str {
         match self {
             Self::X86 => "",
@@ -137,7 +138,7 @@ impl Arch {
         }
     }
 
-    /// Returns the serial device for results, as seen inside the guest.
+    /// Returns the serial device for the results, as seen from inside the guest.
     pub(crate) const fn line(self) -> &'static str {
         match self {
             Self::X86 => "/dev/ttyS1",

@@ -1,4 +1,4 @@
-//! Errors of the lab. Each message is one line and includes a remedy.
+//! Errors of the lab. Each message is one line that includes a remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use ticktax_store::recording::RecordingError;
 use crate::image::TooLarge;
 use crate::wire::Garbled;
 
-/// Why the lab could not build, fetch or run something.
+/// Why the lab could not build, fetch or run what was requested.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// A required program is not installed.
+    /// A program that the lab needs is not installed.
     #[error("cannot run `{program}`: not installed; {remedy}")]
     Missing {
         /// Name of the program.
@@ -21,12 +21,12 @@ pub enum LabError {
         /// How to install it.
         remedy: String,
     },
-    /// A program that the lab ran failed.
+    /// A program run by the lab failed.
     #[error("`{program}` failed: {why}")]
     Tool {
         /// The program, with its relevant arguments.
         program: String,
-        /// Error message of the program.
+        /// The program's error message.
         why: String,
     },
     /// A file operation failed.
@@ -51,32 +51,32 @@ pub enum LabError {
     Hang {
         /// Time limit of the guest.
         limit: Duration,
-        /// Progress of the guest when the limit was reached.
+        /// The guest's progress when it reached the limit.
         doing: String,
     },
     /// QEMU exited before the guest sent its results.
     #[error("the guest ended without a result: {0}")]
     NoResult(String),
-    /// The guest's serial line delivered bytes that are not valid frames.
+    /// The bytes on the guest's serial line are not valid frames.
     #[error("{0}: another program wrote to it, and the result is lost")]
     Line(#[from] Garbled),
     /// The user cancelled the guest.
     #[error("interrupted; nothing is left running")]
     Interrupted,
-    /// The requested guest or build is not possible.
+    /// Such a guest or build is not possible.
     #[error("{0}")]
     Senseless(String),
     /// The requested kernel does not exist.
     #[error("{0}")]
     NoKernel(String),
-    /// An entry of the cache is damaged.
+    /// A cache entry is damaged.
     #[error("the cached {what} is damaged ({why}); remove {path} and try again")]
     Damaged {
         /// Name of the entry.
         what: String,
         /// Description of the damage.
         why: String,
-        /// Directory to remove, so that the entry is created again.
+        /// Directory to remove so that the entry is created again.
         path: PathBuf,
     },
     /// Another process is creating this cache entry.
@@ -85,20 +85,20 @@ pub enum LabError {
     /// The recording from the guest is damaged.
     #[error(transparent)]
     Recording(#[from] RecordingError),
-    /// A file is too large for an initramfs.
+    /// A file is too large to be put into an initramfs.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
 }
 
 impl LabError {
-    /// Returns a closure that wraps the I/O error of an attempt to `what` (a verb) the file at
-    /// `path`.
+    /// Returns a closure that wraps an I/O error. The error came from trying to `what` (a verb) the
+    /// file at `path`.
     pub fn file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |error| Self::of_file(what, &path, &error)
     }
 
-    /// Wraps the I/O error of an attempt to `what` (a verb) the file at `path`.
+    /// Wraps the I/O error that came from trying to `what` (a verb) the file at `path`.
     pub fn of_file(what: &'static str, path: &Path, error: &io::Error) -> Self {
         Self::File {
             what,
@@ -107,7 +107,7 @@ impl LabError {
         }
     }
 
-    /// Wraps the error of starting `program`, which is part of the Debian packages `packages`.
+    /// Wraps the error from starting `program`, which comes with the Debian packages `packages`.
     pub(crate) fn start(program: &str, packages: &str, error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::NotFound => Self::Missing {
@@ -122,7 +122,7 @@ impl LabError {
     }
 }
 
-/// Message for a full disk, with a remedy.
+/// Message for when the disk is full, with a remedy.
 pub(crate) const NO_SPACE: &str =
     "no space left; free some, or set XDG_CACHE_HOME or TMPDIR to a folder with space";
 

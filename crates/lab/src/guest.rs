@@ -1,7 +1,7 @@
-//! The code that ticktax executes as PID 1 of a guest.
+//! The code that ticktax executes as PID 1 in a guest.
 //!
-//! PID 1 mounts the file systems that verbs read and waits until the kernel has settled. It then
-//! runs one verb in a child process and sends the files that the verb wrote to the host over a
+//! PID 1 mounts the file systems that verbs read, and waits until the kernel has settled. It then
+//! runs one verb in a child process, and sends the files written by the verb to the host over a
 //! serial line. Finally it reboots the machine, which makes QEMU exit.
 
 use std::ffi::OsStr;
@@ -23,41 +23,40 @@ use nix::unistd::Pid;
 use crate::arch::Arch;
 use crate::wire::Frame;
 
-/// First argument that makes ticktax act as PID 1 of a guest.
+/// First argument that makes ticktax act as PID 1 in a guest.
 pub const WORD: &str = "lab-guest";
-/// Verb that executes the programs of a case in a guest.
+/// The verb that executes a case's programs in a guest.
 pub const REPLAY: &str = "lab-replay";
-/// File in the initramfs with the command line of the verb. Each argument ends with a NUL.
+/// File in the initramfs that contains the verb's command line. Each argument ends with a NUL.
 pub const JOB: &str = "/lab/job";
-/// File in the initramfs with the command lines of programs to run alongside the verb. Each
-/// argument ends with a NUL, and each command line with another NUL.
+/// File in the initramfs that contains the command lines of programs to run alongside the verb.
+/// Each argument ends with a NUL, and each command line with another NUL.
 pub const BESIDE: &str = "/lab/beside";
 /// Name of the recording that a verb writes.
 pub const RECORDING: &str = "recording.parquet";
-/// Working directory of the verb. All files in it are sent to the host.
+/// The verb's working directory. All files in it are sent to the host.
 pub const OUT: &str = "/lab/out";
-/// Directory of third-party programs that the verb runs, and their libraries.
+/// Directory for third-party programs that the verb runs, and for their libraries.
 pub const TOOLS: &str = "/lab/tools";
-/// Serial device for results.
+/// The serial device for results.
 const LINE: &str = Arch::HOST.line();
-/// Name of the last frame, which contains the verb's exit code.
+/// Name of the last frame. It contains the verb's exit code.
 pub const EXIT: &str = "exit";
-/// Name of the frame sent when the verb starts.
+/// Name of the frame that is sent when the verb starts.
 pub const BEGIN: &str = "begin";
-/// File with the verb's standard output.
+/// File that contains the verb's standard output.
 pub const STANDARD_OUTPUT: &str = "stdout";
-/// File with the verb's standard error.
+/// File that contains the verb's standard error.
 pub const STANDARD_ERROR: &str = "stderr";
 
-/// Uptime of the guest at which the verb starts. Until then, the kernel refines its clock
-/// calibration, which takes one second, twice. Only afterwards are high-resolution timers
-/// available.
+/// The guest's uptime when the verb starts. Before that, the kernel refines its clock calibration
+/// twice, which takes one second each time. Only then are high-resolution timers available.
 const SETTLED: Duration = Duration::from_secs(4);
 
-/// Bytes written at a time to the serial line, on kernels with threaded interrupts.
+/// Number of bytes written to the serial line at a time, on kernels with threaded interrupts.
 const PIECE: usize = 16 << 10;
-/// Pause between writes of [`PIECE`]. With threaded interrupts, the handler of the serial line runs
-/// late, so the kernel considers further interrupts spurious. After 100 000 of those at intervals
+/// Pause between two writes of [`PIECE`]. With threaded interrupts, the serial line's handler runs
+/// late, so the kernel considers further interrupts spurious. After 100 000 of these at intervals
 /// below a tenth of a second, it disables the interrupt (`kernel/irq/spurious.c`), and sending the
 /// rest would take hours.
 const REST: Duration = Duration::from_millis(200);
@@ -80,10 +79,11 @@ pub fn is_init() -> bool {
     nix::unistd::getpid().as_raw() == 1
 }
 
-/// Does the work of PID 1, then reboots the machine. Returns only if that fails, with the reason.
+/// Does the work of PID 1 and then reboots the machine. Returns only if the reboot fails, with the
+/// reason.
 pub fn run() -> String {
     if let Err(error) = job() {
-        // Report errors on the console, because the serial line may be the problem.
+        // Report errors on the console, because the serial line may be what failed.
         drop(writeln!(io::stderr(), "ticktax in the guest: {error}"));
     }
     nix::unistd::sync();
@@ -131,12 +131,12 @@ fn job() -> Result<(), Trouble> {
     send(&mut line, &Frame::new(EXIT, code.to_string().into_bytes()))
 }
 
-/// Starts the programs in [`BESIDE`], if any. Each writes its output to its own files, named after
-/// the program and its index.
+/// Starts the programs in [`BESIDE`], if any. Each writes its output to separate files, whose names
+/// contain the program's name and index.
 fn start_beside() -> Result<Vec<Child>, Trouble> {
     let jobs = fs::read(BESIDE).unwrap_or_default();
     if !jobs.is_empty() {
-        // These programs may need CPU quotas. Without such programs, the guest does as little as
+        // These programs may need CPU quotas. Without them, the guest should do as little as
         // possible.
         mount_one("cgroup2", "/sys/fs/cgroup");
     }
@@ -177,18 +177,18 @@ fn beside(jobs: &[u8]) -> Vec<Vec<&OsStr>> {
     all
 }
 
-/// Terminates the programs that are still running, so that their output files are complete.
+/// Terminates the programs that are still running, which also completes their output files.
 fn end_all(running: Vec<Child>) {
     for mut child in running {
         if let Ok(pid) = i32::try_from(child.id()) {
-            // This fails harmlessly if the program has already exited.
+            // If the program has already exited, this fails harmlessly.
             let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
         }
         drop(child.wait());
     }
 }
 
-/// Lists the files that the verb wrote, sorted.
+/// Lists the files written by the verb, in order.
 fn written() -> Result<Vec<PathBuf>, Trouble> {
     let listing = fs::read_dir(OUT).map_err(trouble(format!("cannot list {OUT}")))?;
     let mut files: Vec<PathBuf> = listing.flatten().map(|entry| entry.path()).collect();
@@ -196,8 +196,8 @@ fn written() -> Result<Vec<PathBuf>, Trouble> {
     Ok(files)
 }
 
-/// Mounts the file systems that verbs read. Failures are ignored: if the kernel does not support
-/// one, no verb needs it.
+/// Mounts the file systems that verbs read. Ignores failures: if the kernel does not support one of
+/// them, no verb needs it.
 fn mount_everything() {
     for (kind, place) in [
         ("proc", "/proc"),
@@ -232,7 +232,7 @@ fn open_line() -> io::Result<File> {
 }
 
 fn send(line: &mut File, frame: &Frame) -> Result<(), Trouble> {
-    // /sys/kernel/realtime exists only in the out-of-tree patches for kernels before 6.12.
+    // /sys/kernel/realtime exists only in the out-of-tree patches, for kernels before 6.12.
     let version = fs::read_to_string("/proc/version");
     let realtime = version.is_ok_and(|version| version.contains("PREEMPT_RT"));
     for piece in frame.to_bytes().chunks(PIECE) {

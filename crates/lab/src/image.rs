@@ -1,8 +1,8 @@
-//! Builds an initramfs: a cpio archive in the `newc` format, the only one that the kernel unpacks
-//! (`Documentation/driver-api/early-userspace/buffer-format.rst`).
+//! Builds an initramfs: a cpio archive in `newc` format, which is the only one that the kernel
+//! unpacks (`Documentation/driver-api/early-userspace/buffer-format.rst`).
 //!
-//! Equal contents produce equal bytes, because inode numbers are sequential and all timestamps are
-//! 0.
+//! The same contents always result in the same bytes, because inode numbers are sequential and all
+//! timestamps are 0.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ pub struct Image {
     paths: BTreeSet<String>,
 }
 
-/// Path of an entry that is too large for the format.
+/// Path of an entry that is too large for this format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot put `{0}` into an initramfs: larger than 4 GiB")]
 pub struct TooLarge(pub String);
@@ -40,7 +40,7 @@ impl Image {
         self.paths.contains(path.trim_matches('/'))
     }
 
-    /// Adds a directory and its parents.
+    /// Adds a directory and its parent directories.
     pub fn folder(&mut self, path: &str) {
         let path = path.trim_matches('/');
         let parents = path.match_indices('/').map(|(at, _)| &path[..at]);
@@ -56,7 +56,7 @@ impl Image {
     /// Adds an executable file, and its parent directories.
     ///
     /// # Errors
-    /// `contents` are 4 GiB or longer.
+    /// Returns an error if `contents` has 4 GiB or more.
     pub fn file(&mut self, path: &str, contents: &[u8]) -> Result<(), TooLarge> {
         let path = self.parent_of(path);
         let length = u32::try_from(contents.len()).map_err(|_| TooLarge(path.clone()))?;
@@ -69,7 +69,7 @@ impl Image {
     /// Adds a symbolic link to `to`, and its parent directories.
     ///
     /// # Errors
-    /// `to` is 4 GiB or longer.
+    /// Returns an error if `to` has 4 GiB or more.
     pub fn link(&mut self, path: &str, to: &str) -> Result<(), TooLarge> {
         let path = self.parent_of(path);
         let length = u32::try_from(to.len()).map_err(|_| TooLarge(path.clone()))?;
@@ -79,7 +79,7 @@ impl Image {
         Ok(())
     }
 
-    /// Ends the archive and returns its bytes.
+    /// Completes the archive and returns its bytes.
     pub fn finish(mut self) -> Vec<u8> {
         self.entries = 0;
         self.entry("TRAILER!!!", 0, 1, (0, 0), 0);
@@ -91,7 +91,7 @@ impl Image {
         self.entry(&path, CHARACTER_DEVICE | 0o600, 1, (major, minor), 0);
     }
 
-    /// Adds the parent directories of `path`. Returns `path` without slashes at either end.
+    /// Adds the parent directories of `path`. Returns `path` without any slash at its start or end.
     fn parent_of(&mut self, path: &str) -> String {
         let path = path.trim_matches('/');
         if let Some((parent, _)) = path.rsplit_once('/') {
@@ -132,7 +132,7 @@ impl Image {
         self.pad();
     }
 
-    /// Pads to a multiple of four bytes, where the next header or file contents must start.
+    /// Pads to a multiple of four bytes. The next header or the file's contents must start there.
     fn pad(&mut self) {
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
     }
@@ -155,8 +155,8 @@ mod tests {
         image
     }
 
-    /// Parses an archive as the format's documentation describes it. Returns each entry's path,
-    /// mode and contents.
+    /// Parses an archive according to the format's documentation. Returns each entry's path, mode
+    /// and contents.
     fn read(mut bytes: &[u8]) -> Vec<(String, u32, Vec<u8>)> {
         let mut entries = Vec::new();
         loop {
@@ -208,7 +208,7 @@ mod tests {
         );
     }
 
-    /// Cross-check against cpio, if it is installed.
+    /// Cross-checks the archive against cpio, if that is installed.
     #[test]
     fn cpio_lists_the_same_entries() {
         let started = Command::new("cpio")

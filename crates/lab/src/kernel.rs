@@ -1,4 +1,5 @@
-//! Kernels that a guest can boot: built by the lab, from Debian packages, or image files.
+//! Kernels that a guest can boot: those built by the lab, those in Debian packages, and image
+//! files.
 
 mod apt;
 mod build;
@@ -19,25 +20,25 @@ pub use tool::{sha256, sha256_of};
 use crate::arch::Arch;
 use crate::error::LabError;
 
-/// A kernel as requested by the user.
+/// A kernel, as the user requested it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// A kernel image file.
     File(PathBuf),
-    /// A kernel built by `lab build`. `hz250` names it by its tick rate, and `hz250+NAME` also by
-    /// its additional configuration. Kernels for a foreign architecture have its name as a suffix,
-    /// such as `+arm64`.
+    /// A kernel built by `lab build`. `hz250` is its name if it has no additional configuration,
+    /// and `hz250+NAME` if it does. A kernel for a foreign architecture has the architecture's name
+    /// as a suffix, such as `+arm64`.
     Built(String),
-    /// A Debian package that contains a kernel or depends on one that does. `SUITE:PACKAGE` takes
-    /// it from a suite that need not be configured on this machine.
+    /// A Debian package that contains a kernel, or depends on one that does. `SUITE:PACKAGE` takes
+    /// it from a suite, which need not be configured on this machine.
     Package(String),
 }
 
 impl FromStr for Wanted {
     type Err = String;
 
-    /// Parses `hz250` as a kernel built by the lab, text with a `/` as a file, and other text as a
-    /// package.
+    /// Parses `hz250` as a kernel built by the lab, any text that contains a `/` as a file, and all
+    /// other text as a package.
     fn from_str(text: &str) -> Result<Self, String> {
         if is_built(text) {
             return Ok(Self::Built(text.to_owned()));
@@ -60,7 +61,7 @@ impl FromStr for Wanted {
     }
 }
 
-/// Whether `lab build` uses names of this form: `hz250` or `hz250+NAME`.
+/// Whether the name has the form that `lab build` uses: `hz250` or `hz250+NAME`.
 fn is_built(name: &str) -> bool {
     let rate = name.strip_prefix("hz").map(|rest| rest.split_once('+'));
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-._".contains(c);
@@ -78,10 +79,11 @@ impl Wanted {
         Self::Built(format!("hz{hz}"))
     }
 
-    /// Returns the architecture that the name contains, if any.
+    /// Returns the architecture in the kernel's name, if there is one.
     pub fn arch(&self) -> Option<Arch> {
         let named = |arch: &Arch| match self {
-            // Match any part of the name: `linux-image-arm64-16k` continues after the architecture.
+            // Match any part of the name: in `linux-image-arm64-16k`, the architecture is not at
+            // the end.
             Self::Package(name) => name.split('-').any(|part| part == arch.name()),
             Self::Built(name) => name.ends_with(&format!("+{arch}")),
             Self::File(_) => false,
@@ -90,8 +92,8 @@ impl Wanted {
     }
 }
 
-/// Returns the cache's name for a kernel built by the lab. It includes `arch` unless that is the
-/// host's.
+/// Returns the name that the cache uses for a kernel built by the lab. It includes `arch` unless
+/// that is the host's architecture.
 fn built_name(name: &str, arch: Arch) -> String {
     let ends = Arch::ALL.map(|arch| format!("+{arch}"));
     let bare = ends.iter().find_map(|end| name.strip_suffix(end.as_str()));
@@ -103,7 +105,7 @@ fn built_name(name: &str, arch: Arch) -> String {
     }
 }
 
-/// Returns the command that builds the kernel called `name`.
+/// Returns the command that builds the kernel with this name.
 fn how_to_build(name: &str, arch: Arch) -> String {
     let name = built_name(name, Arch::HOST);
     let (hz, more) = name.split_once('+').unwrap_or((&name, ""));
@@ -131,13 +133,13 @@ impl std::fmt::Display for Wanted {
 /// A kernel that is ready to boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
-    /// Name to show to the user.
+    /// Name, as shown to the user.
     pub name: String,
-    /// Architecture that it runs on.
+    /// Architecture on which it runs.
     pub arch: Arch,
     /// Path of the image.
     pub image: PathBuf,
-    /// Release and build configuration, if the configuration is stored with the kernel.
+    /// Release and build configuration, if the kernel comes with its configuration.
     pub config: Option<(String, Vec<u8>)>,
 }
 
@@ -156,11 +158,11 @@ impl Kernel {
     }
 }
 
-/// Finds a kernel for the architecture in its name, or for the host's if there is none. Fetches
-/// packages that are not in the cache. `tell` receives progress messages.
+/// Finds a kernel for the architecture in its name, or for the host's if the name contains none.
+/// Fetches packages that are not in the cache. `tell` receives progress messages.
 ///
 /// # Errors
-/// The kernel does not exist, or its package cannot be fetched or unpacked.
+/// Returns an error if the kernel does not exist, or if its package cannot be fetched or unpacked.
 pub fn find(
     wanted: &Wanted,
     cache: &Cache,
@@ -169,10 +171,11 @@ pub fn find(
     find_for(wanted, None, cache, tell)
 }
 
-/// Like [`find`], with an explicit architecture in `arch`, if given.
+/// Same as [`find`], with the architecture `arch`, if given.
 ///
 /// # Errors
-/// The errors of [`find`], or the name contains an architecture other than `arch`.
+/// Returns the same errors as [`find`], and an error if the name contains an architecture other
+/// than `arch`.
 pub fn find_for(
     wanted: &Wanted,
     arch: Option<Arch>,
@@ -208,8 +211,8 @@ pub fn find_for(
             Ok(Kernel { arch, ..kernel })
         }
         Wanted::Package(name) => {
-            // If the package name does not contain an architecture, add it, so that the cache can
-            // keep one kernel per architecture.
+            // If the package name contains no architecture, add it. The cache can then have one
+            // kernel per architecture.
             let kept = match named {
                 Some(_) => name.clone(),
                 None => format!("{name}:{arch}"),
@@ -224,7 +227,7 @@ pub fn find_for(
 }
 
 /// For an image at `/boot/vmlinuz-RELEASE`, returns the release and the contents of
-/// `config-RELEASE` next to it.
+/// `config-RELEASE` in the same directory.
 fn config_beside(image: &Path) -> Option<(String, Vec<u8>)> {
     let release = image.file_name()?.to_str()?.strip_prefix("vmlinuz-")?;
     let config = image.with_file_name(format!("config-{release}"));

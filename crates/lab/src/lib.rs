@@ -1,11 +1,11 @@
 //! Runs ticktax on real kernels, reproducibly. QEMU boots a kernel with ticktax's own binary as PID
-//! 1, which runs one verb and sends its output back to the host.
+//! 1. This runs one verb and sends the verb's output back to the host.
 //!
 //! The main modules are largely independent of each other:
 //! - [`image`] builds the initramfs.
 //! - [`kernel`] builds or fetches kernels.
 //! - [`qemu`] boots a kernel with an initramfs, and always terminates the guest.
-//! - [`guest`] contains the code of PID 1 in the guest.
+//! - [`guest`] contains the code that runs as PID 1 in the guest.
 //! - [`wire`] defines the protocol between guest and host.
 //!
 //! With [`Clock::Icount`](qemu::Clock::Icount), the guest's clock counts executed instructions.

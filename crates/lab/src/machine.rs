@@ -1,4 +1,4 @@
-//! Configuration of a guest: kernel, size and clock.
+//! A guest's configuration: kernel, size and clock.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,13 +13,13 @@ use crate::error::LabError;
 use crate::guest;
 use crate::monitor;
 
-/// Time base of a guest's clock.
+/// The time base of a guest's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
-    /// Executed instructions: each takes 2^`shift` ns, and nothing else takes time. Results are
+    /// Executed instructions. Each takes 2^`shift` ns, and nothing else takes time. Results are
     /// reproducible.
     Icount {
-        /// From 0 to 10.
+        /// An integer from 0 to 10.
         shift: u8,
     },
     /// The host's clock, with an emulated CPU. It is slow, and as noisy as the host.
@@ -29,7 +29,7 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// Returns the clock's name, for the guest's kernel command line.
+    /// Returns the clock's name for the guest's kernel command line.
     pub fn word(self) -> String {
         match self {
             Self::Icount { shift } => GuestClock::counted_word(shift),
@@ -38,7 +38,7 @@ impl Clock {
         }
     }
 
-    /// Describes the clock, for readers of the results.
+    /// Describes the clock to readers of the results.
     pub fn facts(self) -> GuestClock {
         match self {
             Self::Icount { shift } => GuestClock::counted(shift),
@@ -46,8 +46,9 @@ impl Clock {
         }
     }
 
-    /// Returns QEMU's arguments for this clock. Guests under icount are reproducible only without
-    /// outside input, so they get no random numbers from the CPU and a fixed time of day.
+    /// Returns QEMU's arguments for this clock. Under icount, guests are reproducible only without
+    /// input from the outside. They therefore get no random numbers from the CPU, and a fixed time
+    /// of day.
     fn arguments(self, arch: Arch, pages_of_16k: bool) -> Vec<String> {
         let fixed = |accelerator: &str, cpu: &str| {
             vec![
@@ -73,7 +74,7 @@ impl Clock {
 /// A guest to boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine<'a> {
-    /// Architecture of its CPUs.
+    /// Architecture of the guest's CPUs.
     pub arch: Arch,
     /// Path of the kernel image.
     pub kernel: &'a Path,
@@ -85,20 +86,20 @@ pub struct Machine<'a> {
     pub settings: GuestSettings<'a>,
 }
 
-/// Settings of a guest that do not depend on its kernel or programs.
+/// Settings for a guest that depend neither on its kernel nor on its programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuestSettings<'a> {
     /// Additional kernel parameters.
     pub cmdline: &'a str,
-    /// Number of virtual CPUs, 1 to 64.
+    /// Number of virtual CPUs, from 1 to 64.
     pub cpus: u32,
     /// Memory in MiB, from 64 to 65536.
     pub memory: u32,
-    /// Clock of the guest.
+    /// The guest's clock.
     pub clock: Clock,
-    /// Time limit, on the host's clock.
+    /// Time limit, measured on the host's clock.
     pub limit: Duration,
-    /// Whether to count the guest's instructions. Requires [`Clock::Icount`].
+    /// Whether to count the instructions that the guest executes. Requires [`Clock::Icount`].
     pub count: bool,
 }
 
@@ -161,7 +162,7 @@ impl GuestSettings<'_> {
 }
 
 impl Machine<'_> {
-    /// Returns the QEMU command, ready to be started.
+    /// Returns the QEMU command that boots the guest.
     pub(crate) fn command(&self, console: &Path, line: &Path) -> Command {
         let settings = &self.settings;
         let mut command = helper(self.arch.qemu());
@@ -174,8 +175,8 @@ impl Machine<'_> {
                 "none",
                 "-no-reboot",
             ])
-            // Use one CPU per package, because without ACPI the kernel reads a table that lists
-            // only packages.
+            // Use one CPU per package. Without ACPI, the kernel reads a table that lists only
+            // packages.
             .args(["-smp", &format!("{0},sockets={0}", settings.cpus)])
             .args(["-m", &settings.memory.to_string()])
             .args(settings.clock.arguments(self.arch, self.pages_of_16k))
@@ -192,8 +193,8 @@ impl Machine<'_> {
         command.arg("-serial").arg(to("file:", console));
         match self.arch {
             Arch::X86 => command.arg("-serial").arg(to("file:", line)),
-            // This machine has only one serial port. A PCI device adds another, which the lab's
-            // arm64 kernels support.
+            // This machine type has only one serial port. A PCI device adds another. The lab's
+            // arm64 kernels support it.
             Arch::Arm => command
                 .arg("-chardev")
                 .arg(to("file,id=line,path=", line))

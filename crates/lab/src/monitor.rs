@@ -1,9 +1,10 @@
-//! Talks to QEMU's monitor (QMP, `docs/interop/qmp-spec.rst`) to find out how many instructions a
-//! guest executed.
+//! Asks QEMU's monitor (QMP, `docs/interop/qmp-spec.rst`) how many instructions a guest has
+//! executed.
 //!
 //! Under icount, QEMU has to count instructions to compute the guest's time. The count does not
-//! include skipped idle time, which only advances the guest's clock (`icount_get_raw`,
-//! `softmmu/icount.c`). `query-replay` reports the count even if no replay is active.
+//! include idle time that QEMU skips, because this only advances the guest's clock
+//! (`icount_get_raw`, `softmmu/icount.c`). `query-replay` reports the count even if no replay is
+//! active.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{ChildStdin, ChildStdout};
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-/// QEMU's arguments for a guest that remains queryable after it has shut down.
+/// QEMU's arguments for a guest that can still be queried after it has shut down.
 pub(crate) const ARGUMENTS: [&str; 3] = ["-no-shutdown", "-qmp", "stdio"];
 
 /// A message from QEMU: the greeting, an event, or the response to a command.
@@ -37,7 +38,7 @@ struct Answer {
     icount: Option<u64>,
 }
 
-/// A connection to a QEMU process that was started with [`ARGUMENTS`].
+/// A connection to a QEMU process started with [`ARGUMENTS`].
 #[derive(Debug)]
 pub(crate) struct Monitor {
     commands: ChildStdin,
@@ -46,7 +47,7 @@ pub(crate) struct Monitor {
 }
 
 impl Monitor {
-    /// Connects through QEMU's standard input (`commands`) and standard output.
+    /// Connects through QEMU's standard input (`commands`) and standard output (`output`).
     pub(crate) fn begin(commands: ChildStdin, output: ChildStdout) -> io::Result<Self> {
         let (sender, messages) = channel();
         // The thread exits when QEMU closes its standard output.
@@ -71,16 +72,16 @@ impl Monitor {
     /// Whether the guest has shut down for any reason, or QEMU has exited.
     pub(crate) fn has_halted(&mut self) -> bool {
         let is_end = |message: &Message| message.event.as_deref() == Some("SHUTDOWN");
-        // Any error will show up when the count is queried.
+        // If there is an error, querying the count will show it.
         self.halted |= !matches!(self.wait(Duration::ZERO, is_end), Ok(None));
         self.halted
     }
 
-    /// Returns the number of instructions that the guest executed. Call it after the guest has shut
+    /// Returns how many instructions the guest has executed. Call this after the guest has shut
     /// down.
     ///
     /// # Errors
-    /// QEMU does not respond, or does not report a count.
+    /// Returns an error if QEMU does not respond, or does not report a count.
     pub(crate) fn instructions(&mut self) -> Result<u64, String> {
         let asked = self.command("query-replay");
         asked.map_err(|error| error.to_string())?;
@@ -95,7 +96,7 @@ impl Monitor {
         self.commands.flush()
     }
 
-    /// Returns the next message that is `wanted`, or `None` if no message arrives within
+    /// Returns the next message that `wanted` accepts, or `None` if no such message arrives within
     /// `patience`.
     fn wait(
         &mut self,

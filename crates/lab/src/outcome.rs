@@ -1,4 +1,4 @@
-//! Progress and results of a guest.
+//! The progress and the results of a guest.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use crate::error::LabError;
 use crate::guest;
 use crate::wire::Frame;
 
-/// Progress of a guest.
+/// The progress of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// The kernel boots and settles.
+    /// The kernel is booting and settling.
     Boots,
-    /// The verb runs.
+    /// The verb is running.
     Runs,
-    /// The guest sends its results; contains the number of bytes received so far.
+    /// The guest is sending its results. Contains how many bytes have been received so far.
     Sends(usize),
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for Stage {
 }
 
 impl Stage {
-    /// Describes the stage in error messages.
+    /// Describes the stage, for error messages.
     pub(crate) fn words(self) -> String {
         match self {
             Self::Boots => "booting its kernel".to_owned(),
@@ -42,16 +42,16 @@ impl Stage {
     }
 }
 
-/// Results of a guest.
+/// The results of a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The verb's exit code.
     pub exit: i32,
-    /// Files that the verb wrote, including its standard output and standard error.
+    /// Files written by the verb, including its standard output and standard error.
     pub files: Vec<Frame>,
-    /// Number of instructions that the guest executed, if they were counted.
+    /// Number of instructions that the guest executed, if counted.
     pub instructions: Option<u64>,
-    /// Time that the guest took on the host's clock.
+    /// Time that the guest took, on the host's clock.
     pub took: Duration,
 }
 
@@ -62,10 +62,10 @@ impl Outcome {
         found.map(|file| &*file.contents)
     }
 
-    /// Opens the recording that the verb wrote to [`guest::RECORDING`].
+    /// Opens the recording that the verb wrote as [`guest::RECORDING`].
     ///
     /// # Errors
-    /// The recording is missing or damaged.
+    /// Returns an error if the recording is missing or damaged.
     pub fn recording(&self) -> Result<RecordingReader, LabError> {
         let name = guest::RECORDING;
         let missing = || LabError::NoResult(format!("it did not write {name}"));
@@ -76,7 +76,7 @@ impl Outcome {
         )?)
     }
 
-    /// Returns `self` if the exit code is 0 or one of `accepted`, and an error otherwise.
+    /// Returns `self` if the exit code is 0 or is one of `accepted`, or else an error.
     pub(crate) fn require(self, accepted: &[u8]) -> Result<Self, LabError> {
         let with_result = |code| code == 0 || accepted.contains(&code);
         if u8::try_from(self.exit).is_ok_and(with_result) {
@@ -88,7 +88,7 @@ impl Outcome {
         ))
     }
 
-    /// Returns the last line that the verb wrote to standard error.
+    /// Returns the last line that the verb wrote to its standard error.
     fn complaint(&self) -> String {
         let bytes = self.file(guest::STANDARD_ERROR).unwrap_or_default();
         let text = String::from_utf8_lossy(bytes);

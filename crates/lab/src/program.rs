@@ -1,4 +1,5 @@
-//! Adds programs to an initramfs: the loadable part of the ELF file, and the libraries it needs.
+//! Adds programs to an initramfs: the loadable part of the ELF file, and the libraries that it
+//! needs.
 
 use std::fs;
 use std::io;
@@ -12,13 +13,14 @@ use crate::arch::Arch;
 use crate::error::LabError;
 use crate::image::Image;
 
-/// Adds the program at `from` to `image` as `to`, for a guest of architecture `arch`. For a dynamic
-/// program, also adds the dynamic linker and libraries. The linker searches the directory
-/// `own` first. Libraries found there are placed next to the program, which must then run with a
-/// matching `LD_LIBRARY_PATH`.
+/// Adds the program at `from` to `image`, where its path is `to`, for a guest of architecture
+/// `arch`. If the program is dynamic, also adds the dynamic linker and the libraries. The linker
+/// searches the directory `own` first. Libraries found there are placed next to the program, which
+/// must then run with a matching `LD_LIBRARY_PATH`.
 ///
 /// # Errors
-/// A file cannot be read, is not a program for `arch` or is too large, or a library is not found.
+/// Returns an error if a file cannot be read, is not a program for `arch` or is too large, or if a
+/// library is not found.
 pub fn add(
     image: &mut Image,
     arch: Arch,
@@ -57,7 +59,7 @@ fn add_library(image: &mut Image, to: &str, library: &Path) -> Result<(), LabErr
         return Ok(());
     }
     let mut bytes = read(library)?;
-    // Files that are not ELF are added unchanged.
+    // A file that is not ELF is added unchanged.
     let _ = truncate_to_segments(&mut bytes, Arch::HOST);
     Ok(image.file(to, &bytes)?)
 }
@@ -75,11 +77,12 @@ enum Elf {
     Dynamic(PathBuf),
 }
 
-/// Truncates an ELF file after its last segment. The kernel loads only segments; the rest is mostly
-/// debug information. If `bytes` is not an ELF file for `arch`, returns `None` and changes nothing.
+/// Truncates an ELF file after its last segment. The kernel loads only segments, and the rest is
+/// mostly debug information. If `bytes` is not an ELF file for `arch`, returns `None` and changes
+/// nothing.
 fn truncate_to_segments(bytes: &mut Vec<u8>, arch: Arch) -> Option<Elf> {
     const INTERPRETER: u32 = 3;
-    // Check the magic number, with 64 bits and little-endian byte order.
+    // Check for the magic number, 64 bits and little-endian byte order.
     if !bytes.starts_with(b"\x7fELF\x02\x01") || half(bytes, 18)? != arch.elf() {
         return None;
     }
@@ -102,7 +105,7 @@ fn truncate_to_segments(bytes: &mut Vec<u8>, arch: Arch) -> Option<Elf> {
         return None;
     }
     bytes.truncate(end);
-    // The section table has been cut off, so clear its fields in the header.
+    // The section table has been cut off, so clear the header fields that refer to it.
     for gone in [40..48, 60..64] {
         bytes.get_mut(gone)?.fill(0);
     }
@@ -123,8 +126,8 @@ fn index(offset: u64) -> Option<usize> {
     usize::try_from(offset).ok()
 }
 
-/// Lists the libraries that the dynamic linker would load for a program, with `own` as an
-/// additional library directory.
+/// Lists the libraries that the dynamic linker would load for a program if `own` were an additional
+/// library directory.
 fn libraries(
     interpreter: &Path,
     program: &Path,
@@ -139,7 +142,7 @@ fn libraries(
     let output = command.arg("--list").arg(program).output();
     let output = output.map_err(|error| LabError::start(&shown, "libc6", &error))?;
     let text = String::from_utf8_lossy(&output.stdout);
-    // The linker also lists libraries that it cannot find.
+    // The linker also lists the libraries that it did not find.
     let missing = text.lines().find(|line| line.ends_with("=> not found"));
     if let Some(why) = missing.map(str::trim) {
         return Err(cannot_list(&shown, program, why));
@@ -151,8 +154,8 @@ fn libraries(
     Ok(text.lines().filter_map(listed_library).collect())
 }
 
-/// Rejects dynamic linkers that root must not run. An ELF file names its own linker, so its
-/// author chose it.
+/// Rejects dynamic linkers that root must not run. The linker's path is in the ELF file, so the
+/// file's author chose it.
 fn check_linker(linker: &Path) -> Result<(), String> {
     if !linker.is_absolute() {
         return Err("the path of its dynamic linker is not absolute".to_owned());
@@ -182,7 +185,7 @@ fn cannot_list(linker: &str, program: &Path, why: &str) -> LabError {
 }
 
 /// Parses a line such as `libm.so.6 => /lib/x86_64-linux-gnu/libm.so.6 (0x00007f…)`. Returns `None`
-/// for the vDSO, which has no file.
+/// for the vDSO, because it has no file.
 fn listed_library(line: &str) -> Option<PathBuf> {
     let (_, place) = line.split_once("=> ")?;
     let path = place.split(" (").next()?.trim();

@@ -18,15 +18,16 @@ pub use crate::outcome::{Outcome, Stage};
 use crate::sys::end_with_parent;
 use crate::wire::{Frame, Reader};
 
-/// Interval between polls of a running guest.
+/// Interval at which a running guest is polled.
 const INTERVAL: Duration = Duration::from_millis(20);
 
 /// Boots a guest and waits until it has sent its results. `folder` must not be shared with another
-/// guest. The console output remains there in the file `console`. `stop` returns `true` to cancel,
+/// guest. The console output stays there, in the file `console`. `stop` returns `true` to cancel,
 /// and `tell` receives progress.
 ///
 /// # Errors
-/// The settings are invalid, QEMU is missing or fails, or the guest panics, hangs or is cancelled.
+/// Returns an error if the settings are invalid, if QEMU is missing or fails, or if the guest
+/// panics, hangs or is cancelled.
 pub fn boot(
     machine: &Machine<'_>,
     folder: &Path,
@@ -59,8 +60,8 @@ pub fn boot(
     let mut results = Results::open(&line)?;
     let mut reported = None;
     loop {
-        // A guest whose instructions are counted halts after its last frame, and must reach that
-        // point. Other guests are not needed any more after their last frame.
+        // A guest whose instructions are counted halts after its last frame, and must get that far.
+        // Any other guest can be killed after its last frame.
         let halted = monitor.as_mut().is_some_and(Monitor::has_halted);
         let ended = running.has_ended()? || halted;
         results.read()?;
@@ -97,7 +98,7 @@ pub fn boot(
     })
 }
 
-/// A QEMU process, killed when dropped.
+/// A QEMU process that is killed on drop.
 struct Running(Child, Arch);
 
 impl Running {
@@ -111,7 +112,7 @@ impl Running {
             })
     }
 
-    /// Connects to the monitor, if QEMU was started with one.
+    /// Connects to the monitor if QEMU was started with one.
     fn monitor(&mut self) -> Result<Option<Monitor>, LabError> {
         let ends = self.0.stdin.take().zip(self.0.stdout.take());
         let begun = ends.map(|(commands, output)| Monitor::begin(commands, output));
@@ -129,13 +130,13 @@ fn monitor_failed(arch: Arch, why: String) -> LabError {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Kill QEMU in any case: either it has exited, or nothing more is needed from it.
+        // Always kill QEMU: either it has already exited, or its work is done.
         drop(self.0.kill());
         drop(self.0.wait());
     }
 }
 
-/// Results received over the serial line so far.
+/// The results received over the serial line so far.
 struct Results {
     line: File,
     reader: Reader,
@@ -184,7 +185,7 @@ impl Results {
     }
 }
 
-/// Explains why QEMU exited without a result, based on the console output and QEMU's messages.
+/// Explains why QEMU exited without a result, according to the console output and QEMU's messages.
 fn no_result(arch: Arch, console: &Path, errors: &Path) -> LabError {
     let read = |file: &Path| {
         let bytes = fs::read(file).unwrap_or_default();
@@ -207,13 +208,13 @@ fn no_result(arch: Arch, console: &Path, errors: &Path) -> LabError {
     LabError::NoResult(why)
 }
 
-/// Finds the message of a kernel panic.
+/// Finds a kernel panic's message.
 fn panic_of(console: &str) -> Option<&str> {
     let (_, rest) = console.split_once("Kernel panic - not syncing: ")?;
     rest.lines().next().map(str::trim)
 }
 
-/// Returns the host's monotonic time. It is used for limits, never to measure a guest.
+/// Returns the host's monotonic time. It serves to enforce limits, never to measure a guest.
 fn now() -> Duration {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC);
     time.map_or(Duration::ZERO, Duration::from)

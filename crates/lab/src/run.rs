@@ -12,49 +12,50 @@ use crate::kernel::Kernel;
 use crate::program;
 use crate::qemu::{GuestSettings, Machine, Outcome, Stage, boot};
 
-/// A program to put into the guest in addition to ticktax.
+/// A program that is put into the guest besides ticktax.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     /// Name of the program in the guest.
     pub name: String,
     /// Path on the host.
     pub file: PathBuf,
-    /// Directory to search for the program's libraries before the host's directories. Libraries
-    /// found there are placed next to the program.
+    /// Directory in which to look for the program's libraries before the host's directories.
+    /// Libraries found there are placed next to the program.
     pub libraries: Option<PathBuf>,
 }
 
-/// A verb to run in a guest, with the programs and settings it needs.
+/// A verb to run in a guest, and the programs and settings that it needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
     /// Kernel to boot.
     pub kernel: &'a Kernel,
-    /// Binary that runs as PID 1. It must call [`guest::run`] if its first argument is
+    /// Binary to run as PID 1. It must call [`guest::run`] if its first argument is
     /// [`guest::WORD`].
     pub program: &'a Path,
-    /// Verb to run, and its arguments. Its working directory is [`guest::OUT`].
+    /// The verb and its arguments. It runs in the working directory [`guest::OUT`].
     pub arguments: &'a [String],
-    /// Programs that the verb needs, placed in [`guest::TOOLS`].
+    /// Programs that the verb needs. They are placed in [`guest::TOOLS`].
     pub programs: &'a [Program],
     /// Command lines to run alongside the verb. Each starts with the name of one of `programs`.
-    /// Their output is among the files in the outcome.
+    /// Their output is among the outcome's files.
     pub beside: &'a [Vec<String>],
-    /// Exit codes, other than 0, with which the verb still produces a result.
+    /// Exit codes other than 0 that also mean that the verb has a result.
     pub accepted: &'a [u8],
-    /// Settings of the guest.
+    /// The guest's settings.
     pub settings: GuestSettings<'a>,
     /// Directory for temporary files.
     pub scratch: &'a Path,
-    /// File to copy the console output to.
+    /// File that receives a copy of the console output.
     pub console: Option<&'a Path>,
 }
 
 impl Run<'_> {
-    /// Runs the guest and waits for it to finish. `stop` returns `true` to cancel, and `tell`
+    /// Runs the guest and waits until it finishes. `stop` returns `true` to cancel, and `tell`
     /// receives progress.
     ///
     /// # Errors
-    /// The guest cannot be set up, does not finish, or finishes without a result.
+    /// Returns an error if the guest cannot be set up, does not finish, or finishes without a
+    /// result.
     pub fn start(
         &self,
         stop: &dyn Fn() -> bool,
@@ -78,7 +79,8 @@ impl Run<'_> {
             let console = folder.path().join("console");
             let kept = fs::read(console).and_then(|words| write_output(keep, &words));
             let kept = kept.map_err(LabError::file("write", keep));
-            // The guest's own error takes precedence over that of copying the console output.
+            // An error of the guest itself takes precedence over an error from copying the console
+            // output.
             return outcome?
                 .require(self.accepted)
                 .and_then(|outcome| kept.map(|()| outcome));
@@ -86,7 +88,7 @@ impl Run<'_> {
         outcome?.require(self.accepted)
     }
 
-    /// Builds the initramfs: the binary, its command line, its programs, and the kernel
+    /// Builds the initramfs: the binary, its command line, the programs, and the kernel's
     /// configuration.
     fn initramfs(&self) -> Result<Vec<u8>, LabError> {
         let mut image = Image::new();

@@ -1,4 +1,4 @@
-//! Prepares child processes between fork and exec, which needs unsafe code.
+//! Prepares child processes between fork and exec, which takes unsafe code.
 #![expect(
     unsafe_code,
     reason = "code between fork and exec is inherently unsafe"
@@ -10,7 +10,7 @@ use std::process::Command;
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 
-/// Like [`die_with_parent`], and also protects the child from Ctrl-C in the terminal.
+/// Same as [`die_with_parent`], but also protects the child from Ctrl-C in the terminal.
 pub(crate) fn end_with_parent(command: &mut Command) -> &mut Command {
     die_with_parent(command).process_group(0)
 }
@@ -20,7 +20,7 @@ pub(crate) fn die_with_parent(command: &mut Command) -> &mut Command {
     let parent = nix::unistd::getpid();
     let prepare = move || {
         prctl::set_pdeathsig(Some(Signal::SIGKILL))?;
-        // The parent may have exited before the signal was set.
+        // The parent may have exited before the signal was set up.
         if nix::unistd::getppid() == parent {
             Ok(())
         } else {

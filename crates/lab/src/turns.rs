@@ -1,4 +1,5 @@
-//! Runs several guests in parallel. A guest under icount keeps one host CPU busy all the time.
+//! Runs several guests at once. Under icount, a guest keeps one of the host's CPUs busy all the
+//! time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -7,7 +8,7 @@ use std::thread;
 use crate::qemu::Clock;
 
 impl Clock {
-    /// Returns how many guests with this clock may run at a time on a host with `cpus` CPUs. Guests
+    /// Returns how many guests with this clock may run at once on a host with `cpus` CPUs. Guests
     /// that use the host's clock run alone, because they would slow each other down.
     pub fn guests_at_once(self, cpus: usize) -> usize {
         match self {
@@ -17,12 +18,12 @@ impl Clock {
     }
 }
 
-/// Calls `process` for each item of `work`, with up to `jobs` items at a time. Returns the results
-/// in the order of `work`. After the first error, no more items start, and the closure passed to
+/// Calls `process` for each item in `work`, for up to `jobs` items at once. Returns the results in
+/// the order of `work`. After the first error, no further item starts, and the closure passed to
 /// `process` returns `true` so that running items can stop.
 ///
 /// # Errors
-/// The first error that `process` returned.
+/// Returns the first error that `process` returned.
 pub fn in_turns<T: Sync, R: Send, E: Send>(
     work: &[T],
     jobs: usize,
@@ -38,7 +39,7 @@ pub fn in_turns<T: Sync, R: Send, E: Send>(
             let Some(item) = work.get(place) else { break };
             match process(item, &is_over) {
                 Ok(result) => done.push((place, result)),
-                // Keep only the first error. It made the other items stop.
+                // Keep only the first error, because it made the other items stop.
                 Err(error) => drop(failed.set(Mutex::new(error))),
             }
         }
@@ -46,7 +47,7 @@ pub fn in_turns<T: Sync, R: Send, E: Send>(
     };
     let mut done: Vec<(usize, R)> = thread::scope(|scope| {
         let threads: Vec<_> = (1..jobs.min(work.len()))
-            // If a thread cannot be created, the remaining ones do its work.
+            // If a thread cannot be created, the others do its share.
             .map_while(|_| thread::Builder::new().spawn_scoped(scope, turns).ok())
             .collect();
         let mut done = turns();
@@ -78,7 +79,7 @@ mod tests {
             let (now, max) = (AtomicUsize::new(0), AtomicUsize::new(0));
             let result = in_turns(&work, jobs, |&item, is_over| {
                 max.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                // Make later items faster than earlier ones.
+                // Make later items finish faster than earlier ones.
                 for _ in 0..(20 - item) * 50 {
                     std::thread::yield_now();
                 }
@@ -100,7 +101,7 @@ mod tests {
         let begun = AtomicUsize::new(0);
         let result = in_turns(&[5, 0, 1, 2, 3, 4], 2, |&item, is_over| {
             begun.fetch_add(1, Ordering::SeqCst);
-            // The first item runs until it is cancelled. The second one fails.
+            // The first item runs until it is cancelled, and the second one fails.
             while item == 5 && !is_over() {
                 std::thread::yield_now();
             }

@@ -1,29 +1,29 @@
-//! Protocol from guest to host over a serial line: frames with checksums.
+//! The protocol from guest to host over a serial line: frames with checksums.
 //!
 //! A frame consists of `TTXL`, the length of its name (1 byte), the length of its contents (4
-//! bytes, little-endian), the name, the contents, and the CRC-32 of everything before. Bytes may be
-//! lost or garbled if the kernel also prints to the line. The reader then returns an error. It
-//! never returns anything that was not sent.
+//! bytes, little-endian), the name, the contents, and the CRC-32 of everything before it. If the
+//! kernel prints to the line, too, bytes may be lost or garbled. The reader then returns an error.
+//! It never returns anything that was not sent.
 
 /// The first bytes of every frame.
 const MAGIC: &[u8; 4] = b"TTXL";
 /// Length of a frame's header, before its name.
 const HEAD: usize = 9;
-/// Maximum length of a frame's contents. The lab's recordings are smaller, and a garbled length
+/// Maximum length of a frame's contents. The lab's recordings are shorter, and a garbled length
 /// must not make the reader wait for too long.
 const MAX: usize = 1 << 30;
 
-/// A named piece of data: a file, or a message about the guest's progress.
+/// A named piece of data: either a file or a message about the guest's progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Name of the frame, up to 255 bytes.
+    /// The frame's name, of up to 255 bytes.
     pub name: String,
     /// Contents of the frame.
     pub contents: Vec<u8>,
 }
 
 impl Frame {
-    /// Creates a frame. A longer name is truncated to 255 bytes.
+    /// Creates a frame. If the name is longer than 255 bytes, it is truncated.
     pub fn new(name: &str, contents: Vec<u8>) -> Self {
         let mut end = name.len().min(255);
         while !name.is_char_boundary(end) {
@@ -54,7 +54,7 @@ impl Frame {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the guest's serial line is corrupted at byte {at}")]
 pub struct Garbled {
-    /// Offset of the frame from the first byte received.
+    /// Offset of the frame, counted from the first byte received.
     pub at: usize,
 }
 
@@ -71,15 +71,15 @@ impl Reader {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Returns how many bytes of an incomplete frame have been received.
+    /// Returns how many bytes of a still incomplete frame have been received.
     pub fn waiting(&self) -> usize {
         self.bytes.len() - self.taken
     }
 
-    /// Returns the next frame, if all of it has been received.
+    /// Returns the next frame if all of it has been received.
     ///
     /// # Errors
-    /// The bytes are not a frame, or the checksum is wrong.
+    /// Returns an error if the bytes are not a frame, or if the checksum is wrong.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, Garbled> {
         let garbled = Garbled { at: self.taken };
         let rest = &self.bytes[self.taken..];
@@ -157,7 +157,8 @@ mod tests {
             line[at] ^= flip;
             let mut reader = Reader::default();
             reader.add(&line);
-            // The reader must reject the frame, or wait for more bytes if its length was garbled.
+            // The reader must reject the frame. If the length was garbled, it may also wait for
+            // more bytes.
             let waits_or_wrong = !matches!(reader.next_frame(), Ok(Some(_)));
             prop_assert!(waits_or_wrong);
         }

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use ticktax_host::Proc;
 use ticktax_model::autogroup::ProcessAutogroup;
 
-/// Autogroups of all processes that existed at the start or at the end, or that the session
-/// started.
+/// Autogroups of every process that existed at the start, was started by the session, or existed at
+/// the end.
 #[derive(Debug)]
 pub(crate) struct Autogroups(Option<Vec<ProcessAutogroup>>);
 
@@ -23,7 +23,7 @@ impl Autogroups {
         }
     }
 
-    /// Adds processes that appeared since the start, and returns the autogroups of all processes.
+    /// Adds processes that appeared since the start, and returns the autogroups of all of them.
     pub(crate) fn at_end(self, proc: &Proc) -> Option<Vec<ProcessAutogroup>> {
         let mut known = self.0?;
         let pids: BTreeSet<i32> = known.iter().map(|process| process.pid).collect();

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ticktax_host::Proc;
 
-/// Process ids by cgroup path: processes that existed at the start or at the end, and the one that
-/// the session started.
+/// Process ids by cgroup path. Covers processes that existed at the start or at the end, and the
+/// one that the session started.
 #[derive(Debug)]
 pub(crate) struct Cgroups(Option<BTreeMap<String, BTreeSet<i32>>>);
 

@@ -1,12 +1,12 @@
 //! The thread that empties the tracer's buffers: where it runs and at which priority.
 //!
-//! It avoids the CPUs that the watched program uses, if it may use another one. It starts at normal
-//! priority, because the buffers hold seconds of ten thousand events per second, so nothing is lost
-//! while it waits. It requests a higher priority only after it was woken far too late, or when the
-//! buffers fill quickly. The header reports the result.
+//! It avoids the CPUs that the watched program uses if other CPUs are available. It starts at
+//! normal priority: at ten thousand events per second the buffers hold several seconds' worth, so a
+//! wait for the CPU loses nothing. It requests a higher priority only if it was woken far too late,
+//! or if the buffers fill quickly. The header reports the outcome.
 //!
-//! The flight recorder's thread does the same while it keeps a window. Otherwise it is a normal
-//! thread.
+//! The flight recorder's thread does the same while it keeps a window. The rest of the time it is
+//! an ordinary thread.
 
 use std::time::Duration;
 
@@ -16,17 +16,17 @@ use ticktax_model::{Cpu, CpuList, Nanos};
 use ticktax_probes::clock::now;
 use ticktax_trace::Tracer;
 
-/// Delay of a wake-up above which the thread had to wait too long for a CPU.
+/// Wake-up latency above which the thread is considered starved of CPU time.
 const LATE: Nanos = Nanos::from_millis(100);
 
-/// Number of rows per read above which a buffer might be full before the next read: a quarter of a
-/// CPU's buffer.
+/// Rows per read above which a buffer might fill up before the next read: a quarter of a CPU's
+/// buffer.
 const MANY: usize = 1 << 14;
 
-/// Nice values to request, one after the other, while the thread is woken too late.
+/// Nice values to request in turn while the thread keeps being woken too late.
 const STEPS: [i32; 2] = [-10, -20];
 
-/// Number of reads between two checks of the CPUs that the program uses; they take one second.
+/// Number of reads between two checks of the CPUs that the program uses. They take one second.
 const TURNS: u32 = 20;
 
 /// Affinity and priority of the calling thread while it empties buffers. Dropping this restores
@@ -71,14 +71,14 @@ impl Collector {
         }
     }
 
-    /// Raises the priority if something was due at `due` and is now late by more than `slack`.
+    /// Raises the priority if something due at `due` is late by more than `slack`.
     pub(crate) fn was_due(&mut self, due: Nanos, slack: Nanos) {
         if now() - due > slack {
             self.raise_priority();
         }
     }
 
-    /// Raises the priority if a read returned very many rows.
+    /// Raises the priority if one read returned very many rows.
     pub(crate) fn drained(&mut self, rows: usize) {
         if rows > MANY {
             self.raise_priority();
@@ -100,8 +100,8 @@ impl Collector {
         due
     }
 
-    /// Avoids `cpus`, in this order, as long as one CPU remains. An empty list changes nothing: it
-    /// means that nothing is known about the program.
+    /// Avoids `cpus`, in this order, as long as one CPU remains. An empty list means that the
+    /// program's CPUs are unknown, so it changes nothing.
     pub(crate) fn keep_off(&mut self, cpus: &[Cpu]) {
         if cpus.is_empty() {
             return;
@@ -129,7 +129,7 @@ impl Collector {
         self.apart == Some(true)
     }
 
-    /// Current nice value of the thread.
+    /// The thread's current nice value.
     pub(crate) fn nice(&self) -> i32 {
         self.nice
     }
@@ -137,7 +137,7 @@ impl Collector {
 
 impl Drop for Collector {
     fn drop(&mut self) {
-        // If the system refuses to restore them, the settings stay until the process exits, which
+        // If the kernel refuses to restore the settings, they stay until the process exits, which
         // is soon.
         if !self.kept_off.is_empty() {
             let _ = sched_setaffinity(self.tid, &self.allowed);
@@ -159,7 +159,7 @@ fn set_cpus(set: &CpuSet) -> CpuList {
 fn cpu_set(cpus: &CpuList) -> CpuSet {
     let mut set = CpuSet::new();
     for cpu in cpus.iter() {
-        // This thread cannot use a CPU beyond the capacity of a CPU set.
+        // A CPU number beyond the capacity of a CPU set is one that this thread cannot use.
         let _ = set.set(cpu.index());
     }
     set
@@ -187,11 +187,11 @@ mod tests {
         collector.keep_off(&all[..1]);
         assert_eq!(collector.is_apart(), all.len() > 1);
         assert_eq!(allowed().contains(all[0]), all.len() == 1);
-        // If it should avoid all CPUs, it must share one: the last.
+        // Told to avoid every CPU, the thread must still share one: the last.
         collector.keep_off(&all);
         assert!(!collector.is_apart());
         assert_eq!(allowed(), all[all.len() - 1..].iter().copied().collect());
-        // At one check it was not apart.
+        // One check at which it shared a CPU is enough: it is not apart from then on.
         collector.keep_off(&all[..1]);
         assert!(!collector.is_apart());
         drop(collector);
@@ -205,7 +205,7 @@ mod tests {
         collector.was_due(now(), Nanos::from_secs(60));
         assert_eq!(collector.nice(), before);
         collector.was_due(now() - Nanos::from_secs(2), Nanos::from_secs(1));
-        // Not every caller has the right to raise its priority.
+        // Not every caller is allowed to raise its priority.
         let nice = collector.nice();
         assert!(nice <= before);
         assert_eq!(Tracer::own_nice(), nice);

@@ -14,7 +14,7 @@ use ticktax_model::recording::CommandReport;
 
 use crate::error::ObserveError;
 
-/// Number of checks for whether a signalled command has exited, before it is left alone.
+/// Maximum number of checks for whether a signalled command has exited.
 const CHECKS: u32 = 40;
 const MOMENT: Duration = Duration::from_millis(25);
 
@@ -74,16 +74,16 @@ impl Audited {
         !matches!(self.end, End::NotYet)
     }
 
-    /// Forwards the signal that ended the audit, unless the command exits anyway, because Ctrl-C at
-    /// the terminal reaches the command too. A command that continues after the signal is left
-    /// alone.
+    /// Forwards the signal that ended the audit. First gives the command time to exit, because
+    /// Ctrl-C at the terminal reaches the command too. A command that survives the signal is left
+    /// running.
     pub(crate) fn interrupt(&mut self, signal: i32) {
         if self.ends_in_time() {
             return;
         }
         if let (Ok(signal), Ok(pid)) = (Signal::try_from(signal), i32::try_from(self.child.id())) {
             // Only this process waits for the child, so its process id cannot have been reused. The
-            // child may have exited already.
+            // child may already have exited.
             let _ = kill(Pid::from_raw(pid), signal);
             self.ends_in_time();
         }

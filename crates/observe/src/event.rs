@@ -7,11 +7,11 @@ use crate::error::ObserveError;
 
 /// An observation that proceeds step by step: a [`crate::Session`] or a [`crate::PacedLoop`].
 pub trait Observation {
-    /// Returns the next event. Waits for about 50 ms at most. After the end, every call returns
-    /// [`Event::Ended`].
+    /// Returns the next event, after at most about 50 ms. Once the observation has ended, every
+    /// call returns [`Event::Ended`].
     ///
     /// # Errors
-    /// The observation cannot continue and has nothing to report.
+    /// Returns an error if the observation cannot continue and has nothing to report.
     fn next_event(&mut self) -> Result<Event<'_>, ObserveError>;
 
     /// Makes the next call of [`Observation::next_event`] end the observation. `signal` is the
@@ -27,16 +27,16 @@ pub trait Observation {
 pub enum Event<'a> {
     /// The first event of a session: everything is running.
     Started(&'a Started),
-    /// Rows recorded since the last batch. A CPU's rows are ordered by their end; rows of different
-    /// CPUs come in any order.
+    /// Rows recorded since the last batch. Each CPU's rows are in order of their ends. Rows of
+    /// different CPUs come in any order.
     Rows {
         /// Sources of the rows. The table only grows.
         sources: &'a SourceTable,
         /// Recorded rows; never empty.
         rows: &'a [Row],
     },
-    /// Follows each read of the buffers: once per interval of the plan, 20 times per second by
-    /// default.
+    /// Sent after each read of the buffers: once per interval of the plan, by default 20 times per
+    /// second.
     Progress(Progress),
     /// The last event. Contains everything about the recording except its rows.
     Ended(Box<Header>),
@@ -45,7 +45,7 @@ pub enum Event<'a> {
 /// Facts known before the first row.
 #[derive(Debug)]
 pub struct Started {
-    /// The machine, before anything was started.
+    /// The machine as it was before anything was started.
     pub machine: Machine,
     /// CPUs that are watched from the start.
     pub cpus: CpuList,
@@ -61,7 +61,7 @@ pub struct Started {
     pub limitations: Vec<Limitation>,
     /// The watched process, if it existed at the start.
     pub process: Option<i32>,
-    /// Time from which the watched program is followed, on `CLOCK_MONOTONIC`; `None` without a
+    /// When the tracer began to follow the watched program, on `CLOCK_MONOTONIC`. `None` without a
     /// watched program. Rows that ended earlier do not concern the program.
     pub victim_begin: Option<Nanos>,
 }
@@ -69,7 +69,7 @@ pub struct Started {
 /// Progress of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Time at which watching started, on `CLOCK_MONOTONIC`.
+    /// When watching started, on `CLOCK_MONOTONIC`.
     pub begin: Nanos,
     /// Time since watching started.
     pub elapsed: Nanos,

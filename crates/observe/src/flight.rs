@@ -1,12 +1,12 @@
-//! The flight recorder: continuous sums, and full detail around delays that were too long.
+//! The flight recorder: continuous sums, and full detail around delays above a threshold.
 //!
 //! After [`Recorder::start`], call [`Recorder::next_event`] repeatedly. It sleeps until a window of
-//! sums is due, or until the kernel or a probe reports a trigger. Only after a trigger is the ring
-//! of spans and edges read. The seconds around the trigger become a [`FrozenWindow`], while
+//! sums is due, or until the kernel or a probe reports a trigger. The ring of spans and edges is
+//! read only after a trigger. The seconds around the trigger become a [`FrozenWindow`], while
 //! recording continues.
 //!
-//! Further triggers extend the window. To report every trigger in time, the recorder also emits the
-//! window's state in between, and the complete window at its end.
+//! Further triggers extend the window. So that no trigger is reported late, the recorder also emits
+//! the window's current state while it grows, and the complete window at its end.
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -45,33 +45,33 @@ use grow::{Loading, Past};
 use rules::{Fired, Rules};
 use window::{Margins, Window};
 
-/// BPF programs that were running at some moment have finished this much later, unless the
-/// hypervisor stopped their CPU.
+/// Time by which BPF programs running at a given moment have finished, unless the hypervisor
+/// stopped their CPU.
 const SETTLE: Nanos = Nanos::from_millis(20);
 
-/// Number of times that a ring is read before it wraps, while a window is open.
+/// Number of times that a ring is read before it can wrap, while a window is open.
 const READINGS: i64 = 4;
 
 /// Minimum interval between two of these reads.
 const SHORTEST: Nanos = Nanos::from_millis(10);
 
-/// Number of windows of sums after which program names are forgotten.
+/// Program names are forgotten after this many windows of sums.
 const FORGET: u64 = 6;
 
-/// A handle with which any thread can end the wait in [`Recorder::next_event`].
+/// A handle that lets any thread end the wait in [`Recorder::next_event`].
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<EventFd>);
 
 impl Waker {
     /// Makes [`Recorder::next_event`] return immediately.
     pub fn wake(&self) {
-        // Fails only if very many wake-ups are pending already.
+        // This fails only if very many wake-ups are already pending.
         let _ = self.0.write(1);
     }
 }
 
-/// A flight recorder of this machine. The tracer is unloaded when this is dropped or the process is
-/// killed.
+/// A flight recorder for this machine. The tracer is unloaded when the recorder is dropped or the
+/// process is killed.
 ///
 /// The recorder belongs to the thread that starts it. That thread's CPU time counts as the
 /// recorder's cost.
@@ -79,7 +79,7 @@ pub struct Recorder {
     proc: Proc,
     plan: RecorderPlan,
     watched: CpuList,
-    /// Length required for a table indexed by CPU number.
+    /// Length that a table indexed by CPU number must have.
     room: usize,
     past: Past,
     larger: Option<Loading>,
@@ -104,13 +104,13 @@ pub struct Recorder {
     collector: Option<Collector>,
     /// Triggers that are not part of a window yet.
     waiting: VecDeque<Trigger>,
-    /// End of the last window. No new window starts before it.
+    /// End of the last window, before which no new window may start.
     not_before: Nanos,
     next_sums: Nanos,
-    /// Time at which the kernel switched away from the table of sums that is to be emitted.
+    /// When the kernel switched away from the table of sums due to be emitted next.
     switched: Option<Nanos>,
     windows: u64,
-    /// Time at which [`Recorder::stop`] was called.
+    /// When [`Recorder::stop`] was called.
     stopped: Option<Nanos>,
     last: RecorderStatus,
     last_counted: Counted,
@@ -122,7 +122,7 @@ impl Recorder {
     /// Loads the tracer and starts recording.
     ///
     /// # Errors
-    /// The plan does not fit this machine, or the tracer cannot be loaded.
+    /// Returns an error if the plan does not fit this machine, or if the tracer cannot be loaded.
     pub fn start(plan: RecorderPlan) -> Result<Self, ObserveError> {
         let proc = Proc::default();
         let settings = Settings::new(
@@ -211,7 +211,7 @@ impl Recorder {
         self.wake.clone()
     }
 
-    /// The current status or, after the end, the final status.
+    /// The current status, or the final status once the recorder has ended.
     pub fn status(&self) -> RecorderStatus {
         let Some(tracer) = &self.tracer else {
             return self.last;
@@ -222,12 +222,12 @@ impl Recorder {
             ring_records: tracer.ring_len(),
             reach: tracer.ring_reach(),
             cpu: own_thread_cpu_time() - self.cpu_before,
-            // Includes the rings and tables, because they are mapped into this process.
+            // This includes the rings and tables, because they are mapped into this process.
             memory_bytes: own_peak_memory(),
         }
     }
 
-    /// The tracer's counters so far or, after the end, its final counters.
+    /// The tracer's counters so far, or its final counters once the recorder has ended.
     pub fn counted(&self) -> Counted {
         let tracer = self.tracer.as_ref();
         tracer.map_or_else(
@@ -236,13 +236,13 @@ impl Recorder {
         )
     }
 
-    /// For each CPU, the time that all sums together cover. Empty until the recorder has ended.
+    /// The interval that the sums of each CPU cover together. Empty until the recorder has ended.
     pub fn books(&self) -> &[Books] {
         &self.books
     }
 
     /// Freezes the ring on request. `kind` is [`TriggerKind::Signal`] or [`TriggerKind::Mark`], and
-    /// `words` is a comment.
+    /// `words` is a comment to store with the trigger.
     pub fn trigger(&mut self, kind: TriggerKind, words: &str) {
         self.waiting.push_back(Trigger {
             kind,
@@ -259,8 +259,8 @@ impl Recorder {
     /// Replaces the triggers.
     ///
     /// # Errors
-    /// A trigger names something that does not exist, or there are too many triggers. The previous
-    /// triggers then stay in effect.
+    /// Returns an error if a trigger names something that does not exist, or if there are too many
+    /// triggers. The previous triggers then stay in effect.
     pub fn set_triggers(&mut self, triggers: &[TriggerSpec]) -> Result<(), ObserveError> {
         let cpus = (&self.watched, &self.started.cpus);
         let mut rules = Rules::from_triggers(triggers, cpus, &self.proc)?;
@@ -302,16 +302,17 @@ impl Recorder {
         }
     }
 
-    /// Ends the recorder: it emits the current state of the open window, then the last sums.
+    /// Ends the recorder, which then emits the current state of the open window and the last sums.
     pub fn stop(&mut self) {
         self.stopped.get_or_insert_with(now);
     }
 
-    /// Returns the next event. Waits for `timeout` at most.
+    /// Returns the next event, after at most `timeout`.
     pub fn next_event(&mut self, timeout: Duration) -> RecorderEvent<'_> {
         if !self.start_reported {
             self.start_reported = true;
-            // Not earlier: the caller may change its user first, which affects all threads.
+            // Wait until now, because the caller may first change its user, which affects all
+            // threads.
             if let Some(gaps) = &mut self.gaps {
                 gaps.begin();
             }
@@ -348,8 +349,8 @@ impl Recorder {
         }
     }
 
-    /// Raises the priority if something was due too long ago: while a window is open, the ring must
-    /// not wrap because this thread waits for a CPU.
+    /// Raises the priority if something due at `due` happened too late: while a window is open, the
+    /// ring must not wrap just because this thread waits for a CPU.
     fn was_due(&mut self, due: Nanos) {
         if let (Some(_), Some(tracer), Some(collector)) =
             (&self.open, &self.tracer, &mut self.collector)
@@ -363,7 +364,7 @@ impl Recorder {
         self.wake.0.read().is_ok()
     }
 
-    /// Time of the next action, unless something triggers earlier.
+    /// When to act next if no trigger fires before.
     fn next_step(&self) -> Nanos {
         let mut sums = self.switched.map_or(self.next_sums, |time| time + SETTLE);
         if self.rules.learns() {
@@ -433,15 +434,15 @@ impl Recorder {
         }
         self.next_minute = time + self.plan.minute;
         if let Some(tracer) = &mut self.tracer {
-            // If the kernel's rules cannot be updated, the previous thresholds stay until the next
+            // If the kernel's rules cannot be updated, the previous thresholds apply for another
             // minute.
             let _ = self.rules.turn(tracer, self.gaps.as_ref());
         }
     }
 
-    /// Opens a window after a trigger, and reads the ring when it is time. Returns the window when
-    /// it is over, or its current state if further triggers would delay the report of earlier ones
-    /// too long.
+    /// Opens a window after a trigger, and reads the ring when due. Returns the window when it is
+    /// over. Returns its current state earlier if further triggers would delay the report of
+    /// earlier ones too long.
     fn turn_window(&mut self, time: Nanos) -> Option<FrozenWindow> {
         let tracer = self.tracer.as_mut()?;
         if self.open.is_none()
@@ -452,8 +453,7 @@ impl Recorder {
                 after: self.plan.after,
                 longest: self.plan.longest,
             };
-            // Handling a window takes CPU time, which must not be taken from a CPU that is already
-            // late.
+            // Handling a window takes CPU time. Do not take it from the CPU that is already late.
             let mut collector = Collector::new();
             collector.keep_off(first.cpu.as_slice());
             self.collector = Some(collector);
@@ -491,7 +491,7 @@ impl Recorder {
         match self.switched {
             _ if self.stopped.is_some() => self.close_sums(),
             None if time >= self.next_sums => {
-                // After a suspension or overload, the missed windows become one long window.
+                // After a suspend or an overload, the missed windows become one long window.
                 self.next_sums = time + self.plan.window;
                 let grown = self.grow();
                 if grown.is_none() {
@@ -522,7 +522,7 @@ impl Recorder {
         })
     }
 
-    /// The last sums, including the intervals that are still open on each CPU.
+    /// Returns the last sums, including the intervals still open on each CPU.
     fn close_sums(&mut self) -> Option<SumsWindow> {
         let sums = self.close_tracer()?;
         self.books = std::mem::take(&mut self.past.books);
@@ -530,7 +530,7 @@ impl Recorder {
         Some(sums)
     }
 
-    /// The last sums of the current tracer.
+    /// Ends the current tracer and returns its last sums.
     fn close_tracer(&mut self) -> Option<SumsWindow> {
         let tracer = self.tracer.as_mut()?;
         // The accounts of a CPU that went offline end with its last event.
@@ -560,7 +560,7 @@ impl Recorder {
     }
 }
 
-/// A function that a probe's thread calls to wake the recorder.
+/// Returns a function with which a probe's thread wakes the recorder.
 fn wake_up_call(wake: &Waker) -> impl Fn() + Clone + Send + 'static {
     let wake = wake.clone();
     move || wake.wake()

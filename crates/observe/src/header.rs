@@ -14,7 +14,7 @@ use crate::plan::{ProbeChoice, Settings};
 use crate::probe::ProbeResults;
 use crate::victim::Watched;
 
-/// Inputs to the header at the end of a session.
+/// Inputs for the header at the end of a session.
 pub(super) struct End<'a> {
     pub(super) proc: &'a Proc,
     pub(super) settings: &'a Settings,
@@ -86,7 +86,7 @@ impl End<'_> {
         let cpus: Vec<Cpu> = self.settings.online.iter().collect();
         let mut header = self.header(Level::Proc, coverage, cost, &Closing::default());
         let (begin, end) = (header.before.at, header.after.at);
-        // Without the tracer, the times are those of the kernel's own counters.
+        // Without the tracer, times come from the kernel's own counters.
         let counted = |cpu: &Cpu| {
             let counters = [&header.before, &header.after];
             counters
@@ -101,7 +101,7 @@ impl End<'_> {
         header
     }
 
-    /// Audited CPUs that are still online.
+    /// Audited CPUs that are still online at the end.
     fn present(&self, online: &CpuList) -> CpuList {
         self.settings
             .online
@@ -110,7 +110,7 @@ impl End<'_> {
             .collect()
     }
 
-    /// The header, except for what depends on the capability level.
+    /// The header, apart from what depends on the capability level.
     fn header(
         self,
         level: Level,
@@ -125,7 +125,7 @@ impl End<'_> {
         let unseen = self.unseen(closing);
         let no_room = Limitation::ThreadsNotFollowed { threads };
         if threads > 0 && unseen.as_ref() != Some(&no_room) {
-            // The victim's header has room for only one reason.
+            // The victim's header has room for only one reason, so this one is listed here.
             coverage.limitations.push(no_room);
         }
         let (world, hidden) = ticktax_host::world(&self.machine);
@@ -223,7 +223,7 @@ pub(crate) fn clock_limitations(before: &Counters, after: &Counters) -> Vec<Limi
     limitations
 }
 
-/// Limitations reported by the tracer.
+/// Limitations that the tracer reports.
 fn kernel_limitations(closing: &Closing, header: &Header) -> Vec<Limitation> {
     let mut limitations = Vec::new();
     let mut plugged_in = Vec::new();
@@ -297,7 +297,7 @@ mod tests {
         Proc::at(Path::new("/nonexistent"))
     }
 
-    /// The end of a session that saw nothing.
+    /// The end of a session that recorded nothing.
     fn end<'a>(proc: &'a Proc, settings: &'a Settings) -> End<'a> {
         End {
             proc,

@@ -4,15 +4,15 @@
 //! A [`Plan`] says what to watch and how. [`Session::start`] starts a session. Call
 //! [`Session::next_event`] until the session ends: it returns [`Event::Started`], then alternates
 //! between [`Event::Rows`] and [`Event::Progress`], and finally returns [`Event::Ended`] with the
-//! recording's header. This crate never calls back, prints, reads the environment or handles
-//! signals. The caller decides what happens to the rows, and can end a session early with
-//! [`Session::stop`].
+//! recording's header. This crate has no callbacks, prints nothing, reads no environment variables
+//! and handles no signals. The caller decides what happens to the rows, and can end a session early
+//! with [`Session::stop`].
 //!
-//! A [`Recorder`] watches without a time limit. It emits sums, and everything that happened around
+//! A [`Recorder`] watches without a time limit. It emits sums, plus everything that happened around
 //! a trigger.
 //!
-//! A [`PacedLoop`] is driven in the same way ([`Observation`]), but runs its own loop instead of
-//! watching other programs. [`PacedTurns`] interleaves several variants of a loop.
+//! A [`PacedLoop`] is driven in the same way (see [`Observation`]), but runs its own loop instead
+//! of watching other programs. [`PacedTurns`] runs several variants of a loop in turn.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Runs a paced loop of ticktax and reads all clocks that show its cost.
+//! Runs one of ticktax's own paced loops and reads every clock that shows what it costs.
 
 use std::thread;
 use std::time::Duration;
@@ -22,8 +22,8 @@ use crate::event::{Event, Observation, Progress};
 use crate::running::length_not_kept;
 use crate::session::unix_time;
 
-/// Interval at which frames are read. A loop at a thousand frames per second produces 50 frames in
-/// it.
+/// Interval at which frames are read. At a thousand frames per second, the loop produces 50 of them
+/// per interval.
 const INTERVAL: Duration = Duration::from_millis(50);
 
 /// Interval at which to check a loop that is starting or about to end.
@@ -38,8 +38,8 @@ const LATEST: Nanos = Nanos::from_secs(2);
 pub struct LoopPlan {
     /// Specification of the loop.
     pub spec: LoopSpec,
-    /// CPU for the loop. `None` means the last CPU that this process may use, which tends to have
-    /// the fewest interrupts and daemons.
+    /// CPU for the loop. `None` means the last CPU that this process may use, because it tends to
+    /// have the fewest interrupts and daemons.
     pub cpu: Option<Cpu>,
     /// Requested scheduling policy.
     pub policy: SchedulingPolicy,
@@ -50,10 +50,10 @@ pub struct LoopPlan {
 }
 
 impl LoopPlan {
-    /// Rejects a loop that cannot work within its length. Starts nothing.
+    /// Rejects a loop that cannot work within the requested length. Starts nothing.
     ///
     /// # Errors
-    /// The length contains no frame, or the work exceeds the period.
+    /// Returns an error if the length is too short for a frame, or if the work exceeds the period.
     pub fn check(&self) -> Result<(), ObserveError> {
         let Self { length, spec, .. } = *self;
         let LoopSpec { period, work, .. } = spec;
@@ -88,14 +88,15 @@ fn last_cpu() -> Result<Cpu, ObserveError> {
     Ok(last.ok_or(ProbeError::NoCpu { online })?)
 }
 
-/// Number of frames in two seconds. On a busy machine the reader may be that late.
+/// Number of frames in two seconds, which is how late the reader may be on a busy machine.
 fn ring_capacity(period: Nanos) -> usize {
     let frames = 2_000_000_000 / period.0.max(1);
     usize::try_from(frames).unwrap_or(0).clamp(1 << 8, 1 << 18)
 }
 
-/// A running ticktax loop, with the kernel's clocks. The rows are its frames, in order. The header
-/// contains the requested settings, the settings in effect, and the cost ([`Header::paced_loop`]).
+/// A running paced loop, and the kernel's clocks that measure it. The rows are the loop's frames,
+/// in order. The header contains the requested settings, the settings in effect, and the cost
+/// ([`Header::paced_loop`]).
 pub struct PacedLoop {
     plan: LoopPlan,
     cpu: Cpu,
@@ -109,7 +110,7 @@ pub struct PacedLoop {
     began_unix: i64,
     before: Snapshot,
     begin: Nanos,
-    /// Whether frames have been read before.
+    /// Whether frames have been read at least once.
     looked: bool,
     stopped: bool,
     sources: SourceTable,
@@ -121,11 +122,11 @@ pub struct PacedLoop {
 }
 
 impl PacedLoop {
-    /// Starts the loop. Returns when the loop is waiting for its first frame.
+    /// Starts the loop. Returns once the loop is waiting for its first frame.
     ///
     /// # Errors
-    /// [`LoopPlan::check`] fails, or the loop does not start: its CPU may be offline or not
-    /// allowed, or its priority out of range.
+    /// Returns an error if [`LoopPlan::check`] fails, or if the loop does not start, for example
+    /// because its CPU is offline or not allowed, or because its priority is out of range.
     pub fn start(plan: LoopPlan) -> Result<Self, ObserveError> {
         plan.check()?;
         let settings = plan.settings()?;
@@ -139,8 +140,8 @@ impl PacedLoop {
         let mut collector = Collector::new();
         collector.keep_off(&[settings.cpu]);
         let tid = probe.tid().unwrap_or_default();
-        // Reading the kernel's counters takes milliseconds. If this thread shares the loop's CPU,
-        // that would delay the first frames.
+        // Reading the kernel's counters takes milliseconds. If this thread shares the loop's CPU, a
+        // later reading would delay the first frames.
         let before = Snapshot::take(&proc, settings.cpu, tid);
         probe.end_after(plan.length);
         probe.begin();
@@ -167,7 +168,7 @@ impl PacedLoop {
         })
     }
 
-    /// The machine, before the loop started.
+    /// The machine as it was before the loop started.
     pub fn machine(&self) -> &Machine {
         &self.machine
     }
@@ -201,7 +202,7 @@ impl PacedLoop {
 
     fn end(&mut self, mut probe: PaceProbe) -> Result<(), ObserveError> {
         // Halt the loop first, so that reading delays no frame. Do not end its thread yet, because
-        // the thread's files would disappear.
+        // that would remove the thread's files in `/proc`.
         probe.halt();
         let after = Snapshot::take(&self.proc, self.cpu, self.tid);
         let row = row(self.cpu, self.source);
@@ -306,9 +307,9 @@ impl Snapshot {
         }
     }
 
-    /// CPU time of the loop according to its thread's and its CPU's clocks. The thread did nothing
-    /// outside the loop, so its clocks cover exactly `ran`, although they were read before and
-    /// after it.
+    /// The loop's CPU time according to its thread's clocks and its CPU's clocks. The thread did
+    /// nothing outside the loop. Its clocks therefore cover exactly `ran`, although they were read
+    /// before and after.
     fn readings_since(&self, before: &Self, cpu: Cpu, ran: Nanos) -> Vec<CpuReading> {
         let between = self.counters.at - before.counters.at;
         let mut readings = Vec::new();
@@ -333,7 +334,7 @@ impl Snapshot {
         readings
     }
 
-    /// Number of wake-ups of the loop, which took the time `ran`.
+    /// Number of times that the loop woke up during `ran`.
     fn wakeups_since(&self, before: &Self, ran: Nanos) -> Option<Wakeups> {
         let used = self.thread.as_ref()?.since(before.thread.as_ref()?);
         let exits = self.idle_exits.zip(before.idle_exits);
@@ -394,8 +395,8 @@ mod tests {
         assert!(!due.is_empty() && looks > 1, "{looks}");
         assert!(due.is_sorted());
         let run = header.paced_loop().unwrap();
-        // Frames are due within the requested length. If the last frame was late, so that the loop
-        // took longer, the report has the longer time.
+        // All frames are due within the requested length. If the last frame was so late that the
+        // loop took longer, the report contains the longer time.
         let last = due.last().copied().unwrap_or_default();
         assert!(last - due[0] < Nanos::from_millis(995));
         let kept = Nanos((run.elapsed - Nanos::from_secs(1)).0.abs()) <= Nanos::from_millis(20);

@@ -1,4 +1,4 @@
-//! The plan of a session, and how it applies to this machine.
+//! The plan for a session, and its settings for this machine.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use ticktax_trace::Output;
 
 use crate::error::ObserveError;
 
-/// The plan of a session: what to watch, and how.
+/// The plan for a session: what to watch, and how.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// CPUs to watch. `None` means all that are online; the tracer also watches CPUs plugged in
@@ -25,20 +25,20 @@ pub struct Plan {
     pub keep: Keep,
     /// Probe to run on each CPU.
     pub probe: ProbeChoice,
-    /// Scheduling policy of the probe. `None` means idle for a spinning probe, and normal for a
-    /// sleeping one. A soaker always runs at the lowest priority.
+    /// Scheduling policy for the probe. `None` means idle for a spin probe and normal for a sleep
+    /// probe. A soak probe always runs at the lowest priority.
     pub policy: Option<SchedulingPolicy>,
-    /// Program to watch. Sums contain no times, so [`Keep::Sums`] cannot follow a program, and the
-    /// header reports that.
+    /// Program to watch. [`Keep::Sums`] cannot follow a program, because sums contain no times. The
+    /// header then reports this.
     pub program: Option<Program>,
-    /// Whether to also read the resource usage of each of the program's threads from `/proc`, at
-    /// both ends and once per second.
+    /// Whether to also read each of the program's threads' resource usage from `/proc`: at the
+    /// start, at the end and once per second.
     pub thread_usage: bool,
-    /// Interval at which to empty the buffers. At 50 ms, they have ten times the room that 500,000
-    /// events per second need. Sums need no short interval, because spans that do not fit are
-    /// summed.
+    /// Interval at which the buffers are emptied. At 50 ms, they have ten times the room needed for
+    /// 500,000 events per second. [`Keep::Sums`] works with longer intervals, because spans that do
+    /// not fit are added to the sums.
     pub interval: Duration,
-    /// Interval at which to emit sums, with [`Keep::Sums`].
+    /// Interval at which sums are emitted, with [`Keep::Sums`].
     pub window: Nanos,
     /// Required capability level. With [`Level::Kernel`], a session does not start unless the
     /// tracer can be loaded.
@@ -67,7 +67,7 @@ impl Plan {
     /// Checks whether the plan fits this machine. Starts nothing.
     ///
     /// # Errors
-    /// Those of [`crate::Session::start`].
+    /// Returns the same errors as [`crate::Session::start`].
     pub fn check(&self) -> Result<(), ObserveError> {
         Settings::new(self.clone(), &Proc::default()).map(drop)
     }
@@ -116,7 +116,7 @@ impl ProbeChoice {
 pub enum Keep {
     /// Every span.
     Spans,
-    /// Sums and histograms by source, once per second, and spans of at least
+    /// Sums and histograms by source once per second, and every span of at least
     /// [`Sum::TIMED_FROM`](ticktax_model::recording::Sum::TIMED_FROM).
     Sums,
 }
@@ -143,11 +143,11 @@ impl Keep {
         }
     }
 
-    /// Number of spans in a CPU's buffer. They take 4 MiB, and last for an eighth of a second at
+    /// Number of spans in a CPU's buffer. They take 4 MiB, and fill up in an eighth of a second at
     /// 500,000 spans per second.
     const SPANS_PER_CPU: u32 = 1 << 16;
-    /// Capacity of the table of sums, in sources. Each source counts once per CPU. The table takes
-    /// 10 MiB.
+    /// Capacity of the table of sums, in sources. A source counts once for each CPU. The table
+    /// takes 10 MiB.
     const SUMS: u32 = 1 << 14;
 
     pub(crate) fn output(self) -> Output {
@@ -165,20 +165,20 @@ impl Keep {
 /// A program to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// A command, which the session starts once everything is being watched. The session ends when
-    /// the command exits. Its exit code is known only if SIGCHLD is not ignored.
+    /// A command, started by the session once everything is being watched. The session ends when
+    /// the command exits. The exit code is known unless SIGCHLD is ignored.
     Command(Vec<OsString>),
-    /// A process and everything that it starts, given by the id of the process or one of its
+    /// A process and everything that it starts. The id may be that of the process or of one of its
     /// threads. The session ends when the process exits.
     Process(i32),
-    /// A single thread, given by its id. The session ends when its process exits.
+    /// A single thread, by its id. The session ends when the thread's process exits.
     Thread(i32),
-    /// Several processes and everything that they start, each given by the id of the process or one
+    /// Several processes and everything that they start. Each id may be that of a process or of one
     /// of its threads. The session ends when the last process exits.
     Processes(Vec<i32>),
-    /// The processes that have this name when the session starts.
+    /// All processes that have this name when the session starts.
     Named(String),
-    /// All processes in the cgroup with this directory and below it.
+    /// All processes in the cgroup with this directory, and in the cgroups below it.
     Cgroup(PathBuf),
 }
 
@@ -205,8 +205,8 @@ impl Program {
         }
     }
 
-    /// Replaces thread ids and names with the ids of existing processes. Fails if one does not
-    /// exist.
+    /// Replaces thread ids and names with the ids of existing processes. Fails if one of them does
+    /// not exist.
     fn resolved(self, proc: &Proc) -> Result<Self, ObserveError> {
         let process = |pid: i32| {
             let found = proc.process_of(pid).filter(|&pid| proc.is_alive(pid));
@@ -241,14 +241,14 @@ impl Program {
     }
 }
 
-/// A plan, applied to this machine.
+/// A plan with its details settled for this machine.
 #[derive(Debug)]
 pub(crate) struct Settings {
     /// CPUs to probe, and to account for from the start.
     pub(crate) online: CpuList,
     /// CPUs to trace: `online`, plus those that can be plugged in later unless the user named CPUs.
     pub(crate) watched: CpuList,
-    /// The plan, in which all programs are ids of existing processes.
+    /// The plan, with all programs replaced by ids of existing processes.
     pub(crate) plan: Plan,
 }
 
@@ -279,7 +279,7 @@ impl Settings {
         })
     }
 
-    /// Whether the user named these CPUs.
+    /// Whether the user chose the CPUs.
     pub(crate) fn named(&self) -> bool {
         self.plan.cpus.is_some()
     }
@@ -290,7 +290,7 @@ impl Settings {
         program.filter(|_| self.plan.keep == Keep::Spans)
     }
 
-    /// Whether the user requested a program but sums cannot follow it.
+    /// Whether the user named a program that cannot be followed, because only sums are kept.
     pub(crate) fn unwatched(&self) -> bool {
         self.plan.program.is_some() && self.plan.keep == Keep::Sums
     }
@@ -389,7 +389,7 @@ mod tests {
             let found = settings(root.path(), plan(program))?;
             Ok::<_, String>(found.followed().cloned())
         };
-        // A thread and its process are the same program.
+        // A process and one of its threads count as the same program.
         assert_eq!(
             resolved(Program::Processes(vec![8, 8])),
             Ok(Some(Program::Process(7)))

@@ -13,8 +13,8 @@ use ticktax_probes::{PolicyGrant, ProbeError, SchedulingPolicy};
 
 use crate::plan::ProbeChoice;
 
-/// Shortest gap that the spin probe records. The loop could resolve slightly less, but how much
-/// depends on the calibration, and recordings must be comparable.
+/// Shortest gap that the spin probe records. The loop can resolve slightly shorter ones, but how
+/// short depends on the calibration, and recordings must be comparable.
 const SHORTEST_GAP: Nanos = Nanos(100);
 
 /// The running probes.
@@ -36,14 +36,14 @@ pub(crate) struct AlignedGaps {
     clock: Clock,
     alignment: Alignment,
     waiting: Vec<(Cpu, Gap)>,
-    /// Time at which watching ends. Anything later is cut off.
+    /// When watching ends. Gaps are cut off there.
     end: Nanos,
-    /// Whether the probe was given its end time a second time.
+    /// Whether the probe has been given a corrected end time near the end.
     near_end: bool,
 }
 
-/// Time before the end at which the probe is given its end time again. Over this time, the error of
-/// the counter's frequency is negligible.
+/// Time before the end at which the probe is given a corrected end time. The error of the counter's
+/// frequency is negligible over such a short time.
 const NEAR: Nanos = Nanos::from_secs(1);
 
 /// The probes' results at the end.
@@ -53,14 +53,14 @@ pub(crate) struct ProbeResults {
     pub(crate) clock: Option<ClockReport>,
     pub(crate) soakers: Vec<SoakReport>,
     pub(crate) lost: Vec<Loss>,
-    /// The kernel's counters for spinning probes, by CPU.
+    /// Kernel counters for the spin probes, by CPU.
     pub(crate) witnesses: BTreeMap<u32, ProbeWitness>,
-    /// Policies that the system refused, by CPU.
+    /// Policies that the kernel refused to grant, by CPU.
     pub(crate) refused: Vec<(Cpu, PolicyGrant)>,
 }
 
 impl Probe {
-    /// Prepares the chosen probe on `cpus`. It starts measuring at [`Probe::begin`].
+    /// Prepares the chosen probe on `cpus`. Measuring starts with [`Probe::begin`].
     pub(crate) fn prepare(
         choice: ProbeChoice,
         policy: Option<SchedulingPolicy>,
@@ -103,8 +103,8 @@ impl Probe {
         }
     }
 
-    /// Starts measuring, until `end` or until stopped. A soaker reads no clock and always runs
-    /// until stopped.
+    /// Measures until `end`, or until stopped. A soak probe reads no clock, so it always runs until
+    /// stopped.
     pub(crate) fn begin(&mut self, end: Option<Nanos>) {
         match self {
             Self::None => {}
@@ -125,7 +125,7 @@ impl Probe {
         }
     }
 
-    /// Appends gaps since the last call to `rows`.
+    /// Appends the gaps since the last call to `rows`.
     pub(crate) fn drain(&mut self, sources: &mut SourceTable, rows: &mut Vec<Row>) {
         match self {
             Self::None | Self::Soak(_) => {}
@@ -191,7 +191,7 @@ impl Probe {
 }
 
 impl AlignedGaps {
-    /// Turns pending gaps into rows. Compares the clocks first, so that every gap lies between two
+    /// Turns pending gaps into rows. Compares the clocks first, so that each gap lies between two
     /// comparisons.
     fn emit(&mut self, sources: &mut SourceTable, rows: &mut Vec<Row>) {
         self.alignment.push(self.clock.anchor());
@@ -205,14 +205,14 @@ impl AlignedGaps {
         }
     }
 
-    /// Time at which the probe's counter had the value `counter`, but at most the end of watching.
+    /// When the probe's counter had the value `counter`, but no later than the end of watching.
     fn time_of(&self, counter: u64) -> Nanos {
         self.alignment.to_monotonic(counter).min(self.end)
     }
 }
 
-/// Cuts a gap from `begin` to `end` off at `last`, the end of watching. Returns the new end, or
-/// `None` if the whole gap is later.
+/// Cuts off the gap from `begin` to `end` at `last`, when watching ends. Returns the gap's new end,
+/// or `None` if the gap starts no earlier than `last`.
 fn gap_until(last: Nanos, begin: Nanos, end: Nanos) -> Option<Nanos> {
     (begin < last).then_some(end.min(last))
 }
@@ -224,7 +224,8 @@ impl ProbeResults {
         }
     }
 
-    /// Stores the probe's counters. A probe that ended early did not read them, or not on its CPU.
+    /// Stores the probe's counters. A probe that ended early either did not read them or had left
+    /// its CPU.
     fn note_witness(&mut self, report: &SpinReport) {
         if report.error.is_none() {
             let witness = ProbeWitness {

@@ -1,4 +1,4 @@
-//! The running parts of a session. Defines the order in which they start, are drained and end.
+//! The running parts of a session, and the order in which they start, are drained and end.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -26,7 +26,7 @@ use crate::session::unix_time;
 use crate::victim::Watched;
 use crate::witness::SwitchReading;
 
-/// Accepted difference between the observed and the requested length.
+/// Difference between the observed and the requested length above which the difference is reported.
 const LENGTH_TOLERANCE: Nanos = Nanos::from_millis(20);
 
 /// All running parts of a session.
@@ -44,7 +44,7 @@ pub(crate) struct Running {
     pub(crate) cpu_before: Nanos,
     before: Counters,
     late: CpuList,
-    /// Number of context switches when accounting started.
+    /// Context switches counted before accounting started.
     switches: Option<SwitchReading>,
     unprobed: CpuList,
     collector: Collector,
@@ -52,9 +52,9 @@ pub(crate) struct Running {
     autogroups: Autogroups,
     cgroups: Cgroups,
     run_queue: RunQueue,
-    /// Time at which watching started.
+    /// When watching started.
     begin: Nanos,
-    /// Whether the buffers have been read before.
+    /// Whether the buffers have been read at least once.
     looked: bool,
     /// Whether [`Running::stop`] was called.
     stopped: bool,
@@ -72,7 +72,7 @@ impl Running {
         load: Nanos,
     ) -> Result<Self, ObserveError> {
         let mut victim = Watched::find(&settings, &proc, tracer.as_mut().ok());
-        // Start the probe's threads early, because they first calibrate.
+        // Start the probes' threads early, because they have to calibrate first.
         let (mut probe, unprobed) = prepare_probe(&settings)?;
         let policies = proc.special_policies();
         let mut autogroups = Autogroups::at_begin(&proc);
@@ -86,8 +86,8 @@ impl Running {
             Ok(tracer) => tracer.start(&settings.watched, &settings.online),
             Err(_) => CpuList::default(),
         };
-        // Everything is watched for exactly the session's length from here. Accounting, threads and
-        // probes then end without any help from this thread, even if it is not running.
+        // From here on, everything is watched for exactly the session's length. Accounting, threads
+        // and probes will end on time even if this thread is not running then.
         let opened = tracer.as_ref().ok();
         let opened = opened.and_then(|tracer| tracer.opened(&settings.online));
         let begin = opened.unwrap_or_else(now);
@@ -111,7 +111,7 @@ impl Running {
             autogroups.started(&proc, command.pid());
             cgroups.started(&proc, command.pid());
         }
-        // Only after the command has started, because it would inherit the CPU affinity.
+        // Wait until the command has started, because it would inherit the CPU affinity.
         let mut collector = Collector::new();
         if let Some(victim) = &mut victim {
             collector.keep_off(&victim.busiest_cpus());
@@ -167,9 +167,9 @@ impl Running {
     }
 
     /// Waits for the next interval and empties the buffers. Returns `true` without emptying them if
-    /// time is up, if the command or the victim has exited, or if a stop was requested.
-    /// [`Running::finish`] then reads the counters first, because emptying may take seconds, during
-    /// which this thread's CPU time keeps growing.
+    /// time is up, if the command or the victim has exited, or if a stop was requested. Emptying
+    /// may take seconds, in which this thread's CPU time keeps growing. That is why
+    /// [`Running::finish`] reads the counters first.
     pub(crate) fn turn(&mut self, sources: &mut SourceTable, rows: &mut Vec<Row>) -> bool {
         if self.looked && !self.stopped {
             let left = self.left(now()).and_then(|left| u64::try_from(left.0).ok());
@@ -188,7 +188,7 @@ impl Running {
             self.ended_early = Some(EndedEarly::Interrupted);
             true
         } else if self.ended(time) {
-            // A session without a length is meant to end when its program exits.
+            // Without a length, a session is meant to end when its program exits.
             let early = self.settings.plan.length.is_some();
             self.ended_early = early.then_some(EndedEarly::ProgramEnded);
             true
@@ -211,7 +211,7 @@ impl Running {
         self.tracer.as_ref().ok().map(Tracer::counted)
     }
 
-    /// Makes later rows use a new source table.
+    /// Makes all later rows use a new source table.
     pub(crate) fn forget_sources(&mut self) {
         if let Ok(tracer) = &mut self.tracer {
             tracer.forget_sources();
@@ -225,7 +225,7 @@ impl Running {
         }
     }
 
-    /// Makes the next turn the last. Forwards `signal` to the command.
+    /// Makes the next turn the last one. Forwards `signal` to the command.
     pub(crate) fn stop(&mut self, signal: Option<i32>) {
         self.stopped = true;
         self.signal = self.signal.or(signal);
@@ -255,7 +255,7 @@ impl Running {
         command || victim.is_some_and(|victim| victim.ended(time))
     }
 
-    /// Samples the number of threads that run or wait for a CPU, without ticktax's own: this thread
+    /// Samples how many threads run or wait for a CPU. Does not count ticktax's own: this thread
     /// and the spinning probes.
     fn sample(&mut self) {
         let probes = match self.settings.plan.probe {
@@ -271,7 +271,8 @@ impl Running {
     /// accounting.
     pub(crate) fn finish(mut self, sources: &mut SourceTable, rows: &mut Vec<Row>) -> Header {
         // If accounting has already ended, read the counters at once, because they include all time
-        // until then. If it ends only now, it must include the time needed to stop the probes.
+        // up to the reading. If it has yet to end, it must also cover the time needed to stop the
+        // probes.
         let over = self.is_over();
         let mut probe = Some(std::mem::replace(&mut self.probe, Probe::None));
         let mut stop = |probe: Option<Probe>| probe.map(|probe| probe.stop(sources, rows));
@@ -279,7 +280,7 @@ impl Running {
         if let Some(victim) = &mut self.victim {
             victim.look_at_end(now());
         }
-        // Read before the tracer is unloaded, because unloading sends interrupts.
+        // Read them before unloading the tracer, because that sends interrupts.
         let switches = read_switches(self.tracer.as_ref().ok(), &self.proc, &self.settings);
         let switches = switches.zip(self.switches);
         let mut after = self.proc.counters(now());
@@ -331,7 +332,7 @@ impl Running {
     }
 }
 
-/// Adds the policies of threads that appeared only in `after`.
+/// Adds to `before` the policies of threads that appear only in `after`.
 fn with_new(mut before: Vec<ThreadPolicy>, after: Vec<ThreadPolicy>) -> Vec<ThreadPolicy> {
     let known: BTreeSet<i32> = before.iter().map(|thread| thread.tid).collect();
     let new = after.into_iter();
@@ -351,14 +352,14 @@ fn read_switches(
     SwitchReading::take(tracer.filter(|_| watches_all)?, proc)
 }
 
-/// A limitation if the observed length differs from the requested one.
+/// Returns a limitation if the observed length differs from the requested one.
 pub(crate) fn length_not_kept(asked: Nanos, watched: Nanos) -> Option<Limitation> {
     let off = Nanos((watched - asked).0.abs());
     (off > LENGTH_TOLERANCE).then_some(Limitation::LengthNotKept { asked, watched })
 }
 
-/// Prepares the probe on all CPUs that this process may use. If the user named CPUs, all of them
-/// must be usable. Also returns the CPUs that this process may not use.
+/// Prepares the probe on the CPUs that this process may use, and returns the other CPUs too. If the
+/// user named CPUs, this process must be allowed to use all of them.
 fn prepare_probe(settings: &Settings) -> Result<(Probe, CpuList), ObserveError> {
     let plan = &settings.plan;
     let start = |cpus: &CpuList| Probe::prepare(plan.probe, plan.policy, cpus);

@@ -1,4 +1,4 @@
-//! The session: runs the tracer and the probes together, and emits their rows in batches.
+//! A session: runs the tracer and the probes together, and emits their rows in batches.
 
 use nix::time::{ClockId, clock_gettime};
 use ticktax_host::{Proc, own_peak_memory, own_thread_cpu_time};
@@ -13,7 +13,7 @@ use crate::plan::{Plan, Program, Settings};
 use crate::running::Running;
 
 /// A live observation of this machine. Dropping it unloads the tracer and stops the probes. A
-/// command that it started keeps running.
+/// command started by the session keeps running.
 ///
 /// A session belongs to the thread that starts it. That thread's CPU time counts as the session's
 /// cost. During the session, the thread avoids the CPUs of the watched program if it can. It raises
@@ -38,8 +38,8 @@ impl Session {
     /// header report what cannot be seen. This is an error only if the plan requires the tracer.
     ///
     /// # Errors
-    /// The plan does not fit this machine, or something that it requires cannot be started. Nothing
-    /// is left running then.
+    /// Returns an error if the plan does not fit this machine, or if something that it requires
+    /// cannot be started. Nothing is left running in that case.
     pub fn start(plan: Plan) -> Result<Self, ObserveError> {
         let proc = Proc::default();
         let settings = Settings::new(plan, &proc)?;
@@ -67,10 +67,10 @@ impl Session {
         &self.started
     }
 
-    /// Returns the next event. Waits for the plan's interval at most. After the end, every call
-    /// returns [`Event::Ended`].
+    /// Returns the next event, after at most the plan's interval. Once the session has ended, every
+    /// call returns [`Event::Ended`].
     ///
-    /// Call it from the thread that started the session, and call it again soon. At 500,000 events
+    /// Call this from the thread that started the session, and keep calling it: at 500,000 events
     /// per second, the buffers hold half a second of spans.
     pub fn next_event(&mut self) -> Event<'_> {
         if !self.start_reported {
@@ -102,19 +102,20 @@ impl Session {
         }
     }
 
-    /// The header, with the session's cost up to now. The cost includes the caller's work on the
-    /// last rows.
+    /// The header, with the session's cost so far. The cost includes the caller's work on the last
+    /// rows.
     fn ended(&mut self) -> &Header {
         if std::mem::take(&mut self.uncounted) {
             self.header.cost.cpu = own_thread_cpu_time() - self.cpu_before;
-            // Includes the tracer's buffers, because they are mapped into this process.
+            // This includes the tracer's buffers, because they are mapped into this process.
             self.header.cost.memory_bytes = own_peak_memory();
         }
         &self.header
     }
 
     /// Makes the next call of [`Session::next_event`] end the session. Forwards `signal` to the
-    /// command unless the command exits anyway, because Ctrl-C at the terminal reaches it too.
+    /// command. First gives the command time to exit by itself, because Ctrl-C at the terminal
+    /// reaches it too.
     pub fn stop(&mut self, signal: Option<i32>) {
         if let Some(running) = &mut self.running {
             running.stop(signal);
@@ -126,9 +127,9 @@ impl Session {
         self.running.as_ref()?.counted()
     }
 
-    /// Limits the memory of a session of sums that runs for days. Frees the tracer's entries for
-    /// exited threads if there are many. If there are more than `most` sources, forgets them all
-    /// and returns `true`; later rows then use a new source table.
+    /// Limits the memory that a session of sums uses if it runs for days. Frees the tracer's
+    /// entries for exited threads if there are many. If there are more than `most` sources, forgets
+    /// them all and returns `true`. Later rows then use a new source table.
     pub fn tidy(&mut self, most: usize) -> bool {
         let Some(running) = &mut self.running else {
             return false;
@@ -162,7 +163,7 @@ impl Observation for Session {
     }
 }
 
-/// Loads the tracer. Also returns how long loading took.
+/// Loads the tracer. Also returns how long that took.
 fn load_tracer(settings: &Settings, proc: &Proc) -> (Result<Tracer, TraceError>, Nanos) {
     let begin = now();
     let tracer = Tracer::load(
@@ -178,7 +179,7 @@ fn load_tracer(settings: &Settings, proc: &Proc) -> (Result<Tracer, TraceError>,
     (tracer, load)
 }
 
-/// Fails if the plan requires the tracer but it could not be loaded.
+/// Returns an error if the plan requires the tracer but it could not be loaded.
 fn require(
     tracer: Result<Tracer, TraceError>,
     settings: &Settings,

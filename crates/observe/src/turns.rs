@@ -16,7 +16,7 @@ use crate::running::length_not_kept;
 #[derive(Clone, Debug, PartialEq)]
 pub struct TurnsPlan {
     variants: Vec<LoopSpec>,
-    /// The first variant, and the settings common to all variants.
+    /// Plan for the first variant. Its other settings apply to all variants.
     first: LoopPlan,
     rounds: u32,
 }
@@ -25,11 +25,12 @@ impl TurnsPlan {
     /// Maximum number of variants in a comparison.
     pub const MAX_VARIANTS: usize = 100;
 
-    /// Runs every variant `rounds` times, one after the other. Each trial has the length, CPU and
-    /// policy of `plan`.
+    /// Runs the variants in turn, each `rounds` times. Each trial has the length, CPU and policy of
+    /// `plan`.
     ///
     /// # Errors
-    /// The number of variants is 0 or too large, or a variant cannot work ([`LoopPlan::check`]).
+    /// Returns an error if the number of variants is 0 or too large, or if a variant cannot work
+    /// ([`LoopPlan::check`]).
     pub fn new(plan: LoopPlan, variants: Vec<LoopSpec>, rounds: u32) -> Result<Self, ObserveError> {
         if !(1..=Self::MAX_VARIANTS).contains(&variants.len()) {
             return Err(ObserveError::Variants {
@@ -66,7 +67,7 @@ impl TurnsPlan {
         self.begin_of(self.turns())
     }
 
-    /// Number of the trial, from 0, that runs when `elapsed` of [`TurnsPlan::length`] has passed.
+    /// Number of the trial (from 0) that is running after `elapsed` of [`TurnsPlan::length`].
     pub fn turn_at(&self, elapsed: Nanos) -> u64 {
         let turn = elapsed.0 / self.first.length.0.max(1);
         turn.unsigned_abs().min(self.turns().saturating_sub(1))
@@ -95,7 +96,7 @@ impl TurnsPlan {
 }
 
 /// Loop variants that run in interleaved trials. The rows are the frames of all trials, with one
-/// source per trial ([`frame_source`]). The header contains the result of each trial
+/// source per trial ([`frame_source`]). The header contains each trial's result
 /// ([`Header::paced_turns`]).
 pub struct PacedTurns {
     plan: TurnsPlan,
@@ -117,7 +118,7 @@ impl PacedTurns {
     /// Starts the first trial.
     ///
     /// # Errors
-    /// The loop of the first trial does not start.
+    /// Returns an error if the loop of the first trial does not start.
     pub fn start(plan: TurnsPlan) -> Result<Self, ObserveError> {
         let current = PacedLoop::start(plan.plan_of(0))?;
         let mut sources = SourceTable::default();
@@ -137,12 +138,13 @@ impl PacedTurns {
         })
     }
 
-    /// The machine, before the first trial started.
+    /// The machine as it was before the first trial.
     pub fn machine(&self) -> &Machine {
         self.current.machine()
     }
 
-    /// Stores the results of the ended trial. Starts the next trial, or ends the comparison.
+    /// Stores the results of the trial that has ended. Starts the next trial, or ends the
+    /// comparison.
     fn next_turn(&mut self, mut header: Box<Header>) -> Result<(), ObserveError> {
         let Some(Paced::Loop(run)) = header.paced.take() else {
             unreachable!("the header of a paced loop has its run")
@@ -204,7 +206,7 @@ impl Observation for PacedTurns {
                 }
                 Event::Progress(progress) => {
                     let begin = *self.begin.get_or_insert(progress.begin);
-                    // Time by which a trial overruns does not count towards the next one.
+                    // The time by which a trial overruns is not counted towards the next one.
                     let last = self.plan.first.length - Nanos(1);
                     return Ok(Event::Progress(Progress {
                         begin,
@@ -235,7 +237,7 @@ impl Observation for PacedTurns {
     }
 }
 
-/// `row` with the source of its trial.
+/// Copies `row`, with its trial's source.
 fn with_source(row: &Row, source: SourceId) -> Row {
     let mut row = row.clone();
     if let Row::Frame(frame) = &mut row {
@@ -276,7 +278,7 @@ mod tests {
         TurnsPlan::new(plan, variants, rounds)
     }
 
-    /// Runs all trials, or stops in trial `until`. Returns the number of frames in each trial.
+    /// Runs all trials, or stops during trial `until`. Returns the number of frames in each trial.
     fn run(plan: &TurnsPlan, until: u64) -> (Box<Header>, BTreeMap<u64, u64>) {
         let mut turns = PacedTurns::start(plan.clone()).unwrap();
         let mut frames = BTreeMap::new();

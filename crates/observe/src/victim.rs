@@ -18,13 +18,13 @@ use ticktax_trace::Tracer;
 use crate::command::Audited;
 use crate::plan::{Program, Settings};
 
-/// Maximum number of threads whose CPU is read. Reading each takes about 20 µs.
+/// Maximum number of threads whose current CPU and CPU time are read. Each takes about 20 µs.
 const LOOKED_AT: usize = 32;
 
-/// Share of the program's CPU time below which a CPU is ignored.
+/// A CPU with a smaller share of the program's CPU time is ignored.
 const LITTLE: f64 = 0.02;
 
-/// CPUs in descending order of the program's time on them, without those that have a tiny share.
+/// CPUs on which the program ran, busiest first, without those that have a tiny share.
 fn busiest(times: &BTreeMap<Cpu, Nanos>) -> Vec<Cpu> {
     let all: Nanos = times.values().copied().sum();
     let mut times: Vec<(Cpu, Nanos)> = times.iter().map(|(&cpu, &time)| (cpu, time)).collect();
@@ -33,8 +33,8 @@ fn busiest(times: &BTreeMap<Cpu, Nanos>) -> Vec<Cpu> {
     times.into_iter().map(|(cpu, _)| cpu).collect()
 }
 
-/// Number of bytes of a program's name that the kernel shows (`TASK_COMM_LEN` in
-/// `include/linux/sched.h`, minus the terminator).
+/// Number of bytes of a program's name that the kernel shows: `TASK_COMM_LEN` in
+/// `include/linux/sched.h`, minus the terminator.
 const SHOWN: usize = 15;
 
 /// The program being watched.
@@ -45,11 +45,11 @@ pub(crate) struct Watched {
     name: String,
     pids: Vec<i32>,
     cgroup: Option<PathBuf>,
-    /// Path of the program that the command's process executes. It changes when, for example,
-    /// `taskset` executes the real program.
+    /// Path of the executable of the command's process. It changes, for example, when `taskset`
+    /// executes the real program.
     executable: Option<PathBuf>,
-    /// Whether the name was read right after the executable changed, so that it may still be the
-    /// old name.
+    /// Whether the name was read so soon after a change of executable that it may still be the old
+    /// one.
     is_name_new: bool,
     begin: Nanos,
     followed: bool,
@@ -58,7 +58,7 @@ pub(crate) struct Watched {
     after: Option<Usage>,
     /// Resource usage of each thread, if requested.
     threads: Option<Threads>,
-    /// CPU time of each thread at the last check of the CPUs that the program uses.
+    /// Each thread's CPU time when the CPUs used by the program were last checked.
     ran: BTreeMap<i32, Nanos>,
 }
 
@@ -72,7 +72,7 @@ struct Threads {
 }
 
 impl Threads {
-    /// Interval between readings. If the program exits, only the last reading remains.
+    /// Interval between readings. After the program has exited, only the last reading is left.
     const INTERVAL: Nanos = Nanos::from_secs(1);
 
     fn usages(self) -> ThreadUsages {
@@ -89,11 +89,11 @@ impl Threads {
 }
 
 impl Watched {
-    /// Maximum number of times to list the threads until all are followed, because a thread that is
-    /// not followed yet may start another.
+    /// Maximum number of times to list the threads until all are followed. While a thread is not
+    /// followed yet, it can start another.
     const ROUNDS: usize = 20;
 
-    /// Finds the program and makes `tracer` follow it. The tracer must not have been started yet.
+    /// Finds the program and makes `tracer` follow it. The tracer must not have started yet.
     pub(crate) fn find(
         settings: &Settings,
         proc: &Proc,
@@ -130,7 +130,7 @@ impl Watched {
             Program::Processes(pids) => {
                 watched.name = joint_name(proc, pids);
                 let mut cgroups = pids.iter().map(|&pid| proc.cpu_cgroup(pid));
-                // If the processes are in several cgroups, report the quota of none.
+                // If the processes are in different cgroups, no quota is reported.
                 let first = cgroups.next().flatten();
                 watched.cgroup =
                     first.filter(|first| cgroups.all(|cgroup| cgroup.as_ref() == Some(first)));
@@ -160,8 +160,8 @@ impl Watched {
         }
     }
 
-    /// CPUs that the program's first threads used since the last call, in descending order of time.
-    /// CPUs with a tiny share are omitted.
+    /// CPUs that the program's first threads used since the last call, busiest first. CPUs with a
+    /// tiny share are omitted.
     pub(crate) fn busiest_cpus(&mut self) -> Vec<Cpu> {
         let pids = self.processes();
         let mut left = LOOKED_AT;
@@ -202,7 +202,7 @@ impl Watched {
         }
     }
 
-    /// Starts the program's times at `now`, when accounting started.
+    /// Makes the program's times start at `now`, when accounting starts.
     pub(crate) fn begin(&mut self, tracer: Option<&mut Tracer>, now: Nanos) {
         self.begin = now;
         let threads = self.threads();
@@ -233,14 +233,14 @@ impl Watched {
         self.threads().into_iter().filter_map(usage).collect()
     }
 
-    /// Takes the last readings of the resource usage of the program and its threads.
+    /// Reads the resource usage of the program and its threads for the last time.
     pub(crate) fn look_at_end(&mut self, now: Nanos) {
         self.look_at_threads(now);
         self.look();
     }
 
-    /// Reads each thread's resource usage so far, if requested. If all threads have exited, the
-    /// last reading is kept.
+    /// Reads each thread's resource usage so far, if requested. If all threads have exited, keeps
+    /// the previous reading.
     fn look_at_threads(&mut self, now: Nanos) {
         let usage = self.thread_usage();
         if let Some(threads) = self.threads.as_mut().filter(|_| !usage.is_empty()) {
@@ -255,7 +255,7 @@ impl Watched {
             self.pids = vec![command.pid()];
             self.name = command.name();
             self.executable = self.proc.executable(command.pid());
-            // A shell may already have executed another program.
+            // If the command is a shell, it may already have executed another program.
             self.take_name(command.pid());
             self.before = Some(Usage::default());
         }
@@ -274,7 +274,7 @@ impl Watched {
             self.look_at_threads(now);
         }
         self.look_at_name();
-        // If the tracer does not follow the program, this reading may be the last chance.
+        // If the tracer does not follow the program, this may be the last chance to read its usage.
         if !self.followed {
             self.look();
         }
@@ -282,7 +282,7 @@ impl Watched {
             Program::Process(pid) => !self.proc.is_alive(*pid),
             Program::Thread(tid) => self.proc.process_of(*tid).is_none(),
             Program::Processes(pids) => !pids.iter().any(|&pid| self.proc.is_alive(pid)),
-            // The session notices the end of a command because it is the command's parent.
+            // The session learns that a command has exited because it is the command's parent.
             Program::Command(_) | Program::Named(_) | Program::Cgroup(_) => false,
         }
     }
@@ -303,7 +303,7 @@ impl Watched {
     }
 
     /// Reads the current name of process `pid`. The kernel replaces the executable before the name
-    /// (`begin_new_exec` in `fs/exec.c`), so the name is read once more at the next check.
+    /// (`begin_new_exec` in `fs/exec.c`), so the next check reads the name once more.
     fn take_name(&mut self, pid: i32) {
         self.is_name_new = true;
         let now = self.proc.program(pid).unwrap_or_default();
@@ -317,23 +317,23 @@ impl Watched {
         self.after = self.proc.usage(&self.processes()).or(self.after);
     }
 
-    /// Number of threads at the start that did not fit into the map of followed threads.
+    /// Number of threads that did not fit into the map of followed threads at the start.
     pub(crate) fn without_room(&self) -> u64 {
         self.without_room
     }
 
-    /// The program's UDP sockets, with their drops.
+    /// The program's UDP sockets, with the number of datagrams that each dropped.
     pub(crate) fn udp_sockets(&self) -> Vec<UdpSocket> {
         self.proc.udp_sockets(&self.processes())
     }
 
-    /// Counters of the program's cgroup quota.
+    /// Throttling so far by the quota of the program's cgroup.
     pub(crate) fn throttling(&self) -> Option<Throttling> {
         throttling(self.cgroup.as_deref()?)
     }
 
-    /// The program's part of the header. `incomplete` says why some of the program's time may be
-    /// missing.
+    /// The program's part of the header. `incomplete` is the reason why part of the program's time
+    /// may be missing, if any.
     pub(crate) fn header(self, incomplete: Option<Limitation>) -> VictimHeader {
         let pid = match &self.program {
             Program::Cgroup(_) | Program::Processes(_) | Program::Named(_) => None,
@@ -375,7 +375,7 @@ fn joint_name(proc: &Proc, pids: &[i32]) -> String {
     counts.into_iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// Cgroup in which a command will run.
+/// Cgroup in which a command started by ticktax will run.
 fn own_cgroup(proc: &Proc) -> Option<PathBuf> {
     proc.cpu_cgroup(nix::unistd::getpid().as_raw())
 }

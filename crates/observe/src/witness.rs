@@ -25,7 +25,8 @@ impl SwitchReading {
         })
     }
 
-    /// The switches that both counted between `begin` and this reading.
+    /// Number of switches that the kernel and the tracer each counted between `begin` and this
+    /// reading.
     pub(crate) fn since(self, begin: Self) -> SwitchWitness {
         SwitchWitness {
             counted: self.counted - begin.counted,

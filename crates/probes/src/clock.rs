@@ -3,7 +3,7 @@
 //! Reading the counter takes a few nanoseconds and no system call. But its frequency has to be
 //! measured, and on some machines it stops, drifts or differs between CPUs. It is therefore
 //! [checked](CounterCheck) before use. If it fails the check, `CLOCK_MONOTONIC` is read instead,
-//! and the check contains the reason.
+//! and the check reports why.
 
 mod alignment;
 mod anchor;
@@ -50,13 +50,14 @@ pub struct Clock {
 impl Clock {
     /// Checks this machine's counter and measures its frequency, which takes about 50 ms.
     ///
-    /// An untrusted counter is not an error. The clock then reads `CLOCK_MONOTONIC`, and
+    /// An untrusted counter is not an error: the clock then reads `CLOCK_MONOTONIC`, and
     /// [`Clock::check`] returns the reason.
     pub fn calibrate() -> Self {
         Self::calibrate_under(Path::new("/"))
     }
 
-    /// Like [`Clock::calibrate`], but with the kernel's `proc` and `sys` in the directory `root`.
+    /// Same as [`Clock::calibrate`], but with the kernel's `proc` and `sys` in the directory
+    /// `root`.
     pub fn calibrate_under(root: &Path) -> Self {
         let check = check::examine(root);
         let (source, frequency_hz) = match check.verdict {
@@ -93,10 +94,11 @@ impl Clock {
         }
     }
 
-    /// Reads the counter and `CLOCK_MONOTONIC` at almost the same time: the closest of 32 attempts.
+    /// Reads the counter and `CLOCK_MONOTONIC` as close together as possible: the best of 32
+    /// attempts.
     ///
     /// Takes a few microseconds. Push an anchor into the [`Alignment`] from time to time, and at
-    /// least once after the last reading to be converted.
+    /// least once after the last reading that you want to convert.
     pub fn anchor(&self) -> Anchor {
         match self.source {
             CounterSource::Monotonic => Anchor::exact(now()),
@@ -116,7 +118,7 @@ impl Clock {
         ticks_to_nanos(ticks, self.frequency_hz)
     }
 
-    /// Converts a duration to ticks, rounded up. Negative durations result in 0.
+    /// Converts a duration to ticks, rounded up. Negative durations become 0.
     pub fn to_ticks(&self, time: Nanos) -> u64 {
         let nanos = u128::from(u64::try_from(time.0).unwrap_or(0));
         let ticks = (nanos * u128::from(self.frequency_hz)).div_ceil(u128::from(NANOS_PER_SECOND));

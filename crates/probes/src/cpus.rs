@@ -14,12 +14,12 @@ const THIS_THREAD: Pid = Pid::from_raw(0);
 /// Returns the CPUs that are online.
 ///
 /// # Errors
-/// [`ProbeError::Unreadable`] if `/sys` is not mounted.
+/// Returns [`ProbeError::Unreadable`] if `/sys` is not mounted.
 pub fn online_cpus() -> Result<CpuList, ProbeError> {
     online_under(Path::new("/"))
 }
 
-/// Like [`online_cpus`], but with the kernel's `sys` in the directory `root`.
+/// Same as [`online_cpus`], but with the kernel's `sys` in the directory `root`.
 pub(crate) fn online_under(root: &Path) -> Result<CpuList, ProbeError> {
     let path = root.join("sys/devices/system/cpu/online");
     let unreadable = |why: String| ProbeError::Unreadable {
@@ -48,7 +48,7 @@ pub(crate) fn require_online(cpus: &CpuList, online: &CpuList) -> Result<(), Pro
     }
 }
 
-/// Returns the CPUs that the calling thread may run on. The list is empty if the kernel does not
+/// Returns the CPUs that the calling thread may use. The list is empty if the kernel does not
 /// report them.
 pub fn allowed() -> CpuList {
     let Ok(set) = sched_getaffinity(THIS_THREAD) else {
@@ -64,8 +64,8 @@ pub fn allowed() -> CpuList {
 /// Pins the calling thread to `cpu`.
 ///
 /// # Errors
-/// [`ProbeError::NotAllowed`] if the kernel refuses, or if `cpu` is 1024 or above, which the C
-/// library's fixed-size CPU set cannot represent.
+/// Returns [`ProbeError::NotAllowed`] if the kernel refuses, or if `cpu` is 1024 or above, which
+/// the C library's fixed-size CPU set cannot represent.
 pub(crate) fn pin(cpu: Cpu) -> Result<(), ProbeError> {
     let mut set = CpuSet::new();
     set.set(cpu.index())
@@ -77,7 +77,7 @@ pub(crate) fn pin(cpu: Cpu) -> Result<(), ProbeError> {
         })
 }
 
-/// Returns the CPU that the calling thread is running on. On x86-64, the vDSO does this without a
+/// Returns the CPU on which the calling thread is running. On x86-64, the vDSO does this without a
 /// system call.
 #[inline]
 pub(crate) fn current() -> Option<Cpu> {

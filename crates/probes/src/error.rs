@@ -6,7 +6,7 @@ use ticktax_model::{Cpu, CpuList, Nanos};
 
 /// Why a probe did not start, or ended early.
 ///
-/// Each message is one line: what failed, on what, why, and what to do.
+/// Each message is one line that says what failed, on what, why, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProbeError {
@@ -43,7 +43,7 @@ pub enum ProbeError {
         /// The requested priority.
         priority: u8,
     },
-    /// A real-time probe would starve all other programs while it runs.
+    /// A real-time probe would prevent all other programs from running.
     #[error(
         "refusing a real-time spin on every online CPU ({online}): it would stop the machine, \
          because real-time throttling is off (kernel.sched_rt_runtime_us is -1); leave one CPU \
@@ -53,7 +53,7 @@ pub enum ProbeError {
         /// The online CPUs. All of them were chosen.
         online: CpuList,
     },
-    /// The interval is too short for sleeping, or too long for a prompt stop.
+    /// The interval is too short to sleep, or too long to stop promptly.
     #[error("invalid sleep interval {interval}: choose {min} to {max}")]
     Interval {
         /// The requested interval.
@@ -63,7 +63,7 @@ pub enum ProbeError {
         /// Maximum interval.
         max: Nanos,
     },
-    /// The work of a frame takes longer than the period.
+    /// A frame's work takes longer than the period.
     #[error("{work} of work does not fit into a {period} frame: choose less work or a lower rate")]
     Work {
         /// The requested work per frame.
@@ -136,7 +136,7 @@ pub enum ProbeError {
         /// Time limit for the stop.
         limit: Nanos,
     },
-    /// The kernel moved a thread to another CPU, which ended the measurement.
+    /// The kernel moved a thread to another CPU, so the measurement ended.
     #[error(
         "the probe's thread on CPU {cpu} was moved to CPU {to}, which ended its measurement: CPU \
          {cpu} went offline or the thread's affinity changed; change neither during a measurement"
@@ -158,7 +158,7 @@ pub enum ProbeError {
 }
 
 impl ProbeError {
-    /// Converts the error of a probe that had started to the form used in recordings.
+    /// Converts an error that occurred after the probe had started to the form used in recordings.
     pub fn failure(&self) -> ProbeFailure {
         match self {
             Self::Moved { to, .. } => ProbeFailure::Moved { to: *to },

@@ -1,7 +1,7 @@
 //! Probes that report long gaps individually and only count shorter ones.
 //!
-//! The threads run the loops of the [`sleep`](crate::sleep) or the [`spin`](crate::spin) probe.
-//! Each thread counts its gaps by length. If a gap reaches the limit, the thread sends it to the
+//! The threads run the loop of the [`sleep`](crate::sleep) or the [`spin`](crate::spin) probe. Each
+//! thread counts its gaps by length. After a gap that reaches the limit, the thread sends it to the
 //! collector as soon as it runs again.
 
 use std::sync::Arc;
@@ -17,22 +17,22 @@ use crate::sleep::sleep_until;
 use crate::spin::SpinLoop;
 use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus, policy, sys};
 
-/// Interval of a sleeping thread.
+/// Interval at which a sleeping thread wakes up.
 const INTERVAL: Nanos = Nanos::from_millis(1);
 
-/// Maximum number of gaps waiting for the collector. Further gaps are only counted.
+/// Maximum number of gaps waiting for the collector. Further ones are only counted.
 const WAITING: usize = 256;
 
-/// Maximum number of gaps that a CPU sends per [`BURST_TIME`]. The tracer's triggers have the same
-/// limit.
+/// Maximum number of gaps that a CPU sends per [`BURST_TIME`]. Same limit as for the tracer's
+/// triggers.
 const BURST: u32 = 16;
 const BURST_TIME: Nanos = Nanos::from_secs(1);
 
-/// Method of detecting gaps.
+/// How gaps are detected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GapProbe {
-    /// The thread wakes up every millisecond. A gap lasts from the time when it should have run
-    /// until it runs. Interruptions that fall between two wake-ups are not noticed.
+    /// The thread wakes up every millisecond. A gap lasts from when the thread should have run
+    /// until it runs. Interruptions between two wake-ups go unnoticed.
     Sleep,
     /// The thread never yields its CPU. A gap lasts from one clock reading to the next.
     Spin,
@@ -42,7 +42,7 @@ impl GapProbe {
     /// All variants.
     pub const ALL: [Self; 2] = [Self::Sleep, Self::Spin];
 
-    /// Returns the name on the command line.
+    /// Returns the name used on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sleep => "sleep",
@@ -50,7 +50,7 @@ impl GapProbe {
         }
     }
 
-    /// Returns a description for the help text, with the cost.
+    /// Returns a description for the help text, including the cost.
     pub fn about(self) -> &'static str {
         match self {
             Self::Sleep => {
@@ -81,13 +81,13 @@ impl GapProbe {
 pub struct LongGap {
     /// CPU on which the gap occurred.
     pub cpu: Cpu,
-    /// Time at which the thread should have run.
+    /// When the thread should have run.
     pub begin: Nanos,
-    /// Time at which the thread ran.
+    /// When the thread did run.
     pub end: Nanos,
 }
 
-/// Threads that watch for long gaps. Dropping this asks them to stop, but does not wait.
+/// Threads that watch for long gaps. Dropping this asks them to stop but does not wait for them.
 #[derive(Debug)]
 pub struct GapWatch {
     group: ThreadGroup<()>,
@@ -98,7 +98,7 @@ pub struct GapWatch {
 /// State that a thread shares with the collector.
 #[derive(Debug)]
 struct Notes {
-    /// Length from which gaps are sent, in ns.
+    /// Minimum length of gaps that are sent, in ns.
     limit: AtomicI64,
     /// Number of gaps by length.
     counts: Vec<AtomicU64>,
@@ -107,12 +107,12 @@ struct Notes {
 }
 
 impl GapWatch {
-    /// Starts a thread on each of `cpus`. Returns when all are ready and wait for
-    /// [`GapWatch::begin`]. The threads call `bell` after sending a gap.
+    /// Starts a thread on each of `cpus`. Returns once all of them are ready and wait for
+    /// [`GapWatch::begin`]. The threads call `bell` whenever they have sent a gap.
     ///
     /// # Errors
-    /// A CPU is not online or not allowed, or a thread did not start. In that case, all threads
-    /// end. If the kernel refuses the scheduling policy, that is not an error; see
+    /// Returns an error if a CPU is not online or not allowed, or if a thread did not start. All
+    /// threads end in that case. A scheduling policy that the kernel refuses is not an error: see
     /// [`GapWatch::refused`].
     pub fn prepare(
         probe: GapProbe,
@@ -153,9 +153,9 @@ impl GapWatch {
 
     /// Starts the measurement in all threads that are still waiting.
     ///
-    /// Each thread first drops its capabilities, which it does not need any more. A process that
-    /// wants to change its user must do that before: it needs the capabilities in all of its
-    /// threads.
+    /// Each thread first drops its capabilities, because it no longer needs them. If the process
+    /// wants to change its user, it must do so before, because that requires the capabilities in
+    /// all of its threads.
     pub fn begin(&mut self) {
         self.group.begin();
     }
@@ -167,7 +167,7 @@ impl GapWatch {
         }
     }
 
-    /// Returns the CPUs on which threads run.
+    /// Returns the CPUs on which the threads run.
     pub fn cpus(&self) -> impl Iterator<Item = Cpu> + '_ {
         self.notes.iter().map(|(cpu, _)| *cpu)
     }
@@ -185,8 +185,8 @@ impl GapWatch {
         Histogram::from_counts(&counts)
     }
 
-    /// Returns how many long gaps were not sent, for example because a CPU had more than 16 in a
-    /// second.
+    /// Returns how many long gaps were not sent, for example because a CPU had more than 16 within
+    /// a second.
     pub fn suppressed(&self) -> u64 {
         let notes = self.notes.iter();
         notes
@@ -194,15 +194,15 @@ impl GapWatch {
             .sum()
     }
 
-    /// Returns the first request for a policy that the kernel refused, if any.
+    /// Returns the first policy request that the kernel refused, if any.
     pub fn refused(&self) -> Option<&PolicyGrant> {
         let mut grants = self.group.slots().map(|slot| &slot.policy);
         grants.find(|grant| grant.refusal.is_some())
     }
 
-    /// Stops the threads. Waits for at most 5 s.
+    /// Stops the threads, waiting for at most 5 s.
     pub fn stop(self) {
-        // Threads of this probe have no results.
+        // This probe's threads have no results.
         drop(self.group.stop());
     }
 }
@@ -225,7 +225,7 @@ struct Burst {
 }
 
 impl Burst {
-    /// Whether another gap may be sent at `time`.
+    /// Whether one more gap may be sent at `time`.
     fn allows(&mut self, time: Nanos) -> bool {
         if time - self.began >= BURST_TIME {
             (self.began, self.count) = (time, 0);
@@ -279,7 +279,7 @@ impl<B: Fn() + Send + 'static> Worker for Watcher<B> {
     }
 
     fn run(self, cpu: Cpu, stop: &AtomicBool) {
-        // If that fails, continue with the process's capabilities.
+        // If this fails, continue with the process's capabilities.
         let _ = sys::give_up_capabilities();
         let mut outbox = self.outbox;
         match self.method {
@@ -298,7 +298,7 @@ impl<B: Fn() + Send + 'static> Worker for Watcher<B> {
     }
 }
 
-/// Wakes up at every interval, and reports how long after the due time the thread ran.
+/// Wakes up at every interval and reports how late the thread ran.
 fn watch_asleep(cpu: Cpu, stop: &AtomicBool, mut sink: impl FnMut(LongGap)) {
     let mut due = now() + INTERVAL;
     while !stop.load(Ordering::Relaxed) && sleep_until(due) {
@@ -315,8 +315,7 @@ fn watch_asleep(cpu: Cpu, stop: &AtomicBool, mut sink: impl FnMut(LongGap)) {
     }
 }
 
-/// Returns the first due time after `woke`. If several wake-ups were missed, they form a single
-/// gap.
+/// Returns the first due time after `woke`. Several missed wake-ups thus form a single gap.
 fn next_due(due: Nanos, woke: Nanos) -> Nanos {
     let late = (woke - due).0.max(0);
     due + Nanos((late / INTERVAL.0 + 1) * INTERVAL.0)
@@ -340,7 +339,7 @@ mod tests {
         assert_eq!(next_due(at(5_000), at(5_050)), at(6_000));
         assert_eq!(next_due(at(5_000), at(25_400)), at(26_000));
         assert_eq!(next_due(at(5_000), at(6_000)), at(7_000));
-        // The clock may read less than the due time.
+        // The clock may read less than the due time. The next one follows anyway.
         assert_eq!(next_due(at(5_000), at(4_000)), at(6_000));
     }
 
@@ -374,7 +373,7 @@ mod tests {
             .iter()
             .map(|count| count.load(Ordering::Relaxed));
         assert_eq!((counts.sum::<u64>(), calls.load(Ordering::Relaxed)), (3, 1));
-        // The channel has room for four gaps.
+        // The channel has room for four of the six gaps.
         for _ in 0..6 {
             outbox.take(gap(0, 50));
         }

@@ -1,12 +1,13 @@
 //! A paced loop: a thread that does a fixed amount of work at a fixed rate, like the frame loop of
 //! a server.
 //!
-//! The loop itself is in `run`. A `Platform` provides the time, sleep and work, so that tests can
-//! use a simulated clock. `sleeper` contains the sleep methods, and `work` the work of a frame.
+//! The loop itself is in `run`. A `Platform` provides it with time, sleep and work, so that tests
+//! can use a simulated clock. `sleeper` contains the sleep methods, and `work` the work done in a
+//! frame.
 //!
-//! For each frame, the loop emits when it was due, when it started, when its work was done, and how
-//! much CPU time that took. Figures such as frames per second and dropped or late frames are
-//! derived elsewhere.
+//! For each frame, the loop emits when the frame was due, when it started, when its work was done,
+//! and how much CPU time that took. Figures such as frames per second and dropped or late frames
+//! are derived elsewhere.
 
 mod run;
 mod sleeper;
@@ -46,13 +47,13 @@ pub struct PaceSettings {
     pub policy: SchedulingPolicy,
     /// Time between frames, within [`PERIODS`].
     pub period: Nanos,
-    /// CPU time of the work in each frame, from 0 to just below the period.
+    /// CPU time of the work in each frame: at least 0, and less than the period.
     pub work: Nanos,
     /// Sleep method.
     pub sleep: SleepMethod,
-    /// Rule that determines when frames are due.
+    /// Rule by which frames become due.
     pub rule: PaceRule,
-    /// Number of frames that can wait for the collector, 16 to 2^24. Each takes 32 bytes.
+    /// Number of frames that can wait for the collector, from 16 to 2^24. Each takes 32 bytes.
     pub ring_capacity: usize,
 }
 
@@ -63,26 +64,26 @@ pub struct PaceReport {
     pub cpu: Cpu,
     /// Kernel thread id.
     pub tid: i32,
-    /// Scheduling policy that was requested, and the one granted.
+    /// The scheduling policy requested, and the one granted.
     pub policy: PolicyGrant,
     /// Whether the process's memory was locked, so that its page faults do not delay frames.
     pub memory_locked: bool,
-    /// Timer slack of the thread: how long the kernel may delay its timers to expire them along
-    /// with others. Real-time threads have none. `None` if the kernel does not report it.
+    /// The thread's timer slack: how long the kernel may delay its timers so that they expire
+    /// together with others. Real-time threads have none. `None` if the kernel does not report it.
     pub timer_slack: Option<Nanos>,
     /// Time before the due time at which the thread starts to spin. Only for
     /// [`SleepMethod::Hybrid`].
     pub margin: Option<Nanos>,
-    /// Due time of the first frame.
+    /// When the first frame was due.
     pub started: Nanos,
     /// End of the loop. If its length was limited ([`PaceProbe::end_after`]), this is the limit, or
-    /// the end of the last frame if that was later.
+    /// the end of the last frame if that came later.
     pub ended: Nanos,
     /// CPU time used from just before `started` to `ended`.
     pub cpu_time: Nanos,
     /// Time from the start of the loop, which is one period before `started`, to `ended`.
     pub elapsed: Nanos,
-    /// Number of frames that started, including those missing because the ring was full.
+    /// Number of frames that started. Includes those missing because the ring was full.
     pub frames: u64,
     /// Number of frames missing because the ring was full.
     pub frames_lost: u64,
@@ -90,7 +91,7 @@ pub struct PaceReport {
     pub error: Option<ProbeError>,
 }
 
-/// A running loop. Dropping it asks its thread to stop, but does not wait.
+/// A running loop. Dropping it asks its thread to stop but does not wait for it.
 #[derive(Debug)]
 pub struct PaceProbe {
     group: ThreadGroup<Outcome>,
@@ -98,7 +99,7 @@ pub struct PaceProbe {
     phase: Arc<AtomicU8>,
     /// Maximum length of the loop, in ns.
     length: Arc<AtomicI64>,
-    /// Starts the loop when something is sent. When it is dropped, the thread ends.
+    /// Starts the loop when something is sent. The thread ends when this is dropped.
     go: Option<Sender<()>>,
 }
 
@@ -106,18 +107,18 @@ pub struct PaceProbe {
 mod phase {
     /// Waiting for the signal to start.
     pub(super) const READY: u8 = 1;
-    /// Finished with all frames, and waiting for permission to end.
+    /// Done with all frames, and waiting until it may end.
     pub(super) const DONE: u8 = 2;
 }
 
-/// Time limit for a loop to stop. It may be asleep for the longest period.
+/// Time limit for a loop to stop. The loop may be asleep for the longest period.
 const HALT_LIMIT: Nanos = Nanos::from_secs(2);
 
 impl PaceProbe {
     /// Calls [`PaceProbe::prepare`], then [`PaceProbe::begin`].
     ///
     /// # Errors
-    /// As for [`PaceProbe::prepare`].
+    /// Returns the same errors as [`PaceProbe::prepare`].
     pub fn start(settings: &PaceSettings) -> Result<Self, ProbeError> {
         let mut probe = Self::prepare(settings)?;
         probe.begin();
@@ -128,9 +129,10 @@ impl PaceProbe {
     /// [`PaceProbe::begin`].
     ///
     /// # Errors
-    /// The CPU is not online or not allowed, the priority, period, work or ring capacity is out of
-    /// range, the kernel refuses the sleep method, or the thread did not start. If the kernel
-    /// refuses the scheduling policy, that is not an error; the report contains it.
+    /// Returns an error if the CPU is not online or not allowed, if the priority, period, work or
+    /// ring capacity is out of range, if the kernel refuses the sleep method, or if the thread did
+    /// not start. A scheduling policy that the kernel refuses is not an error: it is part of the
+    /// report.
     pub fn prepare(settings: &PaceSettings) -> Result<Self, ProbeError> {
         let chosen: CpuList = [settings.cpu].into_iter().collect();
         let online = cpus::online_cpus()?;
@@ -166,25 +168,25 @@ impl PaceProbe {
         })
     }
 
-    /// Ends the loop `length` after its start. Frames due later do not run. Call this before
-    /// [`PaceProbe::begin`].
+    /// Ends the loop `length` after its start. Frames that are due later do not run. Call this
+    /// before [`PaceProbe::begin`].
     pub fn end_after(&mut self, length: Nanos) {
-        // Relaxed ordering suffices, because the channel that starts the loop orders this store
-        // before the thread's load.
+        // Relaxed ordering suffices: the channel that starts the loop orders this store before the
+        // thread's load.
         self.length.store(length.0, Ordering::Relaxed);
     }
 
     /// Starts the loop once it is ready.
     pub fn begin(&mut self) {
         if let Some(go) = &self.go {
-            // If the thread has already ended, `stop` reports that.
+            // If the thread has already ended, `stop` reports it.
             let _ = go.send(());
         }
     }
 
     /// Ends the loop after the current frame. Waits until it has ended, or for 2 s if it does not
-    /// get to run. The thread continues to exist until [`PaceProbe::stop`], so that its resource
-    /// usage can be read.
+    /// get to run. The thread lives on until [`PaceProbe::stop`], so that its resource usage can be
+    /// read.
     pub fn halt(&mut self) {
         self.group.request_stop();
         let limit = now() + HALT_LIMIT;
@@ -200,29 +202,29 @@ impl PaceProbe {
         drain(&mut self.outlets, |_, frame| sink(frame));
     }
 
-    /// Returns the kernel's id of the thread.
+    /// Returns the thread's kernel id.
     pub fn tid(&self) -> Option<i32> {
         self.group.slots().next().map(|slot| slot.tid)
     }
 
-    /// Whether the loop is ready to start. A hybrid sleeper first calibrates itself, which is not
-    /// part of the loop.
+    /// Whether the loop is ready to start. A hybrid sleeper first calibrates itself, which does not
+    /// count as part of the loop.
     pub fn is_ready(&self) -> bool {
         self.phase.load(Ordering::Acquire) >= phase::READY
     }
 
-    /// Whether the loop is running. A loop that failed is not.
+    /// Whether the loop is running. This is false for a loop that failed.
     pub fn is_running(&self) -> bool {
         self.group.is_running() && self.phase.load(Ordering::Acquire) != phase::DONE
     }
 
     /// Stops the loop, passes its last frames to `sink`, and returns the report.
     ///
-    /// Waits for at most 5 s. If the thread does not get to run in that time, the report's error is
-    /// [`ProbeError::NotStopped`].
+    /// Waits for at most 5 s. If the thread does not get to run within that time, the report's
+    /// error is [`ProbeError::NotStopped`].
     ///
     /// # Errors
-    /// [`ProbeError::NoCpu`], which cannot occur for a loop that has started.
+    /// Returns [`ProbeError::NoCpu`], which cannot happen if the loop has started.
     pub fn stop(mut self, mut sink: impl FnMut(Frame)) -> Result<PaceReport, ProbeError> {
         let locked = self.group.memory_locked();
         self.group.request_stop();
@@ -255,7 +257,7 @@ fn check(settings: &PaceSettings) -> Result<(), ProbeError> {
     Ok(())
 }
 
-/// The loop's thread, with the ring for its frames.
+/// The loop's thread, and the ring for its frames.
 struct Pace {
     settings: PaceSettings,
     sleeper: Sleeper,
@@ -314,11 +316,11 @@ impl Worker for Pace {
             rule,
             ..
         } = self.settings;
-        // Calibrate here rather than in `prepare`, because only now does the thread have its
-        // scheduling policy.
+        // Calibrate here instead of in `prepare`, because the thread has its scheduling policy only
+        // now.
         let margin = self.sleeper.calibrate(period);
         self.phase.store(phase::READY, Ordering::Release);
-        // If the sender has been dropped, the stop flag is set as well.
+        // If the sender has been dropped, the stop flag is set, too.
         let _ = self.may_go.recv();
         let (begin, cpu_before) = (now(), thread_cpu_time());
         let first = begin + period;
@@ -352,14 +354,14 @@ impl Worker for Pace {
             },
         );
         outcome.cpu_time = thread_cpu_time() - cpu_before;
-        // Leave out the delay of the last wake-up.
+        // Do not count the delay of the last wake-up.
         outcome.ended = match verdict {
             Verdict::Over => outcome.ended.max(end),
             _ => now(),
         };
         outcome.elapsed = outcome.ended - begin;
         self.phase.store(phase::DONE, Ordering::Release);
-        // Wait until the owner has read this thread's resource usage and drops the sender.
+        // Wait until the owner has read this thread's resource usage and dropped the sender.
         let _ = self.may_go.recv();
         outcome.error = match verdict {
             Verdict::Stopped | Verdict::Over => None,

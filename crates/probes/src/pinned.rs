@@ -1,4 +1,4 @@
-//! Groups of threads that are pinned to one CPU each. All probes use them.
+//! Groups of threads, each pinned to one CPU. All probes use them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,13 +13,13 @@ use ticktax_model::{Cpu, Nanos};
 use crate::clock::now;
 use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus, policy};
 
-/// Maximum time until a new thread is ready to measure.
+/// Maximum time that a new thread may take to get ready.
 const START_LIMIT: Nanos = Nanos::from_secs(10);
 
-/// Maximum time until a thread has ended after the request to stop.
+/// Maximum time that a thread may take to end after it was asked to stop.
 const STOP_LIMIT: Nanos = Nanos::from_secs(5);
 
-/// Stack size of a probe's thread, in bytes. Call chains are short, and no large values are on the
+/// Stack size of a probe's thread, in bytes. Call chains are short, and large values are not on the
 /// stack.
 const STACK: usize = 256 * 1024;
 
@@ -28,7 +28,7 @@ pub(crate) trait Worker: Send + 'static {
     /// Result of the measurement.
     type Report: Send + 'static;
 
-    /// Runs on the CPU before the policy is set and before any thread measures.
+    /// Runs on the CPU before the policy is set and before any thread starts to measure.
     fn prepare(&mut self, cpu: Cpu);
 
     /// Measures until `stop` is set.
@@ -43,11 +43,11 @@ pub(crate) struct Slot {
     pub(crate) policy: PolicyGrant,
 }
 
-/// The threads of a probe. Dropping it asks them to stop, but does not wait.
+/// The threads of a probe. Dropping this asks them to stop but does not wait for them.
 #[derive(Debug)]
 pub(crate) struct ThreadGroup<R> {
     members: Vec<(Slot, JoinHandle<Option<R>>)>,
-    /// One sender per waiting thread; sending starts it.
+    /// One sender per waiting thread. Sending on it starts the thread.
     starts: Vec<Sender<()>>,
     stop: Arc<AtomicBool>,
     memory_locked: bool,
@@ -62,10 +62,10 @@ struct Starting<R> {
 }
 
 impl<R: Send + 'static> ThreadGroup<R> {
-    /// Creates a thread called `NAME/CPU` for each worker, and starts them all when they are ready.
+    /// Creates a thread called `NAME/CPU` for each worker, and starts them all once they are ready.
     ///
     /// # Errors
-    /// The error of the first thread that failed. The other threads then end.
+    /// Returns the error of the first thread that failed. The other threads then end.
     pub(crate) fn start<D: Worker<Report = R>>(
         name: &str,
         policy: SchedulingPolicy,
@@ -76,11 +76,11 @@ impl<R: Send + 'static> ThreadGroup<R> {
         Ok(group)
     }
 
-    /// Creates a thread called `NAME/CPU` for each worker. Returns when all are ready and wait for
-    /// [`ThreadGroup::begin`].
+    /// Creates a thread called `NAME/CPU` for each worker. Returns once all of them are ready and
+    /// wait for [`ThreadGroup::begin`].
     ///
     /// # Errors
-    /// The error of the first thread that failed. The other threads then end.
+    /// Returns the error of the first thread that failed. The other threads then end.
     pub(crate) fn prepare<D: Worker<Report = R>>(
         name: &str,
         policy: SchedulingPolicy,
@@ -108,18 +108,18 @@ impl<R: Send + 'static> ThreadGroup<R> {
     /// Starts the measurement in all threads that are still waiting.
     pub(crate) fn begin(&mut self) {
         for go in self.starts.drain(..) {
-            // If the thread has already ended, `stop` reports that.
+            // If the thread has already ended, `stop` reports it.
             let _ = go.send(());
         }
     }
 
-    /// Asks all threads to stop, but does not wait.
+    /// Asks all threads to stop, without waiting.
     pub(crate) fn request_stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the process's memory is locked in RAM, so that page faults do not disturb
-    /// measurements.
+    /// Whether the process's memory is locked in RAM, so that page faults do not disturb the
+    /// measurement.
     pub(crate) fn memory_locked(&self) -> bool {
         self.memory_locked
     }
@@ -136,11 +136,11 @@ impl<R: Send + 'static> ThreadGroup<R> {
     /// Stops all threads and returns their results. Waits for at most [`STOP_LIMIT`].
     pub(crate) fn stop(mut self) -> Vec<(Slot, Result<R, ProbeError>)> {
         self.stop.store(true, Ordering::Relaxed);
-        // Release threads that never started. They have no result.
+        // Release threads that were never started. They have no result.
         self.begin();
         for (slot, thread) in &self.members {
-            // On a busy CPU, a SCHED_IDLE thread might not run for seconds, not even to end. A nice
-            // thread can wait for long too. Ending takes only a few µs, so raise the priority.
+            // On a busy CPU, a SCHED_IDLE thread might not get to run for seconds, not even to end.
+            // A nice thread can wait long, too. Ending takes only a few µs, so raise the priority.
             if slot.policy.granted == SchedulingPolicy::Idle && !thread.is_finished() {
                 let at_once = SchedulingPolicy::Fifo(1);
                 let _ = policy::apply_to(slot.tid, at_once)
@@ -193,7 +193,7 @@ impl<R> Starting<R> {
     }
 }
 
-/// Creates the thread for one CPU. It prepares itself and then waits for the start signal.
+/// Creates the thread for one CPU. The thread prepares itself, then waits for the start signal.
 fn starting<D: Worker>(
     name: &str,
     policy: SchedulingPolicy,
@@ -207,7 +207,7 @@ fn starting<D: Worker>(
         let place = cpus::pin(cpu).map(|()| {
             touch_stack();
             worker.prepare(cpu);
-            // Set the policy last: with SCHED_IDLE, preparing would take very long on a busy CPU.
+            // Set the policy last. With SCHED_IDLE, preparing would take very long on a busy CPU.
             let policy = policy::obtain(policy);
             Slot {
                 cpu,
@@ -217,7 +217,7 @@ fn starting<D: Worker>(
         });
         let pinned = place.is_ok();
         let reported = report.send(place).is_ok();
-        // If another thread of the probe failed, the start signal never arrives.
+        // If another thread of the probe has failed, the start signal never comes.
         let started = pinned && reported && start.recv().is_ok();
         started.then(|| worker.run(cpu, &stop))
     };
@@ -237,15 +237,15 @@ fn starting<D: Worker>(
     })
 }
 
-/// Makes the kernel map the part of the stack that measuring loops use.
+/// Makes the kernel map the part of the stack that the measuring loops use.
 fn touch_stack() {
     std::hint::black_box(&[0_u8; 8 * 1024]);
 }
 
-/// Locks the process's mapped pages in RAM, if the resource limits allow that.
+/// Locks the process's mapped pages in RAM if the resource limits allow it.
 ///
-/// Pages are locked when they are first touched, so that reserved address ranges are not populated.
-/// The lock is never released, because another probe may need it.
+/// Pages are locked when first touched, so reserved address ranges are not populated. The lock is
+/// never released, because another probe may need it.
 fn lock_memory() -> bool {
     mlockall(MlockAllFlags::from_bits_retain(
         libc::MCL_CURRENT | libc::MCL_ONFAULT,
@@ -264,7 +264,7 @@ mod tests {
     use crate::clock::now;
     use crate::{ProbeError, SchedulingPolicy, cpus};
 
-    /// A worker that waits for the stop, and returns its thread's name and CPU.
+    /// A worker that waits until it must stop, and returns its thread's name and CPU.
     struct Waiting;
 
     impl Worker for Waiting {
@@ -287,7 +287,8 @@ mod tests {
         cpus.iter().map(|cpu| (cpu, Waiting)).collect()
     }
 
-    /// Whether thread `tid` ends within 10 s. Its entry in /proc disappears shortly after the join.
+    /// Whether thread `tid` ends within 10 s. Its entry in `/proc` disappears shortly after the
+    /// join.
     fn ends(tid: i32) -> bool {
         let deadline = now() + Nanos::from_secs(10);
         let path = format!("/proc/self/task/{tid}");

@@ -1,4 +1,4 @@
-//! Sets the scheduling policy of a probe's thread, and reports whether the kernel granted it.
+//! Sets the scheduling policy of a probe's thread and reports whether the kernel granted it.
 
 use nix::errno::Errno;
 use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
@@ -22,7 +22,7 @@ pub(crate) fn apply_to(tid: i32, policy: SchedulingPolicy) -> Result<(), Errno> 
     }
 }
 
-/// Requests a policy for the calling thread. If the kernel refuses it, sets `SCHED_OTHER`.
+/// Requests a policy for the calling thread. If the kernel refuses, sets `SCHED_OTHER` instead.
 pub(crate) fn obtain(requested: SchedulingPolicy) -> PolicyGrant {
     obtain_by(requested, |policy| apply_to(sys::THIS_THREAD, policy))
 }
@@ -34,8 +34,8 @@ fn obtain_by(
     let Err(errno) = apply(requested) else {
         return PolicyGrant::full(requested);
     };
-    // Set the fallback explicitly, because the thread has inherited its creator's policy. If a
-    // seccomp filter forbids even that, the creator had an ordinary policy.
+    // Set the fallback explicitly, because the thread inherited its creator's policy. If a seccomp
+    // filter forbids even that, the creator had an ordinary policy.
     let granted = SchedulingPolicy::Other;
     let _ = apply(granted);
     PolicyGrant {

@@ -1,11 +1,11 @@
-//! A lock-free ring from a measuring thread to the collector.
+//! A lock-free ring between a measuring thread and the collector.
 
 use rtrb::{Consumer, Producer, RingBuffer};
 use ticktax_model::Cpu;
 
 use crate::ProbeError;
 
-/// Minimum and maximum capacity, in entries per CPU. An entry takes 16 bytes, or 32 for frames.
+/// Minimum and maximum capacity, in entries per CPU. An entry takes 16 bytes. A frame takes 32.
 const CAPACITY: (usize, usize) = (16, 1 << 24);
 
 /// Reading end of a CPU's ring.
@@ -15,7 +15,7 @@ pub(crate) struct Outlet<T> {
     entries: Consumer<T>,
 }
 
-/// Creates a CPU's ring and touches all of its memory.
+/// Creates the ring for a CPU and touches all of its memory.
 pub(crate) fn ring<T: Copy + Default>(
     cpu: Cpu,
     capacity: usize,
@@ -31,10 +31,10 @@ pub(crate) fn ring<T: Copy + Default>(
     Ok((producer, Outlet { cpu, entries }))
 }
 
-/// Passes all entries in the rings to `sink`, CPU by CPU, oldest first.
+/// Passes all entries in the rings to `sink`: CPU by CPU, oldest first.
 ///
-/// Reads only the entries present when it gets to a ring. It thus returns even if the writer is
-/// faster.
+/// For each ring, reads only the entries present when it gets there. It thus returns even if the
+/// writer is faster.
 pub(crate) fn drain<T>(outlets: &mut [Outlet<T>], mut sink: impl FnMut(Cpu, T)) {
     for outlet in outlets {
         for _ in 0..outlet.entries.slots() {

@@ -1,9 +1,9 @@
 //! A sampler that works like a profiler: it records what each CPU is doing at timer interrupts.
 //!
-//! The samples come from a high-resolution timer of the kernel (the software event `cpu-clock` of
-//! `perf_event_open`). Its interrupt has to wait while another interrupt is handled, so the sampler
-//! never sees interrupts. Their time is missing, or charged to something else. The purpose of this
-//! sampler is to demonstrate that error.
+//! The samples come from a high-resolution kernel timer (the software event `cpu-clock` of
+//! `perf_event_open`). Its interrupt has to wait while another interrupt is being handled, so the
+//! sampler never sees interrupts. Their time is either missing or charged to something else. This
+//! sampler exists to demonstrate that error.
 
 mod records;
 mod symbols;
@@ -18,7 +18,7 @@ use records::Record;
 use symbols::Functions;
 use sys::Ring;
 
-/// Time between samples. It is not a divisor of any tick period, on purpose.
+/// Time between samples. Deliberately not a divisor of any tick period.
 pub const PERIOD: Nanos = Nanos(997_003);
 
 /// A running sampler.
@@ -32,7 +32,7 @@ pub struct Sampler {
 /// Results of sampling.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SampleReport {
-    /// All samples, in order for each CPU.
+    /// All samples. Each CPU's samples are in order.
     pub samples: Vec<Sample>,
     /// Number of samples lost because a ring was full.
     pub lost: u64,
@@ -42,8 +42,8 @@ impl Sampler {
     /// Starts sampling on `cpus`.
     ///
     /// # Errors
-    /// The kernel does not permit sampling, or hides its function addresses. The error is a message
-    /// for the user.
+    /// Returns an error if the kernel does not permit sampling, or hides its function addresses.
+    /// The error is a message for the user.
     pub fn start(cpus: &CpuList) -> Result<Self, String> {
         let symbols = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
         let functions = Functions::parse(&symbols).ok_or(
@@ -64,7 +64,7 @@ impl Sampler {
         })
     }
 
-    /// Collects new samples. Calling it once per second is enough.
+    /// Collects new samples. One call per second is enough.
     pub fn drain(&mut self) {
         for ring in &mut self.rings {
             let bytes = ring.take();

@@ -1,7 +1,8 @@
-//! The sleep probe: a thread per CPU wakes up at regular times and records how late it runs.
+//! The sleep probe: on each CPU, a thread wakes up at regular times and records how late it runs.
 //!
-//! cyclictest uses the same method. A program that waits for a timer has the same latency: timer
-//! slack, the interrupt, leaving a deep idle state, and waiting behind other tasks.
+//! cyclictest uses the same method. Any program that waits for a timer has this latency. It
+//! consists of timer slack, the interrupt, leaving a deep idle state, and waiting behind other
+//! tasks.
 
 mod cycle;
 
@@ -27,7 +28,7 @@ const INTERVALS: (Nanos, Nanos) = (Nanos::from_micros(10), Nanos::from_secs(1));
 /// A wake-up. Both times are on `CLOCK_MONOTONIC`, and the latency is `woke - due`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Wakeup {
-    /// When the wakeup was due.
+    /// When the wake-up was due.
     pub due: Nanos,
     /// When the thread ran.
     pub woke: Nanos,
@@ -38,10 +39,10 @@ pub struct Wakeup {
 pub struct SleepSettings {
     /// Scheduling policy to request. The default is `SCHED_OTHER`, which ordinary programs have.
     pub policy: SchedulingPolicy,
-    /// Time between wake-ups, 10 µs to 1 s. The default is 1 ms.
+    /// Time between wake-ups, from 10 µs to 1 s. The default is 1 ms.
     pub interval: Nanos,
-    /// Number of wake-ups per CPU that can wait for the collector, 16 to 2^24. Each takes 16 bytes.
-    /// The default is 65,536.
+    /// Number of wake-ups per CPU that can wait for the collector, from 16 to 2^24. Each takes 16
+    /// bytes. The default is 65,536.
     pub ring_capacity: usize,
 }
 
@@ -63,20 +64,20 @@ pub struct SleepReport {
     pub cpu: Cpu,
     /// Kernel thread id, which identifies the thread in kernel events.
     pub tid: i32,
-    /// Scheduling policy that was requested, and the one granted.
+    /// The scheduling policy requested, and the one granted.
     pub policy: PolicyGrant,
     /// Whether the process's memory was locked, so that its page faults do not appear as latency.
     pub memory_locked: bool,
-    /// Timer slack of the thread: how long the kernel may delay its timers to expire them along
-    /// with others. Real-time threads have none. `None` if the kernel does not report it.
+    /// The thread's timer slack: how long the kernel may delay its timers so that they expire
+    /// together with others. Real-time threads have none. `None` if the kernel does not report it.
     pub timer_slack: Option<Nanos>,
-    /// Due time of the first wake-up.
+    /// When the first wake-up was due.
     pub started: Nanos,
-    /// Time at which the thread last ran.
+    /// When the thread last ran.
     pub ended: Nanos,
     /// Number of wake-ups, including late and dropped ones.
     pub wakeups: u64,
-    /// Number of wake-ups that were due while the thread was still waiting for an earlier one.
+    /// Number of wake-ups that became due while the thread was still waiting for an earlier one.
     pub missed: u64,
     /// Number of wake-ups dropped because the ring was full.
     pub wakeups_dropped: u64,
@@ -84,12 +85,12 @@ pub struct SleepReport {
     pub error: Option<ProbeError>,
 }
 
-/// A running sleep probe. Dropping it asks its threads to stop, but does not wait.
+/// A running sleep probe. Dropping it asks its threads to stop but does not wait for them.
 #[derive(Debug)]
 pub struct SleepProbe {
     group: ThreadGroup<Outcome>,
     outlets: Vec<Outlet<Wakeup>>,
-    /// Time at which the threads end without being asked, in ns.
+    /// When the threads end without being asked, in ns.
     end: Arc<AtomicI64>,
 }
 
@@ -97,23 +98,23 @@ impl SleepProbe {
     /// Calls [`SleepProbe::prepare`], then [`SleepProbe::begin`].
     ///
     /// # Errors
-    /// As for [`SleepProbe::prepare`].
+    /// Returns the same errors as [`SleepProbe::prepare`].
     pub fn start(cpus: &CpuList, settings: SleepSettings) -> Result<Self, ProbeError> {
         let mut probe = Self::prepare(cpus, settings)?;
         probe.begin();
         Ok(probe)
     }
 
-    /// Creates a thread on each of `cpus`. Returns when all are ready and wait for
+    /// Creates a thread on each of `cpus`. Returns once all of them are ready and wait for
     /// [`SleepProbe::begin`].
     ///
-    /// The wake-ups of different CPUs are spread evenly over the interval, so that they do not
-    /// disturb each other.
+    /// The wake-ups of the CPUs are spread evenly over the interval, so that they do not disturb
+    /// each other.
     ///
     /// # Errors
-    /// A CPU is not online or not allowed, a priority, interval or ring capacity is out of range,
-    /// or a thread did not start. In that case, all threads end. If the kernel refuses the
-    /// scheduling policy, that is not an error; the reports contain it.
+    /// Returns an error if a CPU is not online or not allowed, if a priority, interval or ring
+    /// capacity is out of range, or if a thread did not start. All threads end in that case. A
+    /// scheduling policy that the kernel refuses is not an error: it is part of the reports.
     pub fn prepare(cpus: &CpuList, settings: SleepSettings) -> Result<Self, ProbeError> {
         cpus::require_online(cpus, &cpus::online_cpus()?)?;
         policy::validate(settings.policy)?;
@@ -146,12 +147,12 @@ impl SleepProbe {
         })
     }
 
-    /// Lets the threads end at `time`, on `CLOCK_MONOTONIC`. A wake-up that is overdue at that
-    /// moment is recorded as if it came then. Call this before [`SleepProbe::begin`].
-    /// [`SleepProbe::stop`] still collects the results.
+    /// Makes the threads end at `time` on `CLOCK_MONOTONIC`. A wake-up overdue by then is recorded
+    /// as if it came at that moment. Call this before [`SleepProbe::begin`]. [`SleepProbe::stop`]
+    /// still collects the results.
     pub fn end_at(&mut self, time: Nanos) {
-        // Relaxed ordering suffices, because the channel that starts the threads orders this store
-        // before their load.
+        // Relaxed ordering suffices: the channel that starts the threads orders this store before
+        // their load.
         self.end.store(time.0, Ordering::Relaxed);
     }
 
@@ -160,14 +161,15 @@ impl SleepProbe {
         self.group.begin();
     }
 
-    /// Passes all wake-ups in the rings to `sink`, in order of their due times for each CPU.
+    /// Passes all wake-ups in the rings to `sink`. Each CPU's wake-ups are in order of their due
+    /// times.
     ///
     /// Call this from a single collector thread, often enough to keep the rings from filling up.
     pub fn drain(&mut self, sink: impl FnMut(Cpu, Wakeup)) {
         drain(&mut self.outlets, sink);
     }
 
-    /// Returns the CPU and the kernel thread id of each thread. A tracer uses them to tell the
+    /// Returns the CPU and the kernel thread id of each thread. They let a tracer distinguish the
     /// probe from other work.
     pub fn threads(&self) -> impl Iterator<Item = (Cpu, i32)> + '_ {
         self.group.slots().map(|slot| (slot.cpu, slot.tid))
@@ -175,8 +177,8 @@ impl SleepProbe {
 
     /// Stops the threads, passes the last wake-ups to `sink`, and returns the reports in CPU order.
     ///
-    /// Waits for at most 5 s. If a thread does not get to run in that time, its report's error is
-    /// [`ProbeError::NotStopped`].
+    /// Waits for at most 5 s. If a thread does not get to run within that time, its report's error
+    /// is [`ProbeError::NotStopped`].
     pub fn stop(mut self, sink: impl FnMut(Cpu, Wakeup)) -> Vec<SleepReport> {
         let locked = self.group.memory_locked();
         let results = self.group.stop();
@@ -188,7 +190,7 @@ impl SleepProbe {
     }
 }
 
-/// The thread on one CPU, with the ring for its wake-ups.
+/// The thread on one CPU, and the ring for its wake-ups.
 struct Sleep {
     interval: Nanos,
     offset: Nanos,

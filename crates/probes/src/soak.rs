@@ -1,9 +1,10 @@
-//! The soaker: a thread per CPU uses all idle cycles for work, and counts how much gets done.
+//! The soak probe: on each CPU, a thread uses all idle cycles for work and counts how much gets
+//! done.
 //!
-//! The count depends on no clock and no counter of the kernel, so it is independent evidence. If a
+//! The count depends on neither a clock nor a kernel counter, so it is independent evidence. If a
 //! kernel claims that a CPU was idle but the soaker got nothing done, the kernel is wrong. To
-//! measure the CPU's speed, the soaker times one block in 64. A hyperthread, a lower frequency or
-//! the hypervisor can slow down the work, and then less gets done.
+//! measure the CPU's speed, the soaker times one block in 64. If a hyperthread, a lower frequency
+//! or the hypervisor slows the work down, less gets done.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,17 +16,17 @@ use crate::clock::now;
 use crate::pinned::{Slot, ThreadGroup, Worker};
 use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus, sys};
 
-/// Multiplications per block, each depending on the previous one. They take about 25 µs on a 2.6
+/// Multiplications per block. Each depends on the previous one. A block takes about 25 µs on a 2.6
 /// GHz CPU.
 const TURNS: u32 = 1 << 14;
 
 /// Length of the calibrations before and after the measurement.
 const CALIBRATION: Nanos = Nanos::from_millis(20);
 
-/// Maximum number of block times in memory. A calibration ends when it reaches this number.
+/// Maximum number of block times in memory. When a calibration reaches it, the calibration ends.
 const MAX_TIMED: usize = 1 << 14;
 
-/// At first, one block in this many is timed, which is every 1.6 ms of the soaker's CPU time.
+/// Initially, one block in this many is timed, which is every 1.6 ms of the soaker's CPU time.
 const FIRST_STRIDE: u64 = 64;
 
 /// Report of the thread on one CPU.
@@ -35,13 +36,13 @@ pub struct SoakReport {
     pub cpu: Cpu,
     /// Kernel thread id, which identifies the thread in kernel events.
     pub tid: i32,
-    /// Scheduling policy that was requested, and the one granted.
+    /// The scheduling policy requested, and the one granted.
     pub policy: PolicyGrant,
     /// Duration of a block before, during and after the measurement.
     pub block: BlockTimes,
     /// Number of blocks done.
     pub blocks: u64,
-    /// For each timed block, when it started and how many blocks were done before.
+    /// For each timed block, when it started and how many blocks had been done by then.
     pub progress: Vec<(Nanos, u64)>,
     /// Start of the measurement.
     pub started: Nanos,
@@ -51,7 +52,7 @@ pub struct SoakReport {
     pub error: Option<ProbeError>,
 }
 
-/// A running soaker. Dropping it asks its threads to stop, but does not wait.
+/// A running soaker. Dropping it asks its threads to stop but does not wait for them.
 #[derive(Debug)]
 pub struct SoakProbe {
     group: ThreadGroup<Outcome>,
@@ -61,20 +62,20 @@ impl SoakProbe {
     /// Calls [`SoakProbe::prepare`], then [`SoakProbe::begin`].
     ///
     /// # Errors
-    /// As for [`SoakProbe::prepare`].
+    /// Returns the same errors as [`SoakProbe::prepare`].
     pub fn start(cpus: &CpuList) -> Result<Self, ProbeError> {
         let mut probe = Self::prepare(cpus)?;
         probe.begin();
         Ok(probe)
     }
 
-    /// Creates a thread on each of `cpus`. Returns when all are ready and wait for
+    /// Creates a thread on each of `cpus`. Returns once all of them are ready and wait for
     /// [`SoakProbe::begin`]. The threads are `SCHED_IDLE` and have a nice value of 19, so that
     /// `/proc/stat` counts them separately.
     ///
     /// # Errors
-    /// A CPU is not online or not allowed, or a thread did not start. In that case, all threads
-    /// end.
+    /// Returns an error if a CPU is not online or not allowed, or if a thread did not start. All
+    /// threads end in that case.
     pub fn prepare(cpus: &CpuList) -> Result<Self, ProbeError> {
         let online = cpus::online_cpus()?;
         cpus::require_online(cpus, &online)?;
@@ -93,7 +94,7 @@ impl SoakProbe {
         self.group.slots().map(|slot| (slot.cpu, slot.tid))
     }
 
-    /// Stops the threads, and returns the reports in CPU order. Waits for at most 5 s.
+    /// Stops the threads and returns the reports in CPU order. Waits for at most 5 s.
     pub fn stop(self) -> Vec<SoakReport> {
         let results = self.group.stop();
         results
@@ -175,8 +176,8 @@ fn block(mut state: u64) -> u64 {
     state
 }
 
-/// Measures the time of an undisturbed block, in ns: the 10 % quantile. The minimum would depend on
-/// luck, and the median on how busy the CPU is.
+/// Measures how long an undisturbed block takes, in ns: the 10 % quantile. The minimum would depend
+/// on luck, and the median on how busy the CPU is.
 fn calibrate() -> f64 {
     let mut timed = Timed::default();
     let (begin, mut state) = (now(), 1);
@@ -190,13 +191,13 @@ fn calibrate() -> f64 {
     fast.unwrap_or_default()
 }
 
-/// Times of the blocks that were timed.
+/// Durations of the timed blocks.
 #[derive(Debug)]
 struct Timed {
     times: Vec<i64>,
-    /// For each timed block, when it started and how many blocks were done before.
+    /// For each timed block, when it started and how many blocks had been done by then.
     progress: Vec<(Nanos, u64)>,
-    /// One block in this many is timed. The number doubles whenever the memory is full.
+    /// One block in this many is timed. The number doubles each time the memory is full.
     stride: u64,
 }
 
@@ -211,7 +212,7 @@ impl Default for Timed {
 }
 
 impl Timed {
-    /// Does a block of work on `state` and times it. `done` is the number of blocks before it.
+    /// Does a block of work on `state` and times it. `done` blocks came before it.
     fn block(&mut self, state: u64, done: u64) -> u64 {
         let begin = now();
         let state = block(state);
@@ -277,12 +278,12 @@ mod tests {
             assert!(report.error.is_none(), "{report:?}");
             assert_eq!(report.policy.granted, SchedulingPolicy::Idle);
             let passed = (report.ended - report.started).0 as f64;
-            // If the timed blocks ran while the CPU was slow, the count can seem too high.
+            // If blocks were timed while the CPU was slow, the count may seem too high.
             let fastest = report.block.fastest_ns();
             assert!(report.blocks as f64 * fastest <= 1.5 * passed, "{report:?}");
             assert!(fastest > f64::from(TURNS) * 0.2, "{report:?}");
             let rising = report.progress.windows(2).all(|pair| pair[0] < pair[1]);
-            // If the CPU has other work, a soaker might not get to the second timed block.
+            // If the CPU is busy, a soaker might not reach the second timed block.
             let is_far = report.blocks > FIRST_STRIDE;
             assert!(
                 rising && (report.progress.len() > 1 || !is_far),

@@ -1,9 +1,9 @@
-//! The spin probe: a thread per CPU reads the counter continuously and records gaps between
+//! The spin probe: on each CPU, a thread reads the counter continuously and records gaps between
 //! readings.
 //!
 //! A gap is time that a busy program on this CPU would lose to interrupts, softirqs, other tasks,
-//! hypervisor exits or firmware. The probe measures when gaps occur and how long they are, but not
-//! their cause.
+//! hypervisor exits or firmware. The probe measures when gaps occur and how long they last, but not
+//! what causes them.
 
 mod calibration;
 mod detector;
@@ -25,7 +25,7 @@ use detector::{Limits, Tally};
 
 /// A period in which a spinning thread did not run, in ticks of the [`Clock`]'s counter.
 ///
-/// The period is between two consecutive readings, so it includes up to one iteration of the loop.
+/// The gap lies between two consecutive readings, so it includes up to one iteration of the loop.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Gap {
     /// Last reading before the gap.
@@ -39,11 +39,11 @@ pub struct Gap {
 pub struct SpinSettings {
     /// Scheduling policy to request. The default is `SCHED_IDLE`.
     pub policy: SchedulingPolicy,
-    /// Minimum length of a gap. By default (`None`), it is the shortest that stands out from the
-    /// jitter of the loop. Lower values are raised to that.
+    /// Minimum length of a gap. The default (`None`) is the shortest length that stands out from
+    /// the loop's jitter. Lower values are raised to that.
     pub threshold: Option<Nanos>,
-    /// Number of gaps per CPU that can wait for the collector, 16 to 2^24. Each takes 16 bytes. The
-    /// default is 65,536.
+    /// Number of gaps per CPU that can wait for the collector, from 16 to 2^24. Each takes 16
+    /// bytes. The default is 65,536.
     pub ring_capacity: usize,
 }
 
@@ -67,11 +67,11 @@ pub struct SpinReport {
     pub cpu: Cpu,
     /// Kernel thread id, which identifies the thread in kernel events.
     pub tid: i32,
-    /// Scheduling policy that was requested, and the one granted.
+    /// The scheduling policy requested, and the one granted.
     pub policy: PolicyGrant,
     /// Whether the process's memory was locked, so that its page faults do not appear as gaps.
     pub memory_locked: bool,
-    /// Median time between two readings, in ns, from the calibration before the measurement.
+    /// Median time between two readings, in ns. From the calibration before the measurement.
     pub loop_median_ns: f64,
     /// Minimum length of a gap.
     pub threshold: Nanos,
@@ -87,17 +87,17 @@ pub struct SpinReport {
     pub gaps_dropped: u64,
     /// Total length of the dropped gaps.
     pub time_dropped: Nanos,
-    /// Time that the thread spent on recording gaps.
+    /// Time that the thread spent recording gaps.
     pub time_recording: Nanos,
     /// Number of times that the kernel switched away from the thread during the measurement.
     pub switches: u64,
-    /// Number of page faults of the thread during the measurement.
+    /// Number of page faults that the thread had during the measurement.
     pub faults: u64,
     /// Why the measurement ended early, if it did.
     pub error: Option<ProbeError>,
 }
 
-/// A running spin probe. Dropping it asks its threads to stop, but does not wait.
+/// A running spin probe. Dropping it asks its threads to stop but does not wait for them.
 #[derive(Debug)]
 pub struct SpinProbe {
     clock: Clock,
@@ -111,7 +111,7 @@ impl SpinProbe {
     /// Calls [`SpinProbe::prepare`], then [`SpinProbe::begin`].
     ///
     /// # Errors
-    /// As for [`SpinProbe::prepare`].
+    /// Returns the same errors as [`SpinProbe::prepare`].
     pub fn start(
         clock: &Clock,
         cpus: &CpuList,
@@ -122,16 +122,17 @@ impl SpinProbe {
         Ok(probe)
     }
 
-    /// Creates a thread on each of `cpus`. Returns when all are ready and wait for
+    /// Creates a thread on each of `cpus`. Returns once all of them are ready and wait for
     /// [`SpinProbe::begin`].
     ///
-    /// Each thread calibrates its loop for 20 ms. `clock` provides the counter. To convert gaps to
-    /// times, use [`Clock::anchor`]s of the same clock.
+    /// Each thread calibrates its loop for 20 ms. `clock` provides the counter. Use
+    /// [`Clock::anchor`]s of the same clock to convert gaps to times.
     ///
     /// # Errors
-    /// A CPU is not online or not allowed, a priority or ring capacity is out of range, the
-    /// settings would starve the machine, or a thread did not start. In that case, all threads end.
-    /// If the kernel refuses the scheduling policy, that is not an error; the reports contain it.
+    /// Returns an error if a CPU is not online or not allowed, if a priority or ring capacity is
+    /// out of range, if the settings would starve the machine, or if a thread did not start. All
+    /// threads end in that case. A scheduling policy that the kernel refuses is not an error: it is
+    /// part of the reports.
     pub fn prepare(
         clock: &Clock,
         cpus: &CpuList,
@@ -164,11 +165,11 @@ impl SpinProbe {
         })
     }
 
-    /// Lets the threads end at their first reading at or after `time`, on `CLOCK_MONOTONIC`.
+    /// Makes the threads end at their first reading at or after `time` on `CLOCK_MONOTONIC`.
     /// [`SpinProbe::stop`] still collects the results.
     ///
     /// Call this before [`SpinProbe::begin`], and again shortly before `time`, when the counter's
-    /// frequency is known more precisely. Each call takes each thread about 100 ns.
+    /// frequency is known more precisely. Each call costs each thread about 100 ns.
     pub fn end_at(&mut self, time: Nanos) {
         let anchor = self.clock.anchor();
         let left = self.clock.to_ticks(time - anchor.monotonic);
@@ -181,14 +182,14 @@ impl SpinProbe {
         self.group.begin();
     }
 
-    /// Passes all gaps in the rings to `sink`, in order for each CPU.
+    /// Passes all gaps in the rings to `sink`. Each CPU's gaps are in order.
     ///
     /// Call this from a single collector thread, often enough to keep the rings from filling up.
     pub fn drain(&mut self, sink: impl FnMut(Cpu, Gap)) {
         drain(&mut self.outlets, sink);
     }
 
-    /// Returns the CPU and the kernel thread id of each thread. A tracer uses them to tell the
+    /// Returns the CPU and the kernel thread id of each thread. They let a tracer distinguish the
     /// probe from other work.
     pub fn threads(&self) -> impl Iterator<Item = (Cpu, i32)> + '_ {
         self.group.slots().map(|slot| (slot.cpu, slot.tid))
@@ -196,8 +197,8 @@ impl SpinProbe {
 
     /// Stops the threads, passes the last gaps to `sink`, and returns the reports in CPU order.
     ///
-    /// Waits for at most 5 s. If a thread does not get to run in that time, its report's error is
-    /// [`ProbeError::NotStopped`].
+    /// Waits for at most 5 s. If a thread does not get to run within that time, its report's error
+    /// is [`ProbeError::NotStopped`].
     pub fn stop(mut self, sink: impl FnMut(Cpu, Gap)) -> Vec<SpinReport> {
         let locked = self.group.memory_locked();
         let results = self.group.stop();
@@ -231,7 +232,7 @@ pub(crate) fn require_survivable(
     Ok(())
 }
 
-/// The thread on one CPU, with the ring for its gaps.
+/// The thread on one CPU, and the ring for its gaps.
 struct Spin {
     source: CounterSource,
     frequency_hz: u64,
@@ -251,7 +252,7 @@ struct Outcome {
     usage: ThreadUsage,
 }
 
-/// The kernel's statistics of a thread.
+/// The kernel's statistics on a thread.
 #[derive(Debug, Clone, Copy, Default)]
 struct ThreadUsage {
     switches: u64,
@@ -329,8 +330,8 @@ impl Worker for Spin {
         self.calibration = calibrate(self.source, self.frequency_hz);
         let min = self.calibration.threshold;
         self.calibration.threshold = self.wanted.map_or(min, |wanted| wanted.max(min));
-        // With a positive nice value, /proc/stat counts the probe in its `nice` column, separate
-        // from most programs.
+        // With a positive nice value, `/proc/stat` counts the probe in its `nice` column,
+        // separately from most programs.
         sys::be_nice();
     }
 
@@ -350,7 +351,7 @@ fn calibrate(source: CounterSource, frequency_hz: u64) -> Calibration {
     }
 }
 
-/// The loop without a ring, for callers that handle each gap at once.
+/// The loop without a ring, for callers that handle each gap immediately.
 #[derive(Debug)]
 pub(crate) struct SpinLoop {
     source: CounterSource,
@@ -367,15 +368,15 @@ impl SpinLoop {
         }
     }
 
-    /// Calibrates the loop, and thereby the minimum length of a gap. Call it once on the CPU to be
-    /// measured. It takes 20 ms.
+    /// Calibrates the loop, which also determines the minimum length of a gap. Call this once, on
+    /// the CPU to be measured. It takes 20 ms.
     pub(crate) fn calibrate(&mut self) {
         self.calibration = calibrate(self.source, self.frequency_hz);
-        // Positive nice value, as for the spin probe.
+        // Use a positive nice value, as the spin probe does.
         sys::be_nice();
     }
 
-    /// Spins until `stop` is set or the thread is moved to another CPU. Passes each gap to `sink`.
+    /// Spins until `stop` is set or the thread is moved to another CPU. Passes every gap to `sink`.
     pub(crate) fn run(self, cpu: Cpu, stop: &AtomicBool, sink: impl FnMut(Gap)) {
         let Calibration {
             threshold,

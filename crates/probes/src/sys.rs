@@ -1,5 +1,5 @@
-//! System calls and CPU instructions without a safe wrapper. All `unsafe` code of this crate
-//! outside `net` and `sampler` is here.
+//! System calls and CPU instructions that have no safe wrapper. Apart from `net` and `sampler`, all
+//! `unsafe` code of this crate is here.
 #![expect(
     unsafe_code,
     reason = "the CPU's counter and the scheduling calls have no safe wrapper"
@@ -32,7 +32,7 @@ pub(crate) fn give_up_capabilities() -> nix::Result<()> {
 
 /// The kernel's `struct sched_param`, which contains only the priority.
 ///
-/// The structures of the C libraries differ in size, but the kernel reads only these bytes.
+/// C libraries disagree about this structure's size, but the kernel reads only these bytes.
 #[repr(C)]
 struct SchedParam {
     priority: libc::c_int,
@@ -53,7 +53,7 @@ pub(crate) fn read_counter() -> u64 {
     read_counter_unordered()
 }
 
-/// Reads the time-stamp counter, perhaps a few ns before earlier instructions have completed.
+/// Reads the time-stamp counter, possibly a few ns before earlier instructions have completed.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn read_counter_unordered() -> u64 {
@@ -70,7 +70,7 @@ pub(crate) fn read_counter() -> u64 {
     read_counter_unordered()
 }
 
-/// Reads the virtual counter, perhaps a few ns before earlier instructions have completed.
+/// Reads the virtual counter, possibly a few ns before earlier instructions have completed.
 #[cfg(target_arch = "aarch64")]
 #[inline]
 pub(crate) fn read_counter_unordered() -> u64 {
@@ -82,23 +82,22 @@ pub(crate) fn read_counter_unordered() -> u64 {
     count
 }
 
-/// Placeholder for architectures without a counter. It is never called, because [`HAS_COUNTER`] is
-/// false.
+/// Placeholder for architectures without a counter. Never called, because [`HAS_COUNTER`] is false.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[inline]
 pub(crate) fn read_counter() -> u64 {
     0
 }
 
-/// Placeholder for architectures without a counter. It is never called, because [`HAS_COUNTER`] is
-/// false.
+/// Placeholder for architectures without a counter. Never called, because [`HAS_COUNTER`] is false.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[inline]
 pub(crate) fn read_counter_unordered() -> u64 {
     0
 }
 
-/// Returns the counter's frequency in Hz from CNTFRQ_EL0, or `None` if the register contains 0.
+/// Returns the counter's frequency in Hz according to CNTFRQ_EL0. Returns `None` if the register is
+/// 0.
 #[cfg(target_arch = "aarch64")]
 pub(crate) fn declared_frequency() -> Option<u64> {
     let hertz: u64;
@@ -109,7 +108,7 @@ pub(crate) fn declared_frequency() -> Option<u64> {
     (hertz > 0).then_some(hertz)
 }
 
-/// Other architectures have no register with the counter's frequency.
+/// Other architectures have no register that contains the counter's frequency.
 #[cfg(not(target_arch = "aarch64"))]
 pub(crate) fn declared_frequency() -> Option<u64> {
     None
@@ -120,7 +119,7 @@ pub(crate) const THIS_THREAD: libc::pid_t = 0;
 
 /// Sets the scheduling policy and real-time priority of a thread of this process.
 ///
-/// Uses the system call directly, because musl's `sched_setscheduler` always fails.
+/// Makes the system call directly, because `sched_setscheduler` in musl always fails.
 pub(crate) fn set_scheduler(
     tid: libc::pid_t,
     policy: libc::c_int,
@@ -136,13 +135,13 @@ pub(crate) fn set_scheduler(
     Errno::result(result).map(drop)
 }
 
-/// Reads the memory statistics of a socket (`SO_MEMINFO`): unread bytes, limit on unread bytes, and
-/// number of datagrams that the kernel dropped.
+/// Reads a socket's memory statistics (`SO_MEMINFO`): unread bytes, the limit on unread bytes, and
+/// the number of datagrams that the kernel dropped.
 pub(crate) fn socket_memory(socket: std::os::fd::BorrowedFd<'_>) -> Result<[u32; 3], Errno> {
     use std::os::fd::AsRawFd;
 
-    // The three are SK_MEMINFO_RMEM_ALLOC, _RCVBUF and _DROPS. The kernel has nine values, and may
-    // get more.
+    // These are SK_MEMINFO_RMEM_ALLOC, _RCVBUF and _DROPS. The kernel has nine values, and more may
+    // be added.
     let mut words = [0_u32; 9];
     let mut size: libc::socklen_t = 36;
     // SAFETY: the kernel writes at most `size` bytes to `words`, which is that large, and the
@@ -160,7 +159,7 @@ pub(crate) fn socket_memory(socket: std::os::fd::BorrowedFd<'_>) -> Result<[u32;
     Ok([words[0], words[1], words[8]])
 }
 
-/// Sets the calling thread's nice value to 19, which needs no privilege.
+/// Sets the calling thread's nice value to 19, which takes no privilege.
 pub(crate) fn be_nice() {
     // SAFETY: the call takes three integers and accesses no memory.
     let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
@@ -169,7 +168,7 @@ pub(crate) fn be_nice() {
 /// Sleeps for at least `time` with the C library's `nanosleep`. A signal may end the sleep early.
 pub(crate) fn nanosleep(time: Nanos) -> Result<(), Errno> {
     let time = time.0.max(0);
-    // Let `TimeSpec` build it, because the C libraries' structures have different padding.
+    // Let `TimeSpec` build it, because the padding in this structure depends on the C library.
     let request =
         *nix::sys::time::TimeSpec::new(time / 1_000_000_000, time % 1_000_000_000).as_ref();
     // SAFETY: `request` outlives the call, which only reads it. The second pointer may be null.

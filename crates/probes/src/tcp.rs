@@ -1,9 +1,9 @@
-//! Measures the CPU cost of TCP on this machine: sends data over the loopback device from one
-//! thread to another, and measures the CPU time of both threads.
+//! Measures the CPU cost of TCP on this machine: one thread sends data to another over the loopback
+//! device, and the CPU time of both threads is measured.
 //!
 //! No network card, driver or interrupt is involved, and packets are as large as the loopback
-//! device allows. The kernel processes a received packet while it sends it, so the receive path is
-//! part of the sender's time.
+//! device allows. The kernel processes a packet on the receive side while sending it, so this
+//! counts as the sender's time.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -14,7 +14,7 @@ use ticktax_model::Nanos;
 use crate::ProbeError;
 use crate::clock::{now, thread_cpu_time};
 
-/// Bytes per read and write. ttcp uses the same default.
+/// Bytes per read and write. Same default as in ttcp.
 pub const CHUNK: usize = 8192;
 
 /// Result of a transfer.
@@ -31,7 +31,7 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// Returns the CPU time of both threads per byte, in ns, or `None` if nothing was received.
+    /// Returns both threads' CPU time per byte, in ns. Returns `None` if nothing was received.
     pub fn ns_per_byte(&self) -> Option<f64> {
         let time = self.sending + self.receiving;
         (self.bytes > 0).then(|| time.0 as f64 / self.bytes as f64)
@@ -41,7 +41,7 @@ impl Transfer {
 /// Sends data over the loopback device for `length`, with the kernel's current TCP settings.
 ///
 /// # Errors
-/// [`ProbeError::Loopback`] if the loopback device is missing or refuses the connection.
+/// Returns [`ProbeError::Loopback`] if the loopback device is missing or the connection is refused.
 pub fn loopback(length: Nanos) -> Result<Transfer, ProbeError> {
     transfer(length).map_err(|error| ProbeError::Loopback {
         why: error.to_string(),
@@ -51,7 +51,7 @@ pub fn loopback(length: Nanos) -> Result<Transfer, ProbeError> {
 fn transfer(length: Nanos) -> io::Result<Transfer> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let to = listener.local_addr()?;
-    // The connection waits in the listener's queue until it is accepted.
+    // The connection waits in the listener's queue until the listener accepts it.
     let mut outgoing = TcpStream::connect(to)?;
     let (mut incoming, _) = listener.accept()?;
     let read = move || -> io::Result<(u64, Nanos)> {
@@ -69,7 +69,7 @@ fn transfer(length: Nanos) -> io::Result<Transfer> {
     let (begin, used) = (now(), thread_cpu_time());
     let mut elapsed = Nanos::ZERO;
     while elapsed < length {
-        // Check the clock only after sixteen writes, so that this costs almost nothing.
+        // Check the clock only after every sixteen writes, so that this costs almost nothing.
         for _ in 0..16 {
             outgoing.write_all(&chunk)?;
         }
@@ -100,7 +100,7 @@ mod tests {
         assert!(transfer.elapsed >= length, "{transfer:?}");
         assert!(transfer.bytes > 0 && transfer.bytes.is_multiple_of(16 * CHUNK as u64));
         assert!(transfer.sending > Nanos::ZERO && transfer.receiving > Nanos::ZERO);
-        // Two threads use at most two CPUs, and no machine in use takes 1 µs per byte.
+        // Two threads use at most two CPUs, and no real machine takes 1 µs per byte.
         let cpu_time = transfer.sending + transfer.receiving;
         assert!(cpu_time.0 < 3 * transfer.elapsed.0, "{transfer:?}");
         assert!((0.001..1_000.0).contains(&transfer.ns_per_byte().unwrap()));

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0 */
 /*
- * Atomic operations on words of one CPU. An interrupt may arrive between any two instructions, and
- * its programs change the same words.
+ * Atomic operations on words that belong to one CPU. An interrupt may arrive between any two
+ * instructions, and its programs change the same words.
  *
- * Before 5.12 the only atomic instruction is an addition without a result. It is enough. An
- * interrupt's programs finish before the interrupted one, which can then check what they changed. A
- * word that is only added to has the right sum. For preemptible programs see enter_alone().
+ * Before 5.12, the only atomic instruction is an addition without a result. It is enough: an
+ * interrupt's programs finish first, so the interrupted one can check what they changed. A word
+ * that is only ever added to has the right sum. For preemptible programs, see enter_alone().
  */
 #ifndef TICKTAX_ATOMIC_H
 #define TICKTAX_ATOMIC_H
@@ -24,25 +24,25 @@ static __always_inline void add(__u64 *word, __u64 amount)
 
 #ifndef BEFORE_5_12
 
-/* Sets `word` to `to` if it was `from`. Returns whether it did. */
+/* Sets `word` to `to` if it is `from`. Returns whether it was. */
 static __always_inline int claim(__u64 *word, __u64 from, __u64 to)
 {
 	return __sync_val_compare_and_swap(word, from, to) == from;
 }
 
-/* Takes what was added to `word` since the last take. */
+/* Takes what has been added to `word` since it was last taken. */
 static __always_inline __u64 take(__u64 *word)
 {
 	return __sync_lock_test_and_set(word, 0);
 }
 
-/* The unique number of this CPU's next record. */
+/* The unique number for this CPU's next record. */
 static __always_inline __u64 take_number(struct cpu_state *state)
 {
 	return __sync_fetch_and_add(&state->head, 1);
 }
 
-/* A store that other CPUs see after all earlier stores and before all later ones. */
+/* A store that other CPUs see after all earlier stores and before any later one. */
 static __always_inline void store_in_order(__u32 *word, __u32 value)
 {
 	__sync_lock_test_and_set(word, value);
@@ -65,8 +65,8 @@ static __always_inline __u64 now_in(const __u64 *word)
 }
 
 /*
- * As above. If the word was claimed after the check, or on top of this claim, the addition is
- * undone. Sums stay right; the run after one claimed on top of this starts `to - from` early.
+ * Same as above. If the word was claimed after the check, or on top of this claim, the addition is
+ * undone. Sums stay right, but the run after the claim on top starts `to - from` early.
  */
 static __always_inline int claim(__u64 *word, __u64 from, __u64 to)
 {
@@ -79,7 +79,7 @@ static __always_inline int claim(__u64 *word, __u64 from, __u64 to)
 	return 0;
 }
 
-/* As above. Later additions stay. If an interrupt took it in the meantime, it is restored. */
+/* Same as above. Later additions stay. If an interrupt has taken it meanwhile, it is restored. */
 static __always_inline __u64 take(__u64 *word)
 {
 	__u64 there = now_in(word);
@@ -91,13 +91,13 @@ static __always_inline __u64 take(__u64 *word)
 	return 0;
 }
 
-/* Number of records claimed so far, and the sum of their numbers, at one moment. */
+/* Number of records claimed so far, and the sum of their numbers, both at the same moment. */
 struct claimed {
 	__u64 records;
 	__u64 numbers;
 };
 
-/* Three loads, repeated only if an interrupt claimed a record in between. */
+/* Three loads, repeated only if an interrupt has claimed a record in between. */
 #define LOOKS 4
 
 static __always_inline struct claimed claimed_so_far(const struct cpu_state *state)
@@ -114,8 +114,8 @@ static __always_inline struct claimed claimed_so_far(const struct cpu_state *sta
 }
 
 /*
- * As above. An interrupt that claims a record in between adds its number to `numbers` before it
- * ends. The sum of the claimed numbers minus the growth of `numbers` is this program's number.
+ * Same as above. An interrupt that claims a record in between adds that number to `numbers` before
+ * it ends. This program's number is the sum of the claimed numbers minus the growth of `numbers`.
  */
 static __always_inline __u64 take_number(struct cpu_state *state)
 {
@@ -132,7 +132,7 @@ static __always_inline __u64 take_number(struct cpu_state *state)
 	return number;
 }
 
-/* As above if CPUs see stores in order. Otherwise BPF of these kernels has no such store. */
+/* Same as above if CPUs see stores in order. If not, these kernels' BPF has no such store. */
 static __always_inline void store_in_order(__u32 *word, __u32 value)
 {
 	barrier();
@@ -141,8 +141,8 @@ static __always_inline void store_in_order(__u32 *word, __u32 value)
 }
 
 /*
- * These programs run preemptibly if the kernel allows it: another thread's can start on this CPU
- * before one ends. Only one at a time may change the accounts; returns whether this may.
+ * If the kernel allows it, these programs are preemptible: another thread's can start on this CPU
+ * before this one ends. Only one at a time may change the accounts. Returns whether this one may.
  */
 static __always_inline int enter_alone(struct cpu_state *state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0 */
 /*
- * Accounting: the stack of intervals that are open on a CPU. hand_out.h emits the intervals that
- * end, as spans or as parts of sums.
+ * Accounting: the stack of intervals that are open on a CPU. When an interval ends, hand_out.h
+ * emits it as a span or as part of a sum.
  */
 #ifndef TICKTAX_BOOKS_H
 #define TICKTAX_BOOKS_H
@@ -60,7 +60,7 @@ struct {
 	__type(value, struct cpu_control);
 } controls SEC(".maps");
 
-/* The context of one run of a program. */
+/* The context in which a program runs. */
 struct here {
 	struct cpu_state *state;
 	struct cpu_control *control;
@@ -72,13 +72,13 @@ struct here {
 };
 
 /*
- * Starts the accounting of this CPU. All CPUs start at one moment, so that a wake-up on one of them
- * is seen wherever it leads. Before that moment the stack is maintained but nothing is emitted. The
- * first event after it cuts off everything earlier. If this CPU learned the moment too late and has
- * had an event since, it starts now.
+ * Starts the accounting of this CPU. All CPUs start at the same moment, so that a wake-up on one of
+ * them is seen wherever it leads. Before that moment, the stack is maintained but nothing is
+ * emitted. The first event after it cuts off everything earlier. If this CPU learned the moment too
+ * late and has had an event since, it starts now.
  *
- * The start is claimed in one step, because an event in between may be about to do the same. Time
- * that such an event charges to a frame afterwards is kept.
+ * The start is claimed in one step, because an event in between may be about to claim it, too. Any
+ * time that such an event charges to a frame afterwards is kept.
  */
 static __noinline void open_books(struct here *here)
 {
@@ -107,9 +107,9 @@ static __noinline void open_books(struct here *here)
 }
 
 /*
- * Notes the thread that is on this CPU at the first event after the end of recording. If nothing
- * switched since the end, that thread also ran at the end. The reader learns its name, and whether
- * it is the one that the last switch reported.
+ * Notes which thread is on this CPU at the first event after the end of recording. If there was no
+ * switch since the end, that thread also ran at the end. The reader learns the thread's name, and
+ * whether it is the one that the last switch reported.
  */
 static __noinline void note_end(struct cpu_state *state, __u64 now)
 {
@@ -143,7 +143,7 @@ static __always_inline int arrive(struct here *here)
 	if (flight)
 		here->left = 0;
 	here->now = bpf_ktime_get_ns();
-	/* All CPUs stop at once, or a thread could be seen to leave but not to arrive. */
+	/* All CPUs stop at once. Otherwise a thread could be seen to leave but not to arrive. */
 	if (unlikely(here->now >= here->control->until)) {
 		note_end(here->state, here->now);
 		return 0;
@@ -154,7 +154,7 @@ static __always_inline int arrive(struct here *here)
 	return 1;
 }
 
-/* Restores parts of `here` in a global function, which cannot take pointers. */
+/* Restores parts of `here` in a global function, because these cannot take pointers. */
 static __always_inline int find_books(struct here *here, __u32 cpu)
 {
 	here->control = bpf_map_lookup_elem(&controls, &cpu);
@@ -166,13 +166,13 @@ static __always_inline int find_books(struct here *here, __u32 cpu)
 	return 1;
 }
 
-/* Odd, so that every input bit matters; derived from the golden ratio. */
+/* Odd, so that every input bit matters. Derived from the golden ratio. */
 #define MIXER 0x9e3779b97f4a7c15ULL
 
 /*
- * The last store of a record is its mark. A reader on another CPU that sees the mark sees the
- * complete record. If CPUs can see stores out of order, all other bits are mixed into the mark. A
- * half-written record then has a wrong mark; see crates/trace/src/seal.rs.
+ * A record's mark is stored last. If a reader on another CPU sees the mark, it sees the complete
+ * record. Where CPUs may see stores out of order, all other bits are mixed into the mark, so that a
+ * half-written record has a wrong mark: see crates/trace/src/seal.rs.
  */
 static __always_inline void publish(void *record, __u32 words, __u32 *mark, __u32 value)
 {
@@ -196,7 +196,7 @@ static __always_inline void publish(void *record, __u32 words, __u32 *mark, __u3
 #include "ring.h"
 #include "hand_out.h"
 
-/* The function that a worker thread is executing. */
+/* The function that a worker thread is currently executing. */
 static __noinline __u64 work_in_progress(struct task_struct *task)
 {
 	struct worker *worker = 0;
@@ -215,7 +215,7 @@ static __noinline __u64 work_in_progress(struct task_struct *task)
 }
 
 /*
- * Sets the thread at the bottom of the stack and what it does. Its ID and type are stored there
+ * Sets the thread at the bottom of the stack, and what it does. Its ID and type are kept there
  * until it leaves, because every access to a thread is checked.
  */
 static __always_inline void set_current(struct here *here, struct task_struct *task)
@@ -229,12 +229,12 @@ static __always_inline void set_current(struct here *here, struct task_struct *t
 	*name_in(base) = id | kind << KIND_AT | sort << FLAGS_AT;
 }
 
-/* follow.h: the followed thread `tid` was last seen here at `seen`, and has left since. */
+/* follow.h: the followed thread `tid` was last seen here at `seen`, and has left since then. */
 static void lose_thread(__u32 tid, __u64 seen);
-/* follow.h: the thread is here now, and arrived at `seen` or later. */
+/* follow.h: the thread is here now, and arrived no earlier than `seen`. */
 static void find_thread(struct here *here, struct task_struct *task, __u64 seen);
 
-/* Whether the thread of the last switch still has its ID. Saves its name too. */
+/* Whether the last switch's thread still has its ID. Also saves its name. */
 static __always_inline int name_known(struct cpu_state *state)
 {
 	struct task_struct *known = (void *)state->thread;
@@ -249,8 +249,8 @@ static __always_inline int name_known(struct cpu_state *state)
 }
 
 /*
- * Whether an interrupt was accounted for after this program read the clock, so between two of its
- * instructions.
+ * Whether an interrupt was accounted for after this program had read the clock, and thus between
+ * two of its instructions.
  */
 static __always_inline int was_interrupted(const struct here *here)
 {
@@ -258,12 +258,12 @@ static __always_inline int was_interrupted(const struct here *here)
 }
 
 /*
- * The current thread is not the one of the last switch: the kernel did not report a switch. (6.18
- * in a virtual machine does that a few times per second.) The known thread gets the time until it
- * was last seen. The time since then belongs to no known thread.
+ * The current thread is not the one of the last switch, so the kernel has not reported a switch.
+ * (6.18 in a virtual machine does that a few times per second.) The known thread gets the time
+ * until it was last seen. The time since then belongs to no known thread.
  *
- * Claimed in one step, as a program interrupted by this one may be about to do the same. Returns
- * `now`, which can be later then. A global function, which the verifier checks only once.
+ * The time is claimed in one step: an interrupted program may be about to claim it, too. Returns
+ * `now`, which may be later by then. A global function, which the verifier checks only once.
  */
 __noinline __u64 lost_sight(__u32 cpu, __u64 now, __u32 left)
 {
@@ -291,7 +291,7 @@ __noinline __u64 lost_sight(__u32 cpu, __u64 now, __u32 left)
 	if (unlikely(was_interrupted(here)))
 		here->now = bpf_ktime_get_ns();
 	child = base->child;
-	/* An interrupt after the clock was read is included but lies later. Retry next time. */
+	/* `child` includes an interrupt after the clock was read, so retry next time. */
 	if (unlikely(was_interrupted(here)))
 		return here->now;
 	if (!claim(&base->start, start, here->now))
@@ -326,8 +326,8 @@ __noinline __u64 lost_sight(__u32 cpu, __u64 now, __u32 left)
 #define TRIES 4
 
 /*
- * No frame is left above the bottom of the stack: check that the current thread is the known one.
- * The time at which it was seen must match the interrupts charged until then.
+ * No frame is left above the bottom of the stack, so check that the current thread is the known
+ * one. The time at which it was seen must match the interrupts charged up to then.
  */
 static __always_inline void look(struct here *here, struct task_struct *task)
 {
@@ -349,8 +349,8 @@ static __always_inline void look(struct here *here, struct task_struct *task)
 }
 
 /*
- * An interrupt arrived after the clock was read. Reads the clock again, and takes and returns what
- * interrupts charged to `frame` until then. Later interrupts stay charged to it.
+ * An interrupt arrived after the clock was read. Reads the clock again. Takes and returns the time
+ * that interrupts charged to `frame` up to then. Later interrupts stay charged to it.
  */
 static __noinline __u64 catch_up(struct here *here, struct frame *frame)
 {
@@ -364,8 +364,8 @@ static __noinline __u64 catch_up(struct here *here, struct frame *frame)
 }
 
 /*
- * Pushes a frame onto the stack. Interrupts are charged to the frame below before `depth` is
- * raised, and to the new frame, whose `child` is already 0, after that. If one arrived after the
+ * Pushes a frame onto the stack. Until `depth` is raised, interrupts are charged to the frame
+ * below, and afterwards to the new frame, whose `child` is already 0. If one arrived after the
  * clock was read, the new frame starts after it, and all of them belong to the frame below.
  */
 static __noinline void push(struct here *here, __u8 kind, __u32 id, __u64 detail, __u8 flags)
@@ -396,8 +396,8 @@ static __noinline void push(struct here *here, __u8 kind, __u32 id, __u64 detail
 }
 
 /*
- * The time that interrupts charged to a frame; mostly 0, and a locked instruction is expensive.
- * Otherwise it is taken in one step, because the next interrupt may add to it.
+ * The time that interrupts charged to a frame. It is usually 0, and a locked instruction is
+ * expensive. If it is not 0, it is taken in one step, because the next interrupt may add to it.
  */
 static __always_inline __u64 take_child(struct frame *frame)
 {
@@ -406,7 +406,7 @@ static __always_inline __u64 take_child(struct frame *frame)
 
 /*
  * Ends the top frame. An interrupt after the clock was read belongs to this frame, which then ends
- * after it. One that arrives too late, but before `depth` is lowered, belongs to the frame below.
+ * later. If it comes too late for that, but before `depth` is lowered, the frame below gets it.
  */
 static __always_inline void end_top(struct here *here)
 {
@@ -432,7 +432,7 @@ static __always_inline void end_top(struct here *here)
 	barrier();
 	state->depth = depth - 1;
 	barrier();
-	/* In one step, because the next interrupt's frame uses the same slot. */
+	/* Take it in one step, because the next interrupt's frame uses the same slot. */
 	if (unlikely(frame->child)) {
 		later = take(&frame->child);
 		state->last = bpf_ktime_get_ns();
@@ -442,8 +442,8 @@ static __always_inline void end_top(struct here *here)
 }
 
 /*
- * Like end_top(), for rarely needed further frames. Returns `now`, which may be later then. A
- * global function, which the verifier checks only once instead of for every frame.
+ * Same as end_top(), for further frames, which are rare. Returns `now`, which may have become
+ * later. A global function, which the verifier checks only once instead of for every frame.
  */
 __noinline __u64 end_another(__u32 cpu, __u64 now)
 {
@@ -456,7 +456,7 @@ __noinline __u64 end_another(__u32 cpu, __u64 now)
 	return here.now;
 }
 
-/* Ends the frames above `level`. Callers must check the thread at the bottom themselves. */
+/* Ends all frames above `level`. Callers must check the thread at the bottom themselves. */
 __noinline __u64 unwind(__u32 cpu, __u64 now, __u32 level)
 {
 	struct cpu_state *state = bpf_map_lookup_elem(&states, &cpu);
@@ -473,8 +473,8 @@ __noinline __u64 unwind(__u32 cpu, __u64 now, __u32 level)
 }
 
 /*
- * Ends the frame pushed with the same kind, id and flags, and all frames above it. Their own ends
- * were missed, because the kernel skips a program that is already running on the CPU.
+ * Ends the frame that was pushed with the same kind, id and flags, and all frames above it. Their
+ * ends were missed, because the kernel skips a program that is already running on the CPU.
  */
 static __noinline void pop(struct here *here, __u8 kind, __u32 id, __u8 flags)
 {
@@ -508,14 +508,14 @@ found:
 }
 
 /*
- * At a switch: ends the run of the thread at the bottom of the stack and starts the next one, which
- * set_current() names. Only an NMI can come in between.
+ * At a switch, ends the run of the thread at the bottom of the stack and starts the next run, for
+ * which set_current() adds the thread. Only an NMI can come in between.
  */
 static __always_inline void end_stretch(struct here *here, struct task_struct *task)
 {
 	struct frame *base = &here->state->stack[0];
 	__u64 dur = here->now - base->start;
-	/* See end_top() about an NMI at this point. */
+	/* See end_top() for an NMI that arrives here. */
 	__s64 self = dur - take_child(base);
 
 	here->state->last = here->now;
@@ -524,13 +524,13 @@ static __always_inline void end_stretch(struct here *here, struct task_struct *t
 }
 
 /*
- * Splits the current thread's run: ends one part and starts the next, which does `detail`.
+ * Splits the current thread's run: ends one part and starts the next one, which does `detail`.
  *
- * Programs that do this can be interrupted and, on preemptible kernels, switched away from between
- * any two instructions. The part is therefore claimed in one step, so that it is emitted exactly
- * once. If a switch comes right after the claim, the time of earlier interrupts is subtracted from
- * the next part instead; the sum stays right. Interrupts after the clock was read belong to the
- * next part.
+ * Programs that do this can be interrupted between any two instructions and, on preemptible
+ * kernels, even switched away from. The part is therefore claimed in one step, so that it is
+ * emitted exactly once. If a switch follows right after the claim, the time of earlier interrupts
+ * is subtracted from the next part instead, and the sum stays right. An interrupt that arrives
+ * after the clock was read belongs to the next part.
  */
 static __noinline void split_stretch(struct here *here, struct task_struct *task, __u64 detail)
 {
@@ -546,13 +546,13 @@ static __noinline void split_stretch(struct here *here, struct task_struct *task
 	for (int i = 0; i < TRIES; i++) {
 		ended.start = base->start;
 		ended.detail = base->detail;
-		/* This thread may have been switched away from and back in the meantime. */
+		/* Meanwhile, this thread may have been switched away from and back. */
 		if (unlikely(here->now < ended.start || was_interrupted(here)))
 			here->now = bpf_ktime_get_ns();
 		if (here->now < ended.start)
 			return;
 		ended.child = base->child;
-		/* An interrupt after the clock was read is included but is the next part's. */
+		/* `child` includes an interrupt after the clock was read: the next part's. */
 		if (unlikely(was_interrupted(here)))
 			continue;
 		if (claim(&base->start, ended.start, here->now))
@@ -570,8 +570,8 @@ claimed:
 }
 
 /*
- * Emits an edge: the top frame made something else runnable. `flag` is the kind of edge, and
- * `effect` is what was made runnable.
+ * Emits an edge: the top frame has made something else runnable. `flag` is the kind of edge, and
+ * `effect` is the thing made runnable.
  */
 static __always_inline void edge(struct here *here, __u8 flag, __u64 effect)
 {
@@ -582,7 +582,7 @@ static __always_inline void edge(struct here *here, __u8 flag, __u64 effect)
 
 	if (unlikely(state->opened <= OPENING))
 		return;
-	/* Make sure that the named thread is still here. */
+	/* Make sure that the named thread is still the one here. */
 	if (state->depth == 0)
 		look(here, task);
 	cause.start = here->now;

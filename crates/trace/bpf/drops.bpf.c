@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0
 /*
- * Counts the dropped datagrams of one stream by the kernel's reason. Loaded only while such a
- * stream runs, and separate from the tracer: on hosts that drop many packets this hook is hot.
+ * Counts one stream's dropped datagrams by the kernel's reason. Loaded only while such a stream is
+ * running, and separate from the tracer, because this hook is hot on hosts that drop many packets.
  *
- * The first eight bytes of a datagram's data identify the stream, on any device, namespace or
- * socket.
+ * The first eight bytes of a datagram's data identify the stream, on any device and in any
+ * namespace or socket.
  */
 #include "kernel.h"
 
@@ -13,10 +13,10 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 /* Size of a UDP header in bytes. The data follows it. */
 #define UDP_HEADER 8
 
-/* The first eight bytes of each datagram's data. */
+/* The first eight bytes of data in each datagram of the stream. */
 volatile const __u64 token;
 
-/* enum skb_drop_reason in the lower half; the upper half is a subsystem with its own reasons. */
+/* The lower half is enum skb_drop_reason. The upper half is a subsystem with its own reasons. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__type(key, __u32);
@@ -24,7 +24,7 @@ struct {
 	__uint(max_entries, 256);
 } dropped SEC(".maps");
 
-/* The reason exists since 5.17. Packets that were consumed normally are not reported. */
+/* The reason exists since 5.17. Packets consumed normally are not reported. */
 SEC("tp_btf/kfree_skb")
 int kfree_skb(__u64 *ctx)
 {
@@ -37,7 +37,7 @@ int kfree_skb(__u64 *ctx)
 		return 0;
 	count = bpf_map_lookup_elem(&dropped, &reason);
 	if (!count) {
-		/* Another CPU may have inserted it first. */
+		/* Another CPU may have inserted the entry first. */
 		bpf_map_update_elem(&dropped, &reason, &none, BPF_NOEXIST);
 		count = bpf_map_lookup_elem(&dropped, &reason);
 	}

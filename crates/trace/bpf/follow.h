@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0 */
 /*
- * Following threads: what they do while off CPU.
+ * Follows threads: records what they do while off CPU.
  *
  * A followed thread is in `threads` from its first moment to its last. The reader inserts the first
- * threads, and their children are added automatically. Every wait, from a switch to the wake-up and
- * from there to the next switch, starts exactly when the previous interval ended. So a thread's
- * waits and its spans on CPUs tile its time, which the reader checks.
+ * threads, and their children are added automatically. Each wait, either from a switch to the
+ * wake-up or from there to the next switch, starts exactly when the previous interval ended. A
+ * thread's waits and its spans on CPUs thus cover its time without gaps, which the reader checks.
  *
- * Only one CPU at a time writes a thread's entry. The kernel switches and wakes a thread under its
- * run-queue lock, and no other CPU knows a new thread.
+ * Only one CPU at a time writes a thread's entry, because the kernel switches and wakes a thread
+ * under its run-queue lock, and no other CPU knows about a new thread.
  */
 #ifndef TICKTAX_FOLLOW_H
 #define TICKTAX_FOLLOW_H
@@ -39,7 +39,7 @@ static __always_inline __u32 state_of(struct task_struct *task)
 	return ((struct task_struct___before_5_14 *)task)->state;
 }
 
-/* The field is one bit among others, whose position differs between kernels. */
+/* The flag is one bit among others, and its position differs between kernels. */
 static __always_inline int is_in_iowait(struct task_struct *task)
 {
 	__u64 word = 0;
@@ -53,7 +53,7 @@ static __always_inline int is_in_iowait(struct task_struct *task)
 	return word >> __builtin_preserve_field_info(task->in_iowait, BPF_FIELD_RSHIFT_U64) != 0;
 }
 
-/* Like account(), for any thread. Sums have no times, so nothing is followed when summing. */
+/* Same as account(), for any thread. Sums contain no times, so nothing is followed when summing. */
 static __always_inline void account_followed(struct here *here, const struct frame *frame, __u64 end,
 					     struct task_struct *task)
 {
@@ -64,16 +64,16 @@ static __always_inline void account_followed(struct here *here, const struct fra
 	hand_out(here, frame, dur, dur, task);
 }
 
-/* Emits the wait that the thread spent off CPU until `end`. */
+/* Emits the wait from the thread's last change until `end`. */
 static __noinline void end_absence(struct here *here, struct followed_thread *thread, struct task_struct *task,
 				   __u64 end)
 {
 	struct frame ended = {};
 
-	/* end_wait() reports throttled threads, followed or not. */
+	/* end_wait() reports throttled threads, whether followed or not. */
 	if (thread->detail == DETAIL_THROTTLED)
 		return;
-	/* A wait from before the first event has no start here; the reader knows it. */
+	/* A wait from before the first event has no start here, but the reader knows it. */
 	ended.start = thread->since ? within_books(here, thread->since) : 0;
 	ended.detail = thread->detail;
 	ended.id = FIELD(task, pid);
@@ -87,7 +87,7 @@ static __noinline void end_absence(struct here *here, struct followed_thread *th
 	account_followed(here, &ended, end, task);
 }
 
-/* Why a thread leaves its CPU, if it is not throttled. */
+/* Why a thread leaves its CPU, unless it is throttled. */
 static __always_inline __u32 why_absent(struct task_struct *task, __u32 state, int preempted)
 {
 	if (preempted || state == 0)
@@ -114,7 +114,7 @@ static __noinline void sched_out(struct here *here, struct task_struct *task, in
 		bpf_map_delete_elem(&threads, &tid);
 		return;
 	}
-	/* Its arrival was not seen: it was here before it was followed or accounting started. */
+	/* Its arrival was not seen, because it came before following or accounting had started. */
 	if (unlikely(thread->detail != DETAIL_NONE))
 		end_absence(here, thread, task,
 			    here->began > thread->since ? here->began : thread->since);
@@ -130,23 +130,23 @@ static __noinline void sched_in(struct here *here, struct task_struct *task)
 
 	if (!thread)
 		return;
-	/* If it runs already, its departure was not seen. */
+	/* If the thread is already running, its departure was not seen. */
 	end_absence(here, thread, task, here->now);
 	thread->detail = DETAIL_NONE;
 	thread->since = here->now;
 }
 
-/* The thread's activity is unknown from then on, until it is seen again. */
+/* From `seen` on, the thread's activity is unknown until it is seen again. */
 static __noinline void lose_thread(__u32 tid, __u64 seen)
 {
 	struct followed_thread *thread = followed(tid);
 
-	/* It may already run on another CPU, and have started there after that time. */
+	/* It may already be running on another CPU, and may have started there after that time. */
 	if (thread && thread->detail == DETAIL_NONE && thread->since < seen)
 		thread->since = seen;
 }
 
-/* The time of its arrival is unknown: the time from `seen` on counts as missed. */
+/* It is unknown when the thread arrived, so the time from `seen` on counts as missed. */
 static __noinline void find_thread(struct here *here, struct task_struct *task, __u64 seen)
 {
 	struct followed_thread *thread = followed(FIELD(task, pid));
@@ -169,7 +169,7 @@ static __always_inline int wake(struct task_struct *task)
 	struct followed_thread *thread = followed(task->pid);
 	struct here here;
 
-	/* Not blocked: woken before it had left its CPU, or throttled. */
+	/* Not blocked: either woken before it had left its CPU, or throttled. */
 	if (likely(!thread) || thread->detail < DETAIL_SLEEPING || thread->detail > DETAIL_UNSEEN)
 		return 0;
 	if (!arrive(&here) || !(here.running & RUN_FOLLOW))
@@ -180,7 +180,7 @@ static __always_inline int wake(struct task_struct *task)
 	return 0;
 }
 
-/* Marks that the thread ID belongs to a new thread now: IDs are reused. */
+/* Marks that the thread ID belongs to a new thread from now on. IDs are reused. */
 static __noinline void mark_birth(struct here *here, struct task_struct *task)
 {
 	struct frame born = {};
@@ -192,7 +192,7 @@ static __noinline void mark_birth(struct here *here, struct task_struct *task)
 	account_followed(here, &born, here->now, task);
 }
 
-/* Follows a child of a followed thread, whether a thread or a new process. */
+/* Follows a child of a followed thread: either a thread or a new process. */
 static __always_inline int follow_child(struct task_struct *parent, struct task_struct *child)
 {
 	__u32 tid = parent->pid;
@@ -216,7 +216,7 @@ static __always_inline int follow_child(struct task_struct *parent, struct task_
 	return 0;
 }
 
-/* A thread that executes another program gets the ID of its process's first thread, which ends. */
+/* A thread that executes another program takes over the ID of its process's first thread. */
 static __always_inline int change_number(struct task_struct *task, __u32 before)
 {
 	struct followed_thread *thread;

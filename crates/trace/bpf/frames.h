@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0 */
 /*
- * Late frames of a paced thread, as triggers of the flight recorder. The reader learns from the
- * ring which thread runs frames, and how often, and says so in a rule. The next due time is kept
- * here, because only a switch knows when a frame started. books.h includes this after trigger.h.
+ * A paced thread's late frames, as triggers of the flight recorder. A rule contains what the reader
+ * learns from the ring: which thread runs frames, and how often. The next due time is kept here,
+ * because only a switch shows when a frame started. books.h includes this after trigger.h.
  *
- * Frames and due times are as in crates/analysis/src/pace/frames.rs, except that only past frames
- * determine the grid.
+ * Frames and due times are the same as in crates/analysis/src/pace/frames.rs, except that only past
+ * frames determine the grid.
  */
 #ifndef TICKTAX_FRAMES_H
 #define TICKTAX_FRAMES_H
@@ -15,7 +15,7 @@
 #define STANDS_READY 2
 #define STANDS_ASLEEP 3
 
-/* State of one rule's thread. Written by the CPU that the thread arrives on or leaves. */
+/* State of one rule's thread. Written by the CPU on which the thread arrives or leaves. */
 struct frame_clock {
 	__u64 armed;  /* the rhythm that `due` belongs to */
 	__u64 due;    /* ns: when the next frame is due */
@@ -33,11 +33,11 @@ struct frame_clock {
 	__u64 left;   /* the thread's switch count when it was last seen leaving a CPU */
 };
 
-/* Frames per round. The earliest of them marks where slots start. */
+/* Frames per round. The earliest frame of a round marks where slots start. */
 #define ROUND 64
 #define NEVER_LATE (~0ULL)
 
-/* A frame may start this fraction of a period early: the next one, and after skipped slots. */
+/* A frame may start this fraction of a period early: the next one, or one after skipped slots. */
 #define EARLY 4
 #define EARLY_AFTER_LOST 8
 
@@ -57,11 +57,11 @@ static __always_inline struct frame_clock *frame_clock(__u32 rule)
 
 /*
  * Whether the new run is a frame, and how late. Only one run per slot counts. Timers are never
- * early, so an early frame marks the start of its slot. If all frames of a round were late, the
- * earliest does: the loop restarted, or its clock differs slightly from the learnt rate.
+ * early, so an early frame marks its slot's start. If all frames of a round were late, the earliest
+ * marks it: the loop restarted, or its clock differs slightly from the learnt rate.
  *
- * Frames start about 100 us around their slot's start. One just before it, after an empty slot,
- * belongs to the later slot. As a very late one it would make the next due at once.
+ * Frames start about 100 us around the start of their slot. If the slot before is empty, one just
+ * before the start belongs to this slot. If it were a very late one, the next would be due at once.
  */
 static __always_inline int is_frame(struct frame_clock *clock, const struct trigger_rule *rule)
 {
@@ -102,9 +102,9 @@ static __always_inline int is_frame(struct frame_clock *clock, const struct trig
 }
 
 /*
- * A rule's thread arrived or left, as `what` says. Returns whether that makes a frame: a run counts
- * when it starts or, if only long runs count, when it ends and was long enough. After a missed
- * switch a frame may have started unseen. The next one then only sets the slot.
+ * A rule's thread arrived or left, depending on `what`. Returns whether that makes a frame: a run
+ * counts when it starts or, if only long runs count, when it ends after running long enough. After
+ * a missed switch, a frame may have started unseen. The next frame then only sets the slot.
  */
 static __always_inline int step_frame(struct frame_clock *clock, const struct trigger_rule *rule, __u32 cpu,
 				      __u64 now, __u32 what, __u64 left)
@@ -114,7 +114,7 @@ static __always_inline int step_frame(struct frame_clock *clock, const struct tr
 	clock->stands = what;
 	if (what == STANDS_RUNNING) {
 		clock->came = now;
-		/* A missed arrival and departure. */
+		/* Both an arrival and a departure were missed. */
 		if (clock->left != left)
 			clock->blind = 1;
 		if (stood == STANDS_READY)
@@ -140,7 +140,7 @@ static __always_inline int step_frame(struct frame_clock *clock, const struct tr
 	       clock->ran >= rule->long_from && is_frame(clock, rule);
 }
 
-/* The rule's thread is the one that arrives or leaves; the caller has its address. */
+/* The rule's thread is arriving or leaving. The caller knows its address. */
 static __always_inline void hand_out_frame(struct cpu_state *state, const struct trigger_plan *plan, __u32 rule,
 					   const struct task_struct *task)
 {
@@ -170,7 +170,7 @@ static __always_inline void hand_out_frame(struct cpu_state *state, const struct
 
 /*
  * The slow path of watch_frames(), for threads that may have a rule. A global function, which the
- * verifier checks once. Rules about one thread share a rhythm, so any of their clocks works.
+ * verifier checks once. Rules about one thread share a rhythm, so any of their clocks will do.
  */
 __noinline int follow_frames(__u32 cpu, __u64 now, __u32 tid, __u32 what)
 {
@@ -184,7 +184,7 @@ __noinline int follow_frames(__u32 cpu, __u64 now, __u32 tid, __u32 what)
 
 	if (!state || !plan || !tid)
 		return 0;
-	/* The arriving thread is `thread` already; the leaving one is still current. */
+	/* The arriving thread is already `thread`, and the leaving one is still current. */
 	if (what == STANDS_RUNNING)
 		task = (const void *)state->thread;
 	else
@@ -224,7 +224,7 @@ __noinline int follow_frames(__u32 cpu, __u64 now, __u32 tid, __u32 what)
 	return 0;
 }
 
-/* At a switch: a thread arrives or leaves, as `what` says. Returns early if no rule can match. */
+/* At a switch, when a thread arrives or leaves (`what`). Returns early if no rule can match. */
 static __always_inline void watch_frames(struct here *here, const struct trigger_plan *plan, __u32 tid, __u32 what)
 {
 	if (likely(!plan || !(plan->framed >> (tid & 31) & 1)))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0 */
 /*
- * Emits intervals that end, either as a span in the CPU's ring or as part of a sum. The
- * flight recorder does both, with a different ring (ring.h). books.h includes this after the
+ * Emits an interval that has ended, either as a span in the CPU's ring or as part of a sum. For
+ * the flight recorder, does both, with a different ring (ring.h). books.h includes this after the
  * maps.
  */
 #ifndef TICKTAX_HAND_OUT_H
@@ -12,7 +12,7 @@ static __always_inline int names_thread(__u8 kind)
 	return kind == KIND_TASK || kind == KIND_WAIT;
 }
 
-/* Names the owner: `task` or, if that is 0, the thread in `seen_tgid` and `seen_comm`. */
+/* Names the owner: `task`, or the thread in `seen_tgid` and `seen_comm` if `task` is 0. */
 static __always_inline void name_thread(__u32 *tgid, char *comm, const struct here *here,
 					struct task_struct *task)
 {
@@ -27,7 +27,7 @@ static __always_inline void name_thread(__u32 *tgid, char *comm, const struct he
 	*tgid = state->seen_tgid;
 	first = *(const __u64 *)&state->seen_comm[0];
 	second = *(const __u64 *)&state->seen_comm[8];
-	/* The verifier rejects reading a thread on one path and a map on another. */
+	/* The verifier rejects reading from a thread on one path and from a map on another. */
 	barrier_var(first);
 	barrier_var(second);
 	((__u64 *)comm)[0] = first;
@@ -38,19 +38,19 @@ static __always_inline void name_thread(__u32 *tgid, char *comm, const struct he
 #define FLAGS_AT 40
 #define CPU_AT 48
 
-/* A frame's ID, kind and flags in one word: its last 8 bytes, on a little-endian machine. */
+/* A frame's ID, kind and flags as one word: its last 8 bytes, on a little-endian machine. */
 static __always_inline __u64 *name_in(struct frame *frame)
 {
 	return (__u64 *)&frame->id;
 }
 
-/* The same for a frame in registers. */
+/* The same word, for a frame in registers. */
 static __always_inline __u64 frame_name(const struct frame *frame)
 {
 	return frame->id | (__u64)frame->kind << KIND_AT | (__u64)frame->flags << FLAGS_AT;
 }
 
-/* Never 0, because CPUs count from 1. */
+/* The key is never 0, because CPUs count from 1 in it. */
 static __always_inline __u64 sum_key(__u64 name, __u32 cpu)
 {
 	return name | (__u64)(cpu + 1) << CPU_AT;
@@ -60,15 +60,15 @@ static __always_inline __u64 sum_key(__u64 name, __u32 cpu)
 
 #define NO_SUM (~0U)
 
-/* In a key, above the CPU number: the flight recorder's second table. */
+/* In a key, above the CPU number: selects the flight recorder's second table. */
 #define SECOND_TABLE (1ULL << 63)
 
-/* Extra arguments of sum_up() in free key bits: if it is another thread's time, and `left`. */
+/* Extra arguments of sum_up() in a key's free bits: whether it is another thread's time; `left`. */
 #define SEEN_BEFORE (1ULL << 62)
 #define LEFT_AT (KIND_AT + LEFT_SHIFT)
 #define BESIDE_KEY (SEEN_BEFORE | 15ULL << LEFT_AT)
 
-/* The slot to check at the `probe`th try for this source on this CPU. */
+/* The slot to check in try number `probe`, for this source on this CPU. */
 static __always_inline __u32 sum_place(__u64 key, __u64 detail, __u32 probe)
 {
 	__u64 hash = (key ^ (detail * 0x9e3779b97f4a7c15ULL)) * 0xff51afd7ed558ccdULL;
@@ -78,8 +78,8 @@ static __always_inline __u32 sum_place(__u64 key, __u64 detail, __u32 probe)
 }
 
 /*
- * The index of the entry for this source on this CPU; NO_SUM if the table is full. A global
- * function, which the verifier checks only once and not in every caller.
+ * The index of the entry for this source on this CPU, or NO_SUM if the table is full. This is a
+ * global function, which the verifier checks only once instead of in every caller.
  */
 __noinline __u32 sum_index(__u64 key, __u64 detail)
 {
@@ -101,7 +101,7 @@ __noinline __u32 sum_index(__u64 key, __u64 detail)
 	return NO_SUM;
 }
 
-/* The owner of the time, for name_thread(). */
+/* The owner of the time, in the form that name_thread() takes. */
 static __always_inline struct task_struct *whose(__u64 what)
 {
 	return what & SEEN_BEFORE ? 0 : current_task();
@@ -115,7 +115,7 @@ static __always_inline void add_to_sum(struct here *here, const struct frame *fr
 	__u8 flags = frame->flags;
 	__u32 index, length;
 
-	/* The first slot is mostly the right one, which saves a call. */
+	/* The first slot is usually the right one, which saves a call. */
 	index = sum_place(key, frame->detail, 0);
 	sum = bpf_map_lookup_elem(&sums, &index);
 	if (unlikely(!sum || sum->key != key || sum->detail != frame->detail)) {
@@ -123,7 +123,7 @@ static __always_inline void add_to_sum(struct here *here, const struct frame *fr
 		sum = bpf_map_lookup_elem(&sums, &index);
 	}
 	if (unlikely(!sum)) {
-		/* The table is full: one entry per CPU collects the rest of each kind. */
+		/* If the table is full, one entry per CPU collects the rest of each kind. */
 		index = here->cpu;
 		if (flight)
 			index = index * 2 + !!(key & SECOND_TABLE);
@@ -143,7 +143,7 @@ static __always_inline void add_to_sum(struct here *here, const struct frame *fr
 		if (names_thread(frame->kind))
 			name_thread(&sum->tgid, sum->comm, here, whose(what));
 	}
-	/* The reader takes entries with a count above 0, so the name must be stored before that. */
+	/* The reader takes entries with a count above 0, so the name must be stored first. */
 	barrier();
 	sum->count++;
 	sum->self_ns += self;
@@ -155,7 +155,7 @@ static __always_inline void add_to_sum(struct here *here, const struct frame *fr
 		sum->histogram[length]++;
 }
 
-/* Room for interrupts that arrive between the check of `tail` and the claim of a record. */
+/* Room for interrupts that arrive between checking `tail` and claiming a record. */
 #define RING_SLACK 16
 
 static __always_inline int ring_is_full(const struct here *here)
@@ -181,7 +181,7 @@ static __always_inline void hand_out(struct here *here, const struct frame *fram
 			add((__u64 *)&state->lost_self, self);
 		return;
 	}
-	/* An interrupt may claim the next record before this one is written. */
+	/* An interrupt may claim the next record before this one has been written. */
 	number = take_number(state);
 	index = (here->cpu << ring_order) | (number & ring_mask);
 	span = bpf_map_lookup_elem(&spans, &index);
@@ -201,15 +201,15 @@ static __always_inline void hand_out(struct here *here, const struct frame *fram
 }
 
 /*
- * Whether an interval keeps its times when summing: periods of hours consist of few long ones. If
- * the buffer is full it is summed, and loses only its times.
+ * Whether an interval keeps its times when summing. There are few long ones, even in hours. If the
+ * buffer is full, the interval is summed and loses nothing but its times.
  */
 static __always_inline int keeps_time(const struct here *here, const struct frame *frame, __u64 dur)
 {
 	return dur >= LONG_NS && frame->kind != KIND_IDLE && !ring_is_full(here);
 }
 
-/* Sums up an interval that ended. `what` is its key plus extra bits. */
+/* Adds an interval that has ended to a sum. `what` is its key plus extra bits. */
 static __always_inline void add_up(struct here *here, const struct frame *frame, __u64 what, __u64 dur,
 				   __s64 self)
 {
@@ -225,7 +225,7 @@ static __always_inline void add_up(struct here *here, const struct frame *frame,
 		add_to_sum(here, frame, what, dur, self);
 }
 
-/* Like add_up(), but a global function, which the verifier checks only once. */
+/* Same as add_up(), but a global function, which the verifier checks only once. */
 __noinline int sum_up(__u64 what, __u64 detail, __u64 start, __u64 dur, __s64 self)
 {
 	struct here here = {};
@@ -255,8 +255,8 @@ static __always_inline __u64 what_to_sum(const struct here *here, __u64 name)
 }
 
 /*
- * `task` is the owner if the time was a thread's, and any thread if it was not. 0 means the thread
- * in `seen_tgid` and `seen_comm`. When summing it must be the current thread or 0.
+ * `task` is the owner if the time was a thread's, and any thread if it was not. 0 stands for the
+ * thread in `seen_tgid` and `seen_comm`. When summing, it must be the current thread or 0.
  */
 static __always_inline void account(struct here *here, const struct frame *frame, __u64 end,
 				    struct task_struct *task)
@@ -278,8 +278,8 @@ static __always_inline void account(struct here *here, const struct frame *frame
 }
 
 /*
- * Like account(), for the current thread at a switch, with its frame in place. This happens so
- * often that a call and its repeated look-ups matter.
+ * Same as account(), for the current thread at a switch, with its frame in place. This happens so
+ * often that a call and its repeated look-ups would matter.
  */
 static __always_inline void account_switch(struct here *here, struct frame *frame, __u64 dur, __s64 self,
 					   struct task_struct *task)

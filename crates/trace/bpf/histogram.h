@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0 */
 /*
- * Histogram buckets of lengths, as in crates/model/src/histogram.rs.
+ * Histogram buckets for lengths, the same as in crates/model/src/histogram.rs.
  */
 #ifndef TICKTAX_HISTOGRAM_H
 #define TICKTAX_HISTOGRAM_H
@@ -8,7 +8,7 @@
 #include "kernel.h"
 #include "record.h"
 
-/* Number of bits set, without a branch (see bucket()). Hacker's Delight, 5-1. */
+/* Number of set bits, computed without a branch (see bucket()). Hacker's Delight, 5-1. */
 static __always_inline __u32 bits_set(__u64 word)
 {
 	word -= (word >> 1) & 0x5555555555555555ULL;
@@ -32,12 +32,12 @@ static const __u8 bucket_of_short[256] = {
 	27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27,
 };
 
-/* Bits to shift per search step. The three highest bits of the length must remain. */
+/* Bits to shift per step of the search. The three highest bits of the length must remain. */
 #define BUCKET_BITS 6
 
 /*
- * The bucket of a log-linear histogram with four steps per octave; crates/model/src/histogram.rs.
- * Six bits are six octaves. Most lengths at a switch are between 1 us and 1 ms and need three
+ * The bucket in a log-linear histogram with four steps per octave (crates/model/src/histogram.rs).
+ * Six bits are six octaves. Most lengths at a switch are between 1 us and 1 ms, and need three
  * comparisons. Each comparison tells the verifier an upper limit.
  */
 static __always_inline __u32 bucket(__u64 value)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0 */
 /*
- * The few kernel types and BPF helpers that the programs use. Field offsets are relocated when
- * the object is loaded (CO-RE), so only names and types matter here. Check with
- * bpf_core_field_exists before using a field that some kernels lack. Helper numbers are UAPI
+ * The few kernel types and BPF helpers that the programs use. Only names and types matter here,
+ * because field offsets are relocated when the object is loaded (CO-RE). Before using a field that
+ * some kernels lack, check for it with bpf_core_field_exists. Helper numbers are UAPI
  * (include/uapi/linux/bpf.h).
  */
 #ifndef TICKTAX_KERNEL_H
@@ -123,7 +123,7 @@ struct task_struct___before_5_14 {
 	long state;
 };
 
-/* Target of a kernel thread's worker_private, before 5.17 of set_child_tid; kernel/kthread.c. */
+/* Target of worker_private in kernel threads (set_child_tid before 5.17); kernel/kthread.c. */
 struct kthread {
 	void *data;
 };
@@ -153,8 +153,8 @@ struct sk_buff {
 #pragma clang attribute pop
 
 /*
- * The current thread, and a field of a thread that may be it. Before 5.11 the verifier treats its
- * address as a plain number, so fields are read with a helper.
+ * The current thread, and a field of a thread that may be the current one. Before 5.11, the
+ * verifier treats its address as a plain number, so fields are read with a helper.
  */
 #ifdef BEFORE_5_12
 #define FIELD(task, field)                                                                         \
@@ -178,7 +178,7 @@ static __always_inline struct task_struct *current_task(void)
 }
 #endif
 
-/* A thread's name in two words: a helper that copies bytes costs as much as the rest. */
+/* A thread's name as two words. A helper that copies bytes would cost as much as all the rest. */
 struct name {
 	__u64 words[2];
 };

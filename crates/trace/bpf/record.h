@@ -17,7 +17,7 @@ enum kind {
 	KIND_WAIT = 5,	  /* a thread that is not running; takes no CPU time */
 };
 
-/* From the first of these on, an interrupt's `id` is an architecture vector; below, an IRQ line. */
+/* An interrupt's `id` is an architecture vector from the first of these on, and an IRQ line below. */
 enum vector {
 	VECTOR_LOCAL_TIMER = 0x10000,
 	VECTOR_RESCHEDULE,
@@ -34,8 +34,8 @@ enum vector {
 };
 
 /*
- * `detail` is the address of a kernel function, or one of these. Values from DETAIL_WOKEN on say
- * what a followed thread does while off CPU.
+ * `detail` is the address of a kernel function, or one of these. From DETAIL_WOKEN on, they are what
+ * a followed thread does while off CPU.
  */
 enum detail {
 	DETAIL_NONE = 0,       /* nothing more is known */
@@ -57,7 +57,7 @@ enum detail {
 enum flag {
 	FLAG_KERNEL_THREAD = 1, /* a kernel thread */
 	FLAG_FUNCTION = 2,	/* a function's frame in an interrupt or softirq */
-	FLAG_MIGRATED = 4,	/* a wait that ended on another CPU than it started on */
+	FLAG_MIGRATED = 4,	/* a wait that ended on a different CPU from the one on which it started */
 	FLAG_REST = 8,		/* all sources of a kind that did not fit into the table of sums */
 	FLAG_WOKE = 16,		/* an edge: at `start` the source woke the thread with the ID in `dur` */
 	FLAG_QUEUED = 32,	/* an edge: the source queued the work item with the function in `dur` */
@@ -86,11 +86,11 @@ enum who {
 enum limit {
 	COMM_LEN = 16,		 /* size of a thread name, including the terminating 0 */
 	HISTOGRAM_BUCKETS = 140, /* number of buckets in a histogram of lengths */
-	LONG_NS = 917504,	 /* ns: when summing, intervals this long or longer keep their times */
-	RESTS_PER_CPU = 16,	 /* entries for sources that do not fit into the table of sums */
+	LONG_NS = 917504,	 /* minimum length of intervals that keep their times when summing, ns */
+	RESTS_PER_CPU = 16,	 /* number of entries for sources that do not fit into the table of sums */
 	MAX_DEPTH = 8, /* thread, softirq, its function, IRQ, its function, and three spare */
 	MAX_CPUS = 1024, /* maximum number of CPUs */
-	LEFT_SHIFT = 4, /* in a [`RingEntry`], `kind` has a thread's reason to leave from this bit on */
+	LEFT_SHIFT = 4, /* in a [`RingEntry`], `kind` contains why the thread left, from this bit on */
 	WAITING_SLOTS = 32768, /* slots for the start of threads' off-CPU time; a power of two */
 	OPENING = 1, /* value of `opened` in [`CpuState`] until recording starts on that CPU */
 	TRIGGER_RULES = 8, /* maximum number of trigger rules */
@@ -99,17 +99,17 @@ enum limit {
 	BURST_NS = 1000000000, /* length of a burst of triggers in ns */
 	NAME_SLOTS = 32768, /* slots for thread names; a power of two */
 	SOFTIRQS = 16, /* limit for softirq numbers; a power of two */
-	RING_TIME_BITS = 40, /* bits of a [`RingEntry`]'s times including the sign: 9 minutes */
+	RING_TIME_BITS = 40, /* bits of a time in a [`RingEntry`], including the sign: 9 minutes */
 };
 
 /* One span, one cache line. */
 struct span_record {
 	__u64 start;   /* start, ns, `CLOCK_MONOTONIC` */
-	__u64 dur;     /* length, ns; the effect if it is an edge: see [`flag`] */
-	__s64 self_ns; /* own time, ns: `dur` minus interruptions; 0 for an edge */
+	__u64 dur;     /* length, ns; for an edge, its effect: see [`flag`] */
+	__s64 self_ns; /* self time, ns: `dur` minus interruptions; 0 for an edge */
 	__u64 detail;  /* address of a kernel function, or one of [`detail`] */
 	__u32 seq;     /* low bits of the record's number + 1, written last */
-	__u32 tid;     /* thread ID; otherwise IRQ line, [`vector`] or softirq number */
+	__u32 tid;     /* thread ID; for other kinds, IRQ line, [`vector`] or softirq number */
 	__u32 tgid;    /* process ID */
 	__u8 kind;     /* one of [`kind`] */
 	__u8 flags;    /* set of [`flag`] */
@@ -146,7 +146,7 @@ struct sum_record {
 	__u64 key;     /* key of the entry (`sum_key`); 0 while it is free */
 	__u64 detail;  /* as in [`SpanRecord`] */
 	__u64 count;   /* number of intervals */
-	__s64 self_ns; /* own time of the intervals, ns */
+	__s64 self_ns; /* self time of the intervals, ns */
 	__u64 wall;    /* total length of the intervals, ns */
 	__u64 max;     /* longest interval, ns */
 	__u32 tid;     /* as in [`SpanRecord`] */
@@ -162,7 +162,7 @@ struct sum_record {
 /* An interval open on a CPU. */
 struct frame {
 	__u64 start;  /* start, ns */
-	__u64 child;  /* time of interruptions, ns; 0 in every unused frame */
+	__u64 child;  /* interrupted time, ns; 0 in every unused frame */
 	__u64 detail; /* as in [`SpanRecord`] */
 	__u32 id;     /* thread ID at the bottom of the stack; above it like `tid` in [`SpanRecord`] */
 	__u8 kind;    /* as in [`SpanRecord`] */
@@ -179,7 +179,7 @@ struct throttled_wait {
 
 /* The state of a followed thread. */
 struct followed_thread {
-	__u64 since;  /* since when it does what `detail` says, ns */
+	__u64 since;  /* when it started to do what `detail` says, ns */
 	__u32 detail; /* one of [`detail`]; `NONE` while it runs */
 	__u32 cpu;    /* CPU on which it ran last; `MAX_CPUS` if unknown */
 	__u32 tgid;   /* process ID */
@@ -200,16 +200,16 @@ struct cpu_state {
 	__u64 seen;        /* when that thread was last seen there, ns */
 	__u64 seen_child;  /* `child` of the bottom frame at that time */
 	__u64 lost;        /* spans lost because the buffer was full */
-	__s64 lost_self;   /* own time of the lost spans, ns */
+	__s64 lost_self;   /* self time of the lost spans, ns */
 	__u64 mismatched;  /* exits without an entry, and entries nested too deeply */
 	__u64 folded;      /* spans that did not fit into the table of sums */
 	__u64 unfollowed;  /* children that did not fit into the table of followed threads */
-	__u64 missed;      /* times that a thread was found which no reported switch had put there */
+	__u64 missed;      /* times that a thread was found without a reported switch to it */
 	__u64 ticks_stopped; /* times that the kernel stopped the tick */
 	__u8 raised[SOFTIRQS]; /* for each softirq number, whether it is raised but has not started */
 	__u64 switches;    /* number of reported context switches */
 	__u64 cut;         /* frames above the bottom that were open at a switch */
-	__u32 seen_tgid;   /* process ID of the owner, for time that is not the current thread's */
+	__u32 seen_tgid;   /* process ID of the time's owner, if that is not the current thread */
 	__u32 at_functions; /* programs running at functions' entries and exits; before Linux 5.12 */
 	char seen_comm[COMM_LEN]; /* thread name of that owner */
 	__u64 burst_began; /* start of the current burst of triggers, ns */
@@ -217,9 +217,9 @@ struct cpu_state {
 	__u64 suppressed;  /* triggers suppressed: too many, or the buffer was full */
 	__u64 ended;       /* time of the first event after the end of recording, ns; 0 before */
 	__u64 end_thread;  /* address of the thread that was on the CPU then */
-	__u32 end_tid;     /* its thread ID */
-	__u32 end_tgid;    /* its process ID */
-	char end_comm[COMM_LEN]; /* its thread name */
+	__u32 end_tid;     /* that thread's ID */
+	__u32 end_tgid;    /* that thread's process ID */
+	char end_comm[COMM_LEN]; /* that thread's name */
 	__u32 fitting;     /* scratch: one bit for each rule that matches the delay */
 	__u32 firing;      /* scratch: one bit for each rule that the delay triggers */
 };
@@ -250,8 +250,8 @@ struct trigger_rule {
 	__u64 over;     /* minimum length of the delay, ns */
 	__u64 cgroup;   /* number of the cgroup */
 	__u64 period;   /* for frames: time from one due frame to the next, ns */
-	__u64 due;      /* for frames: a time at which one was due, ns, `CLOCK_MONOTONIC` */
-	__u64 rearmed;  /* for frames: whether one is due a period after the last one started */
+	__u64 due;      /* for frames: when one of them was due, ns, `CLOCK_MONOTONIC` */
+	__u64 rearmed;  /* for frames: whether one is due one period after the previous one started */
 	__u64 long_from; /* for frames: minimum CPU time of a run, ns; 0 if every run counts */
 	__u64 armed;    /* for frames: number of the learnt rhythm, different for each; never 0 */
 	__u32 triggers; /* one bit for each [`trigger`] that it watches; 0 in an unused rule */
@@ -263,7 +263,7 @@ struct trigger_rule {
 
 /* All rules; written by the reader. */
 struct trigger_plan {
-	__u64 limits[TRIGGERS]; /* shortest limit by [`trigger`], ns; 0 if a rule counts; all bits set: never */
+	__u64 limits[TRIGGERS]; /* shortest limit by [`trigger`], ns; 0 if a rule counts; all bits set for never */
 	__u32 counted[TRIGGERS]; /* by [`trigger`]: one bit for each counting rule */
 	__u32 own;              /* process ID of the recorder */
 	__u32 framed;           /* one bit per low 5 bits of each paced thread's ID */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0 */
 /*
- * The flight recorder's ring: every span and edge of a CPU, overwritten when it wraps. Entries have
- * no names; those of threads are in a table indexed by thread ID. books.h includes this after the
- * maps.
+ * The flight recorder's ring: every span and edge of a CPU, overwritten when the ring wraps.
+ * Entries have no names. The names of threads are in a table indexed by thread ID. books.h includes
+ * this after the maps.
  */
 #ifndef TICKTAX_RING_H
 #define TICKTAX_RING_H
@@ -23,7 +23,7 @@ struct {
 	__type(value, struct thread_name);
 } thread_names SEC(".maps");
 
-/* The longest time that fits into an entry. */
+/* The longest time that an entry can store. */
 #define RING_LONGEST ((1ULL << (RING_TIME_BITS - 1)) - 1)
 
 #define EDGES (FLAG_WOKE | FLAG_QUEUED | FLAG_RAISED)
@@ -36,13 +36,13 @@ static __always_inline void write_entry(struct here *here, const struct frame *f
 	struct ring_entry *entry;
 	__u32 index;
 
-	/* Keep only the end of an interval that lasted minutes: windows are shorter than that. */
+	/* Of an interval that lasted minutes, keep only the end. Windows are shorter than that. */
 	if (unlikely(dur > RING_LONGEST) && !(frame->flags & EDGES)) {
 		start += dur - RING_LONGEST;
 		dur = RING_LONGEST;
 		child = 0;
 	}
-	/* An interrupt may claim the next entry before this one is written. */
+	/* An interrupt may claim the next entry before this one has been written. */
 	number = take_number(state);
 	index = (here->cpu << ring_order) | (number & ring_mask);
 	entry = bpf_map_lookup_elem(&ring_entries, &index);
@@ -62,9 +62,9 @@ static __always_inline void write_entry(struct here *here, const struct frame *f
 }
 
 /*
- * At a switch: stores the leaving thread's name, which is mostly there already. Two threads with
- * the same slot evict each other, and are stored again when they run. Before 5.12 on arm64, a
- * reader may combine one's ID with the other's name.
+ * At a switch, stores the leaving thread's name, which is usually there already. Two threads that
+ * share a slot evict each other, and are stored again when they run. On arm64 before 5.12, a reader
+ * may combine the ID of one with the name of the other.
  */
 static __always_inline void note_name(struct task_struct *task, __u32 tid)
 {
@@ -76,7 +76,7 @@ static __always_inline void note_name(struct task_struct *task, __u32 tid)
 
 	if (!name || !tid)
 		return;
-	/* One branch only, because the verifier follows each to the end of the program. */
+	/* A single branch, because the verifier follows each one to the end of the program. */
 	if (likely(!((words[0] ^ who) | (words[1] ^ now.words[0]) | (words[2] ^ now.words[1]))))
 		return;
 	store_in_order(&name->tid, 0);

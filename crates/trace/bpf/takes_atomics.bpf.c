@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0
 /*
  * Loaded but never attached: shows whether the kernel accepts ticktax.bpf.c's atomics, as Linux
- * does since 5.12. arm64's JIT did not until 5.18: without an interpreter, loading fails.
+ * does since 5.12. The JIT of arm64 did so only from 5.18: without an interpreter, loading fails.
  */
 #include "kernel.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0 */
-/* Waits of throttled threads, from the switch away from the thread to the next switch to it. */
+/* Waits of throttled threads, from the switch away from a thread to the next switch to it. */
 #ifndef TICKTAX_THROTTLE_H
 #define TICKTAX_THROTTLE_H
 
@@ -17,7 +17,7 @@ struct {
 } throttled SEC(".maps");
 
 /*
- * When quota timers last ran, by address, for cgroups that throttle a thread; 0 if not since. Used
+ * When quota timers of cgroups that throttle a thread last ran, by address; 0 if not since. Needed
  * before 6.6, where queues do not count throttled time. After a refill, a thread waits for a CPU.
  */
 struct {
@@ -27,22 +27,22 @@ struct {
 	__type(value, __u64);
 } refills SEC(".maps");
 
-/* Maximum nesting of cgroups checked: the quota of any ancestor can throttle a thread. */
+/* Maximum depth of cgroups to check: any ancestor's quota can throttle a thread. */
 #define MAX_NESTED 8
 
-/* The value of an unlimited quota; RUNTIME_INF in kernel/sched/sched.h. */
+/* Value for an unlimited quota: RUNTIME_INF in kernel/sched/sched.h. */
 #define NO_QUOTA (~0ULL)
 
-/* Only separate spans show how a wait was spent. */
+/* Only separate spans can show how a wait was spent. */
 static __always_inline int splits_waits(void)
 {
 	return !summing && !flight;
 }
 
-/* Number of throttled threads. While it is 0 a switch needs no look-up. */
+/* Number of throttled threads. While it is 0, switches need no look-up. */
 __s64 throttled_now = 0;
 
-/* The start of a wait, limited to the time since accounting started. */
+/* The start of a wait, but no earlier than the start of accounting. */
 static __always_inline __u64 within_books(const struct here *here, __u64 start)
 {
 	__u64 since = here->control->since;
@@ -57,7 +57,7 @@ static __always_inline void await_refill(struct hrtimer *timer)
 	bpf_map_update_elem(&refills, &key, &never, BPF_NOEXIST);
 }
 
-/* Registers the timers that can end the throttling of `task`. */
+/* Registers the timers that may end the throttling of `task`. */
 static __noinline void await_refills(struct task_struct *task)
 {
 	struct task_group *group;
@@ -77,7 +77,7 @@ static __noinline void await_refills(struct task_struct *task)
 	}
 }
 
-/* A timer runs that may refill a cgroup's quota. */
+/* A timer is running that may refill a cgroup's quota. */
 static __always_inline void note_refill(const struct here *here, struct hrtimer *timer)
 {
 	__u64 key = (__u64)timer, *at;
@@ -90,8 +90,8 @@ static __always_inline void note_refill(const struct here *here, struct hrtimer 
 }
 
 /*
- * Total time that a quota, its own or an ancestor's, has throttled a queue. The kernel adds to it
- * when the queue has quota again. One refill can be too small if the threads had overrun.
+ * Total time that a quota (the queue's own or an ancestor's) has throttled a queue. The kernel adds
+ * to it when the queue has quota again. If threads have overrun, one refill may not be enough.
  */
 static __always_inline __u64 held_so_far(const struct cfs_rq *queue)
 {
@@ -137,7 +137,7 @@ static __always_inline __u64 later_refill(__u64 latest, struct hrtimer *timer)
 	return at && *at > latest ? *at : latest;
 }
 
-/* When a cgroup of `task` was last refilled, if that was after `since`; else 0. */
+/* When a cgroup of `task` was last refilled, if that was after `since`. Otherwise 0. */
 static __noinline __u64 refilled_after(struct task_struct *task, __u64 since)
 {
 	struct task_group *group;
@@ -157,17 +157,17 @@ static __noinline __u64 refilled_after(struct task_struct *task, __u64 since)
 	return latest > since ? latest : 0;
 }
 
-/* When `task` was no longer throttled; 0 if unknown. */
+/* When throttling of `task` ended. 0 if unknown. */
 static __always_inline __u64 held_until(struct task_struct *task, const struct throttled_wait *wait)
 {
 	const struct cfs_rq *queue = (void *)wait->queue;
 	__u64 time;
 
-	/* Again: the verifier does not know that `queue` is 0 without this field. */
+	/* Check again: the verifier does not know that `queue` is 0 without this field. */
 	if (!bpf_core_field_exists(queue->throttled_clock_self_time) || !queue)
 		return refilled_after(task, wait->since);
 	time = held_so_far(queue);
-	/* Without a change nothing got quota there: the thread has another queue by now. */
+	/* No change means that nothing got quota there: the thread now has another queue. */
 	return time > wait->held ? wait->since + (time - wait->held) : 0;
 }
 
@@ -181,7 +181,7 @@ static __noinline void end_wait(struct here *here, struct task_struct *task)
 
 	if (!wait)
 		return;
-	/* A span's own time is the throttled part of the wait. */
+	/* A span's own time is the throttled part of its wait. */
 	if (splits_waits())
 		until = held_until(task, wait);
 	if (until && until < here->now)
@@ -191,7 +191,7 @@ static __noinline void end_wait(struct here *here, struct task_struct *task)
 	ended.id = tid;
 	ended.kind = KIND_WAIT;
 	forget_wait(task);
-	/* At a switch the arriving thread is not the current one yet. */
+	/* At a switch, the arriving thread is not the current one yet. */
 	state->seen_tgid = task->tgid;
 	copy_name(state->seen_comm, task);
 	account(here, &ended, here->now, 0);

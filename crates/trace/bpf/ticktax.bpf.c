@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0
 /*
- * The tracer: keeps a stack of open intervals for each CPU. When one ends, it emits a span or adds
- * to a sum.
+ * The tracer: keeps a stack of the open intervals on each CPU. When one of them ends, it emits a
+ * span or adds to a sum.
  *
  * The bottom of the stack is a thread or idle. sched_switch ends one such interval (a stretch) and
- * starts the next at the same time, so they tile the CPU's time. Interrupts and softirqs are pushed
- * on top and popped. A span's own time is its length minus the lengths of the spans directly above
- * it. The own times of a CPU therefore sum to the time between its first and last switch. The
- * accounts balance by construction, and the reader checks it.
+ * starts the next at the same time, so stretches cover the CPU's time without gaps. Interrupts and
+ * softirqs are pushed on top and popped. A span's own time is its length minus the lengths of the
+ * spans directly above it. A CPU's own times therefore add up to the time between its first and its
+ * last switch. The accounts balance by construction, and the reader checks this.
  *
- * An interrupt can arrive between any two instructions of a softirq's program. Its own program
- * pushes, pops and adds to `child`. The order of stores in push() and pop() (books.h) keeps the sum
- * exact even then.
+ * An interrupt can arrive between any two instructions of a softirq's program. The interrupt's own
+ * program then pushes, pops and adds to `child`. The order of the stores in push() and pop()
+ * (books.h) keeps the sum exact even then.
  */
 #include "follow.h"
 
@@ -35,7 +35,7 @@ static __always_inline int leave(__u8 kind, __u32 id, __u8 flags)
 	return 0;
 }
 
-/* A function in the interrupt or softirq at the top of the stack: a frame with the same ID. */
+/* A function in the interrupt or softirq at the top of the stack. Its frame has the same ID. */
 static __always_inline int enter_function(__u64 function)
 {
 	struct here here;
@@ -43,7 +43,7 @@ static __always_inline int enter_function(__u64 function)
 
 	if (!arrive(&here))
 		return 0;
-	/* At depth 0 (a thread that runs timers or calls itself) no frame needs a name. */
+	/* At depth 0 (a thread that runs timers or calls itself), no frame needs a name. */
 	if (here.state->depth == 0)
 		return 0;
 	top = &here.state->stack[here.state->depth & (MAX_DEPTH - 1)];
@@ -51,7 +51,7 @@ static __always_inline int enter_function(__u64 function)
 	return 0;
 }
 
-/* One byte or one bit, depending on the kernel. */
+/* The flag is one byte or one bit, depending on the kernel. */
 static __always_inline int is_soft(struct hrtimer *timer)
 {
 	__u64 word = 0;
@@ -66,10 +66,10 @@ static __always_inline int is_soft(struct hrtimer *timer)
 }
 
 /*
- * Like enter_function(), for a high-resolution timer's function. Outside any known interrupt, it
- * came from one without a tracepoint (a hypervisor's timer has its own vector), which gets a
- * frame. Timers in softirqs are ignored, because a preempted softirq (PREEMPT_RT) is not known any
- * more.
+ * Same as enter_function(), for a high-resolution timer's function. If no known interrupt is open,
+ * the timer came from one without a tracepoint (a hypervisor's timer has its own vector), which
+ * gets a frame. Timers in softirqs are ignored, because a preempted softirq (PREEMPT_RT) is not
+ * known any more.
  */
 static __always_inline int enter_timer(struct hrtimer *timer)
 {
@@ -127,8 +127,8 @@ static __always_inline int leave_timer(void)
 }
 
 /*
- * Whether a thread leaves its CPU because its cgroup's quota is used up. Since 6.18 this is a flag
- * of the thread. Before, it is known from its run queue, and the thread is still runnable.
+ * Whether a thread leaves its CPU because its cgroup's quota is used up. Since 6.18, the thread has
+ * a flag for this. Before, its run queue shows it, and the thread is still runnable.
  */
 static __always_inline int is_throttled(struct task_struct *task)
 {
@@ -139,7 +139,7 @@ static __always_inline int is_throttled(struct task_struct *task)
 	return state_of(task) == 0 && task->se.cfs_rq && task->se.cfs_rq->throttle_count > 0;
 }
 
-/* Updates the flight recorder at a switch: names, start of off-CPU time, end of a wait, frames. */
+/* At a switch, updates the flight recorder: names, start of off-CPU time, end of a wait, frames. */
 static __always_inline void note_switch(struct here *here, struct task_struct *prev, struct task_struct *next)
 {
 	__u32 leaves = prev->pid, comes = here->state->stack[0].id;
@@ -169,7 +169,7 @@ int sched_switch(__u64 *ctx)
 		/*
 		 * After the end of recording, switches are still counted, because a reader may
 		 * compare them with the kernel's count. Throttled waits open at the end stay open.
-		 * A wait that ends while this CPU is not watched must not seem to continue.
+		 * If a wait ends while this CPU is not watched, it must not seem to continue.
 		 */
 		if (here.running && here.state)
 			here.state->switches++;
@@ -194,8 +194,8 @@ int sched_switch(__u64 *ctx)
 		return 0;
 	}
 	/*
-	 * No frame is open at a switch, unless an exit was missed or softirqs run in preemptible
-	 * threads (PREEMPT_RT). The rest of those counts as the thread's time.
+	 * At a switch, no frame is open unless an exit was missed, or softirqs run in preemptible
+	 * threads (PREEMPT_RT). The rest of such frames counts as the thread's time.
 	 */
 	if (unlikely(state->depth)) {
 		state->cut += state->depth;
@@ -231,7 +231,7 @@ int sched_wakeup(__u64 *ctx)
 	return wake((void *)ctx[0]);
 }
 
-/* Runs on the waking CPU, before the kernel decides where the thread will run. */
+/* Runs on the waking CPU, before the kernel decides where the thread is going to run. */
 SEC("tp_btf/sched_waking")
 int sched_waking(__u64 *ctx)
 {
@@ -259,7 +259,7 @@ int workqueue_queue_work(__u64 *ctx)
 	return 0;
 }
 
-/* Only the first raise counts: a softirq is raised repeatedly until it starts. */
+/* Only the first raise counts. A softirq may be raised repeatedly until it starts. */
 SEC("tp_btf/softirq_raise")
 int softirq_raise(__u64 *ctx)
 {
@@ -285,13 +285,13 @@ int sched_process_exec(__u64 *ctx)
 	return change_number((void *)ctx[0], ctx[1]);
 }
 
-/* Whether the current thread has a run here that can be split. */
+/* Whether the current thread has a run on this CPU that can be split. */
 static __always_inline int may_split(struct here *here)
 {
 	return arrive(here) && here->state->opened && here->state->depth == 0;
 }
 
-/* Splits the current thread's run; the next part does `detail`. */
+/* Splits the current thread's run. The next part does `detail`. */
 static __always_inline int split(__u64 detail)
 {
 	struct here here;
@@ -315,7 +315,7 @@ int workqueue_execute_end(__u64 *ctx)
 	return split(DETAIL_NONE);
 }
 
-/* Like split(), at a function's entry or exit. */
+/* Same as split(), for a function's entry or exit. */
 static __always_inline int split_at_function(__u64 detail)
 {
 	struct here here;
@@ -328,8 +328,8 @@ static __always_inline int split_at_function(__u64 detail)
 }
 
 /*
- * A switch splits a fault that sleeps (waiting for a page from disk). The part after the switch
- * counts as the thread's own time, because nothing marks a thread as faulting.
+ * If a fault sleeps (waiting for a page from disk), the switch splits it. The part after the switch
+ * counts as the thread's own time, because nothing marks a thread as handling a fault.
  */
 SEC("fentry/handle_mm_fault")
 int page_fault_entry(__u64 *ctx)
@@ -344,8 +344,8 @@ int page_fault_exit(__u64 *ctx)
 }
 
 /*
- * Sleeping splits reclaim like a fault. A kernel thread that reclaims for others does its own work
- * and keeps its work item's name.
+ * Sleeping splits reclaim in the same way as a fault. A kernel thread that reclaims for others is
+ * doing its own work, and keeps its work item's name.
  */
 static __always_inline int turn_reclaim(__u64 detail)
 {
@@ -366,7 +366,7 @@ int mm_vmscan_direct_reclaim_end(__u64 *ctx)
 	return turn_reclaim(DETAIL_NONE);
 }
 
-/* The same for a memory cgroup's limit, when the machine has enough memory. */
+/* The same when a memory cgroup reaches its limit although the machine has enough memory. */
 SEC("tp_btf/mm_vmscan_memcg_reclaim_begin")
 int mm_vmscan_memcg_reclaim_begin(__u64 *ctx)
 {
@@ -410,7 +410,7 @@ int irq_handler_exit(__u64 *ctx)
 	return leave(KIND_IRQ, ctx[0], 0);
 }
 
-/* The entry and exit programs of an architecture-specific interrupt's tracepoints. */
+/* The entry and exit programs for an architecture-specific interrupt's tracepoints. */
 #define VECTOR_PROGRAMS(name, vector)                                                              \
 	SEC("tp_btf/" #name "_entry")                                                              \
 	int name##_entry(__u64 *ctx)                                                               \
@@ -462,8 +462,8 @@ int timer_expire_exit(__u64 *ctx)
 }
 
 /*
- * The function that another CPU asked this one to call. A raw tracepoint, because the verifier
- * rejects function pointers among the typed arguments of other tracepoints.
+ * The function that another CPU asked this one to call. A raw tracepoint is used because the
+ * verifier rejects function pointers among the typed arguments of other tracepoints.
  */
 SEC("raw_tp/csd_function_entry")
 int csd_function_entry(__u64 *ctx)
@@ -477,19 +477,19 @@ int csd_function_exit(__u64 *ctx)
 	return leave_function();
 }
 
-/* Only counted: another hook already sees the time it takes. */
+/* This is only counted, because another hook already sees the time that it takes. */
 SEC("tp_btf/tick_stop")
 int tick_stop(__u64 *ctx)
 {
 	struct here here;
 
-	/* Otherwise something needs the tick, and it continues. */
+	/* If this is 0, something needs the tick, and it continues. */
 	if ((__u32)ctx[0] && arrive(&here))
 		here.state->ticks_stopped++;
 	return 0;
 }
 
-/* Called after an NMI handler has ended, with its duration. */
+/* Called after an NMI handler has ended, with the handler's duration. */
 SEC("tp_btf/nmi_handler")
 int nmi_handler(__u64 *ctx)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0 */
 /*
- * The flight recorder's triggers: delays so long that the ring is worth keeping.
+ * The flight recorder's triggers: delays long enough to be worth keeping the ring for.
  *
- * The start of each thread's off-CPU time is in `waiting`, a table indexed by thread ID. It needs
- * one store when the thread leaves or is woken, one look-up when it runs again, and no lock. Two
- * threads with the same slot evict each other, which can lose a trigger but never invents one.
- * books.h includes this after the maps.
+ * `waiting`, a table indexed by thread ID, stores when each thread went off CPU. It takes one store
+ * when the thread leaves or is woken, one look-up when it runs again, and no lock. Two threads that
+ * share a slot evict each other, which can lose a trigger but never invents one. books.h includes
+ * this after the maps.
  */
 #ifndef TICKTAX_TRIGGER_H
 #define TICKTAX_TRIGGER_H
@@ -25,7 +25,7 @@ struct {
 	__type(value, struct trigger_plan);
 } trigger_plans SEC(".maps");
 
-/* Histograms of the delays that counting rules see: one per rule and CPU. */
+/* Histograms of the delays seen by counting rules: one per rule and CPU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1); /* the loader sets CPUs * TRIGGER_RULES for the flight recorder */
@@ -40,8 +40,8 @@ struct {
 } triggers SEC(".maps");
 
 /*
- * An entry of `waiting`: the time, the bits of the thread ID that the slot does not imply, and one
- * of `enum trigger`. Times are compared modulo 2^55 ns, which is more than a year.
+ * An entry of `waiting`: the time, one of `enum trigger`, and those bits of the thread ID that the
+ * slot does not imply. Times are compared modulo 2^55 ns, which is more than a year.
  */
 #define WAITING_TIME 9
 #define WAITING_TAG (127ULL << 2)
@@ -81,7 +81,7 @@ static __always_inline struct trigger_plan *plan_of_triggers(void)
 	return bpf_map_lookup_elem(&trigger_plans, &first);
 }
 
-/* Whether this CPU may emit another trigger: limits the number per second. */
+/* Whether this CPU may emit another trigger. Limits their number per second. */
 static __always_inline int may_trigger(struct cpu_state *state, __u64 now)
 {
 	if (now - state->burst_began >= BURST_NS) {
@@ -149,8 +149,8 @@ static __always_inline int is_wanted(struct task_struct *task, const struct trig
 }
 
 /*
- * Counts a length for these rules, one bit each. Only rules with a percentile as threshold count
- * lengths. The reader computes their threshold from the counts.
+ * Counts a length for these rules, given as one bit each. Only rules whose threshold is a
+ * percentile count lengths. The reader computes the threshold from the counts.
  */
 static __always_inline void count_length(__u32 cpu, __u32 rules, __u64 length)
 {
@@ -164,14 +164,14 @@ static __always_inline void count_length(__u32 cpu, __u32 rules, __u64 length)
 		if (!(rules >> i & 1))
 			continue;
 		histogram = bpf_map_lookup_elem(&rule_lengths, &place);
-		/* Forces the index that is checked to be the one that is used. */
+		/* Makes sure that the index that was checked is the one that is used. */
 		barrier_var(index);
 		if (histogram && index < HISTOGRAM_BUCKETS)
 			add(&histogram->counts[index], 1);
 	}
 }
 
-/* Like count_length(), but a global function, which the verifier checks only once. */
+/* Same as count_length(), but a global function, which the verifier checks only once. */
 __noinline int count_wait(__u32 cpu, __u32 rules, __u64 length)
 {
 	count_length(cpu, rules, length);
@@ -181,8 +181,8 @@ __noinline int count_wait(__u32 cpu, __u32 rules, __u64 length)
 #define NO_RULE (~0U)
 
 /*
- * The rules that match a thread's wait, and those it triggers: one bit each, in the CPU's state.
- * Kept elsewhere, the verifier would track each possible value from one rule to the next.
+ * Stores the rules that match a thread's wait and those that it triggers, one bit each, in the
+ * CPU's state. Elsewhere, the verifier would track every possible value from rule to rule.
  */
 static __always_inline void rules_of_wait(struct cpu_state *state, const struct trigger_plan *plan,
 					  struct task_struct *task, __u64 lasted, __u64 why)
@@ -208,7 +208,7 @@ static __always_inline void rules_of_wait(struct cpu_state *state, const struct 
 	}
 }
 
-/* The first rule that an uninterrupted run of kernel code triggers. */
+/* Returns the first rule triggered by an uninterrupted run of kernel code. */
 static __always_inline __u32 rule_of_stretch(const struct trigger_plan *plan, __u64 lasted)
 {
 #pragma unroll
@@ -221,7 +221,7 @@ static __always_inline __u32 rule_of_stretch(const struct trigger_plan *plan, __
 	return NO_RULE;
 }
 
-/* Reserves a record; 0 if the ring is full. Records are too large for old kernels' stacks. */
+/* Reserves a record; 0 if the ring is full. Old kernels' stacks are too small for a record. */
 static __always_inline struct trigger_record *begin_trigger(struct cpu_state *state)
 {
 	struct trigger_record *record = bpf_ringbuf_reserve(&triggers, sizeof(*record), 0);
@@ -267,13 +267,13 @@ static __noinline void trigger_wait(struct here *here, struct task_struct *task,
 	bpf_ringbuf_submit(record, 0);
 }
 
-/* Whether the delay reaches the limit. The limit is 0 if delays must be counted. */
+/* Whether the delay reaches the limit, which is 0 if delays must be counted. */
 static __always_inline int is_too_long(const struct trigger_plan *plan, __u64 lasted, __u64 why)
 {
 	return plan && lasted >= plan->limits[why & WAITING_WHY];
 }
 
-/* At a switch: the thread goes off CPU now. `left` is one of `enum detail`. */
+/* At a switch, when the thread goes off CPU. `left` is one of `enum detail`. */
 static __always_inline void note_leaving(struct here *here, __u32 tid, __u32 left)
 {
 	__u64 *slot = waiting_slot(tid);
@@ -290,7 +290,7 @@ static __always_inline void note_leaving(struct here *here, __u32 tid, __u32 lef
 		*slot = 0;
 }
 
-/* The thread starts to wait for a CPU, unless it was waiting already. */
+/* The thread starts to wait for a CPU, unless it is already waiting. */
 static __always_inline void note_waking(struct here *here, struct task_struct *task, __u32 tid)
 {
 	__u64 *slot = waiting_slot(tid);
@@ -310,7 +310,7 @@ static __always_inline void note_waking(struct here *here, struct task_struct *t
 	*slot = waiting_entry(here->now, tid, TRIGGER_WOKEN);
 }
 
-/* At a switch: the thread gets a CPU, so its wait ends. */
+/* At a switch, when the thread gets a CPU and its wait ends. */
 static __always_inline void look_at_wait(struct here *here, const struct trigger_plan *plan,
 					 struct task_struct *task, __u32 tid)
 {
@@ -329,8 +329,8 @@ static __always_inline void look_at_wait(struct here *here, const struct trigger
 }
 
 /*
- * Triggers on, or counts, an uninterrupted run of kernel code. `what` has its kind, and its ID from
- * bit 32 on. A global function, which the verifier checks only once.
+ * Triggers on, or counts, an uninterrupted run of kernel code. `what` is its kind, with its ID from
+ * bit 32 on. This is a global function, which the verifier checks only once.
  */
 __noinline int trigger_stretch(__u32 cpu, __u64 now, __u64 lasted, __u64 detail, __u64 what)
 {
@@ -362,7 +362,7 @@ __noinline int trigger_stretch(__u32 cpu, __u64 now, __u64 lasted, __u64 detail,
 	record->rule = rule;
 	((__u64 *)record->comm)[0] = 0;
 	((__u64 *)record->comm)[1] = 0;
-	/* At a switch the thread that leaves is still the current one. */
+	/* At a switch, the leaving thread is still the current one. */
 	task = current_task();
 	if ((__u8)what == KIND_TASK && FIELD(task, pid) == (__u32)(what >> 32)) {
 		record->tgid = FIELD(task, tgid);
@@ -372,7 +372,7 @@ __noinline int trigger_stretch(__u32 cpu, __u64 now, __u64 lasted, __u64 detail,
 	return 0;
 }
 
-/* Checks whether what just ended was kernel code that ran too long without a break. */
+/* Checks whether the interval that just ended was kernel code that ran too long without a break. */
 static __always_inline void look_at_stretch(struct here *here, const struct frame *frame, __u64 dur)
 {
 	struct trigger_plan *plan = plan_of_triggers();

@@ -1,8 +1,9 @@
 //! Ends the accounting: closes the intervals still open on each CPU and counts lost events.
 //!
-//! Accounting ends when recording ends, not at the last event before that. A later event would have
-//! been recorded, so its absence is information. All CPUs therefore end at the same time, and a CPU
-//! that was idle for seconds is credited with those seconds.
+//! Accounting ends when recording ends, not at the last event before that. Had there been a later
+//! event, it would have been recorded, so the state after the last event is known. All CPUs
+//! therefore end at the same time, and a CPU that was idle for seconds is credited with those
+//! seconds.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -17,12 +18,12 @@ use crate::object::map;
 use crate::record::{CpuState, OPENING, SpanRecord, ThrottledWait, detail, flag, kind};
 use crate::tracer::{AHEAD, Tracer};
 
-/// A BPF program that was entered just before recording stopped finishes within this time, unless
+/// Time within which a BPF program that was entered just before recording stopped finishes, unless
 /// the hypervisor stopped its CPU in the middle.
 const GRACE: Duration = Duration::from_millis(6);
 
-/// Number of [`GRACE`] periods to wait for a record that is still being written. A record that
-/// takes longer leaves a hole in the accounts, which the balance check reports.
+/// Number of [`GRACE`] periods to wait for a record that is still being written. If it takes even
+/// longer, the record leaves a hole in the accounts, which the balance check reports.
 const GRACE_PERIODS: u32 = 200;
 
 /// Accounts and counters of a tracer at its end.
@@ -34,15 +35,16 @@ pub struct Closing {
     pub lost: Vec<Loss>,
     /// Number of tracepoint hits.
     pub events: u64,
-    /// Number of exits without an entry, and of entries nested too deeply. 0 unless softirqs are
+    /// Number of exits without an entry, plus entries nested too deeply. 0 unless softirqs are
     /// preemptible.
     pub mismatched: u64,
-    /// Number of intervals whose sources did not fit into the table of sums. They are summed as
+    /// Number of intervals whose sources did not fit into the table of sums. They are added to
     /// `others`.
     pub folded: u64,
     /// Number of threads that should have been followed but did not fit into the map.
     pub unfollowed: u64,
-    /// Number of times that a CPU was found running a thread without a reported switch to it.
+    /// Number of times that a CPU was found running a thread although no switch to that thread was
+    /// reported.
     pub missed: u64,
     /// Number of interrupts and softirqs in progress at a context switch. 0 unless softirqs are
     /// preemptible.
@@ -79,22 +81,21 @@ impl Closing {
     }
 }
 
-/// A CPU on which it is uncertain which thread was running at the end, because a switch was not
-/// reported.
+/// A CPU whose last thread is uncertain, because a switch was not reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unseen {
     /// Thread that the last reported switch put on the CPU.
     pub(crate) known: u32,
     /// Thread that was found on the CPU after the end.
     pub(crate) found: u32,
-    /// Time at which the known thread was last seen, in ns.
+    /// When the known thread was last seen, in ns.
     pub(crate) since: u64,
 }
 
 impl Tracer {
     /// Ends the accounting. Stops recording unless [`Tracer::end_at`] already did, emits all
-    /// remaining records, and closes the intervals still open on each CPU. They end when recording
-    /// ends, or at the last event of a CPU that is not `online`.
+    /// remaining records, and closes the intervals still open on each CPU. These end when recording
+    /// ends or, on a CPU that is not `online`, at the CPU's last event.
     pub fn close(
         mut self,
         online: &CpuList,
@@ -119,8 +120,8 @@ impl Tracer {
         closing
     }
 
-    /// Like [`Tracer::close`], for the flight recorder. Emits the sums of both tables and each
-    /// CPU's open intervals. Also returns the window that the sums cover.
+    /// Does the same as [`Tracer::close`] for the flight recorder. Emits the sums of both tables
+    /// and each CPU's open intervals. Also returns the window that the sums cover.
     pub fn close_flight(
         &mut self,
         online: &CpuList,
@@ -128,7 +129,7 @@ impl Tracer {
         sink: &mut dyn FnMut(&SourceTable, &Row),
     ) -> ((Nanos, Nanos), Closing) {
         let end = self.stop_recording(online);
-        // First the inactive table, if it was not taken yet, then the active one.
+        // First take the inactive table, unless it has already been taken, then the active one.
         let left = self.take_sums(sources, &mut |sources, row| sink(sources, &row));
         self.leave_table(end);
         let filled = self.take_sums(sources, &mut |sources, row| sink(sources, &row));
@@ -138,9 +139,8 @@ impl Tracer {
         ((begin, end), closing)
     }
 
-    /// Closes and emits the frames that are open on each CPU at `until`, or at its last event if
-    /// the CPU is not `online`. Adds up the counters. Also returns the CPUs whose last thread is
-    /// uncertain.
+    /// Closes and emits the frames open on each CPU at `until`, or at the last event of a CPU that
+    /// is not `online`. Adds up the counters. Also returns the CPUs whose last thread is uncertain.
     fn close_cpus(
         &mut self,
         online: &CpuList,
@@ -161,7 +161,7 @@ impl Tracer {
             open_late(&mut state, self.since);
             let cpu = Cpu(u32::try_from(number).unwrap_or(u32::MAX));
             if online.contains(cpu) {
-                // A BPF program that was interrupted may have read the clock again after the end.
+                // An interrupted BPF program may have read the clock again after the end.
                 state.last = state.last.max(until.0.cast_unsigned());
             }
             let mut open = open_frames(&state, cpu);
@@ -171,7 +171,7 @@ impl Tracer {
                 state.missed += 1;
             }
             all_unseen.extend(unseen);
-            // A thread that was switched in at the very last moment has used no time yet.
+            // A thread switched in at the very last moment has not used any time yet.
             let open = open.into_iter();
             for record in open.filter(|record| record.dur > 0 || record.self_ns != 0) {
                 let named = self.with_thread(named_at_end(record, &state));
@@ -183,8 +183,8 @@ impl Tracer {
         (closing, all_unseen)
     }
 
-    /// Stops recording on all CPUs at the same time, and returns that time. Waits until all BPF
-    /// programs have finished.
+    /// Stops recording on all CPUs at the same time, and returns that time. Waits until every BPF
+    /// program has finished.
     fn stop_recording(&mut self, online: &CpuList) -> Nanos {
         let until = match self.until {
             Some(until) if until <= monotonic() + AHEAD => until,
@@ -196,17 +196,16 @@ impl Tracer {
             }
         };
         sleep_until(until);
-        // A CPU that switches threads has left any BPF program that it was in, even if the
-        // hypervisor stopped it there for long. For a CPU that cannot be made to switch, wait a
-        // little.
+        // A CPU that switches threads has left any BPF program, even if the hypervisor stopped it
+        // in one for long. If a CPU cannot be made to switch, wait a little.
         if !nudge(online).is_empty() {
             thread::sleep(GRACE);
         }
         until
     }
 
-    /// Makes the BPF programs return immediately. Until then, they preserve the set of threads that
-    /// were throttled at the end.
+    /// Makes the BPF programs return immediately. Call this late: until then, they preserve the set
+    /// of threads that were throttled at the end.
     fn stop_programs(&self) {
         for cpu in 0..self.sizes.cpus {
             self.controls.set_running(cpu, 0);
@@ -214,7 +213,7 @@ impl Tracer {
     }
 
     /// Reads every ring to its end. Waits for records that are claimed but not written yet, because
-    /// the hypervisor may have stopped the CPU in between.
+    /// the hypervisor may have stopped the CPU between the two.
     fn drain_all(&mut self, sources: &mut SourceTable, sink: &mut dyn FnMut(&SourceTable, &Row)) {
         if self.sizes.flight {
             return;
@@ -231,8 +230,8 @@ impl Tracer {
         }
     }
 
-    /// Waits of throttled threads that have not ended, cut off at `end`. They belong to no CPU, so
-    /// they are attributed to `cpu`.
+    /// Waits of throttled threads that were not over at `end`, cut off there. They belong to no
+    /// CPU, so they are attributed to `cpu`.
     fn open_waits(&mut self, end: Nanos, cpu: Cpu) -> Vec<SpanRecord> {
         let Some(map) = self.programs.map_mut(map::THROTTLED) else {
             return Vec::new();
@@ -262,8 +261,8 @@ impl Tracer {
         waits.into_iter().map(record).collect()
     }
 
-    /// Adds name and process to a thread's record that has none. They come from `/proc` or, if the
-    /// thread has exited, from its earlier records.
+    /// Adds a name and a process to a thread's record that has none. They come from `/proc` or, if
+    /// the thread has exited, from the thread's earlier records.
     pub(crate) fn with_thread(&self, mut record: SpanRecord) -> SpanRecord {
         let unnamed = record.comm == [0; 16] && record.flags & flag::UNREPORTED == 0;
         if unnamed && matches!(record.kind, kind::TASK | kind::WAIT) {
@@ -294,20 +293,20 @@ impl Tracer {
     }
 }
 
-/// Current time on the clock that the BPF programs use.
+/// Current time on the BPF programs' clock.
 pub(crate) fn monotonic() -> Nanos {
     clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Nanos::ZERO, |time| {
         Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
     })
 }
 
-/// Sleeps until `time` on the clock of [`monotonic`].
+/// Sleeps until [`monotonic`] reaches `time`.
 pub(crate) fn sleep_until(time: Nanos) {
     let left = u64::try_from((time - monotonic()).0).unwrap_or(0);
     thread::sleep(Duration::from_nanos(left));
 }
 
-/// Starts the accounting of a CPU that has had no event since its planned start.
+/// Starts the accounting of a CPU that has had no event since the planned start.
 fn open_late(state: &mut CpuState, since: Nanos) {
     if state.opened != OPENING as u64 {
         return;
@@ -322,9 +321,9 @@ fn open_late(state: &mut CpuState, since: Nanos) {
     state.ticks_stopped = 0;
 }
 
-/// Detects a missed switch: after the end, the CPU ran a different thread from the one that the
-/// last reported switch had put there. It is unknown whether the missed switch came before or after
-/// the end.
+/// Detects a missed switch: after the end, the CPU was running a different thread from the one that
+/// the last reported switch had put there. Whether the switch was missed before or after the end is
+/// unknown.
 fn unseen(state: &CpuState) -> Option<Unseen> {
     if state.ended == 0 || state.end_thread == state.thread {
         return None;
@@ -338,7 +337,7 @@ fn unseen(state: &CpuState) -> Option<Unseen> {
     })
 }
 
-/// Splits the known thread's span, the last of `open`, at the time when the thread was last seen.
+/// Splits the known thread's span (the last in `open`) at the time when the thread was last seen.
 /// The time after that belongs to no known thread.
 fn split_unseen(open: &mut Vec<SpanRecord>, state: &CpuState, unseen: Unseen) {
     let Some(known) = open.last_mut() else {
@@ -364,8 +363,8 @@ fn split_unseen(open: &mut Vec<SpanRecord>, state: &CpuState, unseen: Unseen) {
     open.push(rest);
 }
 
-/// Adds the current name of the thread that was running at the end, which may differ from its
-/// earlier name.
+/// Adds the name that the thread running at the end had by then. It may differ from its earlier
+/// name.
 fn named_at_end(mut record: SpanRecord, state: &CpuState) -> SpanRecord {
     let known = state.ended > 0 && record.tid == state.end_tid;
     if known && record.kind == kind::TASK && record.flags & flag::UNREPORTED == 0 {
@@ -374,17 +373,17 @@ fn named_at_end(mut record: SpanRecord, state: &CpuState) -> SpanRecord {
     record
 }
 
-/// The spans that are still open on a CPU, innermost first, all ended at its latest event.
+/// The spans still open on a CPU, innermost first. All end at the CPU's latest event.
 ///
 /// An interrupt may arrive while a higher frame is being closed. Its length then stays in that
-/// frame's slot, and the slot's next frame subtracts it (`pop_top` in `books.h`). At the end there
-/// is no next frame, so the innermost open frame subtracts it.
+/// frame's slot, and the next frame in the slot subtracts it (`pop_top` in `books.h`). At the end
+/// there is no next frame, so the innermost open frame subtracts it.
 pub(crate) fn open_frames(state: &CpuState, cpu: Cpu) -> Vec<SpanRecord> {
     let depth = usize::try_from(state.depth)
         .unwrap_or(0)
         .min(state.stack.len() - 1);
     let mut stack = state.stack;
-    // Sums of times are exact modulo 2⁶⁴, even if the clock seemed to run backwards for an instant.
+    // Sums of times are exact modulo 2⁶⁴, even if the clock briefly seemed to run backwards.
     let above = stack[depth + 1..].iter();
     let left_over = above.fold(0u64, |sum, frame| sum.wrapping_add(frame.child));
     stack[depth].child = stack[depth].child.wrapping_add(left_over);

@@ -1,5 +1,5 @@
-//! Decodes the tracer's records into the model's spans. Has no side effects, and accepts any
-//! record.
+//! Decodes the tracer's records into the model's spans. Decoding has no side effects and accepts
+//! any record.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -39,7 +39,8 @@ pub struct Identity {
 pub struct Decoder {
     names: Names,
     known: HashMap<Identity, SourceId>,
-    /// Process and name of each thread, from the record in which its current name first appeared.
+    /// Process and name of each thread. They come from the record in which its current name first
+    /// appeared.
     threads: HashMap<u32, (u32, [u8; 16])>,
     /// Effects of edges, by flag and by number or address.
     effects: HashMap<(u8, u64), Effect>,
@@ -50,8 +51,8 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Creates a decoder that uses `names`. Threads of process `own_pid` belong to ticktax; those
-    /// whose names start with `probe_prefix` are its probes.
+    /// Creates a decoder that uses `names`. All threads of process `own_pid` belong to ticktax.
+    /// Threads whose names also start with `probe_prefix` are ticktax's probes.
     pub fn new(names: Names, own_pid: u32, probe_prefix: &'static str) -> Self {
         Self {
             names,
@@ -68,7 +69,7 @@ impl Decoder {
         &self.names
     }
 
-    /// The source with this `identity`, which is added to `sources` if it is new.
+    /// The source with this `identity`. Adds it to `sources` if it is new.
     pub fn source(&mut self, sources: &mut SourceTable, identity: &Identity) -> SourceId {
         if let Some(&id) = self.known.get(identity) {
             return id;
@@ -82,12 +83,12 @@ impl Decoder {
         id
     }
 
-    /// Process and latest name of thread `tid`, from its earlier records.
+    /// Process and latest name of thread `tid`, according to its earlier records.
     pub(crate) fn thread_before(&self, tid: u32) -> Option<(u32, [u8; 16])> {
         self.threads.get(&tid).copied()
     }
 
-    /// Forgets all source ids, because later records use another table.
+    /// Forgets all source ids, because later records use a new table.
     pub(crate) fn forget_sources(&mut self) {
         self.known.clear();
         self.threads.clear();
@@ -193,8 +194,8 @@ impl Decoder {
         })
     }
 
-    /// The row that contains what was added to an entry between two reads, for the window from
-    /// `begin` to `end`. `None` if nothing was added.
+    /// Creates the row for the window from `begin` to `end`, with what was added to an entry
+    /// between two reads. `None` if nothing was added.
     pub fn sum(
         &mut self,
         sources: &mut SourceTable,
@@ -214,8 +215,8 @@ impl Decoder {
                 *count = count.wrapping_sub(*earlier);
             }
         }
-        // The entry's maximum covers the whole recording. The window's maximum lies in the window's
-        // last bucket.
+        // The entry's maximum is that of the whole recording. The window's maximum lies in the last
+        // bucket that the window added to.
         let last = counts.iter().rposition(|&count| count > 0).unwrap_or(0);
         let max = Nanos(after.max.cast_signed()).min(Histogram::lower(last + 1) - Nanos(1));
         let source = self.source(sources, &Identity::from(after));
@@ -281,11 +282,11 @@ impl From<&SumRecord> for Identity {
 }
 
 impl Identity {
-    /// Clears the fields that are undefined for this kind. A buffer slot can still contain the
-    /// thread name of an earlier span.
+    /// Clears the fields that are undefined for this kind. A buffer slot may still contain an
+    /// earlier span's thread name.
     fn cleared(self) -> Self {
         if self.flags & (flag::REST | flag::UNREPORTED) != 0 {
-            // The entry contains the name of the first source that was added, or of the thread that
+            // The entry contains the name of the first source added to it, or of the thread that
             // was found.
             return Self {
                 tid: 0,
@@ -314,7 +315,7 @@ impl Identity {
     }
 }
 
-/// The source that stands for all sources that did not fit into the table of sums.
+/// The source that represents all those that did not fit into the table of sums.
 fn others(identity: &Identity) -> Source {
     let kind = match identity.kind {
         kind::IDLE => Kind::Idle,
@@ -336,7 +337,7 @@ fn others(identity: &Identity) -> Source {
     }
 }
 
-/// The name of a thread. Any process can give its threads any name, so invalid text and control
+/// A thread's name. Any process can give its threads any name, so invalid text and control
 /// characters are replaced before they reach a terminal.
 fn comm(bytes: &[u8; 16]) -> String {
     let length = bytes

@@ -1,4 +1,4 @@
-//! Reasons why the tracer cannot be loaded.
+//! Errors that explain why the tracer cannot be loaded.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -84,10 +84,10 @@ pub enum TraceError {
         /// The kernel's reason, in one line.
         why: String,
     },
-    /// `sched_switch` cannot be watched. Without it, nothing can be accounted for.
+    /// `sched_switch` cannot be traced. Without it, no CPU time can be accounted for.
     #[error("cannot attach to the tracepoint sched_switch: {why}")]
     NoSwitches {
-        /// Why it cannot be watched.
+        /// Why it cannot be traced.
         why: HookMissing,
     },
     /// The machine has more CPUs than the BPF programs' tables can hold.
@@ -101,7 +101,7 @@ pub enum TraceError {
 }
 
 impl TraceError {
-    /// Interprets an error from loading the tracer with buffers of `bytes`.
+    /// Interprets an error that occurred while loading the tracer with buffers of `bytes`.
     pub(crate) fn from_loading(error: &(dyn std::error::Error + 'static), bytes: u64) -> Self {
         if no_file_can_be_opened() {
             return Self::too_many_files();
@@ -112,8 +112,8 @@ impl TraceError {
     }
 
     /// Interprets an error, given the user and the lockdown mode. Only the mode `confidentiality`
-    /// forbids reading kernel memory: the verifier then does not know the helper for it and rejects
-    /// the program as invalid.
+    /// forbids reading kernel memory. The verifier then does not know the helper that does so, and
+    /// rejects the program as invalid.
     fn judge(
         error: &(dyn std::error::Error + 'static),
         bytes: u64,
@@ -140,7 +140,7 @@ impl TraceError {
 }
 
 impl TraceError {
-    /// The error for a process that has reached its limit on open files.
+    /// The error to return if this process has reached its limit on open files.
     pub(crate) fn too_many_files() -> Self {
         let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft);
         Self::TooManyFiles { limit }
@@ -154,8 +154,8 @@ fn is_out_of_files(error: &io::Error) -> bool {
 
 /// Whether this process has no free file descriptor.
 ///
-/// aya hides EMFILE when loading a program fails: it retries with a buffer for the verifier's log,
-/// and returns the EINVAL from that attempt.
+/// aya hides EMFILE if loading a program fails: it retries with a buffer for the verifier's log,
+/// and returns the EINVAL from the second attempt.
 pub(crate) fn no_file_can_be_opened() -> bool {
     fs::File::open("/").is_err_and(|error| is_out_of_files(&error))
 }
@@ -172,7 +172,7 @@ pub(crate) fn read_types(path: &Path) -> Result<Vec<u8>, TraceError> {
     })
 }
 
-/// The I/O error in the error's chain of causes, if there is one.
+/// The I/O error among the error's causes, if there is one.
 fn io_cause<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::Error> {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -205,7 +205,7 @@ pub(crate) fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
     words.join(": ")
 }
 
-/// The mode in brackets in `modes`, such as `none [integrity] confidentiality`, unless it is
+/// The mode in brackets in `modes` (for example `none [integrity] confidentiality`), unless it is
 /// `none`.
 fn mode_in_force(modes: &str) -> Option<String> {
     let mode = modes.split('[').nth(1)?.split(']').next()?;
@@ -249,7 +249,7 @@ mod tests {
             matches!(absent, Err(TraceError::NoBtf { .. })),
             "{absent:?}"
         );
-        // A directory exists, but cannot be read like a file.
+        // A directory exists but cannot be read as a file.
         let unreadable = read_types(Path::new("/"));
         assert!(
             matches!(unreadable, Err(TraceError::UnreadableBtf { .. })),
@@ -274,8 +274,8 @@ mod tests {
             judged(InvalidInput, true, None),
             TraceError::Refused { .. }
         ));
-        // Without root, missing rights are the reason, even if Secure Boot has locked down the
-        // kernel.
+        // For a user other than root, the reason is missing rights, even if Secure Boot has locked
+        // down the kernel.
         for mode in [None, integrity, confidentiality] {
             let error = judged(PermissionDenied, false, mode);
             assert!(matches!(error, TraceError::NotPermitted), "{mode:?}");

@@ -1,5 +1,5 @@
-//! The tracer's support for the flight recorder: triggers, sums in two alternating tables, and a
-//! ring that is read only after a trigger.
+//! The tracer's part in the flight recorder: triggers, sums in two alternating tables, and a ring
+//! that is read only after a trigger.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -44,7 +44,7 @@ pub enum Delay {
     Throttled,
     /// A kernel thread, interrupt or softirq runs without interruption.
     Stretch,
-    /// A paced thread's next frame is late, counted from its due time to its start.
+    /// A paced thread's next frame is late, measured from when it was due to when it started.
     Frame,
 }
 
@@ -81,32 +81,32 @@ pub enum Whose {
 pub struct PacedThread {
     /// Id of the thread.
     pub tid: i32,
-    /// Time from one due frame to the next.
+    /// Time between two due times.
     pub period: Nanos,
-    /// A time at which a frame was due, on `CLOCK_MONOTONIC`.
+    /// When one of the frames was due, on `CLOCK_MONOTONIC`.
     pub due: Nanos,
     /// Whether a frame is due one period after the previous frame started. Otherwise, frames are
     /// due on a fixed grid.
     pub rearmed: bool,
-    /// Minimum CPU time between two sleeps that counts as a frame; `None` if any does.
+    /// Minimum CPU time between two sleeps that counts as a frame. `None` if any CPU time does.
     pub long_from: Option<Nanos>,
-    /// Number of the rhythm, from 1 on, different for each rhythm. When it changes, slots are
-    /// counted from `due` again.
+    /// Number of the rhythm, starting at 1 and different for each rhythm. Whenever it changes,
+    /// slots are counted from `due` again.
     pub armed: u64,
 }
 
-/// A rule that defines what triggers the flight recorder.
+/// A rule that determines what triggers the flight recorder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The kind of delay.
+    /// The kind of delay to watch for.
     pub delay: Delay,
     /// Threads that the rule watches. Ignored for [`Delay::Stretch`] and [`Delay::Frame`].
     pub whose: Whose,
-    /// Duration above which the rule fires; [`Nanos::MAX`] if it must not fire yet.
+    /// Duration above which the rule fires. [`Nanos::MAX`] if it must not fire yet.
     pub over: Nanos,
-    /// Whether to also count all delays of this kind by length: see [`Tracer::lengths`].
+    /// Whether to also count the delays of this kind by length: see [`Tracer::lengths`].
     pub counted: bool,
-    /// Paced thread, for frames. The rule does not fire while this is `None`.
+    /// The paced thread for [`Delay::Frame`]. While this is `None`, the rule does not fire.
     pub paced: Option<PacedThread>,
 }
 
@@ -143,7 +143,7 @@ impl Rule {
     }
 }
 
-/// Builds the plan for the BPF programs. Only the first [`Rule::MAX`] rules count.
+/// Converts rules to the form that the BPF programs use. Rules beyond [`Rule::MAX`] are ignored.
 fn plan_of(rules: &[Rule], own: u32) -> TriggerPlan {
     let mut plan = TriggerPlan {
         limits: [u64::MAX; crate::record::TRIGGERS],
@@ -170,16 +170,16 @@ fn plan_of(rules: &[Rule], own: u32) -> TriggerPlan {
 /// A delay beyond its rule's limit, as reported by the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Noticed {
-    /// Index of the rule in the list given to [`Tracer::set_rules`].
+    /// Index of the rule in the list passed to [`Tracer::set_rules`].
     pub rule: usize,
-    /// Time at which the delay ended and was noticed, on `CLOCK_MONOTONIC`.
+    /// When the delay ended and was noticed, on `CLOCK_MONOTONIC`.
     pub time: Nanos,
     /// Length of the delay.
     pub lasted: Nanos,
-    /// Limit of the rule at that time.
+    /// The rule's limit at that time.
     pub over: Nanos,
-    /// CPU on which it was noticed: for a wait, the CPU that the thread got; for a blocked thread,
-    /// the CPU that woke it.
+    /// CPU on which the delay was noticed: after a wait, the CPU that the thread got. For a blocked
+    /// thread, the CPU that woke it.
     pub cpu: Cpu,
     /// Thread id; 0 for an interrupt or softirq.
     pub tid: i32,
@@ -189,23 +189,23 @@ pub struct Noticed {
     pub name: String,
 }
 
-/// Delivers triggers in the order in which they were noticed.
+/// Receives triggers in the order in which they were noticed.
 pub struct Triggers {
     ring: RingBuf<MapData>,
 }
 
 impl Triggers {
-    /// Waits until a trigger arrives, `other` becomes readable, or `time` has passed. A signal ends
-    /// the wait early.
+    /// Waits until a trigger arrives, `other` becomes readable, or `time` has passed. A signal may
+    /// end the wait early.
     pub fn wait(&self, other: BorrowedFd<'_>, time: Duration) {
         let mut waited = [
             PollFd::new(self.ring.as_fd(), PollFlags::POLLIN),
             PollFd::new(other, PollFlags::POLLIN),
         ];
-        // Rounded up, because a wait that is too short would only be repeated.
+        // Round up, because a wait that is too short would only be repeated.
         let millis = time.as_nanos().div_ceil(1_000_000);
         let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);
-        // The caller checks for triggers, no matter how the wait ended.
+        // However the wait ended, the caller checks for triggers.
         let _ = poll(&mut waited, timeout);
     }
 
@@ -224,12 +224,12 @@ impl Triggers {
 pub(crate) struct Tables {
     watched: Vec<usize>,
     second: bool,
-    /// Window of the inactive table, until that table is emptied.
+    /// Window that the inactive table covers, until the table is emptied.
     full: Option<(Nanos, Nanos)>,
 }
 
 impl Tracer {
-    /// Starts accounting as [`Tracer::start`] does, for the flight recorder.
+    /// Starts accounting for the flight recorder, as [`Tracer::start`] does for other outputs.
     pub fn start_flight(&mut self, watched: &CpuList, online: &CpuList) -> CpuList {
         let room = self.sizes.cpus;
         let cpus = watched.iter().map(Cpu::index);
@@ -237,20 +237,20 @@ impl Tracer {
         self.start(watched, online)
     }
 
-    /// Sets the kernel's trigger rules. Only the first [`Rule::MAX`] rules count.
+    /// Sets the kernel's trigger rules. Rules beyond [`Rule::MAX`] are ignored.
     ///
     /// # Errors
-    /// The plan cannot be shared with the kernel.
+    /// Returns an error if the plan cannot be shared with the kernel.
     pub fn set_rules(&mut self, rules: &[Rule]) -> Result<(), TraceError> {
         let plans = shared::<TriggerPlan>(&mut self.programs, map::TRIGGER_PLANS, 1)?;
         plans.write(&plan_of(rules, std::process::id()));
         Ok(())
     }
 
-    /// Takes the receiver of triggers. This works only once.
+    /// Returns the receiver of triggers. This works only once.
     ///
     /// # Errors
-    /// It was taken before, or it cannot be mapped.
+    /// Returns an error if the receiver was already taken or cannot be mapped.
     pub fn triggers(&mut self) -> Result<Triggers, TraceError> {
         let refused = |why: String| TraceError::Refused { why };
         let map = self.programs.take_map(map::TRIGGERS);
@@ -261,7 +261,7 @@ impl Tracer {
         Ok(Triggers { ring })
     }
 
-    /// The next available trigger.
+    /// Returns the next trigger that has arrived, if any.
     pub fn next_trigger(&mut self, triggers: &mut Triggers) -> Option<Noticed> {
         let record = triggers.next()?;
         let number = |n: u32| i32::try_from(n).unwrap_or(0);
@@ -300,8 +300,9 @@ impl Tracer {
         self.decoder.forget_programs();
     }
 
-    /// Histogram of the delays that a counting rule has seen so far. `rule` is the index in the
-    /// list given to [`Tracer::set_rules`]. If another rule takes that index, the counts continue.
+    /// Histogram of the delays counted so far by a rule. `rule` is the rule's index in the list
+    /// passed to [`Tracer::set_rules`]. If another rule takes that index, counting continues from
+    /// the old counts.
     pub fn lengths(&self, rule: usize) -> Histogram {
         let mut counts = [0_u64; Histogram::BUCKETS];
         for cpu in 0..self.sizes.cpus {
@@ -313,8 +314,7 @@ impl Tracer {
         Histogram::from_counts(&counts).unwrap_or_default()
     }
 
-    /// Number of triggers suppressed so far, because there were more than 16 on one CPU within a
-    /// second.
+    /// Number of triggers suppressed so far because their CPU had more than 16 within a second.
     pub fn suppressed(&self) -> u64 {
         let cpus = 0..self.sizes.cpus;
         cpus.map(|cpu| self.states.read(cpu).suppressed).sum()
@@ -331,9 +331,8 @@ impl Tracer {
         self.sizes.ring_len()
     }
 
-    /// Directs sums to the other table from `now` on. Wait some ms before calling
-    /// [`Tracer::take_sums`] for the first table, because BPF programs that have already started
-    /// may still add to it.
+    /// Sums go to the other table from `now` on. Wait a few ms before calling [`Tracer::take_sums`]
+    /// for the first table, because BPF programs that have already started may still add to it.
     pub fn switch_tables(&mut self, now: Nanos) {
         self.leave_table(now);
         let running = run::RECORD | if self.tables.second { run::SECOND } else { 0 };
@@ -342,7 +341,7 @@ impl Tracer {
         }
     }
 
-    /// Makes the active table the next one that [`Tracer::take_sums`] empties.
+    /// Makes the active table the one that [`Tracer::take_sums`] empties next.
     pub(crate) fn leave_table(&mut self, now: Nanos) {
         self.tables.second = !self.tables.second;
         self.tables.full = Some((self.window_begin, now));
@@ -350,7 +349,7 @@ impl Tracer {
     }
 
     /// Passes the sums in the table that [`Tracer::switch_tables`] left to `sink`, and empties the
-    /// table. Returns the window of these sums; `None` if no table is waiting.
+    /// table. Returns the window that these sums cover, or `None` if no table is waiting.
     pub fn take_sums(
         &mut self,
         sources: &mut SourceTable,
@@ -386,10 +385,10 @@ impl Tracer {
         Some(window)
     }
 
-    /// Number of the cgroup with this directory.
+    /// The kernel's number for the cgroup with this directory.
     ///
     /// # Errors
-    /// The directory's metadata cannot be read.
+    /// Returns an error if the directory's metadata cannot be read.
     pub fn cgroup_number(folder: &std::path::Path) -> io::Result<u64> {
         use std::os::unix::fs::MetadataExt;
         Ok(std::fs::metadata(folder)?.ino())

@@ -1,8 +1,8 @@
-//! Follows threads: registers them with the BPF programs, and fills in what these cannot know.
+//! Follows threads: registers them with the BPF programs, and adds what these cannot know.
 //!
-//! The BPF programs learn about a thread from its first event. A thread that sleeps when accounting
-//! starts has had no event yet. Its state in `/proc` at that time is assumed to last until its
-//! first event or until the end of recording.
+//! The BPF programs learn about a thread from its first event. A thread that is asleep when
+//! accounting starts has not had one. It is assumed to stay in the state that `/proc` shows at that
+//! time until its first event, or until recording ends.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use crate::object::map;
 use crate::record::{self, MAX_CPUS, SpanRecord, detail, kind};
 use crate::tracer::Tracer;
 
-/// The wait detail that matches a thread's state in `/proc`.
+/// The wait detail that corresponds to a thread's state in `/proc`.
 fn detail_of(state: RunState) -> u64 {
     match state {
         RunState::Runnable => detail::PREEMPTED,
@@ -34,8 +34,8 @@ pub(crate) struct FirstStates {
 }
 
 impl FirstStates {
-    /// Fills in the start and the cause of a wait that started before accounting did. Returns
-    /// `None` if the wait also ended before.
+    /// Adds the start and the cause of a wait that began before accounting. Returns `None` if the
+    /// wait also ended before accounting started.
     pub(crate) fn complete(&self, mut record: SpanRecord) -> Option<SpanRecord> {
         if record.kind != kind::WAIT || record.detail != detail::UNSEEN {
             return Some(record);
@@ -51,7 +51,7 @@ impl FirstStates {
     }
 }
 
-/// Narrows a detail that is not an address to the width of the field in a followed thread's entry.
+/// Narrows a detail that is not an address to the width that a followed thread's entry has for it.
 fn small(detail: u64) -> u32 {
     u32::try_from(detail).unwrap_or(u32::MAX)
 }
@@ -76,7 +76,7 @@ impl Tracer {
     }
 
     /// Follows `threads` and all threads that they start, from [`Tracer::start`] on. Returns how
-    /// many fitted into the map.
+    /// many of `threads` fitted into the map.
     pub fn follow(&mut self, threads: &[FollowedThread]) -> usize {
         let mut followed = 0;
         for thread in threads {
@@ -94,8 +94,8 @@ impl Tracer {
         followed
     }
 
-    /// Stores the states of the followed threads at `now`, just after accounting started. A thread
-    /// without any event keeps this state from `now` on.
+    /// Stores the followed threads' states at `now`, just after accounting started. A thread is
+    /// assumed to stay in its state from `now` until its first event.
     pub fn set_first_states(&mut self, now: Nanos, threads: &[FollowedThread]) {
         let state = |thread: &FollowedThread| (thread.tid.cast_unsigned(), detail_of(thread.state));
         self.first_states = FirstStates {
@@ -104,7 +104,7 @@ impl Tracer {
         };
     }
 
-    /// Follows the children of thread `tid`, but not the thread itself.
+    /// Follows the children of thread `tid`, but not thread `tid` itself.
     pub fn follow_children_of(&mut self, tid: i32) -> bool {
         let parent = record::FollowedThread {
             detail: small(detail::PARENT),
@@ -116,13 +116,13 @@ impl Tracer {
     /// Stops following a thread.
     pub fn let_go(&mut self, tid: i32) {
         if let Some(mut threads) = self.threads() {
-            // If the thread has exited, the entry is already gone.
+            // If the thread has exited, its entry is already gone.
             let _ = threads.remove(&tid.cast_unsigned());
         }
     }
 
-    /// Ends the waits of followed threads that were off CPU when recording stopped. For a thread
-    /// whose last state is unknown, emits a [`detail::MISSED`] wait.
+    /// Ends the waits of followed threads that were off CPU when recording stopped. If a thread's
+    /// last state is unknown, emits a [`detail::MISSED`] wait for it.
     pub(crate) fn end_absences(
         &mut self,
         until: Nanos,

@@ -1,4 +1,4 @@
-//! The BPF programs of each hook. `ticktax-report` describes what is lost if a hook is missing.
+//! The BPF programs for each hook. `ticktax-report` describes what is lost without a hook.
 
 use ticktax_model::hook::Hook;
 
@@ -20,39 +20,40 @@ pub enum Attach {
 pub enum Need {
     /// Always.
     Always,
-    /// When spans are recorded, because a sum cannot contain an edge.
+    /// When spans are recorded. A sum cannot contain an edge.
     Spans,
     /// When threads are followed.
     Following,
 }
 
-/// The BPF programs of one hook. They are attached together or not at all, because one alone makes
-/// no sense.
+/// The BPF programs for one hook. Either all of them are attached or none, because one alone is
+/// useless.
 #[derive(Clone, Copy, Debug)]
 pub struct HookPrograms {
     /// The hook that the programs watch.
     pub hook: Hook,
     /// Names of the programs in the object, and how each is attached.
     pub programs: &'static [(&'static str, Attach)],
-    /// Whether the hook watches a path into the kernel that every machine uses. Only if all such
-    /// hooks are attached does a gap without a span prove that the kernel ran nothing.
+    /// Whether the hook watches a way into the kernel that every machine uses. A gap without a span
+    /// proves that the kernel ran nothing only if all such hooks are attached.
     pub entry: bool,
-    /// When the hook is attached. At other times it would only cost time.
+    /// When the hook is attached. At other times it would only add overhead.
     pub need: Need,
-    /// The only architecture that has the hook, as in `std::env::consts::ARCH`; `None` if all have
+    /// The only architecture that has the hook, as in `std::env::consts::ARCH`. `None` if all have
     /// it.
     pub only_on: Option<&'static str>,
 }
 
 impl HookPrograms {
-    /// Whether kernels for `arch` have the hook at all. A hook that cannot exist is not reported as
+    /// Whether kernels for `arch` have the hook at all. If they do not, it is not reported as
     /// missing.
     pub fn is_on(&self, arch: &str) -> bool {
         self.only_on.is_none_or(|only| only == arch)
     }
 }
 
-/// x86 has separate vectors with tracepoints. Other architectures use interrupt lines instead.
+/// x86 has separate vectors, with their own tracepoints. Other architectures use interrupt lines
+/// instead.
 const X86: Option<&str> = Some("x86_64");
 
 /// A pair of tracepoints, `NAME_entry` and `NAME_exit`.
@@ -77,8 +78,8 @@ macro_rules! pair {
 /// All hooks.
 ///
 /// On arm64, everything that interrupts a CPU is an interrupt line, including the local timer,
-/// cross-CPU calls and pseudo-NMIs, so `irq_handler` sees all of it. `sched_switch` comes last,
-/// because it starts a CPU's accounting, by which time all other hooks must be attached.
+/// cross-CPU calls and pseudo-NMIs, so `irq_handler` sees all of it. `sched_switch` comes last
+/// because it starts a CPU's accounting: by then, all other hooks must be attached.
 pub const HOOKS: &[HookPrograms] = &[
     pair!(IrqHandler, "irq_handler", entry: true),
     pair!(Softirq, "softirq", entry: true),

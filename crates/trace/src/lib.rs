@@ -2,11 +2,11 @@
 //!
 //! [`Tracer`] loads the BPF programs in `bpf/` and turns the records that they emit into the
 //! model's rows. Within a CPU's accounting interval ([`Books`](ticktax_model::recording::Books)),
-//! the self times of its spans add up to the elapsed time exactly.
+//! the self times of the CPU's spans add up exactly to the elapsed time.
 //!
-//! A *stretch* is the time from one switch on a CPU to the next: a thread's time on the CPU, or an
-//! idle period. It is at the bottom of the CPU's stack of open spans, and interrupts are pushed on
-//! top of it.
+//! A *stretch* is the time between two switches on a CPU: a thread's time on the CPU, or an idle
+//! period. It lies at the bottom of the CPU's stack of open spans. Interrupts are pushed on top of
+//! it.
 
 mod close;
 mod decode;

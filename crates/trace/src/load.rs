@@ -23,7 +23,7 @@ use crate::record::{
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/ticktax.bpf.o");
 /// The BPF programs for kernels before Linux 5.12.
 static BEFORE_5_12: &[u8] = aya::include_bytes_aligned!("../bpf/before_5_12.bpf.o");
-/// A program that is loaded as a test: a kernel that accepts it also accepts [`OBJECT`].
+/// A program to load as a test: a kernel that accepts it also accepts [`OBJECT`].
 static TAKES_ATOMICS: &[u8] = aya::include_bytes_aligned!("../bpf/takes_atomics.bpf.o");
 
 /// Path of the running kernel's BTF.
@@ -37,28 +37,28 @@ pub enum Output {
         /// Number of spans in a CPU's buffer. Rounded up to a power of two from 2^10 to 2^22.
         per_cpu: u32,
     },
-    /// Sums and histograms, which are kept in the kernel, and spans of at least
+    /// Sums and histograms kept in the kernel, plus spans of at least
     /// [`LONG_NS`](crate::record::LONG_NS) through a ring buffer.
     Sums {
-        /// Capacity of the table, in sources. Each source counts once per CPU. Rounded up to a
+        /// Capacity of the table, in sources. A source counts once for each CPU. Rounded up to a
         /// power of two.
         entries: u32,
     },
-    /// Output for the flight recorder: sums of everything, plus every span and edge in a ring that
-    /// is overwritten.
+    /// For the flight recorder: sums of everything, plus every span and edge in a ring that is
+    /// overwritten.
     Flight {
         /// Number of records in a CPU's ring. Rounded up to a power of two from 2^10 to 2^22.
         per_cpu: u32,
-        /// Capacity of each of the two tables of sums, in sources. Each source counts once per CPU.
-        /// Rounded up to a power of two.
+        /// Capacity of each of the two tables of sums, in sources. A source counts once for each
+        /// CPU. Rounded up to a power of two.
         entries: u32,
     },
 }
 
-/// Which BPF programs to load.
+/// The BPF programs to load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Programs {
-    /// The best programs that this kernel accepts.
+    /// The best ones that this kernel accepts.
     #[default]
     Fitting,
     /// The programs for kernels before Linux 5.12. Newer kernels accept them too.
@@ -72,17 +72,17 @@ pub struct TraceSettings {
     pub output: Output,
     /// Path of the kernel's BTF.
     pub btf: PathBuf,
-    /// Hooks that are not attached.
+    /// Hooks not to attach.
     pub without: BTreeSet<Hook>,
     /// Interval at which sums are emitted, with [`Output::Sums`].
     pub window: Nanos,
-    /// Whether threads will be followed ([`Tracer::follow`](crate::Tracer::follow)). Sums contain
-    /// no times, so nothing is followed with [`Output::Sums`].
+    /// Whether threads will be followed ([`Tracer::follow`](crate::Tracer::follow)). Has no effect
+    /// with [`Output::Sums`], because sums contain no times.
     pub following: bool,
     /// BPF programs to load.
     pub programs: Programs,
-    /// Whether CPUs see each other's stores in program order. If not, or if unknown, each record
-    /// contains a mark that shows whether it is complete.
+    /// Whether CPUs see each other's stores in program order. If they do not, or if this is
+    /// unknown, each record has a mark that shows whether it is complete.
     pub stores_in_order: bool,
 }
 
@@ -100,10 +100,10 @@ impl Default for TraceSettings {
     }
 }
 
-/// Size of a record in the ring that is drained, in bytes.
+/// Size in bytes of a record in the ring that is drained.
 const SPAN: usize = size_of::<SpanRecord>();
 
-/// Size of a record in the flight recorder's ring, in bytes.
+/// Size in bytes of a record in the flight recorder's ring.
 const ENTRY: usize = size_of::<RingEntry>();
 
 /// Sizes of tables and rings on this machine.
@@ -114,8 +114,8 @@ pub(crate) struct Sizes {
     pub(crate) sum_entries: u32,
     pub(crate) summing: bool,
     pub(crate) following: bool,
-    /// Whether these sizes are for the flight recorder: two tables of sums, and rings that are
-    /// overwritten.
+    /// Whether these sizes are for the flight recorder, which has two tables of sums and rings that
+    /// are overwritten.
     pub(crate) flight: bool,
 }
 
@@ -155,16 +155,17 @@ impl Sizes {
         }
     }
 
-    /// Number of long spans in a CPU's ring alongside sums: 64 KiB. A CPU produces at most a
-    /// thousand per second, plus nested ones and waits. Spans that do not fit are summed.
+    /// Number of long spans that fit into a CPU's ring next to the sums: 64 KiB. A CPU produces at
+    /// most a thousand per second, plus nested ones and waits. Spans that do not fit are added to
+    /// the sums.
     const LONG_SPANS: u32 = 1 << 10;
 
     /// Memory limit for all rings together, in bytes. Rings take real memory, and every CPU that
-    /// the machine can ever have gets one.
+    /// the machine could ever have gets one.
     const RINGS: usize = 256 << 20;
 
-    /// Number of records per CPU that fit into [`Self::RINGS`], given a record's size in `bytes`; a
-    /// power of two.
+    /// Number of records per CPU that fit into [`Self::RINGS`] if a record takes `bytes`. A power
+    /// of two.
     fn share(cpus: usize, bytes: usize) -> u32 {
         let records = Self::RINGS / bytes / cpus.max(1);
         u32::try_from(records.max(1)).map_or(1 << 22, |records| 1 << records.ilog2())
@@ -193,8 +194,8 @@ impl Sizes {
         u32::try_from(entries).unwrap_or(u32::MAX)
     }
 
-    /// Number of records in all span rings. The flight recorder has its own rings, and this one
-    /// then has a single entry.
+    /// Number of records in all span rings. The flight recorder has its own rings, so it gets only
+    /// one here.
     pub(crate) fn span_entries(self) -> usize {
         if self.flight {
             1
@@ -212,7 +213,7 @@ impl Sizes {
         }
     }
 
-    /// Number of threads whose names the flight recorder can store.
+    /// Number of threads whose names the flight recorder can keep.
     pub(crate) fn name_entries(self) -> usize {
         if self.flight { NAME_SLOTS } else { 1 }
     }
@@ -262,7 +263,7 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
     if sizes.flight {
         loader.map_max_entries(map::WAITING, count(WAITING_SLOTS));
     } else {
-        // One page is the smallest ring buffer.
+        // A ring buffer takes at least one page.
         loader.map_max_entries(map::TRIGGERS, 1 << 12);
     }
     let in_order = u32::from(settings.stores_in_order);
@@ -326,7 +327,7 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
     })
 }
 
-/// The result of attaching hooks so far.
+/// Result of attaching the hooks so far.
 struct Outcome {
     attached: Vec<Hook>,
     limitations: Vec<Limitation>,
@@ -359,7 +360,7 @@ fn attach(programs: &mut Ebpf, hook: &HookPrograms, btf: &Btf) -> Result<(), Att
             None => Err(ProgramError::NotLoaded),
         };
         if let Err(error) = attached {
-            // Check before detaching, which closes files.
+            // Check this before detaching, because detaching closes files.
             let is_out_of_files = no_file_can_be_opened();
             // A frame that is entered but never left would stay on the stack forever.
             withdraw(programs, hook);
@@ -383,7 +384,7 @@ fn withdraw(programs: &mut Ebpf, hook: &HookPrograms) {
             Some(Program::FExit(program)) => program.unload(),
             _ => Ok(()),
         };
-        // Programs after the failed one were never loaded, so their errors do not matter.
+        // Programs after the one that failed were never loaded, so ignore their errors.
         drop(unloaded);
     }
 }
@@ -420,8 +421,8 @@ fn attach_one(
 }
 
 impl AttachError {
-    /// The reason to report. A hook counts as missing only if the kernel's BTF lacks it or the
-    /// kernel answers ENOENT.
+    /// The reason to report. A hook is called missing only if the kernel's BTF lacks it or the
+    /// kernel returned ENOENT.
     fn reason(&self) -> HookMissing {
         use Attach::{FunctionEntry, FunctionExit};
         let error = &self.error;
@@ -434,7 +435,7 @@ impl AttachError {
                 HookMissing::NoFunction(function.to_owned())
             }
             _ if unknown => HookMissing::NoTracepoint,
-            // The kernel looks up a raw tracepoint only when it attaches the program.
+            // The kernel looks up a raw tracepoint only when the program is attached.
             Attach::RawTracepoint if is_not_found(error) => HookMissing::NoTracepoint,
             FunctionEntry(function) | FunctionExit(function) if is_denied(error) => {
                 HookMissing::FunctionNotPermitted(function.to_owned())
@@ -458,8 +459,8 @@ fn is_denied(error: &ProgramError) -> bool {
     io_error.kind() == io::ErrorKind::PermissionDenied
 }
 
-/// The error to return if `sched_switch` cannot be watched. Creating maps needs fewer rights than
-/// loading programs, so missing rights may first show up here.
+/// The error to return if `sched_switch` cannot be watched. Creating maps takes fewer rights than
+/// loading programs, so missing rights may show up only here.
 fn no_switches(failed: &AttachError, sizes: Sizes) -> TraceError {
     match TraceError::from_loading(&failed.error, sizes.bytes()) {
         TraceError::Refused { .. } => TraceError::NoSwitches {
@@ -484,7 +485,7 @@ fn takes_atomics(types: &Btf) -> bool {
 }
 
 /// Restores the process's limit on locked memory when dropped. Before Linux 5.11, maps and programs
-/// count as locked memory, so aya raises the limit. Programs started later must not inherit the
+/// count as locked memory, so aya raises the limit. Commands started later must not inherit the
 /// raised limit.
 struct LockedMemory(Option<(u64, u64)>);
 

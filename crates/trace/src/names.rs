@@ -1,4 +1,4 @@
-//! Resolves the kernel's numbers and addresses to names that people understand.
+//! Resolves the kernel's numbers and addresses to readable names.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -21,14 +21,14 @@ pub struct KernelFunctions {
 }
 
 impl KernelFunctions {
-    /// Reads a file in the format of `/proc/kallsyms`, line by line because its text is several
-    /// times as large as the result. Empty if the file cannot be read.
+    /// Reads a file in the format of `/proc/kallsyms`. Reads line by line, because the text is
+    /// several times larger than the result. Empty if the file cannot be read.
     fn from_file(path: &Path) -> Self {
         File::open(path).map_or_else(|_| Self::default(), |file| Self::read(BufReader::new(file)))
     }
 
     /// Parses text in the format of `/proc/kallsyms`. Skips symbols that are not functions, and
-    /// addresses that `kptr_restrict` hides (all zero).
+    /// addresses hidden by `kptr_restrict` (all zero).
     pub fn read(mut text: impl BufRead) -> Self {
         let mut functions = Self::default();
         let mut line = Vec::new();
@@ -64,21 +64,21 @@ impl KernelFunctions {
         Some(())
     }
 
-    /// Whether no function is known.
+    /// Whether no functions are known.
     pub fn is_empty(&self) -> bool {
         self.symbols.is_empty()
     }
 
-    /// An address in the middle of the kernel's functions. All of them lie within 2 GiB of it.
+    /// An address in the middle of the kernel's functions. All of these lie within 2 GiB of it.
     fn middle(&self) -> Option<u64> {
         let &(address, ..) = self.symbols.get(self.symbols.len() / 2)?;
         Some(address)
     }
 
-    /// The function that starts at `address`, by the first of its names.
+    /// The first name of the function that starts at `address`.
     ///
-    /// The tracer emits only entry points. If an address has no exact match, its function is newer
-    /// than the list, and must not be taken for its neighbour.
+    /// The tracer emits only entry points. If no function starts exactly at `address`, the function
+    /// is newer than the list and must not be confused with its neighbour.
     pub fn name(&self, address: u64) -> Option<&str> {
         let first = self.symbols.partition_point(|&(start, ..)| start < address);
         let &(_, at, length) = self.symbols[first..]
@@ -100,18 +100,18 @@ pub struct Names {
     lines: HashMap<u32, Arc<str>>,
     programs: HashMap<u32, Arc<str>>,
     proc: PathBuf,
-    /// Number of times that the functions may still be read again. One read takes some tens of ms.
+    /// Number of times that the functions can still be read again. One read takes a few tens of ms.
     readings_left: u32,
 }
 
-/// The text of a file. Invalid UTF-8, which names may contain, is replaced.
+/// The text of a file. Names may contain invalid UTF-8, which is replaced.
 fn text(path: &Path) -> Option<String> {
     let bytes = fs::read(path).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 impl Names {
-    /// Reads the names that are available under `proc` (`/proc`) and `sys` (`/sys`).
+    /// Reads the names available under `proc` (`/proc`) and `sys` (`/sys`).
     pub fn read(proc: &Path, sys: &Path) -> Self {
         let interrupts = text(&proc.join("interrupts")).unwrap_or_default();
         let mut lines = irq_lines(&interrupts);
@@ -128,22 +128,22 @@ impl Names {
         }
     }
 
-    /// Whether the kernel reveals the names of its functions.
+    /// Whether the kernel reveals its functions' names.
     pub fn knows_functions(&self) -> bool {
         !self.functions.is_empty()
     }
 
     /// The address of the kernel function whose low 32 bits are `low`.
     pub(crate) fn address(&self, low: u32) -> u64 {
-        // If no addresses are visible, no function has a name. This address is in x86-64 kernel
-        // text.
+        // If no addresses are visible, functions have no names anyway. This address lies in the
+        // kernel text of x86-64.
         let middle = self.functions.middle().unwrap_or(0xffff_ffff_8100_0000);
         #[expect(clippy::cast_possible_truncation, reason = "only the low bits count")]
         let offset = low.wrapping_sub(middle as u32).cast_signed();
         middle.wrapping_add_signed(offset.into())
     }
 
-    /// The name of the function at `address`, a span's `detail`; empty if it has none.
+    /// The name of the function at `address`, a span's `detail`. Empty if it has none.
     pub fn detail(&mut self, address: u64) -> Arc<str> {
         match address {
             detail::NONE => "".into(),
@@ -169,7 +169,7 @@ impl Names {
             && self.knows_functions()
             && self.readings_left > 0
         {
-            // Probably a function in a module that was loaded since.
+            // The function probably belongs to a module that has been loaded since.
             self.readings_left -= 1;
             let functions = KernelFunctions::from_file(&self.proc.join("kallsyms"));
             // A process that has dropped its rights may no longer see any functions.
@@ -180,14 +180,14 @@ impl Names {
         Some(strip_clone(self.functions.name(address)?).into())
     }
 
-    /// The name of a softirq, by number.
+    /// The name of the softirq with this number.
     pub fn softirq(number: u32) -> Arc<str> {
         SOFTIRQS
             .get(number as usize)
             .map_or_else(|| format!("number {number}").into(), |&name| name.into())
     }
 
-    /// The name of an interrupt: its vector, or the devices on its line.
+    /// The name of an interrupt: that of its vector, or the devices on its line.
     pub fn interrupt(&mut self, number: u32) -> Arc<str> {
         if let Some(own) = number.checked_sub(vector::FIRST) {
             return vector::NAMES
@@ -195,7 +195,7 @@ impl Names {
                 .map_or_else(|| format!("vector {own}").into(), |&name| name.into());
         }
         if !self.lines.contains_key(&number) {
-            // The line was set up after the last reading.
+            // The line was set up after the last read.
             let now = text(&self.proc.join("interrupts")).unwrap_or_default();
             self.lines.extend(irq_lines(&now));
             self.lines
@@ -205,7 +205,7 @@ impl Names {
         Arc::clone(&self.lines[&number])
     }
 
-    /// The name of `process`, given one of its threads: `tid`, which is called `thread`.
+    /// The name of `process`, given that its thread `tid` is called `thread`.
     pub fn program(&mut self, process: u32, tid: u32, thread: &str) -> Arc<str> {
         if tid == process {
             return thread.into();
@@ -243,13 +243,13 @@ impl Names {
     }
 }
 
-/// A function's name without the suffix of a compiler clone (`foo.isra.0`, `foo.cold`).
+/// A function's name without the suffix that marks a compiler clone (`foo.isra.0`, `foo.cold`).
 fn strip_clone(name: &str) -> &str {
     name.split_once('.')
         .map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem })
 }
 
-/// Rows of `/proc/interrupts`: the label, and the description after the counts.
+/// The rows of `/proc/interrupts`: each row's label, and the description after its counts.
 fn rows(text: &str) -> impl Iterator<Item = (&str, String)> {
     let header = text.lines().next().unwrap_or_default();
     let cpus = header.split_ascii_whitespace().count();
@@ -261,7 +261,7 @@ fn rows(text: &str) -> impl Iterator<Item = (&str, String)> {
     text.lines().skip(1).filter_map(row)
 }
 
-/// Device names by interrupt line, from the text of `/proc/interrupts`.
+/// Names of the devices on each interrupt line, from the text of `/proc/interrupts`.
 fn irq_lines(text: &str) -> HashMap<u32, Arc<str>> {
     let line = |(label, description): (&str, String)| {
         let number = label.parse().ok()?;
@@ -271,9 +271,9 @@ fn irq_lines(text: &str) -> HashMap<u32, Arc<str>> {
     rows(text).filter_map(line).collect()
 }
 
-/// Names of inter-processor interrupts on architectures where they are interrupt lines (arm64).
-/// `/proc/interrupts` hides their line numbers, and lists their purpose under `IPI` and the
-/// controller's number. `/sys/kernel/irq` has both numbers.
+/// Names of inter-processor interrupts on architectures on which they are interrupt lines (arm64).
+/// `/proc/interrupts` does not show their line numbers, and lists their purpose under `IPI` plus
+/// the controller's number. `/sys/kernel/irq` has both numbers.
 fn inter_processor_interrupts(interrupts: &str, lines: &Path) -> HashMap<u32, Arc<str>> {
     let purposes: HashMap<&str, String> = rows(interrupts)
         .filter_map(|(label, purpose)| Some((label.strip_prefix("IPI")?, purpose)))
@@ -327,7 +327,8 @@ garbage
     fn an_address_is_recovered_from_its_low_bits() {
         let unknown = Names::read(Path::new("/nonexistent"), Path::new("/nonexistent"));
         assert_eq!(unknown.address(0x8100_0100), 0xffff_ffff_8100_0100);
-        // The first address is a module's function. The second kernel has its text elsewhere.
+        // The first address belongs to a module's function. The second kernel has its text
+        // elsewhere.
         assert_eq!(unknown.address(0xc000_0001), 0xffff_ffff_c000_0001);
         let functions = "ffff800012340000 T _text\nffff800080000000 t of_a_module\n";
         let elsewhere = Names {

@@ -21,15 +21,15 @@ macro_rules! layout {
 pub struct SpanRecord {
     /// Start, ns, `CLOCK_MONOTONIC`.
     pub start: u64,
-    /// Length, ns; the effect if it is an edge: see [`flag`].
+    /// Length, ns; for an edge, its effect: see [`flag`].
     pub dur: u64,
-    /// Own time, ns: `dur` minus interruptions; 0 for an edge.
+    /// Self time, ns: `dur` minus interruptions; 0 for an edge.
     pub self_ns: i64,
     /// Address of a kernel function, or one of [`detail`].
     pub detail: u64,
     /// Low bits of the record's number + 1, written last.
     pub seq: u32,
-    /// Thread ID; otherwise IRQ line, [`vector`] or softirq number.
+    /// Thread ID; for other kinds, IRQ line, [`vector`] or softirq number.
     pub tid: u32,
     /// Process ID.
     pub tgid: u32,
@@ -105,7 +105,7 @@ pub struct SumRecord {
     pub detail: u64,
     /// Number of intervals.
     pub count: u64,
-    /// Own time of the intervals, ns.
+    /// Self time of the intervals, ns.
     pub self_ns: i64,
     /// Total length of the intervals, ns.
     pub wall: u64,
@@ -140,7 +140,7 @@ layout! {
 pub struct Frame {
     /// Start, ns.
     pub start: u64,
-    /// Time of interruptions, ns; 0 in every unused frame.
+    /// Interrupted time, ns; 0 in every unused frame.
     pub child: u64,
     /// As in [`SpanRecord`].
     pub detail: u64,
@@ -184,7 +184,7 @@ pub struct CpuState {
     pub seen_child: u64,
     /// Spans lost because the buffer was full.
     pub lost: u64,
-    /// Own time of the lost spans, ns.
+    /// Self time of the lost spans, ns.
     pub lost_self: i64,
     /// Exits without an entry, and entries nested too deeply.
     pub mismatched: u64,
@@ -192,7 +192,7 @@ pub struct CpuState {
     pub folded: u64,
     /// Children that did not fit into the table of followed threads.
     pub unfollowed: u64,
-    /// Times that a thread was found which no reported switch had put there.
+    /// Times that a thread was found without a reported switch to it.
     pub missed: u64,
     /// Times that the kernel stopped the tick.
     pub ticks_stopped: u64,
@@ -202,7 +202,7 @@ pub struct CpuState {
     pub switches: u64,
     /// Frames above the bottom that were open at a switch.
     pub cut: u64,
-    /// Process ID of the owner, for time that is not the current thread's.
+    /// Process ID of the time's owner, if that is not the current thread.
     pub seen_tgid: u32,
     /// Programs running at functions' entries and exits; before Linux 5.12.
     pub at_functions: u32,
@@ -218,11 +218,11 @@ pub struct CpuState {
     pub ended: u64,
     /// Address of the thread that was on the CPU then.
     pub end_thread: u64,
-    /// Its thread ID.
+    /// That thread's ID.
     pub end_tid: u32,
-    /// Its process ID.
+    /// That thread's process ID.
     pub end_tgid: u32,
-    /// Its thread name.
+    /// That thread's name.
     pub end_comm: [u8; 16],
     /// Scratch: one bit for each rule that matches the delay.
     pub fitting: u32,
@@ -278,7 +278,7 @@ layout! {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FollowedThread {
-    /// Since when it does what `detail` says, ns.
+    /// When it started to do what `detail` says, ns.
     pub since: u64,
     /// One of [`detail`]; `NONE` while it runs.
     pub detail: u32,
@@ -339,9 +339,9 @@ pub struct TriggerRule {
     pub cgroup: u64,
     /// For frames: time from one due frame to the next, ns.
     pub period: u64,
-    /// For frames: a time at which one was due, ns, `CLOCK_MONOTONIC`.
+    /// For frames: when one of them was due, ns, `CLOCK_MONOTONIC`.
     pub due: u64,
-    /// For frames: whether one is due a period after the last one started.
+    /// For frames: whether one is due one period after the previous one started.
     pub rearmed: u64,
     /// For frames: minimum CPU time of a run, ns; 0 if every run counts.
     pub long_from: u64,
@@ -368,7 +368,7 @@ layout! {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TriggerPlan {
-    /// Shortest limit by [`trigger`], ns; 0 if a rule counts; all bits set: never.
+    /// Shortest limit by [`trigger`], ns; 0 if a rule counts; all bits set for never.
     pub limits: [u64; 6],
     /// By [`trigger`]: one bit for each counting rule.
     pub counted: [u32; 6],
@@ -402,10 +402,10 @@ pub const COMM_LEN: usize = 16;
 /// Number of buckets in a histogram of lengths.
 pub const HISTOGRAM_BUCKETS: usize = 140;
 
-/// ns: when summing, intervals this long or longer keep their times.
+/// Minimum length of intervals that keep their times when summing, ns.
 pub const LONG_NS: usize = 917_504;
 
-/// Entries for sources that do not fit into the table of sums.
+/// Number of entries for sources that do not fit into the table of sums.
 pub const RESTS_PER_CPU: usize = 16;
 
 /// Thread, softirq, its function, IRQ, its function, and three spare.
@@ -414,7 +414,7 @@ pub const MAX_DEPTH: usize = 8;
 /// Maximum number of CPUs.
 pub const MAX_CPUS: usize = 1024;
 
-/// In a [`RingEntry`], `kind` has a thread's reason to leave from this bit on.
+/// In a [`RingEntry`], `kind` contains why the thread left, from this bit on.
 pub const LEFT_SHIFT: usize = 4;
 
 /// Slots for the start of threads' off-CPU time; a power of two.
@@ -441,7 +441,7 @@ pub const NAME_SLOTS: usize = 32768;
 /// Limit for softirq numbers; a power of two.
 pub const SOFTIRQS: usize = 16;
 
-/// Bits of a [`RingEntry`]'s times including the sign: 9 minutes.
+/// Bits of a time in a [`RingEntry`], including the sign: 9 minutes.
 pub const RING_TIME_BITS: usize = 40;
 
 /// What a span is of; who may interrupt whom, lowest first.
@@ -466,7 +466,7 @@ pub mod flag {
     pub const KERNEL_THREAD: u8 = 1;
     /// A function's frame in an interrupt or softirq.
     pub const FUNCTION: u8 = 2;
-    /// A wait that ended on another CPU than it started on.
+    /// A wait that ended on a different CPU from the one on which it started.
     pub const MIGRATED: u8 = 4;
     /// All sources of a kind that did not fit into the table of sums.
     pub const REST: u8 = 8;

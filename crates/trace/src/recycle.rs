@@ -1,13 +1,14 @@
-//! Keeps a tracer of sums usable for days: reports the counts so far, and frees the entries of
+//! Lets a tracer that keeps sums run for days: reports the counts so far, and frees the entries of
 //! exited threads.
 //!
 //! An entry's key contains its thread and its CPU, so only that thread on that CPU adds to the
 //! entry. Once the thread is gone and the entry has not changed for a whole window, the BPF
-//! programs may reuse it. If a thread adds something at its very end, that goes into a new entry.
+//! programs may reuse it. If the thread still adds something in its last moments, that goes into a
+//! new entry.
 //!
-//! The BPF programs search for a key from its home slot, and take the first free entry. Freeing an
-//! entry in front of an older one with the same key can therefore lead to a second entry. Both are
-//! read.
+//! The BPF programs search for a key from its home slot on, and take the first free entry. If an
+//! entry in front of an older one with the same key is freed, the key may therefore get a second
+//! entry. Both are read.
 
 use ticktax_model::recording::Loss;
 use ticktax_model::{Cpu, Nanos};
@@ -18,12 +19,12 @@ use crate::tracer::Tracer;
 /// Number of threads to look up in `/proc` per call. A look-up takes a microsecond or two.
 const LOOKS: usize = 2_048;
 
-/// Counters of a tracer since it was started.
+/// A tracer's counters since it started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Number of tracepoint hits.
     pub events: u64,
-    /// Number of intervals that did not fit into the table of sums. They are summed as `others`.
+    /// Number of intervals that did not fit into the table of sums. They are added to `others`.
     pub folded: u64,
     /// Lost events, by CPU.
     pub lost: Vec<Loss>,
@@ -56,8 +57,8 @@ impl Tracer {
         self.decoder.forget_programs();
     }
 
-    /// If more than half of the table is in use, frees the entries of exited threads. Call it right
-    /// after sums were emitted. Returns the number of freed entries.
+    /// If more than half of the table is in use, frees the entries of exited threads. Call this
+    /// right after sums were emitted. Returns the number of freed entries.
     pub fn recycle(&mut self) -> usize {
         let entries = self.sizes.sum_entries as usize;
         if !self.sizes.summing {

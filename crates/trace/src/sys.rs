@@ -20,13 +20,13 @@ pub(crate) fn own_nice() -> i32 {
     unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
 }
 
-/// Sets the nice value of the calling thread. Returns whether the system allowed it.
+/// Sets the calling thread's nice value. Returns whether the kernel allowed it.
 pub(crate) fn set_own_nice(nice: i32) -> bool {
     // SAFETY: the call takes and returns numbers; 0 is the calling thread.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) == 0 }
 }
 
-/// Returns freed memory to the kernel. Otherwise the C library keeps it, and the larger the freed
+/// Returns freed memory to the kernel. Otherwise the C library would keep it: the larger the freed
 /// blocks were, the more it keeps.
 pub(crate) fn give_back_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -36,13 +36,12 @@ pub(crate) fn give_back_memory() {
     }
 }
 
-/// Sets the highest real-time priority for the calling thread. Returns whether the system allowed
-/// it.
+/// Gives the calling thread the highest real-time priority. Returns whether the kernel allowed it.
 ///
-/// Makes the system call directly, because musl's `sched_setscheduler` always fails.
+/// Makes the system call directly, because `sched_setscheduler` in musl always fails.
 pub(crate) fn set_own_real_time() -> bool {
     const CALLING_THREAD: libc::pid_t = 0;
-    // The kernel's `struct sched_param` consists of this number.
+    // The kernel's `struct sched_param` is just this number.
     let highest: libc::c_int = 99;
     // SAFETY: the kernel reads one number, which outlives the call.
     let result = unsafe {
@@ -85,7 +84,7 @@ unsafe impl aya::Pod for FollowedThread {}
 // SAFETY: as above.
 unsafe impl aya::Pod for ThrottledWait {}
 
-/// Parses a trigger record; `None` if there are too few bytes.
+/// Parses a trigger record. `None` if there are too few bytes.
 pub(crate) fn trigger_record(bytes: &[u8]) -> Option<TriggerRecord> {
     if bytes.len() < size_of::<TriggerRecord>() {
         return None;
@@ -95,7 +94,7 @@ pub(crate) fn trigger_record(bytes: &[u8]) -> Option<TriggerRecord> {
     Some(unsafe { bytes.as_ptr().cast::<TriggerRecord>().read_unaligned() })
 }
 
-/// One of the kernel's array maps, mapped into this process.
+/// A kernel array map, mapped into this process.
 pub(crate) struct SharedArray<T: Shared> {
     base: NonNull<T>,
     len: usize,
@@ -106,7 +105,7 @@ pub(crate) struct SharedArray<T: Shared> {
 unsafe impl<T: Shared> Send for SharedArray<T> {}
 
 impl<T: Shared> SharedArray<T> {
-    /// Maps the first `len` entries of `map`, an array map whose entries must have the size of `T`.
+    /// Maps the first `len` entries of `map`, an array map whose entries have the size of `T`.
     pub(crate) fn map(map: impl AsFd, len: usize) -> nix::Result<Self> {
         let bytes = NonZeroUsize::new(len * size_of::<T>()).ok_or(nix::Error::EINVAL)?;
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
@@ -125,7 +124,7 @@ impl<T: Shared> SharedArray<T> {
         unsafe { self.base.add(index) }
     }
 
-    /// Copies entry `index`. The copy may be torn if the kernel is writing the entry.
+    /// Copies entry `index`. The copy may be torn if the kernel is writing to the entry.
     pub(crate) fn read(&self, index: usize) -> T {
         // SAFETY: the entry is mapped and aligned, and any bits are a `T` (see `Shared`).
         unsafe { self.entry(index).read_volatile() }
@@ -133,8 +132,8 @@ impl<T: Shared> SharedArray<T> {
 }
 
 impl SharedArray<TriggerPlan> {
-    /// Writes the plan. The BPF programs may read it while it is half written. Each limit is one
-    /// word, so they see either its old or its new value.
+    /// Writes the plan. The BPF programs may read it when it is half written. Each limit is one
+    /// word, so they see either its old value or its new one.
     pub(crate) fn write(&self, plan: &TriggerPlan) {
         // SAFETY: the entry is mapped and aligned, and the kernel only reads it.
         unsafe { self.entry(0).write_volatile(*plan) }
@@ -161,8 +160,8 @@ impl<T: Shared> Drop for SharedArray<T> {
 }
 
 impl SharedArray<SpanRecord> {
-    /// The record at `index`, if record number `seq` is completely written there. For `sealed`, see
-    /// [`seal`](crate::seal).
+    /// The record at `index`, if it is record number `seq` and completely written. For `sealed`,
+    /// see [`seal`](crate::seal).
     pub(crate) fn take(&self, index: usize, seq: u32, sealed: bool) -> Option<SpanRecord> {
         if sealed {
             let record = self.read(index);
@@ -189,8 +188,8 @@ impl SharedArray<CpuState> {
 }
 
 impl SharedArray<SumRecord> {
-    /// Number of intervals in entry `index`, and their self time. Much cheaper than reading the
-    /// entry.
+    /// Number of intervals in entry `index`, and their self time. This is much cheaper than reading
+    /// the entry.
     pub(crate) fn sum(&self, index: usize) -> (u64, i64) {
         let entry = self.entry(index).as_ptr();
         // SAFETY: the field lies within a mapped entry.
@@ -204,9 +203,8 @@ impl SharedArray<SumRecord> {
         (count, time)
     }
 
-    /// Frees entry `index`, which the BPF programs may then take for any source. Call it only if
-    /// nothing adds to the entry any more: anything added at the same time would be lost or
-    /// misnamed.
+    /// Frees entry `index`, which the BPF programs may then use for any source. Call this only when
+    /// nothing adds to the entry any more: a concurrent addition would be lost or misattributed.
     pub(crate) fn free(&self, index: usize) {
         let key = self.entry(index).as_ptr().cast::<u64>();
         // SAFETY: an entry is `WORDS` words, and the first is its key (asserted in `record.rs`).
@@ -223,8 +221,9 @@ impl SharedArray<SumRecord> {
 }
 
 impl SharedArray<RingEntry> {
-    /// The entry at `index`, if it is completely written in this `round` of the ring. For `sealed`,
-    /// see [`seal`](crate::seal). Nothing is mixed into the returned entry's seal any more.
+    /// The entry at `index`, if it belongs to this `round` of the ring and is completely written.
+    /// For `sealed`, see [`seal`](crate::seal). The returned entry's seal has nothing mixed into it
+    /// any more.
     pub(crate) fn take(&self, index: usize, round: u16, sealed: bool) -> Option<RingEntry> {
         let is_round = |seal: u32| seal >> 16 == u32::from(round);
         if sealed {
@@ -244,7 +243,7 @@ impl SharedArray<RingEntry> {
 }
 
 impl SharedArray<ThreadName> {
-    /// Name and process of thread `tid`, if the entry at `index` contains them.
+    /// Name and process of thread `tid`, if the entry at `index` is this thread's.
     pub(crate) fn find(&self, index: usize, tid: u32) -> Option<ThreadName> {
         let entry = self.entry(index).as_ptr();
         // SAFETY: the field lies within a mapped entry.
@@ -261,7 +260,7 @@ impl SharedArray<ThreadName> {
 }
 
 impl SharedArray<CpuControl> {
-    /// Tells the BPF programs on CPU `index` that all records before number `tail` have been read.
+    /// Tells the BPF programs on CPU `index` that all records before `tail` have been read.
     pub(crate) fn set_tail(&self, index: usize, tail: u64) {
         let entry = self.entry(index).as_ptr();
         // SAFETY: the field lies within a mapped entry.
@@ -270,7 +269,7 @@ impl SharedArray<CpuControl> {
         unsafe { AtomicU64::from_ptr(field) }.store(tail, Ordering::Release);
     }
 
-    /// Sets what the BPF programs on CPU `index` do: a set of [`run`], or 0 for nothing.
+    /// Sets what the BPF programs on CPU `index` do: a set of [`run`], or 0 to do nothing.
     pub(crate) fn set_running(&self, index: usize, running: u64) {
         let known = run::RECORD | run::FOLLOW | run::SECOND;
         debug_assert_eq!(running & !known, 0, "unknown bits");

@@ -26,24 +26,24 @@ use crate::record::{
 };
 use crate::sys::{self, Shared, SharedArray};
 
-/// Delay between choosing a start or stop time and reaching it. All CPUs must learn the time in
-/// advance, so that they start or stop together.
+/// Time between setting a start or stop time and reaching it. All CPUs must know it in advance, so
+/// that they start or stop together.
 pub(crate) const AHEAD: Nanos = Nanos::from_millis(1);
 
-/// A CPU's rows are emitted at most this much before older rows of another CPU, however late the
-/// reader is.
+/// Rows of different CPUs can be emitted out of order by up to this much, even if the reader is
+/// late.
 const MERGED: Nanos = Nanos::from_millis(50);
 
 /// Name prefix of ticktax's probe threads.
 pub const PROBE_PREFIX: &str = "ttx-";
 
-/// The loaded BPF programs and their buffers. The kernel unloads the programs when this is dropped
-/// or the process dies, because nothing is pinned.
+/// The loaded BPF programs and their buffers. Nothing is pinned, so the kernel unloads the programs
+/// when this is dropped or the process dies.
 pub struct Tracer {
     // Fields are dropped in this order, so no mapping outlives the programs that write it.
     pub(crate) programs: Ebpf,
     pub(crate) spans: SharedArray<SpanRecord>,
-    /// Ring of the flight recorder.
+    /// The flight recorder's ring.
     pub(crate) entries: SharedArray<RingEntry>,
     pub(crate) thread_names: SharedArray<ThreadName>,
     pub(crate) sums: SharedArray<SumRecord>,
@@ -58,20 +58,20 @@ pub struct Tracer {
     pub(crate) decoder: Decoder,
     pub(crate) first_states: FirstStates,
     pub(crate) tails: Vec<u64>,
-    /// State of the flight recorder's tables of sums.
+    /// State of the flight recorder's two tables of sums.
     pub(crate) tables: Tables,
-    /// Sums as last emitted, followed by the rests.
+    /// Sums as they were last emitted, followed by the rests.
     pub(crate) window: Vec<Option<SumRecord>>,
-    /// For each entry of `window`, whether it had grown when it was last emitted.
+    /// For each entry in `window`, whether it had grown when sums were last emitted.
     pub(crate) grew: Vec<bool>,
     /// Index at which [`Tracer::recycle`] continues.
     pub(crate) recycled: usize,
     pub(crate) window_begin: Nanos,
-    /// Time at which recording started.
+    /// When recording started.
     pub(crate) since: Nanos,
     /// All records that ended before this time have been emitted.
     drained: Nanos,
-    /// Time at which recording ends or ended, once decided.
+    /// When recording ends or ended, once that is decided.
     pub(crate) until: Option<Nanos>,
     /// Interval at which sums are emitted.
     window_length: Nanos,
@@ -85,10 +85,10 @@ impl Tracer {
     /// Loads and attaches the BPF programs. Nothing is recorded before [`Tracer::start`].
     ///
     /// `possible` is the number of CPUs that the machine can ever have, including those not plugged
-    /// in yet: `ticktax_host::Proc::room_for_cpus`.
+    /// in yet: see `ticktax_host::Proc::room_for_cpus`.
     ///
     /// # Errors
-    /// The kernel, the caller's rights or the available memory do not allow it.
+    /// Returns an error if the kernel, the caller's rights or the available memory do not allow it.
     pub fn load(settings: &TraceSettings, possible: usize) -> Result<Self, TraceError> {
         let sizes = Sizes::new(settings, possible);
         let Loaded {
@@ -99,7 +99,7 @@ impl Tracer {
             every_entry_watched,
         } = load(settings, sizes)?;
         let names = Names::read(Path::new("/proc"), Path::new("/sys"));
-        // Reading the kernel's BTF took some tens of MiB.
+        // Reading the kernel's BTF has taken some tens of MiB.
         sys::give_back_memory();
         if !names.knows_functions() {
             limitations.push(Limitation::FunctionNamesHidden);
@@ -108,7 +108,7 @@ impl Tracer {
             sizes.all_sum_entries() as usize,
             sizes.rest_entries() as usize,
         );
-        // The flight recorder empties one table while it fills the other.
+        // The flight recorder has two tables: it empties one while it fills the other.
         let windowed = if sizes.summing && !sizes.flight {
             sums + rests
         } else {
@@ -177,8 +177,8 @@ impl Tracer {
         cpus.map(|cpu| self.states.read(cpu).switches).sum()
     }
 
-    /// Number of times that the kernel has skipped a BPF program, because it was already active on
-    /// that CPU. `None` if the kernel does not count this (before 5.12).
+    /// Number of times that the kernel skipped a BPF program because it was already active on that
+    /// CPU. `None` if the kernel does not count this (before Linux 5.12).
     pub fn programs_skipped(&self) -> Option<u64> {
         let programs = self.programs.programs();
         let skipped = programs.filter_map(|(_, program)| {
@@ -189,8 +189,8 @@ impl Tracer {
         skipped.fold(None, |sum, skipped| Some(sum.unwrap_or(0) + skipped))
     }
 
-    /// Starts accounting on the CPUs in `watched`, all at one time, which has passed when this
-    /// returns. Returns those CPUs of `online` that could not be made to switch now. They start
+    /// Starts accounting on all CPUs in `watched` at the same time, which has passed when this
+    /// returns. Returns those CPUs in `online` that could not be made to switch now. They start
     /// later, at their first switch.
     pub fn start(&mut self, watched: &CpuList, online: &CpuList) -> CpuList {
         let cpus = watched.iter().map(Cpu::index);
@@ -212,7 +212,7 @@ impl Tracer {
         late
     }
 
-    /// Time at which the last of `cpus` started its accounting; `None` if none has.
+    /// When the last of `cpus` started its accounting. `None` if none has.
     pub fn opened(&self, cpus: &CpuList) -> Option<Nanos> {
         let cpus = cpus
             .iter()
@@ -220,7 +220,7 @@ impl Tracer {
             .filter(|&cpu| cpu < self.sizes.cpus);
         let opened = cpus.map(|cpu| self.states.read(cpu).opened);
         let last = opened.filter(|&opened| opened > 0).max()?;
-        // A CPU without an event since then starts at its next one.
+        // A CPU that has had no event since then starts at its next one.
         Some(if last == OPENING as u64 {
             self.since
         } else {
@@ -228,9 +228,9 @@ impl Tracer {
         })
     }
 
-    /// Ends recording on all CPUs at `time`, on `CLOCK_MONOTONIC`, however late [`Tracer::close`]
-    /// is called. Later events produce no rows, and open intervals end at `time`. Switches are
-    /// still counted ([`Tracer::switches`]).
+    /// Ends recording on all CPUs at `time` on `CLOCK_MONOTONIC`, however late [`Tracer::close`] is
+    /// called. Later events produce no rows, and open intervals end at `time`. Switches are still
+    /// counted ([`Tracer::switches`]).
     pub fn end_at(&mut self, time: Nanos) {
         self.until = Some(time);
         for cpu in 0..self.sizes.cpus {
@@ -238,8 +238,8 @@ impl Tracer {
         }
     }
 
-    /// For tests: makes the BPF programs ignore everything on `cpu` until [`Tracer::resume`], as if
-    /// the kernel did not report its switches.
+    /// For tests: makes the BPF programs ignore everything on `cpu` until [`Tracer::resume`] is
+    /// called, as if the kernel did not report that CPU's switches.
     #[doc(hidden)]
     pub fn pause(&mut self, cpu: Cpu) {
         self.controls.set_running(cpu.index(), 0);
@@ -252,24 +252,24 @@ impl Tracer {
         self.controls.set_running(cpu.index(), run::RECORD | follow);
     }
 
-    /// Nice value of the calling thread, -20 to 19.
+    /// The calling thread's nice value, from -20 to 19.
     pub fn own_nice() -> i32 {
         sys::own_nice()
     }
 
-    /// Sets the nice value of the calling thread, -20 to 19. On a busy machine, a reader at nice 0
+    /// Sets the calling thread's nice value, from -20 to 19. On a busy machine, a reader at nice 0
     /// would run too late and lose events. Threads and processes started later inherit the value.
-    /// Returns whether the system allowed it.
+    /// Returns whether the kernel allowed it.
     pub fn set_own_nice(nice: i32) -> bool {
         sys::set_own_nice(nice)
     }
 
-    /// Passes every finished record to `sink`, in the order in which a CPU's records ended. Records
+    /// Passes every finished record to `sink`. A CPU's records are in order of their ends. Records
     /// of different CPUs are merged to within 50 ms.
     ///
     /// With [`Output::Sums`](crate::Output::Sums), only long intervals have records. The sums of
     /// everything else follow once per [`TraceSettings::window`], for the window that ends at
-    /// `now`. The flight recorder does not use this method: see [`Tracer::capture`] and
+    /// `now`. Do not use this for the flight recorder: see [`Tracer::capture`] and
     /// [`Tracer::take_sums`].
     pub fn drain(
         &mut self,
@@ -283,9 +283,9 @@ impl Tracer {
         }
     }
 
-    /// Emits the records that ended before `now`, alternating between the CPUs in slices of time.
-    /// Otherwise, a reader that is seconds late would emit seconds of one CPU before those of the
-    /// next.
+    /// Emits the records that ended before `now`, one slice of time after the other for all CPUs.
+    /// Otherwise, a reader that is seconds late would emit seconds of one CPU's records before
+    /// those of the next.
     pub(crate) fn drain_rings(
         &mut self,
         now: Nanos,
@@ -301,7 +301,7 @@ impl Tracer {
         }
     }
 
-    /// Emits the records of `cpu` that ended by `until`.
+    /// Emits `cpu`'s records that ended by `until`.
     pub(crate) fn drain_ring(
         &mut self,
         cpu: usize,
@@ -315,7 +315,7 @@ impl Tracer {
         let len = self.sizes.ring_len();
         let first = self.tails[cpu];
         let mut tail = first;
-        // Read at most one ring's length. Otherwise, a CPU that writes faster than this reads would
+        // Read at most one ring's worth. Otherwise, a CPU that writes faster than this reads would
         // delay the other CPUs and the end.
         while tail - first < len as u64 {
             #[expect(clippy::cast_possible_truncation, reason = "only the low bits count")]
@@ -329,7 +329,7 @@ impl Tracer {
                 sink(sources, &row);
             }
             tail += 1;
-            // Free the ring in quarters, because freeing each record would bounce the writer's
+            // Free the ring in quarters. Freeing every single record would bounce the writer's
             // cache line.
             if tail & (len as u64 / 4 - 1) == 0 {
                 self.controls.set_tail(cpu, tail);
@@ -347,7 +347,7 @@ impl Tracer {
         sources: &mut SourceTable,
         sink: &mut dyn FnMut(&SourceTable, &Row),
     ) {
-        // The reader may only get here after the end of recording.
+        // The reader may get here only after recording has ended.
         let now = self.until.map_or(now, |until| now.min(until));
         let now = now.max(self.window_begin);
         let window = (self.window_begin, now);
@@ -359,7 +359,7 @@ impl Tracer {
                 Some(rest) => (&self.rests, rest),
             };
             // Most entries are free or belong to threads that did not run. The kernel increments
-            // the count before it adds the time, so both are compared, to notice a read in between.
+            // the count before it adds the time. Comparing both detects a read between the two.
             let read = before.as_ref();
             *grew = table.sum(index) != read.map_or((0, 0), |sum| (sum.count, sum.self_ns));
             if !*grew {
@@ -375,7 +375,7 @@ impl Tracer {
     }
 }
 
-/// Time at which a record's span ended. An edge has no length.
+/// When a record's span ended. An edge has no length.
 fn end_of(record: &SpanRecord) -> u64 {
     if record.flags & EDGES == 0 {
         record.start.saturating_add(record.dur)
@@ -384,7 +384,7 @@ fn end_of(record: &SpanRecord) -> u64 {
     }
 }
 
-/// The number of skipped calls in a BPF program's `/proc/self/fdinfo` file.
+/// The number of skipped calls, from a BPF program's file in `/proc/self/fdinfo`.
 fn skipped_in(text: &str) -> Option<u64> {
     let mut lines = text.lines();
     let count = lines.find_map(|line| line.strip_prefix("recursion_misses:"))?;

@@ -1,10 +1,11 @@
-//! Deals with unreadable lines of a journal.
+//! Deals with unreadable lines in a journal.
 //!
-//! A killed session can leave half a line, and a failing disk can damage the last lines. If only
-//! the end of the journal is unreadable, it is copied to a file next to the journal and cut off.
+//! A killed session may leave half a line, and a failing disk may damage the last lines. If only
+//! the end of the journal is unreadable, it is copied to a file next to the journal and then cut
+//! off.
 //!
-//! If unreadable lines lie *between* readable ones, they may contain settings that nobody knows any
-//! more. The journal then stays unchanged until a person has inspected it.
+//! If there are unreadable lines *between* readable ones, they may be about settings that nobody
+//! knows any more. The journal then stays unchanged until a person has inspected it.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -19,7 +20,7 @@ pub(super) const LONGEST_FIRST: u64 = 1 << 16;
 const CHECKSUM: usize = 8;
 /// Text that follows the checksum in the first line of every journal.
 const BEGINNING: &[u8] = b" {\"began\":{";
-/// Number of copies to keep. A new copy replaces the oldest.
+/// Number of copies to keep. A new copy replaces the oldest one.
 const COPIES: u32 = 4;
 
 pub(super) struct Parsed {
@@ -45,7 +46,7 @@ pub(super) fn parse(bytes: &[u8]) -> Parsed {
             parsed.readable = length;
             parsed.between = *damaged;
         } else if line.ends_with(b"\n") {
-            // Don't count a line without a newline: it had not reached the disk, so nothing is
+            // Do not count a line without a newline. It had not reached the disk, so nothing is
             // lost.
             *damaged += 1;
         }
@@ -53,7 +54,8 @@ pub(super) fn parse(bytes: &[u8]) -> Parsed {
     parsed
 }
 
-/// Whether a file with this first line is a journal. An incomplete line need only start like one.
+/// Whether a file with this first line is a journal. If the line is incomplete, its start is
+/// enough.
 pub(super) fn begins_journal(first: &[u8]) -> bool {
     let is_record = || matches!(disk::read_checked_line(first), Some(Record::Began { .. }));
     let is_half = || {
@@ -66,7 +68,7 @@ pub(super) fn begins_journal(first: &[u8]) -> bool {
     first.is_empty() || is_record() || is_half()
 }
 
-/// Copies the unreadable end of a journal to a new file in the same directory. Returns the file's
+/// Copies the unreadable end of a journal to a new file in the same directory. Returns that file's
 /// name.
 pub(super) fn copy(folder: &Folder, journal: &OsStr, bytes: &[u8]) -> io::Result<OsString> {
     let name = |number: u32| {
@@ -83,7 +85,7 @@ pub(super) fn copy(folder: &Folder, journal: &OsStr, bytes: &[u8]) -> io::Result
     let newest = name(1);
     let mut file = folder.create_new(&newest, 0o600)?;
     if let Err(error) = file.write_all(bytes).and_then(|()| file.sync_all()) {
-        // Remove a partial copy, which would look like a complete one.
+        // Remove an incomplete copy, because it would look like a complete one.
         let _ = folder.remove(&newest);
         return Err(error);
     }
@@ -108,7 +110,7 @@ mod tests {
         let line = checked_line(&began).unwrap();
         assert!(begins_journal(&line));
         assert!(begins_journal(b""));
-        // Half of a first line, as a killed session leaves it.
+        // Half of the first line, as left by a killed session.
         assert!(begins_journal(&line[..line.len() / 2]));
         let mut damaged = line.clone();
         damaged[line.len() / 2] ^= 1;

@@ -1,5 +1,5 @@
-//! Files that list words, with the active one in brackets: `always [madvise] never`, or in
-//! parentheses, as for preemption: `none voluntary (full)`.
+//! Files that list words and mark the active one: in brackets (`always [madvise] never`), or in
+//! parentheses for preemption (`none voluntary (full)`).
 
 use crate::error::Trouble;
 use crate::system::System;
@@ -10,14 +10,14 @@ pub(super) fn read(system: &System, path: &str) -> Result<String, Trouble> {
     let text = super::file::read(system, path)?;
     let mut words = text.split_ascii_whitespace();
     let chosen = words.find(|word| word.starts_with(BRACKETS));
-    // If only one word is available, the kernel omits the brackets.
+    // If there is only one word, the kernel leaves out the brackets.
     let chosen = chosen.or_else(|| (text.split_ascii_whitespace().count() == 1).then_some(&text));
     chosen
         .map(|word| word.trim_matches(BRACKETS).to_owned())
         .ok_or_else(|| Trouble::new(format!("/{path} does not mark the word in effect")))
 }
 
-/// Returns the listed words; none if the file cannot be read.
+/// Returns the words listed. If the file cannot be read, returns none.
 pub(super) fn offered(system: &System, path: &str) -> Vec<String> {
     let text = system.text(path).unwrap_or_default();
     let words = text.split_ascii_whitespace();

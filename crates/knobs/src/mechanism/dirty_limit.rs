@@ -1,5 +1,6 @@
-//! Limits on dirty memory, in percent in one file or in bytes in another. Writing one sets the
-//! other to 0. The kernel rejects 0 bytes, so the two files cannot be restored independently.
+//! Limits on dirty memory, which are in percent in one file or in bytes in another. Writing to one
+//! sets the other to 0. Since the kernel rejects 0 bytes, the two files cannot be restored
+//! independently.
 
 use crate::error::Trouble;
 use crate::system::System;

@@ -1,4 +1,4 @@
-//! `/dev/cpu_dma_latency`: a limit on CPU wake-up latency, in effect as long as the process that
+//! `/dev/cpu_dma_latency`: a limit on CPU wake-up latency. It is in effect while the process that
 //! wrote it keeps the device open. The kernel resets it even if that process is killed.
 
 use std::fs::OpenOptions;
@@ -10,7 +10,7 @@ use crate::system::System;
 
 pub(super) const DEVICE: &str = "dev/cpu_dma_latency";
 
-/// Reads the effective limit in µs, which combines the requests of all processes.
+/// Reads the limit in effect, in µs. It combines the requests of all processes.
 pub(super) fn read(system: &System) -> Result<String, Trouble> {
     let mut bytes = [0; 4];
     let opened = OpenOptions::new().read(true).open(system.path(DEVICE));

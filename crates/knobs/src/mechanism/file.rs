@@ -1,4 +1,4 @@
-//! Files that contain the value of a setting.
+//! Files that contain just the value of a setting.
 
 use std::path::Path;
 
@@ -7,8 +7,8 @@ use crate::error::Trouble;
 use crate::system::System;
 use crate::target::Target;
 
-/// Reads the file at `path` for `target`. A cgroup's file, `{}/NAME`, is opened through a handle of
-/// the cgroup's directory.
+/// Reads the file at `path` for `target`. If it belongs to a cgroup (`{}/NAME`), opens it through a
+/// handle to the cgroup's directory.
 pub(super) fn read_of(system: &System, target: &Target, path: &str) -> Result<String, Trouble> {
     match in_cgroup(target, path) {
         Some(file) => file.read(system),
@@ -16,7 +16,7 @@ pub(super) fn read_of(system: &System, target: &Target, path: &str) -> Result<St
     }
 }
 
-/// Writes the file at `path` for `target`, opened as for reading.
+/// Writes the file at `path` for `target`. Opens it the same way as for reading.
 pub(super) fn write_of(
     system: &System,
     target: &Target,
@@ -71,7 +71,7 @@ impl CgroupFile<'_> {
         written.map_err(|error| Trouble::of_file(&self.path(), &error))
     }
 
-    /// Returns the path for error messages, which add the leading slash.
+    /// Returns the path as error messages need it. They add the leading slash.
     fn path(&self) -> String {
         let path = self.folder.join(self.name).display().to_string();
         path.trim_start_matches('/').to_owned()

@@ -1,4 +1,4 @@
-//! The set of a CPU's idle states that are disabled. Each state has a file.
+//! The set of a CPU's disabled idle states. Each state has its own file.
 
 use ticktax_model::{Cpu, CpuList};
 
@@ -7,7 +7,7 @@ use crate::system::System;
 use crate::target::Target;
 use crate::values::Form;
 
-/// Directory of a CPU's idle states.
+/// Directory that contains a CPU's idle states.
 pub(super) const FOLDER: &str = "sys/devices/system/cpu/cpu{}/cpuidle";
 /// Value for an empty set.
 const NONE: &str = "none";
@@ -27,7 +27,7 @@ fn parse(text: &str) -> Result<String, String> {
     }
 }
 
-/// Lists the numbers of a CPU's idle states, sorted.
+/// Lists the numbers of a CPU's idle states in order.
 fn states(system: &System, folder: &str) -> Result<Vec<u32>, Trouble> {
     let names = system.names(folder).into_iter();
     let numbers = names.filter_map(|name| name.strip_prefix("state")?.parse().ok());

@@ -1,4 +1,5 @@
-//! Files that contain a set of CPUs as a bit mask: 32-bit words in hexadecimal, highest CPUs first.
+//! Files that contain a set of CPUs as a bit mask: hexadecimal words of 32 bits, highest CPUs
+//! first.
 
 use ticktax_model::{Cpu, CpuList};
 

@@ -1,4 +1,4 @@
-//! Files that are different in each network namespace. A thread enters the namespace to read or
+//! Files whose contents depend on the network namespace. A thread enters the namespace to read or
 //! write them.
 
 use std::fs::{File, OpenOptions};
@@ -27,7 +27,7 @@ pub(super) fn write(
     within(system, target, || super::file::write(system, path, value))
 }
 
-/// Runs `act` in the target's network namespace. A temporary thread enters it, so that the other
+/// Runs `act` in the target's network namespace. A temporary thread enters it, so that all other
 /// threads stay in theirs.
 fn within<T: Send>(
     system: &System,
@@ -37,7 +37,7 @@ fn within<T: Send>(
     let Target::Net(place) = target else {
         return Err(Trouble::new(format!("{target} is not a network namespace")));
     };
-    // If this thread is already in the namespace, entering would need a privilege for nothing.
+    // If this thread is already there, entering would need a privilege without any benefit.
     if target.presence(system) == Target::Net("/proc/self/ns/net".into()).presence(system) {
         return act();
     }
@@ -68,8 +68,8 @@ fn enter(place: &Path) -> Result<(), Trouble> {
         .map_err(|errno| cannot(Trouble::of_call(errno).to_string()))
 }
 
-/// Opens a namespace file. Opening a device or a pipe can have side effects, so first check through
-/// an `O_PATH` handle that the file is on the namespace file system.
+/// Opens a namespace file. Because opening a device or a pipe can have side effects, this first
+/// checks through an `O_PATH` handle that the file is on the namespace file system.
 fn open(place: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(libc::O_PATH);
@@ -94,7 +94,7 @@ mod tests {
     fn only_namespace_files_are_opened() {
         open(Path::new("/proc/self/ns/net")).unwrap();
         let folder = tempfile::tempdir().unwrap();
-        // Opening a pipe would block until somebody writes to it.
+        // Opening a pipe would block until something writes to it.
         let pipe = folder.path().join("pipe");
         mkfifo(&pipe, Mode::S_IRWXU).unwrap();
         for path in [&*pipe, folder.path(), Path::new("/proc/version")] {

@@ -13,7 +13,7 @@ const DEFAULT_PERIOD: u64 = 100_000;
 /// Periods that the kernel accepts, in µs.
 const PERIODS: std::ops::RangeInclusive<u64> = 1_000..=1_000_000;
 const MIN_QUOTA: u64 = 1_000;
-/// Below the kernel's own limit, which depends on its version.
+/// Less than the kernel's own limit, which depends on the kernel's version.
 const MAX_QUOTA: u64 = 1 << 40;
 const NONE: &str = "max";
 
@@ -62,7 +62,7 @@ pub(super) fn write(system: &System, target: &Target, value: &str) -> Result<(),
     if is_v2(system, target) {
         return write(V2, &format!("{quota} {period}"));
     }
-    // Remove the limit first, because the old quota with the new period might exceed the parent's
+    // Remove the limit first. Otherwise the old quota with the new period might exceed the parent's
     // limit.
     write(V1_QUOTA, "-1")?;
     write(V1_PERIOD, period)?;

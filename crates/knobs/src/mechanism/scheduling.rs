@@ -11,7 +11,7 @@ use crate::values::Form;
 const SCHED_FIFO: u32 = 1;
 const SCHED_RR: u32 = 2;
 const SCHED_DEADLINE: u32 = 6;
-/// Policies that share CPU time by weight, and their numbers in the kernel.
+/// Policies that share CPU time by weight, with their numbers in the kernel.
 const FAIR: [(u32, &str); 4] = [(0, "other"), (3, "batch"), (5, "idle"), (7, "ext")];
 /// `SCHED_FLAG_RESET_ON_FORK`: children start with the default policy.
 const RESET_ON_FORK: u64 = 1;
@@ -47,7 +47,7 @@ fn parse_slice(text: &str) -> Result<String, String> {
     allowed.ok_or_else(wrong)
 }
 
-/// Parses a policy as written by [`words`].
+/// Parses a policy in the form that [`words`] returns.
 fn read_policy(text: &str) -> Option<SchedAttr> {
     let mut parts = text.split(',');
     let policy = parts.next()?;
@@ -84,7 +84,7 @@ fn read_policy(text: &str) -> Option<SchedAttr> {
     Some(attr)
 }
 
-/// Describes a policy. The slice is included only if it differs from the default.
+/// Describes a policy. Mentions the slice only if it differs from the default.
 fn words(attr: SchedAttr, default_slice: u64) -> String {
     let fair = FAIR.iter().find(|(number, _)| *number == attr.policy);
     let mut words = match (attr.policy, fair) {
@@ -110,8 +110,8 @@ fn is_fair(policy: u32) -> bool {
     FAIR.iter().any(|(number, _)| *number == policy)
 }
 
-/// Returns the default slice in ns, which is that of the calling thread. Returns 0 if the kernel
-/// has no slices.
+/// Returns the default slice in ns, which is the calling thread's. Returns 0 if the kernel has no
+/// slices.
 fn default_slice() -> u64 {
     let attr = sched_getattr(0).ok();
     let fair = attr.filter(|attr| is_fair(attr.policy));
@@ -126,7 +126,7 @@ pub(super) fn policy(tid: i32) -> Result<String, Trouble> {
     Ok(words(scheduling_of(tid)?, default_slice()))
 }
 
-/// Sets the policy. The system call also sets the nice value, so pass the current one.
+/// Sets the policy. The system call also sets the nice value, so the current one is passed.
 pub(super) fn set_policy(system: &System, tid: i32, value: &str) -> Result<(), Trouble> {
     let attr = read_policy(value).ok_or_else(|| Trouble::new(POLICY.about))?;
     let nice: i32 = nice(system, tid)?.parse().unwrap_or_default();
@@ -135,13 +135,13 @@ pub(super) fn set_policy(system: &System, tid: i32, value: &str) -> Result<(), T
 
 pub(super) fn nice(system: &System, tid: i32) -> Result<String, Trouble> {
     let fields = stat(system, tid).ok_or_else(|| Trouble::of_call(Errno::ESRCH))?;
-    // Field 19 of the complete line.
+    // This is field 19 of the complete line.
     let nice = fields.split_ascii_whitespace().nth(16);
     nice.map(str::to_owned)
         .ok_or_else(|| Trouble::new(format!("/proc/{tid}/stat is truncated")))
 }
 
-/// Sets the nice value, with a system call that does not change the slice.
+/// Sets the nice value with a system call that leaves the slice unchanged.
 pub(super) fn set_nice(tid: i32, value: &str) -> Result<(), Trouble> {
     let nice = value
         .parse()

@@ -1,4 +1,4 @@
-//! Kernel parameters. They cannot be changed at run time, but `ticktax lab` can try them.
+//! Kernel parameters. They cannot be changed at run time, but `ticktax lab` can try them out.
 
 use ticktax_model::knob::KnobScope::Machine;
 

@@ -10,7 +10,7 @@ use crate::values::Values::{Cpus, Form, Integer, IntegerOr, OfferedIn};
 const CPUFREQ: &str = "admin-guide/pm/cpufreq.rst";
 const CPUIDLE: &str = "admin-guide/pm/cpuidle.rst";
 
-/// Highest accepted frequency, in kHz.
+/// Highest frequency that is accepted, in kHz.
 const KILOHERTZ: i64 = 100_000_000;
 
 pub(super) static KNOBS: [Knob; 12] = [

@@ -1,4 +1,4 @@
-//! Networking, machine-wide and per network namespace.
+//! Networking: settings of the machine and of network namespaces.
 
 use ticktax_model::knob::KnobScope::{Machine, Net};
 

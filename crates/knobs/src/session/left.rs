@@ -1,10 +1,10 @@
-//! Settings and cgroups that remain to be restored, according to the records of a journal.
+//! The settings and cgroups that still have to be restored, according to a journal's records.
 
 use crate::group::Place;
 use crate::journal::Record;
 use crate::target::Target;
 
-/// A setting that remains to be restored.
+/// A setting that still has to be restored.
 #[derive(Clone, Debug)]
 pub(super) struct Pending {
     pub(super) knob: String,
@@ -12,27 +12,27 @@ pub(super) struct Pending {
     pub(super) identity: String,
     /// Value before ticktax first changed it.
     pub(super) original: String,
-    /// Value that was last read back.
+    /// The value last read back.
     pub(super) last: String,
-    /// Value that was about to be written. `None` once the setting has been read back.
+    /// The value that was about to be written. `None` once the setting has been read back.
     pub(super) unread: Option<String>,
     /// Whether the kernel changed the setting as a side effect of another change. Any value found
-    /// is then considered ours.
+    /// then counts as ours.
     pub(super) along: bool,
     pub(super) boot: String,
 }
 
-/// Everything that remains to be restored.
+/// Everything that still has to be restored.
 #[derive(Debug, Default)]
 pub(super) struct Left {
     /// Settings, in the order in which they were first changed.
     pub(super) settings: Vec<Pending>,
-    /// Created cgroups, each with the boot id at that time.
+    /// Created cgroups, each with the boot id at its creation.
     pub(super) groups: Vec<(Place, String)>,
 }
 
 impl Left {
-    /// Replays the records of a journal.
+    /// Replays a journal's records.
     pub(super) fn of(records: &[Record]) -> Self {
         let mut left = Self::default();
         let mut latest = "";
@@ -51,7 +51,7 @@ impl Left {
         places.position(|pending| pending.knob == knob && pending.target == *target)
     }
 
-    /// Applies a record from the boot with id `boot`.
+    /// Applies a record that was written during the boot with id `boot`.
     pub(super) fn apply(&mut self, boot: &str, record: Record) {
         match record {
             Record::Began { .. } => {}
@@ -69,7 +69,7 @@ impl Left {
                 new,
                 along,
             } => {
-                // ticktax does not write to a setting that changes as a side effect.
+                // ticktax does not itself write to a setting that changes as a side effect.
                 let unread = Some(new).filter(|_| !along);
                 if let Some(at) = self.position(&knob, &target) {
                     self.settings[at].unread = unread;

@@ -1,5 +1,5 @@
-//! Tests changing and restoring settings on simulated machines, including sessions killed at any
-//! point and settings changed by other programs.
+//! Tests changing and restoring settings on simulated machines. Sessions are killed at any point,
+//! and other programs change settings too.
 
 mod damage;
 mod planted;
@@ -40,7 +40,7 @@ fn set(session: &mut Session, id: &str, target: &Target, value: &str) -> Result<
     Ok(change.got)
 }
 
-/// Writes a journal as a killed session leaves it.
+/// Writes a journal as a killed session would leave it.
 fn left_behind(machine: &Machine, records: &[Record]) {
     let began = Record::Began {
         boot: "boot-1".to_owned(),
@@ -190,7 +190,7 @@ fn settings_changed_by_another_program_are_left_alone() {
     set(&mut session, "vm.swappiness", &Target::Machine, "10").unwrap();
     set(&mut session, "vm.stat_interval", &Target::Machine, "9").unwrap();
     machine.put(SWAPPINESS, "33\n");
-    // The session notices before the next change, and when it ends.
+    // The session must notice both before the next change and when it ends.
     let error = set(&mut session, "vm.swappiness", &Target::Machine, "20").unwrap_err();
     assert!(
         error.to_string().contains("changed from 10 to 33"),
@@ -270,7 +270,7 @@ fn settings_of_an_offline_cpu_stay_in_the_journal() {
     let statement = session.undo();
     assert_eq!(outcomes(&statement), [UndoOutcome::Offline]);
     assert!(!statement.is_complete());
-    // Later sessions keep the record too.
+    // Later sessions must keep the record, too.
     let mut later = begin(&machine);
     set(&mut later, "vm.swappiness", &Target::Machine, "1").unwrap();
     drop(later);
@@ -312,7 +312,7 @@ fn companion_settings_are_restored_after_the_main_one() {
     let mut session = begin(&machine);
     machine.put(&queue("scheduler"), "[none] bfq\n");
     set(&mut session, "disk.scheduler", &disk, "bfq").unwrap();
-    // Do what the kernel does when the scheduler is changed.
+    // Do what the kernel does when the scheduler changes.
     machine.put(&queue("scheduler"), "none [bfq]\n");
     machine.put(&queue("nr_requests"), "256\n");
     let statement = session.undo();
@@ -337,7 +337,7 @@ fn a_held_device_is_released() {
     machine.put("dev/cpu_dma_latency", "\0\u{64}\0\0");
     let mut session = begin(&machine);
     let got = set(&mut session, "cpu.dma_latency", &Target::Machine, "20");
-    // Unlike the device, a regular file keeps the value.
+    // A regular file keeps the value, unlike the device.
     assert!(got.is_ok(), "{got:?}");
     assert_eq!(outcomes(&session.undo()), [UndoOutcome::Released]);
 }
@@ -369,13 +369,13 @@ fn a_truncated_journal_is_read_up_to_its_end() {
         let lines = complete.split_inclusive(|&byte| byte == b'\n');
         lines.take(2).map(<[u8]>::len).sum()
     };
-    // Shorter prefixes are not recognized as a journal.
+    // Anything shorter is not recognized as a journal.
     let beginning = "xxxxxxxx {\"began\":{".len();
     for length in (beginning..=complete.len()).chain([0]) {
         let machine = machine();
         machine.folder("journal");
         fs::write(journal(&machine), &complete[..length]).unwrap();
-        // The setting is changed only after the complete line has reached the disk.
+        // The setting changes only after the complete line has reached the disk.
         let begun = length >= announced;
         machine.put(SWAPPINESS, if begun { "10\n" } else { "60\n" });
         let statement = undone(&machine);
@@ -395,7 +395,7 @@ fn changes_to_settings_that_must_stay_are_detected() {
     );
     let is =
         |session: &mut Session, knob, left| session.require_unchanged(knob, &Target::Machine, left);
-    // Changes are detected whether or not the session itself has changed the setting.
+    // A change must be detected whether or not the session itself has changed the setting.
     set(&mut session, "vm.swappiness", &Target::Machine, "10").unwrap();
     is(&mut session, swappiness, "10").unwrap();
     is(&mut session, interval, "1").unwrap();
@@ -405,7 +405,7 @@ fn changes_to_settings_that_must_stay_are_detected() {
     assert!(why.contains("changed from 1 to 7"), "{why}");
     let why = is(&mut session, swappiness, "10").unwrap_err().to_string();
     assert!(why.contains("changed from 10 to 33"), "{why}");
-    // The session no longer touches these settings.
+    // The session must leave these settings alone.
     assert_eq!(session.undo().settings, []);
     assert_eq!(machine.text(SWAPPINESS), "33\n");
     assert_eq!(length(&machine), 0);
@@ -424,7 +424,7 @@ fn settings_of_ended_tasks_are_forgotten() {
     set(&mut session, "proc.timer_slack", &Target::Task(7), "1").unwrap();
     session.forget_gone().unwrap();
     assert_eq!(machine.text("proc/7/timerslack_ns"), "1\n");
-    // A new task now has the same id. The session must not touch its slack.
+    // A new task has the same id by now. The session must not touch the new task's slack.
     task(200);
     session.forget_gone().unwrap();
     assert_eq!(session.undo().settings, []);
@@ -432,7 +432,7 @@ fn settings_of_ended_tasks_are_forgotten() {
     assert_eq!(length(&machine), 0);
 }
 
-/// A machine with a v2 cgroup that delegates the CPU controller and contains this process.
+/// A machine with a v2 cgroup that delegates the CPU controller. This process is in that cgroup.
 fn with_cgroups() -> Machine {
     let machine = machine();
     machine.put("proc/self/mounts", "cgroup2 /cg cgroup2 rw 0 0\n");
@@ -476,7 +476,7 @@ fn a_group_left_by_a_killed_run_is_removed() {
         };
         left_behind(&machine, &[making]);
         assert!(undone(&machine).is_complete());
-        // A cgroup does not survive a reboot. One with the same name is not ours.
+        // A cgroup does not survive a reboot, so one that has the same name is not ours.
         assert_eq!(machine.path(&group()).exists(), boot == "boot-2");
         assert_eq!(length(&machine), 0);
     }
@@ -487,8 +487,8 @@ fn a_group_that_stays_is_reported_and_retried() {
     let machine = with_cgroups();
     let mut session = begin(&machine);
     session.make_group(Controller::Cpu).unwrap();
-    // rmdir fails on this directory, which contains a file, like on a cgroup that contains a
-    // process.
+    // rmdir fails on this directory because it contains a file. It fails in the same way on a
+    // cgroup that contains a process.
     let file = format!("{}/x", group());
     machine.put(&file, "");
     let statement = session.undo();

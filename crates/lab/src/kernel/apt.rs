@@ -1,5 +1,5 @@
-//! Where apt gets packages from: this machine's package lists, or the lab's own lists for another
-//! architecture or Debian suite. The machine's configuration stays unchanged.
+//! Where apt gets packages from: either this machine's package lists, or lists of the lab's own for
+//! another architecture or Debian suite. The machine's configuration stays unchanged.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,14 +13,14 @@ use super::tool::run;
 use crate::arch::Arch;
 use crate::error::LabError;
 
-/// Debian's archive, used for suites that are not configured on this machine.
+/// Debian's archive, for suites that are not configured on this machine.
 const ARCHIVE: &str = "http://deb.debian.org/debian";
-/// Debian's keys, which apt uses to verify the archive (package `debian-archive-keyring`).
+/// Debian's keys, with which apt verifies the archive (package `debian-archive-keyring`).
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-/// Age at which the lab's own package lists are updated.
+/// The lab's own package lists are updated when they are this old.
 const FRESH: Duration = Duration::from_hours(24);
 
-/// A Debian suite and architecture. Without a suite, this machine's own sources apply.
+/// A Debian suite and an architecture. Without a suite, this machine's own sources are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place<'a> {
     arch: Arch,
@@ -28,7 +28,7 @@ pub(super) struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// Splits `SUITE:PACKAGE` into the package's source and its name. `SUITE:` is optional.
+    /// Splits `SUITE:PACKAGE` into the source and the package's name. `SUITE:` is optional.
     pub(super) fn of(name: &'a str, arch: Arch) -> (Self, &'a str) {
         match name.split_once(':') {
             Some((suite, name)) => (
@@ -52,7 +52,7 @@ impl<'a> Place<'a> {
         Ok(apt)
     }
 
-    /// Updates the lab's own package lists, if this source uses them.
+    /// Updates the lab's own package lists if this source uses them.
     pub(super) fn update(self, cache: &Cache, tell: &mut dyn FnMut(&str)) -> Result<(), LabError> {
         let Some(folder) = self.folder(cache)? else {
             return Ok(());
@@ -75,7 +75,7 @@ impl<'a> Place<'a> {
         fs::write(&stamp, "").map_err(LabError::file("write", &stamp))
     }
 
-    /// Returns the directory of the lab's own package lists, or `None` if the machine's lists
+    /// Returns the directory of the lab's own package lists. Returns `None` if the machine's lists
     /// suffice.
     fn folder(self, cache: &Cache) -> Result<Option<PathBuf>, LabError> {
         if self.suite.is_none() && self.arch == Arch::HOST {
@@ -114,7 +114,7 @@ impl std::fmt::Display for Place<'_> {
     }
 }
 
-/// Returns the time since `file` was modified, or `None` if it does not exist.
+/// Returns how long ago `file` was modified. Returns `None` if it does not exist.
 fn age(file: &Path) -> Option<Duration> {
     let written = fs::metadata(file).ok()?.modified().ok()?;
     SystemTime::now().duration_since(written).ok()

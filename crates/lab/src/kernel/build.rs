@@ -22,38 +22,38 @@ use crate::arch::Arch;
 use crate::error::LabError;
 use crate::sys::end_with_parent;
 
-/// Configuration for the lab's kernels on every architecture, on top of `tinyconfig`.
+/// Configuration of the lab's kernels for all architectures, on top of `tinyconfig`.
 const FRAGMENT: &str = include_str!("../../kernel/fragment.config");
-/// Additional configuration for each architecture.
+/// Additional configuration per architecture.
 const AMD64: &str = include_str!("../../kernel/amd64.config");
 const ARM64: &str = include_str!("../../kernel/arm64.config");
-/// Tick rates that Linux offers in its configuration.
+/// Tick rates that Linux itself offers.
 const OFFERED: [u32; 4] = [100, 250, 300, 1000];
 /// Tick rates that the lab can build, in Hz.
 const RATES: std::ops::RangeInclusive<u32> = 24..=2000;
-/// Debian packages required for every build.
+/// Debian packages that every build requires.
 const TOOLS: &str = "make gcc flex bison bc libc6-dev libelf-dev";
 
-/// A build request, apart from the tick rate.
+/// Everything that defines a build except the tick rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Building<'a> {
     /// Architecture of the kernel.
     pub arch: Arch,
     /// Kernel source.
     pub source: &'a KernelSource,
-    /// Additional configuration: lines such as `CONFIG_X=y`.
+    /// Additional configuration, as lines such as `CONFIG_X=y`.
     pub fragment: &'a str,
-    /// Name of the additional configuration, which becomes part of the kernel's name: `hz250+NAME`.
+    /// Name of the additional configuration. It becomes part of the kernel's name: `hz250+NAME`.
     pub variant: Option<&'a str>,
     /// Number of parallel compiler processes.
     pub jobs: usize,
 }
 
-/// Calls [`build`] for each of the tick rates, one after another.
+/// Calls [`build`] for each tick rate in turn.
 ///
 /// # Errors
-/// Rates that cannot be built are rejected before the first build. After any other error, kernels
-/// already built remain in the cache.
+/// Returns an error before the first build if a rate cannot be built. After any other error, the
+/// kernels built so far stay in the cache.
 pub fn build_all(
     rates: &[u32],
     building: &Building<'_>,
@@ -69,11 +69,12 @@ pub fn build_all(
         .collect()
 }
 
-/// Builds the kernel with tick rate `hz`, or takes it from the cache. Continues an interrupted
-/// build. `stop` returns `true` to cancel, and `tell` receives progress messages.
+/// Builds the kernel with tick rate `hz`, or takes it from the cache. Resumes an interrupted build.
+/// `stop` returns `true` to cancel, and `tell` receives progress messages.
 ///
 /// # Errors
-/// A required tool is missing, the source is invalid, or compilation fails.
+/// Returns an error if a required tool is missing, if the source is invalid, or if compilation
+/// fails.
 pub fn build(
     hz: u32,
     building: &Building<'_>,
@@ -151,7 +152,7 @@ fn require_rate(hz: u32) -> Result<(), LabError> {
     )))
 }
 
-/// Returns the name under which users request the kernel.
+/// Returns the name by which users request the kernel.
 fn name(hz: u32, variant: Option<&str>, arch: Arch) -> Result<String, LabError> {
     let bare = match variant {
         None => format!("hz{hz}"),
@@ -173,7 +174,7 @@ fn name(hz: u32, variant: Option<&str>, arch: Arch) -> Result<String, LabError> 
     Ok(built_name(&bare, arch))
 }
 
-/// Returns the complete configuration on top of `tinyconfig`. `more` comes last.
+/// Returns the complete configuration on top of `tinyconfig`, with `more` at the end.
 fn fragment(hz: u32, arch: Arch, more: &str) -> String {
     let arch_fragment = match arch {
         Arch::X86 => AMD64,
@@ -189,7 +190,7 @@ fn fragment(hz: u32, arch: Arch, more: &str) -> String {
     format!("{FRAGMENT}{arch_fragment}{more}{end}{rate}")
 }
 
-/// Returns a short digest of everything that affects the build.
+/// Returns a short digest of everything that influences the build.
 fn key(source: &Source, fragment: &str, arch: Arch) -> Result<String, LabError> {
     let (compiler, packages) = compiler(arch);
     let compiler = run(helper(compiler).arg("--version"), &packages)?;
@@ -199,13 +200,13 @@ fn key(source: &Source, fragment: &str, arch: Arch) -> Result<String, LabError> 
     Ok(sha256(all.join("\n").as_bytes())[..12].to_owned())
 }
 
-/// Returns the compiler's name, and the Debian packages that a build requires.
+/// Returns the compiler's name and the Debian packages that a build requires.
 fn compiler(arch: Arch) -> (String, String) {
     if arch == Arch::HOST {
         return ("gcc".to_owned(), TOOLS.to_owned());
     }
     let package = format!("gcc-{}", arch.compilers().trim_end_matches('-'));
-    // Unlike the compiler's prefix, Debian package names contain no underscores.
+    // Debian package names contain no underscores, unlike the compiler's prefix.
     let package = package.replace('_', "-");
     (
         format!("{}gcc", arch.compilers()),
@@ -224,7 +225,7 @@ fn require_tools(arch: Arch) -> Result<(), LabError> {
     Ok(())
 }
 
-/// The inputs of `make`: source, build directory and architecture.
+/// Parameters for `make`: source, build directory and architecture.
 struct BuildTree<'a> {
     source: &'a Source,
     objects: &'a Path,
@@ -232,7 +233,7 @@ struct BuildTree<'a> {
 }
 
 impl BuildTree<'_> {
-    /// Returns a `make` command. Its settings keep the build's date, user and host out of the
+    /// Returns a `make` command. Its settings keep the date, user and host of the build out of the
     /// kernel's version string.
     fn make(&self) -> Command {
         let mut make = helper("make");
@@ -256,8 +257,8 @@ impl BuildTree<'_> {
         let wanted = objects.join("fragment.config");
         fs::write(&wanted, fragment).map_err(LabError::file("write", &wanted))?;
         run(self.make().args(["-s", "tinyconfig"]), TOOLS)?;
-        // tinyconfig's own fragment would override KCONFIG_ALLCONFIG, so merge the lab's
-        // configuration afterwards.
+        // tinyconfig comes with a fragment that would override KCONFIG_ALLCONFIG, so merge the
+        // lab's configuration afterwards.
         let config = objects.join(".config");
         let mut merge = helper(self.source.folder.join("scripts/kconfig/merge_config.sh"));
         merge
@@ -304,7 +305,7 @@ impl BuildTree<'_> {
         let mut steps = 0;
         if let Some(output) = child.stdout.take() {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
-                // Count lines such as `  CC      kernel/fork.o`.
+                // Count lines that look like `  CC      kernel/fork.o`.
                 if line.starts_with("  ") {
                     steps += 1;
                     tell(&format!(
@@ -315,7 +316,7 @@ impl BuildTree<'_> {
                 if stop() {
                     interrupted = true;
                     let group = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
-                    // This fails harmlessly if make has already exited.
+                    // If make has already exited, this fails harmlessly.
                     let _ = killpg(group, Signal::SIGTERM);
                     break;
                 }
@@ -339,9 +340,9 @@ impl BuildTree<'_> {
     }
 }
 
-/// Returns the first option of `fragment` that `config` does not contain. If the fragment sets an
-/// option more than once, only the last line counts. In `config`, an option that is off appears as
-/// a comment or not at all.
+/// Returns the first option in `fragment` that is not in `config`. If the fragment sets an option
+/// more than once, only the last line counts. In `config`, an option that is off is either a
+/// comment or absent.
 fn first_refused<'a>(fragment: &'a str, config: &str) -> Option<&'a str> {
     let mut last: Vec<&str> = Vec::new();
     for line in fragment.lines().filter(|line| line.starts_with("CONFIG_")) {

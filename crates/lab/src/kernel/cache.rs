@@ -1,4 +1,5 @@
-//! A cache of kernels on disk: one directory per kernel, with a manifest of its files' digests.
+//! A cache of kernels on disk. Each kernel has a directory, with a manifest that lists its files'
+//! digests.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -20,13 +21,13 @@ const IMAGE: &str = "vmlinuz";
 /// Name of the build configuration.
 const CONFIG: &str = "config";
 
-/// A directory with kernels, kernel sources and builds.
+/// A directory for kernels, kernel sources and builds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cache {
     root: PathBuf,
 }
 
-/// A kernel to be stored in the cache.
+/// A kernel to store in the cache.
 pub(super) struct Keep<'a> {
     pub(super) name: &'a str,
     pub(super) release: &'a str,
@@ -35,20 +36,20 @@ pub(super) struct Keep<'a> {
     pub(super) config: &'a [u8],
 }
 
-/// A lock on a cache entry, held while the entry is created.
+/// A lock on a cache entry. It is held while the entry is being created.
 pub struct Held(#[expect(dead_code, reason = "dropping it releases the lock")] Flock<File>);
 
 impl Cache {
-    /// Uses the directory `root`, which need not exist yet.
+    /// Uses the directory `root`, which need not exist.
     pub fn at(root: PathBuf) -> Self {
         Self { root }
     }
 
-    /// Returns the lab's cache below the user's cache directory (XDG Base Directory Specification).
+    /// Returns the lab's cache in the user's cache directory (XDG Base Directory Specification).
     /// The arguments are the values of `XDG_CACHE_HOME` and `HOME`.
     ///
     /// # Errors
-    /// Neither is set.
+    /// Returns an error if neither of them is set.
     pub fn of_user(cache_home: Option<OsString>, home: Option<OsString>) -> Result<Self, LabError> {
         let set = |value: Option<OsString>| value.filter(|value| !value.is_empty());
         let folder = set(cache_home)
@@ -62,7 +63,7 @@ impl Cache {
         Ok(Self::at(folder.join("ticktax/lab")))
     }
 
-    /// Lists all cached kernels by name. Does not verify their digests.
+    /// Lists all kernels in the cache by name, without verifying their digests.
     pub fn list(&self) -> KernelList {
         let kernels = self.root.join("kernels");
         let Ok(listing) = fs::read_dir(&kernels) else {
@@ -93,7 +94,8 @@ impl Cache {
     /// Returns the kernel called `name`, if it is in the cache.
     ///
     /// # Errors
-    /// The files have changed since they were stored, or another user can modify them.
+    /// Returns an error if the files have changed since they were stored, or if another user can
+    /// modify them.
     pub fn kernel(&self, name: &str) -> Result<Option<Kernel>, LabError> {
         let folder = self.folder_of(name);
         if !folder.exists() {
@@ -127,13 +129,13 @@ impl Cache {
         }))
     }
 
-    /// Whether the cached kernel `name` was made from `origin`.
+    /// Whether the kernel `name` in the cache was made from `origin`.
     pub(super) fn is_from(&self, name: &str, origin: &str) -> bool {
         let text = fs::read_to_string(self.folder_of(name).join(MANIFEST));
         text.is_ok_and(|text| value(&text, "origin") == Some(origin))
     }
 
-    /// Stores a kernel, and replaces any other with the same name.
+    /// Stores a kernel. Replaces any kernel that has the same name.
     pub(super) fn keep(&self, kernel: &Keep<'_>) -> Result<(), LabError> {
         let folder = self.folder_of(kernel.name);
         let fresh = self.folder("fresh")?.join(kernel.name);
@@ -157,11 +159,12 @@ impl Cache {
         fs::rename(&fresh, &folder).map_err(LabError::file("move into place", &folder))
     }
 
-    /// Returns the directory `part` of the cache, and creates it if necessary. The lab executes
-    /// programs from there, so no other user may own it. With `sudo`, `HOME` may be another user's.
+    /// Returns the cache's directory `part`, and creates it if necessary. No other user may own it,
+    /// because the lab executes programs from there. (With `sudo`, `HOME` may belong to another
+    /// user.)
     ///
     /// # Errors
-    /// The directory cannot be created, or another user can modify it.
+    /// Returns an error if the directory cannot be created, or if another user can modify it.
     pub fn folder(&self, part: &str) -> Result<PathBuf, LabError> {
         let folder = self.root.join(part);
         Folder::make_trusted(&folder, 0o755).map_err(LabError::file("create", &folder))?;
@@ -169,10 +172,10 @@ impl Cache {
     }
 
     /// Locks the cache entry `what` until the result is dropped, so that no other process creates
-    /// it.
+    /// it meanwhile.
     ///
     /// # Errors
-    /// Another process holds the lock, or the lock file cannot be created.
+    /// Returns an error if another process holds the lock, or if the lock file cannot be created.
     pub fn hold(&self, what: &str) -> Result<Held, LabError> {
         let path = self.folder("locks")?.join(what);
         let file = File::create(&path).map_err(LabError::file("create", &path))?;
@@ -180,7 +183,7 @@ impl Cache {
         held.map(Held).map_err(|_| LabError::Busy(what.to_owned()))
     }
 
-    /// Returns the path of `part` in the cache, whether or not it exists.
+    /// Returns the path of `part` in the cache, whether it exists or not.
     pub fn place(&self, part: &str) -> PathBuf {
         self.root.join(part)
     }
@@ -190,13 +193,13 @@ impl Cache {
     }
 }
 
-/// Returns the rest of the manifest line that starts with `key`.
+/// Returns the rest of the line that starts with `key` in the manifest.
 fn value<'a>(manifest: &'a str, key: &str) -> Option<&'a str> {
     let mut lines = manifest.lines();
     lines.find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))
 }
 
-/// Returns the tick rate in a kernel configuration.
+/// Returns the tick rate that a kernel configuration selects.
 pub(super) fn hz(config: &str) -> Option<u32> {
     let mut lines = config.lines();
     lines.find_map(|line| line.strip_prefix("CONFIG_HZ=")?.parse().ok())

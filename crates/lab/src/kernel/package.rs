@@ -12,7 +12,7 @@ use super::tool::{run, text};
 use crate::arch::Arch;
 use crate::error::{LabError, NO_SPACE};
 
-/// An unpacked package.
+/// A package that has been unpacked.
 #[derive(Debug)]
 pub struct Unpacked {
     /// Name of the package.
@@ -23,11 +23,11 @@ pub struct Unpacked {
     pub files: PathBuf,
     /// Contents of the package's `Depends` field.
     depends: String,
-    /// Temporary directory, removed on drop.
+    /// Temporary directory, removed when this is dropped.
     _folder: tempfile::TempDir,
 }
 
-/// Fetches the kernel package `name` and stores the kernel in the cache as `kept`.
+/// Fetches the kernel package `name`, and stores its kernel in the cache under the name `kept`.
 pub(super) fn fetch_kernel(
     name: &str,
     kept: &str,
@@ -39,7 +39,7 @@ pub(super) fn fetch_kernel(
     let (place, name) = Place::of(name, arch);
     let package = fetch_from(place, name, "linux-image-", cache, tell)?;
     let mut parts = vec![package];
-    // Since 6.19, the package itself is empty. It depends on one package with the image and another
+    // Since 6.19, the package itself is empty and depends on two others: one with the image and one
     // with the configuration.
     for part in ["linux-binary-", "linux-base-"] {
         let depends = packages_in(&parts[0].depends).find(|name| name.starts_with(part));
@@ -76,7 +76,7 @@ pub(super) fn fetch_kernel(
 }
 
 /// Fetches the package `name`. If it depends on a package whose name starts with `prefix`, fetches
-/// that one instead.
+/// that package instead.
 pub(super) fn fetch(
     name: &str,
     prefix: &str,
@@ -87,7 +87,7 @@ pub(super) fn fetch(
     fetch_from(place, name, prefix, cache, tell)
 }
 
-/// Like [`fetch`], but from `place`.
+/// Same as [`fetch`], but from `place`.
 fn fetch_from(
     place: Place<'_>,
     name: &str,
@@ -97,7 +97,7 @@ fn fetch_from(
 ) -> Result<Unpacked, LabError> {
     place.update(cache, tell)?;
     let mut name = name.to_owned();
-    // Follow dependencies such as linux-source → linux-source-6.1, or linux-image-rt-amd64 →
+    // Follow dependencies such as linux-source → linux-source-6.1 or linux-image-rt-amd64 →
     // linux-image-6.1.0-9-rt-amd64.
     for _ in 0..3 {
         tell(&format!("fetching {name} with apt"));
@@ -115,11 +115,11 @@ fn fetch_from(
     )))
 }
 
-/// Fetches the packages `names` and all libraries that they depend on, directly or indirectly. The
-/// C library is omitted: the guest already has the host's, because ticktax needs it.
+/// Fetches the packages `names` and all libraries on which they depend directly or indirectly.
+/// Leaves out the C library: the guest already has the host's, because ticktax needs it.
 ///
 /// # Errors
-/// apt or a package is missing, or a package cannot be unpacked.
+/// Returns an error if apt or a package is missing, or if a package cannot be unpacked.
 pub fn fetch_with_libraries(
     names: &[&str],
     cache: &Cache,
@@ -141,8 +141,8 @@ pub fn fetch_with_libraries(
     Ok(all)
 }
 
-/// Returns the library packages in a `Depends` field such as
-/// `libc6 (>= 2.34), libnuma1, python3 | perl`. Only the first of several alternatives counts.
+/// Returns the library packages in a `Depends` field such as `libc6 (>= 2.34), libnuma1, python3 |
+/// perl`. Of several alternatives, only the first counts.
 fn libraries_in(depends: &str) -> Vec<String> {
     let first = |choice: &str| {
         let word = choice
@@ -155,7 +155,7 @@ fn libraries_in(depends: &str) -> Vec<String> {
     names.filter(library).collect()
 }
 
-/// Lists the package names in a `Depends` field, without version constraints.
+/// Lists the names of the packages in a `Depends` field, without version constraints.
 fn packages_in(depends: &str) -> impl Iterator<Item = &str> {
     let each = depends.split([',', '|']);
     each.filter_map(|word| word.split_whitespace().next())
@@ -172,7 +172,7 @@ fn depends(package: &Download) -> Result<String, LabError> {
     Ok(text(&field))
 }
 
-/// A downloaded package file, and the temporary directory that contains it.
+/// A downloaded package file, and the temporary directory in which it lies.
 type Download = (PathBuf, tempfile::TempDir);
 
 fn download(place: Place<'_>, name: &str, cache: &Cache) -> Result<Download, LabError> {
@@ -225,7 +225,7 @@ fn unpack(package: Download, name: String) -> Result<Unpacked, LabError> {
     })
 }
 
-/// Finds the kernel in an unpacked package. Returns its release and the path of its image.
+/// Finds the kernel in an unpacked package. Returns the kernel's release and the path of its image.
 fn kernel_in(files: &Path) -> Option<(String, PathBuf)> {
     let names = |folder: &str| {
         let entries = fs::read_dir(files.join(folder))

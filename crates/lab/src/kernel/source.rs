@@ -17,16 +17,16 @@ use crate::error::LabError;
 /// Where to get a kernel's source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KernelSource {
-    /// A Debian package that contains a source tarball or depends on one that does.
+    /// A Debian package that contains a source tarball, or depends on one that does.
     Package(String),
-    /// A tarball, or a directory with an unpacked source. It is copied, never modified.
+    /// A tarball, or a directory that contains an unpacked source. It is copied and never modified.
     Path(PathBuf),
 }
 
 impl FromStr for KernelSource {
     type Err = String;
 
-    /// Parses text with a `/` as a path, and other text as a package.
+    /// Parses any text that contains a `/` as a path, and all other text as a package.
     fn from_str(text: &str) -> Result<Self, String> {
         match text.parse() {
             Ok(Wanted::File(path)) => Ok(Self::Path(path)),
@@ -48,11 +48,12 @@ impl std::fmt::Display for KernelSource {
     }
 }
 
-/// The file in the kernel source that defines the selectable tick rates.
+/// The file that defines, in a kernel source, which tick rates can be selected.
 const RATES: &str = "kernel/Kconfig.hz";
 
-/// The lab's additions to [`RATES`], which make any rate selectable. Each pair is a line to find
-/// and the text to insert there: the first at the end of the choice, the second among its values.
+/// The lab's additions to [`RATES`], with which any rate can be selected. Each pair is a line to
+/// find and the text to insert there: the first at the end of the choice, the second among its
+/// values.
 const CHOICE: (&str, &str) = (
     "endchoice\n",
     "\tconfig HZ_OTHER\n\t\tbool \"another rate, HZ_VALUE\"\n\nendchoice\n\n\
@@ -69,13 +70,13 @@ const VALUE: (&str, &str) = (
 pub(super) struct Source {
     /// Directory of the source.
     pub(super) folder: PathBuf,
-    /// Release of the source, and a digest of its origin.
+    /// The source's release, and a digest of its origin.
     pub(super) identity: String,
-    /// Release of the source.
+    /// The source's release.
     pub(super) release: String,
 }
 
-/// Fetches, verifies, unpacks and extends a source, unless the cache already contains it.
+/// Fetches, verifies, unpacks and extends a source, unless the cache already has it.
 pub(super) fn ready(
     from: &KernelSource,
     cache: &Cache,
@@ -100,7 +101,7 @@ pub(super) fn ready(
     }
 }
 
-/// Returns the source from `package`, if it has been unpacked before.
+/// Returns the source in `package` if it has been unpacked before.
 fn known(package: &str, cache: &Cache) -> Result<Option<Source>, LabError> {
     let note = cache.folder("source")?.join(format!("{package}.is"));
     let Ok(name) = fs::read_to_string(note) else {
@@ -142,7 +143,7 @@ fn from_folder(
     cache: &Cache,
     tell: &mut dyn FnMut(&str),
 ) -> Result<Source, LabError> {
-    // Reject directories without a kernel source before copying anything.
+    // Reject a directory without a kernel source before copying anything.
     release_of(folder)?;
     let digest = state_of(folder)?;
     tell("copying the kernel source");
@@ -152,7 +153,8 @@ fn from_folder(
             .arg(folder.join("."))
             .arg(fresh);
         run(&mut copy, "coreutils")?;
-        // Remove the copy's build results, which would prevent builds in a separate directory.
+        // Remove build results from the copy, because they would prevent builds in a separate
+        // directory.
         run(
             helper("make")
                 .arg("-s")
@@ -165,7 +167,7 @@ fn from_folder(
     })
 }
 
-/// Returns a digest of the directory's path and the sizes and modification times of its files.
+/// Returns a digest of the directory's path and of its files' sizes and modification times.
 fn state_of(folder: &Path) -> Result<String, LabError> {
     let failed = LabError::file("read", folder);
     let place = fs::canonicalize(folder).map_err(failed)?;
@@ -178,7 +180,7 @@ fn state_of(folder: &Path) -> Result<String, LabError> {
             let path = entry.path();
             let about = entry.metadata().map_err(LabError::file("inspect", &path))?;
             if about.is_dir() {
-                // Skip .git, which does not affect the build.
+                // Skip .git, because it does not affect the build.
                 if entry.file_name() != ".git" {
                     open.push(path);
                 }
@@ -196,8 +198,8 @@ fn state_of(folder: &Path) -> Result<String, LabError> {
     Ok(sha256(lines.join("\n").as_bytes()))
 }
 
-/// Fills a temporary directory, then renames it into the cache, so that the cache never contains an
-/// incomplete source.
+/// Fills a temporary directory and then renames it into the cache, so that the cache never contains
+/// an incomplete source.
 fn settle(
     digest: &str,
     cache: &Cache,
@@ -230,7 +232,7 @@ fn source_in(folder: PathBuf) -> Result<Source, LabError> {
     })
 }
 
-/// Makes any tick rate selectable in the source's configuration.
+/// Extends the source so that any tick rate can be selected.
 fn extend(source: &Path) -> Result<(), LabError> {
     let file = source.join(RATES);
     let text = fs::read_to_string(&file).map_err(LabError::file("read", &file))?;
@@ -255,7 +257,7 @@ fn with_any_rate(text: &str) -> Option<String> {
     }))
 }
 
-/// Returns the text of the lab's additions, for the digest that identifies a build.
+/// Returns the text of the lab's additions. It is part of the digest that identifies a build.
 pub(super) fn extension() -> String {
     [CHOICE.1, VALUE.1].concat()
 }

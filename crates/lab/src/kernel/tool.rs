@@ -12,7 +12,7 @@ use crate::error::{LabError, NO_SPACE};
 use crate::sys::die_with_parent;
 
 /// Runs a program and waits for it to exit. `packages` are the Debian packages that contain it.
-/// Ctrl-C in the terminal also terminates the program.
+/// Ctrl-C in the terminal terminates the program, too.
 pub(super) fn run(command: &mut Command, packages: &str) -> Result<Output, LabError> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = die_with_parent(command)
@@ -28,7 +28,8 @@ pub(super) fn run(command: &mut Command, packages: &str) -> Result<Output, LabEr
     {
         return Err(LabError::Interrupted);
     }
-    // Include the last arguments, which name the action, but no options or temporary files.
+    // Include the last arguments, because they name the action. Leave out options and temporary
+    // files.
     let arguments = command
         .get_args()
         .map(|argument| argument.to_string_lossy());
@@ -43,13 +44,13 @@ pub(super) fn run(command: &mut Command, packages: &str) -> Result<Output, LabEr
     })
 }
 
-/// Returns the line that best explains why a program failed: the first that mentions an error, or
-/// else the last.
+/// Returns the line that best explains why a program failed: the first one that mentions an error,
+/// or else the last one.
 pub(super) fn last_words(errors: &[u8], output: &[u8]) -> String {
     for bytes in [errors, output] {
         let text = String::from_utf8_lossy(bytes);
         let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
-        // Tar prints the second message if the disk fills up in the middle of a block.
+        // Tar prints the second message if the disk fills up within a block.
         let says_full =
             |line: &str| line.contains("No space left") || line.contains(": Wrote only ");
         let full = lines().find(|line| says_full(line));
@@ -64,7 +65,7 @@ pub(super) fn last_words(errors: &[u8], output: &[u8]) -> String {
     "it gave no reason".to_owned()
 }
 
-/// Returns a program's standard output without surrounding whitespace.
+/// Returns what a program wrote to standard output, without surrounding whitespace.
 pub(super) fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
@@ -78,7 +79,7 @@ pub fn sha256(bytes: &[u8]) -> String {
 /// Returns the SHA-256 digest of a file in hexadecimal.
 ///
 /// # Errors
-/// The file cannot be read.
+/// Returns an error if the file cannot be read.
 pub fn sha256_of(file: &Path) -> Result<String, LabError> {
     let failed = || LabError::file("read", file);
     let mut open = std::fs::File::open(file).map_err(failed())?;
@@ -102,7 +103,7 @@ mod tests {
 
     #[test]
     fn digests_match_published_values() {
-        // Test vector of FIPS 180-2, appendix B.1.
+        // Test vector from FIPS 180-2, appendix B.1.
         assert_eq!(
             sha256(b"abc"),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"

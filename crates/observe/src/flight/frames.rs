@@ -1,7 +1,7 @@
-//! Programs with frame triggers: identifies their processes, schedules the search for their rhythm,
-//! and keeps the results.
+//! Programs with frame triggers. Finds their processes, schedules the search for their rhythm, and
+//! stores the results.
 //!
-//! The search itself belongs to the analysis, which the caller performs:
+//! The caller does the actual search, because it is part of the analysis. See
 //! [`RecorderEvent::Program`](super::RecorderEvent).
 
 use std::collections::VecDeque;
@@ -15,23 +15,22 @@ use ticktax_trace::PacedThread;
 use super::{FrameState, FrameStatus, ProgramWindow, Recorder, SETTLE};
 use crate::error::ObserveError;
 
-/// Length of the recording in which to search for a rhythm.
+/// Length of the recording to search for a rhythm.
 const LOOK: Nanos = Nanos::from_secs(5);
 
-/// Divisor of a window's memory limit that gives the limit for this recording. It is smaller
-/// because the search results take more memory. If it does not suffice, the recording ends early.
+/// A window's memory limit divided by this is the limit for this recording. The search results need
+/// the rest. If the limit is reached, the recording ends early.
 const MEMORY: usize = 4;
 
 /// Interval between two visits. A visit checks whether the thread still exists and whether its
 /// rhythm is known.
 const VISIT: Nanos = Nanos::from_secs(10);
 
-/// Number of visits between two searches if the rhythm is known, because it may have changed
-/// without a lost frame. Without a rhythm, the number of visits between searches doubles up to this
-/// limit, because a search on a busy machine costs CPU time.
+/// Number of visits between two searches once the rhythm is known, because it may change without a
+/// lost frame. Until then, that number doubles up to this limit, because searching costs CPU time.
 const ANEW: u32 = 6;
 
-/// Number of triggering frames within [`OFTEN`] that suggest that the rate has changed.
+/// This many triggering frames within [`OFTEN`] suggest that the frame rate has changed.
 const MANY: usize = 10;
 const OFTEN: Nanos = Nanos::from_secs(2);
 
@@ -52,7 +51,7 @@ struct Program {
     pid: i32,
     name: String,
     state: FrameState,
-    /// Number of the rhythm, counted over all programs.
+    /// Number of the current rhythm, counted over all programs.
     armed: u64,
     /// Time of the next visit; `None` after the program has exited.
     visit: Option<Nanos>,
@@ -60,9 +59,9 @@ struct Program {
     visits: u32,
     /// Number of visits between two searches.
     look_at: u32,
-    /// Times of the program's last triggers, at most [`MANY`].
+    /// When the program last triggered: at most [`MANY`] times.
     lost: VecDeque<Nanos>,
-    /// Whether the program loses many frames, and a search has not found another rhythm.
+    /// Whether the program loses many frames although a search confirmed its rhythm.
     loses_many: bool,
 }
 
@@ -70,7 +69,7 @@ impl Programs {
     /// Finds the programs that the triggers name.
     ///
     /// # Errors
-    /// No process has the id, or several have the name.
+    /// Returns an error if no process has the id, or if several processes have the name.
     pub(super) fn from_triggers(specs: &[TriggerSpec], proc: &Proc) -> Result<Self, ObserveError> {
         let mut programs = Self::default();
         for spec in specs.iter().filter(|spec| spec.kind == TriggerKind::Frame) {
@@ -113,8 +112,8 @@ impl Programs {
         self.all.iter().filter_map(|program| program.visit).min()
     }
 
-    /// Visits the programs that are due. Returns the process, if any, whose rhythm must be searched
-    /// for.
+    /// Visits the programs that are due. Returns a process whose rhythm must be searched for, if
+    /// any.
     fn visit(&mut self, now: Nanos, proc: &Proc) -> Option<i32> {
         for program in &mut self.all {
             if program.visit.is_none_or(|visit| now < visit) {
@@ -163,8 +162,8 @@ impl Programs {
         }
     }
 
-    /// Counts a frame that triggered. Many of them schedule a new search, because the rate may have
-    /// changed.
+    /// Counts a frame that triggered. If there are many, the rate may have changed, so a new search
+    /// is scheduled.
     pub(super) fn lost_one(&mut self, target: &TriggerTarget, time: Nanos) {
         for program in self
             .all
@@ -207,7 +206,7 @@ impl Programs {
         })
     }
 
-    /// Whether all programs have exited for good.
+    /// Whether all programs have exited and cannot come back.
     fn have_ended(&self) -> bool {
         self.all
             .iter()
@@ -255,8 +254,8 @@ impl Program {
         self.rhythm().map(|rhythm| rhythm.tid)
     }
 
-    /// Checks that the process and its thread still exist. Returns whether to search for the
-    /// rhythm.
+    /// Checks that the process and its thread still exist. Returns whether to search for the rhythm
+    /// now.
     fn look_after(&mut self, now: Nanos, proc: &Proc) -> bool {
         if self.pid == 0 || !proc.is_alive(self.pid) {
             return self.look_for_another(now, proc);
@@ -271,7 +270,7 @@ impl Program {
         self.visits >= self.look_at
     }
 
-    /// Looks for a new process with the same name, because the previous one has exited.
+    /// Looks for a new process with the same name after the previous one has exited.
     fn look_for_another(&mut self, now: Nanos, proc: &Proc) -> bool {
         let TriggerTarget::Named(name) = &self.target else {
             self.state = FrameState::Ended;
@@ -291,7 +290,7 @@ impl Program {
         false
     }
 
-    /// Schedules a search for when enough time has been recorded.
+    /// Schedules a search for the time when enough has been recorded.
     fn seek(&mut self, now: Nanos) {
         self.state = FrameState::Sought;
         self.visits = ANEW;
@@ -308,14 +307,14 @@ impl Recorder {
 
     /// Stores the result of searching `seen`, which came with
     /// [`RecorderEvent::Program`](super::RecorderEvent::Program): a rhythm, or the reason why none
-    /// was found. Lost frames trigger according to the rhythm found last.
+    /// was found. Lost frames are detected by the rhythm found last.
     pub fn set_rhythm(&mut self, seen: &ProgramWindow, found: &Result<FrameRhythm, String>) {
         self.programs.set(seen.pid, found, seen.end - seen.begin);
         self.update_kernel();
     }
 
-    /// Whether only requests can still trigger, because all triggers are about frames and their
-    /// processes have exited.
+    /// Whether only requests can still trigger: all triggers are about frames, and all their
+    /// processes have exited for good.
     pub fn has_nobody_left(&self) -> bool {
         let is_frame = |spec: &TriggerSpec| spec.kind == TriggerKind::Frame;
         !self.plan.triggers.is_empty()
@@ -323,8 +322,8 @@ impl Recorder {
             && self.programs.have_ended()
     }
 
-    /// Visits the programs that are due. Returns recorded events to search for a rhythm, if any.
-    /// Does nothing while a window is being kept, because the window needs the memory.
+    /// Visits the programs that are due. Returns recorded events in which to search for a rhythm,
+    /// if any. Does nothing while a window is being kept, because the window needs the memory.
     pub(super) fn turn_frames(&mut self, time: Nanos) -> Option<ProgramWindow> {
         if self.open.is_some() || self.stopped.is_some() {
             return None;
@@ -346,7 +345,7 @@ impl Recorder {
         }
     }
 
-    /// The last seconds of process `pid`, as far back as all rings reach.
+    /// The last seconds of process `pid`, starting where the shortest ring starts.
     fn last_seconds(&mut self, pid: i32, time: Nanos) -> Option<ProgramWindow> {
         let tracer = self.tracer.as_mut()?;
         let asked = time - SETTLE;
@@ -378,7 +377,7 @@ mod tests {
 
     use super::{ANEW, FrameState, LOOK, MANY, Programs, SETTLE, VISIT};
 
-    /// A machine with a game, whose second thread has the id 8.
+    /// A machine that runs a game. The game's second thread has the id 8.
     struct World(TempDir);
 
     impl World {
@@ -435,7 +434,8 @@ mod tests {
         programs.status().next().unwrap().state
     }
 
-    /// Makes the next visit. Returns its time, and the process whose rhythm to search for.
+    /// Makes the next visit. Returns when it took place, and the process whose rhythm to search
+    /// for.
     fn visit(programs: &mut Programs, world: &World) -> (Nanos, Option<i32>) {
         let at = programs.next_visit().unwrap();
         (at, programs.visit(at, &world.proc()))
@@ -451,7 +451,8 @@ mod tests {
         let world = World::new();
         let error = world.programs(&["frame:pid=9"]).unwrap_err();
         assert!(error.contains("no process 9"), "{error}");
-        // A thread id stands for its process. Two triggers of one program share its state.
+        // A thread id stands for the thread's process. Two triggers for one program share its
+        // state.
         let programs = world.programs(&["frame:pid=8", "frame:pid=8>5ms", "wait>5ms"]);
         let programs = programs.unwrap();
         assert_eq!(programs.all.len(), 1);
@@ -485,7 +486,7 @@ mod tests {
             assert_eq!(visit(&mut programs, &world).1, None);
         }
         assert_eq!(visit(&mut programs, &world).1, Some(7));
-        // The periods differ so little that slots are not renumbered.
+        // The periods are so close that slots keep their numbers.
         let armed = programs.all[0].armed;
         programs.set(
             7,
@@ -516,7 +517,7 @@ mod tests {
             }
         }
         assert_eq!(looks, [0, 1, 3, 7, 13, 19, 25]);
-        // A rhythm that is no longer found is searched for again at the next visit.
+        // If the search does not find the rhythm again, the next visit repeats it.
         programs.set(7, &Ok(rhythm(8, 60)), LOOK);
         programs.set(7, &none, LOOK);
         assert_eq!(visit(&mut programs, &world).1, Some(7));
@@ -545,7 +546,7 @@ mod tests {
             visit(&mut programs, &world),
             (last + LOOK + SETTLE, Some(7))
         );
-        // The search finds the same rhythm: the program loses frames, but does not cause more
+        // The search finds the same rhythm, so the program really loses frames. This causes no more
         // searches.
         programs.set(7, &Ok(rhythm(8, 60)), LOOK);
         let before = programs.next_visit();
@@ -572,7 +573,7 @@ mod tests {
         world.begins(27);
         let (found, _) = visit(&mut programs, &world);
         assert_eq!(state(&programs), FrameState::Sought);
-        // The new process must first be recorded for long enough.
+        // The new process must first be recorded long enough.
         assert_eq!(
             visit(&mut programs, &world),
             (found + LOOK + SETTLE, Some(27))

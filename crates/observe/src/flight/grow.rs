@@ -1,9 +1,9 @@
-//! Replaces rings that are too short with larger ones.
+//! Replaces rings that are too short with longer ones.
 //!
-//! A ring shared with the kernel cannot be resized, so larger rings need a new tracer. It is loaded
-//! on another thread while the old one continues, because the kernel's verifier takes long. The new
-//! tracer takes over at the end of a window of sums. The contents of the old rings are lost, and a
-//! delay in progress is missed. Rings are therefore replaced at most twice, and never while a
+//! A ring shared with the kernel cannot be resized, so larger rings need a new tracer. Because the
+//! kernel's verifier is slow, the new tracer is loaded on another thread while the old one
+//! continues. It takes over at the end of a window of sums. The contents of the old rings are lost,
+//! and a delay in progress is missed. Rings are therefore replaced at most twice, and never while a
 //! trigger is being handled.
 
 use std::thread::{self, JoinHandle};
@@ -22,7 +22,7 @@ pub(super) struct Past {
 }
 
 impl Past {
-    /// Counters of all tracers, given those of the current one.
+    /// Adds up the counters of all tracers, where `now` are those of the current one.
     pub(super) fn plus(&self, now: Counted) -> Counted {
         let mut lost = self.counted.lost.clone();
         for loss in now.lost {
@@ -64,8 +64,8 @@ pub(super) type Loading = JoinHandle<Result<(Tracer, Triggers), TraceError>>;
 
 impl Recorder {
     /// Loads larger rings if the current ones do not reach back as far as windows require. Once
-    /// they are loaded, they take over, and the sums up to that time are returned. Does nothing
-    /// while a window is being kept.
+    /// they are loaded, switches to them and returns the sums up to that time. Does nothing while a
+    /// window is being kept.
     pub(super) fn grow(&mut self) -> Option<SumsWindow> {
         if self.open.is_some() || !self.waiting.is_empty() {
             return None;
@@ -97,7 +97,7 @@ impl Recorder {
             Some((larger, triggers))
         });
         let Some((mut larger, triggers)) = ready else {
-            // There are not enough rights or memory. The rings stay as they are, and the header
+            // Either rights or memory are missing. The rings stay as they are, and the header
             // reports how far back they reach.
             self.plan.ring_grows = false;
             return None;
@@ -107,15 +107,14 @@ impl Recorder {
         self.past.counted = self.past.plus(tracer.counted());
         self.past.suppressed += tracer.suppressed();
         larger.start_flight(&self.watched, &self.started.cpus);
-        // Takes triggers that the old tracer noticed at its very end.
+        // Take triggers that the old tracer noticed in its last moments.
         self.take_triggers();
         self.tracer = Some(larger);
         self.triggers = triggers;
         Some(sums)
     }
 
-    /// Number of records that larger rings should have; `None` if the current rings are long
-    /// enough.
+    /// Number of records per ring after growing. `None` if the current rings are long enough.
     fn too_short(&self) -> Option<u32> {
         let tracer = self.tracer.as_ref().filter(|_| self.plan.ring_grows)?;
         let reach = tracer.ring_reach()?;

@@ -14,12 +14,12 @@ use super::{FrozenWindow, Recorder};
 use crate::collector::Collector;
 use crate::header::clock_limitations;
 
-/// A ring may reach back by this much less than requested without a report.
+/// A ring may fall short of the requested reach by this much before that is reported.
 const TOLERANCE: Nanos = Nanos::from_millis(100);
 
 impl Recorder {
-    /// Returns the recording of a window, up to `time` if the window is not over. `None` after the
-    /// end of the recorder.
+    /// Returns the recording of a window, up to `time` if the window is not over yet. `None` if the
+    /// recorder has ended.
     pub(super) fn freeze(
         &mut self,
         mut window: Window,
@@ -44,9 +44,9 @@ impl Recorder {
         })
     }
 
-    /// Returns the current state of a window that continues. It ends when the unreported triggers
-    /// were due. Waits of the program's threads are omitted: only the complete window contains
-    /// them.
+    /// Returns the current state of a window that stays open. The state ends at the time by which
+    /// the unreported triggers had to be reported. Waits of the program's threads are omitted: only
+    /// the complete window contains them.
     pub(super) fn look(
         &mut self,
         window: &mut Window,
@@ -69,7 +69,7 @@ impl Recorder {
         })
     }
 
-    /// The header of a window that was to end at `asked` but may end earlier if memory ran out.
+    /// The header of a window that should end at `asked`. It ends earlier if memory ran out.
     fn header(
         &self,
         window: &Window,
@@ -98,7 +98,7 @@ impl Recorder {
                 threads: frozen.threads_left_out,
             });
         }
-        // Wall-clock time of the trigger, even if the clock was set since.
+        // Wall-clock time of the trigger, unaffected by later clock changes.
         let at = |at: Nanos, clocks| Counters {
             at,
             clocks,
@@ -135,8 +135,8 @@ impl Recorder {
     }
 }
 
-/// The trigger whose process the recording is about: the one with the longest delay of a program's
-/// thread.
+/// The trigger that decides which process the recording is about: the one with the longest delay of
+/// a program's thread.
 fn main_trigger(triggers: &[Trigger]) -> Option<&Trigger> {
     let program_triggers = triggers
         .iter()
@@ -159,10 +159,10 @@ fn victim(trigger: &Trigger, begin: Nanos) -> VictimHeader {
     }
 }
 
-/// A limitation if the ring had wrapped before the start of the window was read.
+/// Returns a limitation if the ring had already overwritten the window's start when it was read.
 fn too_short(window: &Window, begin: Nanos) -> Option<Limitation> {
     let trigger = window.triggers.first()?;
-    // A ring that has just replaced another one may start after the trigger.
+    // A ring that has just replaced another may start after the trigger.
     let reached = (trigger.time - begin).max(Nanos::ZERO);
     let asked = trigger.time - window.begin();
     (asked - reached > TOLERANCE).then_some(Limitation::RingTooShort { asked, reached })

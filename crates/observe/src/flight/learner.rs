@@ -8,7 +8,7 @@ use ticktax_model::{Histogram, Nanos};
 /// Number of minutes to remember.
 const MINUTES: usize = 60;
 
-/// Learns a threshold from each minute's counts. Takes 60 histograms of 1 KiB.
+/// Learns a threshold from each minute's counts. Uses 60 histograms of 1 KiB each.
 #[derive(Debug)]
 pub(super) struct Learner {
     percentile: Percentile,
@@ -20,7 +20,7 @@ pub(super) struct Learner {
 }
 
 impl Learner {
-    /// Starts with a counter whose counts are `before`.
+    /// Starts with a counter that currently has the counts `before`.
     pub(super) fn new(percentile: Percentile, before: Histogram) -> Self {
         Self {
             percentile,
@@ -31,13 +31,14 @@ impl Learner {
         }
     }
 
-    /// Continues with another counter, whose counts are `before`. Counts of the old counter since
-    /// the last minute are lost.
+    /// Switches to another counter, which currently has the counts `before`. Delays that the old
+    /// counter counted since the last minute are lost.
     pub(super) fn switch_counter(&mut self, before: Histogram) {
         self.before = before;
     }
 
-    /// Ends a minute, at which the counts are `counted`, and updates [`Learner::limit`].
+    /// Ends a minute with a counter that now has the counts `counted`, and updates
+    /// [`Learner::limit`].
     pub(super) fn turn(&mut self, counted: Histogram) {
         self.minutes.push_back(counted.since(&self.before));
         self.before = counted;
@@ -70,8 +71,8 @@ impl Learner {
     }
 }
 
-/// End of the histogram bucket that contains `length`. No more of the counted delays than the
-/// percentile allows are longer.
+/// Upper end of the histogram bucket that contains `length`. The share of delays above it is at
+/// most what the percentile allows.
 fn above(length: Nanos) -> Nanos {
     Histogram::lower(Histogram::bucket(length) + 1)
 }
@@ -105,7 +106,7 @@ mod tests {
         assert_eq!((learner.seen(), learner.limit()), (999, None));
         learner.turn(counter.add(1, ms(1)));
         let limit = learner.limit().unwrap();
-        // The limit is above all delays, by one bucket at most.
+        // The limit is above all delays, but by no more than one bucket.
         assert!(limit > ms(1) && limit <= Nanos(1_250_000), "{limit}");
     }
 
@@ -118,7 +119,7 @@ mod tests {
         learner.turn(counter.add(100, ms(20)));
         let limit = learner.limit().unwrap();
         assert!(limit > ms(1) && limit < ms(20), "{limit}");
-        // Now more than one in a hundred is longer, so the limit must be above these too.
+        // Now more than 1 % are longer, so the limit must rise above these too.
         learner.turn(counter.add(2, ms(20)));
         assert!(learner.limit().unwrap() > ms(20));
     }

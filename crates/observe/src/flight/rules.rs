@@ -19,9 +19,9 @@ const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// Rules for all triggers that compare a duration.
 pub(super) struct Rules {
-    /// Rules of triggers that the kernel evaluates, in the order of the kernel's rules.
+    /// Rules for triggers that the kernel evaluates, in the kernel's order.
     kernel: Vec<KernelRule>,
-    /// Rules of triggers that probes evaluate.
+    /// Rules for triggers that probes evaluate.
     gaps: Vec<GapRule>,
 }
 
@@ -39,18 +39,18 @@ struct GapRule {
     learner: Option<Learner>,
 }
 
-/// Which trigger fired.
+/// The trigger that fired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fired {
     pub(super) kind: TriggerKind,
-    /// Percentile that the delay exceeded, if the threshold is a percentile.
+    /// The percentile that the delay exceeded, if the threshold is one.
     pub(super) above: Option<AbovePercentile>,
 }
 
-/// A limit that no delay reaches.
+/// A limit that no delay ever reaches.
 const NEVER: Nanos = Nanos::MAX;
 
-/// The initial limit, and the percentile to learn.
+/// The limit to start with, and the percentile to learn, if any.
 fn first_limit(limit: TriggerLimit) -> (Nanos, Option<Percentile>) {
     match limit {
         TriggerLimit::Time(over) => (over, None),
@@ -60,7 +60,7 @@ fn first_limit(limit: TriggerLimit) -> (Nanos, Option<Percentile>) {
 }
 
 impl Rules {
-    /// Creates the rules for `specs`. Gap triggers without CPUs apply to `watched`.
+    /// Creates the rules for `specs`. Gap triggers that name no CPUs apply to `watched`.
     pub(super) fn from_triggers(
         specs: &[TriggerSpec],
         (watched, online): (&CpuList, &CpuList),
@@ -97,7 +97,7 @@ impl Rules {
                 rule: Rule {
                     delay,
                     whose: match delay {
-                        // `Programs` finds the process, repeatedly.
+                        // `Programs` finds the process, and does so repeatedly.
                         Delay::Frame => Whose::Any,
                         _ => whose(&spec.target, proc)?,
                     },
@@ -117,7 +117,7 @@ impl Rules {
         Ok(rules)
     }
 
-    /// Applies the rules in the kernel. Counts start at 0.
+    /// Loads the rules into the kernel. Counts start at 0.
     pub(super) fn begin(&mut self, tracer: &mut Tracer) -> Result<(), TraceError> {
         for (number, rule) in self.kernel.iter_mut().enumerate() {
             let percentile = rule.learner.as_ref().map(Learner::percentile);
@@ -127,7 +127,7 @@ impl Rules {
         self.apply(tracer)
     }
 
-    /// Applies the rules to another tracer, which has not counted anything yet.
+    /// Loads the rules into another tracer, which has not counted anything yet.
     pub(super) fn move_to(&mut self, tracer: &mut Tracer) -> Result<(), TraceError> {
         self.apply(tracer)?;
         for (number, rule) in self.kernel.iter_mut().enumerate() {
@@ -139,7 +139,7 @@ impl Rules {
     }
 
     /// Updates the frame rules from what is known about their programs. By default, a frame
-    /// triggers if it is late by a period. Call [`Rules::apply`] afterwards.
+    /// triggers if it is one period late. Call [`Rules::apply`] afterwards.
     pub(super) fn pace(&mut self, programs: &Programs) {
         let is_frame = |rule: &&mut KernelRule| rule.spec.kind == TriggerKind::Frame;
         for rule in self.kernel.iter_mut().filter(is_frame) {
@@ -150,7 +150,7 @@ impl Rules {
         }
     }
 
-    /// The program of the frame trigger that was noticed.
+    /// The program that a noticed trigger belongs to, if it is a frame trigger.
     pub(super) fn framed(&self, noticed: &Noticed) -> Option<&TriggerTarget> {
         let rule = self.kernel.get(noticed.rule)?;
         (rule.spec.kind == TriggerKind::Frame).then_some(&rule.spec.target)
@@ -161,8 +161,8 @@ impl Rules {
         tracer.set_rules(&rules)
     }
 
-    /// The trigger that fired, according to the number of its rule. `None` if the rules have since
-    /// been replaced by fewer.
+    /// The trigger that fired, found by the number of its rule. `None` if the rules have since been
+    /// replaced by fewer.
     pub(super) fn fired(&self, noticed: &Noticed) -> Option<Fired> {
         let rule = self.kernel.get(noticed.rule)?;
         let above = rule.learner.as_ref().map(|learner| AbovePercentile {
@@ -195,7 +195,7 @@ impl Rules {
         Ok(Some(watch))
     }
 
-    /// Makes the probes report every gap that a rule may match.
+    /// Makes the probes report every gap that might match a rule.
     fn set_limits(&self, watch: &GapWatch) {
         for cpu in watch.cpus() {
             let matching = self.gaps.iter().filter(|rule| rule.cpus.contains(cpu));
@@ -204,7 +204,7 @@ impl Rules {
         }
     }
 
-    /// The first rule that a gap matches; `None` if it fires none.
+    /// The first rule that the gap matches. `None` if it matches none.
     pub(super) fn gap_fired(&self, gap: &LongGap) -> Option<Fired> {
         let lasted = gap.end - gap.begin;
         let fits = |rule: &&GapRule| rule.cpus.contains(gap.cpu) && lasted >= rule.over;
@@ -219,7 +219,7 @@ impl Rules {
         })
     }
 
-    /// Ends a minute: updates percentile thresholds from the counts.
+    /// Ends a minute by updating percentile thresholds from its counts.
     pub(super) fn turn(
         &mut self,
         tracer: &mut Tracer,
@@ -267,7 +267,7 @@ impl Rules {
     }
 }
 
-/// Histogram of all gaps that the probes on `cpus` have seen.
+/// Histogram of all gaps seen by the probes on `cpus`.
 fn counted(watch: &GapWatch, cpus: impl Iterator<Item = Cpu>) -> Histogram {
     let mut all = Histogram::default();
     for histogram in cpus.filter_map(|cpu| watch.counted(cpu)) {
@@ -297,7 +297,7 @@ fn probed(
 
 fn whose(target: &TriggerTarget, proc: &Proc) -> Result<Whose, ObserveError> {
     Ok(match target {
-        // The parser does not accept CPUs as the target of a thread's trigger.
+        // The parser rejects CPUs as the target of a trigger for threads.
         TriggerTarget::Any | TriggerTarget::Cpus(_) => Whose::Any,
         TriggerTarget::Named(name) => Whose::Named(name.clone()),
         &TriggerTarget::Process(pid) => {
@@ -335,7 +335,7 @@ mod tests {
         rules.map_err(|error| error.to_string())
     }
 
-    /// Number of triggers that the kernel evaluates.
+    /// Number of these triggers that the kernel evaluates.
     fn kernel_rules(texts: &[&str]) -> Result<usize, String> {
         rules(texts).map(|rules| rules.kernel.len())
     }

@@ -8,23 +8,23 @@ use ticktax_probes::clock::now;
 
 use super::RecorderPlan;
 
-/// Capacity of each table of sums, in sources. Each source counts once per CPU. Both tables take 5
-/// MiB.
+/// Capacity of each table of sums, in sources. A source counts once for each CPU. The two tables
+/// together take 5 MiB.
 pub(super) const SOURCES: u32 = 1 << 12;
 
-/// Duration of the event rate measurement.
+/// Length of the event rate measurement.
 const MEASURED: Duration = Duration::from_millis(250);
 
 /// Time that a ring should reach back.
 const REACH: Nanos = Nanos::from_secs(5);
 
-/// Factor by which a CPU's event rate may exceed the rate at the start.
+/// Factor by which a CPU's event rate may exceed its rate at the start.
 const HEADROOM: u64 = 4;
 
 /// Size of a record, in bytes.
 const RECORD: u64 = 32;
 
-/// Number of records per ring, based on the current event rate unless the plan sets a size.
+/// Number of records per ring. Based on the current event rate unless the plan sets a size.
 pub(super) fn records_per_cpu(proc: &Proc, online: usize, room: usize, plan: &RecorderPlan) -> u32 {
     if let Some(bytes) = plan.ring_first {
         return records(largest(room, bytes.min(plan.ring_bytes)));
@@ -46,11 +46,12 @@ pub(super) fn records_per_cpu(proc: &Proc, online: usize, room: usize, plan: &Re
     )
 }
 
-/// Number of records per ring at `rate` switches, interrupts and softirqs per second, with `room`
-/// rings in `bytes`. The result is a power of two, between a quarter of the largest possible size
-/// and that size, because the rate at the start says little about the worst hour.
+/// Number of records per ring if the machine has `rate` switches, interrupts and softirqs per
+/// second and `room` rings share `bytes`. The result is a power of two: at most the largest
+/// possible size, and at least a quarter of it, because the rate at the start says little about the
+/// worst hour.
 fn size(rate: u64, online: usize, room: usize, bytes: u64) -> u32 {
-    // Each event makes a span, and about every second event makes an edge. A ring holds one CPU's
+    // Each event produces a span, and about every second event an edge. A ring holds one CPU's
     // records.
     let all = rate.saturating_add(rate / 2);
     let each = all / (online as u64).max(1);
@@ -61,8 +62,8 @@ fn size(rate: u64, online: usize, room: usize, bytes: u64) -> u32 {
     records(wanted.clamp(smallest, largest).next_power_of_two())
 }
 
-/// Number of records per ring that should replace `now` records, which reach back by `reach`, with
-/// `room` rings in `bytes`. `None` if the rings cannot grow.
+/// Number of records per ring that should replace the current `now`, which reach back by `reach`.
+/// `room` rings share `bytes`. `None` if the rings cannot grow.
 pub(super) fn more(now: usize, reach: Nanos, room: usize, bytes: u64) -> Option<u32> {
     let (now, reach) = (now as u64, reach.0.max(1).unsigned_abs());
     let wanted = u128::from(now) * u128::from(REACH.0.unsigned_abs()) / u128::from(reach);
@@ -71,7 +72,7 @@ pub(super) fn more(now: usize, reach: Nanos, room: usize, bytes: u64) -> Option<
     (size > now).then(|| records(size))
 }
 
-/// Maximum number of records per ring with `room` rings in `bytes`; a power of two.
+/// Maximum number of records per ring if `room` rings share `bytes`. A power of two.
 fn largest(room: usize, bytes: u64) -> u64 {
     let share = (bytes / RECORD / (room as u64).max(1)).clamp(1 << 10, 1 << 22);
     1 << share.ilog2()
@@ -91,12 +92,12 @@ mod tests {
     fn a_ring_gets_a_quarter_of_the_limit_or_what_the_rate_needs() {
         let mib = |records: u32, cpus: u32| (u64::from(records) * u64::from(cpus) * RECORD) >> 20;
         assert_eq!(mib(size(0, 2, 2, 64 << 20), 2), 16);
-        // Two CPUs with 10,000, 20,000 and 500,000 events per second.
+        // Two CPUs with 10,000, 20,000 and 500,000 events per second in total.
         assert_eq!(mib(size(10_000, 2, 2, 64 << 20), 2), 16);
         assert_eq!(mib(size(20_000, 2, 2, 64 << 20), 2), 32);
         assert_eq!(mib(size(500_000, 2, 2, 64 << 20), 2), 64);
         assert_eq!(mib(size(500_000, 2, 2, 100 << 20), 2), 64);
-        // 256 CPUs get a sixteenth of a MiB each.
+        // 256 CPUs with 1/16 MiB each.
         assert_eq!(mib(size(1_000, 256, 256, 64 << 20), 256), 16);
         assert_eq!(size(500_000, 1, 1 << 12, 1 << 20), 1 << 10);
     }
@@ -111,7 +112,7 @@ mod tests {
     fn short_rings_grow_to_five_seconds_within_the_limit() {
         let all = 64 << 20;
         let quarter = 1 << 18;
-        // 16 MiB that reach back 1.05 s or 2.6 s.
+        // Rings of 16 MiB that reach back 1.05 s or 2.6 s.
         assert_eq!(
             more(quarter, Nanos::from_millis(1_050), 2, all),
             Some(1 << 20)

@@ -10,7 +10,7 @@ use ticktax_probes::PolicyGrant;
 use ticktax_probes::gaps::GapProbe;
 use ticktax_trace::FrozenRows;
 
-/// The plan of a flight recorder: CPUs, triggers, windows and memory.
+/// The plan for a flight recorder: CPUs, triggers, windows and memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecorderPlan {
     /// CPUs to watch; `None` means all that are online now or plugged in later.
@@ -22,30 +22,32 @@ pub struct RecorderPlan {
     pub before: Nanos,
     /// Time to keep after the last trigger.
     pub after: Nanos,
-    /// Maximum length of a window. Later triggers freeze the next window.
+    /// Maximum length of a window. A trigger beyond it starts the next window.
     pub longest: Nanos,
     /// Interval at which sums are emitted.
     pub window: Nanos,
     /// Probe for gap triggers.
     pub probe: GapProbe,
-    /// Interval at which percentile thresholds are updated. They cover sixty such intervals.
+    /// Interval at which percentile thresholds are updated. A threshold covers the last sixty
+    /// intervals.
     pub minute: Nanos,
     /// Memory limit for all CPUs' rings together, in bytes.
     pub ring_bytes: u64,
     /// Initial memory of all rings, in bytes. `None` means a quarter of
     /// [`RecorderPlan::ring_bytes`], or more if the event rate at the start requires it.
     pub ring_first: Option<u64>,
-    /// Whether to replace rings that do not reach back by [`RecorderPlan::before`] with larger
-    /// ones. The replacement needs the same rights as the start, and briefly the memory of both.
+    /// Whether rings that do not reach back by [`RecorderPlan::before`] are replaced with larger
+    /// ones. The replacement needs the same rights as the start and, for a short time, the memory
+    /// of both.
     pub ring_grows: bool,
-    /// Memory limit for a window that is being kept, in bytes. A record takes about ten bytes. A
-    /// window that needs more ends early.
+    /// Memory limit for a window being kept, in bytes. A record takes about ten bytes. A window
+    /// that needs more ends early.
     pub window_bytes: usize,
 }
 
 impl Default for RecorderPlan {
-    /// Two seconds around a trigger, windows of up to ten seconds, rings of fixed size with at most
-    /// 64 MiB, and no triggers.
+    /// Two seconds around a trigger, windows of up to ten seconds, rings of fixed size with 64 MiB
+    /// at most, and no triggers.
     fn default() -> Self {
         Self {
             cpus: None,
@@ -81,9 +83,9 @@ pub struct RecorderStarted {
     pub probe: GapProbe,
     /// CPUs with a gap probe.
     pub probed: CpuList,
-    /// Scheduling policy that the system refused to the probes, if any.
+    /// Scheduling policy that the kernel refused to grant the probes, if any.
     pub probe_refused: Option<PolicyGrant>,
-    /// Time at which the accounts start, on `CLOCK_MONOTONIC`.
+    /// When the accounts start, on `CLOCK_MONOTONIC`.
     pub begin: Nanos,
 }
 
@@ -92,15 +94,13 @@ pub struct RecorderStarted {
 pub struct RecorderStatus {
     /// Number of tracepoint hits so far.
     pub events: u64,
-    /// Number of triggers suppressed so far, because there were more than 16 on a CPU within a
-    /// second.
+    /// Number of triggers suppressed so far because their CPU had more than 16 within a second.
     pub suppressed: u64,
     /// Current number of records in each CPU's ring.
     pub ring_records: usize,
-    /// Time that the ring that wraps first reaches back from now; `None` if no ring has wrapped
-    /// yet.
+    /// Shortest time that any ring reaches back from now. `None` if no ring has wrapped yet.
     pub reach: Option<Nanos>,
-    /// CPU time of the thread that drives the recorder, since the start.
+    /// CPU time that the thread driving the recorder has used since the start.
     pub cpu: Nanos,
     /// Peak memory of the process, including the rings and tables, in bytes.
     pub memory_bytes: u64,
@@ -109,14 +109,13 @@ pub struct RecorderStatus {
 /// Status of a trigger whose threshold is a percentile of the last hour's delays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PercentileStatus {
-    /// Trigger.
+    /// The trigger.
     pub trigger: TriggerSpec,
-    /// Number of delays observed within the hour.
+    /// Number of delays observed in the last hour.
     pub seen: u64,
-    /// Number of delays required for a threshold.
+    /// Number of delays needed to set a threshold.
     pub enough: u64,
-    /// Current threshold; `None` while too few delays are known, in which case the trigger does not
-    /// fire.
+    /// Current threshold. `None` while too few delays are known: the trigger then does not fire.
     pub limit: Option<Nanos>,
 }
 
@@ -136,18 +135,18 @@ pub struct FrameStatus {
 /// State of the search for a program's frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FrameState {
-    /// Not searched yet, or to be searched again because the thread has exited.
+    /// Not searched for yet, or due to be searched for again because the thread has exited.
     Sought,
     /// The frames' due times are known, so lost frames trigger.
     Known {
-        /// Rhythm that was found last.
+        /// The rhythm found last.
         rhythm: FrameRhythm,
         /// Length of the recording in which it was found.
         learnt_in: Nanos,
     },
-    /// No rhythm was found, for this reason. The search will be repeated.
+    /// No rhythm was found, for the given reason. The search will be repeated.
     Unknown(String),
-    /// No process or several processes have the name. The search will be repeated.
+    /// No process, or more than one, has the name. The search will be repeated.
     Absent,
     /// The process with the given id has exited.
     Ended,
@@ -158,7 +157,7 @@ pub enum FrameState {
 pub struct ProgramWindow {
     /// Process ID.
     pub pid: i32,
-    /// Time from which every CPU's events are available, on `CLOCK_MONOTONIC`.
+    /// Start of the events, on `CLOCK_MONOTONIC`. Every CPU's events are available from then on.
     pub begin: Nanos,
     /// End of the events, on `CLOCK_MONOTONIC`.
     pub end: Nanos,
@@ -177,7 +176,7 @@ pub struct SumsWindow {
     pub end: Nanos,
     /// Sources of the rows.
     pub sources: SourceTable,
-    /// [`Row::Sum`]s. In the last window, also a span for each interval that was still open.
+    /// [`Row::Sum`]s. The last window also has a span for each interval that was still open.
     pub rows: Vec<Row>,
 }
 
@@ -186,16 +185,17 @@ pub struct SumsWindow {
 pub struct FrozenWindow {
     /// Header, as in any recording. It includes [`Header::triggers`].
     pub header: Header,
-    /// Number of leading triggers that an earlier version of this window already contained.
+    /// Number of triggers that an earlier version of this window already contained. They come
+    /// first.
     pub told: usize,
     /// Whether the window is complete. If not, recording continues, and a later version will
-    /// include this one.
+    /// include all of this one.
     pub over: bool,
     /// Sources of the rows.
     pub sources: SourceTable,
-    /// Rows, which can be created any number of times.
+    /// The rows. They can be iterated any number of times.
     pub rows: FrozenRows,
-    /// Number of triggers in the window that did not fit into the header, without those counted in
+    /// Number of the window's triggers that did not fit into the header, except those counted in
     /// earlier versions.
     pub left_out: u64,
 }
@@ -207,13 +207,14 @@ pub enum RecorderEvent<'a> {
     Started(&'a RecorderStarted),
     /// A window of sums is complete.
     Sums(Box<SumsWindow>),
-    /// A window around a trigger is complete, or its triggers must be reported before it is.
+    /// A window around a trigger is complete, or its triggers must be reported before it is
+    /// complete.
     Frozen(Box<FrozenWindow>),
     /// Recorded events in which to search for a program's frames. Pass the result to
     /// [`Recorder::set_rhythm`](super::Recorder::set_rhythm).
     Program(Box<ProgramWindow>),
     /// The timeout has passed, or [`Waker::wake`](super::Waker::wake) was called.
     Idle,
-    /// The last event, which all further calls return.
+    /// The last event. All further calls return it again.
     Ended(RecorderStatus),
 }

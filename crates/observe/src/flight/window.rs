@@ -24,20 +24,20 @@ pub(super) struct Window {
     begin: Nanos,
     end: Nanos,
     margins: Margins,
-    /// Triggers that were already reported.
+    /// Triggers already reported.
     pub(super) triggers: Vec<Trigger>,
-    /// Triggers that were not reported yet.
+    /// Triggers not reported yet.
     pending: Vec<Trigger>,
     /// Number of triggers dropped since the last report.
     pub(super) left_out: u64,
-    /// Offsets of the other clocks when the window was opened. The clocks may be set, or the
-    /// machine suspended, before the window ends.
+    /// Offsets of the other clocks when the window was opened. Before the window ends, the clocks
+    /// may be set or the machine suspended.
     pub(super) clocks: Option<ClockOffsets>,
 }
 
 impl Window {
-    /// A window from `before` the delay until `after` it. Its start is cut off if the window
-    /// exceeds the maximum length.
+    /// A window that covers the delay plus the margins before and after it. If that exceeds the
+    /// maximum length, the start is cut off.
     pub(super) fn new(first: Trigger, margins: Margins, not_before: Nanos) -> Self {
         let end = first.time + margins.after;
         let begin = (first.begin() - margins.before)
@@ -63,8 +63,8 @@ impl Window {
         self.end
     }
 
-    /// Adds a trigger if it falls into the window, which may then grow. Returns whether it was
-    /// added.
+    /// Adds a trigger if it falls into the window, and extends the window if needed. Returns
+    /// whether the trigger was added.
     pub(super) fn add(&mut self, trigger: &Trigger) -> bool {
         if trigger.time > self.end {
             return false;
@@ -80,14 +80,14 @@ impl Window {
         true
     }
 
-    /// Time at which the window must be reported even if it still grows, because the margin after
-    /// the first unreported trigger has passed. [`FAR`] if all triggers were reported.
+    /// When the window must be reported even if it still grows: once the margin after the first
+    /// unreported trigger has passed. [`FAR`] if all triggers were reported.
     pub(super) fn due(&self) -> Nanos {
         let first = self.pending.iter().map(|trigger| trigger.time).min();
         first.map_or(FAR, |first| first + self.margins.after)
     }
 
-    /// Marks triggers up to `until` as reported. Returns how many had been reported before.
+    /// Marks triggers up to `until` as reported. Returns the number already reported before.
     pub(super) fn report(&mut self, until: Nanos) -> usize {
         let before = self.triggers.len();
         let pending = std::mem::take(&mut self.pending).into_iter();
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(millis(&window), (7_980, 12_000));
         assert!(window.add(&at(11_500, 5)));
         assert_eq!(millis(&window), (7_980, 13_500));
-        // A trigger that arrives late but happened earlier does not shorten the window.
+        // A trigger that arrives late but happened early does not shorten the window.
         assert!(window.add(&at(9_000, 5)));
         assert_eq!(millis(&window), (7_980, 13_500));
         assert!(!window.add(&at(13_501, 5)));
@@ -197,7 +197,7 @@ mod tests {
     fn a_delay_longer_than_a_window_keeps_its_end() {
         let window = Window::new(at(60_000, 30_000), MARGINS, Nanos::ZERO);
         assert_eq!(millis(&window), (52_000, 62_000));
-        // A trigger noticed before the end of the last window.
+        // The last window ended after this trigger, so the new one starts at the trigger.
         let window = Window::new(at(60_000, 1), MARGINS, Nanos::from_secs(61));
         assert_eq!(millis(&window), (60_000, 62_000));
     }

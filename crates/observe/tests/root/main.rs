@@ -45,7 +45,7 @@ const TESTS: &[(&str, Test)] = &[
         "a_session_has_the_requested_length_on_a_busy_machine",
         a_session_has_the_requested_length,
     ),
-    // These check durations, so the machine must be quiet.
+    // These tests check durations, so the machine must be quiet.
     (
         "a_gap_is_noticed_by_its_probe",
         a_gap_is_noticed_by_its_probe,
@@ -69,7 +69,8 @@ fn main() {
     arguments.test_threads = Some(1);
     let root = nix::unistd::geteuid().is_root();
     let allowed = root && std::path::Path::new("/sys/kernel/btf/vmlinux").exists();
-    // The command's tests have a session, a recorder and a stall in the default command.
+    // Left out of the default tests, because those of the `ticktax` command already have a session,
+    // a recorder and a stall.
     let left_out = ticktax_fixture::left_out("live");
     let trial = |&(name, test): &(&str, Test)| {
         Trial::test(format!("root::{name}"), test)
@@ -80,7 +81,7 @@ fn main() {
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-/// Makes steps of 100 ms until `until` returns something, for at most `seconds`.
+/// Polls the recorder every 100 ms until `until` returns something, for at most `seconds`.
 fn drive<T>(
     recorder: &mut Recorder,
     seconds: u32,
@@ -101,7 +102,8 @@ fn frozen(event: RecorderEvent<'_>) -> Option<Box<FrozenWindow>> {
     }
 }
 
-/// Every CPU's rows sum to its accounting interval exactly, and nothing was lost.
+/// Checks that every CPU's rows add up to exactly its accounting interval, and that nothing was
+/// lost.
 fn balances(frozen: &FrozenWindow) -> Result<(), Failed> {
     let header = &frozen.header;
     if header.books.is_empty() || header.coverage.events_lost() > 0 {
@@ -150,7 +152,7 @@ fn a_stall_is_caught_with_what_ran_instead() -> Result<(), Failed> {
     if !is_expected {
         return Err(format!("{caught:?}").into());
     }
-    // The rows contain what ran instead, completely, and the wait.
+    // The rows must contain the wait and all of the time that other threads ran meanwhile.
     let during = |row: &Row| {
         row.span().start < caught.time && row.span().end() > caught.time - caught.lasted
     };
@@ -171,7 +173,7 @@ fn a_stall_is_caught_with_what_ran_instead() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Blocks `cpu` once for `length`. Returns when that happened.
+/// Blocks `cpu` once for `length`. Returns when the CPU was blocked.
 fn stall(cpu: Cpu, length: Nanos) -> Result<Stalled, Failed> {
     let injected = ticktax_inject::run(
         &ticktax_inject::Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
@@ -186,7 +188,7 @@ fn is_during(trigger: &Trigger, event: &Stalled) -> bool {
     trigger.begin() < event.start + event.length && trigger.time > event.start
 }
 
-/// Makes a stall. Also returns the trigger that overlaps it.
+/// Stalls `cpu` once. Also returns the trigger that overlaps the stall.
 fn caught_in_a_stall(
     recorder: &mut Recorder,
     cpu: Cpu,
@@ -239,8 +241,8 @@ fn a_gap_is_noticed_by_its_probe() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A thread that wakes every ms, treated as if a frame were due 10 ms after the previous one. Other
-/// wake-ups do not count.
+/// A thread that wakes every ms is treated as if a frame were due 10 ms after the previous one.
+/// Other wake-ups do not count.
 fn a_frame_one_period_late_is_noticed() -> Result<(), Failed> {
     const STALL: Nanos = Nanos::from_millis(60);
     let cpu = ticktax_inject::default_cpu()?;
@@ -286,7 +288,7 @@ fn a_frame_one_period_late_is_noticed() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Here a minute of the recorder takes one second.
+/// In this test, a minute of the recorder takes one second.
 fn a_percentile_is_learnt_and_then_fires() -> Result<(), Failed> {
     const STALL: Nanos = Nanos::from_millis(40);
     let cpu = ticktax_inject::default_cpu()?;
@@ -300,7 +302,7 @@ fn a_percentile_is_learnt_and_then_fires() -> Result<(), Failed> {
         ..RecorderPlan::default()
     })?;
     let mut too_early = false;
-    // Ten thousand waits of a thread that wakes up to a thousand times per second.
+    // Wait for ten thousand waits of a thread that wakes up to a thousand times per second.
     for _ in 0..1_200 {
         let percentiles = recorder.percentiles();
         if percentiles.iter().all(|status| status.limit.is_some()) {
@@ -381,7 +383,7 @@ fn a_requested_window_is_kept_and_sums_continue() -> Result<(), Failed> {
     sums_match_the_books(&windows, recorder.books())
 }
 
-/// Intermediate windows balance, and so does the complete one at the end.
+/// Both the intermediate windows and the complete one at the end must balance.
 fn a_growing_window_is_emitted_in_time() -> Result<(), Failed> {
     let after = Nanos::from_secs(2);
     let mut recorder = Recorder::start(RecorderPlan {
@@ -423,7 +425,8 @@ fn a_growing_window_is_emitted_in_time() -> Result<(), Failed> {
     Ok(())
 }
 
-/// All windows of a CPU, with its open intervals, sum to its accounting interval exactly.
+/// Checks that all windows of a CPU plus its open intervals add up to exactly its accounting
+/// interval.
 fn sums_match_the_books(windows: &[Box<SumsWindow>], all: &[Books]) -> Result<(), Failed> {
     if all.is_empty() {
         return Err("no books".into());
@@ -463,7 +466,7 @@ fn short_rings_are_replaced_by_larger_ones() -> Result<(), Failed> {
     let cpu = ticktax_inject::default_cpu()?;
     let paced = Paced::start(cpu)?;
     let trigger = format!("wait:pid={}>30ms", paced.pid());
-    // The smallest possible rings, which wrap within half a second.
+    // Use the smallest possible rings, which wrap within half a second.
     let mut recorder = Recorder::start(RecorderPlan {
         triggers: vec![trigger.parse()?],
         window: Nanos::from_secs(1),
@@ -473,7 +476,7 @@ fn short_rings_are_replaced_by_larger_ones() -> Result<(), Failed> {
     })?;
     let first = recorder.started().ring_records;
     let mut summed = Nanos::ZERO;
-    // Loading takes seconds, or minutes on a busy machine.
+    // Loading takes seconds, or even minutes on a busy machine.
     for _ in 0..6_000 {
         if recorder.status().ring_records > first {
             break;
@@ -486,7 +489,7 @@ fn short_rings_are_replaced_by_larger_ones() -> Result<(), Failed> {
     if status.ring_records <= first || summed == Nanos::ZERO {
         return Err(format!("{status:?} after {summed}").into());
     }
-    // Triggers still work, and accounting continues.
+    // Triggers must still work, and accounting must continue.
     ticktax_inject::run(
         &ticktax_inject::Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
             .schedule(Schedule::every(Nanos::from_secs(1), STALL))
@@ -509,7 +512,7 @@ fn short_rings_are_replaced_by_larger_ones() -> Result<(), Failed> {
     drive(&mut recorder, 5, |event| {
         matches!(event, RecorderEvent::Ended(_)).then_some(())
     })?;
-    // The accounting intervals of both tracers.
+    // There must be an accounting interval of each tracer for each CPU.
     let cpus = recorder.started().cpus.iter().count();
     if recorder.books().len() < 2 * cpus {
         return Err(format!("{:?}", recorder.books()).into());
@@ -517,7 +520,7 @@ fn short_rings_are_replaced_by_larger_ones() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Five busy threads per CPU, until this is dropped.
+/// Five busy threads per CPU. They stop when this is dropped.
 struct Busy(Arc<AtomicBool>);
 
 impl Busy {
@@ -537,7 +540,7 @@ impl Drop for Busy {
     }
 }
 
-/// Accounting on every CPU, the rows and the probes all end at the requested time, even if the
+/// Accounting on every CPU, the rows and the probes must all end at the requested time, even if the
 /// watching thread is not running then.
 fn a_session_has_the_requested_length() -> Result<(), Failed> {
     const LENGTH: Nanos = Nanos::from_millis(400);
@@ -573,7 +576,8 @@ fn a_session_has_the_requested_length() -> Result<(), Failed> {
     let reported = limitations
         .iter()
         .any(|limitation| matches!(limitation, Limitation::LengthNotKept { .. }));
-    // A late start makes a recording longer, never shorter, and the header reports it.
+    // If the start is late, the recording gets longer but never shorter, and the header must report
+    // it.
     if reported != (off > TOLERANCE) || longest < LENGTH {
         return Err(format!("{longest}: {limitations:?}").into());
     }

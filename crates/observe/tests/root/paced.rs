@@ -11,7 +11,7 @@ use ticktax_model::Cpu;
 /// A process that wakes every millisecond on one CPU, with priority over all normal threads.
 pub(crate) struct Paced(Child);
 
-/// The argument that makes this program act as the paced one.
+/// The argument that makes this program act as the paced process.
 pub(crate) const PACED: &str = "--as-paced";
 
 impl Paced {
@@ -27,7 +27,7 @@ impl Paced {
     }
 
     pub(crate) fn run() {
-        // Ends with the test, however the test ends.
+        // This process ends with the test, however the test ends.
         let parent = nix::unistd::getppid();
         while nix::unistd::getppid() == parent {
             std::thread::sleep(Duration::from_millis(1));

@@ -7,29 +7,31 @@ use super::{Anchor, NANOS_PER_SECOND};
 /// Default limit on the number of anchors. 4096 anchors take 96 KiB.
 const DEFAULT_CAPACITY: usize = 4096;
 
-/// A piecewise linear map from the counter to `CLOCK_MONOTONIC`. It passes through anchors.
+/// A piecewise linear map from the counter to `CLOCK_MONOTONIC`. It passes through all of its
+/// anchors.
 ///
 /// A long measurement needs more than one line, because NTP makes the kernel slew
-/// `CLOCK_MONOTONIC`. Outside the range of the anchors, the map continues with the mean slope from
-/// the first anchor to the last. Over that distance, the anchors' own errors have the least effect
-/// on the slope.
+/// `CLOCK_MONOTONIC`. Before the first anchor and after the last one, the map continues with the
+/// mean slope between these two. Over that distance, the anchors' own errors affect the slope
+/// least.
 ///
 /// The map never decreases, is exact at every anchor that it still has, and takes a bounded amount
-/// of memory. When it exceeds its capacity, it drops every other anchor and keeps only half as many
-/// new ones from then on. So the anchors stay evenly spaced, however long the measurement is.
+/// of memory. When it exceeds its capacity, it drops every other anchor, and from then on keeps
+/// only half as many new ones. The anchors thus stay evenly spaced, however long the measurement
+/// takes.
 #[derive(Debug, Clone)]
 pub struct Alignment {
     /// Sorted by counter reading; never empty.
     anchors: Vec<Anchor>,
     capacity: usize,
     frequency_hz: u64,
-    /// One of every `stride` pushed anchors is kept for good.
+    /// One in `stride` pushed anchors is kept for good.
     stride: usize,
-    /// Number of anchors pushed since the last one that is kept for good, 1 to `stride`. The latest
-    /// anchor is always in `anchors`, so that the map extends to the present.
+    /// Number of anchors pushed since the last one that was kept for good, from 1 to `stride`. The
+    /// latest anchor is always in `anchors`, so that the map extends to the present.
     since_kept: usize,
     worst_bracket: Nanos,
-    /// Largest distance of a dropped anchor from the line that replaced it.
+    /// Largest distance between a dropped anchor and the line that replaced it.
     worst_dropped: Nanos,
 }
 
@@ -40,7 +42,7 @@ impl Alignment {
         Self::with_capacity(first, frequency_hz, DEFAULT_CAPACITY)
     }
 
-    /// Like [`Alignment::new`], but keeps up to `capacity` anchors, which must be at least 4.
+    /// Same as [`Alignment::new`], but keeps up to `capacity` anchors, which must be at least 4.
     pub fn with_capacity(first: Anchor, frequency_hz: u64, capacity: usize) -> Self {
         let capacity = capacity.max(4);
         let mut anchors = Vec::with_capacity(capacity + 1);
@@ -79,15 +81,14 @@ impl Alignment {
         true
     }
 
-    /// Returns the anchors, sorted; there is at least one.
+    /// Returns the anchors in order. There is at least one.
     pub fn anchors(&self) -> &[Anchor] {
         &self.anchors
     }
 
-    /// Returns the time at which the counter read `counter`, rounded down to whole nanoseconds.
+    /// Returns when the counter read `counter`, rounded down to whole nanoseconds.
     ///
-    /// As long as no anchor is pushed in between, a higher `counter` never results in an earlier
-    /// time.
+    /// Unless an anchor is pushed in between, a higher `counter` never yields an earlier time.
     pub fn to_monotonic(&self, counter: u64) -> Nanos {
         let (first, last) = (self.anchors[0], self.last());
         if self.anchors.len() == 1 {
@@ -111,9 +112,9 @@ impl Alignment {
     /// Estimates the maximum error of [`Alignment::to_monotonic`] between the first and the last
     /// anchor.
     ///
-    /// Adds up half the widest bracket (the anchors' own error), 1 ns for rounding, and the largest
-    /// distance of an anchor from the line between its neighbours (changes of the clock's rate
-    /// between anchors). This is only an estimate: it misses a clock that jumps and jumps back
+    /// This is the sum of half the widest bracket (the anchors' own error), 1 ns for rounding, and
+    /// the largest distance between an anchor and the line through its neighbours (rate changes
+    /// between anchors). It is only an estimate: it misses a clock that jumps and jumps back
     /// between two anchors.
     pub fn uncertainty(&self) -> Nanos {
         let interior = self
@@ -141,7 +142,7 @@ impl Alignment {
             position += 1;
             position % 2 == 1 || position == end + 1
         });
-        // If the second-last anchor was dropped, the last one kept for good is a stride further
+        // If the second-last anchor was dropped, the last one kept for good is one stride further
         // back.
         if end.is_multiple_of(2) {
             self.since_kept += self.stride;
@@ -162,7 +163,7 @@ fn slope(from: &Anchor, to: &Anchor) -> (i128, i128) {
 
 /// Returns the time at `counter` on the line through `base` that rises `rise` ns per `run` ticks.
 ///
-/// `rise` and the ticks from `base` are both below 2^65, so their product fits.
+/// `rise` and the number of ticks from `base` are both below 2^65, so their product fits.
 fn on_line(base: &Anchor, counter: u64, rise: i128, run: i128) -> Nanos {
     let ticks = i128::from(counter) - i128::from(base.counter);
     let time = i128::from(base.monotonic.0) + (ticks * rise).div_euclid(run);
@@ -170,7 +171,7 @@ fn on_line(base: &Anchor, counter: u64, rise: i128, run: i128) -> Nanos {
     Nanos(i64::try_from(clamped).unwrap_or(i64::MAX))
 }
 
-/// Returns the distance of `middle` from the line between its neighbours.
+/// Returns the distance between `middle` and the line through its neighbours.
 fn residual(from: &Anchor, middle: &Anchor, to: &Anchor) -> Nanos {
     let (rise, run) = slope(from, to);
     let expected = on_line(from, middle.counter, rise, run);
@@ -186,7 +187,7 @@ mod tests {
     const HZ: u64 = 2_596_144_000;
 
     /// Returns anchors of a 2.6 GHz counter whose rate increases by `ppm_per_second`. There are 10
-    /// per second, each off by half of its 16 ns bracket in alternating directions.
+    /// per second, each off by half of its 16 ns bracket, in alternating directions.
     fn anchors(count: u32, ppm_per_second: f64) -> Vec<Anchor> {
         (0..count)
             .map(|n| {
@@ -264,7 +265,7 @@ mod tests {
             let kept = alignment.anchors();
             assert_eq!((kept[0], kept[kept.len() - 1]), (anchors[0], *anchor));
             assert!(kept.len() <= 16);
-            // All steps have the same length, except the last.
+            // All steps but the last must have the same length.
             let steps = kept[..kept.len() - 1]
                 .windows(2)
                 .map(|a| a[1].monotonic - a[0].monotonic);

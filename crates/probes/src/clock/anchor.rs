@@ -1,4 +1,4 @@
-//! Anchors: simultaneous readings of the counter and the clock.
+//! Anchors: readings of the counter and the clock at the same moment.
 
 use ticktax_model::Nanos;
 
@@ -7,19 +7,19 @@ use super::{Counter, ticks_to_nanos};
 /// Number of attempts per anchor. The most precise one is used.
 const TRIES: u32 = 32;
 
-/// A reading of the counter and the time on `CLOCK_MONOTONIC` at that moment.
+/// A counter reading, and the time on `CLOCK_MONOTONIC` at that moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Anchor {
     /// Counter reading, in ticks.
     pub counter: u64,
-    /// Time of that reading, accurate to half of `bracket`.
+    /// When the counter was read, accurate to half of `bracket`.
     pub monotonic: Nanos,
-    /// Time between the two counter readings before and after the clock was read.
+    /// Time between the counter readings just before and just after the clock was read.
     pub bracket: Nanos,
 }
 
 impl Anchor {
-    /// Creates an anchor for the case that `CLOCK_MONOTONIC` itself is the counter.
+    /// Creates an anchor for when the counter is `CLOCK_MONOTONIC` itself.
     pub(super) fn exact(monotonic: Nanos) -> Self {
         Self {
             counter: monotonic.0.unsigned_abs(),
@@ -29,8 +29,8 @@ impl Anchor {
     }
 }
 
-/// A reading of the clock, and readings of the counter just before and after it. The counter's
-/// frequency need not be known.
+/// A reading of the clock, and readings of the counter just before and after it. They can be
+/// compared even if the counter's frequency is unknown.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bracket {
     pub(super) before: u64,
@@ -44,8 +44,7 @@ impl Bracket {
         self.after.saturating_sub(self.before)
     }
 
-    /// Estimates the counter reading at the moment when the clock was read: the middle of the
-    /// bracket.
+    /// Estimates what the counter read when the clock was read: the middle of the bracket.
     pub(super) fn counter(&self) -> u64 {
         self.before + self.width() / 2
     }
@@ -64,7 +63,8 @@ impl Bracket {
 /// Returns the narrowest of [`TRIES`] brackets.
 ///
 /// An interruption widens only the bracket that it falls into, so the narrowest one is the least
-/// disturbed. Brackets whose counter went backwards are skipped, unless all did.
+/// disturbed. Brackets in which the counter went backwards are skipped, unless it did so in all of
+/// them.
 pub(super) fn tightest(counter: &mut impl Counter, clock: impl Fn() -> Nanos) -> Bracket {
     let mut read_bracket = || {
         let before = counter.read();
@@ -94,7 +94,7 @@ mod tests {
 
     use super::{Counter, tightest};
 
-    /// A 2 GHz counter that takes 10 ticks to read, and sometimes 1000 ticks more.
+    /// A 2 GHz counter that takes 10 ticks to read. Some readings take 1000 ticks more.
     struct Disturbed<'a> {
         time: &'a Cell<u64>,
         reading: u32,

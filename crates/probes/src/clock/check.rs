@@ -1,4 +1,4 @@
-//! Checks whether the CPU's counter is trustworthy as a clock.
+//! Checks whether the CPU's counter can be trusted as a clock.
 
 mod across;
 
@@ -13,15 +13,15 @@ use crate::{cpus, sys};
 /// Length of each half of the frequency measurement.
 const HALF: Duration = Duration::from_millis(25);
 
-/// Maximum difference between the frequencies in the two halves, in addition to the error of the
-/// measurement. Within 50 ms, NTP changes the rate of `CLOCK_MONOTONIC` by less than that.
+/// Maximum difference between the two halves' frequencies, beyond the error of the measurement.
+/// Within 50 ms, NTP changes the rate of `CLOCK_MONOTONIC` by less than this.
 const DRIFT_LIMIT_PPM: f64 = 100.0;
 
 /// Maximum difference between the measured and the nominal frequency. NTP slews by up to 500 ppm,
 /// and the kernel's value may come from an early, imprecise calibration.
 const NOMINAL_LIMIT_PPM: f64 = 1000.0;
 
-/// Clock sources of the kernel that are derived from the CPU's counter.
+/// Kernel clock sources that are derived from the CPU's counter.
 const COUNTER_BASED: [&str; 6] = [
     "tsc",
     "tsc-early",
@@ -31,31 +31,31 @@ const COUNTER_BASED: [&str; 6] = [
     "arch_sys_counter",
 ];
 
-/// Result of checking the CPU's counter. All values are measured, except the nominal frequency.
+/// Result of checking the CPU's counter. All values except the nominal frequency are measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CounterCheck {
     /// The counter that was checked, which depends on the architecture.
     pub source: CounterSource,
-    /// Whether its rate is the same in all power states (`constant_tsc` and `nonstop_tsc` on
-    /// x86-64; guaranteed by the architecture on aarch64).
+    /// Whether the counter has the same rate in all power states (`constant_tsc` and `nonstop_tsc`
+    /// on x86-64, guaranteed by the architecture on aarch64).
     pub invariant: bool,
-    /// Frequency in Hz relative to `CLOCK_MONOTONIC`, measured over 50 ms.
+    /// Frequency in Hz, measured against `CLOCK_MONOTONIC` over 50 ms.
     pub frequency_hz: u64,
     /// Frequency in Hz according to the kernel or the counter itself, if known.
     pub nominal_hz: Option<u64>,
-    /// Drift: the counter's rate in the second half of the measurement relative to the first, minus
-    /// one, in parts per million.
+    /// Drift in parts per million: the counter's rate in the second half of the measurement
+    /// relative to the first, minus one.
     pub drift_ppm: f64,
-    /// Maximum error of `drift_ppm`, from the widths of the brackets.
+    /// Maximum error of `drift_ppm`, derived from the widths of the brackets.
     pub drift_margin_ppm: f64,
-    /// Number of readings on one CPU that were made between two readings on another CPU.
+    /// Number of readings that one CPU made between two readings on another CPU.
     pub comparisons: u32,
-    /// Number of those readings that were not between the other two in value, so that time seemed
+    /// Number of those readings whose value did not lie between the other two, so that time seemed
     /// to go backwards.
     pub backwards_steps: u32,
     /// The kernel's clock source, or `unknown` if `/sys` does not show it.
     pub clocksource: String,
-    /// Whether the counter is trusted, considering all of the above.
+    /// Whether the counter is trusted, given all of the above.
     pub verdict: CounterVerdict,
 }
 
@@ -100,8 +100,8 @@ pub(super) fn examine(root: &Path) -> CounterCheck {
     check
 }
 
-/// Reads a kernel file, without surrounding whitespace. Returns an empty string if it does not
-/// exist.
+/// Reads a kernel file, without surrounding whitespace. Returns an empty string if the file does
+/// not exist.
 fn read(root: &Path, path: &str) -> String {
     std::fs::read_to_string(root.join(path))
         .unwrap_or_default()
@@ -116,10 +116,10 @@ fn is_invariant(source: CounterSource, cpuinfo: &str) -> bool {
     source == CounterSource::Cntvct || (has("constant_tsc") && has("nonstop_tsc"))
 }
 
-/// Returns the kernel's value for the frequency of the time-stamp counter.
+/// Returns the time-stamp counter's frequency according to the kernel.
 ///
-/// On x86-64, the kernel derives its delay loop from that counter and shows it as `bogomips`, which
-/// is twice the frequency in MHz.
+/// On x86-64, the kernel derives its delay loop from this counter and shows the result as
+/// `bogomips`, which is twice the frequency in MHz.
 fn nominal(source: CounterSource, cpuinfo: &str) -> Option<u64> {
     if source != CounterSource::Tsc {
         return None;
@@ -129,7 +129,7 @@ fn nominal(source: CounterSource, cpuinfo: &str) -> Option<u64> {
     Some(hundredths.checked_mul(5_000)?).filter(|hertz| *hertz > 0)
 }
 
-/// Returns the value of a field for the first CPU in `/proc/cpuinfo`.
+/// Returns a field's value for the first CPU in `/proc/cpuinfo`.
 fn cpuinfo_field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
     let mut fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
     fields
@@ -147,8 +147,8 @@ fn measure_rate(check: &mut CounterCheck, start: &Bracket, middle: &Bracket, end
     check.frequency_hz = u64::try_from(rate(start, end)).unwrap_or(u64::MAX).max(1);
     let (first, second) = (rate(start, middle) as f64, rate(middle, end) as f64);
     check.drift_ppm = (second / first.max(1.0) - 1.0) * 1e6;
-    // Each rate is off by at most half the widths of the two brackets it was measured between. The
-    // drift is the difference of both rates, so the errors add up.
+    // A rate is off by at most half the widths of the two brackets between which it was measured.
+    // The drift is the difference between the two rates, so their errors add up.
     let open = [start, middle, middle, end]
         .iter()
         .map(|b| b.width() as f64 / 2.0)
@@ -165,8 +165,8 @@ fn judge(check: &CounterCheck, available: &str) -> CounterVerdict {
     if !check.invariant {
         reasons.push(Distrust::NotInvariant);
     }
-    // An administrator may have selected a different source. But a counter that the kernel has
-    // rejected does not appear in the list of available sources.
+    // An administrator may have selected a different source. But if the kernel has rejected the
+    // counter, it is not among the available sources.
     let offered = available
         .split_whitespace()
         .any(|source| COUNTER_BASED.contains(&source));

@@ -14,12 +14,12 @@ pub(crate) const NATIVE: CounterSource = if !sys::HAS_COUNTER {
     CounterSource::Cntvct
 };
 
-/// A counter, as the measuring loops see it. Tests use scripted counters.
+/// A counter as the measuring loops use it. Tests use scripted counters.
 pub(crate) trait Counter {
     /// Reads the counter, in ticks.
     fn read(&mut self) -> u64;
 
-    /// Returns the CPU that the thread is running on, if the system reports it.
+    /// Returns the CPU on which the thread is running, if the system reports it.
     fn cpu(&mut self) -> Option<Cpu>;
 }
 
@@ -29,8 +29,8 @@ pub(crate) struct Hardware;
 
 /// The CPU's counter, read without waiting for earlier instructions.
 ///
-/// Loops that compare consecutive readings use this. They do not need the ordering, which would
-/// make the loop take twice as long.
+/// For loops that compare consecutive readings. They do not need the ordering, which would double
+/// the time that an iteration takes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FastHardware;
 
@@ -58,7 +58,7 @@ impl Counter for Hardware {
     }
 }
 
-/// `CLOCK_MONOTONIC` as a counter of nanoseconds.
+/// `CLOCK_MONOTONIC` as a counter that counts nanoseconds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Monotonic;
 

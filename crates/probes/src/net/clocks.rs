@@ -1,15 +1,15 @@
-//! CPU time of a thread that sends or receives, and how much of it was spent between system calls.
+//! The CPU time of a thread that sends or receives, and the part of it spent between system calls.
 
 use ticktax_model::Nanos;
 
 use crate::clock::{now, thread_cpu_time};
 
-/// One call in this many is timed, because reading the clock takes a tenth as long as the shortest
-/// calls.
+/// One call in this many is timed. Timing every call would cost too much, because reading the clock
+/// takes a tenth as long as the shortest calls.
 const EVERY: u64 = 16;
 
-/// The work between two calls takes a few hundred nanoseconds. Anything longer than this was an
-/// interruption.
+/// The work between two calls takes a few hundred nanoseconds. Anything longer than this must have
+/// been interrupted.
 const LONGEST: Nanos = Nanos::from_micros(20);
 
 /// Counts the calls of a thread, and estimates its CPU time between them.
@@ -24,7 +24,7 @@ pub(super) struct CallClock {
 }
 
 impl CallClock {
-    /// Starts the clock. Call this in the thread that makes the calls.
+    /// Starts the clock. Call this on the thread that makes the calls.
     pub(super) fn start() -> Self {
         Self {
             cpu_before: thread_cpu_time(),
@@ -46,7 +46,7 @@ impl CallClock {
         }
     }
 
-    /// Records that a call has returned and has moved data.
+    /// Records that a call has returned after moving data.
     pub(super) fn returned(&mut self) {
         self.calls += 1;
         if self.calls.is_multiple_of(EVERY) {
@@ -54,7 +54,8 @@ impl CallClock {
         }
     }
 
-    /// Records that the thread waits to keep its rate, which does not count as work.
+    /// Records that the thread is about to wait in order to keep its rate. Waiting does not count
+    /// as work.
     pub(super) fn waits(&mut self) {
         self.returned = None;
     }

@@ -3,13 +3,13 @@
 use ticktax_model::Nanos;
 use ticktax_model::net::Datagrams;
 
-/// Size of the header in bytes: the sender's token, the number, and the time of sending, with 8
-/// bytes each.
+/// Size of the header, in bytes. It consists of the sender's token, the datagram's number and the
+/// time of sending, with 8 bytes each.
 pub(super) const HEADER: u32 = 24;
 
-/// Maximum difference between a number and the highest one before. Higher numbers are rejected, so
-/// that a stray packet cannot use up the memory. At a million datagrams per second, this
-/// corresponds to a minute in which all are lost.
+/// Maximum distance of a number above the highest one so far. Higher numbers are rejected, so that
+/// a stray packet cannot exhaust the memory. At a million datagrams per second, this is a minute of
+/// losses.
 const FURTHEST: u64 = 1 << 26;
 
 /// Minimum time to wait for stragglers.
@@ -25,7 +25,7 @@ pub(super) fn write_head(into: &mut [u8], token: u64, number: u64, at: Nanos) {
     into[16..24].copy_from_slice(&at.0.to_le_bytes());
 }
 
-/// Returns the number and the time of sending, or `None` if the datagram does not have this token.
+/// Returns the number and the time of sending. `None` if the datagram does not have this token.
 fn read_head(datagram: &[u8], token: u64) -> Option<(u64, Nanos)> {
     let word = |at: usize| {
         let bytes = datagram.get(at..at + 8)?;
@@ -35,15 +35,15 @@ fn read_head(datagram: &[u8], token: u64) -> Option<(u64, Nanos)> {
     (word(0)? == token).then_some((word(8)?, Nanos(time)))
 }
 
-/// A datagram that arrived.
+/// A datagram that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Arrival {
     pub(super) number: u64,
     /// When the datagram was sent, on the sender's clock.
     pub(super) sent: Nanos,
-    /// Whether the same datagram has arrived before.
+    /// Whether the same datagram had already arrived.
     pub(super) is_again: bool,
-    /// Whether a datagram with a higher number has arrived before.
+    /// Whether a datagram with a higher number had already arrived.
     pub(super) is_late: bool,
 }
 
@@ -51,13 +51,13 @@ pub(super) struct Arrival {
 #[derive(Debug)]
 pub(super) struct Arrivals {
     token: u64,
-    /// One bit per number: whether that datagram has arrived.
+    /// One bit per number, set if that datagram has arrived.
     seen: Vec<u64>,
     /// The highest number so far, plus 1.
     next: u64,
     counts: Datagrams,
-    /// The shortest and the longest delay so far. They include the difference between the clocks of
-    /// the two ends.
+    /// The shortest and the longest delay so far. Both include the difference between the two ends'
+    /// clocks.
     delays: Option<(Nanos, Nanos)>,
 }
 
@@ -77,7 +77,7 @@ impl Arrivals {
         self.note(datagram, at).is_some()
     }
 
-    /// Like [`Arrivals::take`], but returns the arrival, or `None` if the datagram is not from this
+    /// Same as [`Arrivals::take`], but returns the arrival. `None` if the datagram is not from this
     /// sender.
     pub(super) fn note(&mut self, datagram: &[u8], at: Nanos) -> Option<Arrival> {
         let (number, sent) = read_head(datagram, self.token)?;
@@ -130,9 +130,9 @@ impl Arrivals {
         self.counts.arrived >= sent
     }
 
-    /// Returns how long to wait for missing datagrams before they count as lost, which is well
-    /// above the longest delay so far. Only the spread of the delays matters, because the clocks of
-    /// two hosts can differ by any amount.
+    /// Returns how long to wait for missing datagrams before they count as lost: much longer than
+    /// any delay so far. Only the spread of the delays matters, because two hosts' clocks can
+    /// differ by any amount.
     pub(super) fn grace(&self) -> Nanos {
         let spread = self
             .delays
@@ -140,7 +140,7 @@ impl Arrivals {
         (SHORTEST + spread.min(LONGEST).times(2.0)).min(LONGEST)
     }
 
-    /// Returns the totals. `sent` is the number of datagrams sent, if known.
+    /// Returns the totals. `sent` is the number of datagrams that were sent, if known.
     pub(super) fn finish(&self, sent: Option<u64>, drained: Nanos) -> Datagrams {
         Datagrams {
             sent,
@@ -197,12 +197,13 @@ mod tests {
     fn the_wait_for_stragglers_grows_with_the_spread_of_delays() {
         let mut arrivals = Arrivals::new(TOKEN);
         assert_eq!(arrivals.grace(), SHORTEST);
-        // The receiver's clock is an hour behind. Only the difference of 300 ms matters.
+        // The receiver's clock is an hour behind, but only the 300 ms by which the delays differ
+        // matter.
         let hour = 3_600_000_000_000;
         arrivals.take(&datagram(0, hour), Nanos(0));
         arrivals.take(&datagram(1, hour), Nanos(300_000_000));
         assert_eq!(arrivals.grace(), SHORTEST + Nanos::from_millis(600));
-        // No time of sending may cause a panic or an endless wait.
+        // No time of sending may cause a panic or an overlong wait.
         arrivals.take(&datagram(2, i64::MIN), Nanos(1));
         assert!(arrivals.grace() <= Nanos::from_secs(10));
     }

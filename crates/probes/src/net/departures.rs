@@ -1,8 +1,8 @@
-//! A compressed record of when each datagram was sent, so that the sender can answer when lost ones
-//! were.
+//! A compressed record of when each datagram was sent. With it, the sender can answer when lost
+//! datagrams were sent.
 //!
-//! As long as a paced sender is on time, the numbers lie on a straight line over time. When it is
-//! delayed and catches up, the line has corners. Only the corners are stored, such that every
+//! As long as a paced sender is on time, the numbers lie on a straight line over time. If it is
+//! delayed and catches up, the line bends. Only the bends (corners) are stored, such that every
 //! datagram is within [`STRAY`] of the line between its neighbouring corners. The method is
 //! swinging door compression (E. H. Bristol, US patent 4 669 097, 1987).
 
@@ -14,7 +14,7 @@ const STRAY: Nanos = Nanos::from_micros(100);
 /// Maximum number of corners. Each takes 16 bytes.
 const CORNERS: usize = 1 << 18;
 
-/// Number of a datagram, and when it was sent.
+/// A datagram's number, and when the datagram was sent.
 pub(super) type Departure = (u64, Nanos);
 
 /// When each datagram was sent, in order.
@@ -22,8 +22,8 @@ pub(super) type Departure = (u64, Nanos);
 pub(super) struct Departures {
     corners: Vec<Departure>,
     last: Departure,
-    /// Slopes of lines from the last corner that fit all later datagrams: minimum and maximum, in
-    /// ns per datagram.
+    /// Minimum and maximum slope of lines from the last corner that fit all later datagrams, in ns
+    /// per datagram.
     slopes: Option<(f64, f64)>,
 }
 
@@ -36,7 +36,7 @@ impl Departures {
             return;
         };
         if self.corners.len() >= CORNERS {
-            // No corner can be added, so later times remain unknown.
+            // The list is full, so later times stay unknown.
             self.last = before;
             return;
         }
@@ -52,8 +52,7 @@ impl Departures {
     }
 
     /// Returns when the datagrams from `first` to `end` (exclusive) were sent: the first one, the
-    /// last one, and all corners between them. The result is empty if any of these times is
-    /// unknown.
+    /// last one, and all corners in between. Returns nothing if any of these times is unknown.
     pub(super) fn within(&self, (first, end): (u64, u64)) -> Vec<Departure> {
         let Some(last) = end.checked_sub(1).filter(|&last| first <= last) else {
             return Vec::new();
@@ -80,14 +79,14 @@ impl Departures {
     }
 }
 
-/// Returns the slope from one departure to another, and the change of slope that moves the latter
-/// by [`STRAY`].
+/// Returns the slope between two departures, and the change of slope that moves the second by
+/// [`STRAY`].
 fn slope(from: Departure, to: Departure) -> (f64, f64) {
     let steps = to.0.saturating_sub(from.0).max(1) as f64;
     ((to.1 - from.1).0 as f64 / steps, STRAY.0 as f64 / steps)
 }
 
-/// Interpolates when `number` was sent, between two known departures.
+/// Interpolates when datagram `number` was sent, between two known departures.
 pub(super) fn between(before: Departure, after: Departure, number: u64) -> Nanos {
     let (all, part) = (
         after.0.saturating_sub(before.0),
@@ -104,7 +103,7 @@ mod tests {
 
     use super::{CORNERS, Departure, Departures, STRAY, between};
 
-    /// Returns when `number` was sent, interpolated as the receiver does it.
+    /// Returns when `number` was sent, interpolated the way the receiver does it.
     fn interpolated(points: &[Departure], number: u64) -> Nanos {
         let next = points.partition_point(|point| point.0 <= number);
         let after = points.get(next).unwrap_or(&points[points.len() - 1]);
@@ -121,7 +120,7 @@ mod tests {
         (departures, times)
     }
 
-    /// The sender sends 20,000 datagrams per second, except for one interruption of 10 ms. Then it
+    /// The sender sends 20,000 datagrams per second until it is interrupted for 10 ms. Then it
     /// catches up.
     #[test]
     fn a_delayed_sender_has_corners_only_at_the_delay() {
@@ -165,7 +164,8 @@ mod tests {
     }
 
     proptest! {
-        /// No reconstructed time is off by more than the limit, for any behaviour of the sender.
+        /// The error of a reconstructed time must not exceed the limit, however irregular the
+        /// sender is.
         #[test]
         fn no_time_is_off_by_more_than_the_limit(
             steps in prop::collection::vec(prop_oneof![

@@ -5,8 +5,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use nix::sys::socket::SockProtocol;
 use ticktax_host::netlink::{Body, CREATE, Netlink};
 
-/// Interface index of each device in its namespace. Lower indexes belong to the loopback device and
-/// to tunnels that the kernel creates in every namespace (`sit0`, `tunl0`,
+/// Interface index that each device has in its namespace. Lower indexes belong to the loopback
+/// device and to tunnels that the kernel creates in every namespace (`sit0`, `tunl0`,
 /// `net.core.fb_tunnels_only_for_init_net`).
 pub(super) const INDEX: u32 = 117;
 
@@ -33,8 +33,8 @@ pub(super) fn open() -> nix::Result<Netlink> {
     Netlink::open(SockProtocol::NetlinkRoute)
 }
 
-/// Creates a pair of devices: one in the calling thread's namespace, and one in the namespace of
-/// file descriptor `peer`.
+/// Creates a pair of devices: one in the calling thread's namespace, and one in the namespace whose
+/// file descriptor is `peer`.
 pub(super) fn add_pair(netlink: &Netlink, peer: &OwnedFd, mtu: u32) -> nix::Result<()> {
     let peer_fd = peer.as_raw_fd().cast_unsigned();
     let peer = link(0)
@@ -52,7 +52,7 @@ pub(super) fn add_pair(netlink: &Netlink, peer: &OwnedFd, mtu: u32) -> nix::Resu
     netlink.ask(NEW_LINK, CREATE, &pair)
 }
 
-/// Assigns an address in a /30 network to the device in this namespace, and brings it up.
+/// Gives the device in this namespace an address in a /30 network, and brings the device up.
 pub(super) fn begin(netlink: &Netlink, address: [u8; 4]) -> nix::Result<()> {
     const IPV4: u8 = 2;
     let mut body = Body(vec![IPV4, 30, 0, 0]);
@@ -62,7 +62,7 @@ pub(super) fn begin(netlink: &Netlink, address: [u8; 4]) -> nix::Result<()> {
     netlink.ask(NEW_LINK, 0, &link(UP))
 }
 
-/// Builds the message header for the device, with these flags.
+/// Builds the header of a message about the device, with these flags.
 fn link(flags: u32) -> Body {
     let mut body = vec![0; 4];
     for word in [INDEX, flags, flags] {

@@ -6,7 +6,7 @@ use nix::errno::Errno;
 
 use super::tuning::SysctlError;
 
-/// Why traffic could not start, or ended early. Each message is one line for the user.
+/// Why the traffic did not start, or ended early. Each message is one line for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetError {
@@ -52,7 +52,7 @@ pub enum NetError {
         /// Address of the program.
         address: String,
     },
-    /// The other end uses a different version of the protocol.
+    /// The other end uses a different protocol version.
     #[error(
         "{address} runs ticktax {theirs}, whose protocol is incompatible with this version \
          ({ours}): use the same ticktax at both ends"
@@ -166,7 +166,7 @@ pub enum NetError {
         /// Maximum size.
         max: u32,
     },
-    /// The receiver is to log datagrams, but the sender sends a stream.
+    /// The receiver is meant to log datagrams, but the sender sends a stream.
     #[error(
         "{address} sends a TCP stream, but this receiver needs UDP: use `ticktax pace --udp --to \
          HOST` there"
@@ -207,7 +207,7 @@ pub enum NetError {
 }
 
 impl NetError {
-    /// Returns a closure that wraps the I/O error of an action that normally succeeds.
+    /// Returns a closure that wraps an I/O error. Meant for actions that normally succeed.
     pub(super) fn system(what: &'static str) -> impl Fn(io::Error) -> Self {
         move |error| Self::System {
             what,
@@ -215,7 +215,7 @@ impl NetError {
         }
     }
 
-    /// Like [`NetError::system`], for errors of the nix crate.
+    /// Same as [`NetError::system`], for errors of the nix crate.
     pub(super) fn errno(what: &'static str) -> impl Fn(Errno) -> Self {
         move |error| Self::System {
             what,
@@ -228,12 +228,12 @@ impl NetError {
 pub(super) fn reason(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(number) => words(Errno::from_raw(number)),
-        // Errors in looking up host names have a message instead of a number.
+        // If a host name cannot be resolved, the error has a message instead of a number.
         None => error.to_string().to_lowercase(),
     }
 }
 
-/// Like [`reason`], for an error number.
+/// Same as [`reason`], for an error number.
 pub(super) fn words(error: Errno) -> String {
     error.desc().to_lowercase()
 }

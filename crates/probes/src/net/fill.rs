@@ -1,8 +1,8 @@
-//! The receive buffer of a socket: its size, and how many datagrams fill it.
+//! A socket's receive buffer: its size, and how many datagrams fill it.
 //!
-//! The kernel charges a datagram by the memory it occupies, not by its length. The charge depends
-//! on the length, the device and the kernel. Before the traffic starts, a similar socket is
-//! therefore filled over the same link, and the kernel's counters are read.
+//! The kernel charges a datagram by the memory that it takes, not by its length. The charge depends
+//! on the length, the device and the kernel. It is therefore measured before the traffic starts: a
+//! similar socket is filled over the same link, and the kernel's counters are read.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -21,8 +21,7 @@ use super::namespaces::RECEIVER;
 use crate::clock::now;
 use crate::sys::socket_memory;
 
-/// Allowed sizes of the buffer, in bytes. The kernel doubles the size, and the result must fit in
-/// 31 bits.
+/// Allowed buffer sizes, in bytes. The kernel doubles the size, and the result must fit in 31 bits.
 pub const BUFFERS: RangeInclusive<u32> = 1..=1 << 29;
 
 /// Time to wait before checking again whether a datagram has arrived.
@@ -31,20 +30,20 @@ const SETTLE: Duration = Duration::from_micros(100);
 /// Time limit for filling a buffer.
 const LONGEST: Nanos = Nanos::from_secs(2);
 
-/// Requested size of the receive buffer.
+/// Requested receive buffer size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BufferAsk {
     /// Size in bytes for `SO_RCVBUF`. `None` leaves the kernel's default.
     pub bytes: Option<u32>,
 }
 
-/// Settings of a receiver with a log.
+/// Settings for a receiver that has a log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Logging {
     pub(super) ask: BufferAsk,
     /// Charge per datagram, measured beforehand if both ends are on this machine.
     charge: Option<Charge>,
-    /// Whether both ends are on this machine and thus read the same clock.
+    /// Whether both ends are on this machine, and thus read the same clock.
     pub(super) same_clock: bool,
     /// The limit `rmem_max`. It is read in the current namespace, because not all namespaces have
     /// that file.
@@ -52,13 +51,13 @@ pub(super) struct Logging {
 }
 
 impl Logging {
-    /// Settings for a sender on a different host.
+    /// Settings if the sender is on a different host.
     pub(super) fn alone(ask: BufferAsk) -> Self {
         Self::new(ask, None, false)
     }
 
-    /// Settings for a sender on this machine. `charge` was measured over the link between the two
-    /// ends.
+    /// Settings if the sender is on this machine. `charge` was measured over the link between the
+    /// two ends.
     pub(super) fn beside_sender(ask: BufferAsk, charge: Option<Charge>) -> Self {
         Self::new(ask, charge, true)
     }
@@ -73,7 +72,7 @@ impl Logging {
         }
     }
 
-    /// Sets the size of a socket's buffer, as far as the kernel permits.
+    /// Sets the size of a socket's buffer as far as the kernel allows.
     pub(super) fn set(&self, socket: &UdpSocket) -> Result<SocketBuffer, NetError> {
         let is_forced = ask(socket, self.ask)?;
         Ok(SocketBuffer {
@@ -87,7 +86,7 @@ impl Logging {
 }
 
 /// Requests a buffer size. If the kernel grants less because of its limit, tries to exceed the
-/// limit, which needs a privilege. Returns whether that was necessary and successful.
+/// limit, which takes a privilege. Returns whether that was necessary and succeeded.
 fn ask(socket: &UdpSocket, ask: BufferAsk) -> Result<bool, NetError> {
     let Some(bytes) = ask.bytes else {
         return Ok(false);
@@ -105,7 +104,7 @@ fn size(socket: &UdpSocket) -> Result<u64, NetError> {
     Ok(getsockopt(socket, sockopt::RcvBuf).map_err(failed)? as u64)
 }
 
-/// Measures the charge of datagrams with `bytes` bytes, between the namespaces `ends` (sender and
+/// Measures the charge of a datagram with `bytes` bytes, between the namespaces `ends` (sender,
 /// receiver) or over the loopback device. Returns `None` if the buffer was not full in time.
 pub(super) fn charge(
     ends: Option<(&Namespace, &Namespace)>,
@@ -135,8 +134,8 @@ pub(super) fn charge(
         sender.send(&datagram).map_err(&failed)?;
         sent += 1;
         let mut seen = memory()?;
-        // On this machine, a datagram has usually arrived when the send returns. But if a kernel
-        // thread receives it, that thread has to run first.
+        // On this machine, a datagram has usually arrived by the time the send returns. But if a
+        // kernel thread receives it, that thread has to run first.
         while seen[0] == before && seen[2] == 0 && now() < until {
             thread::sleep(SETTLE);
             seen = memory()?;
@@ -156,8 +155,8 @@ pub(super) fn charge(
     Ok(None)
 }
 
-/// Opens a socket in a namespace. It remains in that namespace when threads in other namespaces use
-/// it.
+/// Opens a socket in a namespace. The socket stays in that namespace even if threads in other
+/// namespaces use it.
 fn socket(namespace: Option<&Namespace>, at: SocketAddr) -> Result<UdpSocket, NetError> {
     let bind = || UdpSocket::bind(at).map_err(NetError::system("open a UDP socket"));
     let Some(namespace) = namespace else {
@@ -188,9 +187,9 @@ mod tests {
     use super::{BufferAsk, Logging, ask, charge, size};
     use crate::sys::socket_memory;
 
-    /// Puts `waiting` datagrams into a buffer, and then sends `coming` more for every ten that are
-    /// read. The buffer has room for `holds` datagrams. Returns how many are lost. A single thread
-    /// does all of this, so the result is deterministic.
+    /// Puts `waiting` datagrams into a buffer, then sends `coming` more for every ten that are
+    /// read. The buffer has room for `holds` datagrams. Returns how many are lost. Everything
+    /// happens on a single thread, so the result is deterministic.
     fn lost_while_reading(waiting: u32, coming: u32, holds: u64, each: u64) -> u32 {
         let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         receiver.set_nonblocking(true).unwrap();
@@ -214,9 +213,9 @@ mod tests {
         socket_memory(receiver.as_fd()).unwrap()[2]
     }
 
-    /// The charge of datagrams that have been read is released only when it reaches a quarter of
-    /// the buffer. So a buffer must have B ≥ P / (1 − ρ/4), which is the formula in the buffer
-    /// report.
+    /// The kernel releases the charge of datagrams that were read only when it has reached a
+    /// quarter of the buffer. The buffer must therefore have B ≥ P / (1 − ρ/4), which is the
+    /// formula in the buffer report.
     #[test]
     fn the_kernel_releases_buffer_memory_in_quarters() {
         const WAITING: u32 = 60;

@@ -1,11 +1,11 @@
-//! A receiver's log of datagrams: which are missing, when they were sent, and when the receiver
+//! A receiver's log of datagrams: missing datagrams, when they were sent, and when the receiver
 //! paused.
 //!
 //! # Which pause caused a loss
-//! A datagram is lost at the moment it arrives at a full socket buffer. The buffer is full because
-//! of the pause at that moment: a time between two reads while datagrams were waiting. The log thus
-//! records for each read how long datagrams had been waiting. A burst of losses is attributed to
-//! the pause in which its first datagram was sent, if there is one. Between two hosts, times of
+//! A datagram is lost when it arrives at a full socket buffer. The buffer is full because of the
+//! current pause: a time between two reads in which datagrams were waiting. For each read, the log
+//! therefore records how long datagrams had been waiting. A burst of losses is attributed to the
+//! pause in which its first datagram was sent, if there was one. Between two hosts, times of
 //! sending are converted to the receiver's clock using the shortest delay so far.
 //!
 //! A burst lasts until the receiver has read everything that was waiting. Until then, all losses
@@ -28,20 +28,19 @@ use lost::SenderTimes;
 const PAUSE: Nanos = Nanos::from_micros(50);
 
 /// Maximum number of recent pauses to remember. A burst becomes visible only after the receiver has
-/// read the buffer that was filled during the pause.
+/// read the buffer that filled up during the pause.
 const PAUSES: usize = 1 << 12;
 
-/// Maximum number of gaps in the numbers (48 bytes each), and maximum number of bursts.
+/// Maximum number of gaps in the numbers (48 bytes each), and of bursts.
 const GAPS: usize = 1 << 18;
 
-/// If the times of sending in a gap are known less precisely than this, the receiver asks the
-/// sender.
+/// If the times of sending in a gap are known less precisely than this, the sender is asked.
 const UNSURE: Nanos = Nanos::from_micros(200);
 
-/// Maximum number of gaps to ask the sender about.
+/// Maximum number of gaps about which the sender is asked.
 const ASKED: usize = 1 << 12;
 
-/// Maximum number of slots that the traffic's length is divided into.
+/// Maximum number of slots into which the traffic's length is divided.
 const SLOTS: i64 = 60;
 
 /// Minimum length of a slot.
@@ -50,7 +49,7 @@ const SHORTEST_SLOT: Nanos = Nanos::from_millis(1);
 /// Limit for all clock readings: 73 years.
 const LATEST: Nanos = Nanos(1 << 61);
 
-/// Number of delays from which on the p99 is reported (95 % confidence).
+/// Minimum number of delays for reporting the p99 (95 % confidence).
 const MIN_FOR_P99: u64 = 299;
 
 /// A datagram that was read from the socket.
@@ -61,11 +60,11 @@ struct Read {
     sent: Nanos,
     /// When it was read, on the receiver's clock.
     at: Nanos,
-    /// Number of datagrams that the socket had dropped when this one entered the buffer.
+    /// Number of datagrams that the socket had dropped by the time this one entered the buffer.
     drops: u32,
 }
 
-/// A time between two reads while datagrams were waiting.
+/// A time between two reads in which datagrams were waiting.
 #[derive(Clone, Copy, Debug)]
 struct Paused {
     start: Nanos,
@@ -81,14 +80,14 @@ struct Paused {
 struct Gap {
     first: u64,
     end: u64,
-    /// When the first and the last one were sent, on the sender's clock, interpolated between their
-    /// neighbours.
+    /// When the first and the last of them were sent, on the sender's clock. Interpolated between
+    /// their neighbours.
     sent: (Nanos, Nanos),
     burst: usize,
-    /// Whether one of them arrived after all, late.
+    /// Whether one of them arrived late after all.
     has_late: bool,
-    /// Whether the pause of the burst ended within this gap: after the datagram before the gap was
-    /// sent, and before the one after it was.
+    /// Whether the burst's pause ended within this gap: after the datagram before the gap was sent,
+    /// but before the one after the gap was sent.
     ends_pause: bool,
 }
 
@@ -102,18 +101,18 @@ pub(super) struct Log {
     first_sent: Option<Nanos>,
     /// The datagram with the highest number so far.
     last: Option<Read>,
-    /// When the last read returned, of any datagram.
+    /// When the last read of any datagram returned.
     read_at: Option<Nanos>,
-    /// Shortest delay so far. It may include the difference between two clocks.
+    /// The shortest delay so far. It may include the difference between two clocks.
     shortest: Nanos,
     /// Recent pauses.
     pauses: VecDeque<Paused>,
-    /// The longest pause without losses among those no longer in `pauses`.
+    /// The longest pause without losses, among those no longer in `pauses`.
     other_pause: Nanos,
-    /// Whether new losses belong to the last burst, because the datagrams that were waiting have
-    /// not all been read.
+    /// Whether new losses belong to the last burst, because some of the datagrams that were waiting
+    /// have not been read yet.
     open: bool,
-    /// Whether the buffer has been empty since the last read.
+    /// Whether the buffer has been empty at some time since the last read.
     was_empty: bool,
     gaps: Vec<Gap>,
     departures: SenderTimes,
@@ -127,7 +126,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Creates a log for traffic of this length and rate.
+    /// Creates a log for traffic with this length and rate.
     pub(super) fn new(
         arrivals: Arrivals,
         (length, rate_hz): (Nanos, Option<f64>),
@@ -158,20 +157,20 @@ impl Log {
         }
     }
 
-    /// Records that no datagram is waiting.
+    /// Records that no datagrams are waiting.
     pub(super) fn is_empty_now(&mut self) {
         self.open = false;
         self.was_empty = true;
     }
 
     /// Records a datagram that was read at `at`, and how many datagrams the socket had dropped.
-    /// Returns `false` if it is not from this sender.
+    /// Returns `false` if the datagram is not from this sender.
     pub(super) fn take(&mut self, datagram: &[u8], at: Nanos, drops: Option<u32>) -> bool {
         let was_empty = std::mem::take(&mut self.was_empty);
         let Some(arrival) = self.arrivals.note(datagram, at) else {
             return false;
         };
-        // Clamp the time, so that differences cannot overflow even if the clock is nonsense.
+        // Clamp the time so that differences cannot overflow, however wrong the clock is.
         let sent = Nanos(arrival.sent.0.clamp(-LATEST.0, LATEST.0));
         let number = arrival.number;
         let delay = at - sent;
@@ -207,14 +206,14 @@ impl Log {
             number,
             sent,
             at,
-            // The kernel omits the count until it drops a datagram.
+            // The kernel leaves out the count until it drops a datagram.
             drops: drops.unwrap_or_else(|| self.last.map_or(0, |last| last.drops)),
         };
         if let Some(last) = self.last {
             if number > last.number + 1 {
                 self.gap(last, read);
-                // If the buffer has been empty since, the loss became visible only now but happened
-                // before, so its burst is over.
+                // If the buffer has been empty since then, the loss became visible only now but
+                // happened earlier. Its burst is therefore over.
                 self.open = !was_empty;
             }
             self.settle(last, read);
@@ -234,7 +233,7 @@ impl Log {
         true
     }
 
-    /// Records that nothing was read from `start` to `end`, although datagrams were waiting. The
+    /// Records that nothing was read from `start` to `end` although datagrams were waiting. The
     /// read at `end` returned `number`.
     fn paused(&mut self, start: Nanos, end: Nanos, number: u64) {
         if end - start < PAUSE {
@@ -266,7 +265,7 @@ impl Log {
         self.lose((last.number + 1, read.number), (last, read));
     }
 
-    /// Records that the datagrams from `first` to `end` (exclusive) are missing, which were sent
+    /// Records that the datagrams from `first` to `end` (exclusive) are missing. They were sent
     /// between `before` and `after`.
     fn lose(&mut self, (first, end): (u64, u64), (before, after): (Read, Read)) {
         let ends = ((before.number, before.sent), (after.number, after.sent));
@@ -316,7 +315,7 @@ impl Log {
         });
     }
 
-    /// Returns the pause at `moment` on the receiver's clock, when the datagram `first` was lost.
+    /// Returns the pause at `moment` (on the receiver's clock), when the datagram `first` was lost.
     fn pause_at(&mut self, moment: Nanos, first: u64) -> Option<Pause> {
         let place = self.pauses.partition_point(|pause| pause.end < moment);
         let pauses = self.pauses.get_mut(place);
@@ -330,8 +329,8 @@ impl Log {
         })
     }
 
-    /// Determines how many datagrams were sent until the end of the last burst's pause. That is
-    /// known when a datagram sent after the pause has arrived.
+    /// Determines how many datagrams were sent before the last burst's pause ended. This is known
+    /// once a datagram that was sent after the pause has arrived.
     fn settle(&mut self, last: Read, read: Read) {
         let reached = self.on_own_clock(read.sent);
         let from = self.on_own_clock(last.sent);
@@ -359,7 +358,7 @@ impl Log {
         }
     }
 
-    /// Records that a datagram that counted as missing has arrived after all.
+    /// Records that a datagram counted as missing has arrived after all.
     fn came_late(&mut self, number: u64) {
         let place = self.gaps.partition_point(|gap| gap.end <= number);
         match self.gaps.get_mut(place).filter(|gap| gap.first <= number) {
@@ -369,7 +368,7 @@ impl Log {
                 let burst = &mut self.bursts[gap.burst];
                 burst.lost -= 1;
                 burst.in_socket = burst.in_socket.min(burst.lost);
-                // At the end, the gap counts this datagram as lost in its slot. Subtract it in
+                // At the end, the gap will count this datagram as lost in its slot. Subtract it in
                 // advance.
                 let slot = self.slot_at(between(ends.0, ends.1, number));
                 slot.lost = slot.lost.wrapping_sub(1);
@@ -378,7 +377,7 @@ impl Log {
         }
     }
 
-    /// Converts a time of sending to the receiver's clock.
+    /// Converts a time of sending to a time on the receiver's clock.
     fn on_own_clock(&self, sent: Nanos) -> Nanos {
         if self.same_clock {
             return sent;
@@ -388,7 +387,7 @@ impl Log {
 
     fn slot_at(&mut self, sent: Nanos) -> &mut TimeSlot {
         let since = sent - self.first_sent.unwrap_or(sent);
-        // The last slot also contains stragglers and nonsensical times.
+        // The last slot also gets stragglers and absurd times.
         let place = (since.0 / self.slot.0).clamp(0, SLOTS - 1);
         let place = usize::try_from(place).unwrap_or(0);
         if place >= self.slots.len() {
@@ -397,8 +396,8 @@ impl Log {
         &mut self.slots[place]
     }
 
-    /// Ends the log. `sent` is the number of datagrams sent, if known. Datagrams sent after the
-    /// last one that arrived are missing too.
+    /// Ends the log. `sent` is the number of datagrams that were sent, if known. Any that were sent
+    /// after the last arrival are missing too.
     pub(super) fn end(&mut self, sent: Option<u64>, socket_drops: u64) {
         let next = self.last.map_or(0, |last| last.number + 1);
         if let (Some(sent), Some(last)) = (sent.filter(|&sent| sent > next), self.last) {
@@ -415,7 +414,7 @@ impl Log {
             };
             self.open = false;
             self.lose((next, sent), (last, after));
-            // No datagram was sent after this gap.
+            // Nothing was sent after this gap.
             if let Some(gap) = self.gaps.last_mut().filter(|gap| gap.first == next) {
                 gap.ends_pause = true;
             }
@@ -425,15 +424,15 @@ impl Log {
         self.end_course();
     }
 
-    /// Returns the gaps whose times of sending only the sender knows, each with its first number
-    /// and its end (exclusive).
+    /// Returns the gaps whose times of sending are known only to the sender. Each consists of its
+    /// first number and its end (exclusive).
     pub(super) fn unsure(&self) -> Vec<(u64, u64)> {
         let unsure = |gap: &&Gap| gap.sent.1 - gap.sent.0 > UNSURE && !gap.has_late;
         let gaps = self.gaps.iter().filter(unsure).take(ASKED);
         gaps.map(|gap| (gap.first, gap.end)).collect()
     }
 
-    /// Uses the sender's answer about when the datagrams in `gap` were sent.
+    /// Applies the sender's answer about when the datagrams in `gap` were sent.
     pub(super) fn departed(&mut self, gap: (u64, u64), answer: &[Departure]) {
         if !self.departures.take(gap, answer) {
             return;
@@ -453,7 +452,7 @@ impl Log {
             (burst.at, burst.lost_at) = (known[0].1 - begun, came[0].1);
         }
         if let Some(pause) = &mut burst.pause {
-            // If the pause ended within the gap, the whole gap may have been sent before that.
+            // If the pause ended within the gap, all of the gap may have been sent before.
             let is_before = gap.ends_pause && came[0].1 <= pause.end;
             let last = lost::last_by(&came, pause.end).or(is_before.then_some(gap.end - 1));
             if let Some(last) = last {
@@ -463,8 +462,8 @@ impl Log {
         }
     }
 
-    /// Returns the complete log. `socket_drops` datagrams were dropped by the socket, and
-    /// `never_read` were still in its buffer at the end.
+    /// Returns the complete log. The socket dropped `socket_drops` datagrams, and `never_read` were
+    /// still in its buffer at the end.
     pub(super) fn finish(mut self, socket_drops: u64, never_read: u64) -> PacketLog {
         while !self.pauses.is_empty() {
             self.forget_a_pause();

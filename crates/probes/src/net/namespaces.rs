@@ -1,8 +1,7 @@
-//! Two network namespaces with a link between them, which need no clean-up.
+//! Two network namespaces and a link between them. They need no clean-up.
 //!
-//! The namespaces have no names. They exist only as long as this process has their files open or
-//! its threads are in them. When the process ends, even by SIGKILL, the kernel removes them with
-//! their devices.
+//! The namespaces have no names. They exist only while this process has their files open or threads
+//! in them. When the process ends, even by SIGKILL, the kernel removes them and their devices.
 
 use std::fs::File;
 use std::net::Ipv4Addr;
@@ -18,7 +17,7 @@ use ticktax_model::net::{LinkSpec, Shaping};
 use super::error::{NetError, words};
 use super::{devices, qdisc};
 
-/// Allowed MTU of the link, in bytes. Devices accept 68, but TCP never sends fewer than 48 bytes of
+/// Allowed MTU of the link, in bytes. Devices accept 68, but TCP never sends less than 48 bytes of
 /// data per packet. If these and the headers do not fit, no connection is possible.
 pub const MTU: RangeInclusive<u32> = 128..=65_535;
 
@@ -27,7 +26,7 @@ pub(super) const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 117, 0, 1);
 /// Address of the sender.
 const SENDER: Ipv4Addr = Ipv4Addr::new(10, 117, 0, 2);
 
-/// A network namespace. It exists as long as this value, or a thread in it.
+/// A network namespace. It exists as long as this value or a thread in it does.
 #[derive(Debug)]
 pub(super) struct Namespace {
     file: OwnedFd,
@@ -35,8 +34,8 @@ pub(super) struct Namespace {
 }
 
 impl Namespace {
-    /// Creates a namespace that contains only a loopback device. A temporary thread does this, so
-    /// that the caller stays in its namespace.
+    /// Creates a namespace that contains only a loopback device. This happens on a temporary
+    /// thread, so that the caller stays in its own namespace.
     fn make() -> Result<Self, NetError> {
         let made = thread::Builder::new()
             .name("ttx-net-make".to_owned())
@@ -67,7 +66,7 @@ impl Namespace {
     }
 }
 
-/// Two namespaces with a pair of devices between them, which are up.
+/// Two namespaces, and a pair of devices between them that are up.
 #[derive(Debug)]
 pub(super) struct NamespacePair {
     pub(super) sender: Namespace,
@@ -77,7 +76,7 @@ pub(super) struct NamespacePair {
 }
 
 impl NamespacePair {
-    /// Creates the namespaces and a link with this MTU. Limits the link in both directions.
+    /// Creates the namespaces and a link with this MTU. The link's limits apply in both directions.
     pub(super) fn make(mtu: u32, link: &LinkSpec) -> Result<Self, NetError> {
         qdisc::check(link)?;
         let refused = |why| NetError::Mtu {

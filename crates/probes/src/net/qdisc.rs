@@ -1,7 +1,7 @@
-//! Shapes a link with queueing disciplines on its devices: tbf for a rate, or netem for a rate,
-//! delay and losses. Also reads the number of packets that queueing disciplines dropped.
+//! Shapes a link with queueing disciplines on its devices: tbf for a rate, or netem for a rate, a
+//! delay and losses. Also reads how many packets queueing disciplines dropped.
 //!
-//! The messages to the kernel are those of `tc qdisc replace dev … root …`.
+//! The kernel gets the same messages as from `tc qdisc replace dev … root …`.
 
 use nix::errno::Errno;
 use ticktax_host::netlink::{Body, Netlink, REPLACE, attribute, double, word};
@@ -33,24 +33,25 @@ const TBF_BURST: u16 = 6;
 const NETEM_RATE: u16 = 6;
 const NETEM_RATE64: u16 = 8;
 const NETEM_LATENCY64: u16 = 10;
-/// Time unit in older structures of the kernel, in ns.
+/// Unit of time in the kernel's older structures, in ns.
 const PSCHED: u64 = 64;
 
-/// Size of an Ethernet header. The disciplines include it in packet sizes.
+/// Size of an Ethernet header. The disciplines count it as part of a packet.
 const ETHERNET: u64 = 14;
-/// Size of tbf's bucket, as time at the link's rate. It has at least two frames.
+/// Size of tbf's bucket, expressed as time at the link's rate. It has room for at least two frames.
 const BURST: Nanos = Nanos::from_millis(1);
-/// Maximum length of the queue, as time at the link's rate. It has at least ten frames.
+/// Maximum length of the queue, expressed as time at the link's rate. It has room for at least ten
+/// frames.
 const QUEUE: Nanos = Nanos::from_millis(50);
 const FRAMES: u64 = 10;
-/// Maximum length of netem's queue in packets, for a link without a rate. The queue contains all
-/// packets being delayed.
+/// Maximum length of netem's queue, in packets, on a link without a rate. The queue contains all
+/// packets that are being delayed.
 const UNLIMITED: u32 = 100_000;
 
 /// A queueing discipline with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Setting {
-    /// Rate in bytes per second; size of bucket and queue in bytes.
+    /// Rate in bytes per second. Sizes of bucket and queue in bytes.
     Tbf { rate: u64, burst: u32, limit: u32 },
     /// Rate in bytes per second, queue length in packets, and loss as a fraction of 2^32.
     Netem {
@@ -84,8 +85,8 @@ pub(super) fn check(spec: &LinkSpec) -> Result<(), NetError> {
     Ok(())
 }
 
-/// Shapes the link of the device in this namespace, and reads the result back. Returns `None` if
-/// `spec` has no limits.
+/// Shapes the link on the device in this namespace, and reads the result back. Returns `None` if
+/// `spec` sets no limits.
 pub(super) fn narrow(
     netlink: &Netlink,
     spec: &LinkSpec,
@@ -95,8 +96,8 @@ pub(super) fn narrow(
         return Ok(None);
     }
     let mut why = Errno::ENOENT;
-    // If only a rate is given, prefer tbf, which is more precise. If the kernel does not have it,
-    // use netem.
+    // If only a rate is given, prefer tbf, because it is more precise. If the kernel lacks it, use
+    // netem.
     let settings = [Setting::tbf(spec, mtu), Some(Setting::netem(spec, mtu))];
     for setting in settings.into_iter().flatten() {
         match netlink.ask(NEW_QDISC, REPLACE, &setting.message()) {
@@ -137,12 +138,12 @@ fn in_effect(netlink: &Netlink, asked: &LinkSpec) -> Result<Shaping, NetError> {
     })
 }
 
-/// Returns how many packets the queueing disciplines of all devices in the calling thread's
-/// namespace have dropped, or 0 if the kernel does not report it.
+/// Returns how many packets the queueing disciplines in the calling thread's namespace have
+/// dropped, on all devices. Returns 0 if the kernel does not report this.
 pub(super) fn drops() -> u64 {
     let listed = open().and_then(|netlink| netlink.list(GET_QDISC, &Body(vec![0; TCMSG])));
     let listed = listed.unwrap_or_default();
-    // The count of a root includes the drops of its children.
+    // The count of a root discipline includes its children's drops.
     let roots = listed.iter().filter(|message| is_root(message));
     roots
         .filter_map(|message| dropped(message.get(TCMSG..)?))
@@ -159,7 +160,7 @@ fn dropped(attributes: &[u8]) -> Option<u64> {
     word(queue, 8).map(u64::from)
 }
 
-/// Returns how many bytes pass in `time` at `rate` bytes per second.
+/// Returns how many bytes pass within `time` at `rate` bytes per second.
 fn passes(rate: u64, time: Nanos) -> u64 {
     let bytes = u128::from(rate) * u128::from(time.0.unsigned_abs()) / 1_000_000_000;
     u64::try_from(bytes).unwrap_or(u64::MAX)
@@ -175,7 +176,7 @@ fn at_most<T: TryFrom<u64>>(number: u64, most: T) -> T {
     reason = "within the ranges of a link"
 )]
 impl Setting {
-    /// Returns the parameters of tbf, if the link has only a rate.
+    /// Returns tbf's parameters if the link has only a rate.
     fn tbf(spec: &LinkSpec, mtu: u32) -> Option<Self> {
         let rate = spec.rate.filter(|_| spec.is_rate_alone())?;
         let rate = (rate / 8.0).round() as u64;
@@ -208,7 +209,7 @@ impl Setting {
 }
 
 impl Setting {
-    /// Builds the message that installs the discipline on the device.
+    /// Builds the message that installs this discipline on the device.
     fn message(&self) -> Body {
         let mut body = vec![0; TCMSG];
         body[AT_DEVICE..AT_DEVICE + 4].copy_from_slice(&INDEX.to_ne_bytes());
@@ -226,10 +227,10 @@ impl Setting {
     }
 }
 
-/// Builds the options of tbf. Kernels that accept the bucket size in bytes need no rate table.
+/// Builds tbf's options. Kernels that accept the bucket size in bytes need no rate table.
 fn tbf(rate: u64, burst: u32, limit: u32) -> Body {
-    // struct tc_tbf_qopt: struct tc_ratespec for the rate, another for the peak rate, limit,
-    // buffer, mtu.
+    // struct tc_tbf_qopt: struct tc_ratespec for the rate and another for the peak rate, then
+    // limit, buffer and mtu.
     let mut parms = ratespec(rate);
     parms.resize(2 * parms.len(), 0);
     let bucket = u64::from(burst) * 1_000_000_000 / rate.max(1) / PSCHED;
@@ -258,7 +259,7 @@ fn wide(body: Body, kind: u16, rate: u64) -> Body {
     }
 }
 
-/// Builds the options of netem: `struct tc_netem_qopt`, followed by attributes.
+/// Builds netem's options: `struct tc_netem_qopt`, followed by attributes.
 fn netem(rate: Option<u64>, delay: Nanos, limit: u32, loss: u32) -> Body {
     let ticks = at_most(delay.0.unsigned_abs() / PSCHED, u32::MAX);
     let mut body = Vec::new();
@@ -270,7 +271,7 @@ fn netem(rate: Option<u64>, delay: Nanos, limit: u32, loss: u32) -> Body {
         return body;
     };
     let body = wide(body, NETEM_RATE64, rate);
-    // struct tc_netem_rate: the rate, and overheads per packet and cell.
+    // struct tc_netem_rate: the rate, followed by the overheads per packet and per cell.
     let mut value = at_most(rate, u32::MAX).to_ne_bytes().to_vec();
     value.resize(16, 0);
     body.put(NETEM_RATE, &value)

@@ -24,10 +24,11 @@ mod logged;
 
 use logged::Logged;
 
-/// Time limit for the first message on a connection, and for the sender's data connection.
+/// Time limit for the first message on a connection, and for the sender to open its data
+/// connection.
 const FIRST_WORDS: Nanos = Nanos::from_secs(5);
 
-/// A receiver that listens for a sender.
+/// A receiver that is listening for a sender.
 #[derive(Debug)]
 pub(super) struct Listening {
     listener: TcpListener,
@@ -73,7 +74,7 @@ impl Listening {
         self.address
     }
 
-    /// Waits for a sender. Closes connections from anything else.
+    /// Waits for a sender. Closes the connections of all other clients.
     pub(super) fn welcome(self, stop: &AtomicBool) -> Result<Receiving, NetError> {
         loop {
             let stream = self.accept(None, stop)?;
@@ -84,7 +85,7 @@ impl Listening {
                     done => return done,
                 },
                 Err(error @ NetError::Version { .. }) => {
-                    // Send our version, too. It does not matter whether the other end reads it.
+                    // Send our version as well. It does not matter whether the other end reads it.
                     let _ = control.say(&Message::Refused {
                         ticktax_net: PROTOCOL,
                         version: VERSION.to_owned(),
@@ -98,7 +99,7 @@ impl Listening {
         }
     }
 
-    /// Agrees on the traffic with a sender, and waits for its data connection.
+    /// Agrees on the traffic with a sender, then waits for the sender's data connection.
     fn greet(
         &self,
         mut control: Control,
@@ -106,7 +107,8 @@ impl Listening {
         stop: &AtomicBool,
     ) -> Result<Receiving, NetError> {
         Sending::check(&spec)?;
-        // Use the time of this connection as the token. Other data will not start with it.
+        // Use the time of this connection as the token. It is unlikely that other data starts with
+        // it.
         let token = now().0.unsigned_abs();
         control.say(&Message::Welcome {
             ticktax_net: PROTOCOL,
@@ -155,7 +157,7 @@ impl Listening {
                     return Ok(stream);
                 }
                 Err(error) if is_nothing_yet(&error) => {}
-                // The other end closed the connection before it was accepted.
+                // The other end closed its connection before we accepted it.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => return Err(NetError::system("accept a connection")(error)),
             }
@@ -254,11 +256,11 @@ impl Receiving {
     }
 }
 
-/// Progress of receiving.
+/// Progress of receiving data.
 #[derive(Debug)]
 struct Run {
     control: Control,
-    /// If nothing arrives for this long, the sender is considered gone.
+    /// If nothing arrives for this long, the sender counts as gone.
     silence: Nanos,
     heard: Nanos,
     looked: Nanos,
@@ -303,7 +305,7 @@ impl Run {
         }
     }
 
-    /// Handles the end of the stream, which is complete only if the sender confirms that.
+    /// Handles the end of the stream. The stream is complete only if the sender confirms it.
     fn at_end_of_stream(&mut self) {
         if self.sent.is_some() {
             return;
@@ -318,7 +320,7 @@ impl Run {
         }
     }
 
-    /// Reads datagrams until all have arrived or no more are expected.
+    /// Reads datagrams until all of them have arrived or no more are expected.
     fn datagrams(
         &mut self,
         shared: &Shared,
@@ -360,7 +362,7 @@ impl Run {
         shared.reach(at);
     }
 
-    /// Whether to stop although data may follow. Call this before each read.
+    /// Whether to stop even if more data might follow. Call this before each read.
     fn is_over(&mut self, shared: &Shared) -> bool {
         let at = now();
         self.clock.enter(at);
@@ -375,7 +377,7 @@ impl Run {
         if shared.stop.load(Ordering::Relaxed) {
             self.ended_early = Some(EndedBy::Interrupted);
         } else if self.sent.is_some() {
-            // The sender has finished, so don't wait for its messages.
+            // The sender has finished, so do not wait for messages from it.
         } else if at - self.heard >= self.silence {
             self.gone("it sent nothing for 10 s");
         } else {
@@ -406,7 +408,7 @@ impl Run {
         });
     }
 
-    /// Sends the sender a report of what arrived.
+    /// Reports to the sender what has arrived.
     fn finish(mut self, report: EndReport) -> Outcome {
         // This fails if the sender is gone.
         let sent = self
@@ -425,7 +427,7 @@ impl Run {
 
     fn report(&self) -> EndReport {
         let (cpu, user) = self.clock.stop();
-        // If the sender ended early, so did this end.
+        // If the sender ended early, so has this end.
         let sender = self.sent.as_ref().and_then(|(sent, _)| sent.ended_early);
         EndReport {
             end: End::Receiver,

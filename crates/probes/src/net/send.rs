@@ -27,23 +27,24 @@ use super::wire::{Control, Message, PROTOCOL, VERSION, is_nothing_yet};
 use super::{LOOK, SILENCE, TCP_CALLS, UDP_CALLS, counters};
 use crate::clock::now;
 
-/// Time limit for connecting, and for each attempt. Ctrl-C takes effect between attempts.
+/// Time limits for connecting, overall and per attempt. Ctrl-C takes effect between attempts.
 const CONNECT: Nanos = Nanos::from_secs(5);
 const ATTEMPT: Duration = Duration::from_millis(800);
 
-/// Time limit for the receiver to become ready, which can include loading a tracer.
+/// Time limit for the receiver to get ready, which may involve loading a tracer.
 const READY: Nanos = Nanos::from_secs(60);
 
-/// Time limit for the receiver's report. The receiver first waits for stragglers.
+/// Time limit for the receiver's report, which the receiver sends only after waiting for
+/// stragglers.
 const REPORT: Nanos = Nanos::from_secs(20);
 
-/// Time limit for the receiver's report after Ctrl-C, when this process must end within a second.
+/// Time limit for the receiver's report after Ctrl-C. This process must then end within a second.
 const REPORT_AFTER_STOP: Nanos = Nanos::from_millis(800);
 
-/// Maximum number of times of sending in a message. Each takes about 30 bytes.
+/// Maximum number of times of sending per message. Each takes about 30 bytes.
 const TIMES: usize = 1_500;
 
-/// A sender that is connected to a receiver and has not sent any data.
+/// A sender that is connected to a receiver but has not sent data yet.
 #[derive(Debug)]
 pub(super) struct Sending {
     control: Control,
@@ -53,7 +54,7 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    /// Checks the traffic before contacting the receiver.
+    /// Checks the traffic before the receiver is contacted.
     pub(super) fn check(spec: &TrafficSpec) -> Result<(), NetError> {
         let sizes = match spec.protocol {
             Protocol::Tcp => TCP_CALLS,
@@ -85,7 +86,7 @@ impl Sending {
             version: VERSION.to_owned(),
             spec,
         })?;
-        // If a program does not answer the first message, it is not a ticktax receiver.
+        // A program that does not answer the first message is not a ticktax receiver.
         let not_ours = |error| match error {
             NetError::Silent { address, .. } | NetError::Gone { address, .. } => {
                 NetError::NotOurs { address }
@@ -135,13 +136,13 @@ impl Sending {
                 let chunk = vec![0; Pacer::call(self.spec.rate, size)];
                 run.drive(&mut self.control, shared, |_, _| stream.write(&chunk));
                 (run.facts, run.connection) = options.sender_facts(stream.as_fd());
-                // This fails if the receiver is gone, which does not matter here.
+                // If the receiver is gone, this fails, which does not matter here.
                 let _ = stream.shutdown(Shutdown::Write);
             }
             Data::Datagrams(socket) => {
                 let mut datagram = vec![0; self.spec.call_bytes as usize];
                 let token = self.token;
-                // Recording when datagrams are sent increases the cost of sending, so do it only on
+                // Recording when datagrams are sent makes sending more expensive, so do it only on
                 // request.
                 let mut departures_log = departures.then(Departures::default);
                 run.drive(&mut self.control, shared, |number, at| {
@@ -161,7 +162,7 @@ impl Sending {
         Ok(self.finish(run, report))
     }
 
-    /// Answers when datagrams were sent, as often as the receiver asks. Returns the first message
+    /// Answers the receiver's questions about when datagrams were sent. Returns the first message
     /// that is not such a question.
     fn answer(
         &mut self,
@@ -193,7 +194,7 @@ impl Sending {
             match sent.and_then(|()| self.answer(&run.departures, limit, &never)) {
                 Ok(Message::Received(report)) => other = Some(*report),
                 Ok(_) => {}
-                // After Ctrl-C, it is not an error if the receiver's report is missing.
+                // After Ctrl-C, a missing report from the receiver is not an error.
                 Err(_) if report.ended_early == Some(EndedBy::Interrupted) => {}
                 Err(error) => trouble = trouble.or(Some(error)),
             }
@@ -209,7 +210,7 @@ impl Sending {
     }
 }
 
-/// Returns when datagrams were sent, for as many of the ranges `asked` as fit in a message.
+/// Returns when datagrams were sent, for as many of the ranges `asked` as fit into one message.
 fn times(departures: &Departures, asked: &[(u64, u64)]) -> Vec<Vec<Departure>> {
     let (mut answers, mut room) = (Vec::new(), TIMES);
     for &range in asked {
@@ -217,7 +218,7 @@ fn times(departures: &Departures, asked: &[(u64, u64)]) -> Vec<Vec<Departure>> {
         if times.len() > room && !answers.is_empty() {
             break;
         }
-        // If a range does not fit in a message on its own, leave its answer empty.
+        // If a single range does not fit into a message, its answer stays empty.
         if times.len() > TIMES {
             times.clear();
         }
@@ -269,8 +270,8 @@ impl Data {
     }
 }
 
-/// Opens a connection. Socket options are set before its first packet, because the two ends
-/// negotiate some of them in that.
+/// Opens a connection. Socket options are set before the first packet, because the two ends use it
+/// to negotiate some of them.
 fn stream_to(to: SocketAddr, options: Options<'_>) -> Result<TcpStream, NetError> {
     let failed = NetError::errno("open the data connection");
     let family = match to {
@@ -278,7 +279,7 @@ fn stream_to(to: SocketAddr, options: Options<'_>) -> Result<TcpStream, NetError
         SocketAddr::V6(_) => AddressFamily::Inet6,
     };
     let limit = TimeVal::milliseconds(i64::try_from(ATTEMPT.as_millis()).unwrap_or(i64::MAX));
-    // A link with losses can lose the first packet, too.
+    // A link with losses may lose the first packet, too.
     let until = now() + CONNECT;
     loop {
         let made =
@@ -286,7 +287,7 @@ fn stream_to(to: SocketAddr, options: Options<'_>) -> Result<TcpStream, NetError
         options.apply_to_sender(&made)?;
         setsockopt(&made, sockopt::SendTimeout, &limit).map_err(&failed)?;
         match connect(made.as_raw_fd(), &SockaddrStorage::from(to)) {
-            // This is the kernel's error for an expired send timeout.
+            // The kernel returns this error when the send timeout expires.
             Err(Errno::EINPROGRESS) if now() < until => {}
             done => return done.map(|()| TcpStream::from(made)).map_err(&failed),
         }
@@ -331,7 +332,7 @@ impl Run {
         }
     }
 
-    /// Makes calls until the time is over. `call` gets the number of the call and the time.
+    /// Makes calls until time is up. `call` is passed the number of the call and the current time.
     fn drive(
         &mut self,
         control: &mut Control,
@@ -398,7 +399,7 @@ impl Run {
         }
     }
 
-    /// Handles a call that failed to send.
+    /// Handles a failed call.
     fn failed(&mut self, error: &io::Error, at: Nanos, control: &Control) {
         self.clock.waits();
         if !is_nothing_yet(error) {

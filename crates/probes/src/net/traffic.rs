@@ -1,4 +1,4 @@
-//! Test traffic, as seen by its observer: prepare, start, wait, finish.
+//! Test traffic as its observer sees it: prepare, start, wait, finish.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,50 +22,50 @@ use super::send::Sending;
 use super::tuning::Tuning;
 use super::{Namespace, PORT};
 
-/// Where the two ends are, if both are on this machine.
+/// Where the two ends are if both are on this machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Place {
     /// In two network namespaces, with a pair of virtual Ethernet devices between them.
     Namespaces {
         /// MTU of the link in bytes, within [`MTU`](super::MTU).
         mtu: u32,
-        /// Limits of the link, which apply in each direction.
+        /// Limits of the link. They apply in each direction.
         link: LinkSpec,
     },
-    /// Both on the loopback device.
+    /// On the loopback device.
     Loopback,
 }
 
 /// Outcome of the traffic.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Report of the end in this process. If both are, it is the sender's.
+    /// Report of the end in this process. If both ends are in this process, the sender's report.
     pub report: EndReport,
-    /// Report of the other end, if it was received.
+    /// Report of the other end, if received.
     pub other: Option<EndReport>,
-    /// Log of datagrams, if the receiver is in this process and has one.
+    /// Log of datagrams, if the receiver is in this process and keeps one.
     pub log: Option<Box<PacketLog>>,
-    /// Why the traffic ended early, other than because of Ctrl-C.
+    /// Why the traffic ended early, if the cause was not Ctrl-C.
     pub trouble: Option<NetError>,
-    /// Settings in effect at the ends in this process. Names are unique.
+    /// Settings in effect at the ends in this process. Each name occurs once.
     pub facts: Vec<Fact>,
-    /// The kernel's statistics of the connection at the end, for TCP with the sender in this
+    /// The kernel's statistics on the connection at the end. Only for TCP with the sender in this
     /// process.
     pub connection: Option<ConnectionFacts>,
 }
 
-/// An end that is ready to start.
+/// An end that is ready for the traffic to start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prepared {
     /// Which end it is.
     pub end: End,
-    /// Kernel thread id of the end.
+    /// Kernel thread id of this end.
     pub tid: i32,
     /// The traffic that was agreed on.
     pub spec: TrafficSpec,
     /// Address of the other end.
     pub peer: SocketAddr,
-    /// Token at the start of each datagram, in little-endian order.
+    /// Token at the start of each datagram, in little-endian byte order.
     pub token: u64,
 }
 
@@ -80,7 +80,7 @@ enum Note {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) stop: AtomicBool,
-    /// When the first data was transferred; 0 before that.
+    /// When the first data was transferred. 0 until then.
     begun: AtomicI64,
     /// When data was last transferred.
     reached: AtomicI64,
@@ -95,7 +95,7 @@ impl Shared {
         })
     }
 
-    /// Records that the first data is transferred at `at`.
+    /// Records that the first data was transferred at `at`.
     pub(super) fn begin(&self, at: Nanos) {
         self.begun.store(at.0, Ordering::Relaxed);
         self.reach(at);
@@ -107,7 +107,7 @@ impl Shared {
     }
 }
 
-/// Settings of an end.
+/// Settings for one end.
 #[derive(Clone, Debug)]
 struct EndSettings {
     spec: TrafficSpec,
@@ -115,7 +115,7 @@ struct EndSettings {
 }
 
 impl EndSettings {
-    /// Settings that leave everything at the kernel's defaults.
+    /// Settings that keep all of the kernel's defaults.
     fn plain(spec: TrafficSpec) -> Self {
         Self {
             spec,
@@ -144,12 +144,12 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Prepares both ends in this process, with the settings in `tuning`. If CPUs are given, the
-    /// threads are pinned to them.
+    /// Prepares both ends in this process, with the settings in `tuning`. The threads are pinned to
+    /// the given CPUs, if any.
     ///
     /// # Errors
-    /// Namespaces or devices cannot be created, a setting is refused, or the traffic is not
-    /// possible.
+    /// Returns an error if namespaces or devices cannot be created, if a setting is refused, or if
+    /// the traffic is not possible.
     pub fn both(
         spec: TrafficSpec,
         place: Place,
@@ -159,10 +159,10 @@ impl Traffic {
         Self::both_ends(spec, place, cpus, tuning, None)
     }
 
-    /// Like [`Traffic::both`], for datagrams that the receiver logs.
+    /// Same as [`Traffic::both`], for datagrams that the receiver logs.
     ///
     /// # Errors
-    /// As for [`Traffic::both`].
+    /// Returns the same errors as [`Traffic::both`].
     pub fn both_logged(
         spec: TrafficSpec,
         place: Place,
@@ -217,10 +217,10 @@ impl Traffic {
         })
     }
 
-    /// Prepares a sender to the receiver at `address`, such as `server:7117`.
+    /// Prepares a sender to the receiver at `address`, for example `server:7117`.
     ///
     /// # Errors
-    /// The traffic is not possible, or the thread cannot be created.
+    /// Returns an error if the traffic is not possible, or if the thread cannot be created.
     pub fn send(address: String, spec: TrafficSpec, cpu: Option<Cpu>) -> Result<Self, NetError> {
         Sending::check(&spec)?;
         Ok(Self {
@@ -235,18 +235,18 @@ impl Traffic {
         })
     }
 
-    /// Prepares a receiver for one sender, at `address`, such as `0.0.0.0:7117`.
+    /// Prepares a receiver for one sender at `address`, for example `0.0.0.0:7117`.
     ///
     /// # Errors
-    /// The receiver cannot listen at the address.
+    /// Returns an error if the receiver cannot listen at the address.
     pub fn receive(address: String, cpu: Option<Cpu>) -> Result<Self, NetError> {
         Self::receiving(address, cpu, None)
     }
 
-    /// Like [`Traffic::receive`], for datagrams that the receiver logs.
+    /// Same as [`Traffic::receive`], for datagrams that the receiver logs.
     ///
     /// # Errors
-    /// As for [`Traffic::receive`].
+    /// Returns the same errors as [`Traffic::receive`].
     pub fn receive_logged(
         address: String,
         cpu: Option<Cpu>,
@@ -274,16 +274,16 @@ impl Traffic {
         self.listens
     }
 
-    /// Returns the limits of the link, as read back from the kernel.
+    /// Returns the link's limits as read back from the kernel.
     pub fn shaping(&self) -> Option<Shaping> {
         self.shaping
     }
 
-    /// Waits until the ends are connected, for at most `wait`. Returns `None` if they are not
-    /// connected yet.
+    /// Waits for at most `wait` until the ends are connected. Returns `None` if they are not
+    /// connected by then.
     ///
     /// # Errors
-    /// An end failed.
+    /// Returns an error if an end failed.
     pub fn prepared(&mut self, wait: Duration) -> Result<Option<Vec<Prepared>>, NetError> {
         for worker in &mut self.workers {
             if !worker.prepare(wait)? {
@@ -297,7 +297,7 @@ impl Traffic {
     pub fn go(&mut self) {
         for worker in &mut self.workers {
             if let Some(go) = worker.go.take() {
-                // If the thread has failed, it reports that at the end.
+                // If the thread has failed, that is reported at the end.
                 let _ = go.send(());
             }
         }
@@ -327,17 +327,17 @@ impl Traffic {
     }
 
     /// Ends the traffic early. If both ends are in this process, this stops only the sender, so
-    /// that the receiver still gets its report.
+    /// that the receiver still gets the sender's report.
     pub fn stop(&self) {
         if let Some(first) = self.workers.first() {
             first.shared.stop.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Waits for the end of the traffic and returns its outcome.
+    /// Waits until the traffic has ended, and returns its outcome.
     ///
     /// # Errors
-    /// No data was transferred.
+    /// Returns an error if no data was transferred.
     pub fn finish(mut self) -> Result<Outcome, NetError> {
         let mut first = None;
         for worker in &mut self.workers {
@@ -359,8 +359,8 @@ impl Traffic {
     }
 }
 
-/// Merges the receiver's outcome into the sender's. The receiver's own report takes precedence,
-/// because the sender might not have received it.
+/// Merges the receiver's outcome into the sender's. The receiver's own report is preferred, because
+/// it might not have reached the sender.
 fn merge(sender: &mut Outcome, receiver: Result<Outcome, NetError>) {
     match receiver {
         Ok(outcome) => {
@@ -383,7 +383,7 @@ impl Drop for Traffic {
             worker.shared.stop.store(true, Ordering::Relaxed);
             worker.go = None;
             if let Some(thread) = worker.thread.take() {
-                // A caller that drops the traffic does not need its outcome.
+                // A caller that drops the traffic is not interested in its outcome.
                 let _ = thread.join();
             }
         }
@@ -469,7 +469,7 @@ impl Worker {
         })
     }
 
-    /// Waits until the thread listens, and returns its address.
+    /// Waits until the thread is listening, and returns its address.
     fn listens(&mut self) -> Result<SocketAddr, NetError> {
         match self.notes.recv() {
             Ok(Note::Listens(address)) => Ok(address),
@@ -477,7 +477,7 @@ impl Worker {
         }
     }
 
-    /// Waits until the thread is ready to start, for at most `wait`. Returns whether it is.
+    /// Waits for at most `wait` until the thread is ready to start. Returns whether it is.
     fn prepare(&mut self, wait: Duration) -> Result<bool, NetError> {
         if self.prepared.is_some() {
             return Ok(true);
@@ -490,7 +490,7 @@ impl Worker {
         Ok(self.prepared.is_some())
     }
 
-    /// Returns why the thread ended before it was started.
+    /// Returns why the thread ended before its start.
     fn failure(&mut self) -> NetError {
         let thread = self.thread.take().map(JoinHandle::join);
         match thread {
@@ -500,7 +500,7 @@ impl Worker {
     }
 }
 
-/// A thread's channels to its owner.
+/// A thread's channels for talking to its owner.
 #[derive(Debug)]
 struct Talk {
     shared: Arc<Shared>,
@@ -514,7 +514,7 @@ impl Talk {
         self.tell.send(note).map_err(|_| NetError::Interrupted)
     }
 
-    /// Reports that the thread is ready, and waits for the signal to start.
+    /// Reports that the thread is ready, and waits until it may start.
     fn wait(
         &self,
         end: End,

@@ -1,6 +1,6 @@
-//! Settings of the two ends: sysctls and offloads in their namespaces, and socket options. They are
-//! read back, to record the values in effect. Nothing outside of the namespaces is changed: sysctls
-//! and offloads are set only by threads in the test's own namespaces.
+//! Settings for the two ends: sysctls and offloads in their namespaces, and socket options. They
+//! are read back in order to record the values in effect. Nothing outside the namespaces changes:
+//! only threads in the test's own namespaces set sysctls and offloads.
 
 mod offload;
 mod socket;
@@ -16,14 +16,14 @@ use ticktax_model::net_experiment::Fact;
 
 use super::error::NetError;
 
-/// Settings of both ends. If one is not set, the kernel's value remains.
+/// Settings for both ends. A setting that is `None` or absent keeps the kernel's value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tuning {
-    /// Names and values of sysctls below `net.`. They are set in both namespaces, in this order.
+    /// Names and values of sysctls below `net.`. They are set in this order, in both namespaces.
     pub sysctls: Vec<(String, String)>,
     /// Offloads of both devices, and whether each is on.
     pub offloads: Vec<(Offload, bool)>,
-    /// Maximum segment size that the two ends offer, in bytes.
+    /// Maximum segment size that each end announces, in bytes.
     pub mss: Option<u32>,
     /// Requested size of the send buffer, in bytes.
     pub send_buffer: Option<u32>,
@@ -31,7 +31,7 @@ pub struct Tuning {
     pub receive_buffer: Option<u32>,
     /// Whether small segments are sent immediately (`TCP_NODELAY`).
     pub nodelay: Option<bool>,
-    /// Congestion control algorithm of the sender.
+    /// The sender's congestion control algorithm.
     pub congestion: Option<String>,
 }
 
@@ -41,11 +41,12 @@ impl Tuning {
         !(self.sysctls.is_empty() && self.offloads.is_empty())
     }
 
-    /// Applies sysctls and offloads to the calling thread's namespace, and reads all of them back.
-    /// Call this before any socket exists.
+    /// Applies the sysctls and offloads to the calling thread's namespace, and reads them all back.
+    /// Call this before the namespace has any socket.
     ///
     /// # Errors
-    /// A sysctl does not exist or is refused, or the device refuses an offload.
+    /// Returns an error if a sysctl does not exist or is refused, or if the device refuses an
+    /// offload.
     pub(super) fn set_here(&self) -> Result<Vec<Fact>, NetError> {
         let mut facts = Vec::new();
         for (name, value) in &self.sysctls {
@@ -56,7 +57,7 @@ impl Tuning {
             for &(offload, on) in &self.offloads {
                 offload.set(on)?;
             }
-            // Read all of them, because setting one can turn others off.
+            // Read all of them, because changing one may turn others off.
             for offload in Offload::ALL {
                 facts.push(Fact::new(offload.name(), on_off(offload.read()?)));
             }
@@ -64,7 +65,7 @@ impl Tuning {
         Ok(facts)
     }
 
-    /// Returns the socket options of an end.
+    /// Returns the socket options for an end.
     pub(super) fn options(&self, protocol: Protocol) -> Options<'_> {
         Options {
             tuning: self,

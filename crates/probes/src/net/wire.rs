@@ -1,4 +1,4 @@
-//! The control connection between the two ends, with one message per line, in JSON.
+//! The control connection between the two ends. It carries one JSON message per line.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,7 +15,7 @@ use super::error::{NetError, reason};
 use super::{LOOK, SILENCE};
 use crate::clock::now;
 
-/// Version of the protocol. It changes whenever messages do.
+/// Protocol version. It changes whenever a message does.
 pub(super) const PROTOCOL: u32 = 2;
 
 /// Version of ticktax.
@@ -33,7 +33,7 @@ pub(super) enum Message {
         ticktax_net: u32,
         /// Version of ticktax.
         version: String,
-        /// Traffic that will be sent.
+        /// The traffic that will be sent.
         spec: TrafficSpec,
     },
     /// The receiver accepts the traffic.
@@ -51,7 +51,7 @@ pub(super) enum Message {
         ticktax_net: u32,
         /// Version of ticktax.
         version: String,
-        /// Reason, to be shown to the user.
+        /// The reason, as shown to the user.
         why: String,
     },
     /// First message on the data connection.
@@ -67,12 +67,12 @@ pub(super) enum Message {
     },
     /// The sender has finished.
     Sent(Box<EndReport>),
-    /// The receiver asks when missing datagrams were sent. Each range is the first number and the
-    /// end (exclusive).
+    /// The receiver asks when missing datagrams were sent. Each range consists of its first number
+    /// and its end (exclusive).
     When(Vec<(u64, u64)>),
-    /// The sender's answer, in the same order, for as many of the ranges as fit in a message.
+    /// The sender's answers, in the same order, for as many of the ranges as fit into a message.
     Then(Vec<Vec<Departure>>),
-    /// The receiver expects no more data. Contains its report.
+    /// The receiver expects no more data. This is its report.
     Received(Box<EndReport>),
 }
 
@@ -81,7 +81,7 @@ pub(super) enum Message {
 pub(super) struct Control {
     stream: TcpStream,
     peer: SocketAddr,
-    /// Start of a line that has not been read completely.
+    /// Start of a line that has only been read in part.
     line: Vec<u8>,
 }
 
@@ -107,7 +107,8 @@ impl Control {
         self.peer
     }
 
-    /// Returns the stream, for use as the data connection. No data has been read from it yet.
+    /// Returns the stream so that it can serve as the data connection. No data has been read from
+    /// it yet.
     pub(super) fn into_stream(self) -> TcpStream {
         self.stream
     }
@@ -123,7 +124,7 @@ impl Control {
         said.map_err(|error| self.gone(&reason(&error)))
     }
 
-    /// Waits for a message, for at most `limit`.
+    /// Waits for a message for at most `limit`.
     pub(super) fn hear(&mut self, limit: Nanos, stop: &AtomicBool) -> Result<Message, NetError> {
         let until = now() + limit;
         loop {
@@ -142,7 +143,7 @@ impl Control {
         }
     }
 
-    /// Returns a message if one has arrived. Does not wait.
+    /// Returns a message if one has arrived. Never waits.
     pub(super) fn glance(&mut self) -> Result<Option<Message>, NetError> {
         let set = |to| self.stream.set_nonblocking(to);
         set(true).map_err(NetError::system("set up a connection"))?;
@@ -152,7 +153,7 @@ impl Control {
         seen
     }
 
-    /// Reads a message, or returns `None` after the stream's timeout.
+    /// Reads a message. Returns `None` after the stream's timeout.
     fn look(&mut self) -> Result<Option<Message>, NetError> {
         let mut byte = [0];
         loop {
@@ -163,7 +164,7 @@ impl Control {
                     return self.read(&line).map(Some);
                 }
                 Ok(_) if self.line.len() >= LONGEST => return Err(self.strange()),
-                // Read single bytes, so that data following the message stays in the stream.
+                // Read byte by byte, so that data after the message stays in the stream.
                 Ok(_) => self.line.push(byte[0]),
                 Err(error) if is_nothing_yet(&error) => return Ok(None),
                 Err(error) => return Err(self.gone(&reason(&error))),
@@ -174,7 +175,7 @@ impl Control {
     /// Parses a line as a message.
     fn read(&self, line: &[u8]) -> Result<Message, NetError> {
         let value: Value = serde_json::from_slice(line).map_err(|_| self.strange())?;
-        // Check this first: a different version may have different messages.
+        // Check this first, because a different version may have different messages.
         if let Some(theirs) = other_version(&value) {
             return Err(NetError::Version {
                 address: self.peer.to_string(),
@@ -199,7 +200,7 @@ impl Control {
     }
 }
 
-/// Returns the ticktax version of the other end, if it uses a different version of the protocol.
+/// Returns the other end's ticktax version if that end uses a different version of the protocol.
 fn other_version(message: &Value) -> Option<String> {
     let said = message.as_object()?.values().next()?;
     let protocol = said.get("ticktax_net")?.as_u64()?;

@@ -1,25 +1,25 @@
-//! The loop itself: wait, work, emit the frame, compute the next due time.
+//! The loop itself: waits, works, emits the frame, and computes the next due time.
 
 use nix::errno::Errno;
 use ticktax_model::Nanos;
 use ticktax_model::pace::{Frame, PaceRule};
 
-/// Clock, sleep and work, as the loop uses them.
+/// The clock, sleep and work that the loop uses.
 pub(super) trait Platform {
     /// Returns the current time.
     fn now(&mut self) -> Nanos;
 
-    /// Waits once, until about `due`. It may return early; the loop then calls it again.
+    /// Waits once, until about `due`. It may return early, and the loop then calls it again.
     fn wait(&mut self, now: Nanos, due: Nanos) -> Result<(), Errno>;
 
-    /// Does the work of a frame, and returns the CPU time used.
+    /// Does a frame's work, and returns how much CPU time that took.
     fn work(&mut self) -> Nanos;
 }
 
 /// Schedule of the frames.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Next {
-    /// Due time of the first frame.
+    /// When the first frame is due.
     pub(super) first: Nanos,
     pub(super) period: Nanos,
     pub(super) rule: PaceRule,
@@ -28,7 +28,7 @@ pub(super) struct Next {
 }
 
 impl Next {
-    /// Returns the due time of the frame after `frame`.
+    /// Returns when the frame after `frame` is due.
     fn after(&self, frame: &Frame) -> Nanos {
         self.rule.next_due(frame, self.period)
     }
@@ -47,11 +47,11 @@ pub(super) enum Verdict {
     NoSleep(Errno),
 }
 
-/// Runs frames until the end time, until `stop` returns `true`, or until `emit` refuses one. After
-/// the last frame before the end time, the loop waits for that time as for a frame.
+/// Runs frames until the end time, until `stop` returns `true`, or until `emit` refuses a frame.
+/// After the last frame, the loop waits for the end time as it would for a frame.
 ///
-/// A frame that is overdue starts immediately. If due times have passed without a frame, the loop
-/// skips those frames and never makes up for them.
+/// An overdue frame starts immediately. If due times have passed without a frame, the loop skips
+/// these frames and never makes up for them.
 #[inline]
 pub(super) fn run(
     platform: &mut impl Platform,
@@ -101,16 +101,16 @@ mod tests {
 
     const PERIOD: Nanos = Nanos(1_000);
 
-    /// A simulated machine, whose clock advances only during sleep and work.
+    /// A simulated machine. Its clock advances only during sleep and work.
     struct Fake {
         now: Nanos,
-        /// Delay of each wake-up; 0 when the list is used up.
+        /// Delay of each wake-up. Once the list is used up, the delay is 0.
         late: Vec<i64>,
-        /// Elapsed time of each frame's work. The last value repeats.
+        /// Duration of each frame's work. The last value repeats.
         work: Vec<i64>,
         /// Number of sleeps.
         sleeps: usize,
-        /// If set, ends the next sleep after this long, as a signal does.
+        /// If set, the next sleep ends after this long, as if a signal had arrived.
         interrupted_after: Option<i64>,
     }
 
@@ -154,7 +154,7 @@ mod tests {
         }
     }
 
-    /// Returns the first `count` frames as (due, began).
+    /// Returns the first `count` frames as (due, started).
     fn frames(platform: &mut Fake, rule: PaceRule, count: usize) -> Vec<(i64, i64)> {
         let mut frames: Vec<Frame> = Vec::new();
         let next = Next {
@@ -208,8 +208,8 @@ mod tests {
         assert_eq!(frames, [(1_000, 1_000), (2_300, 2_370), (3_670, 3_670)]);
     }
 
-    /// The work of 3,500 overlaps three later due times. Two of those frames are dropped, and the
-    /// third starts immediately after, late.
+    /// The work of 3,500 lasts beyond three later due times. Two of these frames are dropped. The
+    /// third starts immediately afterwards, late.
     #[test]
     fn under_deadline_a_stall_drops_the_slots_it_covers() {
         let mut platform = Fake::new(&[], &[300, 3_500, 300]);
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(verdict, Verdict::Stopped);
     }
 
-    /// Returns the due times of the frames before `end`, and when the loop ended.
+    /// Returns when the frames before `end` were due, and when the loop ended.
     fn until(end: i64, platform: &mut Fake) -> (Vec<i64>, i64) {
         let next = Next {
             first: PERIOD,
@@ -292,10 +292,10 @@ mod tests {
     fn frames_due_before_the_end_run_and_the_loop_waits_for_it() {
         let frames = until(3_400, &mut Fake::new(&[], &[300]));
         assert_eq!(frames, (vec![1_000, 2_000, 3_000], 3_400));
-        // A frame due exactly at the end does not run.
+        // A frame due exactly at the end must not run.
         let frames = until(3_000, &mut Fake::new(&[], &[300]));
         assert_eq!(frames, (vec![1_000, 2_000], 3_000));
-        // A frame due before the end runs even if it is late, and then the loop ends.
+        // A frame due before the end must run even if it is late. Then the loop ends.
         let frames = until(3_400, &mut Fake::new(&[0, 0, 5_000], &[300]));
         assert_eq!(frames, (vec![1_000, 2_000, 3_000], 8_300));
         let frames = until(900, &mut Fake::new(&[], &[300]));

@@ -1,7 +1,7 @@
 //! Sleep methods. Each is named after its system call.
 //!
-//! No method ends early on purpose, because times are rounded up to the unit of the call. A signal
-//! can end a sleep early. The loop then sleeps again.
+//! Times are rounded up to the call's unit, so no method is meant to end early. A signal can end a
+//! sleep early, in which case the loop sleeps again.
 
 use nix::errno::Errno;
 use nix::poll::{PollTimeout, poll};
@@ -27,12 +27,12 @@ pub(super) enum Sleeper {
     Poll,
     Epoll(Epoll),
     Spin,
-    /// Sleeps until this long before the due time, then spins.
+    /// Sleeps until this long before the due time and then spins.
     Hybrid(Nanos),
 }
 
 impl Sleeper {
-    /// Creates the file descriptors that the method needs.
+    /// Opens the file descriptors that the method needs.
     pub(super) fn new(method: SleepMethod) -> Result<Self, Errno> {
         Ok(match method {
             SleepMethod::Nanosleep => Self::Nanosleep,
@@ -50,8 +50,9 @@ impl Sleeper {
         })
     }
 
-    /// For a hybrid, measures how late this thread's sleeps end, and sets the length of the spin
-    /// accordingly. Returns that length, or `None` for other methods. This takes about 40 ms.
+    /// For a hybrid, measures how late this thread's sleeps end and sets the length of the spin
+    /// accordingly. Returns that length. Takes about 40 ms. Does nothing and returns `None` for
+    /// other methods.
     pub(super) fn calibrate(&mut self, period: Nanos) -> Option<Nanos> {
         let Self::Hybrid(margin) = self else {
             return None;
@@ -59,7 +60,7 @@ impl Sleeper {
         let mut late = [Nanos::ZERO; Calibration::TRIALS];
         for lateness in &mut late {
             let due = now() + Calibration::TRIAL;
-            // A sleep that a signal ended early counts as on time.
+            // If a signal ended the sleep early, it counts as on time.
             let _ = sleep_until(due);
             *lateness = now() - due;
         }
@@ -127,7 +128,7 @@ fn to_timespec(time: Nanos) -> TimeSpec {
     )
 }
 
-/// Converts a time to units, rounded up so that no sleep ends early.
+/// Converts a time to whole units, rounded up so that no sleep ends early.
 fn in_units(time: Nanos, unit: Nanos) -> u32 {
     let time = time.0.max(0);
     let units = time / unit.0 + i64::from(time % unit.0 > 0);
@@ -153,7 +154,7 @@ mod tests {
             let sleeper = Sleeper::new(method).unwrap();
             let begin = now();
             let due = begin + Nanos::from_micros(1_700);
-            // One call suffices, unless a signal arrives. An uncalibrated hybrid has no margin.
+            // One call is enough unless a signal arrives. An uncalibrated hybrid has no margin.
             sleeper.wait(begin, due).unwrap();
             assert!(now() >= due, "{method}");
         }

@@ -1,4 +1,5 @@
-//! Individual sleeps and work in the calling thread, for programs whose loop is defined elsewhere.
+//! Single sleeps and pieces of work in the calling thread, for programs whose loop is defined
+//! elsewhere.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::SleepMethod;
@@ -8,18 +9,18 @@ use super::work::Work;
 use crate::ProbeError;
 use crate::clock::{now, thread_cpu_time};
 
-/// The sleep methods used so far by the calling thread.
+/// The sleep methods that the calling thread has used so far.
 #[derive(Debug, Default)]
 pub struct SyscallDriver {
     sleepers: Vec<(SleepMethod, Sleeper)>,
 }
 
 impl SyscallDriver {
-    /// Sleeps once for `time`, with `method`. A signal may end the sleep early. Returns immediately
+    /// Sleeps once for `time` with `method`. A signal may end the sleep early. Returns immediately
     /// if `time` is not positive.
     ///
     /// # Errors
-    /// The kernel refuses the sleep method.
+    /// Returns an error if the kernel refuses the sleep method.
     pub fn sleep(&mut self, method: SleepMethod, time: Nanos) -> Result<(), ProbeError> {
         if time <= Nanos::ZERO {
             return Ok(());
@@ -43,7 +44,7 @@ impl SyscallDriver {
             .map_err(refused)
     }
 
-    /// Works until `time` of CPU time is used up. It may overrun until the next check of the clock.
+    /// Works until `time` of CPU time has been used. May overrun until the clock is next checked.
     pub fn work(&mut self, time: Nanos) {
         Work::fine(time).burn();
     }

@@ -1,8 +1,8 @@
-//! Work of a fixed length: arithmetic until the thread has used that much CPU time.
+//! Work of a fixed length: arithmetic until the thread has used a given amount of CPU time.
 //!
-//! The length is measured by `CLOCK_THREAD_CPUTIME_ID`. With elapsed time instead, a preempted
-//! thread would do less work. With a fixed number of iterations, the CPU's frequency would change
-//! the length. Tests of other clocks depend on "3 ms of work" being 3 ms of CPU time. Like the
+//! `CLOCK_THREAD_CPUTIME_ID` measures the length. If elapsed time did, a preempted thread would do
+//! less work. If the number of iterations were fixed, the length would depend on the CPU's
+//! frequency. Tests of other clocks rely on "3 ms of work" being 3 ms of CPU time. Like the
 //! scheduler, this clock charges interrupts to the thread, except on kernels with
 //! `IRQ_TIME_ACCOUNTING`.
 
@@ -12,10 +12,10 @@ use ticktax_model::Nanos;
 
 use crate::clock::thread_cpu_time;
 
-/// Iterations between checks of the clock: 1 to 3 µs, by which work can overrun.
+/// Iterations between two checks of the clock. They take 1 to 3 µs, by which work may overrun.
 const ITERATIONS: u32 = 2_000;
-/// Iterations between checks of the clock for work that must not overrun by that much. Reading the
-/// clock then takes about as long as the iterations.
+/// Iterations between two checks of the clock if work must not overrun by that much. Reading the
+/// clock then takes about as long as the iterations do.
 const FEW_ITERATIONS: u32 = 50;
 
 /// Work that takes a fixed amount of CPU time.
@@ -33,7 +33,7 @@ impl Work {
         }
     }
 
-    /// Like [`Work::new`], but ends more precisely, and reads the clock more often.
+    /// Same as [`Work::new`], but ends more precisely, because it reads the clock more often.
     pub(super) fn fine(length: Nanos) -> Self {
         Self {
             length,
@@ -41,7 +41,7 @@ impl Work {
         }
     }
 
-    /// Does the work, and returns the CPU time used.
+    /// Does the work, and returns how much CPU time it took.
     #[inline]
     pub(super) fn burn(self) -> Nanos {
         if self.length <= Nanos::ZERO {

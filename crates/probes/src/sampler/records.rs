@@ -10,14 +10,14 @@ const HEAD: usize = 8;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Record<C> {
-    /// A sample: the time, the thread that was running, and the call chain in the kernel, innermost
-    /// function first.
+    /// A sample: the time, the thread that was running, and the call chain in the kernel. The
+    /// innermost function comes first.
     Sample { at: Nanos, tid: i32, chain: C },
     /// Number of samples lost because the ring was full.
     Lost(u64),
 }
 
-/// Parses the records in `bytes`. Skips other types of records, and an incomplete record at the
+/// Parses the records in `bytes`. Skips records of other types, and an incomplete record at the
 /// end.
 pub(super) fn records(mut bytes: &[u8]) -> impl Iterator<Item = Record<impl Iterator<Item = u64>>> {
     std::iter::from_fn(move || {
@@ -28,7 +28,7 @@ pub(super) fn records(mut bytes: &[u8]) -> impl Iterator<Item = Record<impl Iter
             let kind = word(record, 0)?;
             let body = &record[HEAD..];
             match kind {
-                // The fields of a sample are in the order of their flag bits: thread, time, chain.
+                // A sample's fields come in the order of their flag bits: thread, time, chain.
                 SAMPLE => {
                     let length = usize::try_from(double(body, 16)?).ok()?;
                     let chain = body.get(24..)?.chunks_exact(8).take(length);

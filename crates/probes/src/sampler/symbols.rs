@@ -2,9 +2,9 @@
 
 use ticktax_model::net::SampledCode;
 
-/// Functions that run softirqs, in various releases.
+/// Functions that run softirqs, in different kernel releases.
 const SOFTIRQS: [&str; 2] = ["handle_softirqs", "__do_softirq"];
-/// Functions that handle interrupts: generic code, and the local timer's.
+/// Functions that handle interrupts: the generic ones, and the local timer's.
 const INTERRUPTS: [&str; 7] = [
     "handle_irq_event",
     "__handle_irq_event_percpu",
@@ -15,13 +15,13 @@ const INTERRUPTS: [&str; 7] = [
     "__sysvec_apic_timer_interrupt",
 ];
 
-/// Address ranges of these functions: start, end and kind of code.
+/// Address ranges of these functions, as start, end and kind of code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Functions(Vec<(u64, u64, SampledCode)>);
 
 impl Functions {
-    /// Parses the contents of `/proc/kallsyms`. Returns `None` if addresses are hidden or no
-    /// softirq function is listed.
+    /// Parses the contents of `/proc/kallsyms`. Returns `None` if addresses are hidden or if no
+    /// function for softirqs is listed.
     pub(super) fn parse(symbols: &str) -> Option<Self> {
         let mut all = Vec::new();
         let mut known = Vec::new();
@@ -39,7 +39,7 @@ impl Functions {
                 continue;
             }
             all.push(address);
-            // A dot precedes a suffix added by the compiler, and a tab precedes a module name.
+            // A dot starts a suffix added by the compiler, and a tab starts a module name.
             let name = name.split(['.', '\t']).next().unwrap_or_default();
             if SOFTIRQS.contains(&name) {
                 known.push((address, SampledCode::Softirq));
@@ -62,13 +62,13 @@ impl Functions {
         softirqs.then_some(Self(ranges))
     }
 
-    /// Classifies a call chain, innermost function first. The innermost known function decides,
-    /// because an interrupt can occur in a softirq, and a softirq can run at the end of an
+    /// Classifies a call chain whose innermost function comes first. The innermost known function
+    /// decides, because an interrupt can occur in a softirq, and a softirq can run at the end of an
     /// interrupt.
     pub(super) fn code(&self, mut chain: impl Iterator<Item = u64>) -> SampledCode {
         let code_at = |address: u64| {
             let mut ranges = self.0.iter();
-            // A return address can be one byte past the end of the function.
+            // A return address may be one byte past the function's end.
             let range = ranges.find(|(begin, end, _)| *begin < address && address <= *end);
             range.map(|&(_, _, code)| code)
         };
@@ -97,7 +97,7 @@ ffffffffc0000000 t veth_poll\t[veth]
         let code = |chain: &[u64]| functions.code(chain.iter().copied());
         let base = 0xffff_ffff_8100_0000;
         let (call, softirq, irq, tcp) = (base + 0x120, base + 0x220, base + 0x310, base + 0x410);
-        // The chain contains markers between kernel and user code, which are not addresses.
+        // The chain also contains markers between kernel and user code, which are not addresses.
         let kernel = u64::MAX - 127;
         assert_eq!(code(&[kernel, tcp, call]), SampledCode::Thread);
         assert_eq!(code(&[kernel, tcp, softirq, call]), SampledCode::Softirq);

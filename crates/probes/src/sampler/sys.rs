@@ -1,5 +1,5 @@
-//! A ring of samples, shared with the kernel. The system calls and the shared memory have no safe
-//! wrapper.
+//! A ring of samples that is shared with the kernel. Neither the system calls nor the shared memory
+//! have a safe wrapper.
 #![expect(
     unsafe_code,
     reason = "perf_event_open and its shared memory have no safe wrapper"
@@ -25,11 +25,11 @@ const EXCLUDE_CHAIN_USER: u64 = 1 << 22;
 const USE_CLOCK: u64 = 1 << 25;
 const CLOEXEC: libc::c_ulong = 8;
 
-/// Offsets of the kernel's write position and the reader's position in the first page.
+/// Offsets of the kernel's write position and the reader's position within the first page.
 const AT_HEAD: usize = 1024;
 const AT_TAIL: usize = 1032;
 
-/// Size of the sample area, in bytes. It has room for several seconds of one CPU's samples.
+/// Size of the sample area, in bytes. It has room for several seconds' samples of one CPU.
 const ROOM: usize = 1 << 20;
 
 /// A CPU's ring of samples. Dropping it stops the sampling.
@@ -41,7 +41,7 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Starts sampling on `cpu`. Timestamps are on `CLOCK_MONOTONIC`, as everywhere in ticktax.
+    /// Starts sampling on `cpu`. Timestamps are on `CLOCK_MONOTONIC`, like everywhere in ticktax.
     pub(super) fn open(cpu: Cpu, period: Nanos) -> nix::Result<Self> {
         let attr = attr(period);
         let cpu = libc::c_int::try_from(cpu.index()).map_err(|_| Errno::EINVAL)?;
@@ -93,7 +93,7 @@ impl Ring {
         bytes
     }
 
-    /// Copies bytes from offset `from` of the sample area. The copied range must be within
+    /// Copies bytes from offset `from` in the sample area. The copied range must lie within
     /// [`ROOM`].
     fn copy(&self, from: usize, into: &mut [u8]) {
         // SAFETY: `from` plus the length is at most `ROOM`, so this is within the mapping.
@@ -123,7 +123,7 @@ impl Drop for Ring {
     }
 }
 
-/// Builds a `perf_event_attr` as 64-bit words.
+/// Builds a `perf_event_attr`, as 64-bit words.
 fn attr(period: Nanos) -> [u64; ATTR / 8] {
     let mut words = [0; ATTR / 8];
     let mut halves = |at: usize, first: u64, second: u64| {
@@ -134,7 +134,7 @@ fn attr(period: Nanos) -> [u64; ATTR / 8] {
         };
     };
     halves(0, TYPE_SOFTWARE, ATTR as u64);
-    // Fields sample_stack_user and clockid.
+    // The fields sample_stack_user and clockid.
     halves(11, 0, libc::CLOCK_MONOTONIC.unsigned_abs().into());
     words[1] = CPU_CLOCK;
     words[2] = period.0.unsigned_abs();

@@ -1,10 +1,10 @@
-//! Due times of wake-ups, and which wake-ups a late one covers.
+//! When wake-ups are due, and which ones a late wake-up covers.
 
 use ticktax_model::Nanos;
 
 use super::Wakeup;
 
-/// A thread's due times: at regular intervals, independent of delays.
+/// A thread's due times. They come at regular intervals, regardless of delays.
 #[derive(Debug)]
 pub(super) struct Cycle {
     due: Nanos,
@@ -24,11 +24,10 @@ impl Cycle {
         self.due
     }
 
-    /// Passes all wake-ups that were due by `woke` to `sink`. Returns how many of them were missed.
+    /// Passes every wake-up that was due by `woke` to `sink`. Returns how many of them were missed.
     ///
-    /// A thread that is more than an interval late has missed wake-ups. Each of them counts, with
-    /// the time since it was due. To leave them out would hide most of a long delay (coordinated
-    /// omission).
+    /// A thread that is more than an interval late has missed wake-ups. Each counts, with the time
+    /// since it was due. Leaving them out would hide most of a long delay (coordinated omission).
     pub(super) fn wake(&mut self, woke: Nanos, mut sink: impl FnMut(Wakeup)) -> u64 {
         sink(Wakeup {
             due: self.due,

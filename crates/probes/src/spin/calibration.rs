@@ -1,8 +1,8 @@
-//! Measures how long the loop takes on a CPU, and derives the minimum length of a gap.
+//! Measures how fast the loop runs on a CPU, and derives the minimum length of a gap from that.
 
 use crate::clock::Counter;
 
-/// A calibration takes this fraction of a second: 20 ms.
+/// A calibration takes one second divided by this: 20 ms.
 const PART_OF_SECOND: u64 = 50;
 
 /// Minimum number of iterations in a calibration, even with a slow counter.
@@ -14,7 +14,7 @@ const LONGEST: usize = 4095;
 /// Number of times that the current CPU is queried.
 const CPU_QUERIES: usize = 63;
 
-/// One iteration in this many may exceed the threshold.
+/// At most one iteration in this many may exceed the threshold.
 const ONE_IN: u64 = 10_000;
 
 /// Speed of the loop, and the threshold derived from it, in ticks.
@@ -22,11 +22,12 @@ const ONE_IN: u64 = 10_000;
 pub(super) struct Calibration {
     pub(super) median: u64,
     pub(super) threshold: u64,
-    /// Time to query the current CPU. Without a vDSO, as on arm64, this is a system call.
+    /// Duration of a query for the current CPU. Without a vDSO, as on arm64, the query is a system
+    /// call.
     pub(super) cpu_query: u64,
 }
 
-/// Runs the loop for 20 ms, and determines its median iteration and the threshold.
+/// Runs the loop for 20 ms, and determines the median iteration and the threshold.
 ///
 /// Interruptions need no special treatment, because they are rare among a million iterations.
 pub(super) fn calibrate(counter: &mut impl Counter, frequency_hz: u64) -> Calibration {
@@ -47,7 +48,7 @@ pub(super) fn calibrate(counter: &mut impl Counter, frequency_hz: u64) -> Calibr
     }
 }
 
-/// Measures the median time of querying the current CPU.
+/// Measures how long it takes to query the current CPU (median).
 fn cpu_query(counter: &mut impl Counter) -> u64 {
     let mut times = [0; CPU_QUERIES];
     for time in &mut times {
@@ -59,12 +60,12 @@ fn cpu_query(counter: &mut impl Counter) -> u64 {
     times[CPU_QUERIES / 2]
 }
 
-/// Determines the median and the threshold from a histogram of iterations, by length in ticks.
+/// Determines the median and the threshold from a histogram of iteration lengths in ticks.
 ///
 /// The threshold is at least three medians. It also exceeds all but one iteration in 10,000, so
 /// that the loop's own jitter (a cache miss, the other hyperthread) rarely counts as a gap. If the
-/// CPU is interrupted more often than that, this quantile would measure the interruptions. It is
-/// therefore capped at 100 ns, or three medians if that is more.
+/// CPU is interrupted more often than that, this quantile measures the interruptions. It is
+/// therefore capped at 100 ns, or at three medians if these are longer.
 fn conclude(steps: &[u32], frequency_hz: u64) -> Calibration {
     let total: u64 = steps.iter().map(|count| u64::from(*count)).sum();
     let quantile = |below: u64| {
@@ -152,7 +153,8 @@ mod tests {
                 cpu_query: 0
             }
         );
-        // If a tick is longer than the loop, the counter often does not advance between readings.
+        // If a tick takes longer than the loop, the counter often does not advance between two
+        // readings.
         let coarse = histogram(&[(0, 9_000), (1, 1_000)]);
         assert_eq!(
             coarse,

@@ -7,24 +7,24 @@ use ticktax_model::Cpu;
 use super::Gap;
 use crate::clock::Counter;
 
-/// Maximum number of consecutive gaps that may be due to recording the previous one.
+/// Maximum number of consecutive gaps that may be blamed on recording the previous one.
 const CHAIN: u32 = 16;
 
-/// Lengths of an iteration at which the loop reacts, in ticks.
+/// Iteration lengths that make the loop react, in ticks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// Minimum length of a gap, at least 1.
+    /// Minimum length of a gap. At least 1.
     threshold: u64,
-    /// From this length on, the thread checks whether it has been moved to another CPU. A migration
-    /// always takes longer.
+    /// Minimum length after which the thread checks whether it has been moved to another CPU. A
+    /// migration always takes longer.
     watchful: u64,
-    /// Recording a gap takes less than this. If it takes longer, it was interrupted.
+    /// Recording a gap takes less than this, unless it is interrupted.
     recording: u64,
 }
 
 impl Limits {
-    /// Derives the limits from the threshold and the time to query the current CPU, both in ticks,
-    /// and the counter's frequency.
+    /// Derives the limits from the threshold and the time that a query of the current CPU takes
+    /// (both in ticks), and from the counter's frequency.
     pub(super) fn new(threshold: u64, cpu_query: u64, frequency_hz: u64) -> Self {
         let threshold = threshold.max(1);
         let microsecond = frequency_hz.div_ceil(1_000_000);
@@ -47,12 +47,12 @@ pub(super) struct Tally {
     pub(super) moved_to: Option<Cpu>,
 }
 
-/// Reads the counter until it reaches `end` or `stop` is set, and passes each gap to `sink`. The
+/// Reads the counter until it reaches `end` or `stop` is set, and passes every gap to `sink`. The
 /// last gap may extend beyond `end`.
 ///
-/// An iteration is one reading, one subtraction, two comparisons, and loads of two values that stay
-/// in the cache. The loop ends early if the thread finds itself on a CPU other than `cpu`. Time
-/// after the last reading on `cpu` is then left out.
+/// An iteration consists of one reading, one subtraction, two comparisons, and loads of two values
+/// that stay in the cache. The loop ends early if the thread finds itself on a CPU other than
+/// `cpu`. The time after the last reading on `cpu` is then left out.
 pub(super) fn watch<C: Counter>(
     counter: &mut C,
     cpu: Cpu,
@@ -70,7 +70,7 @@ pub(super) fn watch<C: Counter>(
     while last < end.load(Ordering::Relaxed) && !stop.load(Ordering::Relaxed) {
         let now = counter.read();
         tally.loops += 1;
-        // If the counter goes back a little, count that as zero instead of a huge gap.
+        // If the counter goes back a little, count that as zero rather than as a huge gap.
         if now.saturating_sub(last) < limits.watchful {
             last = now;
             continue;
@@ -91,8 +91,8 @@ pub(super) fn watch<C: Counter>(
     tally
 }
 
-/// Records a gap, and returns the reading to continue from. Returns `None` if the thread has been
-/// moved to another CPU.
+/// Records a gap and returns the reading from which to continue. Returns `None` if the thread has
+/// been moved to another CPU.
 #[cold]
 #[inline(never)]
 fn handle_gap<C: Counter>(
@@ -130,7 +130,7 @@ fn handle_gap<C: Counter>(
     Some(gap.end_counter)
 }
 
-/// Returns the CPU that the thread is running on, if that is not `cpu`.
+/// Returns the CPU on which the thread is running, if that is not `cpu`.
 fn other_cpu(counter: &mut impl Counter, cpu: Cpu) -> Option<Cpu> {
     counter.cpu().filter(|current| *current != cpu)
 }
@@ -143,8 +143,8 @@ mod tests {
 
     use super::{CHAIN, Counter, Gap, Limits, Tally, watch};
 
-    /// A counter that follows a script. At its end, it sets the stop flag and advances by 10 per
-    /// reading.
+    /// A counter that follows a script. At the script's end, it sets the stop flag and then
+    /// advances by 10 per reading.
     struct Script<'a> {
         steps: std::slice::Iter<'a, i64>,
         time: u64,
@@ -172,13 +172,13 @@ mod tests {
         }
     }
 
-    /// Runs the loop with a 1 GHz counter that starts near 10,000 and advances by `steps`. The
+    /// Runs the loop on a 1 GHz counter that starts near 10,000 and advances by `steps`. The
     /// threshold is 40 ns.
     fn play(steps: &[i64], cpus: &[u32]) -> (Tally, Vec<(u64, u64)>) {
         play_until(u64::MAX, steps, cpus)
     }
 
-    /// Like [`play`], but ends when the counter reaches `end`.
+    /// Same as [`play`], but ends when the counter reaches `end`.
     fn play_until(end: u64, steps: &[i64], cpus: &[u32]) -> (Tally, Vec<(u64, u64)>) {
         let stop = AtomicBool::new(false);
         let mut script = Script {
@@ -247,7 +247,7 @@ mod tests {
         let tally = watch(&mut script, Cpu(3), limits, &end, &stop, |gap| {
             gaps.push(gap.end_counter - gap.start_counter);
         });
-        // Only a delay that is too long for a CPU query is a gap.
+        // Only a delay too long for a CPU query counts as a gap.
         assert_eq!(gaps, [2_000, 2_000, 9_000]);
         assert_eq!(tally.recording, 6_000);
     }
@@ -283,7 +283,7 @@ mod tests {
         let steps = [0, 10, 10, 10, 500, 10, 10];
         let (tally, gaps) = play_until(10_020, &steps, &[3]);
         assert_eq!((tally.ended, tally.loops, gaps.len()), (10_020, 2, 0));
-        // The thread is preempted at the end, and notices that when it runs again.
+        // The thread is preempted at the end, and notices it when it runs again.
         let (tally, gaps) = play_until(10_040, &steps, &[3]);
         assert_eq!((gaps, tally.loops), (vec![(10_030, 10_530)], 4));
         assert!(tally.ended >= 10_530);

@@ -1,8 +1,8 @@
-//! The kernel's names for packet drop reasons, whose numbers differ between versions. They are read
-//! from `enum skb_drop_reason` in the kernel's BTF (`Documentation/bpf/btf.rst`).
+//! The kernel's names for packet drop reasons. Their numbers differ between kernel versions, so
+//! they are read from `enum skb_drop_reason` in the kernel's BTF (`Documentation/bpf/btf.rst`).
 //!
-//! aya parses BTF too but does not expose it. btf-rs exposes it but is under the LGPL, and ticktax
-//! is linked statically. Other crates do not know `BTF_KIND_ENUM64`.
+//! aya parses BTF too, but does not expose it. btf-rs exposes it, but is under the LGPL, and
+//! ticktax is linked statically. Other crates do not know `BTF_KIND_ENUM64`.
 
 use std::collections::BTreeMap;
 
@@ -39,8 +39,8 @@ impl Reasons {
         None
     }
 
-    /// The name of a reason, or its number if it has no name: the core kernel's enum does not
-    /// include reasons of subsystems.
+    /// The name of `reason`, or its number if it has none: the core kernel's enum does not include
+    /// the reasons of subsystems.
     pub(super) fn name(&self, reason: u32) -> String {
         if let Some(name) = self.0.get(&reason) {
             return name.clone();
@@ -81,7 +81,7 @@ impl<'a> Sections<'a> {
     }
 }
 
-/// Number of bytes that follow the three words at the start of a type. `None` for an unknown kind.
+/// Number of bytes after the three words with which every type starts. `None` for an unknown kind.
 fn length(kind: u32, members: usize) -> Option<usize> {
     Some(match kind {
         // INT, VAR, DECL_TAG
@@ -109,8 +109,8 @@ mod tests {
 
     use super::{KIND_ENUM, MAGIC, Reasons};
 
-    /// BTF with a struct of one member, followed by an enum called `name` with these members and
-    /// values.
+    /// BTF with a struct of one member, followed by an enum called `name` that has these members
+    /// and values.
     fn btf(name: &str, members: &[(&str, u32)]) -> Vec<u8> {
         let mut strings = vec![0];
         let mut string = |text: &str| {
@@ -167,7 +167,7 @@ mod tests {
         let Ok(btf) = fs::read("/sys/kernel/btf/vmlinux") else {
             return;
         };
-        // All kernels with the enum, since 5.17, have this member.
+        // Every kernel that has the enum (since 5.17) has this member.
         let member = b"SKB_DROP_REASON_NO_SOCKET\0";
         if btf.windows(member.len()).any(|bytes| bytes == member) {
             let reasons = Reasons::read(&btf).unwrap();

@@ -1,19 +1,19 @@
-//! Cuts a window out of a CPU's events in such a way that its accounts balance.
+//! Cuts a window out of a CPU's events so that the window's accounts balance.
 //!
-//! Stretches (a thread's time on the CPU, or an idle period) tile a CPU's time. All other events
-//! lie within a stretch. A window is therefore cut by shortening the events that cross its borders:
-//! the stretch, and any interrupts open within it. Each keeps the self time that it has on this
-//! side of the border: its length there, minus the self time of everything inside it.
+//! A CPU's time consists of stretches without gaps: a thread's time on the CPU, or an idle period.
+//! All other events lie within a stretch. To cut out a window, the events that cross its borders
+//! are shortened: the stretch, and any interrupts open within it. Each keeps the self time that it
+//! has inside the window: its length there, minus the self time of everything inside it.
 //!
-//! A window may contain millions of events, so the code makes several passes instead of storing
-//! them.
+//! A window may contain millions of events, so the code passes over them several times instead of
+//! storing them.
 
 use std::collections::VecDeque;
 
 use crate::flight::event::Event;
 use crate::record::kind;
 
-/// Number of alternative borders to try at each end if the accounts do not balance.
+/// Number of other borders to try at each end if the accounts do not balance.
 const TRIES: usize = 16;
 
 /// A window of a CPU's time between two borders.
@@ -23,7 +23,7 @@ pub(super) struct Cut {
     pub(super) begin: u64,
     /// End, in ns.
     pub(super) end: u64,
-    /// Time that no event explains, in ns. 0 unless events are missing.
+    /// Time that no event accounts for, in ns. 0 unless events are missing.
     pub(super) missing: i64,
     /// The events that cross the end, outermost first.
     over: Vec<Over>,
@@ -35,7 +35,7 @@ struct Over {
     /// Index among the events after the window's start.
     place: usize,
     start: u64,
-    /// Self time of the event inside the window, in ns.
+    /// The event's self time inside the window, in ns.
     self_ns: i64,
 }
 
@@ -44,8 +44,8 @@ fn between(from: u64, to: u64) -> i64 {
 }
 
 /// Cuts out the window from `begin` to `end`, or the largest part of it that balances. `events`
-/// iterates over the events in recording order. They must cover both borders, or be all that exist.
-/// If events are `missing`, no window can balance, so the borders are not moved.
+/// iterates over the events in recording order. These must cover both borders, or be all that
+/// exist. If events are `missing`, no window can balance, so the borders stay where they are.
 pub(super) fn cut<I: Iterator<Item = Event>>(
     events: &impl Fn() -> I,
     (begin, end): (u64, u64),
@@ -55,7 +55,8 @@ pub(super) fn cut<I: Iterator<Item = Event>>(
     if missing || as_asked.missing == 0 {
         return Some(as_asked);
     }
-    // An interrupt arrived while a stretch that ends at the border was being emitted.
+    // The window is unbalanced because an interrupt arrived while the stretch at the border was
+    // being emitted.
     let (begin, end) = (as_asked.begin, as_asked.end);
     let (first, last) = borders(events, (begin, end));
     let later = first.iter().map(|&begin| (begin, end));
@@ -68,8 +69,8 @@ pub(super) fn cut<I: Iterator<Item = Event>>(
     Some(tried.find(|cut| cut.missing == 0).unwrap_or(as_asked))
 }
 
-/// Cuts out the window from `begin` to `end`, limited to the time that stretches cover, whether it
-/// balances or not.
+/// Cuts out the window from `begin` to `end`, as far as stretches cover it, whether it balances or
+/// not.
 pub(super) fn cut_as_asked<I: Iterator<Item = Event>>(
     events: &impl Fn() -> I,
     (begin, end): (u64, u64),
@@ -83,7 +84,8 @@ pub(super) fn cut_as_asked<I: Iterator<Item = Event>>(
     (begin < end).then(|| cut_at(events, begin, end))
 }
 
-/// Ends of the first and of the last stretches within a window, from its borders inwards.
+/// Ends of the stretches nearest to the window's start and end, each list ordered from its border
+/// inwards.
 fn borders<I: Iterator<Item = Event>>(
     events: &impl Fn() -> I,
     (begin, end): (u64, u64),
@@ -117,7 +119,7 @@ fn cut_at<I: Iterator<Item = Event>>(events: &impl Fn() -> I, begin: u64, end: u
         .collect();
     // The event that ends last is the outermost.
     over.reverse();
-    // Self time of the events inside each crossing event, excluding those inside the next crossing
+    // Self time of the events inside each crossing event, except those inside the next crossing
     // event.
     let mut within = vec![0i64; over.len()];
     let mut own = 0i64;
@@ -145,7 +147,7 @@ fn cut_at<I: Iterator<Item = Event>>(events: &impl Fn() -> I, begin: u64, end: u
 }
 
 impl Cut {
-    /// The parts of `events` inside the window, in order. These must be the events from which the
+    /// The parts of `events` inside the window, in order. `events` must be those from which the
     /// window was cut.
     pub(super) fn apply<I: Iterator<Item = Event>>(
         &self,
@@ -159,7 +161,7 @@ impl Cut {
             if let Some(at_end) = over.next_if(|over| over.place == place) {
                 event.self_ns = at_end.self_ns;
                 event.dur = end - event.start;
-                // The thread has not left the CPU yet.
+                // At the border, the thread has not left the CPU yet.
                 event.left = 0;
             } else if event.kind == kind::WAIT && !event.is_edge() && event.start < end {
                 event.dur = event.dur.min(end - event.start);
@@ -174,7 +176,7 @@ impl Cut {
 struct AfterBorder<I> {
     events: I,
     border: u64,
-    /// Time from which the next crossing event's self time counts.
+    /// Start of the time that counts as self time for the next crossing event.
     at: u64,
     /// Part of the time since `at` that belongs to other events.
     within: i64,

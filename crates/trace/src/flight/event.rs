@@ -1,34 +1,34 @@
-//! A span or an edge as stored in the flight recorder's ring.
+//! A span or an edge from the flight recorder's ring.
 
 use crate::record::{LEFT_SHIFT, RING_TIME_BITS, RingEntry, SpanRecord, flag, kind};
 
 /// Flags that mark an event as an edge.
 pub(super) const EDGES: u8 = flag::WOKE | flag::QUEUED | flag::RAISED;
 
-/// The ring's form of a span or an edge. It contains only the low 32 bits of kernel functions'
-/// addresses, and thread ids without names.
+/// A span or an edge in the form that the ring stores. It contains only the low 32 bits of kernel
+/// functions' addresses, and thread ids without names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Event {
     /// Start, in ns.
     pub(super) start: u64,
-    /// Length in ns or, for an edge, the effect.
+    /// Length in ns. For an edge, the effect.
     pub(super) dur: u64,
-    /// `dur` minus interruptions, in ns; 0 for an edge.
+    /// `dur` minus interruptions, in ns. 0 for an edge.
     pub(super) self_ns: i64,
-    /// Number of tracepoint hits on the CPU when the record was written. At least the low 16 bits
+    /// The CPU's number of tracepoint hits when the record was written. At least the low 16 bits
     /// are valid.
     pub(super) hits: u64,
     /// Address of a kernel function, or one of `detail`.
     pub(super) detail: u32,
     /// As in [`SpanRecord`].
     pub(super) tid: u32,
-    /// Number of the event's [`Common`], if it comes from `Packed`.
+    /// Number of the event's [`Common`] if the event comes from `Packed`.
     ///
     /// [`Common`]: super::packed::Common
     pub(super) common: u32,
     /// One of `kind`.
     pub(super) kind: u8,
-    /// Why the thread left its CPU at the end of the stretch, as one of `detail`; 0 if it did not
+    /// Why the thread left its CPU at the end of the stretch, as one of `detail`. 0 if it did not
     /// leave.
     pub(super) left: u8,
     /// Set of `flag`s.
@@ -36,7 +36,7 @@ pub(super) struct Event {
 }
 
 impl Event {
-    /// Time at which the event ended. An edge has no length.
+    /// When the event ended. An edge has no length.
     pub(super) fn end(&self) -> u64 {
         if self.is_edge() {
             self.start
@@ -98,7 +98,7 @@ impl From<&SpanRecord> for Event {
             start: span.start,
             dur: span.dur,
             self_ns: span.self_ns,
-            // The low bits are enough to distinguish functions.
+            // The low bits suffice to distinguish functions.
             detail: u32::try_from(span.detail & u64::from(u32::MAX)).unwrap_or_default(),
             tid: span.tid,
             kind: span.kind,
@@ -127,7 +127,7 @@ mod tests {
         };
         let event = Event::from(&entry);
         assert_eq!(event.dur, (0x7f << 32) + 1);
-        // The time of an interrupt that the following stretch subtracted.
+        // The interrupt's time, which the following stretch subtracted.
         assert_eq!(event.self_ns, (0x7f << 32) + 3);
         assert_eq!((event.kind, event.hits), (kind::TASK, 0xabcd));
         assert_eq!(u64::from(event.left), detail::SLEEPING);

@@ -1,4 +1,4 @@
-//! Turns the rings' contents into the rows of a window.
+//! Turns the contents of the rings into a window's rows.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::flight::waits::{Waits, waits_of};
 use crate::record::{CpuState, kind};
 use crate::tracer::Tracer;
 
-/// Maximum number of attempts to read a busy CPU's state at a moment when it does not change.
+/// Maximum number of attempts to read a busy CPU's state at a moment at which it does not change.
 const TRIES: u32 = 200;
 
-/// Maximum number of comparisons between a CPU's open intervals and its records until they agree.
+/// Maximum number of times to compare a CPU's open intervals with its records until they agree.
 const AGREEMENTS: u32 = 20;
 
 /// Pause between two attempts.
@@ -32,13 +32,12 @@ const PAUSE: Duration = Duration::from_micros(500);
 pub struct Capture {
     pools: Vec<Pool>,
     begin: u64,
-    /// Memory limit for all pools together, in bytes.
+    /// Memory limit for the pools together, in bytes.
     max: usize,
 }
 
 impl Capture {
-    /// Whether the memory limit was reached, so that the window must end with the events read so
-    /// far.
+    /// Whether the memory limit was reached. The window must then end with the events read so far.
     pub fn is_full(&self) -> bool {
         self.pools.iter().any(|pool| pool.is_full)
     }
@@ -53,8 +52,8 @@ impl Capture {
         self.pools.iter().map(|pool| pool.events.bytes()).sum()
     }
 
-    /// Memory limit for one pool, in bytes: the part that the other pools leave free. Each pool has
-    /// an equal share of one half reserved.
+    /// Memory limit for one pool, in bytes: what the other pools leave free. Half of the total is
+    /// reserved in equal shares, one for each pool.
     fn room(&self, cpu: usize) -> usize {
         let own = self.max / 2 / self.pools.len().max(1);
         let others = self
@@ -66,7 +65,7 @@ impl Capture {
         self.max.saturating_sub(taken)
     }
 
-    /// End of the window: earlier than `end` if the memory limit was reached.
+    /// End of the window. It is earlier than `end` if the memory limit was reached.
     fn end(&self, end: Nanos) -> u64 {
         let full = self.pools.iter().filter(|pool| pool.is_full);
         let last = full.map(|pool| pool.events.last_end()).min();
@@ -84,11 +83,11 @@ pub struct Frozen {
     pub books: Vec<Books>,
     /// Number of records overwritten before they were read, by CPU.
     pub lost: Vec<Loss>,
-    /// Number of tracepoint hits between the first and the last row, summed over CPUs.
+    /// Number of tracepoint hits between the first and the last row, added up over all CPUs.
     pub hits: u64,
-    /// Time at which the window ended early because of the memory limit; `None` if it did not.
+    /// When the window ended early because of the memory limit. `None` if it did not.
     pub full: Option<Nanos>,
-    /// Number of threads of the requested process whose waits were dropped for lack of room.
+    /// Number of the requested process's threads whose waits were dropped for lack of room.
     pub threads_left_out: u64,
 }
 
@@ -97,7 +96,7 @@ fn time(ns: u64) -> Nanos {
 }
 
 impl Tracer {
-    /// Starts reading the records from `begin` on. Uses at most `max_bytes`.
+    /// Starts reading the records from `begin` on, using at most `max_bytes`.
     pub fn capture(&mut self, begin: Nanos, max_bytes: usize) -> Capture {
         let begin = begin.0.max(0).cast_unsigned();
         let cpus = 0..self.sizes.cpus;
@@ -110,7 +109,7 @@ impl Tracer {
         capture
     }
 
-    /// Reads the records written since the last call. Must be called before a ring wraps: see
+    /// Reads the records written since the last call. Call this before a ring wraps: see
     /// [`Tracer::ring_reach`].
     pub fn fill_capture(&mut self, capture: &mut Capture) {
         for cpu in 0..capture.pools.len() {
@@ -119,8 +118,7 @@ impl Tracer {
         }
     }
 
-    /// Time that the ring that wraps first reaches back from now. `None` if no ring has wrapped
-    /// yet.
+    /// Shortest time that any ring reaches back from now. `None` if no ring has wrapped yet.
     pub fn ring_reach(&self) -> Option<Nanos> {
         let now = monotonic().0.cast_unsigned();
         let cpus = 0..self.sizes.cpus;
@@ -128,8 +126,8 @@ impl Tracer {
         Some(Nanos(reach.cast_signed()))
     }
 
-    /// Returns the window from the start of the capture to `end`, which must be in the past. If
-    /// `about` names a process, the rows include the waits of its threads.
+    /// Returns the window from the start of the capture to `end`, which must have passed. If
+    /// `about` is a process, the rows include its threads' waits.
     pub fn freeze(
         &mut self,
         mut capture: Capture,
@@ -143,8 +141,8 @@ impl Tracer {
         frozen
     }
 
-    /// Like [`Tracer::freeze`], but the capture continues. The result shares the capture's memory.
-    /// If the capture grows while the result exists, the shared part is copied.
+    /// Does the same as [`Tracer::freeze`], but the capture continues. The result shares the
+    /// capture's memory. If the capture grows while the result exists, the shared part is copied.
     pub fn look(
         &mut self,
         capture: &mut Capture,
@@ -187,7 +185,7 @@ impl Tracer {
         frozen
     }
 
-    /// The waits of one process's threads within a window.
+    /// The waits of a process's threads within a window.
     fn waits(
         &mut self,
         parts: &[CpuRows],
@@ -214,7 +212,7 @@ impl Tracer {
         })
     }
 
-    /// One CPU's part of the window, and the intervals still open on it.
+    /// One CPU's part of the window, including the intervals still open on the CPU.
     fn cut_out(
         &self,
         cpu: usize,
@@ -256,8 +254,8 @@ impl Tracer {
         Some((cut, open))
     }
 
-    /// A CPU's state at a moment when it does not change, and the time of that moment. `None` if
-    /// its accounting never started.
+    /// A CPU's state and the time at which it was read. The state did not change during the read.
+    /// `None` if the CPU's accounting never started.
     fn stable_state(&self, cpu: usize) -> Option<(CpuState, u64)> {
         let mut state = self.states.read(cpu);
         for _ in 0..TRIES {
@@ -272,7 +270,7 @@ impl Tracer {
     }
 }
 
-/// The intervals open on a CPU, as if they ended at `now`.
+/// The intervals open on a CPU, as if they had ended at `now`.
 fn open_events(state: &CpuState, cpu: usize, now: u64, hits: u64) -> Vec<Event> {
     let cpu = Cpu(u32::try_from(cpu).unwrap_or(u32::MAX));
     let state = CpuState {

@@ -1,4 +1,4 @@
-//! Resolves the numbers in ring events to sources. Looks up each thread once per window.
+//! Resolves the numbers in ring events to sources. Each thread is looked up once per window.
 
 use std::collections::HashMap;
 
@@ -11,14 +11,14 @@ use crate::flight::waits::WaitOf;
 use crate::record::{NAME_SLOTS, SpanRecord, ThreadName, flag, kind};
 use crate::tracer::Tracer;
 
-/// A detail below this value is not a function address.
+/// A smaller detail is not a function's address.
 const FUNCTIONS: u32 = 4096;
 
 /// The meaning of a [`Common`].
 #[derive(Clone, Debug)]
 pub(super) struct Meaning {
     pub(super) source: SourceId,
-    /// Effect of an edge. For a wake-up, the event itself contains the woken thread.
+    /// Effect of an edge. If it is a wake-up, the event itself contains the woken thread.
     pub(super) effect: Option<Effect>,
 }
 
@@ -27,8 +27,8 @@ pub(super) struct Meaning {
 pub(super) struct Threads(HashMap<u32, ThreadName>);
 
 impl Tracer {
-    /// Name and process of a thread: as of its last switch away from a CPU, or otherwise from
-    /// `/proc`.
+    /// A thread's name and process when it was last switched away from a CPU. If that is unknown,
+    /// they come from `/proc`.
     pub(super) fn thread(&self, tid: u32, threads: &mut Threads) -> ThreadName {
         let look_up = || {
             let place = tid as usize & (NAME_SLOTS - 1);
@@ -50,7 +50,8 @@ impl Tracer {
         *threads.0.entry(tid).or_insert_with(look_up)
     }
 
-    /// Like [`Tracer::thread`], but empty if the time does not belong to a thread.
+    /// Does the same as [`Tracer::thread`], but returns an empty name if the time belongs to no
+    /// thread.
     fn owner(&self, kind: u8, flags: u8, tid: u32, threads: &mut Threads) -> ThreadName {
         let is_thread = matches!(kind, kind::TASK | kind::WAIT) && flags & flag::UNREPORTED == 0;
         if is_thread {
@@ -60,7 +61,7 @@ impl Tracer {
         }
     }
 
-    /// Resolves the shared fields of events on a CPU.
+    /// Resolves the fields that events on a CPU share.
     pub(super) fn meaning(
         &mut self,
         cpu: Cpu,
@@ -98,7 +99,7 @@ impl Tracer {
         }
     }
 
-    /// The source of a wait.
+    /// The source that a wait is counted under.
     pub(super) fn source_of_wait(
         &mut self,
         wait: WaitOf,

@@ -1,10 +1,11 @@
-//! Compact storage of events. At half a million events per second, the seconds around a trigger
-//! contain millions.
+//! Compact storage for events. At half a million events per second, the seconds around a trigger
+//! contain millions of them.
 //!
-//! Fields that many events share, a [`Common`], are stored once and referred to by number. The rest
-//! of an event is a few numbers, each in as many bytes as it needs. End and tracepoint hits are
-//! relative to the previous event. The others are the length, and the part of it that is not self
-//! time. An event takes 8 to 12 bytes, instead of 32 in the ring.
+//! Fields that many events share (a [`Common`]) are stored once and referred to by number. The rest
+//! of an event is a few numbers, each stored in as many bytes as it needs. The end and the
+//! tracepoint hits are relative to the previous event. The other two numbers are the length, and
+//! the part of it that is not self time. An event takes 8 to 12 bytes, compared with 32 in the
+//! ring.
 
 use std::collections::HashMap;
 
@@ -14,16 +15,17 @@ use crate::record::flag;
 /// Number of bytes to allocate at a time.
 const CHUNK: usize = 1 << 14;
 
-/// Upper limit for the size of one event, which consists of five numbers.
+/// Upper limit for an event's size in bytes. An event consists of five numbers.
 const LONGEST: usize = 64;
 
-/// Memory per [`Common`], in bytes: a list entry and a hash table entry.
+/// Memory per [`Common`], in bytes: one entry in the list and one in the hash table.
 const COMMON: usize = 96;
 
 /// Size of the cache of recent [`Common`]s; a power of two.
 const RECENT: usize = 256;
 
-/// Initial hit count. The first difference can be negative, and this keeps the count positive.
+/// Hit count to start from. It keeps the count positive, because the first difference may be
+/// negative.
 const HITS: u64 = 1 << 32;
 
 /// Fields that many events share.
@@ -31,7 +33,7 @@ const HITS: u64 = 1 << 32;
 pub(super) struct Common {
     pub(super) detail: u32,
     pub(super) tid: u32,
-    /// Effect of an edge, unless it is a thread.
+    /// Effect of an edge, unless the effect is a thread.
     pub(super) effect: u32,
     pub(super) kind: u8,
     pub(super) left: u8,
@@ -56,7 +58,7 @@ impl From<&Event> for Common {
 }
 
 impl Common {
-    /// Index in the cache of recent [`Common`]s.
+    /// The slot in the cache of recent [`Common`]s.
     fn place(&self) -> usize {
         let kind = u32::from(self.kind) << 4 ^ u32::from(self.left) ^ u32::from(self.flags) << 2;
         let mixed =
@@ -72,8 +74,8 @@ pub(super) struct Packed {
     chunks: Vec<Vec<u8>>,
     commons: Vec<Common>,
     numbers: HashMap<Common, u32>,
-    /// Cache with the numbers of recent [`Common`]s, indexed by [`Common::place`]. Most look-ups
-    /// hit it.
+    /// Cache of the numbers of recent [`Common`]s, indexed by [`Common::place`]. Most look-ups hit
+    /// it.
     recent: Vec<u32>,
     len: usize,
     last_end: u64,
@@ -99,12 +101,12 @@ impl Packed {
         &self.commons
     }
 
-    /// Time at which the last event ended.
+    /// When the last event ended.
     pub(super) fn last_end(&self) -> u64 {
         self.last_end
     }
 
-    /// Number of tracepoint hits at the last event.
+    /// Number of tracepoint hits up to the last event.
     pub(super) fn last_hits(&self) -> u64 {
         self.last_hits.wrapping_add(HITS)
     }
@@ -113,8 +115,8 @@ impl Packed {
         let common = self.number_of(Common::from(event));
         let end = event.end();
         let later = end.wrapping_sub(self.last_end).cast_signed();
-        // Only the low 16 bits are known. The difference can be negative: if the writing of a
-        // record is interrupted, its count is higher than the next record's.
+        // Only the low 16 bits are known. The difference can be negative: if an interrupt arrives
+        // while a record is being written, that record's count is higher than the next one's.
         let hits = hits_between(self.last_hits, event.hits);
         let mut chunk = match self.chunks.pop() {
             Some(chunk) if chunk.len() + LONGEST <= CHUNK => chunk,
@@ -167,14 +169,14 @@ impl Packed {
         }
     }
 
-    /// Frees memory that is only needed for adding events.
+    /// Frees memory that is needed only to add events.
     pub(super) fn finish(&mut self) {
         self.numbers = HashMap::new();
         self.recent = Vec::new();
     }
 }
 
-/// Difference between two hit counts, if only the low 16 bits of `to` are known.
+/// Difference between two hit counts. Only the low 16 bits of `to` are known.
 fn hits_between(from: u64, to: u64) -> i64 {
     #[expect(
         clippy::cast_possible_truncation,
@@ -184,7 +186,7 @@ fn hits_between(from: u64, to: u64) -> i64 {
     low.into()
 }
 
-/// Iterator over the events of a [`Packed`].
+/// Iterates over the events in a [`Packed`].
 #[derive(Clone, Debug)]
 pub(super) struct Iter<'a> {
     packed: &'a Packed,
@@ -229,7 +231,7 @@ impl Iterator for Iter<'_> {
     }
 }
 
-/// Zigzag encoding: maps numbers near 0 of either sign to small unsigned ones.
+/// Zigzag encoding: maps numbers near 0, positive or negative, to small unsigned ones.
 fn unsigned(number: i64) -> u64 {
     (number << 1 ^ number >> 63).cast_unsigned()
 }
@@ -239,7 +241,7 @@ fn signed(number: u64) -> i64 {
     (number >> 1).cast_signed() ^ -(number & 1).cast_signed()
 }
 
-/// LEB128 encoding: seven bits per byte, lowest first. The top bit means that more bytes follow.
+/// LEB128 encoding: seven bits per byte, lowest first. A set top bit means that more bytes follow.
 fn put(bytes: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         bytes.push(number.to_le_bytes()[0] | 0x80);
@@ -296,7 +298,7 @@ mod tests {
         #[test]
         fn any_events_survive_packing(mut events in prop::collection::vec(event(), 0..200)) {
             let mut packed = Packed::default();
-            // Hit counts rise, and only their low bits are recorded.
+            // Hit counts only rise, and only their low bits are recorded.
             let mut hits = 65_000;
             for event in &mut events {
                 hits += event.hits * 10_000 % 30_000;

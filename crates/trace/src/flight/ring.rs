@@ -10,24 +10,24 @@ use crate::tracer::Tracer;
 /// Number of records to copy between two checks of the writer's position.
 const BATCH: usize = 256;
 
-/// Number of extra records to read before the first wanted one. A record that was claimed earlier
-/// may have ended later, because of interrupts in between.
+/// Number of extra records to read before the first wanted one. Because of interrupts, a record
+/// that was claimed earlier may have ended later.
 const BEFORE: u64 = 64;
 
-/// Number of records at the tail of a ring that are not worth reading, because they are about to be
-/// overwritten.
+/// Number of records at the tail of a ring that are not worth reading, because they will be
+/// overwritten soon.
 const ABOUT_TO_GO: u64 = 64;
 
 /// Events read from one CPU's ring.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
-    /// Events in the order of their numbers. Results of [`Tracer::look`] share them.
+    /// Events in the order of their numbers. Results of [`Tracer::look`] share them with this pool.
     pub(super) events: Arc<Packed>,
     /// Number of the first record.
     pub(super) first: u64,
     /// Number of the next record to read.
     pub(super) next: u64,
-    /// Number of records since the first one that were overwritten before they were read.
+    /// Number of records after the first one that were overwritten before they could be read.
     pub(super) missed: u64,
     /// Latest end of any stretch read so far, in ns.
     pub(super) stretched: u64,
@@ -36,14 +36,14 @@ pub(super) struct Pool {
 }
 
 impl Tracer {
-    /// Number of the oldest record worth reading, when `head` records have been claimed.
+    /// Number of the oldest record worth reading, given that `head` records have been claimed.
     fn oldest(&self, head: u64) -> u64 {
         let len = self.sizes.ring_len() as u64;
         head.saturating_sub(len - ABOUT_TO_GO)
     }
 
-    /// Record `number` in a CPU's ring. `None` if it is not written completely yet, or already
-    /// overwritten.
+    /// Record `number` in a CPU's ring. `None` if the record is not completely written yet or has
+    /// been overwritten.
     fn take(&self, cpu: usize, number: u64) -> Option<Event> {
         let len = self.sizes.ring_len();
         #[expect(clippy::cast_possible_truncation, reason = "only the low bits count")]
@@ -57,7 +57,8 @@ impl Tracer {
         Some(Event::from(&entry))
     }
 
-    /// Like [`Tracer::take`], but also `None` if the record was overwritten while it was read.
+    /// Does the same as [`Tracer::take`], but also returns `None` if the record was overwritten
+    /// while it was being read.
     fn take_whole(&self, cpu: usize, number: u64) -> Option<Event> {
         let event = self.take(cpu, number)?;
         fence(Ordering::Acquire);
@@ -76,7 +77,7 @@ impl Tracer {
         Some(now.saturating_sub(oldest.end()))
     }
 
-    /// Creates a pool that starts before the CPU's first record that ended after `time`.
+    /// Creates a pool that starts before the CPU's first record to end after `time`.
     pub(super) fn pool_from(&self, cpu: usize, time: u64) -> Pool {
         let head = self.states.head(cpu);
         let oldest = self.oldest(head);
@@ -85,7 +86,7 @@ impl Tracer {
             let middle = low + (high - low) / 2;
             match self.take_whole(cpu, middle) {
                 Some(event) if event.end() > time => high = middle,
-                // A record that is overwritten or not written yet gives no hint; continue with
+                // A record that is overwritten or not written yet says nothing, so continue with
                 // later ones.
                 _ => low = middle + 1,
             }
@@ -98,11 +99,11 @@ impl Tracer {
         }
     }
 
-    /// Adds the records written since the last call to `pool`, until it takes `bytes`. Returns
-    /// whether the end of the ring was reached.
+    /// Adds the records written since the last call to `pool`, until the pool takes `bytes`.
+    /// Returns whether the end of the ring was reached.
     ///
-    /// The writer claims a number before it writes the record. A copied record is therefore intact
-    /// if its slot had not been claimed again after the copy.
+    /// The writer claims a record's number before it writes the record. A copied record is
+    /// therefore intact if its slot had not been claimed again by the time the copy was complete.
     pub(super) fn fill(&self, cpu: usize, pool: &mut Pool, bytes: usize) -> bool {
         let len = self.sizes.ring_len() as u64;
         let head = self.states.head(cpu);
@@ -146,7 +147,7 @@ impl Tracer {
         true
     }
 
-    /// Skips to the oldest record that still exists.
+    /// Skips to the oldest record that is still there.
     fn skip_gone(&self, pool: &mut Pool, head: u64) {
         let oldest = self.oldest(head);
         if pool.next < oldest {
@@ -157,8 +158,8 @@ impl Tracer {
     }
 }
 
-/// Counts overwritten records. Records before the pool's first one are not missed: the ring just
-/// reaches back less far.
+/// Counts overwritten records. Records before the pool's first one do not count as missed: they
+/// only mean that the ring reaches back less far.
 fn count_gone(pool: &mut Pool, gone: u64) {
     if pool.events.is_empty() {
         pool.first += gone;

@@ -1,4 +1,4 @@
-//! The rows of a window, created on demand.
+//! A window's rows, created on demand.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,11 +13,11 @@ use crate::flight::naming::Meaning;
 use crate::flight::packed::{Common, Packed};
 use crate::flight::waits::Wait;
 
-/// Number of events to look ahead for one that ended earlier. Interrupts while a record is written
-/// can reorder events.
+/// Number of events to look ahead for one that ended earlier. Interrupts that arrive while a record
+/// is being written can change the order of events.
 const AHEAD: usize = 64;
 
-/// The rows of a window. A row takes about ten bytes. The rows can be iterated any number of times.
+/// A window's rows. Each takes about ten bytes. The rows can be iterated any number of times.
 ///
 /// Rows are grouped by CPU. Each CPU's rows are ordered by their end.
 #[derive(Clone, Debug, Default)]
@@ -38,7 +38,7 @@ impl FrozenRows {
         Self { cpus, waits }
     }
 
-    /// Frees memory that is only needed for reading on from the rings, unless a capture still
+    /// Frees memory that is needed only to continue reading from the rings, unless a capture still
     /// shares it.
     pub(super) fn finish(&mut self) {
         self.cpus.iter_mut().for_each(CpuRows::finish);
@@ -70,14 +70,14 @@ impl<'a> IntoIterator for &'a FrozenRows {
 pub(super) struct CpuRows {
     cpu: Cpu,
     events: Arc<Packed>,
-    /// Intervals that were still open on the CPU, as if they had ended. They follow `events`.
+    /// Intervals still open on the CPU, as if they had ended. They come after `events`.
     open: Vec<Event>,
-    /// One [`Common`] per open interval, numbered after those of `events`.
+    /// One [`Common`] for each open interval, numbered after those of `events`.
     open_commons: Vec<Common>,
     cut: Cut,
     /// Meanings of the [`Common`]s, indexed by `Event::common`.
     meanings: Vec<Meaning>,
-    /// Range of `FrozenRows::waits` that are on this CPU.
+    /// Range of the waits in `FrozenRows::waits` that are on this CPU.
     waits: Range<usize>,
 }
 
@@ -106,14 +106,14 @@ impl CpuRows {
         self.events.commons().iter().chain(&self.open_commons)
     }
 
-    /// Frees memory that is only needed for reading on, unless a capture still shares it.
+    /// Frees memory that is needed only to continue reading, unless a capture still shares it.
     pub(super) fn finish(&mut self) {
         if let Some(events) = Arc::get_mut(&mut self.events) {
             events.finish();
         }
     }
 
-    /// Resolves the shared fields of the CPU's events.
+    /// Resolves the fields that the CPU's events share.
     pub(super) fn name(&mut self, mut meaning: impl FnMut(Cpu, &Common) -> Meaning) {
         let commons = self.commons();
         self.meanings = commons.map(|common| meaning(self.cpu, common)).collect();
@@ -175,7 +175,7 @@ impl CpuRows {
     }
 }
 
-/// Sorts nearly ordered events by their end.
+/// Puts events in order of their ends, given that they are nearly in order.
 struct InOrder<I> {
     events: I,
     /// Events read ahead, sorted by end, then by arrival.
@@ -234,7 +234,7 @@ mod tests {
         }
     }
 
-    /// A CPU whose sources have the ids of its threads.
+    /// A CPU on which each thread's source has the thread's id as its number.
     fn cpu(number: u32, events: &[Event], window: (u64, u64)) -> CpuRows {
         let mut packed = Packed::default();
         for event in events {
@@ -260,7 +260,7 @@ mod tests {
             hits: 101,
             ..Event::default()
         };
-        // The edge was recorded before the stretch that ended at 100.
+        // The edge was recorded before the stretch that had ended at 100.
         let first = cpu(0, &[woke, ran(1, 0, 100), ran(2, 100, 200)], (50, 150));
         let second = cpu(1, &[ran(8, 0, 130), ran(3, 130, 300)], (50, 150));
         assert_eq!(first.hits(), 100);

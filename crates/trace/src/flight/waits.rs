@@ -1,8 +1,8 @@
 //! Reconstructs what a process's threads waited for while off CPU, from their stretches and the
 //! edges that woke them.
 //!
-//! The flight recorder cannot follow threads in the kernel, because the process of interest is
-//! known only afterwards.
+//! The flight recorder cannot follow threads in the kernel, because it learns only afterwards which
+//! process is of interest.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use ticktax_model::SourceId;
 use crate::flight::event::Event;
 use crate::record::{detail, flag, kind};
 
-/// Maximum number of stretches and wake-ups kept for all threads: 3 MiB. Each results in at most
-/// two waits of 24 bytes. Beyond this limit, the thread with most of them is dropped.
+/// Maximum number of stretches and wake-ups stored for all threads: 3 MiB. Each leads to at most
+/// two waits of 24 bytes. Beyond this limit, the thread with the most of them is dropped.
 const MAX: usize = 1 << 17;
 
-/// A wait that becomes a row.
+/// A wait that is going to be a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wait {
     pub(super) start: u64,
@@ -24,7 +24,7 @@ pub(super) struct Wait {
     pub(super) cpu: u16,
 }
 
-/// Fields that identify a wait's source.
+/// The fields that identify the source of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WaitOf {
     pub(super) tid: u32,
@@ -36,7 +36,7 @@ pub(super) struct WaitOf {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Waits {
     pub(super) all: Vec<Wait>,
-    /// Number of the process's threads that were dropped for lack of room.
+    /// Number of threads of the process that were dropped for lack of room.
     pub(super) left_out: u64,
 }
 
@@ -54,7 +54,7 @@ struct Stretch {
 #[derive(Debug, Default)]
 struct Thread {
     stretches: Vec<Stretch>,
-    /// Times at which the thread was woken.
+    /// When the thread was woken.
     woken: Vec<u64>,
     is_left_out: bool,
 }
@@ -65,9 +65,9 @@ impl Thread {
     }
 }
 
-/// Returns the waits, within the window, of threads that `its` selects. `cpus` contains each CPU's
-/// events in the window, and `name` returns the source of a wait. A thread that did not run in the
-/// window is unknown.
+/// Returns the waits of the threads that `its` selects, within the window. `cpus` contains each
+/// CPU's events in the window, and `name` returns a wait's source. Threads that did not run in the
+/// window are unknown.
 pub(super) fn waits_of<I: Iterator<Item = Event>>(
     its: &mut impl FnMut(u32) -> bool,
     cpus: &[(u16, impl Fn() -> I)],
@@ -77,7 +77,7 @@ pub(super) fn waits_of<I: Iterator<Item = Event>>(
     let mut known = Known::default();
     for (cpu, events) in cpus {
         for event in events() {
-            // Time without a reported switch belongs to no thread.
+            // Time without a reported switch does not belong to any thread.
             let is_known = event.flags & flag::UNREPORTED == 0;
             let is_stretch = event.kind == kind::TASK && !event.is_edge();
             if is_stretch && is_known && its(event.tid) {
@@ -104,11 +104,11 @@ pub(super) fn waits_of<I: Iterator<Item = Event>>(
     known.waits(window, name)
 }
 
-/// The known stretches and wake-ups of the threads of interest.
+/// The stretches and wake-ups of the threads of interest.
 #[derive(Debug, Default)]
 struct Known {
     threads: BTreeMap<u32, Thread>,
-    /// Number of stretches and wake-ups kept for all threads.
+    /// Number of stretches and wake-ups stored for all threads.
     kept: usize,
 }
 
@@ -161,7 +161,7 @@ impl Known {
     }
 }
 
-/// A wait whose source has no id yet.
+/// A wait whose source does not have an id yet.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
     start: u64,
@@ -176,8 +176,8 @@ impl Thread {
         let (Some(first), Some(last)) = (self.stretches.first(), self.stretches.last()) else {
             return;
         };
-        // It is unknown why the thread left before the window. But if it is woken, it must have
-        // slept.
+        // Why the thread left before the window is unknown. But if it was woken, it must have been
+        // asleep.
         let before = match self.woken(begin, first.start) {
             Some(_) => detail::SLEEPING,
             None => detail::MISSED,
@@ -197,14 +197,14 @@ impl Thread {
         }
     }
 
-    /// The first wake-up between two times.
+    /// The first wake-up between `from` and `to`.
     fn woken(&self, from: u64, to: u64) -> Option<u64> {
         let after = self.woken.partition_point(|&time| time < from);
         self.woken.get(after).copied().filter(|&time| time <= to)
     }
 
-    /// Adds the one or two waits of an off-CPU period. `like` is the stretch that follows or, if
-    /// none does, the last one.
+    /// Adds the one or two waits in an off-CPU period. `like` is the stretch after it, or else the
+    /// last one before it.
     fn add(
         &self,
         add: &mut impl FnMut(Wanted),
@@ -213,7 +213,7 @@ impl Thread {
         (from, to): (u64, u64),
         left: u16,
     ) {
-        // The BPF programs report these waits themselves.
+        // The BPF programs report waits of this kind themselves.
         if from >= to || why == detail::THROTTLED {
             return;
         }

@@ -1,4 +1,4 @@
-//! Tests of the flight recorder's ring, its two tables of sums, and its triggers.
+//! Tests the flight recorder's ring, its two tables of sums, and its triggers.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -34,7 +34,8 @@ fn recorder(per_cpu: u32) -> Result<Tracer, Failed> {
     Ok(tracer)
 }
 
-/// Pairs of threads that pass a token, and so switch all the time, until they are dropped.
+/// Pairs of threads that pass a token back and forth, so that they switch all the time, until
+/// dropped.
 struct Busy {
     stop: Arc<AtomicBool>,
     threads: Vec<thread::JoinHandle<()>>,
@@ -69,7 +70,8 @@ impl Drop for Busy {
     }
 }
 
-/// Checks that the rows' own times sum to each CPU's accounting interval and that no row is torn.
+/// Checks that the rows' self times add up to each CPU's accounting interval, and that no row is
+/// torn.
 fn balances(frozen: &Frozen, sources: &SourceTable) -> Result<(), Failed> {
     let mut own: BTreeMap<Cpu, i64> = BTreeMap::new();
     for row in &frozen.rows {
@@ -104,7 +106,7 @@ pub(super) fn a_ring_that_wraps_yields_only_complete_rows() -> Result<(), Failed
     let mut windows = 0;
     for _ in 0..40 {
         thread::sleep(Duration::from_millis(50));
-        // As far back as the ring may reach, and much further.
+        // Once as far back as the ring may reach, and once much further.
         let capture = tracer.capture(now() - Nanos::from_secs(10), ROOM);
         let mut sources = SourceTable::default();
         let frozen = tracer.freeze(capture, now(), None, &mut sources);
@@ -127,8 +129,7 @@ pub(super) fn a_ring_that_wraps_yields_only_complete_rows() -> Result<(), Failed
 pub(super) fn a_window_at_a_high_rate_loses_nothing() -> Result<(), Failed> {
     let mut tracer = recorder(1 << 20)?;
     let busy = Busy::pairs(2);
-    // A recorder asks for this priority, because its ring could wrap around while it waits for a
-    // CPU.
+    // A recorder requests this priority too, because its ring could wrap while it waits for a CPU.
     let nice = Tracer::own_nice();
     Tracer::set_own_nice(-20);
     thread::sleep(Duration::from_millis(300));
@@ -150,14 +151,14 @@ pub(super) fn a_window_at_a_high_rate_loses_nothing() -> Result<(), Failed> {
     if lost > 0 {
         return Err(format!("{lost} records were lost").into());
     }
-    // The kernel counts every hit, but not every hit creates a record.
+    // Every hit is counted, but not every hit creates a record.
     let (rows, bytes) = (frozen.rows.iter().count() as u64, frozen.rows.bytes());
     if bytes as u64 > rows * 16 + (2 << 20) || frozen.hits == 0 || frozen.hits > tracer.events() {
         return Err(format!("{rows} rows take {bytes} bytes; {} hits", frozen.hits).into());
     }
     let is_complete =
         |books: &&ticktax_model::recording::Books| (books.begin, books.end) == (begin, end);
-    // A border moves by one stretch if an interrupt arrived while a stretch was being emitted.
+    // A border may be off by one stretch if an interrupt arrived while a stretch was being emitted.
     let shifted = frozen.books.iter().filter(|books| !is_complete(books));
     for books in shifted {
         let moved = (books.begin - begin).max(end - books.end);
@@ -193,7 +194,7 @@ pub(super) fn alternating_tables_of_sums_lose_nothing() -> Result<(), Failed> {
     drop(busy);
     let online = Proc::default().online().unwrap_or_default().len();
     let elapsed = (now() - begin).0 * i64::try_from(online)?;
-    // Open intervals at either end are not among the sums, and a CPU may idle for long.
+    // Intervals open at either end are not among the sums, and a CPU may idle for long.
     let share = own as f64 / elapsed as f64;
     if !(0.4..1.5).contains(&share) {
         return Err(format!("sums of {own} ns in {elapsed} ns").into());
@@ -206,7 +207,7 @@ fn noticed(tracer: &mut Tracer, triggers: &mut Triggers) -> Result<Vec<Noticed>,
     let (_writer, reader) = std::os::unix::net::UnixStream::pair()?;
     let begin = now();
     let mut all = Vec::new();
-    // On a busy machine a thread of the lowest priority may wait this long.
+    // On a busy machine, a thread of the lowest priority can wait this long.
     while all.is_empty() && now() - begin < Nanos::from_secs(60) {
         triggers.wait(reader.as_fd(), Duration::from_secs(1));
         while let Some(trigger) = tracer.next_trigger(triggers) {
@@ -216,7 +217,7 @@ fn noticed(tracer: &mut Tracer, triggers: &mut Triggers) -> Result<Vec<Noticed>,
     Ok(all)
 }
 
-/// A busy loop in another process on CPU 0, which ends with this value.
+/// A busy loop on CPU 0 in another process. It ends when this is dropped.
 struct Spinning(std::process::Child);
 
 impl Spinning {
@@ -250,8 +251,8 @@ pub(super) fn a_wait_beyond_the_limit_is_noticed() -> Result<(), Failed> {
         counted: false,
         paced: None,
     };
-    // The process has no quota, and the recorder's own process never triggers. Only the third rule
-    // can fire.
+    // The process has no quota, and the recorder's own process never triggers. That leaves the
+    // third rule.
     let (pid, own) = (held.0.id(), std::process::id());
     tracer.set_rules(&[
         rule(Delay::Throttled, pid),
@@ -273,7 +274,8 @@ pub(super) fn a_wait_beyond_the_limit_is_noticed() -> Result<(), Failed> {
     let (end, mut sources) = (last.time + Nanos(1), SourceTable::default());
     let frozen = tracer.freeze(capture, end, Some(last.pid), &mut sources);
     balances(&frozen, &sources)?;
-    // The rows contain the wait with its exact length. The thread may have had another name then.
+    // The rows must contain the wait with its exact length. The thread may have had another name
+    // then.
     let is_its = |row: &Row| {
         let source = sources.get(row.source());
         let thread = source.thread.as_ref();

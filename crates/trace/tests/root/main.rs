@@ -1,4 +1,4 @@
-//! Tests the tracer on the running kernel, with parts missing or too small.
+//! Tests the tracer on the running kernel, also with parts missing or buffers too small.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -111,20 +111,20 @@ fn main() {
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-/// A way to load the tracer.
+/// How the tracer is loaded in a run of the tests.
 #[derive(Clone, Copy)]
 struct Way {
     prefix: &'static str,
     programs: Programs,
-    /// Whether to behave like a machine whose CPUs see stores in any order.
+    /// Whether to pretend that the CPUs see stores in any order.
     sealed: bool,
-    /// Whether all tests are run, or only those about records.
+    /// Whether to run all tests, or only those about records.
     has_all: bool,
 }
 
 impl Way {
-    /// Whether `cargo test` runs this test. It runs one with each kind of buffer, and those with a
-    /// part of the kernel missing. The others belong to the live tier.
+    /// Whether `cargo test` runs this test. It runs one test with each kind of buffer, and the
+    /// tests in which part of the kernel is missing. The live tier runs the others.
     fn runs_by_default(self, name: &str) -> bool {
         match name {
             "a_full_buffer_loses_exactly_the_counted_time" => !self.sealed,
@@ -180,7 +180,7 @@ fn load(settings: &TraceSettings) -> Result<Tracer, TraceError> {
         ..settings.clone()
     };
     let tracer = Tracer::load(&settings, Proc::default().room_for_cpus())?;
-    // A kernel that accepts atomic instructions gets the programs that use them.
+    // A kernel that accepts atomic instructions must get the programs that use them.
     let is_old = way.programs == Programs::Before5_12 || release() < (5, 12);
     assert_eq!(tracer.is_before_5_12(), is_old);
     Ok(tracer)
@@ -197,13 +197,13 @@ fn release() -> (u32, u32) {
     )
 }
 
-/// Runs a tracer for `millis` busy ms without draining it. Returns the sum of own times by CPU
+/// Runs a tracer for `millis` busy ms without draining it. Returns the sum of self times by CPU
 /// number.
 fn run(tracer: Tracer, millis: u64) -> (Closing, Vec<i64>) {
     run_and(tracer, millis, &mut |_| {})
 }
 
-/// Like [`run`], and passes the source of each row to `each`.
+/// Does the same as [`run`], and passes each row's source to `each`.
 fn run_and(mut tracer: Tracer, millis: u64, each: &mut dyn FnMut(&Source)) -> (Closing, Vec<i64>) {
     let online = Proc::default().online().unwrap_or_default();
     tracer.start(&online, &online);
@@ -258,7 +258,7 @@ fn a_full_table_of_sums_loses_no_time() -> Result<(), Failed> {
         output,
         ..TraceSettings::default()
     })?;
-    // One thread each for more sources than the smallest table has entries.
+    // Each thread is a source, and together they exceed the smallest table.
     let threads: Vec<_> = (0..400)
         .map(|_| std::thread::spawn(|| std::thread::sleep(MOMENT)))
         .collect();
@@ -294,7 +294,7 @@ fn long_intervals_keep_their_times_when_summing() -> Result<(), Failed> {
         match row {
             Row::Span(span) if span.dur >= Sum::TIMED_FROM => long += 1,
             Row::Sum(sum) if !sum.has_long() || source.kind == ticktax_model::Kind::Idle => {}
-            // An interval that is still open at the end is a row, however short.
+            // An interval still open at the end is a row, however short it is.
             Row::Span(_) if is_open => {}
             _ => wrong.push(format!("{row:?} of {source:?}")),
         }
@@ -317,8 +317,8 @@ fn long_intervals_keep_their_times_when_summing() -> Result<(), Failed> {
     balances(&closing, &times)
 }
 
-/// All CPUs start at once even though the thread that visits them takes a while. A span in progress
-/// at that moment starts then.
+/// All CPUs must start at once, even though the thread that visits them takes a while. A span in
+/// progress at that moment must start then.
 fn all_cpus_start_accounting_at_once() -> Result<(), Failed> {
     let mut tracer = load(&TraceSettings::default())?;
     let online = Proc::default().online().unwrap_or_default();
@@ -357,8 +357,8 @@ fn unreported_switch_before_the_end_is_noticed() -> Result<(), Failed> {
     tracer.start(&online, &online);
     std::thread::sleep(MOMENT / 20);
     tracer.pause(cpu);
-    // It preempts the running thread, so a different thread runs before and after. It may use only
-    // the CPUs allowed for this thread.
+    // It preempts the running thread, so that a different thread runs before and after. It may use
+    // only the CPUs that this thread may use.
     run_on(online.iter());
     let intruder = ticktax_inject::spawn(
         &ticktax_inject::Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
@@ -367,7 +367,7 @@ fn unreported_switch_before_the_end_is_noticed() -> Result<(), Failed> {
     )?;
     run_on(online.iter().filter(|&other| other != cpu));
     std::thread::sleep(MOMENT / 20);
-    // Simulates an event after the end: the programs continue with an end that has passed.
+    // Simulate an event after the end: the programs continue with an end that has passed.
     tracer.end_at(now());
     tracer.resume(cpu);
     std::thread::sleep(MOMENT / 20);
@@ -391,8 +391,8 @@ fn unreported_switch_before_the_end_is_noticed() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Accounting is closed some time after recording ended, and the rows contain nothing from that
-/// time.
+/// Accounting is closed some time after recording ended. The rows must contain nothing from after
+/// the end.
 fn recording_ends_on_time() -> Result<(), Failed> {
     const LENGTH: Nanos = Nanos::from_millis(50);
     for output in [
@@ -424,7 +424,7 @@ fn recording_ends_on_time() -> Result<(), Failed> {
         };
         let closing = tracer.close(&online, now(), &mut SourceTable::default(), &mut sink);
         balances(&closing, &times)?;
-        // A program that read its clock just before the end may finish a moment later.
+        // A program that read its clock just before the end may finish slightly later.
         let latest = end + Nanos::from_millis(5);
         let on_time = |at: Nanos| (end..latest).contains(&at);
         let books = &closing.books;
@@ -453,7 +453,7 @@ fn a_missing_hook_loses_its_account() -> Result<(), Failed> {
     if !tracer.limitations().contains(&missing) {
         return Err(format!("{:?}", tracer.limitations()).into());
     }
-    // The ticks still happen, but in an interrupt without a hook.
+    // The ticks still occur, but in an interrupt without a hook.
     let mut names = BTreeSet::new();
     let (closing, times) = run_and(tracer, 100, &mut |source| {
         if &*source.name == UNTRACED_TIMER {
@@ -466,8 +466,8 @@ fn a_missing_hook_loses_its_account() -> Result<(), Failed> {
     balances(&closing, &times)
 }
 
-/// Pins the calling thread to one CPU, then alternates 2 ms of spinning and 2 ms of sleep until
-/// `stop`. Returns its CPU time.
+/// Pins the calling thread to one CPU, then spins for 2 ms and sleeps for 2 ms in turn until
+/// `stop`. Returns the thread's CPU time.
 fn spin_and_sleep(cpu: usize, stop: &AtomicBool) -> Nanos {
     let mut set = CpuSet::new();
     set.set(cpu).unwrap_or_default();
@@ -484,7 +484,7 @@ fn own_cpu_time() -> Nanos {
     read(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// The current time on the clock of the records.
+/// The current time on the records' clock.
 fn now() -> Nanos {
     read(ClockId::CLOCK_MONOTONIC)
 }
@@ -501,11 +501,11 @@ fn run_on(cpus: impl Iterator<Item = Cpu>) {
     for cpu in cpus {
         set.set(cpu.index()).unwrap_or_default();
     }
-    // An empty set is rejected and changes nothing.
+    // The kernel rejects an empty set, so the call changes nothing.
     sched_setaffinity(Pid::from_raw(0), &set).unwrap_or_default();
 }
 
-/// Recording is paused on one CPU, ten times for 10 ms, while a thread comes and goes there.
+/// Recording is paused on one CPU ten times for 10 ms, while a thread comes and goes there.
 fn unreported_time_belongs_to_no_thread() -> Result<(), Failed> {
     const PAUSES: u32 = 10;
     const NAME: &str = "comes-and-goes";
@@ -517,7 +517,7 @@ fn unreported_time_belongs_to_no_thread() -> Result<(), Failed> {
     let thread = std::thread::Builder::new()
         .name(NAME.to_owned())
         .spawn(move || spin_and_sleep(cpu.index(), &thread_stop))?;
-    // If this thread ran there at both ends of each pause, no other thread would be found.
+    // If this thread ran there before and after each pause, no other thread would be found.
     run_on(online.iter().filter(|&other| other != cpu));
     tracer.start(&online, &online);
     for _ in 0..PAUSES {
@@ -546,12 +546,12 @@ fn unreported_time_belongs_to_no_thread() -> Result<(), Failed> {
     if closing.missed == 0 || lost == 0 {
         return Err(format!("{} missed, {lost} ns", closing.missed).into());
     }
-    // It ran on after the end. Time in a pause counts as its own if no other thread was found.
+    // The thread ran on after the end. A pause counts as its own time if no other thread was found.
     if own > used.0 {
         return Err(format!("{own} ns of a thread that used {} ns", used.0).into());
     }
-    // At most the pauses, plus the time from the interrupt before each to the one after: two ticks
-    // of 10 ms.
+    // At most the pauses themselves, plus the time from the last interrupt before each to the first
+    // one after it: two ticks of 10 ms.
     let limit = i64::from(PAUSES) * 30_000_000;
     if lost > limit {
         return Err(format!("{lost} ns unexplained, limit {limit} ns").into());

@@ -19,8 +19,8 @@ const ENTRIES: u32 = 1 << 11;
 const THREADS: usize = 100;
 const ROUNDS: usize = 50;
 
-/// Exited threads give their entries back. A table of two thousand entries can therefore
-/// distinguish five thousand threads and loses no time.
+/// The entries of exited threads must be freed. A table of two thousand entries can then
+/// distinguish five thousand threads without losing time.
 pub(super) fn entries_of_exited_threads_are_freed() -> Result<(), Failed> {
     let mut tracer = load(&TraceSettings {
         output: Output::Sums { entries: ENTRIES },
@@ -45,7 +45,7 @@ pub(super) fn entries_of_exited_threads_are_freed() -> Result<(), Failed> {
         for thread in threads {
             thread.join().unwrap_or_default();
         }
-        // A joined thread still spends its last moments on a CPU.
+        // After it is joined, a thread may still spend its last moments on a CPU.
         thread::sleep(Duration::from_millis(5));
         tracer.drain(now(), &mut sources, &mut sink);
         freed += tracer.recycle();

@@ -1,11 +1,11 @@
-//! Journals with unreadable lines, and other files passed as a journal.
+//! Tests journals with unreadable lines, and other files passed as a journal.
 
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
 
-/// Returns the journal lines of a killed session that changed two settings.
+/// Returns the journal lines of a session that changed two settings and was killed.
 fn lines() -> Vec<Vec<u8>> {
     let machine = machine();
     let (swappiness, interval) = ("vm.swappiness", "vm.stat_interval");
@@ -21,7 +21,7 @@ fn lines() -> Vec<Vec<u8>> {
     lines.map(<[u8]>::to_vec).collect()
 }
 
-/// Creates a machine on which a killed session left its settings, with `bytes` as the journal.
+/// Creates a machine on which a killed session left its settings. `bytes` is the journal.
 fn left_with(bytes: &[u8]) -> Machine {
     let machine = machine();
     machine.put(SWAPPINESS, "10\n");
@@ -79,7 +79,7 @@ fn files_that_are_not_journals_stay_unchanged() {
 fn a_journal_damaged_between_lines_is_restored_and_stays_unchanged() {
     let mut lines = lines();
     lines[3] = b"damaged\n".to_vec();
-    // Not even the end of such a journal is cut off.
+    // In such a journal, not even the end is cut off.
     let bytes = [lines.concat(), b"half a li".to_vec()].concat();
     let machine = left_with(&bytes);
     for round in 0..2 {
@@ -152,7 +152,7 @@ fn a_run_reports_its_copy_and_four_copies_are_kept() {
 fn an_end_that_cannot_be_copied_is_not_cut() {
     let bytes = [lines().concat(), b"half a li".to_vec()].concat();
     let machine = left_with(b"");
-    // Use the longest possible file name, so that a copy with a suffix cannot be created.
+    // The file name has maximum length, so no copy with a suffix can be created.
     let journal = machine.path("journal").join("j".repeat(250));
     fs::write(&journal, &bytes).unwrap();
     let statement = undo(&machine.system(), &journal).unwrap();

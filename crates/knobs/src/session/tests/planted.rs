@@ -1,4 +1,4 @@
-//! Journals and records planted by an attacker. Nothing except kernel settings must be written.
+//! Tests journals and records planted by an attacker. Only kernel settings may be written.
 
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -7,7 +7,7 @@ use std::path::Path;
 use super::*;
 use crate::System;
 
-/// Returns the errors of an undo and of a session, which must both reject the journal.
+/// Returns the errors of an undo and of a session. Both must reject the journal.
 fn refused(machine: &Machine, journal: &Path) -> [String; 2] {
     let undone = undo(&machine.system(), journal).unwrap_err();
     let begun = Session::begin(&machine.system(), journal, "a test")
@@ -21,7 +21,7 @@ fn a_link_instead_of_a_journal_is_not_followed() {
     let machine = machine();
     machine.folder("journal");
     machine.put("victim", "precious\n");
-    // The link may lead to an ordinary file, an empty file or nothing.
+    // The link may point to an ordinary file, an empty file or nothing.
     machine.put("other", "");
     for target in ["victim", "other", "nothing"] {
         symlink(machine.path(target), journal(&machine)).unwrap();
@@ -75,7 +75,7 @@ fn a_path_without_a_file_name_is_refused() {
     }
 }
 
-/// Undoes a journal with these records on the running machine.
+/// Undoes a journal with these records on the machine that runs the test.
 fn undone_here(machine: &Machine, records: &[Record]) -> UndoStatement {
     let system = System::default();
     let began = Record::Began {
@@ -131,7 +131,7 @@ fn nothing_is_written_or_removed_in_planted_groups() {
     );
 }
 
-/// Returns the identity of a directory as used in journals. An attacker can find it out.
+/// Returns a directory's identity as it appears in journals. An attacker can find it out.
 fn identity(path: &Path) -> String {
     use std::os::unix::fs::MetadataExt;
     let facts = fs::metadata(path).unwrap();
@@ -171,7 +171,7 @@ fn planted_settings_outside_the_kernels_file_systems_are_not_written() {
             Target::Cgroup(evil.clone()),
             identity(&evil),
         ),
-        // The target is not of the kind that the setting needs. Other checks catch these.
+        // The target is of the wrong kind for the setting. Other checks must catch these.
         (
             "cgroup.cpu_weight",
             Target::Net(evil.clone()),

@@ -1,5 +1,5 @@
-//! Checks whether the counters of different CPUs agree: a reading on one CPU that is made between
-//! two readings on another must also lie between them in value.
+//! Checks whether the counters of different CPUs agree: if a reading on one CPU is made between two
+//! readings on another, its value must also lie between theirs.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread::Builder;
@@ -12,10 +12,10 @@ use crate::cpus;
 /// Number of readings compared per pair of CPUs.
 const ROUNDS: u32 = 64;
 
-/// Time limit per pair. If the threads do not get to run, fewer readings are compared.
+/// Time limit per pair. If the threads do not get to run in time, fewer readings are compared.
 const LIMIT: Nanos = Nanos::from_millis(20);
 
-/// Value of `turn` that ends the exchange.
+/// Value of `turn` at which the exchange ends.
 const ENDED: u32 = u32::MAX;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -24,8 +24,8 @@ pub(super) struct Steps {
     pub(super) backwards: u32,
 }
 
-/// State shared by two threads that take turns. Even turns belong to the first thread and odd ones
-/// to the second.
+/// State shared by two threads that take turns. The first thread has the even turns, the second the
+/// odd ones.
 struct Relay {
     turn: AtomicU32,
     reading: AtomicU64,
@@ -33,8 +33,8 @@ struct Relay {
 }
 
 impl Relay {
-    /// Waits until it is `turn`. Returns `false` if the other thread has ended the exchange or the
-    /// time is up.
+    /// Waits for `turn`. Returns `false` if the other thread has ended the exchange, or if time is
+    /// up.
     fn wait_for(&self, turn: u32) -> bool {
         for spins in 1_u32.. {
             match self.turn.load(Ordering::Acquire) {
@@ -42,7 +42,7 @@ impl Relay {
                 ENDED => return false,
                 _ if spins % 1024 != 0 => std::hint::spin_loop(),
                 _ if now() > self.deadline => return false,
-                // If the machine is busy, both threads may be waiting for the same CPU.
+                // On a busy machine, both threads may be waiting for the same CPU.
                 _ => std::thread::yield_now(),
             }
         }
@@ -87,7 +87,8 @@ impl Relay {
     }
 }
 
-/// Compares the counter of the first CPU in `cpus` with all others. Skips CPUs that cannot be used.
+/// Compares the first CPU's counter with those of all others in `cpus`. Skips CPUs that cannot be
+/// used.
 pub(super) fn compare(cpus: &CpuList) -> Steps {
     let Some(reference) = cpus.iter().next() else {
         return Steps::default();
@@ -137,7 +138,7 @@ mod tests {
     use super::{Counter, ROUNDS, compare_pair};
     use crate::cpus;
 
-    /// A counter shared by all CPUs, read with an individual offset.
+    /// A counter shared by all CPUs. Each reads it with its own offset.
     struct Skewed<'a>(&'a AtomicU64, u64);
 
     impl Counter for Skewed<'_> {
@@ -157,8 +158,7 @@ mod tests {
         let one_time = compare_pair(cpu, cpu, || Skewed(&count, 0));
         assert!(one_time.comparisons <= ROUNDS);
         assert_eq!(one_time.backwards, 0);
-        // Each thread creates its own counter. Their offsets differ by more than a round trip
-        // takes.
+        // Each thread has its own counter. Their offsets differ by more than a round trip takes.
         let offset = AtomicU64::new(0);
         let two_times = compare_pair(cpu, cpu, || {
             Skewed(&count, offset.fetch_add(1_000_000, Ordering::SeqCst))

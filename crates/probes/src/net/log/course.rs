@@ -2,9 +2,9 @@
 //! receiver paused.
 //!
 //! With a larger buffer, fewer datagrams would be lost, but reading them would take longer. To
-//! simulate that, a course continues after its burst, until a receiver that also had to read the
-//! lost datagrams would have caught up. The time to read each lost datagram is added to a debt, and
-//! time in which no datagram is waiting is subtracted.
+//! allow for a simulation of that, a course continues after its burst. It ends when a receiver that
+//! also had to read the lost datagrams would have caught up. For this, the time to read each lost
+//! datagram is added to a debt, and time in which no datagram is waiting is subtracted from it.
 
 use std::collections::VecDeque;
 
@@ -14,21 +14,21 @@ use ticktax_model::packets::Course;
 /// Minimum length of a slot.
 const SHORTEST: Nanos = Nanos::from_micros(50);
 
-/// Datagrams per slot, at the requested rate. With more, the times would be less precise.
+/// Datagrams per slot at the requested rate. If there were more, times would be less precise.
 const IN_A_SLOT: f64 = 4.0;
 
-/// Number of slots before the pause that filled the buffer. The course starts that early, so that
-/// it starts with an empty buffer.
+/// Number of slots before the pause that filled the buffer. The course starts this early so that
+/// the buffer is empty at its start.
 const BEFORE: i64 = 100;
 
 /// Number of recent slots to remember. A burst becomes visible only after the receiver has read the
 /// buffer that was full.
 const RECENT: usize = 1 << 16;
 
-/// Maximum number of slots in all courses, including the room for pauses. Each takes 2 bytes.
+/// Maximum number of slots in all courses together, including room for pauses. Each takes 2 bytes.
 const KEPT: usize = 1 << 17;
 
-/// Assumed duration of a read before any has been measured.
+/// Assumed duration of a read until one has been measured.
 const DEFAULT_READ_TIME: Nanos = Nanos(1_000);
 
 /// The datagrams sent recently, and the courses recorded so far.
@@ -43,7 +43,7 @@ pub(super) struct Courses {
     base: i64,
     /// First slot of the course in progress, if any.
     open: Option<i64>,
-    /// Time that reading the lost datagrams would have taken, minus the idle time since then.
+    /// Time that reading the lost datagrams would have taken, minus the time spent idle since then.
     owed: Nanos,
     /// Number of reads that took place while more datagrams were waiting, and their total duration.
     reads: (i64, Nanos),
@@ -77,7 +77,7 @@ impl Courses {
         self.add(at, 1);
     }
 
-    /// Extends the record to `at`. All later datagrams were sent after that.
+    /// Extends the record to `at`. All later datagrams were sent after `at`.
     pub(super) fn reach(&mut self, at: Nanos) {
         self.add(at, 0);
     }
@@ -95,7 +95,7 @@ impl Courses {
         }
     }
 
-    /// Records `count` losses, whose cause started at `from`.
+    /// Records `count` losses whose cause started at `from`.
     pub(super) fn lose(&mut self, count: u64, from: Nanos) {
         if self.open.is_none() {
             let first = self.place(from) - BEFORE;
@@ -106,13 +106,13 @@ impl Courses {
         self.owed += self.read_time().times(count as f64);
     }
 
-    /// Whether the course in progress can end as soon as its burst has.
+    /// Whether the course in progress can end together with its burst.
     pub(super) fn is_done(&self) -> bool {
         self.open.is_some() && self.owed <= Nanos::ZERO
     }
 
-    /// Ends the course in progress, if any. `pauses` are recent pauses of the receiver, as start
-    /// and end.
+    /// Ends the course in progress, if any. `pauses` are the receiver's recent pauses, as start and
+    /// end.
     pub(super) fn end(&mut self, pauses: impl Iterator<Item = (Nanos, Nanos)>) {
         let Some(first) = self.open.take() else {
             return;
@@ -142,7 +142,7 @@ impl Courses {
         });
     }
 
-    /// Adds a lost datagram that was sent at `at` to all finished courses that contain that time.
+    /// Adds a lost datagram that was sent at `at` to all finished courses that cover that time.
     /// Courses may overlap.
     pub(super) fn never_came(&mut self, at: Nanos) {
         let begun = self.kept.partition_point(|course| course.start <= at);
@@ -151,7 +151,7 @@ impl Courses {
             let place = (at - course.start).0 / course.slot.0.max(1);
             let mut place = usize::try_from(place).unwrap_or(usize::MAX);
             if std::mem::take(&mut is_last) {
-                // The last course ended with the last datagram whose time was known at that moment.
+                // The last course ended with the last datagram whose time was known then.
                 place = place.min(course.sent.len().saturating_sub(1));
             }
             let Some(slot) = course.sent.get_mut(place) else {
@@ -164,12 +164,12 @@ impl Courses {
         }
     }
 
-    /// Records that some losses are missing from the courses, because the log is full.
+    /// Records that some losses are not in any course, because the log is full.
     pub(super) fn give_up(&mut self) {
         self.is_one_missing = true;
     }
 
-    /// Returns all courses, and whether some are missing or incomplete.
+    /// Returns all courses, and whether any are missing or incomplete.
     pub(super) fn finish(self) -> (Vec<Course>, bool) {
         (self.kept, self.is_one_missing)
     }
@@ -189,7 +189,7 @@ impl Courses {
     }
 
     fn add(&mut self, at: Nanos, count: u64) {
-        // Count anything earlier in the first remembered slot.
+        // Count anything earlier in the first slot that is remembered.
         let place = self.place(at).max(self.base);
         let end = self.base + i64::try_from(self.recent.len()).unwrap_or(i64::MAX);
         if place - end >= i64::try_from(RECENT).unwrap_or(i64::MAX) {

@@ -34,14 +34,14 @@ fn finish(mut log: Log, sent: Option<u64>, drops: u64) -> PacketLog {
     log.finish(drops, 0)
 }
 
-/// A simulated link. Every 20 µs, a datagram enters a buffer with room for `capacity` datagrams.
+/// A simulated link. Every 20 µs, a datagram enters a buffer that has room for `capacity` of them.
 /// The reader takes 2 µs for each, unless it is stalled.
 struct Link {
     capacity: usize,
     stalls: Vec<(i64, i64)>,
     /// Lead of the sender's clock over the receiver's, in ns.
     ahead: i64,
-    /// When the sender is delayed. All datagrams due in that period are sent at its end.
+    /// When the sender is delayed. It sends all datagrams due in that period at its end.
     held: (i64, i64),
     /// Whether the receiver asks the sender when missing datagrams were sent.
     asked: bool,
@@ -137,16 +137,17 @@ impl Link {
     }
 }
 
-/// The buffer has room for 300 datagrams. The receiver pauses for 17 ms. 4 ms into the pause, the
-/// sender is delayed for 10 ms and then sends everything at once.
+/// The buffer has room for 300 datagrams. The receiver pauses for 17 ms. After 4 ms of that, the
+/// sender is delayed for 10 ms, and then sends everything at once.
 fn held_up(asked: bool) -> PacketLog {
     let mut link = Link::new(300, &[(100 * MS, 117 * MS)]);
     (link.held, link.asked) = ((104 * MS, 114 * MS), asked);
     link.run(10_000, true)
 }
 
-/// 850 datagrams are sent during the pause: 200 before the sender is delayed, and 500 at the end of
-/// the delay. The buffer has room for 300, so the losses start among those 500.
+/// 850 datagrams are sent during the pause: 200 before the sender is delayed, 500 at the end of the
+/// delay, and the rest afterwards. The buffer has room for 300, so losses must start among those
+/// 500.
 #[test]
 fn a_delayed_sender_reports_when_it_sent_lost_datagrams() {
     let log = held_up(true);
@@ -166,29 +167,29 @@ fn a_delayed_sender_reports_when_it_sent_lost_datagrams() {
     assert!((540..=560).contains(&at_once), "{at_once}");
     let lost: u64 = log.by_time.iter().map(|slot| slot.lost).sum();
     assert_eq!(lost, burst.lost);
-    // Without an answer, the receiver has to assume an even rate.
+    // Without an answer, the receiver must assume an even rate.
     let evenly = held_up(false);
     let others: u64 = evenly.by_time.iter().map(|slot| slot.lost).sum();
     assert_eq!((others, evenly.bursts[0].lost), (lost, lost));
 }
 
 /// The sender is delayed for 40 ms, starting 3 ms before the end of the receiver's pause. All lost
-/// datagrams were sent before the delay, and none between the last of them and the next one that
-/// arrived.
+/// datagrams were sent before the delay. Nothing was sent between the last of them and the next
+/// arrival.
 #[test]
 fn a_sender_delayed_at_the_end_of_a_pause_sent_all_losses_before() {
     let mut link = Link::new(300, &[(100 * MS, 117 * MS)]);
     (link.held, link.asked) = ((114 * MS, 154 * MS), true);
     let log = link.run(10_000, true);
-    // The datagrams sent at the end of the delay cause a second burst.
+    // The datagrams sent after the delay cause a second burst.
     let burst = &log.bursts[0];
-    // 14 ms with 50,000 datagrams per second.
+    // 14 ms at 50,000 datagrams per second.
     let sent = burst.pause.unwrap().sent.unwrap();
     assert!(sent.abs_diff(700) <= 2, "{burst:?}");
     assert!(burst.lost.abs_diff(400) <= 2, "{burst:?}");
 }
 
-/// Answers that are not valid have no effect.
+/// Invalid answers must have no effect.
 #[test]
 fn impossible_answers_of_a_sender_are_ignored() {
     let log_with = |answer: &[(u64, Nanos)]| {
@@ -229,7 +230,7 @@ fn a_reader_that_keeps_up_loses_nothing() {
     assert_eq!(log.delays.unwrap().max, Nanos(Link::READ));
 }
 
-/// In 17 ms, 850 datagrams are sent. The buffer has room for 300.
+/// 850 datagrams are sent within 17 ms. The buffer has room for 300.
 #[test]
 fn a_stall_causes_one_burst_in_its_pause() {
     let stall = (100 * MS, 117 * MS);
@@ -251,15 +252,15 @@ fn a_stall_causes_one_burst_in_its_pause() {
     assert_eq!(pause.queued, 300);
     assert!((848..=852).contains(&pause.sent.unwrap()), "{pause:?}");
     assert_eq!(burst.lost_at - pause.start, Nanos(6 * MS));
-    // The first datagram is lost when 300 are waiting.
+    // The first loss occurs when 300 datagrams are waiting.
     assert!((burst.at - Nanos(106 * MS)).0.abs() < 50 * US, "{burst:?}");
     let lost: u64 = log.by_time.iter().map(|slot| slot.lost).sum();
     assert_eq!(lost, burst.lost);
     assert!(log.delays.unwrap().max >= Nanos(17 * MS));
 }
 
-/// The course of a burst contains all datagrams sent, until the lost ones would have been read as
-/// well.
+/// A burst's course contains all datagrams that are sent until the lost ones would have been read
+/// as well.
 #[test]
 fn a_course_lasts_until_lost_datagrams_would_have_been_read() {
     let stall = (100 * MS, 117 * MS);
@@ -271,7 +272,7 @@ fn a_course_lasts_until_lost_datagrams_would_have_been_read() {
     assert_eq!(course.slot, Nanos(4 * Link::EACH));
     assert!(course.start < Nanos(stall.0 - 5 * MS), "{course:?}");
     assert_eq!(course.read, Nanos(Link::READ));
-    // The last slot is not complete.
+    // The last slot is incomplete.
     let full_slots = &course.sent[..course.sent.len() - 1];
     assert!(
         full_slots.iter().all(|sent| (3..=5).contains(sent)),
@@ -281,15 +282,15 @@ fn a_course_lasts_until_lost_datagrams_would_have_been_read() {
         panic!("{course:?}");
     };
     assert!(start <= Nanos(stall.0) && end >= Nanos(stall.1));
-    // 850 datagrams have to be read at 2 µs each, and so does another one every 20 µs: 850 · 2 µs /
-    // 0.9.
+    // 850 datagrams have to be read at 2 µs each, and a further one arrives every 20 µs: 850 · 2 µs
+    // / 0.9.
     let length = course.slot.times(course.sent.len() as f64);
     let after = course.start + length - Nanos(stall.1);
     assert!((1_800 * US..3_000 * US).contains(&after.0), "{after:?}");
 }
 
-/// If the receiver stalls again before the course ends, this belongs to the same course, even if
-/// the buffer was empty between the stalls.
+/// If the receiver stalls again before the course ends, the second stall belongs to the same
+/// course, even if the buffer was empty between the two.
 #[test]
 fn a_stall_before_the_end_of_a_course_belongs_to_it() {
     let log_with = |second: i64| {
@@ -303,7 +304,7 @@ fn a_stall_before_the_end_of_a_course_belongs_to_it() {
     assert_eq!((log.bursts.len(), log.courses.len()), (2, 2));
 }
 
-/// The buffer has room for a pause of 3 ms, which is then the longest pause without losses.
+/// The buffer has room for a pause of 3 ms, so that must be the longest pause without losses.
 #[test]
 fn the_longest_pause_without_losses_is_reported() {
     let stalls = [
@@ -332,7 +333,7 @@ fn courses_that_do_not_fit_are_reported_missing() {
     assert!(log.is_course_missing);
     let size: usize = log.courses.iter().map(|course| course.sent.len()).sum();
     assert!(size <= 1 << 17, "{size}");
-    // The stall is longer than the time that the log remembers.
+    // The stall is longer than what the log remembers.
     let log = Link::new(300, &[(100 * MS, 30_000 * MS)]).run(1_600_000, true);
     assert!(log.is_course_missing);
 }
@@ -346,7 +347,7 @@ fn each_stall_has_one_burst_and_bursts_sum_to_all_losses() {
     assert_eq!(lost, log.socket_drops);
 }
 
-/// If the sender's clock is an hour ahead, the pause is found, but no delays are reported.
+/// If the sender's clock is an hour ahead, the pause must be found, but no delays reported.
 #[test]
 fn two_clocks_give_the_same_pauses_but_no_delays() {
     let mut link = Link::new(300, &[(100 * MS, 117 * MS)]);
@@ -383,7 +384,7 @@ fn late_datagrams_are_not_lost() {
     let counts = log.arrivals.finish(Some(9), Nanos::ZERO);
     let log = finish(log, Some(9), 0);
     let lost: u64 = log.bursts.iter().map(|burst| burst.lost).sum();
-    // The lost numbers are 2, 4, 7 and 8.
+    // Numbers 2, 4, 7 and 8 are lost.
     assert_eq!((lost, counts.lost()), (4, Some(4)));
     let slots: u64 = log.by_time.iter().map(|slot| slot.lost).sum();
     assert_eq!(slots, 4);
@@ -394,7 +395,7 @@ fn datagrams_that_never_arrive_are_lost() {
     let log_after = |sent| finish(log(true), sent, 0);
     assert_eq!(log_after(Some(7)).not_kept, 7);
     assert_eq!(log_after(None).not_kept, 0);
-    // All datagrams are lost but one, which is not the first.
+    // Every datagram but one is lost. The one that arrives is not the first.
     let mut log = log(true);
     log.take(&datagram(3, 0), Nanos(US), None);
     let log = finish(log, Some(10), 0);

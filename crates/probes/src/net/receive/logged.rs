@@ -21,13 +21,13 @@ use crate::net::wire::Message;
 use crate::net::{UDP_CALLS, counters};
 use crate::sys::socket_memory;
 
-/// Maximum number of gaps in a message to the sender.
+/// Maximum number of gaps in one message to the sender.
 const QUESTIONS: usize = 500;
 
-/// Time limit for the sender's answer.
+/// Time limit for the sender to answer.
 const ANSWER: Nanos = Nanos::from_secs(2);
 
-/// Settings of a receiver with a log.
+/// Settings for a receiver that has a log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Logged {
     buffer: SocketBuffer,
@@ -49,7 +49,7 @@ impl Listening {
 }
 
 impl Receiving {
-    /// Like [`Receiving::run`], with a log of datagrams.
+    /// Same as [`Receiving::run`], but with a log of datagrams.
     pub(super) fn run_logged(self, logged: Logged, shared: &Shared) -> Result<Outcome, NetError> {
         let (mut control, spec) = (self.control, self.spec);
         let Data::Datagrams(socket, arrivals) = self.data else {
@@ -83,8 +83,8 @@ impl Receiving {
 }
 
 impl Run {
-    /// Reads datagrams until all have arrived or no more are expected. Records when none are
-    /// waiting.
+    /// Reads datagrams until all of them have arrived or no more are expected. Records when no
+    /// datagram is waiting.
     fn logged(&mut self, shared: &Shared, reader: &mut Reader<'_>, log: &mut Log) {
         let mut flags = MsgFlags::MSG_DONTWAIT;
         while !self.is_over(shared) && !self.is_drained(&log.arrivals) {
@@ -108,8 +108,8 @@ impl Run {
 }
 
 impl Run {
-    /// Asks the sender when the missing datagrams were sent, if it is still connected. Without an
-    /// answer, they are assumed to be evenly spaced.
+    /// Asks the sender when the missing datagrams were sent, if the sender is still connected.
+    /// Without an answer, they are assumed to have been sent at even intervals.
     fn ask(&mut self, log: &mut Log) {
         if self.sent.is_none() || self.trouble.is_some() {
             return;
@@ -153,8 +153,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a datagram, and the number of datagrams that the socket had dropped when it arrived.
-    /// The kernel omits that number if it is 0.
+    /// Reads a datagram. Also returns how many datagrams the socket had dropped when this one
+    /// arrived. The kernel leaves this number out if it is 0.
     fn read(&mut self, flags: MsgFlags) -> Result<(&[u8], Option<u32>), Errno> {
         let mut parts = [IoSliceMut::new(&mut self.datagram)];
         let fd = self.socket.as_raw_fd();
@@ -168,7 +168,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Returns how many datagrams the socket dropped, and how many are still in its buffer.
+/// Returns how many datagrams the socket has dropped, and how many are still in its buffer.
 fn left(log: &Log, reader: &mut Reader<'_>) -> (u64, u64) {
     let mut never_read = 0;
     while let Ok((datagram, _)) = reader.read(MsgFlags::MSG_DONTWAIT) {

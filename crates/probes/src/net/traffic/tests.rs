@@ -51,7 +51,7 @@ fn a_stream_arrives_completely() {
 #[test]
 fn a_rate_is_not_exceeded() {
     let outcome = over_loopback(spec(Protocol::Tcp, Some(8e6)));
-    // One call is made before anything is due.
+    // The first call is made before anything is due.
     let most = 200_000 + 2_000 + 10_000;
     assert!(outcome.report.bytes <= most, "{}", outcome.report.bytes);
     assert!(outcome.report.bytes > 1_000);
@@ -68,7 +68,8 @@ fn every_datagram_is_counted() {
     assert_eq!(received.bytes, datagrams.arrived * 1_000);
 }
 
-/// Every datagram arrives or is lost, even if the receiver cannot keep up with the sender.
+/// Every datagram must either arrive or be lost, even if the receiver cannot keep up with the
+/// sender.
 #[test]
 fn only_dropped_datagrams_are_lost() {
     let outcome = over_loopback(spec(Protocol::Udp, None));
@@ -76,7 +77,7 @@ fn only_dropped_datagrams_are_lost() {
     let datagrams = received.datagrams.unwrap();
     let lost = datagrams.lost().unwrap();
     assert_eq!(datagrams.arrived + lost, outcome.report.calls);
-    // The counter includes drops of other programs in the namespace.
+    // The counter also includes drops by other programs in the namespace.
     assert!(received.counters.buffer_drops >= lost, "{received:?}");
 }
 
@@ -205,7 +206,8 @@ fn a_lost_receiver_is_noticed_and_the_sender_still_reports() {
             length: Nanos::from_secs(3_600),
             ..spec(protocol, Some(1e6))
         };
-        // The thread closes its sockets without a message, as if its process had been killed.
+        // The thread closes its sockets without sending a message, as if its process had been
+        // killed.
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = server.local_addr().unwrap().to_string();
         let serving = thread::spawn(move || {

@@ -11,18 +11,18 @@ use super::super::sys;
 /// Work that a device does instead of the network stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
-    /// Computes checksums of packets that are sent.
+    /// Computes checksums of outgoing packets.
     Checksum,
-    /// Divides TCP data into segments. A veth pair passes the data on undivided.
+    /// Splits TCP data into segments. A veth pair passes the data on unsplit.
     Segmentation,
-    /// Divides data of any protocol as late as possible, just before the device.
+    /// Splits data of any protocol as late as possible, just before it reaches the device.
     GenericSegmentation,
-    /// Merges received segments.
+    /// Merges incoming segments.
     GenericReceive,
 }
 
 impl Offload {
-    /// All offloads. An offload comes after those that it depends on.
+    /// All offloads. Each one comes after those on which it depends.
     pub const ALL: [Self; 4] = [
         Self::Checksum,
         Self::GenericSegmentation,
@@ -30,7 +30,7 @@ impl Offload {
         Self::GenericReceive,
     ];
 
-    /// Returns the name in ethtool.
+    /// Returns ethtool's name for the offload.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Checksum => "tx-checksum",
@@ -40,7 +40,7 @@ impl Offload {
         }
     }
 
-    /// Returns the commands to read and to write it (`<linux/ethtool.h>`).
+    /// Returns the commands that read and write the offload (`<linux/ethtool.h>`).
     const fn commands(self) -> (u32, u32) {
         match self {
             Self::Checksum => (0x16, 0x17),
@@ -50,7 +50,7 @@ impl Offload {
         }
     }
 
-    /// Turns the offload on or off, on the device in the calling thread's namespace.
+    /// Turns the offload on or off for the device in the calling thread's namespace.
     pub(super) fn set(self, on: bool) -> Result<(), NetError> {
         self.ask(self.commands().1, u32::from(on)).map(|_| ())
     }
@@ -80,7 +80,7 @@ impl Offload {
     }
 }
 
-/// Returns the name of the device in the calling thread's namespace that is not the loopback
+/// Returns the name of the device in the calling thread's namespace, other than the loopback
 /// device.
 fn device() -> Option<String> {
     let devices = fs::read_to_string("/proc/thread-self/net/dev").ok()?;

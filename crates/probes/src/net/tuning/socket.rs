@@ -1,4 +1,4 @@
-//! Socket options, and the kernel's statistics of a connection.
+//! Socket options, and the kernel's statistics on a connection.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -21,7 +21,7 @@ pub(in super::super) struct Options<'a> {
 }
 
 impl Options<'_> {
-    /// Sets the options of the sender's socket. Call this before it connects.
+    /// Sets the options on the sender's socket. Call this before connecting it.
     pub(in super::super) fn apply_to_sender(&self, socket: &impl AsFd) -> Result<(), NetError> {
         let tuning = self.tuning;
         if let Some(bytes) = tuning.send_buffer {
@@ -48,8 +48,8 @@ impl Options<'_> {
         Ok(())
     }
 
-    /// Sets the options of the receiver's sockets: the listening socket, from which connections
-    /// inherit them, and the socket for datagrams.
+    /// Sets the options on the receiver's sockets: the listening socket, whose connections inherit
+    /// them, and the socket for datagrams.
     pub(in super::super) fn apply_to_receiver(
         &self,
         listener: &impl AsFd,
@@ -77,7 +77,7 @@ impl Options<'_> {
         set.map_err(refused("mss", &mss))
     }
 
-    /// Reads the options in effect for the sender's socket.
+    /// Reads which options are in effect on the sender's socket.
     pub(in super::super) fn sender_facts(
         &self,
         socket: BorrowedFd<'_>,
@@ -105,10 +105,10 @@ impl Options<'_> {
         (facts, connection(info))
     }
 
-    /// Reads the options in effect for the receiver's socket.
+    /// Reads which options are in effect on the receiver's socket.
     pub(in super::super) fn receiver_facts(&self, socket: BorrowedFd<'_>) -> Vec<Fact> {
         if self.tuning.receive_buffer.is_none() {
-            // If the buffer size is not fixed, the kernel changes it during the traffic.
+            // Unless the buffer size is fixed, the kernel changes it while the traffic is running.
             return Vec::new();
         }
         let bytes = getsockopt(&socket, sockopt::RcvBuf).unwrap_or_default();
@@ -125,7 +125,7 @@ fn refused(name: &'static str, value: &impl ToString) -> impl Fn(Errno) -> NetEr
     }
 }
 
-// Offsets in `struct tcp_info` of <linux/tcp.h>.
+// Offsets in `struct tcp_info` (<linux/tcp.h>).
 const OPTIONS: usize = 5;
 const SCALES: usize = 6;
 const SEND_MSS: usize = 16;
@@ -154,8 +154,8 @@ fn negotiated(info: &[u8]) -> Vec<Fact> {
         .iter()
         .map(|&(name, bit)| Fact::new(name, on_off(options & bit != 0)))
         .collect();
-    // The byte has two scale factors, and this is the other end's. Which half it is in depends on
-    // the order of bits on this machine.
+    // The byte has two scale factors, and this is the other end's. The machine's bit order
+    // determines which half it is in.
     let scale = if cfg!(target_endian = "little") {
         scales & 15
     } else {
@@ -166,14 +166,14 @@ fn negotiated(info: &[u8]) -> Vec<Fact> {
     facts
 }
 
-/// Returns the statistics of the connection, among them round-trip times.
+/// Returns the connection's statistics, including round-trip times.
 fn connection(info: &[u8]) -> Option<ConnectionFacts> {
     let micros = |at| word(info, at).map(|us| Nanos::from_micros(i64::from(us)));
     Some(ConnectionFacts {
         acks: word(info, SEGMENTS_IN)?,
         segment_bytes: word(info, SEND_MSS)?,
         round_trip: micros(RTT)?,
-        // The kernel returns this value before it has measured one.
+        // The kernel returns this value until it has measured one.
         shortest_round_trip: micros(MIN_RTT).filter(|time| time.0 < i64::from(u32::MAX) * 1_000)?,
         peer_window_bytes: word(info, SEND_WINDOW),
     })

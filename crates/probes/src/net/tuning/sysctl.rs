@@ -1,5 +1,5 @@
-//! Sysctls of a network namespace. `/proc/sys/net` shows those of the namespace that the reader is
-//! in. If a sysctl is missing or read-only in a new namespace, it applies to the whole machine.
+//! Sysctls of a network namespace. `/proc/sys/net` shows those of the reader's own namespace. A
+//! sysctl that is missing or read-only in a new namespace applies to the whole machine.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -10,7 +10,7 @@ use super::super::error::{NetError, reason};
 /// Why a sysctl cannot be set in a network namespace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SysctlError {
-    /// The name is not that of a sysctl below `net`.
+    /// The name is not that of any sysctl below `net`.
     #[error("`{name}` is not the name of a sysctl below net")]
     Name {
         /// The requested name.
@@ -43,7 +43,7 @@ pub enum SysctlError {
     },
 }
 
-/// Converts a sysctl's name with dots to its path.
+/// Converts a dotted sysctl name to a path.
 fn path(name: &str) -> Result<PathBuf, SysctlError> {
     let wrong = || SysctlError::Name {
         name: name.to_owned(),
@@ -65,7 +65,7 @@ fn path(name: &str) -> Result<PathBuf, SysctlError> {
 /// Whether the sysctl exists in the calling thread's namespace.
 ///
 /// # Errors
-/// The name is not valid.
+/// Returns an error if the name is invalid.
 pub fn has_sysctl(name: &str) -> Result<bool, SysctlError> {
     Ok(path(name)?.is_file())
 }
@@ -81,7 +81,7 @@ fn set_at(name: &str, value: &str) -> Result<String, SysctlError> {
         ErrorKind::NotFound => SysctlError::Absent {
             name: name.to_owned(),
         },
-        // In a namespace, machine-wide sysctls can be read but not written.
+        // In a namespace, sysctls that apply to the whole machine can be read but not written.
         ErrorKind::PermissionDenied => SysctlError::Shared {
             name: name.to_owned(),
         },
@@ -104,7 +104,7 @@ fn set_at(name: &str, value: &str) -> Result<String, SysctlError> {
     })
 }
 
-/// Separates words by single spaces.
+/// Puts a single space between words.
 fn words(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ")

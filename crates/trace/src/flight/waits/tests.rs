@@ -25,8 +25,8 @@ fn woke(tid: u64, start: u64) -> Event {
     }
 }
 
-/// Waits of the threads with ids from 8 on. A source's number encodes why the thread waited and
-/// whether it migrated.
+/// Waits of threads with ids of 8 or more. The number of a wait's source encodes why the thread
+/// waited and whether it migrated.
 fn waits(cpus: &[Vec<Event>]) -> Waits {
     let events = |cpu: usize| move || cpus[cpu].iter().copied();
     let cpus: Vec<_> = (0..cpus.len())
@@ -123,7 +123,7 @@ fn a_thread_without_room_is_dropped_and_counted() {
     events.extend(many);
     let waits = waits(&[events]);
     assert_eq!(waits.left_out, 1);
-    // The wait of the other thread.
+    // Only the other thread's wait is left.
     assert_eq!(waits.all.len(), 1);
     assert_eq!((waits.all[0].start, waits.all[0].end), (100, 1_000));
 }
