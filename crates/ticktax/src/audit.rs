@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use ticktax_analysis::Auditor;
 use ticktax_host::Proc;
-use ticktax_model::recording::Header;
+use ticktax_model::recording::{Header, Level};
+use ticktax_model::statement::Statement;
 use ticktax_model::tick::TickBill;
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_observe::{Keep, Plan, ProbeChoice, Program, Session, Started};
@@ -56,6 +57,7 @@ pub(crate) fn run(typed: &AuditArguments, terminal: &Terminal) -> Result<ExitCod
     screen.bar.done();
     let mut statement = auditor.finish(&header, session.sources(), crate::beats::threads());
     extrapolate(statement.tick.as_mut(), typed.statement.fleet_of, terminal);
+    check_watched(&statement, &header)?;
     let balances = statement.balances();
     let ended = RowsEnded {
         header: &header,
@@ -201,6 +203,24 @@ impl<'a> Screen<'a> {
     }
 }
 
+/// Refuses the statement about an existing process that exited before it could be watched. Such a
+/// statement says nothing about the process.
+fn check_watched(statement: &Statement, header: &Header) -> Result<(), Failure> {
+    let (Some(victim), Some(about)) = (&statement.victim, &header.victim) else {
+        return Ok(());
+    };
+    // Without single spans, only counters show that the process was there.
+    let was_seen = match &victim.threads {
+        Some(threads) => threads.threads > 0,
+        None => about.before.is_some(),
+    };
+    if was_seen || !victim.ended || header.command.is_some() || header.level != Level::Kernel {
+        return Ok(());
+    }
+    let pid = victim.pid.map_or_else(String::new, |pid| format!(" {pid}"));
+    Err(Failure::NotWatched { pid })
+}
+
 /// Adds to `bill` what the ticks would cost a host with `guests` guests like this machine, if
 /// requested.
 pub(crate) fn extrapolate(bill: Option<&mut TickBill>, guests: Option<u32>, terminal: &Terminal) {
@@ -229,4 +249,49 @@ fn exit_code(balances: bool, header: &Header, signal: Option<i32>) -> ExitCode {
             .unwrap_or(0),
     };
     ExitCode::from(u8::try_from(passed_on).unwrap_or(u8::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_analysis::Auditor;
+    use ticktax_model::recording::{EndedEarly, Header, Level, World};
+    use ticktax_model::victim::{Target, Usage, VictimHeader};
+    use ticktax_model::{Nanos, SourceTable};
+
+    use super::check_watched;
+
+    /// The error about process 5, of which no row was recorded. `before` is its usage at the start.
+    fn error(ended: bool, followed: bool, before: Option<Usage>) -> Option<String> {
+        let mut header = Header::new(World::Live, Level::Kernel, "0.1.0");
+        header.ended_early = ended.then_some(EndedEarly::ProgramEnded);
+        header.victim = Some(VictimHeader {
+            target: Target::Process,
+            name: String::new(),
+            pid: Some(5),
+            begin: Nanos::ZERO,
+            followed,
+            incomplete: None,
+            before,
+            after: None,
+            threads: None,
+            only_thread: None,
+        });
+        let sources = SourceTable::default();
+        let statement = Auditor::books().finish(&header, &sources, 1);
+        let checked = check_watched(&statement, &header);
+        checked.err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_process_that_exited_before_the_audit_began_is_an_error() {
+        let gone = error(true, true, None).unwrap();
+        assert!(
+            gone.starts_with("process 5 exited before it could be watched: "),
+            "{gone}"
+        );
+        // It slept all the time.
+        assert_eq!(error(false, true, None), None);
+        // Sums do not follow threads.
+        assert_eq!(error(true, false, Some(Usage::default())), None);
+    }
 }

@@ -59,6 +59,12 @@ pub(crate) enum Failure {
     /// The observation failed.
     #[error(transparent)]
     Observe(#[from] ObserveError),
+    /// The process to audit exited before it could be watched.
+    #[error(
+        "process{pid} exited before it could be watched: start the audit first, or audit a command \
+         with `ticktax audit -- COMMAND`"
+    )]
+    NotWatched { pid: String },
     /// The output could not be written.
     #[error("cannot write the statement {0}")]
     Output(String),

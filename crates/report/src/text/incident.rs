@@ -38,7 +38,7 @@ impl Paged for IncidentSheet {
         if self.alike > 1 {
             let first = Utc::from_unix_ms(self.first_unix_ms);
             let place = format!(
-                "{} of {} since {}",
+                "number {} of {} since {}",
                 grouped(self.place),
                 grouped(self.alike),
                 tied(first)

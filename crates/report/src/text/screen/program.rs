@@ -7,8 +7,8 @@ use ticktax_model::real_time::RealTimeLimit;
 use ticktax_model::recording::World;
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{
-    Delay, DelayKind, LostTo, PROBE, ProgramFrames, TOOL, Target, ThreadState, ThreadTimes,
-    VictimStatement,
+    Delay, DelayKind, Interferer, LostTo, PROBE, ProgramFrames, TOOL, Target, ThreadState,
+    ThreadTimes, VictimStatement,
 };
 use ticktax_model::{Kind, Nanos};
 
@@ -585,8 +585,10 @@ fn ruled_out(
 
 /// Describes the delay that observing caused the program.
 pub(super) fn observer(victim: &VictimStatement, threads: &ThreadTimes) -> String {
-    let own = |name: &str| matches!(name, TOOL | PROBE);
-    let behind = threads.behind.iter().filter(|culprit| own(&culprit.name));
+    // Only programs have a process id: another program can have the same name.
+    let own =
+        |culprit: &&Interferer| matches!(&*culprit.name, TOOL | PROBE) && culprit.pid.is_none();
+    let behind = threads.behind.iter().filter(own);
     let time: Nanos = behind.map(|culprit| culprit.time).sum();
     // A negligible share is not shown.
     let share = match time.share_of(wanted(threads)) {

@@ -185,3 +185,20 @@ fn ticktaxs_own_time_is_the_same_everywhere() {
         "{page}"
     );
 }
+
+#[test]
+fn a_program_named_like_ticktax_is_not_taken_for_it() {
+    let mut statement = held_up();
+    let behind = &mut statement
+        .victim
+        .as_mut()
+        .unwrap()
+        .threads
+        .as_mut()
+        .unwrap()
+        .behind;
+    let mut other = behind[0].clone();
+    (other.name, other.pid) = ("ticktax".to_owned(), Some(4_711));
+    behind.push(other);
+    assert!(flat(&statement).contains("ticktax delayed game by 100 µs"));
+}
