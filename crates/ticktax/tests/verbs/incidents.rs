@@ -55,7 +55,7 @@ fn one_incident_is_explained_and_its_recording_reported() {
     let shown = ticktax(&["incidents", "show", "2", "--report"], folder.path());
     assert!(shown.status.success(), "{}", text(&shown.stderr));
     let page = text(&shown.stdout);
-    let expected = "game (10) waited 20.0 ms for CPU 0, behind indexer (20) for 20.0 ms.";
+    let expected = "game (10) waited 20.0 ms for CPU 0, 20.0 ms of it behind indexer (20).";
     let flat = page.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(flat.contains(expected), "{page}");
     assert!(page.contains("Accounts balance"), "{page}");
