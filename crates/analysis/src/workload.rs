@@ -154,7 +154,7 @@ impl WorkRows {
                 rows.policy = Some(thread.policy);
             }
         }
-        // Of ticktax's own threads, only wake-ups are kept.
+        // Only the wake-ups of ticktax's own threads are kept.
         self.threads.retain(|_, rows| !rows.name.is_empty());
         let mut assumed = Vec::new();
         groups::set(&mut self.threads, header, &mut assumed);

@@ -43,7 +43,7 @@ pub(crate) fn share(victim: &VictimStatement, state: ThreadState) -> Option<f64>
     Some(time(victim, state)?.share_of(sum(victim, ThreadState::is_wanted)?))
 }
 
-/// Total time in all states for which `is_selected` returns true.
+/// Total time in all states that `is_selected` accepts.
 pub(crate) fn sum(
     victim: &VictimStatement,
     is_selected: impl Fn(ThreadState) -> bool,

@@ -138,7 +138,7 @@ fn member<'a>(text: &'a str, controller: &str, version: Version) -> Option<&'a s
 /// `home`.
 ///
 /// The directory is always called `ticktax-try-N`, and its parent is `home` or an ancestor of
-/// `home`. Journal entries for which this is not true are rejected.
+/// `home`. Journal entries that violate this are rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) folder: PathBuf,

@@ -37,7 +37,7 @@ pub fn all() -> impl Iterator<Item = &'static Knob> + Clone {
 /// Finds the setting called `id`.
 ///
 /// # Errors
-/// Returns [`KnobError::Unknown`], with similar names, if there is no such setting.
+/// Returns [`KnobError::Unknown`], with similar names, if the setting does not exist.
 pub fn find(id: &str) -> Result<&'static Knob, KnobError> {
     known(id).ok_or_else(|| KnobError::Unknown {
         id: id.to_owned(),

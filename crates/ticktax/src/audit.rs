@@ -260,7 +260,7 @@ mod tests {
 
     use super::check_watched;
 
-    /// The error about process 5, of which no row was recorded. `before` is its usage at the start.
+    /// Returns the error about process 5 without any row. `before` is its usage at the start.
     fn error(ended: bool, followed: bool, before: Option<Usage>) -> Option<String> {
         let mut header = Header::new(World::Live, Level::Kernel, "0.1.0");
         header.ended_early = ended.then_some(EndedEarly::ProgramEnded);

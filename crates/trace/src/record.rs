@@ -444,7 +444,7 @@ pub const SOFTIRQS: usize = 16;
 /// Bits of a time in a [`RingEntry`], including the sign: 9 minutes.
 pub const RING_TIME_BITS: usize = 40;
 
-/// What a span is of; who may interrupt whom, lowest first.
+/// Kinds of spans, from the lowest level up. A span can be interrupted by higher levels.
 pub mod kind {
     /// The idle loop.
     pub const IDLE: u8 = 0;
@@ -460,7 +460,7 @@ pub mod kind {
     pub const WAIT: u8 = 5;
 }
 
-/// What is to be said of a span, bit by bit.
+/// Flags of a span.
 pub mod flag {
     /// A kernel thread.
     pub const KERNEL_THREAD: u8 = 1;
@@ -480,7 +480,7 @@ pub mod flag {
     pub const UNREPORTED: u8 = 128;
 }
 
-/// What a detail is that is no kernel function's address.
+/// Details of a span that are not addresses of kernel functions.
 pub mod detail {
     /// Nothing more is known.
     pub const NONE: u64 = 0;
@@ -512,7 +512,7 @@ pub mod detail {
     pub const MISSED: u64 = 13;
 }
 
-/// What the programs do, bit by bit.
+/// Flags that select what the programs do.
 pub mod run {
     /// Record spans and sums.
     pub const RECORD: u64 = 1;
@@ -522,7 +522,7 @@ pub mod run {
     pub const SECOND: u64 = 4;
 }
 
-/// What freezes the flight recorder's ring.
+/// Triggers that freeze the flight recorder's ring.
 pub mod trigger {
     /// Slept uninterruptibly until it was woken.
     pub const BLOCKED: u8 = 0;
@@ -538,7 +538,7 @@ pub mod trigger {
     pub const FRAME: u8 = 5;
 }
 
-/// Whose waits are looked at.
+/// Threads whose waits are checked.
 pub mod who {
     /// All threads except the recorder's.
     pub const ANY: u32 = 0;

@@ -175,7 +175,7 @@ fn has_ended(process: u32) -> bool {
     !Path::new("/proc").join(process.to_string()).exists()
 }
 
-/// Hierarchies that have the `cpu` controller, in order of preference.
+/// Hierarchies with the `cpu` controller, in order of preference.
 fn hierarchies() -> Vec<Hierarchy> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let mut found = mounted(&mounts);

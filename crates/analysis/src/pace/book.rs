@@ -344,7 +344,7 @@ mod tests {
         assert_eq!(figures.wakeup.unwrap().max, Nanos(45 * MS));
     }
 
-    /// Of four frames, the first is on time and the second 5 ms late. The third serves two slots.
+    /// Four frames: the first is on time, the second is 5 ms late. The third serves two slots.
     /// The fourth is 3 ms late.
     #[test]
     fn a_threshold_adds_steps_that_began_later_than_it() {

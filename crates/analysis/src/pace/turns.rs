@@ -229,7 +229,7 @@ mod tests {
         }
     }
 
-    /// Of two variants, the second is always 1 ms late. Three of four turns ran. The third had no
+    /// The second of two variants is always 1 ms late. Three of four turns ran. The third had no
     /// frames.
     #[test]
     fn frames_count_for_the_variant_that_ran() {

@@ -194,7 +194,7 @@ fn wider(setup: &Setup, cpus: usize) -> Setup {
     wider
 }
 
-/// Published kernel build times for `which`.
+/// Published build times of the kernel `which`.
 fn times(file: &CaseFile, which: &str) -> Vec<f64> {
     let series = file.series(&format!("runs, {which}"));
     let rows = series.map_or(&[][..], |series| &series.rows);

@@ -172,7 +172,7 @@ impl Cache {
     }
 
     /// Locks the cache entry `what` until the result is dropped, so that no other process creates
-    /// it meanwhile.
+    /// it at the same time.
     ///
     /// # Errors
     /// Returns an error if another process holds the lock, or if the lock file cannot be created.

@@ -173,9 +173,9 @@ pub(crate) fn verdict_title(statement: &CaseStatement) -> String {
     let ((fit, fits), (right, all)) = (count(RowKind::Fit), count(RowKind::Predicted));
     let (_, not_comparable) = count(RowKind::NotComparable);
     format!(
-            "{right} of {all} predicted rows match, {fit} of {fits} fitted rows; {not_comparable} \
+        "{right} of {all} predicted rows match, {fit} of {fits} fitted rows; {not_comparable} \
              are not comparable"
-        )
+    )
 }
 
 /// Writes how many rows the model matches, why it misses others, and which parameter values a row

@@ -311,11 +311,12 @@ fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
                 _ => "to see its longest delays and their causes",
             };
             // No command can name a process that has exited.
-            let ended = matches!(
-                statement.ended_early,
-                Some(PaceEnd::ProcessEnded { .. })
-            );
-            let remedy = if ended { "Start it again and audit it" } else { "Audit it" };
+            let ended = matches!(statement.ended_early, Some(PaceEnd::ProcessEnded { .. }));
+            let remedy = if ended {
+                "Start it again and audit it"
+            } else {
+                "Audit it"
+            };
             let text = format!("{remedy}, {aim}.");
             page.paragraph(Tone::Strong, "WHAT TO DO: ", &text);
             if !ended {
