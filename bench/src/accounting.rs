@@ -2,7 +2,7 @@
 //! kernel's counters. The check is tested with programs whose true CPU time is known, but which the
 //! kernel's samples misjudge.
 //!
-//! The CPU time charged to a program differs from the time for which it runs
+//! The CPU time charged to a program differs from its run time
 //! (docs/explanation/accounting.md). Its rows are therefore compared with its own clock, read
 //! within its events, and its CPU clock with `/proc/PID/stat`.
 //!

@@ -69,7 +69,7 @@ pub fn own_program() -> Result<PathBuf, LabError> {
 /// Reports slow steps to `tell`.
 ///
 /// # Errors
-/// Returns an error if there is no such kernel, or if the guest or its verb fails.
+/// Returns an error if the kernel does not exist, or if the guest or its verb fails.
 pub fn run(
     job: &Job<'_>,
     stop: &dyn Fn() -> bool,
