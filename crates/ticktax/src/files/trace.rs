@@ -19,7 +19,7 @@ impl FileFormat for TraceFormat {
     }
 
     fn about(&self) -> &'static str {
-        "Write every span as a trace for Perfetto (<https://ui.perfetto.dev>) as well"
+        "Also write every span as a trace for Perfetto (<https://ui.perfetto.dev>)"
     }
 
     fn create(&self, path: &Path) -> Result<Box<dyn RowFile>, RowFileError> {

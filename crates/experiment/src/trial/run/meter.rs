@@ -66,12 +66,12 @@ impl TrialMetric {
         match self {
             Self::Time => "Run time of the command",
             Self::Cpu => "CPU time used, including child processes",
-            Self::Noise => "Share of the needed CPU time that interrupts took",
+            Self::Noise => "Share of the needed CPU time taken by interrupts",
             Self::Wait => "Share of the needed CPU time spent waiting for a CPU",
             Self::Throttled => "Share of the needed CPU time lost to CPU quotas",
             Self::P99 => "99th percentile of the wake-up latency",
             Self::Fps => "Frames per second of the program's loop",
-            Self::Lost => "Frames per minute that the program's loop missed",
+            Self::Lost => "Frames per minute missed by the program's loop",
         }
     }
 
