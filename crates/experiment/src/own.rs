@@ -50,7 +50,7 @@ impl OwnCase {
         let file = CaseFile::parse(&shown, &text).map_err(|why| OwnCaseError(why.to_string()))?;
         let Some(model) = &file.model else {
             return Err(OwnCaseError(format!(
-                "{shown}: no [model] section; name the model's scenario as in \
+                "{shown}: no [model] section; give the scenario of the model as in \
                  docs/reference/case.md"
             )));
         };

@@ -93,7 +93,7 @@ impl FromStr for Vary {
             .filter(|(name, _)| !name.is_empty())
             .ok_or_else(|| {
                 VaryError(format!(
-                    "`{text}` has no values: write NAME=LIST, such as hz=100,250"
+                    "`{text}` has no values: use NAME=LIST, for example hz=100,250"
                 ))
             })?;
         Ok(Self {

@@ -307,11 +307,11 @@ fn words(error: &io::Error) -> String {
     match (error.get_ref(), error.kind()) {
         (Some(own), _) => own.to_string(),
         (_, io::ErrorKind::NotADirectory) => {
-            "left alone: part of its path is a link or a file".to_owned()
+            "part of its path is a symbolic link or file, so it was left unchanged".to_owned()
         }
         (_, io::ErrorKind::PermissionDenied) => "permission denied; run as root".to_owned(),
         (_, io::ErrorKind::ReadOnlyFilesystem) => {
-            "mounted read-only, as in a container; run on the host".to_owned()
+            "the file system is read-only, as in a container; run on the host".to_owned()
         }
         (_, io::ErrorKind::ResourceBusy) => "it still contains a process".to_owned(),
         (_, kind) => kind.to_string(),

@@ -56,7 +56,7 @@ impl Cache {
             .filter(|folder| folder.is_absolute())
             .or_else(|| set(home).map(|home| PathBuf::from(home).join(".cache")));
         let folder = folder.ok_or_else(|| {
-            let why = "no cache folder for the lab's kernels: set HOME or XDG_CACHE_HOME";
+            let why = "no cache directory for kernels: set HOME or XDG_CACHE_HOME";
             LabError::NoKernel(why.to_owned())
         })?;
         Ok(Self::at(folder.join("ticktax/lab")))

@@ -111,7 +111,7 @@ fn fetch_from(
         other.clone_into(&mut name);
     }
     Err(LabError::NoKernel(format!(
-        "the package {name} only leads to other packages"
+        "the package {name} contains no kernel, only dependencies"
     )))
 }
 
@@ -185,7 +185,7 @@ fn download(place: Place<'_>, name: &str, cache: &Cache) -> Result<Download, Lab
         LabError::Missing { .. } => LabError::Missing {
             program: "apt-get".to_owned(),
             remedy: format!(
-                "apt-get downloads the package {name}; alternatively, give the kernel \
+                "it is needed to download the package {name}; or give the kernel \
                 as a file"
             ),
         },

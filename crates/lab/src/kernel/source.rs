@@ -32,7 +32,7 @@ impl FromStr for KernelSource {
             Ok(Wanted::File(path)) => Ok(Self::Path(path)),
             Ok(Wanted::Package(name)) => Ok(Self::Package(name)),
             _ => Err(format!(
-                "invalid source `{text}`: give a Debian package, or a folder or tarball with a / \
+                "invalid source `{text}`: give a Debian package, or a directory or tarball with a / \
                  in it"
             )),
         }

@@ -37,7 +37,7 @@ pub fn read_input(path: &Path, most: u32) -> Result<Vec<u8>, String> {
         .and_then(|file| file.take(limit + 1).read_to_end(&mut bytes))
         .map_err(|error| error_words(&error))?;
     if bytes.len() as u64 > limit {
-        return Err(format!("it is longer than {most} MiB"));
+        return Err(format!("it is larger than {most} MiB"));
     }
     Ok(bytes)
 }

@@ -117,7 +117,7 @@ impl std::str::FromStr for PaceRate {
         let frames = text.parse::<FrameRate>().map_err(|why| why.to_string());
         match (frames, packets(text.trim())) {
             (Err(why), None) => Err(format!(
-                "{why}; with --udp, choose 1 to 100M, such as 60k, or max"
+                "{why} or, with --udp, 1 to 100M, for example 60k, or max"
             )),
             (frames, packets) => Ok(Self {
                 frames: frames.map_err(|why| format!("--rate {text}: {why}")),

@@ -40,9 +40,9 @@ impl HtmlFile {
             return Err(RowFileError::no_output(Self::OPTION));
         }
         let temporary = Temporary::beside(path).map_err(|error| {
-            let why = creation_words(&error);
+            let why = creation_words(path, &error);
             RowFileError::new(format_args!(
-                "cannot create the page {}: {why}",
+                "cannot create the HTML file {}: {why}",
                 path.display()
             ))
         })?;
@@ -85,7 +85,7 @@ impl HtmlFile {
         write(temporary).map_err(|error| {
             let why = error_words(&error);
             RowFileError::new(format_args!(
-                "cannot write the page {}: {why}",
+                "cannot write the HTML file {}: {why}",
                 path.display()
             ))
         })?;
@@ -165,7 +165,7 @@ mod tests {
         for (path, why) in [
             ("-", "standard output"),
             ("/", "folder"),
-            ("/nowhere/it.html", "folder does not exist"),
+            ("/nowhere/it.html", "directory does not exist"),
             ("/dev/null", "device"),
         ] {
             let error = HtmlFile::create(Path::new(path)).unwrap_err().to_string();

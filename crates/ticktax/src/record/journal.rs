@@ -60,7 +60,7 @@ impl Journal {
         let found = Syslog::at(syslog::unix);
         found.map(Self::Syslog).map_err(|_| {
             Failure::Incidents(
-                "neither the systemd journal nor syslog runs on this machine: leave out --log"
+                "neither the systemd journal nor syslog runs on this machine: omit --log"
                     .to_owned(),
             )
         })

@@ -113,9 +113,9 @@ impl TrialMetric {
     /// Why a run may have no value for this metric, and how to avoid that.
     pub(super) const fn without(self) -> &'static str {
         match self {
-            Self::Time | Self::Cpu => "no value was reported; leave this metric out",
+            Self::Time | Self::Cpu => "no value was reported; omit this metric",
             Self::Noise | Self::Wait | Self::Throttled => {
-                "the audit could not follow the program; run `ticktax audit` to find out why"
+                "the audit could not follow the program; run `ticktax audit` to see why"
             }
             Self::P99 => "a run needs at least 100 wake-ups; make each run longer",
             Self::Fps | Self::Lost => {
