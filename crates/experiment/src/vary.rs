@@ -7,7 +7,7 @@
 //! assert_eq!(rates.name(), "rate");
 //! assert_eq!(rates.values::<u32>(), Ok(vec![35, 60]));
 //! let error = "rate".parse::<Vary>().unwrap_err();
-//! assert_eq!(error.to_string(), "`rate` has no values: write NAME=LIST, such as hz=100,250");
+//! assert_eq!(error.to_string(), "`rate` has no values: use NAME=LIST, for example hz=100,250");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

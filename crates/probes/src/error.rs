@@ -117,7 +117,7 @@ pub enum ProbeError {
     /// A thread was created but did not become ready in time.
     #[error(
         "the probe's thread on CPU {cpu} was not ready within {limit}: a higher-priority task \
-         occupies the CPU; leave the CPU out, or use SCHED_FIFO"
+         occupies the CPU; exclude this CPU, or use SCHED_FIFO"
     )]
     NotReady {
         /// CPU of the thread.

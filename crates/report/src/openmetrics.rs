@@ -246,12 +246,14 @@ fn victim_of(all: &mut Families, victim: &VictimStatement) {
     if let Some(latency) = &times.latency {
         let family = all.gauge(
             "program_wakeup_latency_seconds",
-            "From a wake-up until the thread ran: the median, what 99 of 100 stay below, the \
-             longest.",
+            "Wake-up latency of the program's threads: median, 99th percentile and maximum.",
         );
         family.lengths(&borrowed(&own_labels), &latency.lengths.of(latency.count));
-        all.counter("program_wakeups", "Wake-ups of the program's threads.")
-            .value(&borrowed(&own_labels), latency.count as f64);
+        all.counter(
+            "program_wakeups",
+            "Number of wake-ups of the program's threads.",
+        )
+        .value(&borrowed(&own_labels), latency.count as f64);
     }
 }
 

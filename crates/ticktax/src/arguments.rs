@@ -236,7 +236,7 @@ pub(crate) enum Verb {
         verb: Vec<String>,
 
         /// Write all pages to this directory: ticktax.1, ticktax-audit.1 and so on
-        #[arg(long, value_name = "FOLDER")]
+        #[arg(long, value_name = "DIR")]
         folder: Option<PathBuf>,
     },
     /// Print a completion script for a shell

@@ -98,9 +98,7 @@ fn save(
 fn not_loaded(error: LoadError) -> Failure {
     match error {
         LoadError::Recording(error) => error.into(),
-        LoadError::Asked => {
-            Failure::Arguments(format!("--asked applies only to recordings: {error}"))
-        }
+        LoadError::Asked => Failure::Arguments(error.to_string()),
         LoadError::NoWorkload { .. } | LoadError::Scenario(_) => {
             Failure::Prediction(error.to_string())
         }

@@ -299,7 +299,7 @@ fn a_journal_that_is_a_link_or_writable_by_others_is_refused() {
     symlink(&victim, &journal).unwrap();
     let error = refused(plan(&AXES), &results);
     assert!(
-        error.contains("is not a regular file: move it away"),
+        error.contains("is not a regular file: move or remove it"),
         "{error}"
     );
     assert!(!victim.exists());

@@ -435,7 +435,7 @@ impl Chosen {
                 let known: Vec<&str> = FACTORS.iter().map(|row| row.name).collect();
                 return Err(vary.error(&format_args!(
                     "unknown factor: choose from {}, or the full name of a network namespace's \
-                     sysctl, such as net.ipv4.tcp_rmem",
+                     sysctl, for example net.ipv4.tcp_rmem",
                     known.join(", ")
                 )));
             }

@@ -158,7 +158,7 @@ pub enum TriggerLimit {
 /// A trigger as specified by the user: `KIND[:TARGET]>LIMIT`, `frame:TARGET`, or `signal`.
 ///
 /// - KIND is `wait`, `late`, `blocked`, `throttled`, `stretch` or `gap`.
-/// - TARGET is `pid=N`, `comm=NAME` or `cgroup=FOLDER`. For gaps it is `cpu=LIST`. Stretches have
+/// - TARGET is `pid=N`, `comm=NAME` or `cgroup=PATH`. For gaps it is `cpu=LIST`. Stretches have
 ///   no target, because they belong to the kernel.
 /// - LIMIT is a time from 10 µs to 1 min, such as `5ms`, or a percentile of the last hour, such as
 ///   `p99.9`.

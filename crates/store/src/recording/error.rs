@@ -43,7 +43,7 @@ pub enum RecordingError {
     },
     /// The file is not a Parquet file.
     #[error(
-        "{} is not a recording, nor any other Parquet file: give a file written by `ticktax audit`",
+        "{} is not a recording, not even a Parquet file: give a file written by `ticktax audit`",
         path.display()
     )]
     NotParquet {

@@ -55,7 +55,7 @@ pub(crate) struct AgentArguments {
     pub(crate) listen_anywhere: bool,
 
     /// Write facts to this directory every minute, ten minutes and hour
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "DIR")]
     pub(crate) facts: Option<PathBuf>,
 
     /// Also write histograms as lists, for programs that cannot decode the binary form
@@ -84,7 +84,7 @@ pub(crate) struct AgentArguments {
     /// ~/.local/state/ticktax-agent/incidents]
     #[arg(
         long,
-        value_name = "FOLDER",
+        value_name = "DIR",
         requires = "triggers",
         hide_short_help = true
     )]

@@ -43,7 +43,7 @@ A trigger is KIND[:SUBJECT]>TIME:
   frame:pid=4121 a paced program lost a frame: the next one started a full period late;
                  with frame:pid=4121>5ms, a frame started over 5 ms late
   signal         no delay; only SIGUSR1 and `ticktax mark`, which always work, save an incident
-SUBJECT is pid=N, comm=NAME or cgroup=FOLDER; for gap, cpu=LIST; for frame, pid=N or comm=NAME.
+SUBJECT is pid=N, comm=NAME or cgroup=PATH; for gap, cpu=LIST; for frame, pid=N or comm=NAME.
 TIME can be a percentile of the delays in the last hour, for example wait:comm=gamesrv>p99.99.
 It is updated every minute, and triggers only after enough delays: p99.99 needs 100,000. A gap
 trigger runs a probe, which has a cost: see --probe. A frame trigger learns the due times from
@@ -102,7 +102,7 @@ pub(crate) struct RecordArguments {
     /// Store incidents in this directory
     ///
     /// [default: /var/lib/ticktax/incidents as root, otherwise ~/.local/state/ticktax/incidents]
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 
     /// Record for this long, for example 8h [default: until Ctrl-C]
@@ -233,7 +233,7 @@ pub(crate) struct FolderArguments {
     /// [default: the directory that `ticktax record` uses, or the agent's if only that exists. As
     /// root: /var/lib/ticktax/incidents or /var/lib/ticktax-agent/incidents. Otherwise:
     /// ~/.local/state/ticktax/incidents or ~/.local/state/ticktax-agent/incidents]
-    #[arg(long, value_name = "FOLDER", global = true)]
+    #[arg(long, value_name = "DIR", global = true)]
     pub(crate) dir: Option<PathBuf>,
 }
 

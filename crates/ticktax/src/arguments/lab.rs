@@ -181,7 +181,7 @@ pub(crate) struct RunArguments {
     pub(crate) output: Option<PathBuf>,
 
     /// Copy files written by the guest to this directory
-    #[arg(long, value_name = "FOLDER", hide_short_help = true)]
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
     pub(crate) guest_files: Option<PathBuf>,
 
     /// Save the guest's kernel messages to this file

@@ -108,7 +108,7 @@ fn tcp_is_measured_on_this_machine_with_here() {
     let output = case(&["run", "silent-rtc", "--here"]);
     assert_eq!(output.status.code(), Some(2));
     let error = text(&output.stderr);
-    assert!(error.contains("leave out --here"), "{error}");
+    assert!(error.contains("omit --here"), "{error}");
 }
 
 /// Tries a missing file, a directory, a text file, and another kind of document. Each must be

@@ -147,7 +147,12 @@ fn invalid_requests_are_refused_in_one_line() {
             2,
             "invalid time `soon`",
         ),
-        (&["mark", "here"], folder.path(), 1, "no recorder listens"),
+        (
+            &["mark", "here"],
+            folder.path(),
+            1,
+            "no recorder is listening",
+        ),
         (
             &[record[0], record[1], "wait"],
             folder.path(),
@@ -164,7 +169,7 @@ fn invalid_requests_are_refused_in_one_line() {
             &[record[0], record[1], "wait>5ms"],
             &file.join("x"),
             1,
-            "cannot keep incidents in",
+            "cannot store incidents in",
         ),
         (
             &[record[0], record[1], "wait>5ms", "--max-bytes", "0"],
