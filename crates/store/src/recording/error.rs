@@ -90,7 +90,7 @@ pub enum RecordingError {
     },
     /// Part of the file does not match its checksum.
     #[error(
-        "{} is damaged: checksum mismatch in {what}; copy it again, or make a new recording",
+        "{} is damaged: {what}; copy it again, or make a new recording",
         path.display()
     )]
     Damaged {

@@ -133,7 +133,7 @@ fn invalid_requests_are_refused_in_one_line() {
             &["incidents", "show", "99"],
             folder.path(),
             1,
-            "the last is 13",
+            "the last incident is 13",
         ),
         (
             &["incidents"],
@@ -157,7 +157,7 @@ fn invalid_requests_are_refused_in_one_line() {
             &[record[0], record[1], "wait"],
             folder.path(),
             2,
-            "a threshold is missing",
+            "the time is missing",
         ),
         (
             &[record[0], record[1], "weight>5ms"],
