@@ -198,7 +198,7 @@ fn invalid_cases_are_refused_in_one_line() {
     let error = text(&case(&["run", "frame-rate"]).stderr);
     assert!(error.contains("unknown case `frame-rate`"), "{error}");
     let error = text(&case(&["run", folder.path().to_str().unwrap()]).stderr);
-    assert!(error.contains("is a folder"), "{error}");
+    assert!(error.contains("is a directory"), "{error}");
     let error = text(&case(&["run", "gone.toml"]).stderr);
     assert!(error.contains("gone.toml: no such file"), "{error}");
 }
