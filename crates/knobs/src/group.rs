@@ -449,7 +449,7 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
             let system = machine.system();
             for refused in [make(&system, &place), dissolve(&system, &place)] {
                 let why = refused.expect_err(folder).to_string();
-                assert!(why.contains("left alone"), "{folder}: {why}");
+                assert!(why.contains("left unchanged"), "{folder}: {why}");
             }
         }
         assert_eq!(machine.text("victim/cgroup.procs"), "precious\n");
@@ -476,7 +476,7 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
             dissolve(&system, &place),
         ] {
             let why = refused.unwrap_err().to_string();
-            assert!(why.contains("not a cgroup folder"), "{why}");
+            assert!(why.contains("not a cgroup directory"), "{why}");
         }
         let kept = fs::read_to_string(root.join("cgroup.procs"));
         assert_eq!(kept.unwrap(), "precious\n");

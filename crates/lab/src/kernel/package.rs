@@ -178,7 +178,7 @@ type Download = (PathBuf, tempfile::TempDir);
 fn download(place: Place<'_>, name: &str, cache: &Cache) -> Result<Download, LabError> {
     let root = cache.folder("fresh")?;
     let folder =
-        tempfile::tempdir_in(&root).map_err(LabError::file("create a folder in", &root))?;
+        tempfile::tempdir_in(&root).map_err(LabError::file("create a directory in", &root))?;
     let mut apt = place.apt_get(cache)?;
     apt.args(["download", name]).current_dir(folder.path());
     run(&mut apt, "apt").map_err(|error| match error {
