@@ -382,6 +382,6 @@ mod tests {
         assert!(error.contains("give at most 1000"), "{error}");
         let long = format!("{CASE}# {}\n", "x".repeat(1 << 20));
         let error = open(&long, SCENARIO).unwrap_err();
-        assert!(error.contains("longer than 1 MiB"), "{error}");
+        assert!(error.contains("larger than 1 MiB"), "{error}");
     }
 }

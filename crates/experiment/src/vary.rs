@@ -117,7 +117,7 @@ mod tests {
     fn errors_start_with_the_name() {
         for text in ["", "hz", "=1,2"] {
             let error = text.parse::<Vary>().unwrap_err().to_string();
-            assert!(error.contains("write NAME=LIST"), "{text}: {error}");
+            assert!(error.contains("use NAME=LIST"), "{text}: {error}");
         }
         for (text, why) in [
             ("rate=35,fast", "rate: invalid digit"),

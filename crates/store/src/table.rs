@@ -319,7 +319,7 @@ mod tests {
         let error = TableReader::open(&path).err().unwrap().to_string();
         assert!(error.ends_with("x: it is not a Parquet file"), "{error}");
         let error = TableReader::open(folder.path()).err().unwrap().to_string();
-        assert!(error.contains("folder"), "{error}");
+        assert!(error.contains("directory"), "{error}");
         let missing = folder.path().join("none/x");
         let error = TableWriter::create(&missing, &columns(), &[])
             .err()

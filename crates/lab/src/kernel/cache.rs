@@ -288,7 +288,7 @@ mod tests {
             cache.kernel("planted").map(drop),
         ] {
             let refused = refused.unwrap_err().to_string();
-            assert!(refused.contains("other users may write to"), "{refused}");
+            assert!(refused.contains("other users can write to"), "{refused}");
         }
         assert!(!root.join("build").exists());
     }

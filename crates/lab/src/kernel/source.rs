@@ -212,7 +212,8 @@ fn settle(
             return source_in(folder);
         }
     }
-    let fresh = tempfile::tempdir_in(&root).map_err(LabError::file("create a directory in", &root))?;
+    let fresh =
+        tempfile::tempdir_in(&root).map_err(LabError::file("create a directory in", &root))?;
     fill(fresh.path())?;
     extend(fresh.path())?;
     let release = release_of(fresh.path())?;

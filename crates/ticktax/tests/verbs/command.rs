@@ -491,7 +491,10 @@ fn a_damaged_recording_is_one_line_even_if_the_parquet_library_panics() {
     let output = ticktax(&["report", damaged.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
     let complaint = complaint(&output);
-    assert!(complaint.contains("its contents are invalid"), "{complaint}");
+    assert!(
+        complaint.contains("its contents are invalid"),
+        "{complaint}"
+    );
 }
 
 #[test]

@@ -199,8 +199,11 @@ fn creation_errors_are_explained_in_words() {
     assert!(refused(folder.path()).ends_with("it is a directory; give the path of a file"));
     assert!(refused(Path::new("/dev/null")).ends_with("give the path of a regular file"));
     fs::write(folder.path().join("file"), "").unwrap();
-    assert!(refused(&folder.path().join("file/x")).ends_with("is a file, not a folder"));
-    assert!(refused(&folder.path().join("n".repeat(300))).contains("the name is too long"));
+    assert!(
+        refused(&folder.path().join("file/x"))
+            .ends_with("is a file, not a directory; check the path")
+    );
+    assert!(refused(&folder.path().join("n".repeat(300))).contains("the file name is too long"));
 }
 
 proptest! {

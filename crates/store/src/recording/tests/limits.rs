@@ -146,11 +146,11 @@ fn overlong_names_are_rejected() {
     write(&path, &sources, &[Row::Span(span)]);
     let text = refusal(&path);
     assert!(
-        text.contains("a value of the column `source` takes more than 4096 bytes"),
+        text.contains("a value of the column `source` is larger than 4096 bytes"),
         "{text}"
     );
     let effect = Effect::Queued(long.into());
-    assert!(refused_row(Row::Edge(Edge { span, effect })).contains("`edge_to` takes more"));
+    assert!(refused_row(Row::Edge(Edge { span, effect })).contains("`edge_to` is larger"));
 }
 
 #[test]
