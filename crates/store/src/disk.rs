@@ -9,6 +9,7 @@ mod temporary;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::ops::{Deref, DerefMut};
+use std::path::Path;
 
 use nix::errno::Errno;
 use serde::Serialize;
