@@ -164,7 +164,7 @@ mod tests {
     fn paths_that_cannot_be_files_are_refused_in_one_line() {
         for (path, why) in [
             ("-", "standard output"),
-            ("/", "folder"),
+            ("/", "directory"),
             ("/nowhere/it.html", "directory does not exist"),
             ("/dev/null", "device"),
         ] {

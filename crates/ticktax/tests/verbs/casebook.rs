@@ -122,9 +122,9 @@ fn invalid_traffic_files_are_refused() {
     fs::write(path("list"), list).unwrap();
     for (name, hint) in [
         ("nowhere", "no such file"),
-        ("", "folder"),
-        ("text", "not JSON from `ticktax net`"),
-        ("list", "not JSON from `ticktax net`"),
+        ("", "directory"),
+        ("text", "not JSON output of `ticktax net`"),
+        ("list", "not JSON output of `ticktax net`"),
     ] {
         let output = case(&["run", "tcp-cpu-cost", "--traffic", &path(name)]);
         let error = complaint(&output);

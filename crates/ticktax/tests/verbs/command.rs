@@ -451,14 +451,14 @@ fn lists_of_numbers_are_compared() {
     let two = put("two.csv", "old,new\n1,2\n2,3\n");
     let statement = put("statement.json", r#"{"document": "statement"}"#);
     for (arguments, code, hint) in [
-        (&[&*stock, &two][..], 2, "--column NAME: 1 old, 2 new"),
+        (&[&*stock, &two][..], 2, "--column: 1 old, 2 new"),
         (&[&*stock, &two, "--column", "x"], 2, "no column `x`"),
         (&[&*stock, &statement], 2, "two files of the same kind"),
         (&[&*stock, "/no/such/file"], 1, "/no/such/file"),
         (
             &[&*statement, &statement, "--better", "lower"],
             2,
-            "--better is for lists",
+            "--better applies only to lists",
         ),
         (&[&*stock, &stock, "--difference", "2"], 2, "invalid share"),
     ] {
