@@ -81,7 +81,7 @@ pub(crate) struct NumberArguments {
     #[arg(long, value_parser = one_of(&Better::ALL, Better::name, Better::about))]
     better: Option<Better>,
 
-    /// Treat differences up to this as no difference [default: 5%]
+    /// Ignore differences up to this [default: 5%]
     #[arg(long, value_name = "SHARE", value_parser = percentage)]
     difference: Option<f64>,
 }

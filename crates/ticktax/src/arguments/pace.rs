@@ -41,7 +41,7 @@ pub(crate) struct PaceArguments {
     #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     rate: Option<PaceRate>,
 
-    /// Use this much CPU time per frame, for example 250us
+    /// Use this much CPU time per frame
     #[arg(
         long,
         value_name = "TIME",
@@ -50,7 +50,7 @@ pub(crate) struct PaceArguments {
     )]
     pub(crate) work: Nanos,
 
-    /// Sleep between frames with this method
+    /// Use this sleep method
     #[arg(long, value_name = "METHOD", default_value = "nanosleep", value_parser = sleeps())]
     pub(crate) sleep: SleepMethod,
 
@@ -62,7 +62,7 @@ pub(crate) struct PaceArguments {
     #[arg(long, value_name = "RULE", default_value = "deadline", value_parser = rules())]
     pub(crate) rule: PaceRule,
 
-    /// Run the loop on this CPU [default: the last allowed CPU]
+    /// Run the loop on this CPU [default: last allowed]
     #[arg(long, value_name = "N")]
     pub(crate) cpu: Option<u32>,
 
@@ -86,7 +86,7 @@ pub(crate) struct PaceArguments {
     )]
     pub(crate) length: Option<Length>,
 
-    /// Watch this process instead of running a loop; needs root
+    /// Watch this process instead of a loop; needs root
     #[arg(short, long, value_name = "N", allow_hyphen_values = true,
           conflicts_with_all = ["rate", "work", "sleep", "rule", "cpu", "policy", "vary"])]
     pub(crate) pid: Option<ProcessId>,

@@ -38,7 +38,7 @@ Exit codes:
 
 #[derive(Debug, Args)]
 pub(crate) struct TrialArguments {
-    /// Setting and the values to compare, for example vm.swappiness=60,10
+    /// Setting and its values, for example vm.swappiness=60,10
     ///
     /// `now` is the current value. Several settings change together: give each one value per
     /// variant, or one value for all variants. If a value contains a comma, separate the values with
@@ -58,7 +58,7 @@ pub(crate) struct TrialArguments {
     )]
     pub(crate) pid: Option<ProcessId>,
 
-    /// Watch the process for this long in each run [default: 5s]
+    /// Watch for this long in each run [default: 5s]
     #[arg(
         long = "for",
         alias = "duration",
@@ -68,9 +68,10 @@ pub(crate) struct TrialArguments {
     )]
     pub(crate) each: Option<Length>,
 
-    /// Compare these metrics, separated by commas [default: time]
+    /// Compare by these metrics [default: time]
     ///
-    /// Several metrics are judged together. With --pid, the default is wait,p99.
+    /// Separate several metrics by commas; they are judged together. With --pid, the default is
+    /// wait,p99.
     #[arg(
         long = "metric",
         value_name = "LIST",
@@ -111,7 +112,7 @@ pub(crate) struct TrialArguments {
     )]
     pub(crate) settle: Option<Nanos>,
 
-    /// Treat differences up to this as no difference
+    /// Ignore differences up to this
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = percentage)]
     pub(crate) difference: f64,
 
