@@ -132,7 +132,7 @@ pub enum KnobError {
     /// The journal has unreadable lines between readable ones. The settings in those lines are
     /// unknown, so the file must be kept as evidence.
     #[error(
-        "the journal {} was left unchanged: lines {lines} are unreadable; restore the other \
+        "the journal {} was left unchanged: it has unreadable lines ({lines}); restore the other \
          settings with `ticktax undo`, then move or remove the file",
         path.display()
     )]

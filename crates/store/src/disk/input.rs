@@ -58,7 +58,7 @@ mod tests {
             assert_eq!(read_input(&path, 1).is_ok(), is_read, "{length}");
         }
         let endless = read_input(Path::new("/dev/zero"), 1).expect_err("it has no end");
-        assert_eq!(endless, "it is longer than 1 MiB");
+        assert_eq!(endless, "it is larger than 1 MiB");
     }
 
     mod root {

@@ -85,7 +85,7 @@ fn files_other_than_parquet_are_rejected() {
     assert_eq!(
         message(&path),
         "x.parquet is not a recording, not even a Parquet file: give a file written by `ticktax \
-         audit` wrote"
+         audit`"
     );
 }
 
@@ -96,7 +96,7 @@ fn parquet_files_of_other_programs_are_rejected() {
     assert_eq!(
         message(&path),
         "x.parquet is a Parquet file but not a ticktax recording: give a file written by `ticktax \
-         audit` wrote"
+         audit`"
     );
 }
 
@@ -184,7 +184,7 @@ fn unreadable_files_are_explained_in_words() {
     let (folder, path) = folder();
     assert_eq!(
         message(&path),
-        "cannot read the recording x.parquet: no such file or folder; check the path"
+        "cannot read the recording x.parquet: no such file or directory; check the path"
     );
     assert!(message(folder.path()).ends_with("it is a directory; give the path of a file"));
     assert!(message(Path::new("/dev/null")).contains("it is a device or a pipe"));
