@@ -476,7 +476,7 @@ mod tests {
     #[test]
     fn invalid_triggers_are_rejected_with_a_one_line_hint() {
         for (text, why) in [
-            ("", "write wait, late"),
+            ("", "use wait, late"),
             ("weight>5ms", "write wait, late"),
             ("mark", "write wait, late"),
             (">5ms", "write wait, late"),
