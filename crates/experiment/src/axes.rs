@@ -158,7 +158,7 @@ impl Grid {
         for (place, axis) in axes.iter().enumerate() {
             for other in &axes[..place] {
                 if axis.field.what() == other.field.what() {
-                    let why = format!("it sets the same value as the axis {}", other.name);
+                    let why = format!("it sets the same value as axis {}; omit one", other.name);
                     return Err(error(&axis.name, why));
                 }
             }
@@ -172,7 +172,7 @@ impl Grid {
         };
         if count > u128::from(MAX_POINTS) {
             let why = format!(
-                "{count} points are too many (at most {MAX_POINTS}); give fewer \
+                "{count} points are too many (at most {MAX_POINTS}): give fewer \
                 values"
             );
             return Err(error(&names(), why));

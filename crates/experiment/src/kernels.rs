@@ -58,8 +58,8 @@ pub trait KernelCase: Sync {
 pub enum KernelsError {
     /// Two kernels have the same tick rate, but a case has only one row per rate.
     #[error(
-        "two of the kernels tick at {0} Hz, but the case has one row per rate: give kernels \
-        with different rates"
+        "two of the kernels tick at {0} Hz, but the case compares one kernel per rate: choose \
+        kernels with different rates"
     )]
     SameRate(u32),
     /// Neither the kernel's configuration nor the guest shows the tick rate.

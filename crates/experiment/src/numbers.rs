@@ -41,8 +41,8 @@ pub enum NumbersError {
     },
     /// Only one of the files is a list of numbers.
     #[error(
-        "cannot compare {numbers}, a list of numbers, with {other}, which is not: give two files \
-         of the same kind"
+        "cannot compare {numbers} (a list of numbers) with {other} (a recording or statement): \
+         give two files of the same kind"
     )]
     Mixed {
         /// The file that contains numbers.
@@ -210,7 +210,7 @@ impl Source {
                 format!("it contains more than {MAX_VALUES} numbers; compare a sample of them")
             }
             (_, Some(odd)) => {
-                format!("it contains {odd:e}; only magnitudes from 1e-100 to 1e100 can be compared")
+                format!("it contains {odd:e}; absolute values must be 1e-100 to 1e100")
             }
             (_, None) => {
                 return Ok(List {
@@ -278,7 +278,7 @@ fn text(path: &Path) -> Result<Option<String>, NumbersError> {
     }
     file.read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > MAX_BYTES {
-        return Err(file_error(format!("longer than {} MiB", MAX_BYTES >> 20)));
+        return Err(file_error(format!("larger than {} MiB", MAX_BYTES >> 20)));
     }
     let text = String::from_utf8(bytes).map_err(|_| file_error("not a text file".to_owned()))?;
     Ok(Some(text))
@@ -290,7 +290,7 @@ fn number(text: &str, line: u64) -> Result<f64, Problem> {
     let why = match found {
         Some(number) if number.is_finite() => return Ok(number),
         Some(_) => "is not finite",
-        None => "is not a number (write numbers without units)",
+        None => "is not a number (omit units)",
     };
     let shown = excerpt(text, 30);
     Err(Problem::Content(format!("line {line}: `{shown}` {why}")))

@@ -50,7 +50,7 @@ impl OwnCase {
         let file = CaseFile::parse(&shown, &text).map_err(|why| OwnCaseError(why.to_string()))?;
         let Some(model) = &file.model else {
             return Err(OwnCaseError(format!(
-                "{shown}: no [model] section; name the model's scenario as in \
+                "{shown}: no [model] section; give the scenario of the model as in \
                  docs/reference/case.md"
             )));
         };
@@ -382,6 +382,6 @@ mod tests {
         assert!(error.contains("give at most 1000"), "{error}");
         let long = format!("{CASE}# {}\n", "x".repeat(1 << 20));
         let error = open(&long, SCENARIO).unwrap_err();
-        assert!(error.contains("longer than 1 MiB"), "{error}");
+        assert!(error.contains("larger than 1 MiB"), "{error}");
     }
 }

@@ -25,7 +25,7 @@ pub use self::run::{Begun, Ended, Progress, Sweep, begin};
 pub enum SweepError {
     /// Another process is writing the same results.
     #[error(
-        "another sweep is writing {}: wait until it ends, or name another file",
+        "another sweep is writing {}: wait for it to finish, or choose another file",
         results.display()
     )]
     Busy {
@@ -33,7 +33,7 @@ pub enum SweepError {
         results: PathBuf,
     },
     /// The results file or its journal belongs to another sweep.
-    #[error("{} {what}: name another file for this sweep, or remove that one", path.display())]
+    #[error("{} {what}: choose another results file, or remove this one", path.display())]
     Other {
         /// The results file or the journal.
         path: PathBuf,
@@ -42,8 +42,8 @@ pub enum SweepError {
     },
     /// The journal cannot be written or read. Its existing contents are kept.
     #[error(
-        "cannot {verb} the journal {}: {why}; {kept} finished points are safe, and the same \
-         command continues from there",
+        "cannot {verb} the journal {}: {why}; {kept} finished points are saved; run the same \
+         command again to resume",
         path.display()
     )]
     Journal {
@@ -58,8 +58,8 @@ pub enum SweepError {
     },
     /// A thread cannot be started.
     #[error(
-        "cannot start a thread: {0}; raise the process limit (ulimit -u) or memory limit \
-        (ulimit -v)"
+        "cannot start a thread: {0}; raise the process limit (`ulimit -u`) or memory limit \
+        (`ulimit -v`)"
     )]
     Thread(std::io::ErrorKind),
     /// The journal cannot be created next to the results.

@@ -7,7 +7,7 @@
 //! assert_eq!(rates.name(), "rate");
 //! assert_eq!(rates.values::<u32>(), Ok(vec![35, 60]));
 //! let error = "rate".parse::<Vary>().unwrap_err();
-//! assert_eq!(error.to_string(), "`rate` has no values: write NAME=LIST, such as hz=100,250");
+//! assert_eq!(error.to_string(), "`rate` has no values: use NAME=LIST, for example hz=100,250");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -93,7 +93,7 @@ impl FromStr for Vary {
             .filter(|(name, _)| !name.is_empty())
             .ok_or_else(|| {
                 VaryError(format!(
-                    "`{text}` has no values: write NAME=LIST, such as hz=100,250"
+                    "`{text}` has no values: use NAME=LIST, for example hz=100,250"
                 ))
             })?;
         Ok(Self {
@@ -117,7 +117,7 @@ mod tests {
     fn errors_start_with_the_name() {
         for text in ["", "hz", "=1,2"] {
             let error = text.parse::<Vary>().unwrap_err().to_string();
-            assert!(error.contains("write NAME=LIST"), "{text}: {error}");
+            assert!(error.contains("use NAME=LIST"), "{text}: {error}");
         }
         for (text, why) in [
             ("rate=35,fast", "rate: invalid digit"),

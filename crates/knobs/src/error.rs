@@ -10,7 +10,7 @@ use nix::errno::Errno;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KnobError {
     /// The setting does not exist.
-    #[error("unknown knob `{id}`: {hint}")]
+    #[error("unknown setting `{id}`: {hint}")]
     Unknown {
         /// Name that the user typed.
         id: String,
@@ -85,8 +85,8 @@ pub enum KnobError {
     },
     /// Another program changed the setting after this session did.
     #[error(
-        "{id} of {target} changed from {left} to {found}: another program sets it too; ticktax \
-         will not change it again"
+        "{id} of {target} changed from {left} to {found}: another program sets it too, so ticktax \
+         leaves it unchanged"
     )]
     Foreign {
         /// Name of the setting.
@@ -100,8 +100,8 @@ pub enum KnobError {
     },
     /// Another session is changing settings.
     #[error(
-        "cannot change settings: {by} is changing settings with the journal {}; wait until it \
-         ends, or stop it: it restores them",
+        "cannot change settings: {by} is using the journal {}; wait for it to finish, or stop it \
+         and it will restore them",
         path.display()
     )]
     Busy {
@@ -122,7 +122,7 @@ pub enum KnobError {
     },
     /// The file given as the journal contains something else.
     #[error(
-        "{} is not a ticktax journal and was left unchanged: name another file, or move it away",
+        "{} is not a ticktax journal and was left unchanged: give the path of a journal",
         path.display()
     )]
     NotJournal {
@@ -132,8 +132,8 @@ pub enum KnobError {
     /// The journal has unreadable lines between readable ones. Nobody knows which settings these
     /// lines were about, so the file must be kept as evidence.
     #[error(
-        "the journal {} was left unchanged: it has unreadable lines ({lines}) before its end; \
-         restore the rest with `ticktax undo`, then move the file away",
+        "the journal {} was left unchanged: it has unreadable lines ({lines}); restore the other \
+         settings with `ticktax undo`, then move or remove the file",
         path.display()
     )]
     DamagedJournal {
@@ -173,10 +173,10 @@ impl Trouble {
     /// Explains a failed system call.
     pub(crate) fn of_call(errno: Errno) -> Self {
         let why = match errno {
-            Errno::ESRCH => "the task has ended",
+            Errno::ESRCH => "the thread has exited",
             Errno::EPERM | Errno::EACCES => "permission denied; run as root",
             Errno::EINVAL => {
-                "the kernel rejected the value: it is out of range, or names a CPU that is offline \
+                "the kernel rejected the value: it is out of range, or includes a CPU that is offline \
                  or not allowed"
             }
             Errno::EBUSY => "the kernel is busy; its real-time bandwidth might be used up",
@@ -199,12 +199,12 @@ impl Trouble {
             (Errno::EIO, _) => "the kernel manages this setting itself",
             (Errno::EBUSY, _) => "in use; try again later",
             (Errno::ENODEV | Errno::ENXIO, _) => "the device is offline or gone",
-            (Errno::ESRCH, _) => "the task has ended",
+            (Errno::ESRCH, _) => "the thread has exited",
             (Errno::EOPNOTSUPP, _) => "not supported by this kernel or device",
             (_, io::ErrorKind::NotFound) => "no such file on this kernel or machine",
             (_, io::ErrorKind::PermissionDenied) => "permission denied; run as root",
             (_, io::ErrorKind::ReadOnlyFilesystem) => {
-                "mounted read-only, as in a container; run on the host"
+                "the file system is read-only, as in a container; run on the host"
             }
             (_, kind) => return Self::new(format!("/{path}: {kind}")),
         };

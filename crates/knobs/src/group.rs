@@ -308,11 +308,11 @@ fn words(error: &io::Error) -> String {
     match (error.get_ref(), error.kind()) {
         (Some(own), _) => own.to_string(),
         (_, io::ErrorKind::NotADirectory) => {
-            "left alone: part of its path is a link or a file".to_owned()
+            "part of its path is a symbolic link or file, so it was left unchanged".to_owned()
         }
         (_, io::ErrorKind::PermissionDenied) => "permission denied; run as root".to_owned(),
         (_, io::ErrorKind::ReadOnlyFilesystem) => {
-            "mounted read-only, as in a container; run on the host".to_owned()
+            "the file system is read-only, as in a container; run on the host".to_owned()
         }
         (_, io::ErrorKind::ResourceBusy) => "it still contains a process".to_owned(),
         (_, kind) => kind.to_string(),
@@ -450,7 +450,7 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
             let system = machine.system();
             for refused in [make(&system, &place), dissolve(&system, &place)] {
                 let why = refused.expect_err(folder).to_string();
-                assert!(why.contains("left alone"), "{folder}: {why}");
+                assert!(why.contains("left unchanged"), "{folder}: {why}");
             }
         }
         assert_eq!(machine.text("victim/cgroup.procs"), "precious\n");
@@ -477,7 +477,7 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
             dissolve(&system, &place),
         ] {
             let why = refused.unwrap_err().to_string();
-            assert!(why.contains("not a cgroup folder"), "{why}");
+            assert!(why.contains("not a cgroup directory"), "{why}");
         }
         let kept = fs::read_to_string(root.join("cgroup.procs"));
         assert_eq!(kept.unwrap(), "precious\n");

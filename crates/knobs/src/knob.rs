@@ -304,8 +304,8 @@ const fn where_to_look(scope: KnobScope) -> &'static str {
         KnobScope::Cpu => "/sys/devices/system/cpu/online lists existing CPUs",
         KnobScope::Irq => "/proc/interrupts lists existing interrupts",
         KnobScope::Disk => "/sys/block lists existing disks",
-        KnobScope::Task => "no such task; find a program's PIDs with `pgrep NAME`",
-        KnobScope::Cgroup => "give its folder, such as /sys/fs/cgroup/system.slice",
-        KnobScope::Net => "give its file, such as /run/netns/NAME or /proc/PID/ns/net",
+        KnobScope::Task => "no such thread; find a program's PIDs with `pgrep NAME`",
+        KnobScope::Cgroup => "give its directory, for example /sys/fs/cgroup/system.slice",
+        KnobScope::Net => "give its file, for example /run/netns/NAME or /proc/PID/ns/net",
     }
 }

@@ -72,7 +72,7 @@ impl Mechanism {
         match self {
             Self::File(path) | Self::Choice(path) | Self::Mask(path) | Self::Namespaced(path) => {
                 match path.strip_prefix("{}/") {
-                    Some(file) => format!("{file} in the cgroup's folder"),
+                    Some(file) => format!("{file} in the cgroup's directory"),
                     None => format!("/{}", path.replace("{}", "N")),
                 }
             }
@@ -82,7 +82,7 @@ impl Mechanism {
             Self::DirtyLimit { ratio, bytes } => format!("/{ratio}, /{bytes}"),
             Self::DmaLatency => format!("/{}", dma_latency::DEVICE),
             Self::Quota => {
-                "cpu.max in the cgroup's folder; cpu.cfs_quota_us and cpu.cfs_period_us with \
+                "cpu.max in the cgroup's directory; cpu.cfs_quota_us and cpu.cfs_period_us with \
                  cgroup version 1"
                     .to_owned()
             }
@@ -181,6 +181,6 @@ fn expanded(path: &str, target: &Target) -> String {
 fn task(target: &Target) -> Result<i32, Trouble> {
     match target {
         Target::Task(tid) => Ok(*tid),
-        other => Err(Trouble::new(format!("{other} is not a task"))),
+        other => Err(Trouble::new(format!("{other} is not a thread"))),
     }
 }

@@ -26,13 +26,15 @@ const CGROUPS: &[FsType] = &[CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC];
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Outside {
     /// The file is not on a file system that holds kernel settings.
-    #[error("not a kernel setting, so it was left alone; check the path")]
+    #[error("not a kernel setting, so it was left unchanged; check the path")]
     Settings,
     /// The directory is not on a cgroup file system.
-    #[error("not a cgroup folder, so it was left alone; check the path")]
+    #[error("not a cgroup directory, so it was left unchanged; check the path")]
     Cgroups,
     /// The cgroup was not created by ticktax.
-    #[error("ticktax did not create this cgroup, so it was left alone; move the journal away")]
+    #[error(
+        "ticktax did not create this cgroup, so it was left unchanged; move or remove the journal"
+    )]
     Own,
 }
 

@@ -40,12 +40,12 @@ pub enum LabError {
         why: String,
     },
     /// The guest's kernel panicked.
-    #[error("the guest's kernel panicked: {0}; save its messages with --console FILE")]
+    #[error("the guest's kernel panicked: {0}; use --console FILE to save its messages")]
     Panic(String),
     /// The guest exceeded its time limit.
     #[error(
-        "stopped the guest after {} s ({doing}); raise the limit with --limit, and save the \
-         guest's messages with --console FILE",
+        "stopped the guest after {} s ({doing}); raise the limit with --limit, or use --console \
+         FILE to save the guest's messages",
         limit.as_secs()
     )]
     Hang {
@@ -58,7 +58,7 @@ pub enum LabError {
     #[error("the guest ended without a result: {0}")]
     NoResult(String),
     /// The bytes on the guest's serial line are not valid frames.
-    #[error("{0}: another program wrote to it, and the result is lost")]
+    #[error("{0}: another program wrote to it, so the result is lost; try again")]
     Line(#[from] Garbled),
     /// The user cancelled the guest.
     #[error("interrupted; nothing is left running")]
@@ -80,7 +80,7 @@ pub enum LabError {
         path: PathBuf,
     },
     /// Another process is creating this cache entry.
-    #[error("another ticktax lab is building {0}; wait until it finishes")]
+    #[error("another ticktax lab is building {0}; wait for it to finish")]
     Busy(String),
     /// The recording from the guest is damaged.
     #[error(transparent)]
@@ -124,7 +124,7 @@ impl LabError {
 
 /// Message for when the disk is full, with a remedy.
 pub(crate) const NO_SPACE: &str =
-    "no space left; free some, or set XDG_CACHE_HOME or TMPDIR to a folder with space";
+    "no space left; free some, or set XDG_CACHE_HOME or TMPDIR to a directory with space";
 
 /// Describes an I/O error to the user.
 fn in_words(error: &io::Error) -> String {

@@ -55,7 +55,7 @@ impl FromStr for Wanted {
             return Ok(Self::Package(text.to_owned()));
         }
         Err(format!(
-            "unknown kernel {text}: give a file (with a / in it), a Debian package, or a name like \
+            "unknown kernel {text}: give a path with a / in it, a Debian package, or a name like \
              hz250 from `ticktax lab build`"
         ))
     }

@@ -124,7 +124,7 @@ impl GuestSettings<'_> {
             }
             Clock::Kvm if arch != Arch::HOST => {
                 return wrong(
-                    "--kvm cannot run a guest of another architecture than this \
+                    "--kvm cannot run a guest with a different architecture from this \
                     machine's; use --tcg",
                 );
             }

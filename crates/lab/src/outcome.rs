@@ -93,6 +93,6 @@ impl Outcome {
         let bytes = self.file(guest::STANDARD_ERROR).unwrap_or_default();
         let text = String::from_utf8_lossy(bytes);
         let last = text.lines().rfind(|line| !line.trim().is_empty());
-        last.unwrap_or("it gave no reason").to_owned()
+        last.unwrap_or("no reason given").to_owned()
     }
 }

@@ -35,12 +35,13 @@ pub fn add(
         why,
     };
     let program = truncate_to_segments(&mut bytes, arch)
-        .ok_or_else(|| refused(format!("not a program for {arch}")))?;
+        .ok_or_else(|| refused(format!("it is not an executable for {arch}")))?;
     image.file(to, &bytes)?;
     if let Elf::Dynamic(linker) = program {
         if arch != Arch::HOST {
-            let why =
-                format!("not statically linked, and this machine has no libraries for {arch}");
+            let why = format!(
+                "it is not statically linked, and this machine has no libraries for {arch}"
+            );
             return Err(refused(why));
         }
         let beside = to.rsplit_once('/').map_or("", |(folder, _)| folder);

@@ -64,7 +64,7 @@ impl Run<'_> {
         let folder = tempfile::Builder::new()
             .prefix("ticktax-lab-")
             .tempdir_in(self.scratch)
-            .map_err(LabError::file("create a folder in", self.scratch))?;
+            .map_err(LabError::file("create a directory in", self.scratch))?;
         let initramfs = folder.path().join("initramfs");
         fs::write(&initramfs, self.initramfs()?).map_err(LabError::file("write", &initramfs))?;
         let machine = Machine {

@@ -54,7 +54,7 @@ pub struct CpuList(Vec<Cpu>);
 
 /// Error for text that is not a CPU list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{part}` is not a CPU list: write numbers and ranges, such as 0-3,8")]
+#[error("`{part}` is not a CPU list: use numbers and ranges, for example 0-3,8")]
 pub struct CpuListError {
     part: String,
 }

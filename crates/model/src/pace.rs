@@ -217,7 +217,7 @@ impl PaceRule {
 
 /// Error for text that matches none of the allowed words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is none of {words}")]
+#[error("unknown word `{text}`: choose {words}")]
 pub struct NoSuchWord {
     text: String,
     words: String,
@@ -341,7 +341,10 @@ mod tests {
             assert_eq!(rule.name().parse(), Ok(rule));
         }
         let error = "nap".parse::<PaceRule>().unwrap_err().to_string();
-        assert_eq!(error, "`nap` is none of fixed, remaining, deadline");
+        assert_eq!(
+            error,
+            "unknown word `nap`: choose fixed, remaining, deadline"
+        );
     }
 
     #[test]

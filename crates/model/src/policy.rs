@@ -134,7 +134,7 @@ impl From<SpecialPolicy> for String {
 
 /// Error for text that is not a scheduling policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("invalid policy `{0}`: idle, other, fifo:1 to fifo:99, or rr:1 to rr:99")]
+#[error("invalid policy `{0}`: choose idle, other, fifo:1 to fifo:99, or rr:1 to rr:99")]
 pub struct PolicyError(String);
 
 impl FromStr for SchedulingPolicy {

@@ -133,7 +133,7 @@ const UNITS: [(&str, i64); 9] = [
 
 /// Error for text that is not a valid duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("invalid duration `{0}`: write 20s, 500ms, 3m or 1h30m")]
+#[error("invalid duration `{0}`: use a number with a unit, for example 20s, 500ms or 1h30m")]
 pub struct DurationError(String);
 
 /// Parses a non-negative duration: `20s`, `27.5us`, `1h30m`. Fractions of a nanosecond are dropped.
@@ -358,7 +358,9 @@ mod tests {
             "9000000d",
         ] {
             let error = text.parse::<Nanos>().unwrap_err().to_string();
-            let expected = format!("invalid duration `{text}`: write 20s, 500ms, 3m or 1h30m");
+            let expected = format!(
+                "invalid duration `{text}`: use a number with a unit, for example 20s, 500ms or 1h30m"
+            );
             assert_eq!(error, expected);
         }
     }

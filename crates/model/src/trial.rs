@@ -134,9 +134,9 @@ impl Better {
     /// Kinds of metrics with this direction, for help texts.
     pub const fn about(self) -> &'static str {
         match self {
-            Self::Lower => "Times, and what is lost",
-            Self::Higher => "Rates",
-            Self::Unknown => "Nobody knows",
+            Self::Lower => "Lower is better, for example times and losses",
+            Self::Higher => "Higher is better, for example rates",
+            Self::Unknown => "Report differences without judging them",
         }
     }
 

@@ -121,7 +121,7 @@ impl fmt::Display for Utc {
 
 /// Error for text that is not a date.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("invalid date `{0}`: write 2026-11-22, or 2026-11-22T02:10 in UTC")]
+#[error("invalid date `{0}`: use UTC, for example 2026-11-22 or 2026-11-22T02:10")]
 pub struct UtcError(String);
 
 /// Parses a date with an optional time of day, in UTC: `2026-11-22`, `2026-11-22T02:10` or

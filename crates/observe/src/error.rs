@@ -38,7 +38,7 @@ pub enum ObserveError {
         pid: i32,
     },
     /// No process has this name.
-    #[error("no process named `{name}`: `ps -e` lists names (at most 15 characters)")]
+    #[error("no process named `{name}`: list names with `ps -e` (at most 15 characters each)")]
     NoProcessNamed {
         /// Requested name.
         name: String,
@@ -53,7 +53,7 @@ pub enum ObserveError {
         name: String,
     },
     /// The directory is not a cgroup.
-    #[error("{} is not a cgroup: give its folder under /sys/fs/cgroup", folder.display())]
+    #[error("{} is not a cgroup: give a directory in /sys/fs/cgroup", folder.display())]
     NoCgroup {
         /// Requested directory.
         folder: PathBuf,
@@ -68,7 +68,8 @@ pub enum ObserveError {
     },
     /// A paced loop would end before its first frame is due.
     #[error(
-        "{length} ends before the first frame is due at {period}: run longer, or raise the rate"
+        "a run of {length} ends before the first frame is due, at {period}: run longer, or raise the \
+         rate"
     )]
     NoFrame {
         /// Requested length.
@@ -110,8 +111,8 @@ pub enum ObserveError {
 
 fn in_words(kind: io::ErrorKind) -> &'static str {
     match kind {
-        io::ErrorKind::NotFound => "program not found; check the spelling and PATH",
-        io::ErrorKind::PermissionDenied => "not executable; check its permissions",
+        io::ErrorKind::NotFound => "program not found; check the name and PATH",
+        io::ErrorKind::PermissionDenied => "permission denied; check that the file is executable",
         io::ErrorKind::OutOfMemory => "out of memory",
         _ => "the system refused to start it",
     }

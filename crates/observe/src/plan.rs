@@ -105,8 +105,8 @@ impl ProbeChoice {
         match self {
             Self::Spin => "A loop on each CPU that records every interruption",
             Self::Sleep => "A thread on each CPU that records how late it wakes up",
-            Self::Soak => "A loop on each CPU that measures how much unused CPU time is available",
-            Self::None => "Nothing",
+            Self::Soak => "A loop on each CPU that measures the unused CPU time",
+            Self::None => "No probe",
         }
     }
 }
@@ -136,9 +136,9 @@ impl Keep {
     /// Description for the help text.
     pub fn about(self) -> &'static str {
         match self {
-            Self::Spans => "Every span",
+            Self::Spans => "Every individual span",
             Self::Sums => {
-                "Per-second sums and histograms by source, and every span of 1 ms or more"
+                "Per-second sums and histograms by source, plus every span of 1 ms or more"
             }
         }
     }

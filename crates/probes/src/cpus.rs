@@ -103,7 +103,7 @@ mod tests {
         );
         assert_eq!(
             error.unwrap_err().to_string(),
-            "CPU 7 is not online (online: 0-1)"
+            "CPU 7 is not online: choose from 0-1"
         );
         let error = require_online(&"".parse().unwrap(), &"0-1".parse().unwrap());
         assert_eq!(

@@ -17,7 +17,7 @@ pub enum ProbeError {
         online: CpuList,
     },
     /// A chosen CPU is not online.
-    #[error("CPU {cpu} is not online (online: {online})")]
+    #[error("CPU {cpu} is not online: choose from {online}")]
     NotOnline {
         /// The chosen CPU.
         cpu: Cpu,
@@ -45,9 +45,9 @@ pub enum ProbeError {
     },
     /// A real-time probe would prevent all other programs from running.
     #[error(
-        "refusing a real-time spin on every online CPU ({online}): it would stop the machine, \
-         because real-time throttling is off (kernel.sched_rt_runtime_us is -1); leave one CPU \
-         out, or spin as SCHED_IDLE"
+        "cannot run a real-time spin probe on every online CPU ({online}): it would hang the \
+         machine, because real-time throttling is off (kernel.sched_rt_runtime_us is -1); leave \
+         out one CPU, or use the idle policy"
     )]
     WouldStarve {
         /// The online CPUs. All of them were chosen.
@@ -64,7 +64,7 @@ pub enum ProbeError {
         max: Nanos,
     },
     /// A frame's work takes longer than the period.
-    #[error("{work} of work does not fit into a {period} frame: choose less work or a lower rate")]
+    #[error("{work} of work does not fit in a frame of {period}: choose less work or a lower rate")]
     Work {
         /// The requested work per frame.
         work: Nanos,
@@ -72,15 +72,15 @@ pub enum ProbeError {
         period: Nanos,
     },
     /// Sending over the loopback device failed.
-    #[error("cannot send over the loopback device ({why}): bring it up with the address 127.0.0.1")]
+    #[error("cannot use the loopback device ({why}): bring it up with the address 127.0.0.1")]
     Loopback {
         /// The kernel's reason.
         why: String,
     },
     /// The kernel refused a sleep method.
     #[error(
-        "the loop cannot sleep by {method} ({why}): raise this process's limits, or choose another \
-         --sleep"
+        "the loop cannot sleep with {method} ({why}): raise the limits of this process, or choose \
+         another --sleep"
     )]
     Sleep {
         /// The sleep method.
@@ -117,7 +117,7 @@ pub enum ProbeError {
     /// A thread was created but did not become ready in time.
     #[error(
         "the probe's thread on CPU {cpu} was not ready within {limit}: a higher-priority task \
-         occupies the CPU; leave the CPU out, or use SCHED_FIFO"
+         occupies the CPU; exclude this CPU, or use SCHED_FIFO"
     )]
     NotReady {
         /// CPU of the thread.
@@ -138,7 +138,7 @@ pub enum ProbeError {
     },
     /// The kernel moved a thread to another CPU, so the measurement ended.
     #[error(
-        "the probe's thread on CPU {cpu} was moved to CPU {to}, which ended its measurement: CPU \
+        "the probe's thread on CPU {cpu} was moved to CPU {to}, which stopped the measurement: CPU \
          {cpu} went offline or the thread's affinity changed; change neither during a measurement"
     )]
     Moved {

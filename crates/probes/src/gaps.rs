@@ -54,12 +54,12 @@ impl GapProbe {
     pub fn about(self) -> &'static str {
         match self {
             Self::Sleep => {
-                "A thread on each CPU that wakes 1000 times a second, at a priority above all \
-                 tasks that are not real-time"
+                "A thread on each CPU that wakes up 1000 times per second, with priority over all \
+                 tasks except real-time ones"
             }
             Self::Spin => {
-                "A lowest-priority loop on each CPU; the CPUs never idle, and programs cause gaps \
-                 too"
+                "A lowest-priority loop on each CPU; it prevents idling, and other programs also \
+                 cause gaps"
             }
         }
     }

@@ -19,7 +19,7 @@ impl DocumentSink for Json {
     }
 
     fn about(&self) -> &'static str {
-        "The whole document, by the schema that `ticktax schema` prints"
+        "The whole document as JSON, in the schema printed by `ticktax schema`"
     }
 
     fn takes(&self, _kind: DocumentKind) -> bool {

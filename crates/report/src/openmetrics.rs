@@ -74,7 +74,7 @@ impl DocumentSink for OpenMetrics {
 fn about(all: &mut Families, statement: &Statement) {
     let world = serde_word(&statement.world);
     let level = serde_word(&statement.level);
-    all.info("recording", "What was watched, and by what.")
+    all.info("recording", "Recorded machine, and the tool version.")
         .value(
             &[
                 ("host", &statement.machine.host),
@@ -88,17 +88,14 @@ fn about(all: &mut Families, statement: &Statement) {
         );
     all.gauge(
         "began_timestamp_seconds",
-        "Start of the recording, since 1970.",
+        "Start of the recording, in Unix time.",
     )
     .value(&[], statement.began_unix as f64);
 }
 
 /// Adds each CPU's time.
 fn cpus(all: &mut Families, statement: &Statement) {
-    let family = all.counter(
-        "recorded_seconds",
-        "Time for which a CPU's books were open.",
-    );
+    let family = all.counter("recorded_seconds", "Recorded time, per CPU.");
     for cpu in &statement.cpus {
         family.time(&[("cpu", &cpu.cpu.to_string())], cpu.elapsed);
     }
@@ -117,7 +114,7 @@ fn cpus(all: &mut Families, statement: &Statement) {
     }
     all.gauge(
         "books_balanced",
-        "Whether the accounts add up exactly: 1, else 0.",
+        "1 if the accounts balance exactly, otherwise 0.",
     )
     .value(&[], f64::from(u8::from(statement.balance.balances())));
 }
@@ -133,18 +130,18 @@ fn accounts(all: &mut Families, accounts: &[Account]) {
     };
     let family = all.counter(
         "account_seconds",
-        "CPU time of an account, all CPUs together.",
+        "CPU time of an account, summed over all CPUs.",
     );
     for account in accounts {
         family.time(&borrowed(&labels(account)), account.time);
     }
-    let family = all.counter("account_intervals", "Intervals of an account.");
+    let family = all.counter("account_intervals", "Number of intervals of an account.");
     for account in accounts {
         family.value(&borrowed(&labels(account)), account.intervals.count as f64);
     }
     let family = all.gauge(
         "account_duration_seconds",
-        "Length of an account's intervals: the median, what 99 of 100 stay below, the longest.",
+        "Duration of an account's intervals: median, 99th percentile and maximum.",
     );
     for account in accounts {
         family.lengths(&borrowed(&labels(account)), &account.intervals);
@@ -153,7 +150,7 @@ fn accounts(all: &mut Families, accounts: &[Account]) {
 
 fn gaps_of(all: &mut Families, gaps: &GapStatement) {
     let probe = serde_word(&gaps.probe);
-    all.counter("probe_watched_seconds", "Time that the probes watched.")
+    all.counter("probe_watched_seconds", "Time covered by the probes.")
         .time(&[("probe", &probe)], gaps.watched);
     let lengths = [
         ("long", &gaps.long),
@@ -162,14 +159,14 @@ fn gaps_of(all: &mut Families, gaps: &GapStatement) {
     ];
     let family = all.counter(
         "gaps",
-        "Gaps seen by the probes; yielded ones went to programs and are no loss.",
+        "Gaps measured by the probes; yielded gaps went to programs and are not noise.",
     );
     for (length, parts) in lengths {
         family.value(&[("gap", length)], parts.gaps.count as f64);
     }
     let family = all.counter(
         "gap_seconds",
-        "CPU noise: time of the probes' gaps, by what explains it.",
+        "CPU noise: duration of the probes' gaps, by explanation.",
     );
     for (length, gaps) in lengths {
         for (part, time) in gap_parts(gaps) {
@@ -178,15 +175,12 @@ fn gaps_of(all: &mut Families, gaps: &GapStatement) {
     }
     let family = all.gauge(
         "gap_duration_seconds",
-        "Length of gaps: the median, what 99 of 100 stay below, the longest.",
+        "Duration of gaps: median, 99th percentile and maximum.",
     );
     for (length, parts) in lengths {
         family.lengths(&[("gap", length)], &parts.gaps);
     }
-    let family = all.counter(
-        "gap_cause_seconds",
-        "Time of the gaps that one cause was in.",
-    );
+    let family = all.counter("gap_cause_seconds", "Duration of gaps, by cause.");
     for cause in &gaps.causes {
         family.time(&[("name", &cause.name)], cause.time);
     }
@@ -222,7 +216,7 @@ fn throttled(all: &mut Families, statement: &Statement) {
     }
     let family = all.counter(
         "pressure_seconds",
-        "Time in which some or all tasks stalled on a resource (PSI).",
+        "Time during which some or all tasks were stalled on a resource (PSI).",
     );
     for (resource, pressure) in &statement.pressure {
         family.time(&[("resource", resource), ("tasks", "some")], pressure.some);
@@ -252,12 +246,14 @@ fn victim_of(all: &mut Families, victim: &VictimStatement) {
     if let Some(latency) = &times.latency {
         let family = all.gauge(
             "program_wakeup_latency_seconds",
-            "From a wake-up until the thread ran: the median, what 99 of 100 stay below, the \
-             longest.",
+            "Wake-up latency of the program's threads: median, 99th percentile and maximum.",
         );
         family.lengths(&borrowed(&own_labels), &latency.lengths.of(latency.count));
-        all.counter("program_wakeups", "Wake-ups of the program's threads.")
-            .value(&borrowed(&own_labels), latency.count as f64);
+        all.counter(
+            "program_wakeups",
+            "Number of wake-ups of the program's threads.",
+        )
+        .value(&borrowed(&own_labels), latency.count as f64);
     }
 }
 
@@ -266,7 +262,7 @@ fn interferers(all: &mut Families, times: &ThreadTimes, with: &dyn Fn(&[Label]) 
     let lists: [(&str, &str, &[Interferer]); 2] = [
         (
             "program_waited_behind_seconds",
-            "Time that the program waited for a CPU, by who ran on it.",
+            "Time that the program waited for a CPU, by the program running there.",
             &times.behind,
         ),
         (
@@ -292,20 +288,20 @@ fn beats_of(all: &mut Families, beats: &[BeatLine]) {
             ("cpus", beat.cpus.to_string()),
         ]
     };
-    let family = all.gauge("beat_period_seconds", "Period of a periodic source.");
+    let family = all.gauge("beat_period_seconds", "Period of periodic activity.");
     for beat in beats {
         family.value(&borrowed(&labels(beat)), beat.rhythm.period / 1e9);
     }
     let family = all.gauge(
         "beat_duration_seconds",
-        "Length of a beat's events: the median, what 99 of 100 stay below, the longest.",
+        "Duration of periodic events: median, 99th percentile and maximum.",
     );
     for beat in beats {
         family.lengths(&borrowed(&labels(beat)), &beat.lengths.of(beat.rhythm.seen));
     }
     let family = all.gauge(
         "beat_time_ratio",
-        "Time of a beat's events as a share of its CPUs' time.",
+        "Share of CPU time used by periodic events, on the CPUs where they occur.",
     );
     for beat in beats {
         family.value(&borrowed(&labels(beat)), beat.share);
@@ -317,7 +313,7 @@ fn ticks(all: &mut Families, bill: &TickBill) {
     if let Some(hz) = bill.hz_configured {
         all.gauge(
             "tick_configured_hertz",
-            "The tick rate that the kernel was built for.",
+            "Tick rate configured in the kernel.",
         )
         .value(&[], f64::from(hz));
     }
@@ -327,7 +323,7 @@ fn ticks(all: &mut Families, bill: &TickBill) {
     }
     let family = all.gauge(
         "tick_rate_hertz",
-        "The tick rate, measured while it ticked.",
+        "Tick rate measured while the tick was running.",
     );
     for cpu in &bill.cpus {
         if let Some(frequency) = &cpu.frequency {
@@ -335,11 +331,11 @@ fn ticks(all: &mut Families, bill: &TickBill) {
         }
     }
     if let Some(cost) = &bill.cost {
-        all.counter("tick_seconds", "CPU time of ticks, all CPUs together.")
+        all.counter("tick_seconds", "CPU time of ticks, summed over all CPUs.")
             .time(&[], cost.time);
         all.gauge(
             "tick_duration_seconds",
-            "Length of a tick: the median, what 99 of 100 stay below, the longest.",
+            "Duration of a tick: median, 99th percentile and maximum.",
         )
         .lengths(&[], &cost.ticks);
     }
@@ -350,11 +346,17 @@ fn accounting(all: &mut Families, statement: &Statement) {
     let Some(check) = &statement.accounting else {
         return;
     };
-    let family = all.gauge("cpu_shown_busy_ratio", "Busy time as top shows it.");
+    let family = all.gauge(
+        "cpu_shown_busy_ratio",
+        "Share of busy time as shown by top.",
+    );
     for cpu in &check.cpus {
         family.value(&[("cpu", &cpu.cpu.to_string())], cpu.shown_share);
     }
-    let family = all.gauge("cpu_busy_ratio", "Busy time by the books.");
+    let family = all.gauge(
+        "cpu_busy_ratio",
+        "Share of busy time according to the accounts.",
+    );
     for cpu in &check.cpus {
         if let Some(share) = cpu.busy_share {
             family.value(&[("cpu", &cpu.cpu.to_string())], share);
@@ -364,9 +366,15 @@ fn accounting(all: &mut Families, statement: &Statement) {
 
 /// Adds limitations, lost events, findings and the cost of observing.
 fn quality(all: &mut Families, statement: &Statement) {
-    all.gauge("limitations", "How many things could not be seen.")
-        .value(&[], statement.coverage.limitations.len() as f64);
-    let family = all.counter("lost_events", "Events that were lost, their time counted.");
+    all.gauge(
+        "limitations",
+        "Number of known limitations of the measurement.",
+    )
+    .value(&[], statement.coverage.limitations.len() as f64);
+    let family = all.counter(
+        "lost_events",
+        "Number of lost events; their time is accounted for.",
+    );
     // The number of events lost within a part of a recording is unknown.
     for loss in statement
         .coverage
@@ -387,17 +395,20 @@ fn quality(all: &mut Families, statement: &Statement) {
     }
     all.counter(
         "own_cpu_seconds",
-        "CPU time of ticktax itself, its probes left out.",
+        "CPU time of ticktax itself, excluding its probes.",
     )
     .time(&[], statement.cost.cpu);
-    all.gauge("own_memory_bytes", "Most memory that ticktax held.")
+    all.gauge("own_memory_bytes", "Peak memory use of ticktax.")
         .value(&[], statement.cost.memory_bytes as f64);
-    all.counter("own_events", "Tracepoint hits that ran the tracer.")
-        .value(&[], statement.cost.events as f64);
+    all.counter(
+        "own_events",
+        "Number of tracepoint events handled by the tracer.",
+    )
+    .value(&[], statement.cost.events as f64);
     if let Some(tracer) = statement.cost.tracer {
         all.counter(
             "own_tracer_seconds",
-            "CPU time inside the tracer's programs.",
+            "CPU time used by the tracer's BPF programs.",
         )
         .time(&[], tracer);
     }

@@ -56,7 +56,7 @@ impl DocumentSink for Text {
     }
 
     fn about(&self) -> &'static str {
-        "A page for people"
+        "Human-readable report"
     }
 
     fn takes(&self, _kind: DocumentKind) -> bool {

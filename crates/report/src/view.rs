@@ -109,17 +109,17 @@ impl Section {
     pub fn about(self) -> &'static str {
         match self {
             Self::Time => {
-                "CPU time by account, run-queue waits, and the time of the watched program"
+                "CPU time by account, run-queue waits, and CPU time of the watched program"
             }
             Self::Noise => "CPU noise (spin probe) or wake-up latency (sleep probe)",
-            Self::Net => "Packet latency: from the interrupt to the thread that it woke",
+            Self::Net => "Packet latency, from the interrupt to the thread that it woke",
             Self::Repeats => "Periodic activity: period, source and cause",
             Self::Tick => "Cost of the timer tick",
-            Self::Accounting => "Comparison of `top` with the traced or measured CPU time",
+            Self::Accounting => "CPU time in `top`, compared with the traced or measured time",
             Self::Findings => "Settings that are configured but not in effect",
             Self::Frames => "Frames of a paced loop, second by second",
-            Self::Limits => "Limitations, cost of the measurement, and balance of the accounts",
-            Self::Legend => "Terms and columns of the other sections",
+            Self::Limits => "Limitations, measurement overhead, and balance of the accounts",
+            Self::Legend => "Explanation of the terms and columns in the other sections",
         }
     }
 }

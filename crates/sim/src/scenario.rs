@@ -405,8 +405,8 @@ mod tests {
                 5,
                 "cpus: -1 is out of range: choose 1 to 8192",
             ),
-            ("cpus = \"2\"\n", 5, "cpus: write an integer"),
-            ("slack = 3\n", 5, "slack: write a duration"),
+            ("cpus = \"2\"\n", 5, "cpus: give an integer"),
+            ("slack = 3\n", 5, "slack: give a duration"),
             ("slice = \"3ms\"\n", 5, "slice: only the policy eevdf"),
             (
                 "timers = \"first-tick\"\nhighres = true\n",

@@ -244,13 +244,13 @@ impl Setup {
         if let TickMode::NohzFull { cpus: full } = tick
             && full.iter().any(|cpu| cpu.index() >= *cpus)
         {
-            return fail("nohz-full names a CPU that does not exist");
+            return fail("nohz-full includes a CPU that does not exist");
         }
         if *slack < Nanos::ZERO {
             return fail("timer slack must not be negative");
         }
         if !speed.is_sound() {
-            return fail("the speed must be a share of full speed");
+            return fail("the speed must be above 0 and at most full speed");
         }
         if self.length < Nanos::ZERO {
             return fail("the length must not be negative");

@@ -9,6 +9,7 @@ mod temporary;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::ops::{Deref, DerefMut};
+use std::path::Path;
 
 use nix::errno::Errno;
 use serde::Serialize;
@@ -78,13 +79,20 @@ pub fn read_checked_line<T: DeserializeOwned>(line: &[u8]) -> Option<T> {
 }
 
 /// Explains why an output file could not be created, and what to do.
-pub fn creation_words(error: &io::Error) -> String {
+pub fn creation_words(path: &Path, error: &io::Error) -> String {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
     match error.kind() {
+        // Some file systems, for example /proc, report this for every new file.
+        io::ErrorKind::NotFound if folder.is_none_or(Path::is_dir) => {
+            "its file system does not support new files; choose another directory".to_owned()
+        }
         io::ErrorKind::NotFound => {
-            "its folder does not exist; make it first, or choose another".to_owned()
+            "its directory does not exist; create it, or choose another".to_owned()
         }
         io::ErrorKind::InvalidInput => {
-            "it is a device or a pipe, not a file; name a file".to_owned()
+            "it is a device or pipe; give the path of a regular file".to_owned()
         }
         _ => error_words(error),
     }
@@ -99,7 +107,7 @@ pub fn error_words(error: &io::Error) -> String {
         .raw_os_error()
         .is_some_and(|number| full.contains(&number))
     {
-        return "too many files are open; raise `ulimit -n`".to_owned();
+        return "too many open files; raise `ulimit -n`".to_owned();
     }
     let distrust = error
         .get_ref()
@@ -110,26 +118,30 @@ pub fn error_words(error: &io::Error) -> String {
 /// Explains a kind of I/O error and what to do, without an error number.
 pub fn words(kind: io::ErrorKind) -> String {
     let words = match kind {
-        io::ErrorKind::NotFound => "no such file or folder; check the path",
+        io::ErrorKind::NotFound => "no such file or directory; check the path",
         io::ErrorKind::PermissionDenied => {
-            "permission denied; choose a folder of your own, or run as the owner"
+            "permission denied; choose a directory that you own, or run as its owner"
         }
-        io::ErrorKind::IsADirectory => "it is a folder; name a file in it",
-        io::ErrorKind::NotADirectory => "a part of the path is a file, not a folder",
+        io::ErrorKind::IsADirectory => "it is a directory; give the path of a file",
+        io::ErrorKind::NotADirectory => {
+            "part of the path is a file, not a directory; check the path"
+        }
         io::ErrorKind::StorageFull => "the disk is full; free some space, or choose another disk",
         io::ErrorKind::QuotaExceeded => {
             "your disk quota is used up; free some space, or choose another disk"
         }
         io::ErrorKind::FileTooLarge => {
-            "it grew past the largest file allowed; raise `ulimit -f`, or write less"
+            "the file reached the size limit; raise `ulimit -f`, or write less data"
         }
         io::ErrorKind::ReadOnlyFilesystem => {
-            "the file system is read-only; choose a folder elsewhere"
+            "the file system is read-only; choose a directory elsewhere"
         }
-        io::ErrorKind::InvalidFilename => "the name is too long or not allowed; choose another",
-        io::ErrorKind::UnexpectedEof => "it ends too early; copy it again in full",
+        io::ErrorKind::InvalidFilename => {
+            "the file name is too long or not allowed; choose another"
+        }
+        io::ErrorKind::UnexpectedEof => "the file is truncated; copy it again",
         // `ErrorKind` describes all other kinds well enough, without an error number.
-        other => return format!("{other}; try another folder or disk"),
+        other => return format!("{other}; try another directory or disk"),
     };
     words.to_owned()
 }

@@ -516,7 +516,7 @@ mod tests {
             |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
         mode(folder.path(), 0o777);
         let refused = one_day(&folder).unwrap_err();
-        assert!(refused.contains("other users may write to"), "{refused}");
+        assert!(refused.contains("other users can write to"), "{refused}");
         assert!(!refused.contains('\n'), "{refused}");
         mode(folder.path(), 0o700);
         // A day's directory that others can write to might not be ours, so it is not removed.

@@ -160,13 +160,14 @@ impl IncidentStore {
         budget: Budget,
         now: i64,
     ) -> Result<(Self, Vec<Unindexed>), IncidentStoreError> {
-        let cannot = |error: IndexError| IncidentStoreError::new("keep incidents in", path, &error);
+        let cannot =
+            |error: IndexError| IncidentStoreError::new("store incidents in", path, &error);
         let cannot_use = |error: io::Error| cannot(error.into());
         let folder = Folder::make_trusted(path, 0o700).map_err(cannot_use)?;
         let lock = folder.handle().map_err(cannot_use)?;
         let lock = LockedFile::lock(lock).map_err(|error| match error {
             TryLockError::WouldBlock => IncidentStoreError(format!(
-                "another recorder keeps its incidents in {}: end it, or choose another folder",
+                "another recorder is using {}: stop it, or choose another directory",
                 path.display()
             )),
             TryLockError::Error(error) => cannot_use(error),

@@ -133,7 +133,7 @@ impl ParquetFile {
 }
 
 /// Message for bytes that cannot be decoded.
-const NONSENSE: &str = "its bytes make no sense";
+const NONSENSE: &str = "its contents are invalid";
 
 /// The cause of a Parquet error, on one line and without the surrounding layers.
 pub(crate) fn parquet_words(error: &ParquetError) -> String {

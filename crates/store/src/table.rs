@@ -44,7 +44,7 @@ impl TableError {
 
     fn io(verb: &'static str, path: &Path, error: &io::Error) -> Self {
         let why = match error.kind() {
-            io::ErrorKind::InvalidInput => "it is a device or a pipe, not a file".to_owned(),
+            io::ErrorKind::InvalidInput => "it is a device or pipe, not a regular file".to_owned(),
             _ => error_words(error),
         };
         Self::new(verb, path, why)
@@ -181,7 +181,7 @@ impl TableReader {
             Err(error) => return Err(TableError::io("read", path, &error)),
         };
         if !file.metadata().is_ok_and(|facts| facts.is_file()) {
-            let why = "it is a folder or a device, not a file".to_owned();
+            let why = "it is a directory or device, not a regular file".to_owned();
             return Err(TableError::new("read", path, why));
         }
         let not_parquet = || TableError::new("read", path, "it is not a Parquet file".to_owned());
@@ -201,7 +201,11 @@ impl TableReader {
             .iter()
             .any(|column| column.max_rep_level() > 0)
         {
-            return Err(TableError::new("read", path, "it holds lists".to_owned()));
+            return Err(TableError::new(
+                "read",
+                path,
+                "it contains lists".to_owned(),
+            ));
         }
         Ok(Some(Self {
             path: path.to_owned(),
@@ -315,13 +319,13 @@ mod tests {
         let error = TableReader::open(&path).err().unwrap().to_string();
         assert!(error.ends_with("x: it is not a Parquet file"), "{error}");
         let error = TableReader::open(folder.path()).err().unwrap().to_string();
-        assert!(error.contains("folder"), "{error}");
+        assert!(error.contains("directory"), "{error}");
         let missing = folder.path().join("none/x");
         let error = TableWriter::create(&missing, &columns(), &[])
             .err()
             .unwrap();
         assert!(
-            error.to_string().contains("no such file or folder"),
+            error.to_string().contains("no such file or directory"),
             "{error}"
         );
     }

@@ -118,8 +118,8 @@ fn require_loopback(typed: &AgentArguments) -> Result<(), Failure> {
     match &typed.listen {
         Listen::Tcp(address) if !address.ip().is_loopback() && !typed.listen_anywhere => {
             Err(Failure::Arguments(format!(
-                "--listen {address} shows the names of local programs to other machines: \
-                 add --listen-anywhere to allow it"
+                "--listen {address} exposes the names of local programs to other machines: \
+                 add --listen-anywhere to allow this"
             )))
         }
         _ => Ok(()),

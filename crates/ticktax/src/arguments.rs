@@ -70,16 +70,16 @@ pub(crate) use view::{PageArguments, PrintArguments, StatementArguments, ViewArg
 /// Exit codes, for the long help and the manual page.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
-  0    the accounts balance; with `-- COMMAND`, the command's own code
+  0    the accounts balance; with `-- COMMAND`, the exit code of COMMAND
   1    the audit failed, or its recording could not be saved; one line explains why
   2    invalid arguments
   3    the accounts do not balance; the statement shows the difference and the CPU
   4    some points of a sweep failed; the results list them with the reason (sweep)
-  5    the model does not reproduce the measurement; --force predicts anyway (sim)
+  5    the model does not reproduce the measurement; use --force to predict anyway (sim)
   6    a --fail-if condition is met (try)
   126  COMMAND cannot be executed      127  COMMAND was not found
-  128+N  signal N ended COMMAND, or the audit while COMMAND goes on
-  130  a second Ctrl-C ended the run";
+  128+N  signal N killed COMMAND, or stopped the audit while COMMAND keeps running
+  130  a second Ctrl-C aborted the run";
 
 /// Hidden verb that becomes the command of a trial.
 pub(crate) const TRY_START: &str = "try-start";
@@ -89,7 +89,7 @@ pub(crate) const TRY_WATCHDOG: &str = "try-watchdog";
 const EXAMPLES: &str = "\
 Examples:
   ticktax audit                           audit all CPUs for 20 seconds
-  sudo ticktax audit --for 1m --cpus 2-3  audit two CPUs for a minute, with every span named
+  sudo ticktax audit --for 1m --cpus 2-3  audit two CPUs for a minute, naming every source
   ticktax audit -- make -j8               audit a command for as long as it runs
   sudo ticktax audit -p 4121              show why process 4121 did not run when it was ready
   sudo ticktax audit --comm gamesrv       the same for all processes named gamesrv
@@ -98,8 +98,8 @@ Examples:
   ticktax report lag.parquet              print the same statement again, from the recording
   ticktax beats lag.parquet               list periodic activity in it, with period and cause
 
-The first screen answers who took how much time, how often, and what to do. The sections
-(--section time,repeats, or --full) hold the details; --explain defines the words used.";
+The first screen shows which programs used CPU time, how much and how often, and what to do.
+--section time,repeats (or --full) prints the details; --explain defines the terms.";
 
 /// Audit CPU time on Linux
 ///
@@ -142,7 +142,7 @@ pub(crate) enum Verb {
         #[command(subcommand)]
         task: NetTask,
     },
-    /// Measure how well a paced loop or a server keeps its rate
+    /// Measure how well a paced loop or server holds its rate
     ///
     /// Reports frames per second, and frames dropped, overshot or late. With --udp, measures
     /// datagrams instead.
@@ -165,21 +165,21 @@ pub(crate) enum Verb {
         mut_arg("sections", |arg| arg.value_parser(sections(&[DocumentKind::Changes]))),
     )]
     Compare(ChangesArguments),
-    /// Keep the seconds around each rare delay, until stopped
+    /// Save the seconds around each rare delay, until stopped
     #[command(
         after_help = incidents::TRIGGER_KINDS,
         after_long_help = incidents::RECORD_EXAMPLES,
     )]
     Record(RecordArguments),
-    /// List and explain the delays that `record` kept
+    /// List and explain the delays that `record` saved
     #[command(after_long_help = incidents::EXAMPLES)]
     Incidents(IncidentsArguments),
-    /// Ask a running recorder to keep the current moment
+    /// Ask a running recorder to save the last few seconds
     Mark(MarkArguments),
     /// Predict the effect of other settings on a recorded load
     #[command(after_long_help = sim::EXAMPLES)]
     Sim(SimArguments),
-    /// Compare published investigations with the model
+    /// Compare the model with published investigations
     Case {
         #[command(subcommand)]
         question: CaseQuestion,
@@ -223,37 +223,37 @@ pub(crate) enum Verb {
     LabReplay(ReplayArguments),
     /// Print the JSON Schema of a document
     Schema {
-        /// Choose the document
+        /// Document whose schema to print
         #[arg(value_name = "DOCUMENT", value_parser = documents(), default_value = "statement")]
         of: DocumentKind,
     },
-    /// Print a manual page, or write all of them to a folder
+    /// Print a manual page, or write all pages to a directory
     ///
-    /// Pages are in roff: `ticktax man audit | man -l -` shows one.
+    /// Pages are in roff format. To read one, run `ticktax man audit | man -l -`.
     Man {
-        /// Name the verb, as one or two words (`case run`) [default: ticktax itself]
+        /// Verb to document, one or two words (for example `case run`) [default: ticktax itself]
         #[arg(value_name = "VERB", conflicts_with = "folder")]
         verb: Vec<String>,
 
-        /// Write every page into this folder: ticktax.1, ticktax-audit.1 and so on
-        #[arg(long, value_name = "FOLDER")]
+        /// Write all pages to this directory: ticktax.1, ticktax-audit.1 and so on
+        #[arg(long, value_name = "DIR")]
         folder: Option<PathBuf>,
     },
-    /// Print the completion script of a shell
+    /// Print a completion script for a shell
     ///
     /// The script completes verbs, options, cases, sections, recordings and scenarios. For bash:
     /// `source <(ticktax completions bash)`
     Completions {
-        /// Choose the shell
+        /// Shell to print the script for
         shell: Shell,
     },
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct AuditArguments {
-    /// Stop after this long [default: 20s or COMMAND's end]
+    /// Stop after this long, for example 1h30m [default: 20s, or when COMMAND exits]
     ///
-    /// Such as 20s or 1h30m. A plain number is in seconds.
+    /// A number without a unit is in seconds.
     #[arg(
         long = "for",
         alias = "duration",
@@ -262,43 +262,45 @@ pub(crate) struct AuditArguments {
     )]
     pub(crate) length: Option<Length>,
 
-    /// Watch these CPUs, such as 0-3,8 [default: all online]
+    /// Audit only these CPUs, for example 0-3,8 [default: all online]
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<CpuList>,
 
-    /// Hunt for noise with a probe, on CPUs that you own [default: none]
+    /// Measure noise with a probe; it disturbs other programs [default: none]
     ///
     /// A probe shows what the tracer cannot see: the hypervisor, firmware, and kernel entry and
-    /// exit. It disturbs the machine, so none runs by default.
+    /// exit. It disturbs other programs, so no probe runs by default.
     ///
-    /// `spin` runs a loop on each CPU at the lowest priority and notes every gap. It keeps the CPUs
-    /// from idling. If the kernel is not preemptible, other programs wait for it until the next
-    /// tick, and if the kernel shares CPU time between sessions (autogroup), it takes up to half of
-    /// a busy CPU. `sleep` wakes up every millisecond and notes how late. `soak` counts the cycles
-    /// that are left over, to check the kernel's own accounting.
+    /// `spin` runs a loop on each CPU at the lowest priority and records every interruption. CPUs
+    /// never go idle while it runs. If the kernel is not preemptible, other programs wait for it
+    /// until the next tick. If the kernel shares CPU time between sessions (autogroup), it takes up
+    /// to half of a busy CPU. `sleep` wakes up every millisecond and records how late it wakes up.
+    /// `soak` measures the unused CPU time, to check the kernel's own accounting.
     #[arg(long, hide_short_help = true,
           value_parser = one_of(&ProbeChoice::ALL, ProbeChoice::name, ProbeChoice::about))]
     pub(crate) probe: Option<ProbeChoice>,
 
     /// Set the probe's priority: idle, other, fifo:1 to fifo:99 or rr:1 to rr:99
     ///
-    /// At `fifo`, the spin probe preempts all other programs for the whole audit. Use it only on
-    /// CPUs that nothing else uses. [default: idle for spin, other for sleep]
+    /// With `fifo`, the spin probe blocks all normal programs for the whole audit. Use `fifo` only
+    /// on CPUs reserved for the probe. [default: idle for spin, other for sleep]
     #[arg(long, value_name = "POLICY", hide_short_help = true)]
     pub(crate) probe_policy: Option<SchedulingPolicy>,
 
-    /// Print what delayed packets on their way to their readers, as `--section net` does
+    /// Print where packets were delayed on the way to their readers, like `--section net`
     #[arg(long, hide_short_help = true)]
     pub(crate) net: bool,
 
-    /// Keep single spans, or per-second sums by source [default: spans up to 10 minutes]
+    /// Record individual spans, or per-second sums by source
+    ///
+    /// [default: spans for recordings of up to 10 minutes, sums for longer ones]
     #[arg(long, hide_short_help = true, value_parser = one_of(&Keep::ALL, Keep::name, Keep::about))]
     pub(crate) keep: Option<Keep>,
 
     /// Report on this process, its threads and children
     ///
-    /// The audit ends when the process does. Several PIDs, separated by commas, count as one
-    /// program.
+    /// The audit stops when the process exits. Several PIDs, separated by commas, are reported as
+    /// one program.
     #[arg(
         short,
         long,
@@ -309,27 +311,27 @@ pub(crate) struct AuditArguments {
     )]
     pub(crate) pid: Vec<ProcessId>,
 
-    /// Report on all processes of this name and their children
+    /// Report on all processes with this name and their children
     ///
-    /// A process of this name that starts during the audit counts only as a child.
+    /// A process that starts during the audit is included only if it is a child of one of them.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["command", "pid"])]
     pub(crate) comm: Option<String>,
 
-    /// Report on this cgroup: a folder in /sys/fs/cgroup
+    /// Report on this cgroup: a directory in /sys/fs/cgroup
     #[arg(long, value_name = "PATH", conflicts_with_all = ["command", "pid", "comm"])]
     pub(crate) cgroup: Option<PathBuf>,
 
     /// Report on this command while it runs, and exit with its code
     ///
-    /// A signal that ends the audit early is forwarded to the command. A command that outlives the
-    /// audit keeps running.
+    /// If a signal stops the audit early, ticktax forwards it to the command. If --for ends before
+    /// the command does, the command keeps running.
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 
     #[command(flatten)]
     pub(crate) files: FileArguments,
 
-    /// Write to a file instead of standard output, which COMMAND also uses
+    /// Write the report to this file, apart from the output of COMMAND
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) output: Option<PathBuf>,
 
@@ -351,7 +353,7 @@ pub(crate) struct ReportArguments {
     #[arg(add = complete::recordings())]
     pub(crate) file: PathBuf,
 
-    /// Print all CPU time, even if the recording was made for a loop's frames
+    /// Print the CPU time report, even for a recording made by `pace`
     ///
     /// `--fleet-of` implies this.
     #[arg(long, hide_short_help = true)]

@@ -84,7 +84,7 @@ fn plan(typed: &AuditArguments) -> Result<Plan, Failure> {
     });
     if typed.net && keep == Keep::Sums {
         return Err(Failure::Arguments(
-            "--net needs single spans, which --keep sums does not keep: leave out \
+            "--net needs individual spans, but --keep sums does not record them: omit \
              --keep sums"
                 .to_owned(),
         ));
@@ -96,7 +96,7 @@ fn plan(typed: &AuditArguments) -> Result<Plan, Failure> {
     });
     if probe == ProbeChoice::Soak && typed.probe_policy.is_some() {
         return Err(Failure::Arguments(
-            "the soak probe measures unused CPU time, so it runs at the lowest priority: leave \
+            "the soak probe measures unused CPU time, so it must run at the lowest priority: omit \
              out --probe-policy, or use --probe spin"
                 .to_owned(),
         ));
@@ -104,7 +104,7 @@ fn plan(typed: &AuditArguments) -> Result<Plan, Failure> {
     let real_time = typed.probe_policy.and_then(SchedulingPolicy::real_time);
     if real_time.is_some() && typed.cpus.is_none() {
         return Err(Failure::Arguments(
-            "a real-time probe keeps other programs off its CPUs: name the CPUs with --cpus"
+            "a real-time probe blocks other programs on its CPUs: choose the CPUs with --cpus"
                 .to_owned(),
         ));
     }
@@ -229,8 +229,8 @@ pub(crate) fn extrapolate(bill: Option<&mut TickBill>, guests: Option<u32>, term
     };
     if !bill.is_some_and(|bill| ticktax_analysis::tick::add_fleet(bill, guests)) {
         terminal.complain(
-            &"cannot extrapolate with --fleet-of: the cost of a tick was not measured; record as \
-              root, for a few seconds",
+            &"cannot apply --fleet-of: the cost of a tick was not measured; record as root for a \
+              few seconds",
         );
     }
 }

@@ -40,7 +40,7 @@ impl Budget {
     /// Limits the memory of a command that shows `paths`. If the command exceeds its allowance, the
     /// process ends with a one-line error. A directory counts as the sum of its files.
     pub(crate) fn begin(paths: &[&Path], terminal: &Terminal) -> Self {
-        let advice = "show a part of it (--from, --to), or record for a shorter time";
+        let advice = "report on part of it (--from, --to), or record for a shorter time";
         Self::watch(paths, TO_SHOW, advice, terminal)
     }
 

@@ -85,7 +85,7 @@ fn measure_here(case: &dyn Case) -> Result<Vec<Remark>, Failure> {
     let measured = case.measure_here().ok_or_else(|| {
         let name = case.name();
         Failure::Arguments(format!(
-            "{name} cannot be measured on this machine: leave out --here"
+            "{name} cannot be measured on this machine: omit --here"
         ))
     })?;
     Ok(measured?)
@@ -103,10 +103,10 @@ fn read_traffic(case: &dyn Case, path: &Path) -> Result<(Vec<MeasuredRow>, Remar
     };
     let text = read_document(path).map_err(refused)?;
     let traffic: NetStatement = serde_json::from_slice(&text)
-        .map_err(|_| refused("it is not JSON from `ticktax net`".to_owned()))?;
+        .map_err(|_| refused("it is not JSON output of `ticktax net`".to_owned()))?;
     let Some(rows) = case.measured(&traffic) else {
         let name = case.name();
-        let why = format!("{name} is not about traffic: leave out --traffic");
+        let why = format!("{name} does not use traffic: omit --traffic");
         return Err(Failure::Arguments(why));
     };
     rows.map_err(refused)
@@ -147,7 +147,7 @@ fn open(name: &str) -> Result<Opened, Failure> {
         return Ok(Opened::Own(Box::new(own)));
     }
     if find(name).is_none() && path.is_dir() {
-        let why = format!("{name} is a folder: name a case file in it");
+        let why = format!("{name} is a directory: give the path of a case file");
         return Err(Failure::Case(why));
     }
     named(name).map(Opened::Known)
@@ -158,7 +158,7 @@ pub(crate) fn named(name: &str) -> Result<&'static dyn Case, Failure> {
         let names: Vec<&str> = all().map(Case::name).collect();
         let names = names.join(", ");
         Failure::Case(format!(
-            "unknown case `{name}`: choose {names}, or your own file such as my.toml"
+            "unknown case `{name}`: choose {names}, or give the path of your own case file"
         ))
     })
 }

@@ -21,7 +21,7 @@ pub(crate) fn run(typed: &ChangesArguments, terminal: &Terminal) -> Result<ExitC
         files.compare(&typed.numbers.question(), version)?.into()
     } else {
         if let Some(option) = typed.numbers.typed() {
-            let why = format!("{option} is for lists of numbers, not for recordings: leave it out");
+            let why = format!("{option} applies only to lists of numbers, not recordings: omit it");
             return Err(Failure::Arguments(why));
         }
         let changes = changes::compare(first, second, budget.threads(), version)?;

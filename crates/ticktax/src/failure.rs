@@ -66,10 +66,10 @@ pub(crate) enum Failure {
     )]
     NotWatched { pid: String },
     /// The output could not be written.
-    #[error("cannot write the statement {0}")]
+    #[error("cannot write output {0}")]
     Output(String),
     /// A signal handler could not be installed.
-    #[error("cannot listen for signals: {0}")]
+    #[error("cannot install a signal handler: {0}")]
     Signals(String),
     /// `ulimit -v` is too low.
     #[error(

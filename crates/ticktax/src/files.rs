@@ -64,7 +64,7 @@ impl RowFileError {
     /// its final path.
     pub(crate) fn no_output(option: &str) -> Self {
         Self::new(format_args!(
-            "--{option} needs a file, which standard output is not; one that is called - is ./-"
+            "--{option} cannot write to standard output: give a file name, or ./- for a file named -"
         ))
     }
 }

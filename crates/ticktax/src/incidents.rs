@@ -65,7 +65,7 @@ pub(crate) fn run(typed: &IncidentsArguments, terminal: &Terminal) -> Result<Exi
             };
             if report && name.is_none() {
                 return Err(Failure::Incidents(format!(
-                    "cannot report on incident {number}: its recording was deleted; leave out \
+                    "cannot report on incident {number}: its recording was deleted; omit \
                      --report"
                 )));
             }
@@ -116,8 +116,8 @@ fn put_with_rows(
 
 fn unknown(number: u64, index: &IncidentIndex, folder: &Path) -> Failure {
     let hint = match index.last_number() {
-        0 => "there are none".to_owned(),
-        last => format!("the last is {last}"),
+        0 => "the directory is empty".to_owned(),
+        last => format!("the last incident is {last}"),
     };
     Failure::Incidents(format!(
         "no incident {number} in {}: {hint}; list them with `ticktax incidents`",
@@ -162,7 +162,7 @@ pub(crate) fn mark(typed: &MarkArguments) -> Result<ExitCode, Failure> {
     let words = typed.words.join(" ");
     if words.len() > WORDS_MAX {
         return Err(Failure::Arguments(format!(
-            "the note is too long: use at most {WORDS_MAX} bytes"
+            "the note is too long: shorten it to {WORDS_MAX} bytes"
         )));
     }
     // A symbolic link could lead to another program's socket.
@@ -180,8 +180,8 @@ pub(crate) fn mark(typed: &MarkArguments) -> Result<ExitCode, Failure> {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => no_recorder(&socket),
             _ if is_stream => no_recorder(&socket),
             io::ErrorKind::WouldBlock => format!(
-                "the recorder at {socket} did not accept the mark within {} s, so nothing was \
-                 kept: if it hangs, restart it",
+                "the recorder at {socket} did not respond within {} s, so nothing was saved: restart \
+                 it if it hangs",
                 PATIENCE.as_secs()
             ),
             _ => format!(
@@ -204,7 +204,7 @@ fn send(words: &[u8], socket: &Path) -> io::Result<usize> {
 /// Returns the error message for a directory without a running recorder.
 fn no_recorder(socket: &impl Display) -> String {
     format!(
-        "no recorder listens at {socket}: start `ticktax record`, or choose its folder with --dir"
+        "no recorder is listening at {socket}: start `ticktax record`, or give its directory with --dir"
     )
 }
 

@@ -38,7 +38,7 @@ fn page(verb: &[String]) -> Result<String, Failure> {
         command = found.ok_or_else(|| {
             let verbs: Vec<&str> = shown(&command).map(Command::get_name).collect();
             let verbs = match &*verbs {
-                [] => "it has no further verbs".to_owned(),
+                [] => "it has no subcommands".to_owned(),
                 verbs => format!("choose {}", verbs.join(", ")),
             };
             Failure::Arguments(format!(

@@ -167,7 +167,7 @@ impl Watched {
             .and_then(|session| session.started().no_tracer.clone());
         if let (Some(why), Some(terminal)) = (&why, terminal) {
             terminal.complain(&format_args!(
-                "no accounts, only the CPU clocks of the two threads: {why}"
+                "CPU time comes only from the CPU clocks of the two threads: {why}"
             ));
         }
         let tid = |end| {

@@ -93,7 +93,7 @@ impl Selected<'_> {
 fn no_part(error: CutError) -> Failure {
     Failure::Arguments(match error {
         CutError::Empty { from, to } if from > to => {
-            format!("--from {from} --to {to}: the part ends before it begins; swap the two")
+            format!("--from {from} is after --to {to}: swap them")
         }
         CutError::Empty { .. }
         | CutError::Beyond { .. }

@@ -110,7 +110,7 @@ fn analysis(header: &Header, showing: &Showing<'_>, terminal: &Terminal) -> Reco
             "--fleet-of"
         };
         terminal.complain(&format!(
-            "{option} is ignored: this recording holds a loop's frames, but no spans"
+            "{option} is ignored: this recording contains a loop's frames but no spans"
         ));
         return RecordingAnalysis::new(header);
     }

@@ -40,7 +40,7 @@ pub(crate) fn run(typed: &SimArguments, terminal: &Terminal) -> Result<ExitCode,
     let length = plan.length.unwrap_or(loaded.length);
     if plan.length.is_none() && length > LONGEST {
         return Err(Failure::Arguments(format!(
-            "{} lasts {length}, which takes long to simulate: choose a length per run with --for",
+            "{} lasts {length}, which takes a long time to simulate: choose a shorter time with --for",
             loaded.file
         )));
     }
@@ -98,9 +98,7 @@ fn save(
 fn not_loaded(error: LoadError) -> Failure {
     match error {
         LoadError::Recording(error) => error.into(),
-        LoadError::Asked => {
-            Failure::Arguments(format!("--asked applies only to recordings: {error}"))
-        }
+        LoadError::Asked => Failure::Arguments(error.to_string()),
         LoadError::NoWorkload { .. } | LoadError::Scenario(_) => {
             Failure::Prediction(error.to_string())
         }

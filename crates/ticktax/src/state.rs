@@ -55,7 +55,9 @@ impl StateFolder {
         let state =
             absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
         let state = state.ok_or_else(|| {
-            Failure::Arguments(format!("HOME is not set: choose a path with {option}"))
+            Failure::Arguments(format!(
+                "HOME is not set: set it, or give a path with {option}"
+            ))
         })?;
         Ok(state.join(self.below_state()))
     }

@@ -256,7 +256,7 @@ fn no_section(section: Section, kind: DocumentKind) -> Failure {
         available => format!("choose {}", available.join(", ")),
     };
     Failure::Arguments(format!(
-        "--section {}: the page of {} has no such section; {available}",
+        "--section {}: {} has no such section; {available}",
         section.name(),
         kind.about().replace('`', ""),
     ))
@@ -268,7 +268,11 @@ pub(crate) fn require_writable(file: &Path) -> Result<(), Failure> {
 }
 
 pub(crate) fn cannot_write(file: &Path, error: &io::Error) -> Failure {
-    Failure::Output(format!("to {}: {}", file.display(), creation_words(error)))
+    Failure::Output(format!(
+        "to {}: {}",
+        file.display(),
+        creation_words(file, error)
+    ))
 }
 
 #[cfg(test)]

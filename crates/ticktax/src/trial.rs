@@ -295,7 +295,7 @@ fn report_incomplete(undone: &UndoStatement, terminal: &Terminal) {
 pub(crate) fn start(typed: &StartArguments) -> Result<ExitCode, Failure> {
     let Some((program, arguments)) = typed.command.split_first() else {
         return Err(Failure::Arguments(
-            "no command: write one after --".to_owned(),
+            "no command: give one after `--`".to_owned(),
         ));
     };
     let wait_for_parent = || -> io::Result<()> {

@@ -13,20 +13,20 @@ use ticktax_model::limitation::HookMissing;
 pub enum TraceError {
     /// The caller has no right to load BPF programs.
     #[error(
-        "ordinary users cannot trace the kernel; run as root, or grant CAP_BPF, CAP_PERFMON and \
+        "only root can trace the kernel; run as root, or grant CAP_BPF, CAP_PERFMON and \
          CAP_SYSLOG (for function names)"
     )]
     NotPermitted,
     /// Even root has no right to load BPF programs.
     #[error(
-        "root cannot trace the kernel here: a container, security module or bounding set withholds \
+        "root cannot trace the kernel here: a container, security module or bounding set denies \
          CAP_BPF or CAP_PERFMON; grant both, or run outside the container"
     )]
     RootNotPermitted,
     /// The kernel is locked down.
     #[error(
-        "kernel lockdown ({mode}) stops BPF from reading kernel memory; boot without \
-         lockdown=confidentiality to trace"
+        "kernel lockdown ({mode}) prevents BPF from reading kernel memory; boot without \
+         lockdown=confidentiality"
     )]
     LockedDown {
         /// Active lockdown mode, as spelled in `/sys/kernel/security/lockdown`.
@@ -58,12 +58,12 @@ pub enum TraceError {
         why: String,
     },
     /// The kernel has no BPF support.
-    #[error("this kernel was built without BPF; use one with CONFIG_BPF_SYSCALL=y to trace")]
+    #[error("this kernel was built without BPF; use a kernel with CONFIG_BPF_SYSCALL=y")]
     NoBpf,
     /// There is not enough memory for the buffers.
     #[error(
-        "cannot allocate {bytes} bytes for the tracer's buffers; raise the cgroup's memory limit, \
-         or before Linux 5.11 RLIMIT_MEMLOCK (ulimit -l)"
+        "cannot allocate {bytes} bytes for the tracer's buffers; raise the cgroup's memory limit \
+         or, before Linux 5.11, RLIMIT_MEMLOCK (`ulimit -l`)"
     )]
     NoMemory {
         /// Size of the buffers.

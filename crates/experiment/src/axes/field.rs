@@ -136,7 +136,7 @@ impl Field {
             }
             _ => settings::find(name).map(Self::Setting).ok_or_else(|| {
                 format!(
-                    "unknown setting; choose from {}, task.NAME.FIELD, interrupt.NAME.FIELD, \
+                    "unknown setting: choose from {}, task.NAME.FIELD, interrupt.NAME.FIELD, \
                      link.N.FIELD and group.N.FIELD",
                     settings::names()
                 )
@@ -217,7 +217,7 @@ fn split<'t>(
             _ => names.join(", "),
         };
         return Err(format!(
-            "the scenario has no such {kind}; write {kind}.NAME.FIELD with one of these names: \
+            "the scenario has no such {kind}: use {kind}.NAME.FIELD with one of these names: \
              {there}"
         ));
     };
@@ -227,7 +227,7 @@ fn split<'t>(
 /// Splits `N.FIELD`. `N` counts from 0, as in a scenario.
 fn numbered<'t>(kind: &str, text: &'t str, count: usize) -> Result<(usize, &'t str), String> {
     let wrong =
-        || format!("the scenario has no such {kind}; write {kind}.N.FIELD with N below {count}");
+        || format!("the scenario has no such {kind}: use {kind}.N.FIELD with N below {count}");
     let (number, field) = text.split_once('.').ok_or_else(wrong)?;
     let place = number.parse().ok().filter(|&place| place < count);
     Ok((place.ok_or_else(wrong)?, field))

@@ -263,14 +263,14 @@ pub(super) fn move_mean(law: &mut Law, value: Value) -> Result<(), String> {
         Law::Normal(_, deviation) => Law::Normal(mean, deviation),
         Law::Exponential(_) => Law::Exponential(mean),
         Law::Spaced(_, beyond) if beyond > mean => {
-            return Err("the mean of its exponential part is larger than that".to_owned());
+            return Err("the mean of its exponential part is larger than this value".to_owned());
         }
         Law::Spaced(_, beyond) => Law::Spaced(mean - beyond, beyond),
         Law::Uniform(low, high) => {
             let width = high - low;
             let low = mean - Nanos(width.0 / 2);
             if low < Nanos::ZERO {
-                return Err("a range of that width around it would start below 0".to_owned());
+                return Err("a range of its width around this value would start below 0".to_owned());
             }
             Law::Uniform(low, low + width)
         }

@@ -465,7 +465,7 @@ fn invalid_axes_are_reported_by_name() {
     for (axis, why) in [
         (
             "hz",
-            "axis hz: `hz` has no values: write NAME=LIST, such as hz=100,250",
+            "axis hz: `hz` has no values: use NAME=LIST, for example hz=100,250",
         ),
         (
             "colour=1",
@@ -485,7 +485,7 @@ fn invalid_axes_are_reported_by_name() {
         ),
         (
             "task.c.work=1ms",
-            "the scenario has no such task; write task.NAME.FIELD with one of these names: a.b, rr",
+            "the scenario has no such task: use task.NAME.FIELD with one of these names: a.b, rr",
         ),
         (
             "task.rr.sleep=1ms",

@@ -67,7 +67,7 @@ fn item(text: &str, kind: Kind) -> Result<Item, String> {
     };
     let Some((last, step)) = rest.split_once('/') else {
         return Err(format!(
-            "the range `{text}` has no step; write it like {}",
+            "the range `{text}` has no step: use, for example, {}",
             example(kind)
         ));
     };
@@ -87,9 +87,7 @@ fn item(text: &str, kind: Kind) -> Result<Item, String> {
         return Err(format!("the step of the range `{text}` must be above 0"));
     }
     if last < first {
-        return Err(format!(
-            "the range `{text}` is empty, because it ends before it starts"
-        ));
+        return Err(format!("the range `{text}` ends before it starts"));
     }
     Ok(Item::Range {
         first,
@@ -143,7 +141,7 @@ mod tests {
             ("100,", HZ, "`` is not an integer"),
             ("9x", HZ, "`9x` is not an integer"),
             ("0", HZ, "0 is out of range: choose 1 to 1000000"),
-            ("1..9", HZ, "no step; write it like 1..8/1"),
+            ("1..9", HZ, "no step: use, for example, 1..8/1"),
             ("1ms..9ms", Kind::Duration, "1ms..5ms/1ms"),
             ("9..1/1", HZ, "`9..1/1` is empty"),
             ("1..9/0", HZ, "must be above 0"),

@@ -89,7 +89,7 @@ impl Case for Tcp {
 /// separately if the accounts do.
 fn cycles_per_byte(statement: &NetStatement) -> Result<Vec<MeasuredRow>, String> {
     if statement.spec.protocol != Protocol::Tcp {
-        return Err("the recording is of UDP, but the case needs TCP: leave out --udp".to_owned());
+        return Err("the traffic is UDP, but the case needs TCP: omit --udp".to_owned());
     }
     let Some(books) = &statement.books else {
         let why = statement

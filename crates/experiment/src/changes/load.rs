@@ -77,10 +77,10 @@ impl Side {
         })?;
         let header = file.header();
         let Document::Statement(statement) = analysis.finish(header, &sources, threads) else {
-            return Err(wrong(path, "not the recording of an audit"));
+            return Err(wrong(path, "it is not a recording from `ticktax audit`"));
         };
         if statement.cpus.is_empty() {
-            let why = "it contains no CPU time; record it with `ticktax audit --save FILE`";
+            let why = "it contains no CPU time; create it with `ticktax audit --save FILE`";
             return Err(wrong(path, why));
         }
         let mut side = Self::new(path, *statement);
@@ -92,7 +92,7 @@ impl Side {
 
     fn read_json(path: &Path) -> Result<Self, CompareError> {
         let text = read_document(path).map_err(|why| wrong(path, &why))?;
-        let why = "not a statement; print one with `ticktax report FILE --format json`";
+        let why = "it is not a statement; create one with `ticktax report FILE --format json`";
         let statement: Statement = serde_json::from_slice(&text).map_err(|_| wrong(path, why))?;
         Ok(Self::new(path, statement))
     }

@@ -97,14 +97,14 @@ impl CaseFile {
                 ));
             }
             if !(low..=high).contains(&parameter.value) {
-                return Err(format!("its value must be between {low} and {high}"));
+                return Err(format!("its value is out of range: choose {low} to {high}"));
             }
             if parameter.quote.is_some() {
                 return Err("a published value cannot be fitted".to_owned());
             }
         } else if parameter.from.is_empty() && parameter.quote.is_none() {
             return Err(
-                "give its origin: `quote` if published, `fit` if fitted, `from` if assumed"
+                "its origin is missing: use `quote` if published, `fit` if fitted, `from` if assumed"
                     .to_owned(),
             );
         }

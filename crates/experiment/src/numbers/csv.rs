@@ -83,7 +83,7 @@ impl Table<'_> {
             _ if names.len() == 1 => Ok(0),
             _ => {
                 let all = listed(names);
-                let why = format!("choose a column with --column NAME: {all}");
+                let why = format!("choose a column with --column: {all}");
                 Err(Problem::Choice(why))
             }
         }

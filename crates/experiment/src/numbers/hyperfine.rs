@@ -49,13 +49,13 @@ pub(super) fn read(results: &Value, chosen: Option<&str>) -> Result<Found, Probl
         (None, 1) => 0,
         (None, _) => {
             return Err(Problem::Choice(format!(
-                "choose a result with --result N (give it twice for one per file): {all}"
+                "choose a result with --result N (repeat for the second file): {all}"
             )));
         }
     };
     let result = &results[place];
     let Some(times) = &result.times else {
-        let why = "it has no times of individual runs; export them with --export-json";
+        let why = "it has no times of individual runs; create it with `hyperfine --export-json`";
         return Err(Problem::Content(why.to_owned()));
     };
     let failed = |run: usize| {

@@ -169,7 +169,7 @@ impl Journal {
             })
         };
         let Some(theirs) = disk::read_checked_line::<Identity>(&first) else {
-            return other("is not a sweep's journal, or its first line is damaged".to_owned());
+            return other("is not the journal of a sweep, or its first line is damaged".to_owned());
         };
         if let Some(what) = difference(&theirs, ours) {
             return other(format!("belongs to a sweep {what}"));

@@ -77,11 +77,13 @@ pub fn begin(plan: Plan, results: &Path) -> Result<Begun, SweepError> {
         })
     };
     match std::fs::metadata(results) {
-        Ok(facts) if facts.is_dir() => return create("it is a folder; give a file in it"),
+        Ok(facts) if facts.is_dir() => return create("it is a directory; give the path of a file"),
         Ok(facts) if !facts.is_file() => {
-            return create("it is a device or pipe; give a regular file");
+            return create("it is a device or pipe; give the path of a regular file");
         }
-        _ if results.file_name().is_none() => return create("give a file name"),
+        _ if results.file_name().is_none() => {
+            return create("the path has no file name; give the path of a file");
+        }
         _ => {}
     }
     let there = TableReader::open(results)

@@ -299,7 +299,7 @@ fn a_journal_that_is_a_link_or_writable_by_others_is_refused() {
     symlink(&victim, &journal).unwrap();
     let error = refused(plan(&AXES), &results);
     assert!(
-        error.contains("is not a regular file: move it away"),
+        error.contains("is not a regular file: move or remove it"),
         "{error}"
     );
     assert!(!victim.exists());
@@ -310,7 +310,7 @@ fn a_journal_that_is_a_link_or_writable_by_others_is_refused() {
     part(plan(&AXES), &results);
     fs::set_permissions(&journal, Permissions::from_mode(0o666)).unwrap();
     let error = refused(plan(&AXES), &results);
-    assert!(error.contains("other users may write to"), "{error}");
+    assert!(error.contains("other users can write to"), "{error}");
 }
 
 #[test]
@@ -331,9 +331,9 @@ fn foreign_files_are_left_alone() {
     );
     assert_eq!(fs::read(&results).unwrap(), b"my thesis");
     assert!(!journal.exists());
-    assert!(refused(plan(&AXES), folder.path()).contains("it is a folder"));
+    assert!(refused(plan(&AXES), folder.path()).contains("it is a directory"));
     let missing = folder.path().join("none/x.parquet");
-    assert!(refused(plan(&AXES), &missing).contains("no such file or folder"));
+    assert!(refused(plan(&AXES), &missing).contains("no such file or directory"));
 }
 
 #[test]

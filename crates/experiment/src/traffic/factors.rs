@@ -84,7 +84,7 @@ enum Set {
 
 /// Parses a number of bytes, such as 4096, 64k or 1M.
 fn bytes(text: &str) -> Result<u32, String> {
-    let wrong = || format!("invalid size `{text}`: give bytes, such as 4096, 64k or 1M");
+    let wrong = || format!("invalid size `{text}`: give bytes, for example 4096, 64k or 1M");
     let units = [("k", 10), ("K", 10), ("M", 20)];
     let unit = units.into_iter().find_map(|(unit, shift)| {
         let number = text.strip_suffix(unit)?;
@@ -126,7 +126,9 @@ pub fn rate(text: &str) -> Result<Option<f64>, String> {
         return Ok(None);
     }
     let wrong = || {
-        format!("invalid rate `{text}`: give 8 to 10000G bit/s, such as 64k, 100M or 2.5G, or max")
+        format!(
+            "invalid rate `{text}`: choose 8 to 10000G bit/s, for example 64k, 100M or 2.5G, or max"
+        )
     };
     let units = [("k", 1e3), ("K", 1e3), ("M", 1e6), ("G", 1e9)];
     let unit = units.into_iter().find_map(|(unit, factor)| {
@@ -149,8 +151,8 @@ pub fn rate(text: &str) -> Result<Option<f64>, String> {
 pub fn delay(text: &str) -> Result<Option<Nanos>, String> {
     let read = text.parse::<Nanos>().ok();
     let read = if text == "0" { Some(Nanos::ZERO) } else { read };
-    let read =
-        read.ok_or_else(|| format!("invalid delay `{text}`: give up to 300ms, such as 20ms"))?;
+    let read = read
+        .ok_or_else(|| format!("invalid delay `{text}`: choose up to 300ms, for example 20ms"))?;
     Ok(Some(read).filter(|delay| *delay > Nanos::ZERO))
 }
 
@@ -165,8 +167,8 @@ pub fn loss(text: &str) -> Result<Option<f64>, String> {
     let percent = text.strip_suffix('%').map(str::trim);
     let percent = percent.and_then(|percent| percent.parse::<f64>().ok());
     let percent = percent.filter(|percent| (0.0..=100.0).contains(percent));
-    let percent =
-        percent.ok_or_else(|| format!("invalid loss `{text}`: give up to 20%, such as 0.1%"))?;
+    let percent = percent
+        .ok_or_else(|| format!("invalid loss `{text}`: choose up to 20%, for example 0.1%"))?;
     Ok(Some(percent / 100.0).filter(|share| *share > 0.0))
 }
 
@@ -303,7 +305,7 @@ pub static FACTORS: [Factor; 20] = [
     by(
         "congestion",
         FactorPlace::Socket,
-        "a name, such as cubic",
+        "a name, for example cubic",
         "congestion control of the sending socket",
         &["congestion control"],
         |setup, text| {
@@ -336,7 +338,7 @@ pub static FACTORS: [Factor; 20] = [
     by(
         "delay",
         FactorPlace::Device,
-        "a time, such as 20ms, or 0",
+        "a time, for example 20ms, or 0",
         "delay of the link in each direction",
         &[],
         |setup, text| {
@@ -347,7 +349,7 @@ pub static FACTORS: [Factor; 20] = [
     by(
         "loss",
         FactorPlace::Device,
-        "a percentage, such as 0.1%, or 0",
+        "a percentage, for example 0.1%, or 0",
         "packet loss of the link in each direction",
         &[],
         |setup, text| {
@@ -433,7 +435,7 @@ impl Chosen {
                 let known: Vec<&str> = FACTORS.iter().map(|row| row.name).collect();
                 return Err(vary.error(&format_args!(
                     "unknown factor: choose from {}, or the full name of a network namespace's \
-                     sysctl, such as net.ipv4.tcp_rmem",
+                     sysctl, for example net.ipv4.tcp_rmem",
                     known.join(", ")
                 )));
             }

@@ -11,18 +11,20 @@ use crate::text::read_document;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ForetoldError {
     /// The file cannot be read.
-    #[error("cannot read it: {0}")]
+    #[error("cannot read the file: {0}")]
     Read(String),
     /// The file is not a prediction.
     #[error("not a prediction from `ticktax sim --format json`")]
     Other,
     /// The prediction's first row does not describe the unchanged settings.
-    #[error("it contains no prediction for the unchanged settings, which `ticktax sim` puts first")]
+    #[error(
+        "its first prediction is not for the unchanged settings; use the output of `ticktax sim` as it is"
+    )]
     NoFirstArm,
     /// The number of predicted settings differs from the number of arms.
     #[error(
-        "it predicts {predicted} changed settings, but the trial has {arms} arms other than A; \
-         predict one setting per arm, in the same order"
+        "it predicts {predicted} changed settings, but the trial has {arms} variants besides A; \
+         predict one setting per variant, in the same order"
     )]
     Arms {
         /// Number of settings that the prediction covers.

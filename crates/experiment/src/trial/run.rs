@@ -142,7 +142,8 @@ impl Prepared {
             Subject::Command(command) => {
                 let name = command.first().ok_or_else(|| {
                     TryError::Senseless(
-                        "no subject: give a command after `--`, or --pid N".to_owned(),
+                        "no program to measure: give a command after `--`, or a process with --pid"
+                            .to_owned(),
                     )
                 })?;
                 require_program(name, plan.search.as_deref())?;

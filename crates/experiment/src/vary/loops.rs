@@ -101,7 +101,7 @@ mod tests {
         for (wrong, why) in [
             ("nanosleep", "NAME=LIST"),
             ("sleep=", "sleep: "),
-            ("sleep=nap", "sleep: `nap` is none of nanosleep"),
+            ("sleep=nap", "sleep: unknown word `nap`: choose nanosleep"),
             ("rate=0", "rate: "),
             ("rate=35,60,35", "rate: duplicate value `35`"),
             ("work=3", "work: invalid duration `3`"),

@@ -22,7 +22,7 @@ pub enum LoadError {
     #[error(transparent)]
     Recording(#[from] RecordingError),
     /// The recording contains no work.
-    #[error("cannot take the workload from {file}: {why}")]
+    #[error("cannot simulate the load in {file}: {why}")]
     NoWorkload {
         /// The recording.
         file: String,
@@ -33,7 +33,9 @@ pub enum LoadError {
     #[error("{0}")]
     Scenario(String),
     /// The user gave a period, but the file is a scenario.
-    #[error("--asked is only for recordings: a scenario defines when its frames are due")]
+    #[error(
+        "--asked applies only to recordings, because a scenario defines its own frame rate: omit it"
+    )]
     Asked,
 }
 

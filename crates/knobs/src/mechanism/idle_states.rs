@@ -13,7 +13,7 @@ pub(super) const FOLDER: &str = "sys/devices/system/cpu/cpu{}/cpuidle";
 const NONE: &str = "none";
 
 pub(crate) const FORM: Form = Form {
-    about: "none, or numbers of idle states, such as 2-3",
+    about: "none, or numbers of idle states, for example 2-3",
     parse,
 };
 
@@ -67,7 +67,7 @@ pub(super) fn write(system: &System, target: &Target, value: &str) -> Result<(),
     };
     if let Some(unknown) = off.iter().find(|state| !states.contains(&state.0)) {
         let last = states.last().copied().unwrap_or_default();
-        let why = format!("no idle state {unknown}: the last is {last}");
+        let why = format!("no idle state {unknown}: choose at most {last}");
         return Err(Trouble::new(why));
     }
     for state in states {

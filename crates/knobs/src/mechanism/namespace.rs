@@ -75,7 +75,7 @@ fn open(place: &Path) -> io::Result<File> {
     options.read(true).custom_flags(libc::O_PATH);
     let found = options.open(place)?;
     if fstatfs(&found)?.filesystem_type() != NSFS_MAGIC {
-        let why = "not a network namespace; give a file such as /run/netns/NAME";
+        let why = "not a network namespace; give a file, for example /run/netns/NAME";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
     File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))

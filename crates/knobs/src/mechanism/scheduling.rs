@@ -154,12 +154,12 @@ pub(super) fn slice(tid: i32) -> Result<String, Trouble> {
     if !is_fair(attr.policy) {
         let policy = words(attr, 0);
         return Err(Trouble::new(format!(
-            "tasks of policy {policy} have no slice"
+            "threads with policy {policy} have no slice"
         )));
     }
     match attr.runtime {
         0 => Err(Trouble::new(
-            "this kernel has no per-task slices; use Linux 6.12 or later",
+            "this kernel does not support per-thread slices; use Linux 6.12 or later",
         )),
         slice if slice == default_slice() => Ok(DEFAULT.to_owned()),
         slice => Ok(slice.to_string()),

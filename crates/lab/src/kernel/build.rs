@@ -146,7 +146,7 @@ fn require_rate(hz: u32) -> Result<(), LabError> {
         return Ok(());
     }
     Err(LabError::Senseless(format!(
-        "a kernel of the lab can tick at {} to {} Hz, and not at {hz}",
+        "invalid tick rate {hz}: choose {} to {} Hz",
         RATES.start(),
         RATES.end()
     )))
@@ -161,14 +161,13 @@ fn name(hz: u32, variant: Option<&str>, arch: Arch) -> Result<String, LabError> 
     let wanted = bare.parse().ok();
     let Some(wanted @ Wanted::Built(_)) = wanted else {
         return Err(LabError::Senseless(format!(
-            "a kernel cannot be called {bare}: name the file of the configuration with a-z, 0-9, +, \
-             -, _ and . alone"
+            "invalid kernel name {bare}: rename the configuration file, using only a-z, 0-9, +, -, \
+             _ and ."
         )));
     };
     if let Some(arch) = wanted.arch() {
         return Err(LabError::Senseless(format!(
-            "a kernel cannot be called {bare}, which is one for {arch}: name the file of the \
-             configuration otherwise"
+            "kernel name {bare} is reserved for {arch}: rename the configuration file"
         )));
     }
     Ok(built_name(&bare, arch))
@@ -275,7 +274,8 @@ impl BuildTree<'_> {
         let came = fs::read_to_string(&config).map_err(LabError::file("read", &config))?;
         if let Some(refused) = first_refused(fragment, &came) {
             return Err(LabError::Senseless(format!(
-                "this kernel cannot be built with {refused}: something that it depends on is not set"
+                "this kernel cannot be built with {refused}: a setting that it depends on is not set; add it \
+                 to the file"
             )));
         }
         let done = objects.join("configured");

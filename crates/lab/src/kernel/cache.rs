@@ -57,7 +57,7 @@ impl Cache {
             .filter(|folder| folder.is_absolute())
             .or_else(|| set(home).map(|home| PathBuf::from(home).join(".cache")));
         let folder = folder.ok_or_else(|| {
-            let why = "no cache folder for the lab's kernels: set HOME or XDG_CACHE_HOME";
+            let why = "no cache directory for kernels: set HOME or XDG_CACHE_HOME";
             LabError::NoKernel(why.to_owned())
         })?;
         Ok(Self::at(folder.join("ticktax/lab")))
@@ -291,7 +291,7 @@ mod tests {
             cache.kernel("planted").map(drop),
         ] {
             let refused = refused.unwrap_err().to_string();
-            assert!(refused.contains("other users may write to"), "{refused}");
+            assert!(refused.contains("other users can write to"), "{refused}");
         }
         assert!(!root.join("build").exists());
     }

@@ -111,7 +111,7 @@ fn fetch_from(
         other.clone_into(&mut name);
     }
     Err(LabError::NoKernel(format!(
-        "the package {name} only leads to other packages"
+        "the package {name} contains no kernel, only dependencies"
     )))
 }
 
@@ -178,14 +178,14 @@ type Download = (PathBuf, tempfile::TempDir);
 fn download(place: Place<'_>, name: &str, cache: &Cache) -> Result<Download, LabError> {
     let root = cache.folder("fresh")?;
     let folder =
-        tempfile::tempdir_in(&root).map_err(LabError::file("create a folder in", &root))?;
+        tempfile::tempdir_in(&root).map_err(LabError::file("create a directory in", &root))?;
     let mut apt = place.apt_get(cache)?;
     apt.args(["download", name]).current_dir(folder.path());
     run(&mut apt, "apt").map_err(|error| match error {
         LabError::Missing { .. } => LabError::Missing {
             program: "apt-get".to_owned(),
             remedy: format!(
-                "apt-get downloads the package {name}; alternatively, give the kernel \
+                "it is needed to download the package {name}; or give the kernel \
                 as a file"
             ),
         },

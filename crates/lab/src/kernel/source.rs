@@ -32,7 +32,7 @@ impl FromStr for KernelSource {
             Ok(Wanted::File(path)) => Ok(Self::Path(path)),
             Ok(Wanted::Package(name)) => Ok(Self::Package(name)),
             _ => Err(format!(
-                "invalid source `{text}`: give a Debian package, or a folder or tarball with a / \
+                "invalid source `{text}`: give a Debian package, or a directory or tarball with a / \
                  in it"
             )),
         }
@@ -214,7 +214,8 @@ fn settle(
             return source_in(folder);
         }
     }
-    let fresh = tempfile::tempdir_in(&root).map_err(LabError::file("create a folder in", &root))?;
+    let fresh =
+        tempfile::tempdir_in(&root).map_err(LabError::file("create a directory in", &root))?;
     fill(fresh.path())?;
     extend(fresh.path())?;
     let release = release_of(fresh.path())?;

@@ -62,7 +62,7 @@ pub(super) fn last_words(errors: &[u8], output: &[u8]) -> String {
             return line.to_owned();
         }
     }
-    "it gave no reason".to_owned()
+    "no reason given".to_owned()
 }
 
 /// Returns what a program wrote to standard output, without surrounding whitespace.
@@ -115,7 +115,7 @@ mod tests {
         let words = b"cc1: note\nfoo.c:3: error: no\nmake: *** [x] Error 1\n";
         assert_eq!(last_words(words, b""), "foo.c:3: error: no");
         assert_eq!(last_words(b"\n", b"a\nb\n"), "b");
-        assert_eq!(last_words(b"", b""), "it gave no reason");
+        assert_eq!(last_words(b"", b""), "no reason given");
         let full = b"tar: x: Cannot write: No space left on device\ntar: Error is not recoverable";
         assert_eq!(last_words(full, b""), NO_SPACE);
     }

@@ -14,10 +14,10 @@ const VERSION: u8 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BlobError {
     /// The first byte is not a known version.
-    #[error("a histogram of version {0}, which this ticktax does not know")]
+    #[error("unknown histogram version {0}")]
     Version(u8),
     /// A number is truncated or too large, or a bucket index is out of range.
-    #[error("a histogram whose bytes make no sense")]
+    #[error("invalid histogram")]
     Damaged,
 }
 

@@ -39,7 +39,7 @@ impl Percentile {
 
 /// Error for text that is not a percentile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a percentile is from p50 to p99.9999")]
+#[error("invalid percentile: choose p50 to p99.9999")]
 pub struct PercentileError;
 
 impl FromStr for Percentile {

@@ -158,7 +158,7 @@ pub enum TriggerLimit {
 /// A trigger as specified by the user: `KIND[:TARGET]>LIMIT`, `frame:TARGET`, or `signal`.
 ///
 /// - KIND is `wait`, `late`, `blocked`, `throttled`, `stretch` or `gap`.
-/// - TARGET is `pid=N`, `comm=NAME` or `cgroup=FOLDER`. For gaps it is `cpu=LIST`. Stretches have
+/// - TARGET is `pid=N`, `comm=NAME` or `cgroup=PATH`. For gaps it is `cpu=LIST`. Stretches have
 ///   no target, because they belong to the kernel.
 /// - LIMIT is a time from 10 µs to 1 min, such as `5ms`, or a percentile of the last hour, such as
 ///   `p99.9`.
@@ -235,8 +235,8 @@ fn parse(text: &str) -> Result<TriggerSpec, String> {
     let kind = TriggerKind::from_name(word).filter(|&kind| kind != TriggerKind::Mark);
     let Some(kind) = kind else {
         return Err(
-            "write wait, late, blocked, throttled, stretch or gap and for how long, such as wait>5ms; \
-             frame and whose, such as frame:pid=4121; or signal"
+            "use wait, late, blocked, throttled, stretch or gap with a time, for example wait>5ms; \
+             frame with a program, for example frame:pid=4121; or signal"
                 .to_owned(),
         );
     };
@@ -247,21 +247,25 @@ fn parse(text: &str) -> Result<TriggerSpec, String> {
                 target: TriggerTarget::Any,
                 over: TriggerLimit::None,
             }),
-            _ => Err(format!("write {kind} alone")),
+            _ => Err(format!(
+                "`{kind}` takes no target or time: use {kind} alone"
+            )),
         };
     }
     if kind == TriggerKind::Frame {
         return parse_frames(target, over);
     }
     let Some(over) = over else {
-        return Err(format!("a threshold is missing: write {subject}>5ms"));
+        return Err(format!(
+            "the time is missing: use, for example, {subject}>5ms"
+        ));
     };
     let limit = parse_limit(over.trim())?;
     let target = match target {
         None => TriggerTarget::Any,
         Some(_) if kind == TriggerKind::Stretch => {
             return Err(format!(
-                "a {kind} is the kernel's own, so it has no target: write {kind}>{}",
+                "`{kind}` applies to the kernel and takes no target: use {kind}>{}",
                 over.trim()
             ));
         }
@@ -283,7 +287,7 @@ fn parse_frames(target: Option<&str>, over: Option<&str>) -> Result<TriggerSpec,
     };
     let Some(target) = target.filter(is_program) else {
         return Err(
-            "frames are a program's: write frame:pid=4121 or frame:comm=gamesrv".to_owned(),
+            "`frame` needs a program, for example frame:pid=4121 or frame:comm=gamesrv".to_owned(),
         );
     };
     let target = parse_target(target)?;
@@ -300,11 +304,11 @@ fn parse_limit(text: &str) -> Result<TriggerLimit, String> {
         let percentile = text.parse::<Percentile>();
         return percentile
             .map(TriggerLimit::Percentile)
-            .map_err(|error| format!("{error}, such as p99.9"));
+            .map_err(|error| format!("{error}, for example p99.9"));
     }
     let over: Nanos = text.parse().map_err(|error| format!("{error}"))?;
     if !(TriggerSpec::MIN..=TriggerSpec::MAX).contains(&over) {
-        return Err("a threshold is from 10us to 1m".to_owned());
+        return Err("time out of range: choose 10us to 1m".to_owned());
     }
     Ok(TriggerLimit::Time(over))
 }
@@ -315,7 +319,8 @@ fn parse_cpus(text: &str) -> Result<TriggerTarget, String> {
         Some(Ok(cpus)) if !cpus.is_empty() => Ok(TriggerTarget::Cpus(cpus)),
         Some(Err(error)) => Err(error.to_string()),
         _ => Err(
-            "gaps are a CPU's: write gap:cpu=LIST, such as gap:cpu=2,3>5ms, or gap>5ms".to_owned(),
+            "`gap` takes only CPUs as its target, for example gap:cpu=2,3>5ms, or none: gap>5ms"
+                .to_owned(),
         ),
     }
 }
@@ -324,23 +329,26 @@ fn parse_cpus(text: &str) -> Result<TriggerTarget, String> {
 fn parse_target(text: &str) -> Result<TriggerTarget, String> {
     let (key, value) = text.split_once('=').unwrap_or((text, ""));
     if value.is_empty() || value.contains('\0') {
-        return Err("write pid=4121, comm=gamesrv or cgroup=FOLDER after the colon".to_owned());
+        return Err(
+            "the target is incomplete: use pid=N, comm=NAME or cgroup=PATH after the colon"
+                .to_owned(),
+        );
     }
     match key.trim() {
         "pid" => {
             let pid = value.trim().parse().ok().filter(|&pid| pid > 0);
             pid.map(TriggerTarget::Process)
-                .ok_or_else(|| format!("invalid PID `{value}`"))
+                .ok_or_else(|| format!("invalid PID `{value}`: find PIDs with `pgrep NAME`"))
         }
         "comm" if value.len() > TriggerSpec::NAME_MAX => Err(format!(
-            "the kernel keeps {} bytes of a name: write the first {} of `{value}`",
+            "the kernel stores only {} bytes of a name: use the first {} of `{value}`",
             TriggerSpec::NAME_MAX,
             TriggerSpec::NAME_MAX
         )),
         "comm" => Ok(TriggerTarget::Named(value.to_owned())),
         "cgroup" => Ok(TriggerTarget::Cgroup(PathBuf::from(value))),
         _ => Err(format!(
-            "no target `{key}`: write pid=N, comm=NAME or cgroup=FOLDER"
+            "unknown target `{key}`: use pid=N, comm=NAME or cgroup=PATH"
         )),
     }
 }
@@ -468,10 +476,10 @@ mod tests {
     #[test]
     fn invalid_triggers_are_rejected_with_a_one_line_hint() {
         for (text, why) in [
-            ("", "write wait, late"),
-            ("weight>5ms", "write wait, late"),
-            ("mark", "write wait, late"),
-            (">5ms", "write wait, late"),
+            ("", "use wait, late"),
+            ("weight>5ms", "use wait, late"),
+            ("mark", "use wait, late"),
+            (">5ms", "use wait, late"),
             ("wait", "write wait>5ms"),
             ("wait:pid=3", "write wait:pid=3>5ms"),
             ("wait>", "invalid duration"),
@@ -483,7 +491,7 @@ mod tests {
             ("wait:pid=>5ms", "after the colon"),
             ("wait:pid=0>5ms", "invalid PID `0`"),
             ("wait:pid=x>5ms", "invalid PID `x`"),
-            ("wait:uid=3>5ms", "no target `uid`"),
+            ("wait:uid=3>5ms", "unknown target `uid`"),
             ("wait:comm=a-name-of-sixteen>5ms", "the first 15"),
             ("stretch:comm=kswapd0>5ms", "write stretch>5ms"),
             ("stretch:comm=kswapd0>p99", "write stretch>p99"),
@@ -492,17 +500,17 @@ mod tests {
             ("gap:pid=3>5ms", "write gap:cpu=LIST"),
             ("gap:cpu=>5ms", "write gap:cpu=LIST"),
             ("gap:cpu=x>5ms", "is not a CPU list"),
-            ("wait:cpu=3>5ms", "no target `cpu`"),
-            ("frame", "write frame:pid=4121"),
-            ("frame>5ms", "write frame:pid=4121"),
-            ("frame:", "write frame:pid=4121"),
-            ("frame:pid=", "write frame:pid=4121"),
-            ("frame:cgroup=x", "write frame:pid=4121"),
-            ("frame:cpu=3", "write frame:pid=4121"),
+            ("wait:cpu=3>5ms", "unknown target `cpu`"),
+            ("frame", "frame:pid=4121"),
+            ("frame>5ms", "frame:pid=4121"),
+            ("frame:", "frame:pid=4121"),
+            ("frame:pid=", "frame:pid=4121"),
+            ("frame:cgroup=x", "frame:pid=4121"),
+            ("frame:cpu=3", "frame:pid=4121"),
             ("frame:pid=0", "invalid PID `0`"),
             ("frame:pid=3>1us", "10us to 1m"),
-            ("signal>5ms", "write signal alone"),
-            ("signal:pid=3", "write signal alone"),
+            ("signal>5ms", "use signal alone"),
+            ("signal:pid=3", "use signal alone"),
         ] {
             let error = read(text).expect_err(text);
             assert!(

@@ -12,10 +12,10 @@ pub struct FrameRate(f64);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameRateError {
     /// The text is not a number.
-    #[error("invalid rate `{0}`: frames a second, as 35 or 59.94")]
+    #[error("invalid rate `{0}`: use frames per second, for example 35 or 59.94")]
     Invalid(String),
     /// No loop can run at this rate.
-    #[error("no loop keeps {0} frames a second: choose {min} to {max}", min = FrameRate::RANGE.0, max = FrameRate::RANGE.1)]
+    #[error("rate {0} out of range: use {min} to {max} frames per second", min = FrameRate::RANGE.0, max = FrameRate::RANGE.1)]
     OutOfRange(String),
 }
 
@@ -69,7 +69,7 @@ mod tests {
         let error = "1e9".parse::<FrameRate>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "no loop keeps 1e9 frames a second: choose 1 to 50000"
+            "rate 1e9 out of range: use 1 to 50000 frames per second"
         );
     }
 }

@@ -68,11 +68,11 @@ pub struct FailIfResult {
 pub enum FailIfError {
     /// The text is not a condition.
     #[error(
-        "invalid condition `{0}`: it is METRIC > +N% or METRIC < -N%, of shares also +Npt (percentage points), as in 'p99 > +2%'"
+        "invalid condition `{0}`: use METRIC > +N% or METRIC < -N%, or +Npp (percentage points) for shares, for example 'p99 > +2%'"
     )]
     Syntax(String),
     /// The metric is not measured.
-    #[error("nothing measures `{metric}` of `{condition}`: measured is {measured}")]
+    #[error("condition `{condition}` uses `{metric}`, which is not measured: choose {measured}")]
     Metric {
         /// Condition.
         condition: String,
@@ -82,7 +82,9 @@ pub enum FailIfError {
         measured: String,
     },
     /// The bound is in percentage points, but the metric is not a share.
-    #[error("`{condition}`: {metric} is no share, so its bound is a percentage, as in '+2%'")]
+    #[error(
+        "invalid condition `{condition}`: {metric} is not a share, so give a percentage, for example '+2%'"
+    )]
     Points {
         /// Condition.
         condition: String,

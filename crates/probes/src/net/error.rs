@@ -34,8 +34,8 @@ pub enum NetError {
     },
     /// The address is not valid.
     #[error(
-        "invalid address `{address}`: {why}; give a host and port, such as 192.0.2.7:7117 or \
-         server:7117"
+        "invalid address `{address}`: {why}; give a host and port, for example 192.0.2.7:7117 \
+         or server:7117"
     )]
     Address {
         /// The address as the user gave it.
@@ -75,8 +75,8 @@ pub enum NetError {
     },
     /// The other end closed the connection.
     #[error(
-        "{address} disconnected before the traffic was complete ({why}): see its terminal for the \
-         reason"
+        "{address} disconnected before the traffic was complete ({why}): check its output for \
+         the reason"
     )]
     Gone {
         /// Address of the other end.
@@ -86,8 +86,8 @@ pub enum NetError {
     },
     /// The other end has been silent for too long.
     #[error(
-        "no message from {address} for {seconds} s: check that the program still runs, and the \
-         network in between"
+        "no message from {address} for {seconds} s: check that the program is still running, \
+         and check the network"
     )]
     Silent {
         /// Address of the other end.
@@ -108,7 +108,7 @@ pub enum NetError {
         why: String,
     },
     /// The kernel has no virtual Ethernet devices.
-    #[error("cannot create virtual Ethernet pairs: {why}; load the module veth")]
+    #[error("cannot create virtual Ethernet pairs: {why}; load the kernel module veth")]
     NoVeth {
         /// The kernel's reason.
         why: String,
@@ -135,8 +135,8 @@ pub enum NetError {
     },
     /// The kernel lacks the queueing discipline needed to shape the link.
     #[error(
-        "this kernel lacks {qdisc}, needed for {asked} ({option}): load the module {module}, or \
-         boot a kernel that has it"
+        "this kernel lacks {qdisc}, which {asked} ({option}) needs: load the kernel module \
+         {module}, or boot a kernel that has it"
     )]
     NoQdisc {
         /// The requested property.
@@ -179,7 +179,7 @@ pub enum NetError {
     #[error(transparent)]
     Sysctl(#[from] SysctlError),
     /// A socket option was refused.
-    #[error("cannot set a socket's {name} to {value}: {why}")]
+    #[error("cannot set the socket option {name} to {value}: {why}")]
     Option {
         /// Name of the option, as used in sweeps.
         name: &'static str,

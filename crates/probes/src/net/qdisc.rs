@@ -77,7 +77,7 @@ pub(super) fn check(spec: &LinkSpec) -> Result<(), NetError> {
         .delay
         .is_some_and(|delay| !LINK_DELAYS.contains(&delay))
     {
-        return refused("delay", "0 to 300ms each way");
+        return refused("delay", "0 to 300ms in each direction");
     }
     if spec.loss.is_some_and(|loss| !LINK_LOSSES.contains(&loss)) {
         return refused("loss", "0 to 20 % each way");

@@ -149,7 +149,7 @@ fn a_missing_cpu_is_refused() {
     let error = SpinProbe::start(&untrusted(), &cpus, SpinSettings::default()).unwrap_err();
     let text = error.to_string();
     assert!(
-        text.starts_with("CPU 8000 is not online (online: 0"),
+        text.starts_with("CPU 8000 is not online: choose from 0"),
         "{text}"
     );
 }

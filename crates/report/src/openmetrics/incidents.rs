@@ -10,7 +10,7 @@ use super::families::Families;
 pub(super) fn incidents(all: &mut Families, incidents: &IncidentTotals) {
     let family = all.counter(
         "incidents",
-        "Rare delays that were caught, by the program that did not run and by what had most of the time instead.",
+        "Number of incidents, by delayed program and main cause.",
     );
     for (signature, count) in &incidents.counts {
         let labels = [
@@ -22,7 +22,7 @@ pub(super) fn incidents(all: &mut Families, incidents: &IncidentTotals) {
     }
     let family = all.histogram(
         "incident_duration_seconds",
-        "Incidents by how long they lasted; those that were asked for lasted 0.",
+        "Duration of incidents; requested incidents have a duration of 0.",
     );
     let none = IntervalSum::default();
     for kind in TriggerKind::ALL {
@@ -31,7 +31,7 @@ pub(super) fn incidents(all: &mut Families, incidents: &IncidentTotals) {
     }
     let family = all.counter(
         "incidents_not_kept",
-        "Recordings and triggers that were not kept, by why.",
+        "Number of recordings and triggers that were dropped, by reason.",
     );
     for cause in LossCause::ALL {
         let count = incidents.not_kept.get(&cause).copied().unwrap_or(0);
@@ -40,19 +40,19 @@ pub(super) fn incidents(all: &mut Families, incidents: &IncidentTotals) {
     if let Some(last) = incidents.last_unix_ms {
         let family = all.gauge(
             "last_incident_timestamp_seconds",
-            "When the last incident was noticed, since 1970.",
+            "Time of the last incident, in Unix time.",
         );
         family.value(&[], last as f64 / 1e3);
     }
     let family = all.gauge(
         "ring_reach_seconds",
-        "For how long the ring of every event reaches back, on the CPU where that is shortest.",
+        "Time span of the event buffer, on the CPU where it is shortest.",
     );
     family.time(&[], incidents.reach);
     if !incidents.limits.is_empty() {
         let family = all.gauge(
             "trigger_limit_seconds",
-            "From how long on a trigger fires whose threshold is a percentile of its last hour; there once it is known.",
+            "Current threshold of a percentile trigger; absent until it is known.",
         );
         for (trigger, limit) in &incidents.limits {
             family.time(&[("trigger", trigger)], *limit);

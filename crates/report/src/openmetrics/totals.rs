@@ -41,7 +41,7 @@ fn families(totals: &Totals) -> Families {
 }
 
 fn about(all: &mut Families, totals: &Totals) {
-    all.info("recording", "What is watched, and by what.")
+    all.info("recording", "Recorded machine, and the tool version.")
         .value(
             &[
                 ("host", &totals.host),
@@ -54,12 +54,12 @@ fn about(all: &mut Families, totals: &Totals) {
     let seconds = |ms: i64| ms as f64 / 1e3;
     all.gauge(
         "began_timestamp_seconds",
-        "When counting began, since 1970.",
+        "Start of counting, in Unix time.",
     )
     .value(&[], seconds(totals.began_unix_ms));
     all.gauge(
         "updated_timestamp_seconds",
-        "Until when everything is counted, since 1970.",
+        "Time up to which everything is counted, in Unix time.",
     )
     .value(&[], seconds(totals.updated_unix_ms));
 }
@@ -78,7 +78,7 @@ fn cpus(all: &mut Families, totals: &Totals) {
     }
     let family = all.counter(
         "recorded_seconds",
-        "Time that was watched; ticktax_cpu_seconds adds up to it.",
+        "Recorded time per CPU; ticktax_cpu_seconds adds up to it.",
     );
     for (cpu, time) in recorded {
         family.time(&[("cpu", &cpu.to_string())], time);
@@ -89,7 +89,7 @@ fn cpus(all: &mut Families, totals: &Totals) {
     }
     let family = all.counter(
         "steal_seconds",
-        "Time that the hypervisor took, by its own clock; it lies within the classes.",
+        "Stolen time as reported by the hypervisor; it is included in the classes.",
     );
     for (cpu, time) in &totals.steal {
         family.time(&[("cpu", &cpu.to_string())], *time);
@@ -98,13 +98,16 @@ fn cpus(all: &mut Families, totals: &Totals) {
 
 /// Adds every account. Kernel work also gets histograms of lengths, because it is noise.
 fn accounts(all: &mut Families, totals: &Totals) {
-    let family = all.counter("account_seconds", "Own time of an account.");
+    let family = all.counter(
+        "account_seconds",
+        "CPU time of an account, excluding nested interruptions.",
+    );
     for (key, sum) in &totals.accounts {
         family.with_account(key, |family, labels| family.time(labels, sum.time));
     }
     let family = all.counter(
         "account_intervals",
-        "Intervals of an account: interrupts, or stretches of a thread on a CPU.",
+        "Number of intervals of an account: interrupts, or runs of a thread on a CPU.",
     );
     for (key, sum) in &totals.accounts {
         let count = sum.count as f64;
@@ -118,7 +121,7 @@ fn accounts(all: &mut Families, totals: &Totals) {
     }
     let family = all.histogram(
         "account_duration_seconds",
-        "Intervals of the kernel's accounts by their length on the wall; the sum is own time.",
+        "Wall-clock duration of the intervals of kernel accounts; the sum is CPU time.",
     );
     for ((class, name), sum) in &lengths {
         family.intervals(&[("class", class.name()), ("name", name)], sum);
@@ -129,22 +132,22 @@ fn accounts(all: &mut Families, totals: &Totals) {
 fn waits(all: &mut Families, totals: &Totals) {
     let family = all.counter(
         "throttled_seconds",
-        "Time from when a program's threads were taken off their CPU, the CPU quota being used up, until they ran \
-         again: with their wait for a CPU once there was quota, added up.",
+        "Time that a program's threads did not run after their CPU quota was used up, including the wait for a \
+         CPU after the quota was refilled.",
     );
     for (name, sum) in &totals.throttled {
         family.time(&[("name", name), ("why", "throttled")], sum.time);
     }
     let family = all.histogram(
         "throttled_duration_seconds",
-        "The same, each time by its length.",
+        "Duration of individual throttled intervals; see ticktax_throttled_seconds.",
     );
     for (name, sum) in &totals.throttled {
         family.intervals(&[("name", name)], sum);
     }
     let family = all.counter(
         "pressure_seconds",
-        "Time in which some or all tasks waited for a resource (PSI); for CPUs: wanted one and had none.",
+        "Time during which some or all tasks were stalled on a resource (PSI); for CPUs: waited for a CPU.",
     );
     for (resource, pressure) in &totals.pressure {
         family.time(&[("resource", resource), ("tasks", "some")], pressure.some);
@@ -156,7 +159,7 @@ fn ticks(all: &mut Families, totals: &Totals) {
     if let Some(hz) = totals.hz_configured {
         all.gauge(
             "tick_configured_hertz",
-            "The tick rate that the kernel was built for.",
+            "Tick rate configured in the kernel.",
         )
         .value(&[], f64::from(hz));
     }
@@ -166,7 +169,7 @@ fn ticks(all: &mut Families, totals: &Totals) {
     }
     let family = all.histogram(
         "tick_duration_seconds",
-        "Runs of the tick's function by their length; the sum is own time.",
+        "Wall-clock duration of ticks; the sum is CPU time.",
     );
     for (cpu, sum) in &totals.ticks {
         family.intervals(&[("cpu", &cpu.to_string())], sum);
@@ -175,46 +178,56 @@ fn ticks(all: &mut Families, totals: &Totals) {
 
 /// Adds limitations, lost events and the cost of observing.
 fn quality(all: &mut Families, totals: &Totals) {
-    all.gauge("limitations", "How many things cannot be seen here.")
-        .value(&[], totals.limitations as f64);
+    all.gauge(
+        "limitations",
+        "Number of known limitations on this machine.",
+    )
+    .value(&[], totals.limitations as f64);
     let lost: u64 = totals.lost.iter().map(|loss| loss.events).sum();
     all.counter(
         "lost_events",
-        "Events that were lost; their time is unexplained.",
+        "Number of lost events; their time is unexplained.",
     )
     .value(&[], lost as f64);
     all.counter(
         "folded_intervals",
-        "Intervals whose source there was no room for: they are accounted as others.",
+        "Number of intervals accounted to `others`, because the source table was full.",
     )
     .value(&[], totals.own.folded as f64);
     all.counter("own_cpu_seconds", "CPU time of ticktax itself.")
         .time(&[], totals.own.cpu);
-    all.gauge("own_memory_bytes", "Most memory that ticktax held.")
+    all.gauge("own_memory_bytes", "Peak memory use of ticktax.")
         .value(&[], totals.own.memory_bytes as f64);
-    all.counter("own_events", "Tracepoint hits that ran the tracer.")
-        .value(&[], totals.own.events as f64);
+    all.counter(
+        "own_events",
+        "Number of tracepoint events handled by the tracer.",
+    )
+    .value(&[], totals.own.events as f64);
 }
 
 fn facts_files(all: &mut Families, facts: &FactsCount) {
     let counters = [
-        ("facts_rows", "Rows written to facts files.", facts.rows),
-        ("facts_files", "Facts files written.", facts.files),
+        (
+            "facts_rows",
+            "Number of rows written to facts files.",
+            facts.rows,
+        ),
+        ("facts_files", "Number of facts files written.", facts.files),
         (
             "facts_write_errors",
-            "Facts files that could not be written; their rows are kept and tried again.",
+            "Number of failed writes of facts files; their rows are retried.",
             facts.errors,
         ),
         (
             "facts_dropped_rows",
-            "Rows given up because facts files could not be written for too long.",
+            "Number of rows dropped because facts files could not be written for too long.",
             facts.dropped,
         ),
     ];
     for (name, help, value) in counters {
         all.counter(name, help).value(&[], value as f64);
     }
-    all.gauge("facts_bytes", "Bytes of facts files on the disk.")
+    all.gauge("facts_bytes", "Size of all facts files on disk.")
         .value(&[], facts.bytes as f64);
 }
 

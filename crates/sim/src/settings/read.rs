@@ -43,7 +43,7 @@ pub(crate) fn read(text: &str) -> Result<(Setup, usize), Fault> {
                 machine_at = Some(at);
                 collect(machine, "", &mut given, &mut phases)?;
             }
-            _ if name == "machine" => return Err(fault(at, "write it as a section, [machine]")),
+            _ if name == "machine" => return Err(fault(at, "use a section, [machine]")),
             _ if OTHERS.contains(&name) => {}
             value => match find(name).filter(|setting| setting.section == Section::Run) {
                 Some(setting) => given.push(Given { setting, value, at }),
@@ -135,15 +135,15 @@ fn value(kind: Kind, value: &DeValue<'_>) -> Result<Value, String> {
         }
         (Kind::Duration | Kind::Word(_), DeValue::String(text)) => kind.parse(text),
         (Kind::Word(_), DeValue::Boolean(is_on)) => kind.parse(if *is_on { "on" } else { "off" }),
-        (Kind::Integer(..), _) => Err("write an integer".to_owned()),
-        (Kind::Duration, _) => Err("write a duration, such as \"3ms\"".to_owned()),
-        (Kind::Word(words), _) => Err(format!("write one of \"{}\"", words.join("\", \""))),
+        (Kind::Integer(..), _) => Err("give an integer".to_owned()),
+        (Kind::Duration, _) => Err("give a duration, for example \"3ms\"".to_owned()),
+        (Kind::Word(words), _) => Err(format!("choose one of \"{}\"", words.join("\", \""))),
     }
 }
 
 fn durations(list: &DeValue<'_>) -> Result<Vec<Nanos>, String> {
     let DeValue::Array(list) = list else {
-        return Err("write a list of durations, such as [\"0ms\", \"1ms\"]".to_owned());
+        return Err("give a list of durations, for example [\"0ms\", \"1ms\"]".to_owned());
     };
     let one = |item: &toml::Spanned<DeValue<'_>>| value(Kind::Duration, item.get_ref());
     list.iter().map(|item| Ok(one(item)?.duration())).collect()

@@ -43,7 +43,7 @@ const DIRECTORY: OFlag = OFlag::O_DIRECTORY
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Distrust {
     /// Another user owns the file or directory.
-    #[error("{path} belongs to user {owner}, not to you: use a folder of your own, or remove it")]
+    #[error("{path} belongs to user {owner}: use a directory that you own, or remove it")]
     Owner {
         /// Path of the file or directory.
         path: PathBuf,
@@ -52,7 +52,7 @@ pub enum Distrust {
     },
     /// Another user owns a parent directory.
     #[error(
-        "{path} belongs to user {owner}, who could replace its contents: use a folder of your own"
+        "{path} belongs to user {owner}, who could replace its contents: use a directory that you own"
     )]
     Parent {
         /// Path of the parent directory.
@@ -61,13 +61,13 @@ pub enum Distrust {
         owner: u32,
     },
     /// Other users can write to the file or directory.
-    #[error("other users may write to {path}: `chmod go-w` it, or use another folder")]
+    #[error("other users can write to {path}: run `chmod go-w` on it, or use another directory")]
     Writable {
         /// Path of the file or directory.
         path: PathBuf,
     },
     /// The file is a link, a pipe, a device or a socket.
-    #[error("{path} is not a regular file: move it away")]
+    #[error("{path} is not a regular file: move or remove it")]
     NotRegular {
         /// Path of the file.
         path: PathBuf,

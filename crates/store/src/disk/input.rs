@@ -37,7 +37,7 @@ pub fn read_input(path: &Path, most: u32) -> Result<Vec<u8>, String> {
         .and_then(|file| file.take(limit + 1).read_to_end(&mut bytes))
         .map_err(|error| error_words(&error))?;
     if bytes.len() as u64 > limit {
-        return Err(format!("it is longer than {most} MiB"));
+        return Err(format!("it is larger than {most} MiB"));
     }
     Ok(bytes)
 }
@@ -58,7 +58,7 @@ mod tests {
             assert_eq!(read_input(&path, 1).is_ok(), is_read, "{length}");
         }
         let endless = read_input(Path::new("/dev/zero"), 1).expect_err("it has no end");
-        assert_eq!(endless, "it is longer than 1 MiB");
+        assert_eq!(endless, "it is larger than 1 MiB");
     }
 
     mod root {

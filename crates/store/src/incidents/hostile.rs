@@ -142,7 +142,7 @@ fn a_link_instead_of_a_recording_is_not_followed() {
     let refused = reading.recording(RECORDING).expect_err("a link");
     let refused = refused.to_string();
     assert!(
-        refused.contains("is not a regular file: move it away"),
+        refused.contains("is not a regular file: move or remove it"),
         "{refused}"
     );
     one_line(&refused);
@@ -182,7 +182,7 @@ fn a_file_with_other_lines_is_not_truncated() {
         fs::write(place.index(), text).expect("written");
         let refused = place.open().expect_err("not an index");
         assert!(
-            refused.contains("is not an index of incidents: move it away"),
+            refused.contains("is not an index of incidents: move or remove it"),
             "{refused}"
         );
         one_line(&refused);
@@ -231,9 +231,12 @@ fn a_folder_or_index_that_others_can_write_to_is_refused() {
         let before = fs::metadata(&path).expect("the file exists").permissions();
         fs::set_permissions(&path, Permissions::from_mode(0o777)).expect("a mode");
         let refused = place.open().expect_err("others can write");
-        assert!(refused.starts_with("cannot keep incidents in"), "{refused}");
         assert!(
-            refused.contains("other users may write to") && refused.contains("chmod go-w"),
+            refused.starts_with("cannot store incidents in"),
+            "{refused}"
+        );
+        assert!(
+            refused.contains("other users can write to") && refused.contains("chmod go-w"),
             "{refused}"
         );
         one_line(&refused);

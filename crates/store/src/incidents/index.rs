@@ -33,10 +33,10 @@ pub(super) enum IndexError {
     #[error("{0}")]
     Json(#[from] serde_json::Error),
     /// None of the file's lines belongs to an index.
-    #[error("{} is not an index of incidents: move it away", .0.display())]
+    #[error("{} is not an index of incidents: move or remove it", .0.display())]
     Foreign(PathBuf),
     /// The file is larger than an index can be.
-    #[error("{} is larger than {} MiB: move it away", .0.display(), INDEX_MAX >> 20)]
+    #[error("{} is larger than {} MiB: move or remove it", .0.display(), INDEX_MAX >> 20)]
     TooLong(PathBuf),
 }
 

@@ -39,7 +39,7 @@ impl IncidentFolder {
     pub fn open(path: &Path) -> Result<Self, IncidentStoreError> {
         let folder = Folder::open(path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => IncidentStoreError(format!(
-                "no incidents in {}: `ticktax record --trigger 'wait>5ms'` keeps them there",
+                "no incidents in {}: record some with `ticktax record --trigger 'wait>5ms'`",
                 path.display()
             )),
             _ => cannot_read(path, error),

@@ -352,7 +352,7 @@ fn a_replaced_index_is_read_again() {
     fs::rename(&aside, &index).expect("the file is ours");
     let trouble = keep(&mut store, NOON + 2_000).trouble.expect("refused");
     assert!(
-        trouble.contains("is not an index of incidents: move it away"),
+        trouble.contains("is not an index of incidents: move or remove it"),
         "{trouble}"
     );
     let kept = fs::read_to_string(&index).expect("a file");
@@ -366,9 +366,7 @@ fn only_one_recorder_can_hold_a_folder() {
     let error = IncidentStore::open(dir.path(), Budget::default(), NOON)
         .expect_err("another recorder holds the folder");
     assert!(
-        error
-            .to_string()
-            .starts_with("another recorder keeps its incidents in"),
+        error.to_string().starts_with("another recorder is using"),
         "{error}"
     );
     drop(first);
@@ -489,7 +487,7 @@ fn impossible_folders_are_reported_in_one_line() {
         let error = IncidentStore::open(&place, Budget::default(), NOON).expect_err("a file");
         let error = error.to_string();
         assert!(
-            error.starts_with("cannot keep incidents in ") && !error.contains('\n'),
+            error.starts_with("cannot store incidents in ") && !error.contains('\n'),
             "{error}"
         );
     }

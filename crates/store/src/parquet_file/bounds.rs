@@ -22,10 +22,7 @@ pub(crate) type Fetch = dyn Fn(u64, usize) -> Result<Bytes, String> + Send + Syn
 #[non_exhaustive]
 pub enum Excess {
     /// There are too many of something.
-    #[error(
-        "it has more than {most} {of}, the most that a file of its size may have; record a shorter \
-         time"
-    )]
+    #[error("it has more than {most} {of}, the maximum for its size; record a shorter time")]
     TooMany {
         /// Items that are too numerous, as a plural noun: `rows`, `sources`.
         of: &'static str,
@@ -33,7 +30,7 @@ pub enum Excess {
         most: u64,
     },
     /// A part of the file is too large.
-    #[error("{part} takes more than {most} bytes; record anew")]
+    #[error("{part} is larger than {most} bytes; make a new recording")]
     TooLarge {
         /// Name of the part.
         part: String,
@@ -41,7 +38,9 @@ pub enum Excess {
         most: u64,
     },
     /// A number is outside its range.
-    #[error("{field} is {found}: it must be {allowed}; copy it again, or record anew")]
+    #[error(
+        "{field} is {found} but must be {allowed}; copy the file again, or make a new recording"
+    )]
     Value {
         /// Name of the number.
         field: String,
@@ -51,13 +50,13 @@ pub enum Excess {
         allowed: &'static str,
     },
     /// Decoding a column could take any amount of memory.
-    #[error("column {column} is stored in an unsupported encoding; write it with a dictionary")]
+    #[error("column {column} has an unsupported encoding; write it with dictionary encoding")]
     Encoding {
         /// Number of the column, from 0.
         column: usize,
     },
     /// Part of the file makes no sense.
-    #[error("{part} has no meaning; copy it again, or record anew")]
+    #[error("{part} is invalid; copy the file again, or make a new recording")]
     Nonsense {
         /// Name of the part.
         part: String,

@@ -63,11 +63,11 @@ impl Place {
             let found = descriptor.physical_type();
             return Err(Fault::damaged(
                 name,
-                format!("it holds values of type {found}"),
+                format!("it contains values of type {found}"),
             ));
         }
         if descriptor.self_type().get_basic_info().repetition() == Repetition::REPEATED {
-            return Err(Fault::damaged(name, "it holds lists"));
+            return Err(Fault::damaged(name, "it contains lists"));
         }
         Ok(Self {
             name,
@@ -146,7 +146,7 @@ impl<T: DataType> Column<T> {
             read
         };
         if read != rows || self.values.len() != present {
-            return Err(self.fault("it is shorter than the others"));
+            return Err(self.fault("it is shorter than the other columns"));
         }
         Ok(Batch {
             values: &self.values,
@@ -169,7 +169,7 @@ impl<T: DataType> Column<T> {
         let skipped = decode(|| self.reader.skip_records(ahead)).map_err(|why| self.fault(why))?;
         self.position += skipped;
         if skipped != ahead {
-            return Err(self.fault("it is shorter than the others"));
+            return Err(self.fault("it is shorter than the other columns"));
         }
         self.read(1)?;
         Ok(self.values.first())

@@ -43,7 +43,7 @@ pub enum RecordingError {
     },
     /// The file is not a Parquet file.
     #[error(
-        "{} is not a recording, not even a Parquet file: name a file that `ticktax audit` wrote",
+        "{} is not a recording, not even a Parquet file: give a file written by `ticktax audit`",
         path.display()
     )]
     NotParquet {
@@ -52,7 +52,7 @@ pub enum RecordingError {
     },
     /// The file starts like a Parquet file but does not end like one.
     #[error(
-        "{} is cut short, or damaged at its end: copy it again in full, or record anew",
+        "{} is truncated or damaged at its end: copy it again, or make a new recording",
         path.display()
     )]
     Truncated {
@@ -61,7 +61,7 @@ pub enum RecordingError {
     },
     /// The file is a Parquet file but not a recording by ticktax.
     #[error(
-        "{} is a Parquet file but not a ticktax recording: name a file that `ticktax audit` wrote",
+        "{} is a Parquet file but not a ticktax recording: give a file written by `ticktax audit`",
         path.display()
     )]
     Foreign {
@@ -70,8 +70,8 @@ pub enum RecordingError {
     },
     /// The recording's schema is newer than the one that this program supports.
     #[error(
-        "{} was written by a newer ticktax (recording schema {found}, this one reads up to {}); \
-         update ticktax",
+        "{} was written by a newer ticktax (recording schema {found}, but this version reads up to \
+         {}): update ticktax",
         path.display(), SCHEMA_VERSION
     )]
     Newer {
@@ -81,7 +81,7 @@ pub enum RecordingError {
         found: u64,
     },
     /// The recording has a schema version that no ticktax has ever written.
-    #[error("{} says recording schema {found}, which no ticktax writes: record anew", path.display())]
+    #[error("{} has recording schema {found}, which no ticktax writes: make a new recording", path.display())]
     UnknownSchema {
         /// Path of the file.
         path: PathBuf,
@@ -90,7 +90,7 @@ pub enum RecordingError {
     },
     /// Part of the file does not match its checksum.
     #[error(
-        "{} is damaged: {what}, by the checksum; copy it again, or record anew",
+        "{} is damaged: {what}; copy it again, or make a new recording",
         path.display()
     )]
     Damaged {
@@ -100,7 +100,7 @@ pub enum RecordingError {
         what: String,
     },
     /// Reading the file would take too much memory, or the file contains an impossible number.
-    #[error("{} is not read: {why}", path.display())]
+    #[error("cannot read {}: {why}", path.display())]
     Refused {
         /// Path of the file.
         path: PathBuf,
@@ -108,7 +108,7 @@ pub enum RecordingError {
         why: Excess,
     },
     /// The header is malformed.
-    #[error("the header of {} is damaged ({why}): copy it again, or record anew", path.display())]
+    #[error("the header of {} is damaged ({why}): copy it again, or make a new recording", path.display())]
     Header {
         /// Path of the file.
         path: PathBuf,
@@ -117,7 +117,7 @@ pub enum RecordingError {
     },
     /// A column is missing or cannot be decoded.
     #[error(
-        "the column `{column}` of {} is damaged ({why}): copy the file again, or record anew",
+        "the column `{column}` of {} is damaged ({why}): copy the file again, or make a new recording",
         path.display()
     )]
     Column {
@@ -130,8 +130,8 @@ pub enum RecordingError {
     },
     /// This version does not know a kind, owner or edge in the file.
     #[error(
-        "the column `{column}` of {} says `{word}`, which this ticktax does not know: update \
-         ticktax, or record anew",
+        "the column `{column}` of {} contains `{word}`, which this version does not know: update \
+         ticktax, or make a new recording",
         path.display()
     )]
     UnknownWord {
@@ -148,7 +148,7 @@ impl RecordingError {
     pub(super) fn create(path: &Path, error: &io::Error) -> Self {
         Self::Create {
             path: path.to_owned(),
-            why: creation_words(error),
+            why: creation_words(path, error),
         }
     }
 

@@ -53,7 +53,7 @@ impl RecordingReader {
         let cannot_read = |error: io::Error| RecordingError::read(path, &error);
         let facts = fs::metadata(path).map_err(cannot_read)?;
         if !facts.is_dir() && !facts.is_file() {
-            let why = "it is a device or a pipe, not a file; name a file".to_owned();
+            let why = "it is a device or pipe; give the path of a regular file".to_owned();
             return Err(RecordingError::Read {
                 path: path.to_owned(),
                 why,
@@ -208,7 +208,7 @@ impl RecordingReader {
             groups.iter().map(RowGroupMetaData::num_rows).sum()
         };
         let (before, with) = (rows(&groups[..index]), rows(&groups[..=index]));
-        let what = format!("rows {} to {with} are not what was written", before + 1);
+        let what = format!("checksum mismatch in rows {} to {with}", before + 1);
         Err(damaged(&self.path, &what))
     }
 }
@@ -229,7 +229,7 @@ impl RowSource for RecordingReader {
 }
 
 /// Message for a damaged footer.
-const FOOTER: &str = "the header and the places of the columns are not what was written";
+const FOOTER: &str = "checksum mismatch in the header and footer";
 
 fn damaged(path: &Path, what: &str) -> RecordingError {
     RecordingError::Damaged {
@@ -244,7 +244,7 @@ fn check_magic(path: &Path, ends: &[u8]) -> Result<(), RecordingError> {
     let (first, last) = ends.split_at(ends.len().min(MAGIC.len()));
     if !MAGIC.starts_with(first) {
         if last == MAGIC {
-            return Err(damaged(&path(), "its first bytes are not what was written"));
+            return Err(damaged(&path(), "the first bytes are invalid"));
         }
         return Err(RecordingError::NotParquet { path: path() });
     }

@@ -205,7 +205,7 @@ impl Known {
         let place = usize::try_from(number).map_err(|_| {
             Fault::damaged(
                 schema::SOURCE_ID,
-                format!("{number} is not the number of a source"),
+                format!("{number} is not a valid source number"),
             )
         })?;
         self.limits.check_source(place)?;
@@ -304,7 +304,7 @@ pub(super) fn replay_group(
                 known.add(numbers[row], source)?
             };
             let cpu = u32::try_from(cpus[row])
-                .map_err(|_| Fault::damaged(schema::CPU, "a CPU's number is negative"))?;
+                .map_err(|_| Fault::damaged(schema::CPU, "a CPU number is negative"))?;
             let span = Span {
                 cpu: Cpu(cpu),
                 start: Nanos(starts[row]),
@@ -335,9 +335,7 @@ fn sum(span: Span, count: i64, max: i64, bytes: &ByteArray) -> Result<Sum, Fault
     let damaged = |why: &str| Fault::damaged(schema::HISTOGRAM, why);
     let (buckets, rest) = bytes.data().as_chunks::<4>();
     if !rest.is_empty() || buckets.len() > Histogram::BUCKETS {
-        return Err(damaged(
-            "a histogram has no whole number of buckets, or too many",
-        ));
+        return Err(damaged("a histogram has an invalid number of buckets"));
     }
     let mut counts = [0; Histogram::BUCKETS];
     for (count, bucket) in counts.iter_mut().zip(buckets) {

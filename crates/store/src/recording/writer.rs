@@ -141,7 +141,7 @@ impl RowSink for RecordingWriter {
         }
         if !self.buffer.push(sources, row) {
             let why = format!(
-                "it has more than {} sources; record less",
+                "it has more than {} sources; record fewer programs",
                 schema::SOURCES_MAX
             );
             self.failed = Some(RecordingError::Write {

@@ -126,9 +126,7 @@ impl Endpoint {
         let thread = thread::Builder::new().name("metrics".to_owned());
         let started = thread.stack_size(STACK).spawn(move || server.run());
         started.map(|_| self.file).map_err(|_| {
-            Failure::Agent(
-                "cannot start a thread: raise the limit of processes (`ulimit -u`)".into(),
-            )
+            Failure::Agent("cannot start a thread: raise the process limit (`ulimit -u`)".into())
         })
     }
 }
@@ -156,15 +154,16 @@ fn bind_file(path: &Path, user: &User) -> io::Result<Endpoint> {
 fn bind_error_words(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::AddrInUse => {
-            "something already listens there, or a file is in the way; stop it, move the file, \
-             or choose another address with --listen"
+            "address already in use by a program or file; stop the program, move the file, or \
+             choose another address with --listen"
                 .to_owned()
         }
         ErrorKind::AddrNotAvailable => {
-            "this machine does not have that address; choose one that `ip address` lists".to_owned()
+            "this machine does not have this address; choose one listed by `ip address`".to_owned()
         }
         ErrorKind::PermissionDenied if error.get_ref().is_none() => {
-            "permission denied; choose port 1024 or higher, or a folder of your own".to_owned()
+            "permission denied; choose a port from 1024, or a socket in a directory that you own"
+                .to_owned()
         }
         _ => error_words(error),
     }
@@ -308,7 +307,7 @@ mod tests {
         let listen = Listen::Unix(path.clone());
         let endpoint = bind(&listen).unwrap();
         let second = bind(&listen).err().unwrap().to_string();
-        assert!(second.contains("already listens there"), "{second}");
+        assert!(second.contains("already in use"), "{second}");
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o660);
         let file = endpoint.serve(Hosts::Loopback, |_| b"page".to_vec());

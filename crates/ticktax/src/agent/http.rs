@@ -193,13 +193,13 @@ impl Request {
             Self::Metrics { head, format } => {
                 response("200 OK", format.name(), &page(format), head)
             }
-            Self::Root => text("200 OK", "ticktax agent: the metrics are at /metrics\n"),
-            Self::Unknown => text("404 Not Found", "the metrics are at /metrics\n"),
+            Self::Root => text("200 OK", "ticktax agent: metrics are at /metrics\n"),
+            Self::Unknown => text("404 Not Found", "not found: metrics are at /metrics\n"),
             Self::OtherMethod => text("405 Method Not Allowed", "use GET or HEAD\n"),
             Self::OtherHost => text(
                 "421 Misdirected Request",
-                "only localhost and loopback addresses are served: scrape one of them, or start \
-                 the agent with --listen-anywhere\n",
+                "only requests to localhost or a loopback address are served: scrape one of these, or \
+                 start the agent with --listen-anywhere\n",
             ),
             Self::Hostless => text("400 Bad Request", "send one Host header\n"),
             Self::Malformed => text("400 Bad Request", "not an HTTP request\n"),

@@ -41,12 +41,12 @@ impl User {
             Some(name) => {
                 let user = find(name).ok_or_else(|| {
                     Failure::Arguments(format!(
-                        "unknown user `{name}`: choose one that `getent passwd` lists, or create it"
+                        "unknown user `{name}`: choose one listed by `getent passwd`, or create the user"
                     ))
                 })?;
                 if !geteuid().is_root() && user.uid != geteuid() {
                     return Err(Failure::Arguments(format!(
-                        "only root can become `{name}`: leave out --user, or run as root"
+                        "only root can switch to user `{name}`: omit --user, or run as root"
                     )));
                 }
                 Some(user)
@@ -91,8 +91,8 @@ impl User {
         let (owner, user) = (user_name(owner), user_name(self.number()));
         let path = path.display();
         Err(Failure::Agent(format!(
-            "{path} belongs to {owner}, but the agent runs as {user}: choose another folder or \
-             remove it"
+            "{path} belongs to {owner}, but the agent runs as {user}: choose another directory, \
+             or remove this one"
         )))
     }
 
@@ -112,8 +112,8 @@ impl User {
     pub(super) fn become_user(&self) -> Result<(), Failure> {
         let failed = |what: &str| {
             Failure::Agent(format!(
-                "cannot give up {what}, so the agent stops: choose another --user, or start it as \
-                 an ordinary user with the three capabilities"
+                "cannot drop {what}: choose another --user, or start the agent as an ordinary user \
+                 with CAP_BPF, CAP_PERFMON and CAP_SYSLOG"
             ))
         };
         if let Some(user) = self.user_to_become() {

@@ -17,21 +17,21 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   sudo ticktax agent                      serve metrics on http://127.0.0.1:9559/metrics
   sudo ticktax agent --user ticktax --facts /var/lib/ticktax-agent/facts
-                                          also write facts of every minute as Parquet files
+                                          also write per-minute facts as Parquet files
   sudo ticktax agent --listen unix:/run/ticktax.sock
-                                          serve behind your own proxy
+                                          serve on a socket, behind your own proxy
   sudo ticktax agent --listen none --facts facts --for 1h
-                                          write facts for an hour, serve nothing
+                                          write facts for an hour, without a server
   sudo ticktax agent --trigger 'wait>5ms' --trigger 'stretch>5ms'
-                                          also keep the seconds around each, as `record` does
+                                          also save the seconds around each delay, like `record`
 
-Once all programs are attached, the agent gives up its rights: as root it becomes --user.
+Once all BPF programs are attached, the agent drops its privileges: root switches to --user.
 contrib/ has a systemd unit, alert rules and a dashboard.
 docs/reference/agent.md describes the metrics and the files.";
 
 #[derive(Debug, Args)]
 pub(crate) struct AgentArguments {
-    /// Run for this long, such as 1h or 7d [default: until stopped]
+    /// Run for this long, for example 1h or 7d [default: until stopped]
     #[arg(
         long = "for",
         alias = "duration",
@@ -40,69 +40,69 @@ pub(crate) struct AgentArguments {
     )]
     pub(crate) length: Option<Length>,
 
-    /// Read the kernel's counters this often, 1s to 1m
+    /// Read the kernel's counters at this interval, 1s to 1m
     #[arg(long, value_name = "TIME", default_value = "10s")]
     pub(crate) every: Every,
 
-    /// Serve metrics at ADDRESS:PORT or unix:PATH, or `none`
+    /// Serve metrics on ADDRESS:PORT or unix:PATH; `none` disables the server
     #[arg(long, value_name = "WHERE", default_value = "127.0.0.1:9559")]
     pub(crate) listen: Listen,
 
-    /// Allow --listen to be reachable from other machines
+    /// Allow an address in --listen that other machines can reach
     ///
-    /// Requests with any `Host` are then served, such as a proxy's.
+    /// The server then accepts any `Host` header, for example from a proxy.
     #[arg(long, hide_short_help = true)]
     pub(crate) listen_anywhere: bool,
 
-    /// Write facts of every minute, ten minutes and hour to this folder
-    #[arg(long, value_name = "FOLDER")]
+    /// Write facts to this directory every minute, ten minutes and hour
+    #[arg(long, value_name = "DIR")]
     pub(crate) facts: Option<PathBuf>,
 
-    /// Also write histograms as two lists, for programs that cannot read their bytes
+    /// Also write histograms as lists, for programs that cannot decode the binary form
     #[arg(long, requires = "facts", hide_short_help = true)]
     pub(crate) facts_lists: bool,
 
-    /// Keep at most this many days of facts; the oldest are deleted
+    /// Keep at most this many days of facts; delete the oldest
     #[arg(long, value_name = "N", default_value = "30", hide_short_help = true,
           value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) facts_days: u16,
 
-    /// Keep at most this many MiB of facts; the oldest are deleted
+    /// Keep at most this many MiB of facts; delete the oldest
     #[arg(long, value_name = "N", default_value = "1024", hide_short_help = true,
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) facts_mib: u32,
 
-    /// Keep the seconds around each such delay, such as wait>5ms; repeatable
+    /// Save the seconds around each delay, for example wait>5ms; repeatable
     ///
-    /// Triggers are those of `ticktax record`.
+    /// `ticktax record --help` explains the triggers.
     #[arg(long = "trigger", value_name = "TRIGGER")]
     pub(crate) triggers: Vec<TriggerSpec>,
 
-    /// Keep incidents in this folder
+    /// Store incidents in this directory
     ///
     /// [default: /var/lib/ticktax-agent/incidents as root, otherwise
     /// ~/.local/state/ticktax-agent/incidents]
     #[arg(
         long,
-        value_name = "FOLDER",
+        value_name = "DIR",
         requires = "triggers",
         hide_short_help = true
     )]
     pub(crate) incidents: Option<PathBuf>,
 
-    /// Choose the probe for `gap` triggers
+    /// Use this probe for `gap` triggers
     #[arg(long, default_value = "sleep", requires = "triggers", hide_short_help = true,
           value_parser = one_of(&GapProbe::ALL, GapProbe::name, GapProbe::about))]
     pub(crate) probe: GapProbe,
 
-    /// Log each incident to the systemd journal, or to syslog without one
+    /// Log each incident to the systemd journal, or to syslog if there is no journal
     #[arg(long, requires = "triggers", hide_short_help = true)]
     pub(crate) log: bool,
 
-    /// Become this user once all programs are attached
+    /// Switch to this user once all BPF programs are attached
     ///
-    /// [default: as root `ticktax` if that user exists, otherwise `nobody`; other users stay
-    /// themselves]
+    /// [default: if started as root, `ticktax` if that user exists, otherwise `nobody`; if started
+    /// as another user, no change]
     #[arg(long, value_name = "NAME")]
     pub(crate) user: Option<String>,
 
@@ -156,8 +156,8 @@ impl FromStr for Listen {
         }
         text.parse().map(Self::Tcp).map_err(|_| {
             format!(
-                "invalid address `{text}`: write 127.0.0.1:9559, [::1]:9559, \
-                 unix:/run/ticktax.sock or none"
+                "invalid address `{text}`: use ADDRESS:PORT or unix:PATH, for example \
+                 127.0.0.1:9559 or unix:/run/ticktax.sock, or none"
             )
         })
     }

@@ -13,7 +13,7 @@ use crate::files::HtmlFile;
 /// Exit codes of `case run`.
 const CODES: &str = "\
 Exit codes:
-  0    every row matches its file: close enough, or off as expected
+  0    every row matches within its tolerance, or deviates as the case file expects
   1    a row does not match, or the case does not exist; one line explains why";
 
 #[derive(Debug, Subcommand)]
@@ -27,7 +27,7 @@ pub(crate) enum CaseQuestion {
         #[arg(long, value_parser = formats(DocumentKind::Cases), default_value = "text")]
         format: Format,
     },
-    /// Print the published figures, their source, and which of them calibrate the model
+    /// Print the published figures, their source, and which ones calibrate the model
     Show {
         /// Name of a case, or your own case file (docs/reference/case.md)
         #[arg(value_name = "NAME|FILE", add = complete::cases())]
@@ -47,16 +47,16 @@ pub(crate) enum CaseQuestion {
         #[arg(value_name = "NAME|FILE", add = complete::cases())]
         name: String,
 
-        /// Also measure on this machine, for a second, if the case supports it
+        /// Also measure for a second on this machine, if the case supports it
         ///
-        /// `tcp-cpu-cost` measures the cycles per byte over loopback.
+        /// Case `tcp-cpu-cost` measures the cycles per byte over loopback.
         #[arg(long)]
         here: bool,
 
-        /// Also compare with measured traffic from this file
+        /// Also compare with the traffic measurement in this file
         ///
-        /// `ticktax net … --format json --output FILE` writes it. `tcp-cpu-cost` takes the cycles
-        /// per byte from it.
+        /// Create it with `ticktax net pair --format json --output FILE`. Case `tcp-cpu-cost` uses
+        /// its cycles per byte.
         #[arg(long, value_name = "FILE")]
         traffic: Option<PathBuf>,
 

@@ -19,8 +19,8 @@ Examples:
   ticktax compare before.parquet after.parquet
                                           list what changed, with 95 % intervals
   ticktax compare before.parquet after.parquet --section repeats
-                                          list periodic activity that came, went or moved
-  ticktax compare here.json there.json    compare two statements: sums only, no intervals
+                                          list periodic activity that appeared, stopped or changed
+  ticktax compare here.json there.json    compare two JSON statements, without intervals
   ticktax compare stock.txt patched.txt --better lower
                                           compare two lists of numbers, one per line
   ticktax compare runs.csv runs.csv --column old --column new
@@ -30,13 +30,14 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct ChangesArguments {
-    /// Recording, statement in JSON, or numbers
+    /// Recording, JSON statement, or list of numbers
     ///
-    /// Numbers are one per line, a column of a CSV, or a JSON export of hyperfine.
+    /// A list of numbers is a text file with one number per line, a CSV column, or a JSON file
+    /// exported by hyperfine.
     #[arg(add = complete::comparable())]
     pub(crate) first: PathBuf,
 
-    /// Another file of the same kind, from this or another machine
+    /// Second file, of the same kind, from this or another machine
     #[arg(add = complete::comparable())]
     pub(crate) second: PathBuf,
 
@@ -62,25 +63,25 @@ pub(crate) struct ChangesArguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Lists of numbers")]
 pub(crate) struct NumberArguments {
-    /// Read this CSV column; repeat it for the second file
+    /// Read this CSV column; repeat for the second file
     ///
-    /// By name or number. [default: the only column that holds nothing but numbers]
+    /// Give its name or number. [default: the only numeric column]
     #[arg(long = "column", value_name = "NAME")]
     columns: Vec<String>,
 
     /// Read this hyperfine result; repeat for the second file
     ///
-    /// By command or number. [default: the only one]
+    /// Give its command or number. [default: the only result]
     #[arg(long = "result", value_name = "NAME")]
     results: Vec<String>,
 
-    /// Say which is better: lower, higher or unknown
+    /// Set which is better: lower, higher or unknown
     ///
     /// [default: lower for hyperfine times, otherwise unknown]
     #[arg(long, value_parser = one_of(&Better::ALL, Better::name, Better::about))]
     better: Option<Better>,
 
-    /// Treat differences up to this as none [default: 5%]
+    /// Ignore differences up to this [default: 5%]
     #[arg(long, value_name = "SHARE", value_parser = percentage)]
     difference: Option<f64>,
 }

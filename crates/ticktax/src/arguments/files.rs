@@ -6,10 +6,10 @@ use crate::files::{HtmlFile, RowFormat};
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
 
 /// Short help of `--html`, the same for every verb.
-pub(super) const HTML: &str = "Also write an HTML page to this file";
+pub(super) const HTML: &str = "Also write the report as HTML to this file";
 
 /// Short help of `--save` for verbs that write several formats.
-const SAVE: &str = "Save a recording, for `report` and `beats`";
+const SAVE: &str = "Save a recording for `report` and `beats`";
 
 /// The requested files, with their formats.
 #[derive(Clone, Debug, Default)]

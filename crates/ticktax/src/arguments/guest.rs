@@ -23,8 +23,8 @@ impl GuestVerb {
         let parsed = Arguments::try_parse_from(program.iter().chain(typed));
         let parsed = parsed.map_err(|error| {
             if error.kind() == ErrorKind::DisplayHelp {
-                let why = "--help does not run in the guest: use `ticktax help` or \
-                           `ticktax pace --help`";
+                let why =
+                    "cannot run --help in the guest: use `ticktax help` or `ticktax pace --help`";
                 return Failure::Arguments(why.to_owned());
             }
             let text = error.to_string();
@@ -37,8 +37,9 @@ impl GuestVerb {
             Failure::Arguments(format!("cannot run this in the guest: {line}{hint}"))
         })?;
         let output_option = "the guest cannot write files: put --save, --output, --html, --format, \
-             --section and --full before the --";
-        let no_programs = "the guest runs no other programs that could be watched";
+             --section and --full before `--`";
+        let no_programs = "cannot watch a program in the guest, which runs no other programs: drop --pid, --comm, \
+             --cgroup or the command";
         match parsed.verb {
             Verb::Audit(audit) if !audit.files.is_empty() || audit.output.is_some() => {
                 invalid(output_option)

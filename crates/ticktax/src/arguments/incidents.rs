@@ -23,39 +23,38 @@ Example: sudo ticktax record --trigger 'wait>5ms' --trigger 'late:pid=4121>1ms'"
 pub(super) const RECORD_EXAMPLES: &str = "\
 Examples:
   sudo ticktax record --trigger 'wait>5ms'
-                                          keep run-queue waits of any thread over 5 ms
+                                          save run-queue waits over 5 ms, of any thread
   sudo ticktax record --trigger 'wait:comm=gamesrv>2ms' --trigger 'stretch>5ms' --log
-                                          keep one program's waits and long kernel work; log them
+                                          save one program's waits and long kernel work; log them
   sudo ticktax record --trigger 'late:pid=4121>1ms' --for 8h --max-bytes 500M
-                                          keep a process's late wake-ups for a working day
+                                          save a process's late wake-ups for 8 hours
   sudo ticktax record --trigger 'gap>2ms' --trigger 'late:comm=gamesrv>p99.99'
-                                          keep gaps, and the slowest of every 10,000 wake-ups
+                                          save gaps, and the slowest of every 10,000 wake-ups
   sudo ticktax record --trigger 'frame:comm=gamesrv'
-                                          keep each frame that a paced program loses
+                                          save each frame that a paced program loses
 
-A trigger is KIND[:SUBJECT]>TIME, or a program's frames:
+A trigger is KIND[:SUBJECT]>TIME:
   wait>5ms       a runnable thread waited for a CPU
-  late>2ms       the same, counted from its wake-up only
-  blocked>50ms   a thread was blocked in the kernel, such as on a disk or a lock
+  late>2ms       the same, but only waits that follow a wake-up
+  blocked>50ms   a thread was blocked in the kernel, for example on a disk or lock
   throttled>50ms a thread's cgroup had used up its CPU quota
-  stretch>5ms    a kernel thread, interrupt or softirq kept a CPU without a break
-  gap>5ms        the kernel, hypervisor or firmware kept a probe off its CPU
+  stretch>5ms    a kernel thread, interrupt or softirq ran without interruption
+  gap>5ms        the kernel, hypervisor or firmware interrupted a probe
   frame:pid=4121 a paced program lost a frame: the next one started a full period late;
-                 with frame:pid=4121>5ms, each frame that started over 5 ms late
-  signal         no delay; SIGUSR1 and `ticktax mark` always keep the current moment
-SUBJECT is pid=N, comm=NAME or cgroup=FOLDER; for gaps cpu=LIST; for frames pid=N or comm=NAME.
-TIME can be a percentile, such as wait:comm=gamesrv>p99.99, of all such waits within the last
-hour. It is updated every minute and triggers only once enough waits are known: p99.99 needs
-100,000. A gap trigger needs a probe, which has a cost: see --probe. The due times of frames are
-learned from the program's wake-ups, as in `ticktax pace --pid`. This takes 5 s, and no frame
-triggers before.";
+                 with frame:pid=4121>5ms, a frame started over 5 ms late
+  signal         no delay; only SIGUSR1 and `ticktax mark`, which always work, save an incident
+SUBJECT is pid=N, comm=NAME or cgroup=PATH; for gap, cpu=LIST; for frame, pid=N or comm=NAME.
+TIME can be a percentile of the delays in the last hour, for example wait:comm=gamesrv>p99.99.
+It is updated every minute, and triggers only after enough delays: p99.99 needs 100,000. A gap
+trigger runs a probe, which has a cost: see --probe. A frame trigger learns the due times from
+the program's wake-ups, like `ticktax pace --pid`, and cannot trigger in the first 5 s.";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
   ticktax incidents                       list all delays, the rarest and costliest first
   ticktax incidents --since 1d            the same for the last day
-  ticktax incidents show 41               explain one: who did not run, what ran, what triggered
-  ticktax incidents show 41 --report      also print the CPU time of the seconds around it";
+  ticktax incidents show 41               explain one: what was delayed, and what ran meanwhile
+  ticktax incidents show 41 --report      also print the CPU time in the seconds around it";
 
 #[derive(Debug, Args)]
 pub(crate) struct IncidentsArguments {
@@ -65,7 +64,7 @@ pub(crate) struct IncidentsArguments {
     #[command(flatten)]
     pub(crate) folder: FolderArguments,
 
-    /// Skip incidents before this time: 2h or 3d ago, or a UTC date such as 2026-11-22T02:10
+    /// Skip incidents before this time: an age (2h, 3d) or a UTC date (2026-11-22T02:10)
     #[arg(long, value_name = "TIME", global = true)]
     pub(crate) since: Option<Since>,
 
@@ -80,7 +79,7 @@ pub(crate) struct IncidentsArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum IncidentQuestion {
-    /// List all incidents; similar ones are merged (the default)
+    /// List all incidents, with similar ones merged (default)
     List,
     /// Explain one incident, and print the path of its recording
     Show {
@@ -88,7 +87,7 @@ pub(crate) enum IncidentQuestion {
         #[arg(value_name = "N")]
         number: u64,
 
-        /// Also print the CPU time of the seconds around it, as `ticktax report` does
+        /// Also print the CPU time in the seconds around it, like `ticktax report`
         #[arg(long)]
         report: bool,
     },
@@ -96,17 +95,17 @@ pub(crate) enum IncidentQuestion {
 
 #[derive(Debug, Args)]
 pub(crate) struct RecordArguments {
-    /// Keep the seconds around each such delay, such as wait>5ms; repeatable
+    /// Save the seconds around each delay, for example wait>5ms; repeatable
     #[arg(long = "trigger", value_name = "TRIGGER", required = true)]
     pub(crate) triggers: Vec<TriggerSpec>,
 
-    /// Keep incidents in this folder
+    /// Store incidents in this directory
     ///
     /// [default: /var/lib/ticktax/incidents as root, otherwise ~/.local/state/ticktax/incidents]
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 
-    /// Record for this long, such as 8h [default: until Ctrl-C]
+    /// Record for this long, for example 8h [default: until Ctrl-C]
     #[arg(
         long = "for",
         alias = "duration",
@@ -115,16 +114,16 @@ pub(crate) struct RecordArguments {
     )]
     pub(crate) length: Option<Length>,
 
-    /// Watch these CPUs, such as 0-3,8 [default: all online]
+    /// Watch only these CPUs, for example 0-3,8 [default: all online]
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<CpuList>,
 
-    /// Choose the probe for `gap` triggers
+    /// Use this probe for `gap` triggers
     #[arg(long, default_value = "sleep",
           value_parser = one_of(&GapProbe::ALL, GapProbe::name, GapProbe::about))]
     pub(crate) probe: GapProbe,
 
-    /// Log each incident to the systemd journal, or to syslog without one
+    /// Log each incident to the systemd journal, or to syslog if there is no journal
     #[arg(long)]
     pub(crate) log: bool,
 
@@ -138,9 +137,10 @@ pub(crate) struct RecordArguments {
 /// Size of the buffer that holds the recent past.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct RingArguments {
-    /// Use this many MiB of memory for the recent past, over all CPUs
+    /// Buffer recent events in this many MiB of memory, for all CPUs together
     ///
-    /// 64 MiB hold 4 s at 500,000 events per second. [default: 16 to 64, by the rate of events]
+    /// 64 MiB hold 4 s at 500,000 events per second. [default: 16 to 64, depending on the event
+    /// rate]
     #[arg(long = "ring-mib", value_name = "N", requires = "triggers", hide_short_help = true,
           value_parser = clap::value_parser!(u64).range(1..=256))]
     mib: Option<u64>,
@@ -163,12 +163,12 @@ impl RingArguments {
 #[derive(Args, Clone, Copy, Debug)]
 #[command(next_help_heading = "Disk budget")]
 pub(crate) struct BudgetArguments {
-    /// Keep at most this many recordings; the oldest are deleted
+    /// Keep at most this many recordings; delete the oldest
     #[arg(long = "max-count", value_name = "N", default_value = "1000", requires = "triggers",
           hide_short_help = true, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: u64,
 
-    /// Keep at most this much data, such as 500M or 2G; the oldest recordings are deleted
+    /// Keep at most this much data, for example 500M; delete the oldest recordings
     #[arg(
         long = "max-bytes",
         value_name = "BYTES",
@@ -178,7 +178,7 @@ pub(crate) struct BudgetArguments {
     )]
     pub(crate) bytes: Bytes,
 
-    /// Save at most this many recordings per hour; further incidents are listed without one
+    /// Save at most this many recordings per hour; list further incidents without one
     #[arg(
         long = "max-per-hour",
         value_name = "N",
@@ -219,21 +219,21 @@ impl FromStr for Bytes {
         };
         let bytes = shift.and_then(|shift| number.parse::<u64>().ok()?.checked_mul(1 << shift));
         let bytes = bytes.filter(|&bytes| bytes > 0);
-        bytes
-            .map(Self)
-            .ok_or_else(|| format!("invalid size `{text}`: write 500M or 2G"))
+        bytes.map(Self).ok_or_else(|| {
+            format!("invalid size `{text}`: use a whole number with a unit, for example 500M or 2G")
+        })
     }
 }
 
 /// The folder of incidents.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct FolderArguments {
-    /// Use the incidents in this folder
+    /// Use the incidents in this directory
     ///
-    /// [default: the folder of `ticktax record` or, if only the agent's exists, that one:
-    /// /var/lib/ticktax/incidents or /var/lib/ticktax-agent/incidents as root, otherwise the same
-    /// below ~/.local/state]
-    #[arg(long, value_name = "FOLDER", global = true)]
+    /// [default: the directory that `ticktax record` uses, or the agent's if only that exists. As
+    /// root: /var/lib/ticktax/incidents or /var/lib/ticktax-agent/incidents. Otherwise:
+    /// ~/.local/state/ticktax/incidents or ~/.local/state/ticktax-agent/incidents]
+    #[arg(long, value_name = "DIR", global = true)]
     pub(crate) dir: Option<PathBuf>,
 }
 
@@ -273,7 +273,8 @@ impl FromStr for Since {
             return Ok(Self::At(date.unix_ms()));
         }
         seconds_or_units(text).map(Self::Ago).map_err(|_| {
-            format!("invalid time `{text}`: write 2h, 3d, 2026-11-22 or 2026-11-22T02:10 (UTC)")
+            format!("invalid time `{text}`: use an age or a UTC date, for example 2h, 3d, 2026-11-22 or \
+                 2026-11-22T02:10")
         })
     }
 }

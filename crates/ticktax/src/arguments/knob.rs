@@ -15,17 +15,17 @@ use super::{ProcessId, complete, formats};
 pub(super) const EXAMPLES: &str = "\
 Examples:
   ticktax knob list --of latency          list settings that affect latency
-  ticktax knob show cpu.governor          explain a setting: effect, trade-off, risks
+  ticktax knob show cpu.governor          explain a setting: effect, trade-offs, risks
   ticktax knob get vm.dirty_limit         print its current value
-  ticktax knob get cpu.governor           print it for every CPU
+  ticktax knob get cpu.governor           print the value for every CPU
   sudo ticktax knob get proc.timer_slack --pid 4121
-                                          print it for the first thread of a process";
+                                          print the value for the first thread of a process";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KnobQuestion {
-    /// List the settings that ticktax knows
+    /// List all settings that ticktax supports
     List {
-        /// List only settings with this word in their name or description
+        /// List only settings with this word in the name or description
         #[arg(long, value_name = "WORD")]
         of: Option<String>,
 
@@ -36,7 +36,7 @@ pub(crate) enum KnobQuestion {
         #[arg(long, value_parser = formats(DocumentKind::Knobs), default_value = "text")]
         format: Format,
     },
-    /// Explain a setting: its effect, its trade-off and its risks
+    /// Explain the effect, trade-offs and risks of a setting
     Show {
         /// Name of the setting, as `knob list` prints it
         #[arg(value_name = "KNOB", add = complete::knobs())]
@@ -89,27 +89,28 @@ impl KnobQuestion {
 #[derive(Args, Debug)]
 #[group(multiple = false)]
 pub(crate) struct TargetArguments {
-    /// Read it for this thread; a PID names the process's first thread
+    /// Read the setting of this thread; for a PID, of the first thread of the process
     #[arg(short, long, value_name = "N", allow_hyphen_values = true)]
     pid: Option<ProcessId>,
 
-    /// Read it for this CPU [default: each]
+    /// Read the setting of this CPU [default: all]
     #[arg(long, value_name = "N")]
     cpu: Option<u32>,
 
-    /// Read it for this interrupt line [default: each]
+    /// Read the setting of this interrupt line [default: all]
     #[arg(long, value_name = "N")]
     irq: Option<u32>,
 
-    /// Read it for this disk, such as vda [default: each]
+    /// Read the setting of this disk, for example vda [default: all]
     #[arg(long, value_name = "NAME")]
     disk: Option<String>,
 
-    /// Read it for this cgroup, such as /sys/fs/cgroup/system.slice
+    /// Read the setting of this cgroup, for example /sys/fs/cgroup/system.slice
     #[arg(long, value_name = "PATH")]
     cgroup: Option<PathBuf>,
 
-    /// Read it in this network namespace, such as /run/netns/NAME [default: your own]
+    /// Read the setting of this network namespace, for example /run/netns/NAME [default: the
+    /// current one]
     #[arg(long, value_name = "PATH")]
     netns: Option<PathBuf>,
 }
@@ -143,7 +144,7 @@ impl TargetArguments {
 
 #[derive(Args, Debug)]
 pub(crate) struct UndoArguments {
-    /// Read the changes from this journal
+    /// Restore the settings recorded in this journal
     ///
     /// [default: /var/lib/ticktax/knobs/knobs.journal as root, otherwise
     /// ~/.local/state/ticktax/knobs/knobs.journal]

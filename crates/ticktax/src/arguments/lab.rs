@@ -24,16 +24,16 @@ Examples:
   ticktax lab run --kernel linux-image-cloud-amd64 --cmdline 'nohz=off highres=off' -- audit
                                           audit a kernel whose tick never stops
   ticktax lab run --kernel linux-image-cloud-arm64 -- audit --for 3s
-                                          audit an arm64 kernel, with the binary from
+                                          audit an arm64 kernel, with the binary built by
                                           `cargo xtask cross arm64`
-  ticktax lab build --hz 1000,250,100     build a kernel three times, with different tick rates
+  ticktax lab build --hz 1000,250,100     build three kernels with different tick rates
   ticktax lab compare --vary hz=1000,250,100 --vary cmdline=,'nohz=off highres=off' -- pace
                                           compare kernels with each other and with the model
   ticktax lab compare --case frame-rate-vs-hz
                                           repeat an experiment of 2005 on current kernels
 
-By default, the guest's clock counts its instructions. Results repeat exactly, but leave out the
-cost of caches, pipelines and hypervisors.";
+By default, the guest's clock advances with each instruction. Results are exactly repeatable, but
+exclude the cost of caches, pipelines and hypervisors.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabTask {
@@ -62,19 +62,19 @@ pub(crate) struct BuildArguments {
     #[arg(long, value_name = "LIST", value_delimiter = ',', required = true)]
     pub(crate) hz: Vec<u32>,
 
-    /// Use this source: a Debian package, or a folder or tarball with a / in its path
+    /// Build from a Debian source package, or from a directory or tarball (path with a /)
     #[arg(long, value_name = "SOURCE", default_value = "linux-source")]
     pub(crate) source: KernelSource,
 
-    /// Add this configuration file of `CONFIG_X=y` lines
+    /// Add the `CONFIG_X=y` lines in this file to the configuration
     #[arg(long, value_name = "FRAGMENT")]
     pub(crate) config: Option<PathBuf>,
 
-    /// Build for amd64 or arm64 [default: this machine's]
+    /// Build for amd64 or arm64 [default: the architecture of this machine]
     #[arg(long, value_name = "ARCH", default_value_t = Arch::HOST, hide_default_value = true)]
     pub(crate) arch: Arch,
 
-    /// Run this many compilers at a time [default: one per CPU]
+    /// Run this many compilers in parallel [default: one per CPU]
     #[arg(long, short, value_name = "N")]
     pub(crate) jobs: Option<usize>,
 
@@ -88,11 +88,12 @@ pub(crate) struct BuildArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct GuestArguments {
-    /// Boot a guest of this architecture: amd64 or arm64 [default: the kernel's]
+    /// Emulate this architecture: amd64 or arm64 [default: the architecture of the kernel]
     #[arg(long, value_name = "ARCH", hide_short_help = true)]
     pub(crate) arch: Option<Arch>,
 
-    /// Run this ticktax in a guest of another architecture [default: from `cargo xtask cross`]
+    /// Run this ticktax binary in a guest with another architecture [default: the one built by
+    /// `cargo xtask cross`]
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) binary: Option<PathBuf>,
 
@@ -100,31 +101,30 @@ pub(crate) struct GuestArguments {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) smp: u32,
 
-    /// Give the guest this much memory, in MiB
+    /// Give the guest this much memory (MiB)
     #[arg(long, value_name = "MIB", default_value_t = 512)]
     pub(crate) memory: u32,
 
-    /// Let each instruction take 2^SHIFT ns of the guest's time [default: 2]
+    /// Advance the guest's clock by 2^SHIFT ns per instruction [default: 2]
     #[arg(long, value_name = "SHIFT", num_args = 0..=1, require_equals = true,
           default_missing_value = "2", conflicts_with_all = ["tcg", "kvm"], hide_short_help = true)]
     pub(crate) icount: Option<u8>,
 
-    /// Use the host's clock, on a CPU that QEMU emulates
+    /// Use the host's clock and a CPU emulated by QEMU
     #[arg(long, conflicts_with = "kvm", hide_short_help = true)]
     pub(crate) tcg: bool,
 
-    /// Use the host's clock, on the host's CPU
+    /// Use the host's clock and CPU, through KVM
     #[arg(long)]
     pub(crate) kvm: bool,
 
-    /// Run this program next to the verb, with its arguments; repeatable
+    /// Also run this program, with its arguments, while the verb runs; repeatable
     ///
-    /// It starts and ends with the verb. A guest of another architecture has no libraries, so the
-    /// program must be static there.
+    /// A guest with another architecture has no libraries, so the program must be static.
     #[arg(long, value_name = "'FILE ARGUMENTS'", hide_short_help = true)]
     pub(crate) beside: Vec<String>,
 
-    /// Stop a guest after this long on the host's clock
+    /// Stop a guest after this long, measured by the host's clock
     #[arg(
         long,
         value_name = "TIME",
@@ -151,12 +151,13 @@ impl GuestArguments {
 pub(crate) struct RunArguments {
     /// Boot this kernel: a file with a /, a package, or hz250
     ///
-    /// A file has a / in its path. A package is Debian's. hz250 is a kernel from `lab build`.
-    /// SUITE:PACKAGE is a package of another Debian suite, such as sid:linux-image-cloud-arm64.
+    /// A file must have a / in its path. A package is a Debian package. SUITE:PACKAGE selects another
+    /// Debian suite, for example sid:linux-image-cloud-arm64. hz250 is a kernel built by
+    /// `lab build`.
     #[arg(long, alias = "package", value_name = "KERNEL")]
     pub(crate) kernel: Wanted,
 
-    /// Boot it with these kernel parameters
+    /// Boot the kernel with these parameters
     #[arg(
         long,
         value_name = "WORDS",
@@ -168,7 +169,7 @@ pub(crate) struct RunArguments {
     #[command(flatten)]
     pub(crate) guest: GuestArguments,
 
-    /// Save the guest's recording, for `ticktax report`
+    /// Save the guest's recording for `ticktax report`
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
 
@@ -179,11 +180,11 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
-    /// Copy the files that the guest wrote to this folder
-    #[arg(long, value_name = "FOLDER", hide_short_help = true)]
+    /// Copy files written by the guest to this directory
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
     pub(crate) guest_files: Option<PathBuf>,
 
-    /// Save the messages of the guest's kernel
+    /// Save the guest's kernel messages to this file
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) console: Option<PathBuf>,
 
@@ -208,7 +209,7 @@ pub(crate) struct ReplayArguments {
     #[arg(long)]
     pub(crate) idle: bool,
 
-    /// Save the recording here
+    /// Save the recording to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) save: PathBuf,
 }
@@ -217,23 +218,23 @@ pub(crate) struct ReplayArguments {
 pub(crate) struct CompareArguments {
     /// Repeat a published experiment: frame-rate-vs-hz or idle-cost-vs-hz
     ///
-    /// Runs the experiment's own programs and boot parameters in each guest. Without --vary, it
-    /// uses kernels with the published tick rates.
+    /// Each guest runs the programs of the experiment, with its boot parameters. Without --vary,
+    /// kernels with the published tick rates are used.
     #[arg(long, value_name = "NAME", conflicts_with = "verb")]
     pub(crate) case: Option<String>,
 
-    /// Vary hz, kernel or cmdline, such as hz=1000,100; repeatable
+    /// Vary hz, kernel or cmdline, for example hz=1000,100; repeatable
     ///
-    /// `hz` selects kernels from `lab build`; `kernel` takes the values of `lab run --kernel`;
-    /// `cmdline` takes sets of boot parameters, separated by commas. A set can be empty:
-    /// `--vary hz=1000,100 --vary cmdline=,nohz=off`.
+    /// `hz` selects kernels built by `lab build`. `kernel` takes the same values as
+    /// `lab run --kernel`. `cmdline` takes sets of boot parameters, separated by commas. A set can
+    /// be empty: `--vary hz=1000,100 --vary cmdline=,nohz=off`.
     #[arg(long, value_name = "NAME=LIST", required_unless_present = "case")]
     pub(crate) vary: Vec<Vary>,
 
     #[command(flatten)]
     pub(crate) guest: GuestArguments,
 
-    /// Run this many guests at a time [default: one per CPU; one with the host's clock]
+    /// Run this many guests in parallel [default: one per CPU, or one with --kvm or --tcg]
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) jobs: Option<u16>,
 
@@ -260,7 +261,7 @@ impl CompareArguments {
         all_taken(&self.vary, known, &mut |vary| variants.take(vary))?;
         let why = match &self.case {
             Some(_) if !variants.cmdlines.is_empty() => {
-                "--vary cmdline= does not combine with --case, which has its own boot parameters"
+                "--vary cmdline= cannot be used with --case, which sets its own boot parameters: drop one"
             }
             None if variants.rates.is_empty() && variants.kernels.is_empty() => {
                 "no kernel to boot: add --vary hz=1000,250 or --vary kernel=PACKAGE"

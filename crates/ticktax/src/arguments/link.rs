@@ -13,26 +13,26 @@ use super::net::BitRate;
 pub(crate) struct LinkArguments {
     /// Set the MTU of the virtual devices [default: 1500]
     ///
-    /// Choose 128 to 65535 bytes.
+    /// The range is 128 to 65535 bytes.
     #[arg(long, value_name = "BYTES")]
     mtu: Option<u32>,
 
     /// Limit the link to this bit rate [default: none]
     ///
-    /// In bits per second, 1M to 100G.
+    /// The range is 1M to 100G bits per second.
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     link_rate: Option<BitRate>,
 
-    /// Delay each packet by this much, each way, up to 300ms
+    /// Delay each packet by this much in each direction, up to 300ms
     ///
-    /// Needs netem in the kernel.
+    /// The kernel must support netem.
     #[arg(long, value_name = "TIME", value_parser = delay, allow_hyphen_values = true,
           hide_short_help = true)]
     delay: Option<Nanos>,
 
-    /// Drop this share of packets at random, each way, up to 20%
+    /// Drop this share of packets at random in each direction, up to 20%
     ///
-    /// Needs netem in the kernel.
+    /// The kernel must support netem.
     #[arg(long, value_name = "PERCENT", value_parser = loss, allow_hyphen_values = true,
           hide_short_help = true)]
     loss: Option<f64>,
@@ -65,10 +65,10 @@ impl LinkArguments {
 
 fn delay(text: &str) -> Result<Nanos, String> {
     traffic::delay(text)?
-        .ok_or_else(|| format!("invalid delay `{text}`: choose up to 300ms, such as 20ms"))
+        .ok_or_else(|| format!("invalid delay `{text}`: choose up to 300ms, for example 20ms"))
 }
 
 fn loss(text: &str) -> Result<f64, String> {
     traffic::loss(text)?
-        .ok_or_else(|| format!("invalid loss `{text}`: choose up to 20%, such as 0.1%"))
+        .ok_or_else(|| format!("invalid loss `{text}`: choose up to 20%, for example 0.1%"))
 }

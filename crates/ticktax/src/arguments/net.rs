@@ -22,13 +22,13 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   sudo ticktax net pair                   send TCP at full speed between two namespaces
   sudo ticktax net pair --udp --rate 200M
-                                          send datagrams at a rate; find where they are lost
-  sudo ticktax net pair --size 64         measure the cost of small calls
+                                          send datagrams at a fixed rate; find where they are lost
+  sudo ticktax net pair --size 64         measure the cost of small writes
   sudo ticktax net pair --link-rate 100M  send over a link of 100 Mbit/s
   sudo ticktax net pair --vary tcp_timestamps=0,1 --vary mss=536,1460
                                           measure the cost of each option, alone and together
-  ticktax net recv                        wait for a sender on port 7117, on one host
-  ticktax net send 192.0.2.7              send to it from another, and print both ends";
+  ticktax net recv                        on one host, receive on port 7117
+  ticktax net send 192.0.2.7              on another, send to it, and print both ends";
 
 /// Default length of a run.
 const LENGTH: Nanos = Nanos::from_secs(5);
@@ -40,12 +40,12 @@ pub(crate) const ETHERNET: u32 = 1_500;
 pub(crate) enum NetTask {
     /// Send between two network namespaces of this machine
     ///
-    /// A pair of virtual Ethernet devices connects them; both are removed afterwards. Without the
-    /// right to create them, the loopback device is used, and the result names what that misses.
+    /// A pair of virtual Ethernet devices connects the namespaces, and is removed afterwards. Without
+    /// permission to create them, the loopback device is used; the result lists the limitations.
     Pair(PairArguments),
     /// Send to `ticktax net recv` on another host
     Send(SendArguments),
-    /// Wait for one `ticktax net send`, and receive from it
+    /// Receive from one `ticktax net send`
     Recv(RecvArguments),
 }
 
@@ -89,29 +89,29 @@ impl PairArguments {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Experiments")]
 pub(crate) struct ExperimentArguments {
-    /// Vary this factor, such as mss=536,1460; repeatable
+    /// Vary this factor, for example mss=536,1460; repeatable
     ///
-    /// Every combination of values is measured, and the cost of each factor is reported. Traffic:
-    /// size, protocol, rate. Sockets: mss, sndbuf, rcvbuf, nodelay, congestion. Devices: mtu,
-    /// link-rate, delay, loss, tx-checksum, tso, gso, gro. Sysctls of the namespaces by name:
-    /// `tcp_timestamps`, `tcp_window_scaling`, `tcp_sack`, `tcp_congestion_control`, `net.*`
+    /// Every combination of values is measured, and the cost of each factor is reported. Traffic
+    /// factors: size, protocol, rate. Socket factors: mss, sndbuf, rcvbuf, nodelay, congestion.
+    /// Device factors: mtu, link-rate, delay, loss, tx-checksum, tso, gso, gro. Sysctls of the
+    /// network namespaces: `tcp_timestamps`, `tcp_window_scaling`, `tcp_sack`, `tcp_congestion_control`, `net.*`
     #[arg(long, value_name = "NAME=LIST", conflicts_with = "soak")]
     pub(crate) vary: Vec<Vary>,
 
     /// Run this many blocks [default: 5]
     ///
-    /// Each block runs every combination twice: in a random order, then reversed.
+    /// Each block runs every combination twice: in random order, then in reverse.
     #[arg(long, value_name = "N", requires = "vary", hide_short_help = true,
           value_parser = clap::value_parser!(u64).range(1..=1_000))]
     pub(crate) blocks: Option<u64>,
 
-    /// Set the seed of the random order [default: random]
+    /// Seed for the random order [default: random]
     #[arg(long, value_name = "N", requires = "vary", hide_short_help = true)]
     pub(crate) seed: Option<u64>,
 
-    /// Resolve effects as small as this, such as 2%
+    /// Run enough blocks to detect effects this small, for example 2%
     ///
-    /// A pilot of 3 blocks determines how many blocks this takes.
+    /// A pilot run of 3 blocks determines the number of blocks.
     #[arg(long, value_name = "SHARE", requires = "vary", conflicts_with = "blocks",
           hide_short_help = true, value_parser = percentage)]
     pub(crate) resolve: Option<f64>,
@@ -119,7 +119,7 @@ pub(crate) struct ExperimentArguments {
 
 #[derive(Args, Debug)]
 pub(crate) struct SendArguments {
-    /// Host of the receiver; default port 7117, IPv6 in brackets
+    /// Receiving host; put IPv6 addresses in brackets [default port: 7117]
     #[arg(value_name = "HOST[:PORT]")]
     pub(crate) to: String,
 
@@ -136,7 +136,7 @@ pub(crate) struct SendArguments {
 
 #[derive(Args, Debug)]
 pub(crate) struct RecvArguments {
-    /// Listen here; anyone who can reach the address can make this host receive
+    /// Listen on this address; anyone who can reach it can send traffic to it
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:7117")]
     pub(crate) listen: String,
 
@@ -175,15 +175,15 @@ pub(crate) struct TrafficArguments {
     )]
     pub(crate) length: Option<Length>,
 
-    /// Send at this bit rate [default: max; --udp: 100M]
+    /// Send at this bit rate, for example 100M [default: max; --udp: 100M]
     ///
-    /// In bits per second, such as 100M, or `max`.
+    /// The rate is in bits per second; `max` means unlimited.
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub(crate) rate: Option<BitRate>,
 
     /// Write this many bytes per call [default: 131072]
     ///
-    /// With --udp, this is the size of a datagram, by default one packet.
+    /// With --udp, this is the datagram size; by default, a datagram fills one packet.
     #[arg(long, value_name = "BYTES")]
     pub(crate) size: Option<u32>,
 }
@@ -215,11 +215,11 @@ impl TrafficArguments {
 /// How the run is observed, and where its result goes.
 #[derive(Args, Debug)]
 pub(crate) struct NetWatchArguments {
-    /// Do not trace: measure throughput, and the CPU time of the two threads
+    /// Do not trace the kernel: measure only throughput and the CPU time of both threads
     #[arg(long, hide_short_help = true)]
     pub(crate) untraced: bool,
 
-    /// Count the cycles left on each CPU, with a probe at the lowest priority
+    /// Measure the unused cycles on each CPU with a lowest-priority probe
     #[arg(long, conflicts_with = "untraced", hide_short_help = true)]
     pub(crate) soak: bool,
 

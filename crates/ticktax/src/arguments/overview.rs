@@ -23,13 +23,13 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
 
 const EXAMPLES: &str = "\
 Examples:
-  sudo ticktax audit                      show where all CPU time of this machine goes
+  sudo ticktax audit                      show where the CPU time of this machine goes
   sudo ticktax audit --pid 4121           show why a program stalls, and what to do
-  sudo ticktax audit --save lag.parquet   keep a recording, for `report` and `beats`
+  sudo ticktax audit --save lag.parquet   save a recording for `report` and `beats`
   sudo ticktax record --trigger 'wait>5ms'
-                                          keep the seconds around each rare delay
+                                          save the seconds around each rare delay
   sudo ticktax try vm.swappiness=60,10 -- make -j8
-                                          prove which of two values is faster
+                                          measure which of two values is faster
   ticktax sim --load lag.parquet --vary hz=100,1000
                                           predict the effect of another tick rate";
 

@@ -21,14 +21,14 @@ use crate::failure::Failure;
 pub(super) const EXAMPLES: &str = "\
 Examples:
   ticktax pace                            run 35 frames of 3 ms per second for 10 s
-  ticktax pace --rate 60 --sleep hybrid   run 60 frames per second; spin just before each
+  ticktax pace --rate 60 --sleep hybrid   run 60 frames per second; spin before each frame
   ticktax pace --rate 35 --rule remaining
-                                          pace as many servers do; count the frames it costs
-  sudo ticktax pace --pid 4121            watch the frames of process 4121 in its wake-ups
+                                          pace like many servers; count the frames it loses
+  sudo ticktax pace --pid 4121            infer the frames of process 4121 from its wake-ups
   sudo ticktax pace --comm gamesrv        the same for the process named gamesrv
   ticktax pace --vary sleep=nanosleep,timerfd,spin --vary rate=35,60
-                                          compare ways to sleep on this kernel
-  sudo ticktax pace --udp --rate 60k      send datagrams; find which are lost, where and why
+                                          compare sleep methods on this kernel
+  sudo ticktax pace --udp --rate 60k      send datagrams; find which are lost, where, and why
   ticktax pace --udp --listen             the same between hosts: this one receives,
   ticktax pace --udp --to 192.0.2.7       and this one sends";
 
@@ -36,14 +36,12 @@ Examples:
 pub(crate) struct PaceArguments {
     /// Run this many frames per second [default: 35]
     ///
-    /// Choose 1 to 50000. With --udp, this is datagrams per second, such as 60k, or `max` [default:
-    /// 10k].
+    /// The range is 1 to 50000. With --udp, this is the number of datagrams per second, 1 to 100M,
+    /// for example 60k, or `max` [default: 10k].
     #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     rate: Option<PaceRate>,
 
     /// Use this much CPU time per frame
-    ///
-    /// Such as 3ms or 250us.
     #[arg(
         long,
         value_name = "TIME",
@@ -52,18 +50,19 @@ pub(crate) struct PaceArguments {
     )]
     pub(crate) work: Nanos,
 
-    /// Sleep this way between frames
+    /// Use this sleep method
     #[arg(long, value_name = "METHOD", default_value = "nanosleep", value_parser = sleeps())]
     pub(crate) sleep: SleepMethod,
 
     /// Schedule frames by this rule
     ///
-    /// `fixed`: a full period after the work ends. `remaining`: a period after the last frame
-    /// started. `deadline`: on a fixed grid.
+    /// `fixed` starts a frame one period after the work of the previous frame ends. `remaining`
+    /// starts it one period after the previous frame started. `deadline` starts frames on a fixed
+    /// time grid.
     #[arg(long, value_name = "RULE", default_value = "deadline", value_parser = rules())]
     pub(crate) rule: PaceRule,
 
-    /// Run the loop on this CPU [default: the last allowed]
+    /// Run the loop on this CPU [default: last allowed]
     #[arg(long, value_name = "N")]
     pub(crate) cpu: Option<u32>,
 
@@ -76,9 +75,9 @@ pub(crate) struct PaceArguments {
     )]
     pub(crate) policy: SchedulingPolicy,
 
-    /// Run for this long, such as 20s [default: 10s]
+    /// Run for this long, for example 20s [default: 10s]
     ///
-    /// With --vary, each trial runs for this long, by default for 2s.
+    /// With --vary, each trial runs for this long [default: 2s].
     #[arg(
         long = "for",
         alias = "duration",
@@ -92,20 +91,20 @@ pub(crate) struct PaceArguments {
           conflicts_with_all = ["rate", "work", "sleep", "rule", "cpu", "policy", "vary"])]
     pub(crate) pid: Option<ProcessId>,
 
-    /// Watch the only process of this name
+    /// Watch the only process with this name
     #[arg(long, value_name = "NAME",
           conflicts_with_all = ["pid", "rate", "work", "sleep", "rule", "cpu", "policy", "vary"])]
     pub(crate) comm: Option<String>,
 
-    /// Count a frame as overshot if it starts later than this, such as 4ms
+    /// Count a frame as overshot if it starts later than this, for example 4ms
     ///
-    /// By default, a frame is overshot if it has not started when the next one is due. Frames are
-    /// due every 1/rate s from the first one on, under every rule.
+    /// By default, a frame is overshot if it has not started when the next one is due. Under every
+    /// rule, frames are due every 1/rate seconds after the first one.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, hide_short_help = true,
           value_parser = lateness())]
     overshot_from: Option<Nanos>,
 
-    /// Compare sleep, rule, rate or work in turn; repeatable
+    /// Compare values of sleep, rule, rate or work; repeatable
     ///
     /// `--vary sleep=nanosleep,timerfd --vary rate=35,60` compares all four combinations. Options
     /// that are not varied keep their values.

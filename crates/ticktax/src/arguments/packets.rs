@@ -23,21 +23,21 @@ const LENGTH: Nanos = Nanos::from_secs(10);
 pub(crate) struct PacketArguments {
     /// Send numbered datagrams; find which are lost and why
     ///
-    /// --rate sets how many per second. They travel between two network namespaces of this machine,
-    /// which are removed afterwards. With --to and --listen, they travel between hosts.
+    /// --rate sets the datagrams per second. They are sent between two temporary network namespaces
+    /// on this machine or, with --to and --listen, between two hosts.
     #[arg(long, help_heading = None::<&str>, conflicts_with_all = [
         "work", "sleep", "rule", "cpu", "policy", "pid", "comm", "overshot_from", "vary",
         "sections",
     ])]
     pub(crate) udp: bool,
 
-    /// Set the bytes per datagram, at least 24 [default: 200]
+    /// Send datagrams of this size, at least 24 bytes [default: 200]
     #[arg(long, value_name = "BYTES", requires = "udp", hide_short_help = true)]
     size: Option<u32>,
 
-    /// Request a receive buffer (`SO_RCVBUF`) of this size, which the kernel doubles
+    /// Request a receive buffer (`SO_RCVBUF`) of this size; the kernel doubles it
     ///
-    /// [default: the kernel's]
+    /// [default: the kernel's default]
     #[arg(long, value_name = "BYTES", requires = "udp", hide_short_help = true,
           value_parser = clap::value_parser!(u32)
               .range(i64::from(*BUFFERS.start())..=i64::from(*BUFFERS.end())))]
@@ -51,20 +51,20 @@ pub(crate) struct PacketArguments {
     #[arg(long, value_name = "N", requires = "udp", hide_short_help = true)]
     recv_cpu: Option<u32>,
 
-    /// Send to `ticktax pace --udp --listen` on another host; default port 7117
+    /// Send to `ticktax pace --udp --listen` on this host [default port: 7117]
     #[arg(long, value_name = "HOST[:PORT]", requires = "udp", hide_short_help = true,
           conflicts_with_all = ["rcvbuf", "recv_cpu", "listen"])]
     pub(crate) to: Option<String>,
 
-    /// Wait for `ticktax pace --udp --to` on another host
+    /// Receive from `ticktax pace --udp --to` on another host
     ///
-    /// Anyone who can reach the address can make this host receive.
+    /// Anyone who can reach this address can send traffic to it.
     #[arg(long, value_name = "ADDRESS:PORT", requires = "udp", num_args = 0..=1,
           default_missing_value = "0.0.0.0:7117", hide_short_help = true,
           conflicts_with_all = ["send_cpu", "size", "rate", "length"])]
     pub(crate) listen: Option<String>,
 
-    /// Do not trace: count losses by place, without names
+    /// Do not trace the kernel: count losses by location, without causes
     #[arg(long, requires = "udp", hide_short_help = true)]
     pub(crate) untraced: bool,
 }
@@ -117,7 +117,7 @@ impl std::str::FromStr for PaceRate {
         let frames = text.parse::<FrameRate>().map_err(|why| why.to_string());
         match (frames, packets(text.trim())) {
             (Err(why), None) => Err(format!(
-                "{why}; with --udp, choose 1 to 100M, such as 60k, or max"
+                "{why} or, with --udp, 1 to 100M, for example 60k, or max"
             )),
             (frames, packets) => Ok(Self {
                 frames: frames.map_err(|why| format!("--rate {text}: {why}")),

@@ -10,16 +10,16 @@ use super::seconds_or_units;
 /// Start and end of the part.
 #[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PartArguments {
-    /// Skip what happened before this time, such as 12.5s
+    /// Skip everything before this time, for example 12.5s
     ///
-    /// Times count from the start of the recording. A plain number is in seconds.
+    /// Times are relative to the start of the recording. A number without a unit is in seconds.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     from: Option<Moment>,
 
-    /// Skip what happened after this time
+    /// Skip everything after this time
     ///
-    /// Spans that cross either end are cut. Kernel counters that were read only at the recording's
-    /// start and end are left out.
+    /// Spans that cross either end are cut there. Kernel counters are omitted if they were read only
+    /// at the start and end of the recording.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     to: Option<Moment>,
 }

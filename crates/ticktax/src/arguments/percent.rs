@@ -7,7 +7,9 @@ pub(super) fn percentage(text: &str) -> Result<f64, String> {
         .and_then(|number| number.trim().parse().ok());
     let share = number.map(|percent: f64| percent / 100.0);
     let share = share.filter(|share| *share > 0.0 && *share <= 1.0);
-    share.ok_or_else(|| format!("invalid share `{text}`: choose above 0% up to 100%, such as 2%"))
+    share.ok_or_else(|| {
+        format!("invalid share `{text}`: choose more than 0% and at most 100%, for example 2%")
+    })
 }
 
 #[cfg(test)]

@@ -18,65 +18,65 @@ Examples:
   sudo ticktax audit --save game.parquet --pid 4121
                                           record a game server first
   ticktax sim --load game.parquet --vary hz=1000,250,100
-                                          predict its frames under other tick rates
+                                          predict its frames at other tick rates
   ticktax sim --load game.parquet --vary highres=off --vary tick=periodic,nohz-idle
                                           predict them without high-resolution timers
   ticktax sim --load game.parquet --vary rate=60,100 --vary rule=deadline,remaining
                                           predict them at other frame rates and rules
   ticktax sim --load game.toml --vary policy=o1,eevdf
-                                          predict a scenario that you wrote yourself
+                                          predict a scenario that you wrote
 
-Lists multiply: every combination of values is predicted.";
+Every combination of the listed values is predicted.";
 
 #[derive(Debug, Args)]
 pub(crate) struct SimArguments {
     /// Simulate this recording or scenario (.toml)
     ///
-    /// A recording must have been saved by root.
+    /// Only recordings saved by root contain enough detail.
     #[arg(long, value_name = "FILE", add = super::complete::loads())]
     pub(crate) load: PathBuf,
 
     /// Predict this program or task
     ///
-    /// [default: the followed or most periodic one]
+    /// [default: the program that the recording followed, or the most periodic one]
     #[arg(long, value_name = "NAME")]
     pub(crate) program: Option<String>,
 
-    /// Give the frame rate that the recorded loop was set to, if you know it
+    /// Frame rate that the recorded loop was configured for, if known
     ///
-    /// A delay that all frames share is invisible in a recording. With the configured rate, other
-    /// rates and rules are predicted better.
+    /// A recording does not show a delay that affects all frames equally. The configured rate
+    /// improves predictions for other rates and rules.
     #[arg(long, value_name = "FRAMES", hide_short_help = true)]
     pub(crate) asked: Option<FrameRate>,
 
-    /// Vary a setting, such as hz=100,1000; repeatable
+    /// Vary a setting, for example hz=100,1000; repeatable
     ///
-    /// Settings are listed in docs/reference/settings.md. You can also vary task.NAME.FIELD and the
-    /// like, and the rate, rule and sleep of the recorded loop. For a way to sleep, the model knows
-    /// its timer's resolution and whether it spins.
+    /// docs/reference/settings.md lists the settings. You can also vary scenario fields, for example
+    /// task.NAME.FIELD, and the rate, rule and sleep method of the recorded loop. For each sleep
+    /// method, the model simulates the timer resolution and whether it spins.
     #[arg(long, value_name = "NAME=LIST")]
     pub(crate) vary: Vec<Vary>,
 
-    /// Simulate this long per run [default: as in the load]
+    /// Simulate this much time per run [default: the length of the load]
     #[arg(long = "for", alias = "duration", value_name = "TIME")]
     pub(crate) length: Option<Length>,
 
-    /// Run each setting this many times; 39 give a 95 % interval
+    /// Run each combination this many times; 39 runs give a 95 % interval
     #[arg(long, value_name = "N", default_value_t = ticktax_experiment::whatif::RUNS,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) resample: u32,
 
     /// Predict even if the model does not reproduce the measurement
     ///
-    /// Without it, a failed control run is the only result, and the exit code is 5.
+    /// Without --force, ticktax prints only the failed control run and exits with code 5.
     #[arg(long)]
     pub(crate) force: bool,
 
-    /// Set the seed of the first run; the same seed repeats the prediction
+    /// Seed for the first run; the same seed gives the same prediction
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// Save a recording of the last setting's first run
+    /// Save a recording of the first run of the last combination
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
 

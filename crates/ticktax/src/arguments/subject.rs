@@ -11,9 +11,9 @@ use super::ProcessId;
 pub(crate) struct SubjectArguments {
     /// Report on this process and its threads
     ///
-    /// Several PIDs, separated by commas, count as one program. This works on any recording with
-    /// spans, also one of the whole machine. If the tracer did not follow the process, its waits
-    /// are derived from runs and wake-ups.
+    /// Several PIDs, separated by commas, are reported as one program. This works on any recording
+    /// with spans, including one of the whole machine. If the recording did not follow the process,
+    /// its waits are derived from runs and wake-ups.
     #[arg(
         short,
         long,
@@ -23,7 +23,7 @@ pub(crate) struct SubjectArguments {
     )]
     pid: Vec<ProcessId>,
 
-    /// Report on all processes of this name
+    /// Report on all processes with this name
     #[arg(long, value_name = "NAME")]
     comm: Option<String>,
 
@@ -31,7 +31,7 @@ pub(crate) struct SubjectArguments {
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     thread: Option<ProcessId>,
 
-    /// Report on this cgroup: a folder in /sys/fs/cgroup
+    /// Report on this cgroup: a directory in /sys/fs/cgroup
     #[arg(long, value_name = "PATH")]
     cgroup: Option<String>,
 }

@@ -21,7 +21,7 @@ Examples:
   ticktax sweep game.toml --vary hz=100..1000/50 --vary task.game.work=1ms..9ms/500us \\
       --repeat 10 --results game.parquet --best task.game.fps
 
-Values are separated by commas; FIRST..LAST/STEP is a range. What you can vary:
+Values are separated by commas; FIRST..LAST/STEP is a range. Settings that can be varied:
 {},
   task.NAME.FIELD, interrupt.NAME.FIELD, link.N.FIELD, group.N.FIELD
 
@@ -52,23 +52,23 @@ pub(crate) struct SweepArguments {
     #[arg(add = super::complete::scenarios())]
     pub(crate) scenario: PathBuf,
 
-    /// Vary a setting, such as hz=100,1000 or task.game.work=1ms..5ms/500us; repeatable
+    /// Vary a setting, for example hz=100,1000 or task.game.work=1ms..5ms/500us; repeatable
     #[arg(long, value_name = "NAME=LIST")]
     pub(crate) vary: Vec<Vary>,
 
-    /// Write this Parquet file, with one row per point
+    /// Write the results to this Parquet file, one row per combination
     #[arg(long, value_name = "FILE")]
     pub(crate) results: PathBuf,
 
-    /// Run this many points at a time [default: one per CPU]
+    /// Simulate this many combinations in parallel [default: one per CPU]
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(crate) jobs: Option<u16>,
 
-    /// Run each point with N seeds, starting at the scenario's
+    /// Run each combination with N seeds, starting from the scenario's seed
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) repeat: Option<u32>,
 
-    /// Also print the points with the highest and lowest value of this column
+    /// Also print the combinations with the highest and lowest values in this column
     #[arg(long, value_name = "COLUMN")]
     pub(crate) best: Option<String>,
 

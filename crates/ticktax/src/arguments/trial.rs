@@ -19,13 +19,13 @@ Examples:
   sudo ticktax try vm.swappiness=60,10 -- make -j8
                                           find which of two values builds faster
   sudo ticktax try proc.timer_slack=now,1000 --metric time,cpu -- ./paced
-                                          change a setting of the command itself
+                                          vary a setting of the command itself
   sudo ticktax try cgroup.cpu_quota=now,50000 -- ./server-test
-                                          change a setting of a cgroup made for the command
+                                          vary a setting of a temporary cgroup for the command
   sudo ticktax try kernel.numa_balancing=1,0 --pid 4121 --for 10s
                                           compare the waits and wake-ups of a running server
   sudo ticktax try cpu.governor=now,performance --fail-if 'time > +2%' -- ./bench
-                                          fail in CI, with exit code 6, if it gets slower";
+                                          in CI, exit with code 6 if it gets slower";
 
 pub(super) const CODES: &str = "\
 Exit codes:
@@ -34,21 +34,21 @@ Exit codes:
   2    invalid arguments
   6    a --fail-if condition is met
   126  COMMAND cannot be executed      127  COMMAND was not found
-  128+N  signal N ended the trial: settings are restored, and results so far are printed";
+  128+N  signal N stopped the trial; settings were restored, and results so far printed";
 
 #[derive(Debug, Args)]
 pub(crate) struct TrialArguments {
-    /// Set this to each value in turn, such as vm.swappiness=60,10
+    /// Setting and its values, for example vm.swappiness=60,10
     ///
-    /// `now` is the current value. Several settings change together: each gives one value for every
-    /// variant, or a single value for all. Separate values that contain a comma with `;`.
-    /// `ticktax knob list` lists the settings.
+    /// `now` is the current value. Several settings change together: give each one value per
+    /// variant, or one value for all variants. If a value contains a comma, separate the values with
+    /// `;`. `ticktax knob list` lists the settings.
     #[arg(value_name = "KNOB=A,B", required = true, add = complete::assignments())]
     pub(crate) settings: Vec<String>,
 
     /// Watch this process instead of running a command
     ///
-    /// Settings of a thread are applied to all its threads.
+    /// Per-thread settings are applied to all threads of the process.
     #[arg(
         short,
         long,
@@ -58,7 +58,7 @@ pub(crate) struct TrialArguments {
     )]
     pub(crate) pid: Option<ProcessId>,
 
-    /// Watch the process this long per run [default: 5s]
+    /// Watch for this long in each run [default: 5s]
     #[arg(
         long = "for",
         alias = "duration",
@@ -70,7 +70,7 @@ pub(crate) struct TrialArguments {
 
     /// Compare by these metrics [default: time]
     ///
-    /// Several metrics, separated by commas, are judged together. With --pid, the default is
+    /// Separate several metrics by commas; they are judged together. With --pid, the default is
     /// wait,p99.
     #[arg(
         long = "metric",
@@ -82,28 +82,28 @@ pub(crate) struct TrialArguments {
 
     /// Run this many blocks
     ///
-    /// Each block runs every variant twice: in a random order, then reversed.
+    /// Each block runs every variant twice: in random order, then in reverse.
     #[arg(long, value_name = "N", default_value = "10",
           value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(crate) blocks: u64,
 
-    /// Run each variant this often first, without counting it
+    /// First run each variant this many times without counting the results
     #[arg(long, value_name = "N", default_value = "1", hide_short_help = true,
           value_parser = clap::value_parser!(u64).range(0..=1_000))]
     pub(crate) warm_ups: u64,
 
-    /// Run the first variant this often before the blocks, to measure the machine's noise
+    /// Run the first variant this many times before the blocks, to measure noise
     ///
-    /// The noise is known from 6 runs on.
+    /// At least 6 runs are needed for an estimate of the noise.
     #[arg(long, value_name = "N", default_value = "12", hide_short_help = true,
           value_parser = clap::value_parser!(u64).range(0..=10_000))]
     pub(crate) noise_runs: u64,
 
-    /// Set the seed of the random order [default: random]
+    /// Seed for the random order [default: random]
     #[arg(long, value_name = "N", hide_short_help = true)]
     pub(crate) seed: Option<u64>,
 
-    /// Wait this long before each run, such as 500ms [default: as the settings need]
+    /// Wait this long before each run, for example 500ms [default: depends on the settings]
     #[arg(
         long,
         value_name = "TIME",
@@ -112,40 +112,40 @@ pub(crate) struct TrialArguments {
     )]
     pub(crate) settle: Option<Nanos>,
 
-    /// Treat differences up to this as none
+    /// Ignore differences up to this
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = percentage)]
     pub(crate) difference: f64,
 
-    /// Exit with 6 if this is certain, such as 'p99 > +2%'
+    /// Exit with code 6 if this condition is certain, for example 'p99 > +2%'
     ///
-    /// Other conditions: 'fps < -1%', and for shares also 'wait > +2pp'. Repeatable.
+    /// Other examples: 'fps < -1%', or in percentage points for shares: 'wait > +2pp'. Repeatable.
     #[arg(long, value_name = "CONDITION")]
     pub(crate) fail_if: Vec<String>,
 
     /// Compare the result with a prediction from `ticktax sim --format json`
     ///
-    /// The file must have one setting for each variant but the first, in order. The model predicts
-    /// the metrics fps, lost and cpu.
+    /// Apart from the unchanged settings, the file must predict the same variants in the same order.
+    /// The model predicts only the metrics fps, lost and cpu.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) predicted: Option<PathBuf>,
 
-    /// Allow changes of dangerous settings
+    /// Allow changes to dangerous settings
     #[arg(long)]
     pub(crate) yes: bool,
 
-    /// Change settings of CPUs on these only [default: on each]
+    /// Apply CPU settings to these CPUs only [default: all CPUs]
     #[arg(long, value_name = "LIST", hide_short_help = true)]
     pub(crate) cpu: Option<CpuList>,
 
-    /// Change settings of interrupts on this line
+    /// Apply interrupt settings to this interrupt line
     #[arg(long, value_name = "N", hide_short_help = true)]
     pub(crate) irq: Option<u32>,
 
-    /// Change settings of disks on this one, such as vda
+    /// Apply disk settings to this disk, for example vda
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub(crate) disk: Option<String>,
 
-    /// Show the command's output instead of dropping it; the command has no input
+    /// Show the output of COMMAND instead of discarding it
     #[arg(long, hide_short_help = true)]
     pub(crate) show_output: bool,
 
@@ -167,7 +167,7 @@ pub(crate) struct TrialArguments {
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) journal: Option<PathBuf>,
 
-    /// Command to run under each variant
+    /// Command to run with each variant
     #[arg(last = true, value_name = "COMMAND", required_unless_present = "pid")]
     pub(crate) command: Vec<OsString>,
 

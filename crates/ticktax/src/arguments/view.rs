@@ -16,11 +16,11 @@ pub(crate) struct PageArguments {
           value_parser = sections(DocumentKind::ALL))]
     sections: Vec<Section>,
 
-    /// Print everything; on a terminal, through $PAGER
+    /// Print the full report; on a terminal, through $PAGER
     #[arg(long, conflicts_with = "sections")]
     full: bool,
 
-    /// Define the words of the first screen below it
+    /// After the first screen, explain the terms it uses
     #[arg(long, hide_short_help = true)]
     explain: bool,
 }
@@ -32,7 +32,7 @@ pub(crate) struct ViewArguments {
     #[command(flatten)]
     pub(crate) page: PageArguments,
 
-    /// Group the rows of the first screen by this
+    /// Group the rows of the first screen by this attribute
     #[arg(long = "by", value_name = "WHAT", value_parser = groupings(), default_value = "name",
           hide_short_help = true, conflicts_with_all = ["sections", "full"])]
     grouping: Grouping,
@@ -41,7 +41,7 @@ pub(crate) struct ViewArguments {
 /// Options of a statement: what to add, and how to print it.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct StatementArguments {
-    /// Extrapolate the cost of ticks to a host of N guests like this machine
+    /// Estimate the cost of ticks on a host with N guests like this machine
     #[arg(long, value_name = "N", hide_short_help = true,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) fleet_of: Option<u32>,

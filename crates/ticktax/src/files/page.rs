@@ -12,8 +12,8 @@ use ticktax_store::disk::{Temporary, creation_words, error_words};
 use super::{FileFormat, Finished, RowFile, RowFileError};
 
 /// The help text of the option.
-const ABOUT: &str = "Also write the page as one HTML file, with every section and figure, the \
-    document as JSON, and a timeline if there are rows. It loads nothing from the network";
+const ABOUT: &str = "Also write the report as a self-contained HTML file with every section and figure, \
+    the document as JSON, and a timeline if there are events to show";
 
 /// An HTML page under construction. If it is dropped unfinished, it leaves nothing behind, and an
 /// existing file stays unchanged.
@@ -40,9 +40,9 @@ impl HtmlFile {
             return Err(RowFileError::no_output(Self::OPTION));
         }
         let temporary = Temporary::beside(path).map_err(|error| {
-            let why = creation_words(&error);
+            let why = creation_words(path, &error);
             RowFileError::new(format_args!(
-                "cannot create the page {}: {why}",
+                "cannot create the HTML file {}: {why}",
                 path.display()
             ))
         })?;
@@ -85,7 +85,7 @@ impl HtmlFile {
         write(temporary).map_err(|error| {
             let why = error_words(&error);
             RowFileError::new(format_args!(
-                "cannot write the page {}: {why}",
+                "cannot write the HTML file {}: {why}",
                 path.display()
             ))
         })?;
@@ -164,8 +164,8 @@ mod tests {
     fn paths_that_cannot_be_files_are_refused_in_one_line() {
         for (path, why) in [
             ("-", "standard output"),
-            ("/", "folder"),
-            ("/nowhere/it.html", "folder does not exist"),
+            ("/", "directory"),
+            ("/nowhere/it.html", "directory does not exist"),
             ("/dev/null", "device"),
         ] {
             let error = HtmlFile::create(Path::new(path)).unwrap_err().to_string();

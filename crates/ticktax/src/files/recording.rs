@@ -17,7 +17,7 @@ impl FileFormat for RecordingFormat {
     }
 
     fn about(&self) -> &'static str {
-        "Save everything that was seen as a recording (a Parquet file), for `report` and `beats`"
+        "Save all collected data as a recording (a Parquet file) for `report` and `beats`"
     }
 
     fn create(&self, path: &Path) -> Result<Box<dyn RowFile>, RowFileError> {

@@ -19,12 +19,12 @@ impl FileFormat for TraceFormat {
     }
 
     fn about(&self) -> &'static str {
-        "Write every span as a trace for Perfetto (<https://ui.perfetto.dev>) as well"
+        "Also write every span as a trace for Perfetto (<https://ui.perfetto.dev>)"
     }
 
     fn create(&self, path: &Path) -> Result<Box<dyn RowFile>, RowFileError> {
         let cannot = |error: io::Error| {
-            let why = creation_words(&error);
+            let why = creation_words(path, &error);
             RowFileError::new(format_args!(
                 "cannot create the trace {}: {why}",
                 path.display()
@@ -68,7 +68,7 @@ impl RowFile for TraceFile {
                 path.display()
             ))
         })?;
-        let warning = "--perfetto: this recording keeps sums, and a trace shows spans; record with \
+        let warning = "--perfetto: this recording has only sums, but a trace needs spans; record with \
                        --keep spans";
         Ok(Finished {
             note: format!(

@@ -34,7 +34,7 @@ pub(super) fn run(
     let wanted_jobs = on_kernels.jobs();
     let counts = wanted_jobs.iter().any(|job| job.counted);
     if counts && !matches!(typed.guest.clock(), Clock::Icount { .. }) {
-        let why = format!("{name} counts instructions: use --icount for the guests");
+        let why = format!("{name} counts instructions: use --icount");
         return Err(Failure::Arguments(why));
     }
     let rates = match variants.rates {

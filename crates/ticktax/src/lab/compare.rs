@@ -52,7 +52,7 @@ fn loops(
 ) -> Result<KernelComparison, Failure> {
     let guests = Guests::new(&typed.guest, &typed.verb, interrupt)?;
     if guests.verb == GuestVerb::Audit {
-        let why = "`lab compare` can only run `pace`: write pace after the --";
+        let why = "`lab compare` can only run `pace`: put `-- pace` at the end";
         return Err(Failure::Arguments(why.to_owned()));
     }
     let wanted = variants.rates.iter().copied().map(Wanted::with_rate);
@@ -70,7 +70,7 @@ fn loops(
         let guest = guests.guest();
         let outcome = guest.boot(kernel, cmdline, None, is_over, &progress)?;
         let document = RecordingAnalysis::document(&mut outcome.recording()?, 1)?;
-        let no_loop = || LabError::NoResult("its recording holds no loop".to_owned());
+        let no_loop = || LabError::NoResult("its recording contains no loop".to_owned());
         let cells = matrix::cells_of(&kernel.name, cmdline, document).ok_or_else(no_loop)?;
         Ok::<_, Failure>(cells)
     });

@@ -177,7 +177,7 @@ fn programs_beside(typed: &[String]) -> Result<(Vec<Program>, Vec<Vec<String>>),
         let mut words = line.split_whitespace();
         let file = PathBuf::from(words.next().unwrap_or_default());
         let Some(name) = file.file_name().and_then(|name| name.to_str()) else {
-            let why = format!("--beside '{line}' names no program: start with its file");
+            let why = format!("--beside '{line}' contains no program: give its file first");
             return Err(Failure::Arguments(why));
         };
         let arguments = words.map(str::to_owned);
@@ -236,8 +236,8 @@ fn program(arch: Arch, given: Option<&Path>) -> Result<PathBuf, Failure> {
     });
     newest.filter(|file| file.is_file()).ok_or_else(|| {
         let why = format!(
-            "no ticktax for {arch} guests next to this one: build it with `cargo xtask cross \
-             {arch}` in the project's folder, or choose one with --binary FILE"
+            "no ticktax binary for {arch} guests: build it with `cargo xtask cross {arch}` in the \
+             source directory, or give one with --binary FILE"
         );
         Failure::Arguments(why)
     })

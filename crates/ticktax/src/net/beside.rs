@@ -17,7 +17,9 @@ pub(super) fn sampler(terminal: &Terminal) -> Option<Sampler> {
     match Sampler::start(&cpus.collect()) {
         Ok(sampler) => Some(sampler),
         Err(why) => {
-            terminal.complain(&format_args!("no samples to check the accounts: {why}"));
+            terminal.complain(&format_args!(
+                "cannot check the accounts with samples: {why}"
+            ));
             None
         }
     }

@@ -116,7 +116,7 @@ fn require_varied_once(typed: &PairArguments, factors: &Factors) -> Result<(), F
     };
     let option = if twice == "protocol" { "udp" } else { twice };
     Err(Failure::Arguments(format!(
-        "{twice} is both varied and set by --{option}: leave one of the two out"
+        "{twice} is both varied and set by --{option}: omit one of them"
     )))
 }
 
@@ -131,7 +131,7 @@ fn require_affordable(factors: &Factors, blocks: u64) -> Result<(), Failure> {
     let all = Nanos::from_secs(1).times(each * runs as f64);
     Err(Failure::Arguments(format!(
         "cannot make {runs} runs ({blocks} blocks of {cells} combinations), about {all}: \
-         {MOST_RUNS} are allowed; vary fewer values, or use fewer blocks or a coarser --resolve"
+         {MOST_RUNS} are allowed; vary fewer values, use fewer blocks, or raise --resolve"
     )))
 }
 
@@ -250,7 +250,7 @@ impl Runner<'_> {
         }
         let no_spread = || {
             Failure::Arguments(
-                "the blocks of the pilot are identical, so their spread is unknown: use --blocks N"
+                "the blocks of the pilot run are identical, so their spread is unknown: use --blocks N"
                     .to_owned(),
             )
         };
@@ -258,7 +258,7 @@ impl Runner<'_> {
         let blocks = blocks_to_resolve(spread, resolution, tests).ok_or_else(|| {
             Failure::Arguments(format!(
                 "cannot resolve {:.2} % with a reasonable number of blocks, because the effect \
-                 varies by {:.1} % between blocks: use a coarser --resolve or a longer --for",
+                 varies by {:.1} % between blocks: raise --resolve or --for",
                 resolution * 100.0,
                 spread * 100.0
             ))
@@ -348,7 +348,7 @@ impl Runner<'_> {
         let (Some(rate), Some(packets)) = (rate, statement.packets()) else {
             return Err(NetError::System {
                 what: "measure a run",
-                why: "nothing arrived in time: use a longer --for".to_owned(),
+                why: "nothing arrived in time: raise --for".to_owned(),
             }
             .into());
         };

@@ -116,7 +116,7 @@ impl Watched {
             .as_ref()
             .and_then(|session| session.started().no_tracer.clone());
         if let Some(why) = &no_tracer {
-            terminal.complain(&format_args!("losses will have no causes: {why}"));
+            terminal.complain(&format_args!("the causes of losses are unknown: {why}"));
         }
         let untraced = typed.packets.untraced && receiver.is_some();
         let no_trace = untraced.then(|| "tracing was disabled (--untraced)".to_owned());

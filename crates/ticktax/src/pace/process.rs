@@ -40,7 +40,7 @@ pub(super) fn watch_process(
     let Some(pid) = started.process else {
         let name = typed.comm.as_deref().unwrap_or_default();
         return Err(Failure::Arguments(format!(
-            "several processes are named {name}, but a loop belongs to one: choose one of \
+            "several processes are named {name}, but only one can be watched: choose one of \
              `pgrep -x {name}` with --pid"
         )));
     };

@@ -62,7 +62,7 @@ impl Asks {
         let for_marks = post.clone();
         let no_thread = |error: io::Error| {
             Failure::Incidents(format!(
-                "cannot start a thread: {}; raise the limit of processes (`ulimit -u`)",
+                "cannot start a thread: {}; raise the process limit (`ulimit -u`)",
                 error.kind()
             ))
         };
@@ -146,7 +146,9 @@ fn bind(folder: &Path) -> io::Result<(UnixDatagram, SocketFile)> {
 
 fn no_socket(path: &Path, error: &io::Error) -> Failure {
     let why = match error.kind() {
-        io::ErrorKind::AddrInUse => "a file that is not a socket is in the way; move it".to_owned(),
+        io::ErrorKind::AddrInUse => {
+            "a file with this name exists that is not a socket; move or remove it".to_owned()
+        }
         _ => error_words(error),
     };
     Failure::Incidents(format!(

@@ -62,29 +62,31 @@ fn line(status: &FrameStatus, before: Option<&FrameState>) -> String {
     let who = format!("{name} ({pid})");
     match state {
         FrameState::Sought if was_known => {
-            format!("frames of {who}: their thread has ended; searching for the new one, for 5 s")
+            format!("frames of {who}: the thread has exited; searching for its successor for 5 s")
         }
-        FrameState::Sought => format!("frames of {who}: learning their rate, for 5 s"),
+        FrameState::Sought => format!("frames of {who}: learning the frame rate for 5 s"),
         FrameState::Known { rhythm, learnt_in } => format!(
             "frames of {who}: {}, learned in {:.0} s",
             rate(rhythm, *pid),
             learnt_in.as_secs_f64()
         ),
         FrameState::Unknown(why) if was_known => {
-            format!("frames of {who}: the rate is lost, so nothing triggers: {why}")
+            format!("frames of {who}: frame rate lost; the trigger is inactive: {why}")
         }
         FrameState::Unknown(why) => {
-            format!("frames of {who}: no rate yet, so nothing triggers: {why}")
+            format!("frames of {who}: no frame rate yet; the trigger is inactive: {why}")
         }
         FrameState::Absent => {
             let name = match target {
                 TriggerTarget::Named(name) => name,
                 _ => name,
             };
-            format!("frames of {name}: nothing triggers until exactly one process has this name")
+            format!(
+                "frames of {name}: the trigger is inactive until exactly one process has this name"
+            )
         }
         FrameState::Ended => {
-            format!("frames of {who}: the process has ended, so nothing triggers any more")
+            format!("frames of {who}: the process has exited; the trigger is inactive")
         }
     }
 }
@@ -135,11 +137,11 @@ mod tests {
         let was = known(rhythm.clone());
         let why = || FrameState::Unknown("it did not run".to_owned());
         for (state, before, words) in [
-            (FrameState::Sought, None, "learning their rate, for 5 s"),
+            (FrameState::Sought, None, "learning the frame rate for 5 s"),
             (
                 FrameState::Sought,
                 Some(&was),
-                "has ended; searching for the new one",
+                "has exited; searching for its successor",
             ),
             (
                 known(rhythm.clone()),
@@ -154,10 +156,14 @@ mod tests {
             (
                 why(),
                 None,
-                "no rate yet, so nothing triggers: it did not run",
+                "no frame rate yet; the trigger is inactive: it did not run",
             ),
-            (why(), Some(&was), "the rate is lost, so nothing triggers"),
-            (FrameState::Ended, Some(&was), "the process has ended"),
+            (
+                why(),
+                Some(&was),
+                "frame rate lost; the trigger is inactive",
+            ),
+            (FrameState::Ended, Some(&was), "the process has exited"),
         ] {
             let status = FrameStatus {
                 target: TriggerTarget::Process(4_290),

@@ -60,7 +60,7 @@ impl Journal {
         let found = Syslog::at(syslog::unix);
         found.map(Self::Syslog).map_err(|_| {
             Failure::Incidents(
-                "neither the systemd journal nor syslog runs on this machine: leave out --log"
+                "neither the systemd journal nor syslog runs on this machine: omit --log"
                     .to_owned(),
             )
         })
@@ -91,7 +91,7 @@ impl Journal {
                     .map(|(name, value)| format!("{}={value}", name.to_lowercase()))
                     .collect();
                 let sent = syslog.send(&format!("{line} [{}]", fields.join(" ")));
-                sent.map_err(|_| "it no longer listens".to_owned())
+                sent.map_err(|_| "it is no longer listening".to_owned())
             }
         };
         sent.err()
@@ -195,7 +195,7 @@ mod tests {
         assert!(first.ends_with(&tail), "{first}");
         drop(daemon);
         let trouble = journal.write(&entry(), None);
-        let expected = "cannot write to the log: it no longer listens";
+        let expected = "cannot write to the log: it is no longer listening";
         assert_eq!(trouble.as_deref(), Some(expected));
         std::fs::remove_file(&path).unwrap();
         let daemon = UnixDatagram::bind(&path).unwrap();

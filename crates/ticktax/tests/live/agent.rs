@@ -258,7 +258,7 @@ pub(crate) fn two_agents_do_not_share_a_port_or_a_folder() -> Result<(), Failed>
     let ticktax = || Command::new(env!("CARGO_BIN_EXE_ticktax"));
     let address = first.address()?;
     let errors = complaint(ticktax().args(["agent", "--listen", &address]))?;
-    check(errors.contains("already listens there"), || errors.clone())?;
+    check(errors.contains("already in use"), || errors.clone())?;
     let errors = complaint(ticktax().args([
         "agent", "--listen", "none", "--user", "nobody", "--facts", &folder,
     ]))?;

@@ -157,7 +157,7 @@ pub(crate) fn invalid_factors_are_refused_before_any_run() -> Result<(), Failed>
         ("--rate", "1M", "rate=1M,max"),
         ("--link-rate", "10M", "link-rate=10M,20M"),
     ] {
-        refused(&[option, value, "--vary", vary], "leave one of the two out")?;
+        refused(&[option, value, "--vary", vary], "omit one of them")?;
     }
     refused(&["--udp", "--vary", "protocol=tcp,udp"], "set by --udp")?;
     refused(

@@ -48,7 +48,7 @@ fn invalid_trials_are_refused_in_one_line() -> Result<(), Failed> {
         (
             &["proc.nice=0,1", "--", "/etc/passwd"],
             126,
-            "its permissions",
+            "check that the file is executable",
         ),
         (
             &["proc.nice=0,1", "--fail-if", "x", "--", "true"],
@@ -58,7 +58,7 @@ fn invalid_trials_are_refused_in_one_line() -> Result<(), Failed> {
         (
             &["proc.nice=0,1", "--fail-if", "p99 > +1%", "--", "true"],
             2,
-            "measured is time",
+            "choose time",
         ),
         (
             &["proc.nice=0,1", "--pid", "8388608"],
@@ -98,7 +98,7 @@ fn a_command_that_always_fails_is_not_compared() -> Result<(), Failed> {
         format!("{}", output.status)
     })?;
     check(
-        why.contains("COMMAND fails in every arm (exit status: 1)"),
+        why.contains("COMMAND fails in every variant (exit status: 1)"),
         || why.clone(),
     )?;
     place.require_clear()

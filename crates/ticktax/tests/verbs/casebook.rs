@@ -108,7 +108,7 @@ fn tcp_is_measured_on_this_machine_with_here() {
     let output = case(&["run", "silent-rtc", "--here"]);
     assert_eq!(output.status.code(), Some(2));
     let error = text(&output.stderr);
-    assert!(error.contains("leave out --here"), "{error}");
+    assert!(error.contains("omit --here"), "{error}");
 }
 
 /// Tries a missing file, a directory, a text file, and another kind of document. Each must be
@@ -122,9 +122,9 @@ fn invalid_traffic_files_are_refused() {
     fs::write(path("list"), list).unwrap();
     for (name, hint) in [
         ("nowhere", "no such file"),
-        ("", "folder"),
-        ("text", "not JSON from `ticktax net`"),
-        ("list", "not JSON from `ticktax net`"),
+        ("", "directory"),
+        ("text", "not JSON output of `ticktax net`"),
+        ("list", "not JSON output of `ticktax net`"),
     ] {
         let output = case(&["run", "tcp-cpu-cost", "--traffic", &path(name)]);
         let error = complaint(&output);
@@ -198,7 +198,7 @@ fn invalid_cases_are_refused_in_one_line() {
     let error = text(&case(&["run", "frame-rate"]).stderr);
     assert!(error.contains("unknown case `frame-rate`"), "{error}");
     let error = text(&case(&["run", folder.path().to_str().unwrap()]).stderr);
-    assert!(error.contains("is a folder"), "{error}");
+    assert!(error.contains("is a directory"), "{error}");
     let error = text(&case(&["run", "gone.toml"]).stderr);
     assert!(error.contains("gone.toml: no such file"), "{error}");
 }

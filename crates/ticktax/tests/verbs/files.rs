@@ -146,7 +146,7 @@ fn output_goes_to_descriptors_and_devices() {
         .output()
         .unwrap();
     assert_eq!(refused.status.code(), Some(1));
-    assert!(complaint(&refused).contains("it is a device or a pipe"));
+    assert!(complaint(&refused).contains("it is a device or pipe"));
     assert!(Path::new("/dev/stdout").is_symlink());
     let full = sim(place.path(), &["--output", "/dev/full"]);
     assert_eq!(full.status.code(), Some(1));

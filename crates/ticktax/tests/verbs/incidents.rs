@@ -133,7 +133,7 @@ fn invalid_requests_are_refused_in_one_line() {
             &["incidents", "show", "99"],
             folder.path(),
             1,
-            "the last is 13",
+            "the last incident is 13",
         ),
         (
             &["incidents"],
@@ -147,12 +147,17 @@ fn invalid_requests_are_refused_in_one_line() {
             2,
             "invalid time `soon`",
         ),
-        (&["mark", "here"], folder.path(), 1, "no recorder listens"),
+        (
+            &["mark", "here"],
+            folder.path(),
+            1,
+            "no recorder is listening",
+        ),
         (
             &[record[0], record[1], "wait"],
             folder.path(),
             2,
-            "a threshold is missing",
+            "the time is missing",
         ),
         (
             &[record[0], record[1], "weight>5ms"],
@@ -164,7 +169,7 @@ fn invalid_requests_are_refused_in_one_line() {
             &[record[0], record[1], "wait>5ms"],
             &file.join("x"),
             1,
-            "cannot keep incidents in",
+            "cannot store incidents in",
         ),
         (
             &[record[0], record[1], "wait>5ms", "--max-bytes", "0"],
@@ -215,7 +220,7 @@ fn a_mark_that_is_not_accepted_fails() {
     assert!(accepted.count() <= most + 1, "the queue is not full");
     let output = ticktax(&["mark", "hello"], folder.path());
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(complaint(&output).contains("did not accept the mark"));
+    assert!(complaint(&output).contains("did not respond"));
 }
 
 #[test]

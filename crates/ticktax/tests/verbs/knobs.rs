@@ -131,7 +131,7 @@ fn invalid_requests_are_refused_in_one_line() {
         (
             &["knob", "get", "proc.nice", "--pid", "8388608"],
             1,
-            "no such task",
+            "no such thread",
         ),
         (
             &["knob", "get", "disk.scheduler", "--disk", "../x"],

@@ -32,7 +32,7 @@ fn invalid_arguments_exit_with_2_and_a_hint() {
             (&["--pid", "1", "--rate", "35"], "--pid"),
             (
                 &["--rate", "400", "--work", "3ms"],
-                "3.00 ms of work does not fit into a 2.50 ms frame",
+                "3.00 ms of work does not fit in a frame of 2.50 ms",
             ),
             (&["--vary", "rate=35,400", "--work", "3ms"], "does not fit"),
             (&["--work", "-3ms"], "invalid duration `-3ms`"),

@@ -107,7 +107,7 @@ fn beats_and_report_find_the_same_periods_in_a_part() {
     }
     let output = ticktax(&["beats", recording, "--from", "5", "--to", "2"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(complaint(&output).contains("before it begins"));
+    assert!(complaint(&output).contains("swap them"));
 }
 
 /// A shell offers only sections that exist.
@@ -142,7 +142,7 @@ fn invalid_parts_are_refused_in_one_line() {
     let (_folder, recording) = recorded();
     let recording = recording.to_str().unwrap();
     for (arguments, why) in [
-        (&["--from", "14s", "--to", "12s"][..], "before it begins"),
+        (&["--from", "14s", "--to", "12s"][..], "swap them"),
         (&["--from", "12s", "--to", "12s"], "is empty"),
         (&["--from", "31s"], "31.0 s is outside the recording"),
         (&["--to", "40s"], "40.0 s is outside the recording"),

@@ -39,7 +39,7 @@ fn a_file_beyond_the_size_limit_ends_in_one_line() {
     let output = limited("-f 8", &arguments);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let complaint = complaint(&output);
-    assert!(complaint.contains("largest file allowed"), "{complaint}");
+    assert!(complaint.contains("size limit"), "{complaint}");
     let left = std::fs::read_dir(folder.path()).unwrap();
     let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left.len(), 2, "{left:?}");

@@ -209,7 +209,7 @@ fn a_file_without_work_is_refused_in_one_line() {
         (&*proc, "recorded without root"),
         (&empty, "nothing ran in it"),
         (&sums, "--keep spans"),
-        (&cut, "cut short"),
+        (&cut, "truncated"),
         (&words, "not a recording"),
         ("missing.toml", "no such file"),
         ("missing.parquet", "missing.parquet"),

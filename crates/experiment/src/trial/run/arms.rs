@@ -30,7 +30,7 @@ impl Assignment {
         let wrong = |why: &str| TryError::Senseless(format!("`{text}`: {why}"));
         let (id, list) = text
             .split_once('=')
-            .ok_or_else(|| wrong("write KNOB=A,B, such as vm.swappiness=60,10"))?;
+            .ok_or_else(|| wrong("use KNOB=A,B, for example vm.swappiness=60,10"))?;
         let separator = if list.contains(';') { ';' } else { ',' };
         let values: Vec<String> = list
             .split(separator)
@@ -167,23 +167,25 @@ fn count(assignments: &[Assignment]) -> Result<usize, TryError> {
         .iter()
         .find(|assignment| assignment.values.len() == arms)
     else {
-        return wrong("no setting: give one, such as vm.swappiness=60,10".to_owned());
+        return wrong("no setting: give one, for example vm.swappiness=60,10".to_owned());
     };
     if arms < 2 {
         return wrong(format!(
-            "{} has one value, but a trial compares at least two: write {0}=now,{}",
+            "{} has one value, but a trial compares at least two: use {0}=now,{}",
             longest.knob.id(),
             longest.values.first().map_or("B", String::as_str),
         ));
     }
     if arms > MAX_ARMS {
-        return wrong(format!("too many arms ({arms}): give at most {MAX_ARMS}"));
+        return wrong(format!(
+            "too many variants ({arms}): give at most {MAX_ARMS}"
+        ));
     }
     let odd =
         |assignment: &&Assignment| assignment.values.len() != 1 && assignment.values.len() != arms;
     match assignments.iter().find(odd) {
         Some(odd) => wrong(format!(
-            "{} has {} values, but {} has {arms}: give the same number, or one value for all arms",
+            "{} has {} values, but {} has {arms}: give the same number, or one value for all variants",
             odd.knob.id(),
             odd.values.len(),
             longest.knob.id(),
@@ -319,7 +321,7 @@ fn require_different(rows: &[Row], now: &[Vec<String>], arms: usize) -> Result<(
                 format!("{} to {value}", row.knob.id())
             });
             return Err(TryError::Senseless(format!(
-                "arms {} and {} are the same: both set {}",
+                "variants {} and {} are the same: both set {}",
                 label(before),
                 label(arm),
                 settings.collect::<Vec<String>>().join(", "),

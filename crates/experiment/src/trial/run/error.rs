@@ -17,8 +17,8 @@ pub enum TryError {
     Observe(#[from] ObserveError),
     /// The kernel stored the same value for two arms although different values were written.
     #[error(
-        "arms {first} and {second} are the same in effect ({settings}), although different values \
-         were requested"
+        "variants {first} and {second} have the same effect ({settings}) although their values \
+         differ: choose other values"
     )]
     SameInEffect {
         /// Label of one arm.
@@ -30,7 +30,7 @@ pub enum TryError {
     },
     /// The command fails in every arm, so there is nothing to compare.
     #[error(
-        "cannot compare: COMMAND fails in every arm ({ended}); find out why with --show-output, or \
+        "cannot compare: COMMAND fails in every variant ({ended}); use --show-output to see why, or \
          run it alone"
     )]
     AlwaysFails {
@@ -46,7 +46,7 @@ pub enum TryError {
         why: String,
     },
     /// The watched process has exited.
-    #[error("cannot go on: process {pid} has ended")]
+    #[error("cannot continue: process {pid} has exited")]
     ProcessEnded {
         /// PID of the process.
         pid: i32,

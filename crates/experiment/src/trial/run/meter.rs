@@ -66,12 +66,12 @@ impl TrialMetric {
         match self {
             Self::Time => "Run time of the command",
             Self::Cpu => "CPU time used, including child processes",
-            Self::Noise => "Share of the needed CPU time that interrupts took",
+            Self::Noise => "Share of the needed CPU time taken by interrupts",
             Self::Wait => "Share of the needed CPU time spent waiting for a CPU",
             Self::Throttled => "Share of the needed CPU time lost to CPU quotas",
             Self::P99 => "99th percentile of the wake-up latency",
             Self::Fps => "Frames per second of the program's loop",
-            Self::Lost => "Frames per minute that the program's loop missed",
+            Self::Lost => "Frames per minute missed by the program's loop",
         }
     }
 
@@ -113,9 +113,9 @@ impl TrialMetric {
     /// Why a run may have no value for this metric, and how to avoid that.
     pub(super) const fn without(self) -> &'static str {
         match self {
-            Self::Time | Self::Cpu => "no value was reported; leave this metric out",
+            Self::Time | Self::Cpu => "no value was reported; omit this metric",
             Self::Noise | Self::Wait | Self::Throttled => {
-                "the audit could not follow the program; run `ticktax audit` to find out why"
+                "the audit could not follow the program; run `ticktax audit` to see why"
             }
             Self::P99 => "a run needs at least 100 wake-ups; make each run longer",
             Self::Fps | Self::Lost => {

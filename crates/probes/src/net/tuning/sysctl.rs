@@ -11,21 +11,21 @@ use super::super::error::{NetError, reason};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SysctlError {
     /// The name is not that of any sysctl below `net`.
-    #[error("`{name}` is not the name of a sysctl below net")]
+    #[error("`{name}` is not a network sysctl: give a name that starts with net.")]
     Name {
         /// The requested name.
         name: String,
     },
     /// The kernel does not have this sysctl.
-    #[error("no sysctl {name}: check its name, and whether its module is loaded")]
+    #[error("no sysctl {name}: check the name, and whether its kernel module is loaded")]
     Absent {
         /// Name of the sysctl.
         name: String,
     },
     /// The sysctl applies to the whole machine, not to a namespace.
     #[error(
-        "{name} belongs to the whole machine, not to a network namespace, and was not changed: try \
-         it with `ticktax try`"
+        "{name} applies to the whole machine, not to a network namespace, and was not changed: use \
+         `ticktax try`"
     )]
     Shared {
         /// Name of the sysctl.

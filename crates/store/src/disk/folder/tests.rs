@@ -80,7 +80,7 @@ fn a_folder_that_others_can_change_is_not_trusted() {
     let refused = Folder::open_trusted(&inner)
         .expect_err("distrusted")
         .to_string();
-    assert!(refused.contains("other users may write to"), "{refused}");
+    assert!(refused.contains("other users can write to"), "{refused}");
     assert!(Folder::open_own(&open).is_err());
     // For the user's own files, it is enough that the directory itself is private.
     Folder::open_own(&inner).expect("our own");

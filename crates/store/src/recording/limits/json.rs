@@ -35,7 +35,7 @@ struct Left(usize);
 impl Left {
     fn take<E: serde::de::Error>(&mut self) -> Result<(), E> {
         let left = self.0.checked_sub(1);
-        self.0 = left.ok_or_else(|| E::custom("more values than a header may have"))?;
+        self.0 = left.ok_or_else(|| E::custom("the header has too many values"))?;
         Ok(())
     }
 }
@@ -58,7 +58,7 @@ impl Checker<'_, '_> {
         }
         let key = self.key;
         Err(E::custom(format!(
-            "`{key}` is {size}; less than 2^{bits} is accepted"
+            "`{key}` is {size} but must be less than 2^{bits}"
         )))
     }
 }
@@ -153,7 +153,7 @@ mod tests {
             error(r#"{"a_ns": 9223372036854775807}"#).contains("`a_ns` is 9223372036854775807")
         );
         assert!(error(r#"{"a_ns": -9223372036854775808}"#).contains("`a_ns`"));
-        assert!(error(r#"{"x": {"n": 1152921504606846976}}"#).contains("less than 2^50"));
+        assert!(error(r#"{"x": {"n": 1152921504606846976}}"#).contains("must be less than 2^50"));
     }
 
     #[test]

@@ -60,7 +60,7 @@ fn truncated_files_are_rejected_at_every_length() {
     }
     assert_eq!(
         message(&path),
-        "x.parquet is cut short, or damaged at its end: copy it again in full, or record anew"
+        "x.parquet is truncated or damaged at its end: copy it again, or make a new recording"
     );
 }
 
@@ -84,8 +84,8 @@ fn files_other_than_parquet_are_rejected() {
     fs::write(&path, "#!/bin/sh\nexit 0\n").unwrap();
     assert_eq!(
         message(&path),
-        "x.parquet is not a recording, not even a Parquet file: name a file that `ticktax \
-         audit` wrote"
+        "x.parquet is not a recording, not even a Parquet file: give a file written by `ticktax \
+         audit`"
     );
 }
 
@@ -95,8 +95,8 @@ fn parquet_files_of_other_programs_are_rejected() {
     foreign(&path, SAME, "irq", None);
     assert_eq!(
         message(&path),
-        "x.parquet is a Parquet file but not a ticktax recording: name a file that `ticktax \
-         audit` wrote"
+        "x.parquet is a Parquet file but not a ticktax recording: give a file written by `ticktax \
+         audit`"
     );
 }
 
@@ -124,7 +124,7 @@ fn impossible_schema_versions_are_rejected() {
         let header = json((r#""schema":2"#, &edit));
         foreign(&path, SAME, "irq", Some(header));
         let expected = format!(
-            "x.parquet says recording schema {schema}, which no ticktax writes: record anew"
+            "x.parquet has recording schema {schema}, which no ticktax writes: make a new recording"
         );
         assert_eq!(message(&path), expected);
     }
@@ -147,7 +147,7 @@ fn damaged_headers_and_columns_have_different_errors() {
     assert_eq!(
         message(&path),
         "the column `self_ns` of x.parquet is damaged (it is missing): copy the file again, or \
-         record anew"
+         make a new recording"
     );
     foreign(
         &path,
@@ -157,7 +157,7 @@ fn damaged_headers_and_columns_have_different_errors() {
     );
     assert!(
         message(&path)
-            .contains("`start_ns` of x.parquet is damaged (it holds values of type INT32)")
+            .contains("`start_ns` of x.parquet is damaged (it contains values of type INT32)")
     );
     foreign(&path, SAME, "irq", Some(json(SAME)));
     assert!(message(&path).contains("`max_ns` of x.parquet is damaged (a row has no value)"));
@@ -174,8 +174,8 @@ fn errors_name_an_unknown_kind() {
     );
     assert_eq!(
         message(&path),
-        "the column `kind` of x.parquet says `quark`, which this ticktax does not know: update \
-         ticktax, or record anew"
+        "the column `kind` of x.parquet contains `quark`, which this version does not know: update \
+         ticktax, or make a new recording"
     );
 }
 
@@ -184,9 +184,9 @@ fn unreadable_files_are_explained_in_words() {
     let (folder, path) = folder();
     assert_eq!(
         message(&path),
-        "cannot read the recording x.parquet: no such file or folder; check the path"
+        "cannot read the recording x.parquet: no such file or directory; check the path"
     );
-    assert!(message(folder.path()).ends_with("it is a folder; name a file in it"));
+    assert!(message(folder.path()).ends_with("it is a directory; give the path of a file"));
     assert!(message(Path::new("/dev/null")).contains("it is a device or a pipe"));
 }
 
@@ -195,12 +195,15 @@ fn creation_errors_are_explained_in_words() {
     let (folder, _) = folder();
     let refused = |path: &Path| RecordingWriter::create(path).unwrap_err().to_string();
     let no_folder = refused(&folder.path().join("none/x.parquet"));
-    assert!(no_folder.ends_with("its folder does not exist; make it first, or choose another"));
-    assert!(refused(folder.path()).ends_with("it is a folder; name a file in it"));
-    assert!(refused(Path::new("/dev/null")).ends_with("not a file; name a file"));
+    assert!(no_folder.ends_with("its directory does not exist; create it, or choose another"));
+    assert!(refused(folder.path()).ends_with("it is a directory; give the path of a file"));
+    assert!(refused(Path::new("/dev/null")).ends_with("give the path of a regular file"));
     fs::write(folder.path().join("file"), "").unwrap();
-    assert!(refused(&folder.path().join("file/x")).ends_with("is a file, not a folder"));
-    assert!(refused(&folder.path().join("n".repeat(300))).contains("the name is too long"));
+    assert!(
+        refused(&folder.path().join("file/x"))
+            .ends_with("is a file, not a directory; check the path")
+    );
+    assert!(refused(&folder.path().join("n".repeat(300))).contains("the file name is too long"));
 }
 
 proptest! {

@@ -105,8 +105,8 @@ fn errors_name_the_damaged_rows() {
     flipped[complete.len() / 2] ^= 1;
     assert_eq!(
         read(flipped).unwrap_err().to_string(),
-        "x.parquet is damaged: rows 65537 to 131072 are not what was written, by the checksum; \
-         copy it again, or record anew"
+        "x.parquet is damaged: checksum mismatch in rows 65537 to 131072; copy it again, or make a \
+         new recording"
     );
     let mut flipped = complete.clone();
     let place = complete
@@ -116,8 +116,8 @@ fn errors_name_the_damaged_rows() {
     flipped[place] ^= 1;
     assert_eq!(
         read(flipped).unwrap_err().to_string(),
-        "x.parquet is damaged: the header and the places of the columns are not what was written, \
-         by the checksum; copy it again, or record anew"
+        "x.parquet is damaged: checksum mismatch in the header and footer; copy it again, or make a \
+         new recording"
     );
 }
 

@@ -146,11 +146,11 @@ fn overlong_names_are_rejected() {
     write(&path, &sources, &[Row::Span(span)]);
     let text = refusal(&path);
     assert!(
-        text.contains("a value of the column `source` takes more than 4096 bytes"),
+        text.contains("a value of the column `source` is larger than 4096 bytes"),
         "{text}"
     );
     let effect = Effect::Queued(long.into());
-    assert!(refused_row(Row::Edge(Edge { span, effect })).contains("`edge_to` takes more"));
+    assert!(refused_row(Row::Edge(Edge { span, effect })).contains("`edge_to` is larger"));
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn encodings_that_declare_their_own_memory_size_are_rejected() {
             .set_column_encoding("detail".into(), encoding)
             .build();
         foreign_rows(&path, &Arc::new(properties), 2, &"".into());
-        assert!(refusal(&path).contains("in an unsupported encoding"));
+        assert!(refusal(&path).contains("has an unsupported encoding"));
     }
 }
 
@@ -221,7 +221,7 @@ fn overlong_words_are_shortened_in_errors() {
     let edit = ("OPTIONAL INT64 max_ns", "REQUIRED INT64 max_ns");
     let header = serde_json::to_string(&super::helpers::header()).unwrap();
     super::helpers::foreign(&path, edit, &"k".repeat(100_000), Some(("ticktax", header)));
-    assert!(refusal(&path).contains("says `kkkk"));
+    assert!(refusal(&path).contains("contains `kkkk"));
     let read = RecordingReader::open(&path).and_then(|mut reader| replay(&mut reader));
     assert!(matches!(read, Err(RecordingError::UnknownWord { .. })));
 }

@@ -222,7 +222,7 @@ pub(crate) fn a_program_that_ends_loses_no_more_frames() -> Result<(), Failed> {
     let mut program = Load(vec![Command::new("sleep").arg("600").spawn()?]);
     let trigger = format!("frame:pid={}", program.0[0].id());
     let mut recorder = Recorder::start(&place.file("incidents"), &trigger)?;
-    recorder.remark("no rate yet, so nothing triggers")?;
+    recorder.remark("no frame rate yet; the trigger is inactive")?;
     program.0[0].kill()?;
     program.0[0].wait()?;
     recorder.remark("the process has ended")?;
