@@ -1,13 +1,10 @@
 //! Adds programs to an initramfs: the loadable part of the ELF file, and the libraries that it
 //! needs.
 
-use std::fs;
-use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+mod libraries;
 
-use ticktax_host::{helper, is_root};
-use ticktax_store::disk::{Folder, error_words};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use crate::arch::Arch;
 use crate::error::LabError;
@@ -45,7 +42,7 @@ pub fn add(
             return Err(refused(why));
         }
         let beside = to.rsplit_once('/').map_or("", |(folder, _)| folder);
-        let libraries = libraries(&linker, from, own)?;
+        let libraries = libraries::of_program(from, &bytes, &linker, own).map_err(&refused)?;
         for library in libraries.iter().chain([&linker]) {
             let name = own.and_then(|own| library.strip_prefix(own).ok());
             let to = name.map_or_else(|| library.clone(), |name| Path::new(beside).join(name));
@@ -60,8 +57,12 @@ fn add_library(image: &mut Image, to: &str, library: &Path) -> Result<(), LabErr
         return Ok(());
     }
     let mut bytes = read(library)?;
-    // A file that is not ELF is added unchanged.
-    let _ = truncate_to_segments(&mut bytes, Arch::HOST);
+    // The program's author chose the path of its linker: any other file stays on the host.
+    truncate_to_segments(&mut bytes, Arch::HOST).ok_or_else(|| LabError::File {
+        what: "add to a guest",
+        path: library.to_owned(),
+        why: format!("it is not a library for {}", Arch::HOST),
+    })?;
     Ok(image.file(to, &bytes)?)
 }
 
@@ -127,78 +128,11 @@ fn index(offset: u64) -> Option<usize> {
     usize::try_from(offset).ok()
 }
 
-/// Lists the libraries that the dynamic linker would load for a program if `own` were an additional
-/// library directory.
-fn libraries(
-    interpreter: &Path,
-    program: &Path,
-    own: Option<&Path>,
-) -> Result<Vec<PathBuf>, LabError> {
-    let shown = interpreter.display().to_string();
-    check_linker(interpreter).map_err(|why| cannot_list(&shown, program, &why))?;
-    let mut command = helper(interpreter);
-    if let Some(own) = own {
-        command.arg("--library-path").arg(own);
-    }
-    let output = command.arg("--list").arg(program).output();
-    let output = output.map_err(|error| LabError::start(&shown, "libc6", &error))?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    // The linker also lists the libraries that it did not find.
-    let missing = text.lines().find(|line| line.ends_with("=> not found"));
-    if let Some(why) = missing.map(str::trim) {
-        return Err(cannot_list(&shown, program, why));
-    }
-    if !output.status.success() {
-        let why = String::from_utf8_lossy(&output.stderr);
-        return Err(cannot_list(&shown, program, why.trim()));
-    }
-    Ok(text.lines().filter_map(listed_library).collect())
-}
-
-/// Rejects dynamic linkers that root must not run. The linker's path is in the ELF file, so the
-/// file's author chose it.
-fn check_linker(linker: &Path) -> Result<(), String> {
-    if !linker.is_absolute() {
-        return Err("the path of its dynamic linker is not absolute".to_owned());
-    }
-    if !is_root() {
-        return Ok(());
-    }
-    let words = |error: io::Error| error_words(&error);
-    let real = fs::canonicalize(linker).map_err(words)?;
-    let (Some(folder), Some(name)) = (real.parent(), real.file_name()) else {
-        return Err("its dynamic linker is not a file".to_owned());
-    };
-    let folder = Folder::open_trusted(folder).map_err(words)?;
-    let facts = folder.read(name).and_then(|file| file.metadata());
-    let facts = facts.map_err(words)?;
-    if facts.uid() != 0 || facts.mode() & 0o022 != 0 {
-        return Err("users other than root can change its dynamic linker".to_owned());
-    }
-    Ok(())
-}
-
-fn cannot_list(linker: &str, program: &Path, why: &str) -> LabError {
-    LabError::Tool {
-        program: format!("{linker} --list {}", program.display()),
-        why: why.to_owned(),
-    }
-}
-
-/// Parses a line such as `libm.so.6 => /lib/x86_64-linux-gnu/libm.so.6 (0x00007f…)`. Returns `None`
-/// for the vDSO, because it has no file.
-fn listed_library(line: &str) -> Option<PathBuf> {
-    let (_, place) = line.split_once("=> ")?;
-    let path = place.split(" (").next()?.trim();
-    path.starts_with('/').then(|| PathBuf::from(path))
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
-    use std::path::{Path, PathBuf};
 
-    use super::{check_linker, listed_library, truncate_to_segments};
+    use super::truncate_to_segments;
     use crate::arch::Arch;
 
     #[test]
@@ -230,31 +164,11 @@ mod tests {
     }
 
     #[test]
-    fn untrusted_linkers_are_refused() {
-        assert!(check_linker(Path::new("ld.so")).is_err());
-        let folder = tempfile::tempdir().unwrap();
-        let planted = folder.path().join("ld.so");
-        std::fs::write(&planted, "").unwrap();
-        std::fs::set_permissions(&planted, std::fs::Permissions::from_mode(0o777)).unwrap();
-        assert_eq!(check_linker(&planted).is_err(), ticktax_host::is_root());
-    }
-
-    #[test]
     fn files_that_are_not_programs_stay_unchanged() {
         for bytes in [&b"#!/bin/sh\n"[..], b"\x7fELF\x02\x01", b""] {
             let mut kept = bytes.to_vec();
             assert_eq!(truncate_to_segments(&mut kept, Arch::HOST), None);
             assert_eq!(kept, bytes);
         }
-    }
-
-    #[test]
-    fn libraries_are_read_from_the_linkers_list() {
-        let line = "\tlibm.so.6 => /lib/x86_64-linux-gnu/libm.so.6 (0x00007f2f)";
-        let found = PathBuf::from("/lib/x86_64-linux-gnu/libm.so.6");
-        assert_eq!(listed_library(line), Some(found));
-        assert_eq!(listed_library("\tlinux-vdso.so.1 (0x00007ffd)"), None);
-        assert_eq!(listed_library("\t/lib64/ld-linux-x86-64.so.2 (0x0)"), None);
-        assert!(!Path::new("libm.so.6").is_absolute());
     }
 }

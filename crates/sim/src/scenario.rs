@@ -427,7 +427,7 @@ mod tests {
             (
                 "[[task]]\nname = \"a\"\ncount = 70000\nprogram = [{ work = \"1ms\" }]\n",
                 6,
-                "too many tasks (70000): give at most 65536",
+                "too many tasks (70000): give at most 16384",
             ),
             (
                 "[[task]]\nname = \"a\"\nprogram = [{ lock = 5000 }, { work = \"1ms\" }]\n",

@@ -10,7 +10,7 @@ use crate::speed::Speed;
 use crate::task::{Class, Step, TaskSpec};
 use crate::timer::TimerRule;
 
-pub(crate) const MAX_TASKS: usize = 65_536;
+pub(crate) const MAX_TASKS: usize = 16_384;
 /// Number of locks. Programs refer to locks by number, from 0.
 const MAX_LOCKS: usize = 4_096;
 
@@ -137,7 +137,7 @@ pub struct Group {
 pub struct Setup {
     /// The machine to simulate.
     pub machine: Machine,
-    /// Tasks, at most 65536.
+    /// Tasks, at most 16384.
     pub tasks: Vec<TaskSpec>,
     /// Interrupt sources, at most 64.
     pub sources: Vec<Source>,

@@ -186,16 +186,25 @@ impl History {
     /// without gaps. Fast if `span` is recent.
     pub(crate) fn on_cpu_during(&self, span: &Span) -> impl Iterator<Item = Piece> {
         let (begin, end) = (span.start, span.end());
-        let later = self.rows.iter().rev();
-        let later = later.take_while(|row| row.end > begin).count();
         self.rows
-            .range(self.rows.len() - later..)
-            .filter(move |row| row.on_cpu && row.start < end)
+            .range(self.first_after(begin)..)
+            .filter(|row| row.on_cpu)
+            .take_while(move |row| row.start < end)
             .map(move |row| Piece {
                 start: row.start.max(begin),
                 end: row.end.min(end),
                 source: row.source,
             })
+    }
+
+    /// Index of the first row that ended after `time`. Searches the latest rows first.
+    fn first_after(&self, time: Nanos) -> usize {
+        const LATEST: usize = 64;
+        let latest = self.rows.iter().rev().take(LATEST);
+        match latest.take_while(|row| row.end > time).count() {
+            LATEST => self.rows.partition_point(|row| row.end <= time),
+            later => self.rows.len() - later,
+        }
     }
 
     /// Returns the sources behind which a thread waited during `span`, in order and clipped to it:

@@ -469,14 +469,14 @@ fn invalid_axes_are_reported_by_name() {
         ),
         (
             "colour=1",
-            "axis colour: unknown setting; choose from cpus, policy",
+            "axis colour: unknown setting: choose from cpus, policy",
         ),
         ("hz=", "axis hz: no values given"),
         ("hz=100,100", "axis hz: duplicate value 100"),
         ("hz=100..300/100,200", "axis hz: duplicate value 200"),
         (
             "hz=300..100/100",
-            "axis hz: the range `300..100/100` is empty",
+            "axis hz: the range `300..100/100` ends before it starts",
         ),
         ("cpus=0", "axis cpus: 0 is out of range: choose 1 to 8192"),
         (
@@ -530,15 +530,15 @@ fn conflicting_axes_and_oversized_grids_are_refused() {
     for (axes, why) in [
         (
             ["hz=1", "hz=2"],
-            "axis hz: it sets the same value as the axis hz",
+            "axis hz: it sets the same value as axis hz",
         ),
         (
             ["highres=on", "timers=first-tick"],
-            "axis timers: it sets the same value as the axis highres",
+            "axis timers: it sets the same value as axis highres",
         ),
         (
             ["task.a.b.fifo=1", "task.a.b.round_robin=1"],
-            "sets the same value as the axis task.a.b.fifo",
+            "sets the same value as axis task.a.b.fifo",
         ),
         (
             ["seed=1..1000000/1", "hz=1..1000/1"],
@@ -574,7 +574,7 @@ fn an_impossible_point_names_the_value() {
         ),
         (
             ["task.a.b.sleep=1ms", "seed=1"],
-            "task.a.b.sleep=1ms: a range of that width",
+            "task.a.b.sleep=1ms: a range of its width",
         ),
     ] {
         let axes = axes.map(|axis| Axis::parse(axis, &setup).unwrap()).to_vec();

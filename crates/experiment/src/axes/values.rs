@@ -143,7 +143,7 @@ mod tests {
             ("0", HZ, "0 is out of range: choose 1 to 1000000"),
             ("1..9", HZ, "no step: use, for example, 1..8/1"),
             ("1ms..9ms", Kind::Duration, "1ms..5ms/1ms"),
-            ("9..1/1", HZ, "`9..1/1` is empty"),
+            ("9..1/1", HZ, "`9..1/1` ends before it starts"),
             ("1..9/0", HZ, "must be above 0"),
             ("1ms..2ms/0s", Kind::Duration, "must be above 0"),
             ("3", Kind::Duration, "invalid duration `3`"),

@@ -20,12 +20,12 @@ fn errors_are_reported_with_their_line() {
         (
             "[parameters.a]\nvalue = 3\nfit = [1, 2]\n".to_owned(),
             5,
-            "must be between 1 and 2",
+            "choose 1 to 2",
         ),
         (
             "[parameters.a]\nvalue = 1\n".to_owned(),
             5,
-            "give its origin",
+            "its origin is missing",
         ),
         (
             "[parameters.a]\nvalue = 1\nfit = [1, 2]\n".to_owned(),

@@ -106,7 +106,7 @@ fn invalid_lists_are_reported_with_line_and_reason() {
         ("a.txt", "# nothing\n", "no numbers"),
         ("a.csv", "", "no numbers"),
         ("a.csv", "time\n", "no numbers"),
-        ("a.csv", "a,b\n1,2\n3,4\n", "--column NAME: 1 a, 2 b"),
+        ("a.csv", "a,b\n1,2\n3,4\n", "--column: 1 a, 2 b"),
         ("a.csv", "1,2\n3,4\n", "1 column 1, 2 column 2"),
         ("a.csv", "a,b\n1,2\n3\n", "line: 3"),
         ("a.csv", "a\n1\nx\n", "line 3: `x` is not a number"),

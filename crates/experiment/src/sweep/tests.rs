@@ -257,7 +257,7 @@ fn another_sweep_with_the_same_file_is_refused_and_changes_nothing() {
         error.contains("x.parquet.journal belongs to a sweep with other axes (hz=100,250,1000 "),
         "{error}"
     );
-    assert!(error.contains("name another file"), "{error}");
+    assert!(error.contains("choose another results file"), "{error}");
     let text = SCENARIO.replace("11ms", "12ms");
     let axes = AXES.map(vary);
     let other = || Plan::new("game.toml", &text, &axes, Some(2)).unwrap();
@@ -318,10 +318,10 @@ fn foreign_files_are_left_alone() {
     let (folder, results) = folder();
     let journal = journal_of(&results);
     fs::write(&journal, "my diary\n").unwrap();
-    assert!(refused(plan(&AXES), &results).contains("is not a sweep's journal"));
+    assert!(refused(plan(&AXES), &results).contains("is not the journal of a sweep"));
     assert_eq!(fs::read(&journal).unwrap(), b"my diary\n");
     fs::write(&journal, "my diary").unwrap();
-    assert!(refused(plan(&AXES), &results).contains("is not a sweep's journal"));
+    assert!(refused(plan(&AXES), &results).contains("is not the journal of a sweep"));
     fs::remove_file(&journal).unwrap();
     fs::write(&results, "my thesis").unwrap();
     let error = refused(plan(&AXES), &results);

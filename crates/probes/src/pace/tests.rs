@@ -80,7 +80,7 @@ fn impossible_settings_are_refused() {
     let error = PaceProbe::start(&long).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "3.00 ms of work does not fit into a 2.00 ms frame: choose less work or a lower rate"
+        "3.00 ms of work does not fit in a frame of 2.00 ms: choose less work or a lower rate"
     );
     for period in [Nanos(0), Nanos(-5), Nanos(19_999), Nanos::from_secs(2)] {
         let error = PaceProbe::start(&PaceSettings { period, ..good }).unwrap_err();

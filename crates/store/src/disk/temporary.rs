@@ -1,13 +1,11 @@
 //! Files that appear under their final names complete or not at all.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata, Permissions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-
-use nix::unistd::geteuid;
 
 use super::LockedFile;
 use super::folder::Folder;
@@ -37,8 +35,8 @@ impl Temporary {
     const ATTEMPTS: u32 = 1000;
 
     /// Creates an empty file that will appear as `path`. If `path` is a link, the link is replaced
-    /// and its target stays unchanged. If a file of the same user is replaced, the new file's mode
-    /// is no wider than the old one's.
+    /// and its target stays unchanged. If a file is replaced, the new one cannot be read by users who
+    /// could not read the old one.
     ///
     /// # Errors
     /// Returns `IsADirectory` or `InvalidInput` if `path` is or leads to a directory or device,
@@ -59,11 +57,16 @@ impl Temporary {
         // A path without a last component (`..` or empty) names a directory.
         let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
         let folder = Folder::open(path.parent().unwrap_or(Path::new("")))?;
-        let own = fs::symlink_metadata(path)
-            .ok()
-            .filter(|there| there.is_file() && there.uid() == geteuid().as_raw());
-        let mode = own.map_or(0o666, |there| there.mode() & 0o666);
-        Self::in_folder(folder, name, mode)
+        let old = fs::symlink_metadata(path).ok().filter(Metadata::is_file);
+        let mode = old.as_ref().map_or(0o666, |old| old.mode() & 0o666);
+        let new = Self::in_folder(folder, name, mode)?;
+        let file = new.handle()?;
+        let facts = file.metadata()?;
+        // In some directories, new files get the directory's group.
+        if old.is_some_and(|old| old.gid() != facts.gid()) {
+            file.set_permissions(Permissions::from_mode(facts.mode() & 0o706))?;
+        }
+        Ok(new)
     }
 
     /// Creates an empty file that will appear in `folder` as `name`. Its mode is `mode`, restricted

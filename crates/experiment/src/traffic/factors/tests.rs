@@ -67,7 +67,7 @@ fn invalid_factors_are_reported_in_one_line() {
             &["tcp_sack=0,1", "net.ipv4.tcp_sack=0,1"],
             "net.ipv4.tcp_sack: it is already varied, as tcp_sack",
         ),
-        (&["mss"], "write NAME=LIST"),
+        (&["mss"], "use NAME=LIST"),
     ] {
         let error = read(typed).unwrap_err();
         assert!(error.contains(why) && !error.contains('\n'), "{error}");

@@ -103,7 +103,7 @@ fn a_journal_damaged_between_lines_is_restored_and_stays_unchanged() {
     }
     let begun = Session::begin(&machine.system(), &journal(&machine), "a test");
     let why = begun.err().unwrap().to_string();
-    assert!(why.contains("then move the file away"), "{why}");
+    assert!(why.contains("then move or remove the file"), "{why}");
     assert!(fs::read(journal(&machine)).unwrap() == bytes);
     assert_eq!(names(&machine), ["knobs.journal"]);
 }

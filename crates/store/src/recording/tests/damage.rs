@@ -111,8 +111,8 @@ fn newer_recordings_ask_for_an_update() {
     );
     assert_eq!(
         message(&path),
-        "x.parquet was written by a newer ticktax (recording schema 7, this one reads up to 2); \
-         update ticktax"
+        "x.parquet was written by a newer ticktax (recording schema 7, but this version reads \
+         up to 2): update ticktax"
     );
 }
 
@@ -187,7 +187,7 @@ fn unreadable_files_are_explained_in_words() {
         "cannot read the recording x.parquet: no such file or directory; check the path"
     );
     assert!(message(folder.path()).ends_with("it is a directory; give the path of a file"));
-    assert!(message(Path::new("/dev/null")).contains("it is a device or a pipe"));
+    assert!(message(Path::new("/dev/null")).contains("it is a device or pipe"));
 }
 
 #[test]

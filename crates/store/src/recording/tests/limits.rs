@@ -66,7 +66,7 @@ fn headers_with_impossible_numbers_are_rejected() {
     for hz in [0, 100_001, 2_000_000_000, u32::MAX] {
         let text = refused_header(|header| header.machine.hz_configured = Some(hz));
         assert!(
-            text.contains(&format!("HZ is {hz}: it must be between 1 and 100000")),
+            text.contains(&format!("HZ is {hz} but must be between 1 and 100000")),
             "{text}"
         );
     }
@@ -98,7 +98,7 @@ fn rows_with_impossible_numbers_are_rejected() {
     for (row, words) in [
         (
             span(8_192, 0, 1, 1),
-            "a row's CPU is 8192: it must be between 0 and 8191",
+            "a row's CPU is 8192 but must be between 0 and 8191",
         ),
         (span(i32::MAX.unsigned_abs(), 0, 1, 1), "a row's CPU"),
         (span(0, 285 * YEAR, 1, 1), "a row's start"),

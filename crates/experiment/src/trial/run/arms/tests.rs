@@ -58,12 +58,12 @@ fn settings_of_a_process_apply_to_all_its_threads() {
 fn senseless_assignments_are_refused() {
     let mut wrong = Vec::new();
     for (texts, why) in [
-        (&["vm.swappiness"][..], "write KNOB=A,B"),
+        (&["vm.swappiness"][..], "use KNOB=A,B"),
         (&["vm.swapiness=1,2"], "did you mean vm.swappiness"),
         (&["vm.swappiness=1,201"], "0 to 200"),
         (&["vm.swappiness=1,"], "a value is empty"),
         (&["vm.swappiness=1"], "a trial compares at least two"),
-        (&["vm.swappiness=1,1"], "arms A and B are the same"),
+        (&["vm.swappiness=1,1"], "variants A and B are the same"),
         (
             &["proc.nice=0,1", "proc.timer_slack=1,2,3"],
             "the same number, or one",
