@@ -333,7 +333,7 @@ fn a_page_needs_a_file() {
         assert!(!output.status.success(), "{line}");
         assert!(output.stdout.is_empty(), "{line}: {}", text(&output.stdout));
         assert!(
-            complaint(&output).contains("page") || line.ends_with('-'),
+            complaint(&output).contains("HTML file") || line.ends_with('-'),
             "{line}"
         );
     }

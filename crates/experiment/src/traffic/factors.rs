@@ -434,8 +434,7 @@ impl Chosen {
             None => {
                 let known: Vec<&str> = FACTORS.iter().map(|row| row.name).collect();
                 return Err(vary.error(&format_args!(
-                    "unknown factor: choose from {}, or the full name of a network namespace's \
-                     sysctl, for example net.ipv4.tcp_rmem",
+                    "unknown factor: choose from {}, or a sysctl such as net.ipv4.tcp_rmem",
                     known.join(", ")
                 )));
             }

@@ -170,7 +170,7 @@ pub fn remove_abandoned(folder: &Folder, name: &OsStr) {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{chown, symlink};
 
     use super::*;
 
@@ -180,6 +180,32 @@ mod tests {
             .expect("names");
         names.sort_unstable();
         names
+    }
+
+    /// Only root can own files as another user.
+    #[test]
+    fn a_replaced_file_of_another_user_stays_private() {
+        if !nix::unistd::geteuid().is_root() {
+            return;
+        }
+        let place = tempfile::tempdir().expect("a folder");
+        // New files in this directory get its group.
+        chown(place.path(), None, Some(4_321)).expect("given away");
+        fs::set_permissions(place.path(), Permissions::from_mode(0o2775)).expect("set");
+        for (name, mode, owner, kept) in [
+            ("private", 0o600, 4_321, 0o600),
+            ("of-a-group", 0o640, 0, 0o600),
+        ] {
+            let path = place.path().join(name);
+            fs::write(&path, "old").expect("written");
+            chown(&path, Some(owner), Some(0)).expect("given away");
+            fs::set_permissions(&path, Permissions::from_mode(mode)).expect("set");
+            Temporary::beside(&path)
+                .and_then(Temporary::appear)
+                .expect("replaced");
+            let facts = fs::metadata(&path).expect("there");
+            assert_eq!(facts.mode() & 0o777, kept, "{name}");
+        }
     }
 
     #[test]

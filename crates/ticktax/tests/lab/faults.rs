@@ -95,7 +95,7 @@ pub(crate) fn verbs_that_no_guest_can_run_are_refused() {
     for (verb, words) in [
         (&["dance"][..], "unrecognized subcommand"),
         (&["schema"], "`audit` and `pace`"),
-        (&["audit", "--save", "x"], "before the --"),
+        (&["audit", "--save", "x"], "before `--`"),
         (&["audit", "--pid", "1"], "no other programs"),
         (&["pace", "--pid", "1"], "no other programs"),
     ] {
@@ -126,7 +126,7 @@ pub(crate) fn verbs_that_no_guest_can_run_are_refused() {
         (
             &["--case", "frame-rate-vs-hz", "--vary", "cmdline=nohz=off"],
             2,
-            "has its own boot parameters",
+            "sets its own boot parameters",
         ),
         (
             &["--vary", "tick=periodic", "--", "pace"],
