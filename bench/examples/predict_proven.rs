@@ -28,7 +28,7 @@ const LOOP: &str = "loop";
 const NAME: &str = "predict_proven";
 /// Maximum duration of a case, in seconds.
 const LONGEST: u32 = 900;
-/// How long the loop is observed, for the recording and in each run.
+/// Time to observe the loop, for the recording and in each run.
 const RECORDED: &str = "8s";
 const RUN: &str = "3s";
 

@@ -2,9 +2,9 @@
 //!
 //! Every combination of factor values is a cell. The effect of a value is a comparison of cells. An
 //! interaction is also one: the additional effect of a value when it is combined with a value of
-//! another factor. Cells with the same effective settings count as one cell. As a result, some comparisons
-//! vanish, and some equal a combination of others. This module does not need to know what the
-//! factors mean, only which cells are the same.
+//! another factor. Cells with the same effective settings count as one cell. As a result, some
+//! comparisons vanish, and some equal a combination of others. This module does not need to know
+//! what the factors mean, only which cells are the same.
 //!
 //! ```
 //! use ticktax_experiment::design::{Factorial, same};

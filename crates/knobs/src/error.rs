@@ -176,8 +176,9 @@ impl Trouble {
             Errno::ESRCH => "the thread has exited",
             Errno::EPERM | Errno::EACCES => "permission denied; run as root",
             Errno::EINVAL => {
-                "the kernel rejected the value: it is out of range, or includes a CPU that is offline \
-                 or not allowed"
+                "the kernel rejected the value: it is out of range, or includes a CPU that is \
+                 offline or not \
+                 allowed"
             }
             Errno::EBUSY => "the kernel is busy; its real-time bandwidth might be used up",
             other => return Self::new(other.desc()),

@@ -359,7 +359,8 @@ mod tests {
         ] {
             let error = text.parse::<Nanos>().unwrap_err().to_string();
             let expected = format!(
-                "invalid duration `{text}`: use a number with a unit, for example 20s, 500ms or 1h30m"
+                "invalid duration `{text}`: use a number with a unit, for example 20s, 500ms or \
+                 1h30m"
             );
             assert_eq!(error, expected);
         }

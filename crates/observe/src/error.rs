@@ -68,7 +68,8 @@ pub enum ObserveError {
     },
     /// A paced loop would end before its first frame is due.
     #[error(
-        "a run of {length} ends before the first frame is due, at {period}: run longer, or raise the \
+        "a run of {length} ends before the first frame is due, at {period}: run longer, or raise \
+         the \
          rate"
     )]
     NoFrame {

@@ -1,10 +1,10 @@
 //! Documents as pages for a browser. A page is a single file that fetches nothing. If it has a
 //! timeline, it contains the script for zooming; otherwise it runs no script.
 //!
-//! A page starts with the summary, which is the first screen of the text page. The timeline follows,
-//! then waits and periodic activity, then everything else. Sections consist of the same blocks as
-//! the text page. At the end are tables of every field, derived from the schema, and the document
-//! itself as JSON.
+//! A page starts with the summary, which is the first screen of the text page. The timeline
+//! follows, then waits and periodic activity, then everything else. Sections consist of the same
+//! blocks as the text page. At the end are tables of every field, derived from the schema, and the
+//! document itself as JSON.
 
 mod blocks;
 mod escape;
@@ -170,8 +170,9 @@ fn page_with(document: &Document, mut timeline: Option<Drawn>) -> String {
     };
     let _ = writeln!(
         out,
-        "<footer>\n<p>Written by ticktax {}. This page works offline: it loads nothing. {runs}. The element \
-         <code>ticktax-document</code> contains the same data as <code>--format json</code>.</p>\n</footer>",
+        "<footer>\n<p>Written by ticktax {}. This page works offline: it loads nothing. {runs}. \
+         The element <code>ticktax-document</code> contains the same data as <code>--format \
+         json</code>.</p>\n</footer>",
         env!("CARGO_PKG_VERSION")
     );
     let _ = writeln!(
@@ -212,8 +213,9 @@ const FIGURES: &str = "All data";
 /// The title of the first section.
 const SUMMARY: &str = "Summary";
 /// Explains the options that the summary mentions.
-const OPTIONS: &str = "<p class=\"legend\"><code>--section NAME</code> selects a section on the terminal. This page \
-                       contains all sections.</p>\n";
+const OPTIONS: &str = "<p class=\"legend\"><code>--section NAME</code> selects a section on the \
+    terminal. This page contains all \
+                       sections.</p>\n";
 /// The title of the explanations that unfold below the summary.
 const TERMS: &str = "Terms in this summary";
 
@@ -350,7 +352,8 @@ fn head(out: &mut String, title: &str, has_timeline: bool) {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <meta name=\"referrer\" content=\"no-referrer\">\n\
-         <title>{title}</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>{style}</style>\n</head>\n<body>\n\
+         <title>{title}</title>\n<link rel=\"icon\" \
+         href=\"data:,\">\n<style>{style}</style>\n</head>\n<body>\n\
          <header>\n<h1>{title}</h1>\n</header>\n"
     );
 }

@@ -64,7 +64,8 @@ impl RowFileError {
     /// its final path.
     pub(crate) fn no_output(option: &str) -> Self {
         Self::new(format_args!(
-            "--{option} cannot write to standard output: give a file name, or ./- for a file named -"
+            "--{option} cannot write to standard output: give a file name, or ./- for a file named \
+             -"
         ))
     }
 }

@@ -180,8 +180,9 @@ pub(crate) fn mark(typed: &MarkArguments) -> Result<ExitCode, Failure> {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => no_recorder(&socket),
             _ if is_stream => no_recorder(&socket),
             io::ErrorKind::WouldBlock => format!(
-                "the recorder at {socket} did not respond within {} s, so nothing was saved: restart \
-                 it if it hangs",
+                "the recorder at {socket} did not respond within {} s, so nothing was saved: \
+                 restart it if it \
+                 hangs",
                 PATIENCE.as_secs()
             ),
             _ => format!(
@@ -204,7 +205,8 @@ fn send(words: &[u8], socket: &Path) -> io::Result<usize> {
 /// Returns the error message for a directory without a running recorder.
 fn no_recorder(socket: &impl Display) -> String {
     format!(
-        "no recorder is listening at {socket}: start `ticktax record`, or give its directory with --dir"
+        "no recorder is listening at {socket}: start `ticktax record`, or give its directory with \
+         --dir"
     )
 }
 

@@ -40,7 +40,8 @@ pub(crate) fn run(typed: &SimArguments, terminal: &Terminal) -> Result<ExitCode,
     let length = plan.length.unwrap_or(loaded.length);
     if plan.length.is_none() && length > LONGEST {
         return Err(Failure::Arguments(format!(
-            "{} lasts {length}, which takes a long time to simulate: choose a shorter time with --for",
+            "{} lasts {length}, which takes a long time to simulate: choose a shorter time with \
+             --for",
             loaded.file
         )));
     }

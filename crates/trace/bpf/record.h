@@ -17,7 +17,7 @@ enum kind {
 	KIND_WAIT = 5,	  /* a thread that is not running; takes no CPU time */
 };
 
-/* An interrupt's `id` is an architecture vector from the first of these on, and an IRQ line below. */
+/* The `id` of an interrupt is one of these architecture vectors, or an IRQ line below the first. */
 enum vector {
 	VECTOR_LOCAL_TIMER = 0x10000,
 	VECTOR_RESCHEDULE,
@@ -34,8 +34,8 @@ enum vector {
 };
 
 /*
- * `detail` is the address of a kernel function, or one of these. From DETAIL_WOKEN on, they are what
- * a followed thread does while off CPU.
+ * `detail` is the address of a kernel function, or one of these. From DETAIL_WOKEN on, they are
+ * what a followed thread does while off CPU.
  */
 enum detail {
 	DETAIL_NONE = 0,       /* nothing more is known */
@@ -263,7 +263,7 @@ struct trigger_rule {
 
 /* All rules; written by the reader. */
 struct trigger_plan {
-	__u64 limits[TRIGGERS]; /* shortest limit by [`trigger`], ns; 0 if a rule counts; all bits set for never */
+	__u64 limits[TRIGGERS]; /* shortest limit by [`trigger`], ns; 0: counted; all bits set: never */
 	__u32 counted[TRIGGERS]; /* by [`trigger`]: one bit for each counting rule */
 	__u32 own;              /* process ID of the recorder */
 	__u32 framed;           /* one bit per low 5 bits of each paced thread's ID */

@@ -368,7 +368,7 @@ layout! {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TriggerPlan {
-    /// Shortest limit by [`trigger`], ns; 0 if a rule counts; all bits set for never.
+    /// Shortest limit by [`trigger`], ns; 0: counted; all bits set: never.
     pub limits: [u64; 6],
     /// By [`trigger`]: one bit for each counting rule.
     pub counted: [u32; 6],

@@ -1,8 +1,8 @@
 //! Handles events that occur only on kernel ticks.
 //!
 //! Low-resolution timers, deferred work and everything else that runs from the tick lie on a
-//! lattice one tick wide. Compared with uniform phases, such events look periodic whatever their
-//! cause: if a random half of all ticks has an event, half of all one-tick slots are filled at the
+//! lattice one tick wide. Compared with uniform phases, such events look periodic no matter what
+//! causes them: if a random half of all ticks has an event, half of all one-tick slots are filled at the
 //! same phase. If most events lie on ticks, the null hypothesis is therefore "any tick" rather than
 //! "any time".
 //!

@@ -196,7 +196,7 @@ mod tests {
     fn descending_times_are_added_like_single_ones() {
         let (first, step) = (Nanos(123_456_789), Nanos(1_003));
         let (mut single, mut series) = (Times::default(), Times::default());
-        // So many that some are negative, and that single ones are not kept.
+        // Some of them are negative, and there are too many to keep each one.
         for k in 0..200_000 {
             single.add(first - Nanos(k * step.0));
         }

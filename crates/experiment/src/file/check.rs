@@ -104,7 +104,8 @@ impl CaseFile {
             }
         } else if parameter.from.is_empty() && parameter.quote.is_none() {
             return Err(
-                "its origin is missing: use `quote` if published, `fit` if fitted, `from` if assumed"
+                "its origin is missing: use `quote` if published, `fit` if fitted, `from` if \
+                 assumed"
                     .to_owned(),
             );
         }

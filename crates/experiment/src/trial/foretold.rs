@@ -18,7 +18,8 @@ pub enum ForetoldError {
     Other,
     /// The prediction's first row does not describe the unchanged settings.
     #[error(
-        "its first prediction is not for the unchanged settings; use the output of `ticktax sim` as it is"
+        "its first prediction is not for the unchanged settings; use the output of `ticktax sim` \
+         as it is"
     )]
     NoFirstArm,
     /// The number of predicted settings differs from the number of arms.

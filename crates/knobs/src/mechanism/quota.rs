@@ -18,8 +18,9 @@ const MAX_QUOTA: u64 = 1 << 40;
 const NONE: &str = "max";
 
 pub(crate) const FORM: Form = Form {
-    about: "QUOTA/PERIOD in µs, for example 50000/100000, or max/PERIOD for no limit; PERIOD is 1000 \
-        to 1000000",
+    about: "QUOTA/PERIOD in µs, for example 50000/100000, or max/PERIOD for no limit; PERIOD is \
+        1000 to \
+        1000000",
     parse,
 };
 

@@ -274,8 +274,9 @@ impl BuildTree<'_> {
         let came = fs::read_to_string(&config).map_err(LabError::file("read", &config))?;
         if let Some(refused) = first_refused(fragment, &came) {
             return Err(LabError::Senseless(format!(
-                "this kernel cannot be built with {refused}: a setting that it depends on is not set; add it \
-                 to the file"
+                "this kernel cannot be built with {refused}: a setting that it depends on is not \
+                 set; add it to the \
+                 file"
             )));
         }
         let done = objects.join("configured");

@@ -32,8 +32,9 @@ impl FromStr for KernelSource {
             Ok(Wanted::File(path)) => Ok(Self::Path(path)),
             Ok(Wanted::Package(name)) => Ok(Self::Package(name)),
             _ => Err(format!(
-                "invalid source `{text}`: give a Debian package, or a directory or tarball with a / \
-                 in it"
+                "invalid source `{text}`: give a Debian package, or a directory or tarball with a \
+                 / in \
+                 it"
             )),
         }
     }
@@ -290,7 +291,8 @@ mod tests {
 
     #[test]
     fn any_tick_rate_can_be_chosen() {
-        let text = "choice\n\tdefault HZ_250\n\tconfig HZ_1000\n\t\tbool \"1000 HZ\"\n\nendchoice\n\n\
+        let text = "choice\n\tdefault HZ_250\n\tconfig HZ_1000\n\t\tbool \"1000 \
+            HZ\"\n\nendchoice\n\n\
                     config HZ\n\tint\n\tdefault 250 if HZ_250\n\tdefault 1000 if HZ_1000\n";
         let extended = with_any_rate(text).unwrap();
         assert!(extended.contains("bool \"another rate, HZ_VALUE\"\n\nendchoice\n"));

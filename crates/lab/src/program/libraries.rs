@@ -1,7 +1,8 @@
 //! Finds the libraries of a dynamic program without running anything.
 //!
-//! The dynamic linker can list them (`ld.so --list`), but it would run code that the program's author
-//! chose: audit libraries named in the program (`DT_AUDIT`), or the linker itself (`PT_INTERP`).
+//! The dynamic linker can list them (`ld.so --list`), but it would run code that the program's
+//! author chose: audit libraries named in the program (`DT_AUDIT`), or the linker itself
+//! (`PT_INTERP`).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs;
@@ -24,7 +25,8 @@ const STANDARD: [&str; 6] = [
     "/lib",
     "/usr/lib",
 ];
-/// Maximum number of libraries, and of configuration files. A hostile program could name any number.
+/// Maximum number of libraries, and of configuration files. A hostile program could name any
+/// number.
 const MOST: usize = 1_024;
 
 /// Returns the libraries that the dynamic linker at `linker` would load for the program at `path`

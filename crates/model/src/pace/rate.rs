@@ -15,7 +15,8 @@ pub enum FrameRateError {
     #[error("invalid rate `{0}`: use frames per second, for example 35 or 59.94")]
     Invalid(String),
     /// No loop can run at this rate.
-    #[error("rate {0} out of range: use {min} to {max} frames per second", min = FrameRate::RANGE.0, max = FrameRate::RANGE.1)]
+    #[error("rate {0} out of range: use {min} to {max} frames per \
+        second", min = FrameRate::RANGE.0, max = FrameRate::RANGE.1)]
     OutOfRange(String),
 }
 

@@ -68,7 +68,8 @@ pub struct FailIfResult {
 pub enum FailIfError {
     /// The text is not a condition.
     #[error(
-        "invalid condition `{0}`: use METRIC > +N% or METRIC < -N%, or +Npp (percentage points) for shares, for example 'p99 > +2%'"
+        "invalid condition `{0}`: use METRIC > +N% or METRIC < -N%, or +Npp (percentage points) \
+         for shares, for example 'p99 > +2%'"
     )]
     Syntax(String),
     /// The metric is not measured.
@@ -83,7 +84,8 @@ pub enum FailIfError {
     },
     /// The bound is in percentage points, but the metric is not a share.
     #[error(
-        "invalid condition `{condition}`: {metric} is not a share, so give a percentage, for example '+2%'"
+        "invalid condition `{condition}`: {metric} is not a share, so give a percentage, for \
+         example '+2%'"
     )]
     Points {
         /// Condition.

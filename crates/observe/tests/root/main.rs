@@ -152,7 +152,7 @@ fn a_stall_is_caught_with_what_ran_instead() -> Result<(), Failed> {
     if !is_expected {
         return Err(format!("{caught:?}").into());
     }
-    // The rows must contain the wait and all of the time that other threads ran meanwhile.
+    // The rows must contain the wait and all of the time that other threads ran during it.
     let during = |row: &Row| {
         row.span().start < caught.time && row.span().end() > caught.time - caught.lasted
     };

@@ -27,8 +27,9 @@ pub(super) fn write(out: &mut String, document: &Document) {
         return;
     };
     out.push_str(
-        "<p class=\"legend\">These tables contain every field of the JSON document. Point at a number to see its exact \
-         value, or at a column heading to see its JSON name and meaning.</p>\n",
+        "<p class=\"legend\">These tables contain every field of the JSON document. Point at a \
+         number to see its exact value, or at a column heading to see its JSON name and \
+         meaning.</p>\n",
     );
     simple(out, "Document", &fields, schema);
     for (name, value) in parts(&fields) {

@@ -89,19 +89,9 @@ impl Quantity {
 
     /// A moment in ms since 1970, in UTC. `raw` is the exact value.
     pub(super) fn moment(unix_ms: i64, raw: String) -> Self {
-        let Utc {
-            year,
-            month,
-            day,
-            hour,
-            minute,
-            second,
-            ..
-        } = Utc::from_unix_ms(unix_ms);
-        Self::new(
-            format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC"),
-            raw,
-        )
+        let shown = Utc::from_unix_ms(unix_ms).to_string();
+        // Most moments in a document are whole seconds.
+        Self::new(shown.replace(".000 UTC", " UTC"), raw)
     }
 
     /// An unknown value.
@@ -261,7 +251,7 @@ mod tests {
             (Quantity::bytes(17.0), "17 bytes", ""),
             (
                 Quantity::moment(1_700_000_000_123, "1700000000123 ms since 1970".to_owned()),
-                "2023-11-14 22:13:20 UTC",
+                "2023-11-14 22:13:20.123 UTC",
                 "1700000000123 ms since 1970",
             ),
         ] {

@@ -132,8 +132,9 @@ fn accounts(all: &mut Families, totals: &Totals) {
 fn waits(all: &mut Families, totals: &Totals) {
     let family = all.counter(
         "throttled_seconds",
-        "Time that a program's threads did not run after their CPU quota was used up, including the wait for a \
-         CPU after the quota was refilled.",
+        "Time that a program's threads did not run after their CPU quota was used up, including \
+         the wait for a CPU after the quota was \
+         refilled.",
     );
     for (name, sum) in &totals.throttled {
         family.time(&[("name", name), ("why", "throttled")], sum.time);
@@ -147,7 +148,8 @@ fn waits(all: &mut Families, totals: &Totals) {
     }
     let family = all.counter(
         "pressure_seconds",
-        "Time during which some or all tasks were stalled on a resource (PSI); for CPUs: waited for a CPU.",
+        "Time during which some or all tasks were stalled on a resource (PSI); for CPUs: waited \
+         for a CPU.",
     );
     for (resource, pressure) in &totals.pressure {
         family.time(&[("resource", resource), ("tasks", "some")], pressure.some);

@@ -46,8 +46,9 @@ impl<'de> Deserialize<'de> for LawText {
         let text = String::deserialize(deserializer)?;
         let wrong = || {
             format!(
-                "invalid duration or distribution `{text}`: use, for example, 3ms, 3ms ± 0.1ms, exp 3ms, \
-                 1ms + exp 2ms or 1ms..2ms"
+                "invalid duration or distribution `{text}`: use, for example, 3ms, 3ms ± 0.1ms, \
+                 exp 3ms, 1ms + exp 2ms or \
+                 1ms..2ms"
             )
         };
         law(&text)

@@ -52,7 +52,8 @@ pub enum Distrust {
     },
     /// Another user owns a parent directory.
     #[error(
-        "{path} belongs to user {owner}, who could replace its contents: use a directory that you own"
+        "{path} belongs to user {owner}, who could replace its contents: use a directory that you \
+         own"
     )]
     Parent {
         /// Path of the parent directory.

@@ -35,8 +35,8 @@ impl Temporary {
     const ATTEMPTS: u32 = 1000;
 
     /// Creates an empty file that will appear as `path`. If `path` is a link, the link is replaced
-    /// and its target stays unchanged. If a file is replaced, the new one cannot be read by users who
-    /// could not read the old one.
+    /// and its target stays unchanged. If a file is replaced, the new one cannot be read by users
+    /// who could not read the old one.
     ///
     /// # Errors
     /// Returns `IsADirectory` or `InvalidInput` if `path` is or leads to a directory or device,

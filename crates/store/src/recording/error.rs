@@ -81,7 +81,8 @@ pub enum RecordingError {
         found: u64,
     },
     /// The recording has a schema version that no ticktax has ever written.
-    #[error("{} has recording schema {found}, which no ticktax writes: make a new recording", path.display())]
+    #[error("{} has recording schema {found}, which no ticktax writes: make a new \
+        recording", path.display())]
     UnknownSchema {
         /// Path of the file.
         path: PathBuf,
@@ -108,7 +109,8 @@ pub enum RecordingError {
         why: Excess,
     },
     /// The header is malformed.
-    #[error("the header of {} is damaged ({why}): copy it again, or make a new recording", path.display())]
+    #[error("the header of {} is damaged ({why}): copy it again, or make a new \
+        recording", path.display())]
     Header {
         /// Path of the file.
         path: PathBuf,
@@ -117,7 +119,8 @@ pub enum RecordingError {
     },
     /// A column is missing or cannot be decoded.
     #[error(
-        "the column `{column}` of {} is damaged ({why}): copy the file again, or make a new recording",
+        "the column `{column}` of {} is damaged ({why}): copy the file again, or make a new \
+         recording",
         path.display()
     )]
     Column {

@@ -198,8 +198,9 @@ impl Request {
             Self::OtherMethod => text("405 Method Not Allowed", "use GET or HEAD\n"),
             Self::OtherHost => text(
                 "421 Misdirected Request",
-                "only requests to localhost or a loopback address are served: scrape one of these, or \
-                 start the agent with --listen-anywhere\n",
+                "only requests to localhost or a loopback address are served: scrape one of these, \
+                 or start the agent with \
+                 --listen-anywhere\n",
             ),
             Self::Hostless => text("400 Bad Request", "send one Host header\n"),
             Self::Malformed => text("400 Bad Request", "not an HTTP request\n"),

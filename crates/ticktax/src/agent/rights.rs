@@ -41,7 +41,8 @@ impl User {
             Some(name) => {
                 let user = find(name).ok_or_else(|| {
                     Failure::Arguments(format!(
-                        "unknown user `{name}`: choose one listed by `getent passwd`, or create the user"
+                        "unknown user `{name}`: choose one listed by `getent passwd`, or create \
+                         the user"
                     ))
                 })?;
                 if !geteuid().is_root() && user.uid != geteuid() {

@@ -38,8 +38,9 @@ impl GuestVerb {
         })?;
         let output_option = "the guest cannot write files: put --save, --output, --html, --format, \
              --section and --full before `--`";
-        let no_programs = "cannot watch a program in the guest, which runs no other programs: drop --pid, --comm, \
-             --cgroup or the command";
+        let no_programs = "cannot watch a program in the guest, which runs no other programs: drop \
+             --pid, --comm, --cgroup or the \
+             command";
         match parsed.verb {
             Verb::Audit(audit) if !audit.files.is_empty() || audit.output.is_some() => {
                 invalid(output_option)

@@ -273,8 +273,11 @@ impl FromStr for Since {
             return Ok(Self::At(date.unix_ms()));
         }
         seconds_or_units(text).map(Self::Ago).map_err(|_| {
-            format!("invalid time `{text}`: use an age or a UTC date, for example 2h, 3d, 2026-11-22 or \
-                 2026-11-22T02:10")
+            format!(
+                "invalid time `{text}`: use an age or a UTC date, for example 2h, 3d, \
+                 2026-11-22 or \
+                 2026-11-22T02:10"
+            )
         })
     }
 }

@@ -151,8 +151,8 @@ impl GuestArguments {
 pub(crate) struct RunArguments {
     /// Boot this kernel: a file with a /, a package, or hz250
     ///
-    /// A file must have a / in its path. A package is a Debian package. SUITE:PACKAGE selects another
-    /// Debian suite, for example sid:linux-image-cloud-arm64. hz250 is a kernel built by
+    /// A file must have a / in its path. A package is a Debian package. SUITE:PACKAGE selects
+    /// another Debian suite, for example sid:linux-image-cloud-arm64. hz250 is a kernel built by
     /// `lab build`.
     #[arg(long, alias = "package", value_name = "KERNEL")]
     pub(crate) kernel: Wanted,
@@ -261,7 +261,8 @@ impl CompareArguments {
         all_taken(&self.vary, known, &mut |vary| variants.take(vary))?;
         let why = match &self.case {
             Some(_) if !variants.cmdlines.is_empty() => {
-                "--vary cmdline= cannot be used with --case, which sets its own boot parameters: drop one"
+                "--vary cmdline= cannot be used with --case, which sets its own boot parameters: \
+                 drop one"
             }
             None if variants.rates.is_empty() && variants.kernels.is_empty() => {
                 "no kernel to boot: add --vary hz=1000,250 or --vary kernel=PACKAGE"

@@ -40,8 +40,9 @@ pub(crate) const ETHERNET: u32 = 1_500;
 pub(crate) enum NetTask {
     /// Send between two network namespaces of this machine
     ///
-    /// A pair of virtual Ethernet devices connects the namespaces, and is removed afterwards. Without
-    /// permission to create them, the loopback device is used; the result lists the limitations.
+    /// A pair of virtual Ethernet devices connects the namespaces, and is removed afterwards.
+    /// Without permission to create them, the loopback device is used; the result lists the
+    /// limitations.
     Pair(PairArguments),
     /// Send to `ticktax net recv` on another host
     Send(SendArguments),
@@ -94,7 +95,8 @@ pub(crate) struct ExperimentArguments {
     /// Every combination of values is measured, and the cost of each factor is reported. Traffic
     /// factors: size, protocol, rate. Socket factors: mss, sndbuf, rcvbuf, nodelay, congestion.
     /// Device factors: mtu, link-rate, delay, loss, tx-checksum, tso, gso, gro. Sysctls of the
-    /// network namespaces: `tcp_timestamps`, `tcp_window_scaling`, `tcp_sack`, `tcp_congestion_control`, `net.*`
+    /// network namespaces: `tcp_timestamps`, `tcp_window_scaling`, `tcp_sack`,
+    /// `tcp_congestion_control`, `net.*`
     #[arg(long, value_name = "NAME=LIST", conflicts_with = "soak")]
     pub(crate) vary: Vec<Vary>,
 

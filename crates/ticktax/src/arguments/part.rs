@@ -18,8 +18,8 @@ pub(crate) struct PartArguments {
 
     /// Skip everything after this time
     ///
-    /// Spans that cross either end are cut there. Kernel counters are omitted if they were read only
-    /// at the start and end of the recording.
+    /// Spans that cross either end are cut there. Kernel counters are omitted if they were read
+    /// only at the start and end of the recording.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     to: Option<Moment>,
 }

@@ -41,8 +41,8 @@ pub(crate) struct TrialArguments {
     /// Setting and its values, for example vm.swappiness=60,10
     ///
     /// `now` is the current value. Several settings change together: give each one value per
-    /// variant, or one value for all variants. If a value contains a comma, separate the values with
-    /// `;`. `ticktax knob list` lists the settings.
+    /// variant, or one value for all variants. If a value contains a comma, separate the values
+    /// with `;`. `ticktax knob list` lists the settings.
     #[arg(value_name = "KNOB=A,B", required = true, add = complete::assignments())]
     pub(crate) settings: Vec<String>,
 
@@ -124,8 +124,8 @@ pub(crate) struct TrialArguments {
 
     /// Compare the result with a prediction from `ticktax sim --format json`
     ///
-    /// Apart from the unchanged settings, the file must predict the same variants in the same order.
-    /// The model predicts only the metrics fps, lost and cpu.
+    /// Apart from the unchanged settings, the file must predict the same variants in the same
+    /// order. The model predicts only the metrics fps, lost and cpu.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) predicted: Option<PathBuf>,
 

@@ -68,8 +68,9 @@ impl RowFile for TraceFile {
                 path.display()
             ))
         })?;
-        let warning = "--perfetto: this recording has only sums, but a trace needs spans; record with \
-                       --keep spans";
+        let warning = "--perfetto: this recording has only sums, but a trace needs spans; record \
+            with --keep \
+                       spans";
         Ok(Finished {
             note: format!(
                 "Traced to {}; open it at https://ui.perfetto.dev.",

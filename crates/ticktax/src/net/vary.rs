@@ -250,7 +250,8 @@ impl Runner<'_> {
         }
         let no_spread = || {
             Failure::Arguments(
-                "the blocks of the pilot run are identical, so their spread is unknown: use --blocks N"
+                "the blocks of the pilot run are identical, so their spread is unknown: use \
+                 --blocks N"
                     .to_owned(),
             )
         };

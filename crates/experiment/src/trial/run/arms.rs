@@ -185,7 +185,8 @@ fn count(assignments: &[Assignment]) -> Result<usize, TryError> {
         |assignment: &&Assignment| assignment.values.len() != 1 && assignment.values.len() != arms;
     match assignments.iter().find(odd) {
         Some(odd) => wrong(format!(
-            "{} has {} values, but {} has {arms}: give the same number, or one value for all variants",
+            "{} has {} values, but {} has {arms}: give the same number, or one value for all \
+             variants",
             odd.knob.id(),
             odd.values.len(),
             longest.knob.id(),

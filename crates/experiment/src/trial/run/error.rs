@@ -30,8 +30,9 @@ pub enum TryError {
     },
     /// The command fails in every arm, so there is nothing to compare.
     #[error(
-        "cannot compare: COMMAND fails in every variant ({ended}); use --show-output to see why, or \
-         run it alone"
+        "cannot compare: COMMAND fails in every variant ({ended}); use --show-output to see why, \
+         or run it \
+         alone"
     )]
     AlwaysFails {
         /// How the command exited.

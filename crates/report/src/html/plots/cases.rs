@@ -16,15 +16,17 @@ use crate::html::quantity::Quantity;
 use crate::text::{Topic, case_ends, case_number, kernel_table_title, published_words};
 
 /// Explains the marks.
-const MARKS: &str = "Each kind of number has its own symbol and height. A line is a range. If the range is open, the line \
-                     continues to the edge.";
+const MARKS: &str = "Each kind of number has its own symbol and height. A line is a range. If the \
+    range is open, the line continues to the \
+                     edge.";
 
 /// The rows of a case, grouped by series and kind.
 pub(super) fn case_plot(statement: &CaseStatement) -> Option<Plot> {
     let mut html = format!(
-        "<p class=\"legend\">{MARKS} predicted: the model was not fitted to the row. fit: the model was fitted to the row, \
-         so agreement proves nothing. not comparable: the model or the source has no number for the row. error: how far \
-         the model is above the published value or range, or below it.</p>\n"
+        "<p class=\"legend\">{MARKS} predicted: the model was not fitted to the row. fit: the \
+         model was fitted to the row, so agreement proves nothing. not comparable: the model or \
+         the source has no number for the row. error: how far the model is above the published \
+         value or range, or below it.</p>\n"
     );
     let mut rest = &*statement.lines;
     let before = html.len();
@@ -133,7 +135,8 @@ fn mark(kind: usize, ends: Ends, edges: Option<(f64, f64)>) -> Option<Mark> {
 /// Measurements on kernels next to the published, modelled and expected values.
 pub(super) fn kernels_plot(statement: &KernelsStatement) -> Option<Plot> {
     let mut html = format!(
-        "<p class=\"legend\">{MARKS} calibration: the expectation was calibrated with the row, so agreement proves nothing.</p>\n"
+        "<p class=\"legend\">{MARKS} calibration: the expectation was calibrated with the row, so \
+         agreement proves nothing.</p>\n"
     );
     for table in &statement.tables {
         kernel_table(&mut html, table);

@@ -55,9 +55,10 @@ pub(super) fn accounts(statement: &ChangeStatement) -> Option<Plot> {
         let marks: Vec<Mark> = mark(&account.share).into_iter().collect();
         table.row(&account.name, &cells, &[&marks]);
     }
-    let mut html = "<p class=\"legend\">A and B are the shares of the time of all CPUs in the first and in the second recording. The \
-         circle marks the difference, and the line its 95 % interval. The thick vertical line means no change. Certain: \
-         the change is larger than chance explains, with all accounts tested together.</p>\n"
+    let mut html = "<p class=\"legend\">A and B are the shares of the time of all CPUs in the \
+         first and in the second recording. The circle marks the difference, and the line its 95 % \
+         interval. The thick vertical line means no change. Certain: the change is larger than \
+         chance explains, with all accounts tested together.</p>\n"
         .to_owned();
     html.push_str(&table.finish());
     let left = statement.accounts.len() - known.len();
@@ -120,8 +121,9 @@ pub(super) fn waits(statement: &ChangeStatement) -> Option<Plot> {
         );
     }
     let below = key(files.into_iter().map(|file| &**file), false)
-        + "<p class=\"legend\">Both axes are logarithmic. Each symbol is a percentile that both recordings have. The lines \
-           only connect the symbols.</p>\n";
+        + "<p class=\"legend\">Both axes are logarithmic. Each symbol is a percentile that both \
+            recordings have. The lines only connect the \
+           symbols.</p>\n";
     let mut html = chart.finish(WAITS, &below);
     let longest = longest.map(|change| (0.0, "max", change));
     let all: Vec<_> = known.iter().copied().chain(longest).collect();
@@ -138,7 +140,8 @@ pub(super) fn waits(statement: &ChangeStatement) -> Option<Plot> {
 fn table(out: &mut String, files: [&String; 2], all: &[(f64, &str, Change)]) {
     let _ = write!(
         out,
-        "<div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"{WAITS} as numbers\">\n<table>\n\
+        "<div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"{WAITS} as \
+         numbers\">\n<table>\n\
          <caption class=\"unseen\">{WAITS} as numbers</caption>\n<thead>\n<tr><td></td>"
     );
     for (_, name, _) in all {

@@ -68,7 +68,8 @@ impl Chart {
         let place = place % SERIES;
         let _ = writeln!(
             self.body,
-            "<path class=\"curve c{place}\" d=\"{path}\"/><path class=\"mark c{place}\" d=\"{marks}\"/>"
+            "<path class=\"curve c{place}\" d=\"{path}\"/><path class=\"mark c{place}\" \
+             d=\"{marks}\"/>"
         );
     }
 
@@ -131,8 +132,10 @@ impl Chart {
     pub(super) fn finish(self, name: &str, key: &str) -> String {
         let name = attribute(name);
         let mut html = format!(
-            "<figure>\n<div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"{name}\">\n<svg class=\"plot\" \
-             viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"{name}. The table below has the numbers.\">\n",
+            "<figure>\n<div class=\"scroll\" role=\"group\" tabindex=\"0\" \
+             aria-label=\"{name}\">\n<svg class=\"plot\" \
+             viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"{name}. The table below has the \
+             numbers.\">\n",
             self.height
         );
         self.axes(&mut html);
@@ -150,7 +153,8 @@ impl Chart {
             let (_, y) = self.at(0.0, *value);
             let _ = writeln!(
                 out,
-                "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{right}\"/><text class=\"end\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+                "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{right}\"/><text class=\"end\" \
+                 x=\"{:.1}\" y=\"{:.1}\">{}</text>",
                 LEFT - 6.0,
                 y + 4.0,
                 text(name)
@@ -160,14 +164,16 @@ impl Chart {
             let (x, _) = self.at(*value, 0.0);
             let _ = writeln!(
                 out,
-                "<path class=\"grid\" d=\"M{x:.1} {TOP}V{bottom}\"/><text class=\"middle\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
+                "<path class=\"grid\" d=\"M{x:.1} {TOP}V{bottom}\"/><text class=\"middle\" \
+                 x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
                 bottom + 18.0,
                 text(name)
             );
         }
         let _ = writeln!(
             out,
-            "<text x=\"4\" y=\"16\">{}</text><text class=\"middle\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            "<text x=\"4\" y=\"16\">{}</text><text class=\"middle\" x=\"{:.1}\" \
+             y=\"{:.1}\">{}</text>",
             text(self.y.title()),
             f64::midpoint(LEFT, right),
             self.height - 8.0,
@@ -190,7 +196,8 @@ pub(super) fn key<'a>(series: impl Iterator<Item = &'a str>, are_lines: bool) ->
         };
         let _ = writeln!(
             out,
-            "<li><svg class=\"sample\" viewBox=\"0 0 40 12\" aria-hidden=\"true\" focusable=\"false\">\
+            "<li><svg class=\"sample\" viewBox=\"0 0 40 12\" aria-hidden=\"true\" \
+             focusable=\"false\">\
              <path class=\"{class} c{}\" d=\"{drawn}\"/></svg> {}</li>",
             place % SERIES,
             text(name)

@@ -114,8 +114,9 @@ fn plot(title: &'static str, mut curves: Vec<Curve<'_>>) -> Option<Plot> {
     }
     let mut below = key(curves.iter().map(|curve| &*curve.name), true);
     below.push_str(
-        "<p class=\"legend\">Both axes are logarithmic. Each step is a histogram bucket, drawn at its upper limit. The \
-         last step is the longest time. Times shorter than the axis are drawn at its lower edge.",
+        "<p class=\"legend\">Both axes are logarithmic. Each step is a histogram bucket, drawn at \
+         its upper limit. The last step is the longest time. Times shorter than the axis are drawn \
+         at its lower edge.",
     );
     if left_out > 0 {
         // Writing to a `String` cannot fail.
@@ -155,8 +156,10 @@ fn steps(curve: &Curve<'_>) -> Vec<(f64, f64, f64)> {
 fn table(out: &mut String, title: &str, curves: &[Curve<'_>]) {
     let _ = write!(
         out,
-        "<div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"{title} as numbers\">\n<table>\n\
-         <caption class=\"unseen\">{title} as numbers</caption>\n<thead>\n<tr><td></td><th scope=\"col\">count</th>\
+        "<div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"{title} as \
+         numbers\">\n<table>\n\
+         <caption class=\"unseen\">{title} as numbers</caption>\n<thead>\n<tr><td></td><th \
+         scope=\"col\">count</th>\
          <th scope=\"col\">min</th>"
     );
     let mut percentiles: Vec<f64> = Vec::new();

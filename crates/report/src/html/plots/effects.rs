@@ -60,8 +60,9 @@ fn shares(rows: Vec<(String, &Comparison)>, first: &str) -> Option<String> {
         table.row(&name, &cells, &[&[mark]]);
     }
     Some(format!(
-        "<p class=\"legend\">The effect is the relative difference to {}. The circle marks the effect, and the line its \
-         95 % interval. The thick vertical line means no effect.</p>\n{}",
+        "<p class=\"legend\">The effect is the relative difference to {}. The circle marks the \
+         effect, and the line its 95 % interval. The thick vertical line means no \
+         effect.</p>\n{}",
         text(first),
         table.finish()
     ))
@@ -98,7 +99,9 @@ pub(super) fn numbers_plot(statement: &NumbersComparison) -> Option<Plot> {
             }]],
         );
     }
-    let mut html = "<p class=\"legend\">The circle marks the mean, and the line extends from the smallest value to the largest.</p>\n".to_owned();
+    let mut html = "<p class=\"legend\">The circle marks the mean, and the line extends from the \
+        smallest value to the largest.</p>\n"
+        .to_owned();
     html.push_str(&table.finish());
     let effect = shares(
         vec![(comparison.metric.clone(), comparison)],

@@ -54,8 +54,9 @@ pub(super) fn times(list: &IncidentList) -> Option<Plot> {
         ];
         table.row(&named(group), &cells, &[&marks]);
     }
-    let mut html = "<p class=\"legend\">Each circle is an incident, and each row a group of similar incidents. If a group has many, \
-         only the latest are drawn.</p>\n"
+    let mut html = "<p class=\"legend\">Each circle is an incident, and each row a group of \
+         similar incidents. If a group has many, only the latest are \
+         drawn.</p>\n"
         .to_owned();
     html.push_str(&table.finish());
     let left = list.groups.len() - groups.len();
@@ -95,9 +96,11 @@ pub(super) fn instead(sheet: &IncidentSheet) -> Option<Plot> {
     }
     let title = "Activity during the delay";
     let mut html = format!(
-        "<p class=\"legend\">This table shows what ran on the CPU during the delay of {whole}. Times exclude interruptions.</p>\n\
+        "<p class=\"legend\">This table shows what ran on the CPU during the delay of {whole}. \
+         Times exclude interruptions.</p>\n\
          <div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"{title}\">\n<table>\n\
-         <caption class=\"unseen\">{title}</caption>\n<thead>\n<tr><td></td><th scope=\"col\">time</th>\
+         <caption class=\"unseen\">{title}</caption>\n<thead>\n<tr><td></td><th \
+         scope=\"col\">time</th>\
          <th scope=\"col\">share</th><td></td></tr>\n</thead>\n<tbody>\n"
     );
     let ran = incident.ran.iter().map(|ran| (&*ran.name, ran.time));
@@ -111,7 +114,8 @@ pub(super) fn instead(sheet: &IncidentSheet) -> Option<Plot> {
         let share = time.share_of(whole);
         let _ = write!(
             html,
-            "<tr><th scope=\"row\">{}</th><td title=\"{} ns\">{time}</td><td title=\"{share}\">{}</td><td>",
+            "<tr><th scope=\"row\">{}</th><td title=\"{} ns\">{time}</td><td \
+             title=\"{share}\">{}</td><td>",
             text(name),
             time.0,
             percent(share)

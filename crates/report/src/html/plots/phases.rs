@@ -23,10 +23,12 @@ pub(super) fn phases(statement: &BeatStatement) -> Option<Plot> {
     if sampled.is_empty() {
         return None;
     }
-    let mut html = "<p class=\"legend\">Each dot is the start of an event of the source. Its height is the phase: how long after \
-         (above 0) or before (below 0) the nearest expected moment the event started. Strictly periodic events form a \
-         level line, and events with a slightly different period a slope. Other events of the same source are \
-         scattered. A source with many events is drawn as a random sample from all parts of the recording.</p>\n"
+    let mut html = "<p class=\"legend\">Each dot is the start of an event of the source. Its \
+         height is the phase: how long after (above 0) or before (below 0) the nearest expected \
+         moment the event started. Strictly periodic events form a level line, and events with a \
+         slightly different period a slope. Other events of the same source are scattered. A \
+         source with many events is drawn as a random sample from all parts of the \
+         recording.</p>\n"
         .to_owned();
     let length = statement.window.0.max(1) as f64;
     for (place, (line, sample)) in sampled.iter().enumerate() {
@@ -78,8 +80,10 @@ fn table(out: &mut String, sampled: &[(&BeatLine, &EventSample)]) {
     let _ = write!(
         out,
         "<div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"{title}\">\n<table>\n\
-         <caption class=\"unseen\">{title}</caption>\n<thead>\n<tr><td></td><th scope=\"col\">period</th>\
-         <th scope=\"col\">dots</th><th scope=\"col\">events</th><th scope=\"col\">earliest phase</th>\
+         <caption class=\"unseen\">{title}</caption>\n<thead>\n<tr><td></td><th \
+         scope=\"col\">period</th>\
+         <th scope=\"col\">dots</th><th scope=\"col\">events</th><th scope=\"col\">earliest \
+         phase</th>\
          <th scope=\"col\">p10</th><th scope=\"col\">median</th><th scope=\"col\">p90</th>\
          <th scope=\"col\">latest phase</th></tr>\n</thead>\n<tbody>\n"
     );
@@ -143,18 +147,24 @@ pub(super) fn spectrum(statement: &BeatStatement) -> Option<Plot> {
     });
     chart.labels(labels.collect());
     let name = "Spectrum of periods";
-    let below = "<p class=\"legend\">Both axes are logarithmic. Each line is the strongest period within a narrow step of \
-         the axis. Its height compares the average power of that period in the events of one source with the noise \
-         around it, as a natural logarithm (nats). The numbers above the lines refer to the sources below. Every \
-         periodic source also has lines at a half, a third and so on of its period. The spectrum only selects \
-         candidates. A second test confirms them, and the false-alarm probability is from that test: the probability \
-         that chance alone looks this periodic. A dash means that the source has no line near its period.</p>\n";
+    let below = "<p class=\"legend\">Both axes are logarithmic. Each line is the strongest period \
+         within a narrow step of the axis. Its height compares the average power of that period in \
+         the events of one source with the noise around it, as a natural logarithm (nats). The \
+         numbers above the lines refer to the sources below. Every periodic source also has lines \
+         at a half, a third and so on of its period. The spectrum only selects candidates. A \
+         second test confirms them, and the false-alarm probability is from that test: the \
+         probability that chance alone looks this periodic. A dash means that the source has no \
+         line near its \
+         period.</p>\n";
     let mut html = chart.finish(name, below);
     let _ = write!(
         html,
-        "<div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"{0} as numbers\">\n<table>\n\
-         <caption class=\"unseen\">{0} as numbers</caption>\n<thead>\n<tr><td></td><th scope=\"col\">period of the peak</th>\
-         <th scope=\"col\">strength (nats)</th><th scope=\"col\">false-alarm probability</th></tr>\n</thead>\n<tbody>\n",
+        "<div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"{0} as \
+         numbers\">\n<table>\n\
+         <caption class=\"unseen\">{0} as numbers</caption>\n<thead>\n<tr><td></td><th \
+         scope=\"col\">period of the peak</th>\
+         <th scope=\"col\">strength (nats)</th><th scope=\"col\">false-alarm \
+         probability</th></tr>\n</thead>\n<tbody>\n",
         attribute(name)
     );
     for (place, line, sample, peak) in peaks {

@@ -46,7 +46,9 @@ pub(super) fn plot(statement: &GridStatement) -> Option<Plot> {
             );
         }
     }
-    let mut html = "<p class=\"legend\">Each circle is one combination of settings. The results file contains all of them.</p>\n".to_owned();
+    let mut html = "<p class=\"legend\">Each circle is one combination of settings. The results \
+        file contains all of them.</p>\n"
+        .to_owned();
     html.push_str(&table.finish());
     Some(Plot {
         id: "points",

@@ -16,8 +16,10 @@ const KINDS: [&str; 3] = ["measured", "simulated recording", "predicted"];
 
 /// A table for each measure known for at least two rows.
 pub(super) fn plot(statement: &PredictionStatement) -> Option<Plot> {
-    let mut html = "<p class=\"legend\">The symbol marks the value. The line is the range in which one more run is expected.</p>\n"
-        .to_owned();
+    let mut html =
+        "<p class=\"legend\">The symbol marks the value. The line is the range in which \
+        one more run is expected.</p>\n"
+            .to_owned();
     let mut any = false;
     for measure in Measure::ALL {
         let rows: Vec<_> = statement

@@ -19,8 +19,9 @@ const HEIGHT: f64 = 240.0;
 /// A plot for each of the first metrics, with one mark per run. `None` if no run counts.
 pub(super) fn plot(statement: &TrialStatement) -> Option<Plot> {
     let trial = &statement.trial;
-    let mut html = "<p class=\"legend\">Each symbol is one measured run. Runs of the same block ran one after the other, and each \
-         variant has its own symbol. Failed runs are not drawn.</p>\n"
+    let mut html = "<p class=\"legend\">Each symbol is one measured run. Runs of the same block \
+         ran one after the other, and each variant has its own symbol. Failed runs are not \
+         drawn.</p>\n"
         .to_owned();
     let before = html.len();
     for (place, metric) in trial.metrics.iter().enumerate().take(METRICS) {
@@ -103,7 +104,8 @@ fn table(
     let title = format!("Runs by block as numbers: {named}");
     let _ = write!(
         out,
-        "<details>\n<summary>Numbers</summary>\n<div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"{}\">\n\
+        "<details>\n<summary>Numbers</summary>\n<div class=\"scroll\" role=\"group\" \
+         tabindex=\"0\" aria-label=\"{}\">\n\
          <table>\n<caption class=\"unseen\">{}</caption>\n<thead>\n<tr><td></td>",
         attribute(&title),
         text(&title)

@@ -18,11 +18,16 @@ pub(super) fn plot(statement: &Statement) -> Option<Plot> {
     if known.is_empty() {
         return None;
     }
-    let mut html = "<p class=\"legend\">Share of the time that each CPU was busy, according to /proc/stat, which <code>top</code> \
-         reads, and according to the trace. Error: the first minus the second, in percentage points.</p>\n\
-         <div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"CPU usage in top and in the trace\">\n<table>\n\
-         <caption class=\"unseen\">CPU usage in top and in the trace</caption>\n<thead>\n<tr><td></td>\
-         <th scope=\"col\">top</th><td></td><th scope=\"col\">traced</th><td></td><th scope=\"col\">error (points)</th></tr>\n</thead>\n<tbody>\n"
+    let mut html = "<p class=\"legend\">Share of the time that each CPU was busy, according to \
+         /proc/stat, which <code>top</code> reads, and according to the trace. Error: the first \
+         minus the second, in percentage \
+         points.</p>\n\
+         <div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"CPU usage in top and in \
+         the trace\">\n<table>\n\
+         <caption class=\"unseen\">CPU usage in top and in the \
+         trace</caption>\n<thead>\n<tr><td></td>\
+         <th scope=\"col\">top</th><td></td><th scope=\"col\">traced</th><td></td><th \
+         scope=\"col\">error (points)</th></tr>\n</thead>\n<tbody>\n"
         .to_owned();
     for (cpu, shown, traced) in known {
         // Writing to a `String` cannot fail.

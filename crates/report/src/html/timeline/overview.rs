@@ -44,8 +44,9 @@ pub(super) fn write(out: &mut String, picture: &Picture<'_>) {
     // Writing to a `String` cannot fail.
     let _ = writeln!(
         out,
-        "<svg class=\"plot timeline-plot\" viewBox=\"0 0 {} {height}\" role=\"img\" aria-label=\"Activity of each CPU from \
-         {:.3} s to {:.3} s. The tables below list the longest intervals.\">",
+        "<svg class=\"plot timeline-plot\" viewBox=\"0 0 {} {height}\" role=\"img\" \
+         aria-label=\"Activity of each CPU from {:.3} s to {:.3} s. The tables below list the \
+         longest intervals.\">",
         LEFT + WIDTH + 10.0,
         begin.as_secs_f64(),
         end.as_secs_f64()
@@ -72,7 +73,8 @@ pub(super) fn write(out: &mut String, picture: &Picture<'_>) {
         let x = picture.x(mark.at);
         let _ = writeln!(
             out,
-            "<path class=\"t-mark\" d=\"M{x:.1} {}l-4 -7h8z\"/><text class=\"middle\" x=\"{x:.1}\" y=\"9\">{}</text>",
+            "<path class=\"t-mark\" d=\"M{x:.1} {}l-4 -7h8z\"/><text class=\"middle\" x=\"{x:.1}\" \
+             y=\"9\">{}</text>",
             TOP - 3.0,
             place + 1
         );
@@ -81,7 +83,8 @@ pub(super) fn write(out: &mut String, picture: &Picture<'_>) {
     if picture.cpus.len() > shown {
         let _ = writeln!(
             out,
-            "<p class=\"legend\">{} more CPUs are only in the interactive timeline, which needs JavaScript.</p>",
+            "<p class=\"legend\">{} more CPUs are only in the interactive timeline, which needs \
+             JavaScript.</p>",
             picture.cpus.len() - shown
         );
     }
@@ -135,12 +138,14 @@ fn strokes(look: &str) -> &'static str {
 /// Writes the fill patterns of the classes, for all drawings on the page.
 pub(super) fn patterns(out: &mut String, classes: &[Class]) {
     out.push_str(
-        "<svg class=\"timeline-patterns\" width=\"0\" height=\"0\" aria-hidden=\"true\" focusable=\"false\">\n",
+        "<svg class=\"timeline-patterns\" width=\"0\" height=\"0\" aria-hidden=\"true\" \
+         focusable=\"false\">\n",
     );
     for Class { look, .. } in classes {
         let _ = writeln!(
             out,
-            "<pattern id=\"t-{look}\" width=\"8\" height=\"8\" patternUnits=\"userSpaceOnUse\"><rect class=\"t-{look}\" \
+            "<pattern id=\"t-{look}\" width=\"8\" height=\"8\" \
+             patternUnits=\"userSpaceOnUse\"><rect class=\"t-{look}\" \
              width=\"8\" height=\"8\"/><path class=\"t-strokes\" d=\"{}\"/></pattern>",
             strokes(look)
         );

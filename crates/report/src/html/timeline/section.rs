@@ -148,7 +148,8 @@ fn triggers(marks: &[Mark]) -> String {
         // Writing to a `String` cannot fail.
         let _ = writeln!(
             out,
-            "<p class=\"plain\"><a href=\"{target}\">{}, {length} at {:.6} s: show in timeline</a></p>",
+            "<p class=\"plain\"><a href=\"{target}\">{}, {length} at {:.6} s: show in \
+             timeline</a></p>",
             text(&mark.name),
             at.as_secs_f64()
         );
@@ -387,10 +388,14 @@ impl View<'_> {
         // Writing to a `String` cannot fail.
         let _ = write!(
             out,
-            "<p class=\"legend\">The chart shows what ran on each CPU over time. The height of a bar is the share of its \
-             time that the CPU was busy: threads at the bottom, softirqs and interrupts above. Idle time is blank.</p>\n\
-             <div id=\"timeline-zoom\" class=\"timeline\" hidden></div>\n<figure class=\"timeline-still\">\n\
-             <div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"Timeline of the whole recording\">\n"
+            "<p class=\"legend\">The chart shows what ran on each CPU over time. The height of a \
+             bar is the share of its time that the CPU was busy: threads at the bottom, softirqs \
+             and interrupts above. Idle time is \
+             blank.</p>\n\
+             <div id=\"timeline-zoom\" class=\"timeline\" hidden></div>\n<figure \
+             class=\"timeline-still\">\n\
+             <div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"Timeline of the \
+             whole recording\">\n"
         );
         overview::write(
             out,
@@ -431,8 +436,9 @@ impl View<'_> {
         if spans.left_out() > 0 {
             let all = spans.left_out() + spans.items().len() as u64;
             notes.push(format!(
-                "{} of {} intervals are shorter than {} and are not drawn individually. The bars, each {} wide, \
-                 include their time. To draw them, report a part of the recording (--from, --to).",
+                "{} of {} intervals are shorter than {} and are not drawn individually. The bars, \
+                 each {} wide, include their time. To draw them, report a part of the recording \
+                 (--from, --to).",
                 grouped(spans.left_out()),
                 grouped(all),
                 spans.floor(),
@@ -450,8 +456,9 @@ impl View<'_> {
         }
         if self.timeline.sums > 0 {
             notes.push(
-                "This recording contains totals instead of single intervals for some activity, which therefore is not \
-                 drawn. `--keep spans` records every interval."
+                "This recording contains totals instead of single intervals for some activity, \
+                 which therefore is not drawn. `--keep spans` records every \
+                 interval."
                     .to_owned(),
             );
         }
@@ -562,7 +569,8 @@ fn table(out: &mut String, title: &str, heads: [&str; 2], lines: impl Iterator<I
     let (label, [first, second]) = (attribute(title), heads);
     let _ = write!(
         out,
-        "<div>\n<h3>{title}</h3>\n<div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"{label}\">\n<table>\n\
+        "<div>\n<h3>{title}</h3>\n<div class=\"scroll\" role=\"group\" tabindex=\"0\" \
+         aria-label=\"{label}\">\n<table>\n\
          <caption class=\"unseen\">{title}</caption>\n<thead>\n<tr><th scope=\"col\">start (s)</th>\
          <th scope=\"col\">length</th><th scope=\"col\" class=\"words\">{first}</th>\
          <th scope=\"col\" class=\"words\">{second}</th></tr>\n</thead>\n<tbody>\n"
@@ -577,7 +585,8 @@ fn table(out: &mut String, title: &str, heads: [&str; 2], lines: impl Iterator<I
         let at = Nanos(at).as_secs_f64();
         let _ = writeln!(
             out,
-            "<tr><th scope=\"row\"><a href=\"{link}\">{at:.6}</a></th><td title=\"{length} ns\">{}</td>\
+            "<tr><th scope=\"row\"><a href=\"{link}\">{at:.6}</a></th><td title=\"{length} \
+             ns\">{}</td>\
              <td class=\"words\">{}</td><td class=\"words\">{}</td></tr>",
             Nanos(length),
             text(&first),

@@ -33,8 +33,9 @@ const PROGRAM: &[(&str, &str)] = &[
     ),
     (
         "LONGEST DELAYS",
-        "the longest single waits. wake-up delayed: from a wake-up until it ran. preempted: from losing \
-         its CPU until it ran again.",
+        "the longest single waits. wake-up delayed: from a wake-up until it ran. preempted: from \
+         losing its CPU until it ran \
+         again.",
     ),
     (
         "ruled out",

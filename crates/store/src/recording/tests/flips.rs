@@ -116,8 +116,9 @@ fn errors_name_the_damaged_rows() {
     flipped[place] ^= 1;
     assert_eq!(
         read(flipped).unwrap_err().to_string(),
-        "x.parquet is damaged: checksum mismatch in the header and footer; copy it again, or make a \
-         new recording"
+        "x.parquet is damaged: checksum mismatch in the header and footer; copy it again, or make \
+         a new \
+         recording"
     );
 }
 
