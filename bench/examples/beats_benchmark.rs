@@ -11,7 +11,7 @@
     reason = "synthetic times"
 )]
 
-use ticktax_analysis::beats::{Beat, Events, detect};
+use ticktax_beats::{Beat, Events, detect};
 use ticktax_bench::on_all_cpus;
 use ticktax_fixture::Draws;
 use ticktax_model::Nanos;

@@ -5,7 +5,7 @@
 //! Equal seeds produce equal figures.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 
-use ticktax_analysis::beats::{Beat, Events, Tick, detect};
+use ticktax_beats::{Beat, Events, Tick, detect};
 use ticktax_bench::on_all_cpus;
 use ticktax_bench::typed::Words;
 use ticktax_fixture::{NullLaw, TickBeat, Train};

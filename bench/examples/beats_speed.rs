@@ -2,7 +2,7 @@
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 #![expect(clippy::disallowed_methods, reason = "times itself")]
 #![expect(clippy::cast_possible_wrap, reason = "synthetic times")]
-use ticktax_analysis::beats::{Events, detect};
+use ticktax_beats::{Events, detect};
 use ticktax_model::Nanos;
 fn main() {
     for (name, period, jitter, noise) in [

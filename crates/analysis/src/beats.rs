@@ -1,264 +1,288 @@
-//! Finds beats: periodic components among the events of one source.
+//! Finds the beats in a whole recording: collects each source's events, searches them, and joins
+//! beats that belong together.
 //!
-//! [`detect`] takes the times of a source's events and returns the periodic components. Each has a
-//! period with its confidence interval, a false-alarm probability, a phase, a jitter, and the share
-//! of time it costs. The steps are, in order:
+//! # Sources
+//! - An interrupt, a softirq, or a function within one is a separate source on each CPU. Each CPU
+//!   has its own timers, and timers with the same rate on two CPUs do not form a single beat.
+//! - A thread is a single source across all CPUs, because threads migrate. Its events are *runs*:
+//!   rows of the thread on one CPU that are less than [`JOIN`] apart. So a page fault or the start
+//!   of a work item does not split an event in two.
+//! - A work item's function is one source per CPU if its worker is bound to a CPU, and otherwise a
+//!   single source across all CPUs.
+//! - A probe's gaps form one source per CPU and minimum length ([`gaps`]).
 //!
-//! - `spectrum` and `lags` propose candidate periods: peaks of an averaged power spectrum and of
-//!   the histogram of lags.
-//! - `track` follows the phase of a candidate through the window. The evidence for the candidate is
-//!   the likelihood ratio of the best path against chance.
-//! - `assign` decides which events belong to the beat, and `refine` estimates its period by
-//!   generalised least squares.
-//! - `lattice` handles events that occur only on kernel ticks. It compares them with random ticks
-//!   instead of random times.
-//! - `null` bounds what chance can produce. `trial` chooses between a period and its multiples.
-//!   `peel` removes a beat's events and searches the rest.
+//! In a recording that keeps sums, only events of at least [`Sum::TIMED_FROM`] have times. That is
+//! enough for beats of minutes and hours, which consist of few long events. A window that contains
+//! such events without their times counts as unobserved for that source ([`MAX_UNTIMED`]).
 //!
-//! **Limits.** A beat needs at least five events that span four periods, so a period longer than a
-//! quarter of the window cannot be found ([`knowable`]). A timer that rearms itself with intervals
-//! spread over about 12 % of the period looks like irregular arrivals. If the periods of two beats
-//! are in a ratio of small integers, the second is reported as a harmonic of the first.
+//! Idling is not a source. ticktax's own threads are collected only to show their effects, and the
+//! statement marks them.
+//!
+//! # Memory
+//! There are at most [`MAX_STREAMS`] sources, each with at most 16 384 kept events. Only
+//! [`MAX_GROWN`] sources may keep more than their first 2048 events. Sources and events beyond
+//! these limits are counted and reported.
 
-mod aliases;
-mod anchor;
-mod assign;
-mod collector;
-mod finder;
-mod lags;
-mod lattice;
-mod null;
-mod number;
-mod peel;
-mod refine;
+mod causes;
+mod follows;
+mod gaps;
+mod lines;
+mod merge;
+mod news;
+mod outside;
+mod routes;
 mod search;
-mod spectrum;
-mod steps;
-mod track;
-mod trial;
-
+mod starts;
+mod stream;
+mod streams;
 #[cfg(test)]
 mod tests;
+mod ticks;
+mod tie;
+mod trail;
 
-use std::fmt;
+use ticktax_model::beats::{BeatLine, BeatStatement};
+use ticktax_model::machine::Machine;
+use ticktax_model::recording::{Header, Row, RowSink, Sum};
+use ticktax_model::witness::CpuProof;
+use ticktax_model::{Cpu, Nanos, SourceTable, Span};
 
-use ticktax_model::beats::Periodicity;
-use ticktax_model::{Lengths, Nanos};
+use self::causes::Causes;
+use self::gaps::GapStreams;
+pub(crate) use self::lines::FAMILY;
+use self::news::News;
+pub(crate) use self::outside::Trust;
+use self::routes::{Route, Routes};
+use self::starts::Starts;
+use self::streams::{NONE, StreamId, Streams};
+use self::ticks::Ticks;
+use self::trail::{Run, Trail};
+use crate::ledger::{self, Proofs};
+use crate::timeline::{Event, EventKind, Keep, MAX_TIME, Timeline};
+use ticktax_beats::Tick;
 
-use crate::pace::tellable;
+/// Rows of a thread that are at most this far apart count as one run.
+const JOIN: Nanos = Nanos(1_000);
+/// Maximum number of sources.
+const MAX_STREAMS: usize = 4_096;
+/// Maximum number of sources that keep more than one block of events.
+const MAX_GROWN: usize = 1_024;
+/// A source is not searched if it has more windows without times than this.
+const MAX_UNTIMED: usize = 64;
+/// Number of events per block.
+const BLOCK: usize = 2_048;
 
-pub use aliases::{Alias, AliasKind, aliases, coincidence, explains};
-pub use collector::BeatCollector;
-pub use finder::BeatFinder;
-pub(crate) use finder::{FAMILY, Finder};
-pub(crate) use null::student;
-pub use peel::detect;
-
-/// Shortest period searched for.
-pub const SHORTEST: Nanos = Nanos::from_micros(100);
-/// Minimum number of events in a beat.
-pub const FEWEST: usize = 5;
-
-/// The events of one source, as input for [`detect`].
-#[derive(Clone, Debug, Default)]
-pub struct Events {
-    /// Start times, ascending.
-    pub starts: Vec<Nanos>,
-    /// Durations, one per start.
-    pub durations: Vec<Nanos>,
-    /// Intervals in which no event is missing, ascending and disjoint: either the whole
-    /// observation, or the parts of it that were kept.
-    pub observed: Vec<(Nanos, Nanos)>,
-    /// The kernel's tick. `None` if it is unknown, or if these events are the tick itself. Events
-    /// that occur only on ticks look periodic at the tick's period, but that alone does not make
-    /// them a beat.
-    pub tick: Option<Tick>,
+/// Finds the beats in a recording from its rows.
+#[derive(Debug)]
+pub struct BeatFinder {
+    timeline: Timeline,
+    proofs: Proofs,
+    finder: Finder,
 }
 
-/// The kernel's tick on the CPU where the events occur.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tick {
-    /// Tick period, always positive.
-    pub length: Nanos,
-    /// Time of one tick, if known.
-    pub at: Option<Nanos>,
-}
-
-impl Tick {
-    /// The tick of a kernel with `hz` ticks per second. Returns `None` if `hz` is 0 or above 10⁹.
-    pub fn of_hz(hz: u32) -> Option<Self> {
-        let length = Nanos(Nanos::from_secs(1).0.checked_div(hz.into())?);
-        (length > Nanos::ZERO).then_some(Self { length, at: None })
-    }
-}
-
-impl Events {
-    /// Events of a source that was observed continuously from `begin` to `end`.
-    pub fn new(begin: Nanos, end: Nanos, starts: Vec<Nanos>, durations: Vec<Nanos>) -> Self {
+impl Default for BeatFinder {
+    fn default() -> Self {
         Self {
-            starts,
-            durations,
-            observed: vec![(begin, end)],
-            tick: None,
+            timeline: Timeline::new(Keep::NOTHING),
+            proofs: Proofs::default(),
+            finder: Finder::default(),
         }
     }
+}
 
-    /// Sets the kernel's tick.
+impl BeatFinder {
+    /// Creates a finder without any events.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Also searches parts of the observation for sources without a beat in the whole of it. This
+    /// finds beats that started, stopped or changed in between, but can take four times as long.
     #[must_use]
-    pub fn with_tick(mut self, tick: Option<Tick>) -> Self {
-        self.tick = tick;
+    pub fn with_halves(mut self) -> Self {
+        self.finder.halves = true;
         self
     }
 
-    /// Time from the start of the first observed interval to the end of the last one.
-    pub fn span(&self) -> Nanos {
-        match (self.observed.first(), self.observed.last()) {
-            (Some(first), Some(last)) => last.1 - first.0,
-            _ => Nanos::ZERO,
-        }
+    /// Searches all events on `threads` threads and returns the beats found.
+    pub fn finish(self, header: &Header, threads: usize) -> BeatStatement {
+        let proofs = self.proofs.finish(header);
+        self.finder.finish(header, proofs, threads)
     }
 }
 
-/// A period with its 95 % confidence interval. Fractions of a nanosecond matter, because many beats
-/// determine their period to better than 1 ns.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Period {
-    /// Best estimate, ns.
-    pub value: f64,
-    /// Lower end of the confidence interval, ns.
-    pub low: f64,
-    /// Upper end of the confidence interval, ns.
-    pub high: f64,
+impl RowSink for BeatFinder {
+    fn row(&mut self, sources: &SourceTable, row: &Row) {
+        let (event, _) = self.timeline.event(sources, row);
+        self.proofs.event(&event);
+        self.finder.event(&event);
+    }
 }
 
-impl Period {
-    /// The period `value` ± `margin`, ns.
-    pub fn new(value: f64, margin: f64) -> Self {
+/// Finds the beats in a timeline's events.
+#[derive(Debug, Default)]
+pub(crate) struct Finder {
+    streams: Streams,
+    routes: Routes,
+    gaps: GapStreams,
+    starts: Starts,
+    /// Indexed by CPU number.
+    trails: Vec<Trail>,
+    first: Option<Nanos>,
+    last: Nanos,
+    sums: u64,
+    news: News,
+    /// Whether to look for beats that were present during only part of the observation.
+    halves: bool,
+    causes: Causes,
+    /// The kernel's tick; `None` if unknown.
+    tick: Option<Tick>,
+    /// The ticks of each CPU, as last determined.
+    ticks: Ticks,
+    trust: Trust,
+}
+
+impl Finder {
+    pub(crate) fn new(machine: &Machine) -> Self {
         Self {
-            value,
-            low: value - margin,
-            high: value + margin,
+            tick: machine.hz_configured.and_then(Tick::of_hz),
+            ..Self::default()
         }
     }
 
-    /// Whether the confidence intervals overlap, which means that both can describe the same
-    /// period.
-    pub fn agrees(&self, other: &Self) -> bool {
-        self.low <= other.high && other.low <= self.high
+    /// Searches all events on `threads` threads. `proofs` states, per CPU, what an empty gap
+    /// proves.
+    pub(crate) fn finish(
+        mut self,
+        header: &Header,
+        proofs: Vec<CpuProof>,
+        threads: usize,
+    ) -> BeatStatement {
+        self.trust = Trust {
+            proofs,
+            slack: ledger::slack(header),
+            guest: header.machine.hypervisor.is_some(),
+        };
+        for cpu in 0..self.trails.len() {
+            if let Some(run) = self.trails[cpu].close() {
+                self.end_of_run(run);
+            }
+        }
+        self.streams.settle();
+        self.causes.settle_all();
+        let hz = header.machine.hz_configured;
+        self.tick = hz.and_then(Tick::of_hz).or(self.tick);
+        self.ticks = Ticks::new(self.tick, &self.streams, self.last);
+        lines::statement(&mut self, header, threads)
     }
-}
 
-/// How a beat's timer keeps time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rhythm {
-    /// Events lie on a fixed grid: a late event does not delay the next one.
-    Grid,
-    /// Each interval starts at the previous event, or the clock wanders, so errors accumulate.
-    Rearmed,
-}
-
-/// Median, 99th percentile and maximum of `lengths`, all 0 if it is empty. The percentile is
-/// omitted if there are too few lengths to determine it.
-pub(crate) fn lengths_of(mut lengths: Vec<Nanos>) -> Lengths {
-    lengths.sort_unstable();
-    let last = lengths.len().saturating_sub(1);
-    let at = |rank: usize| lengths.get(rank.min(last)).copied();
-    let known = tellable(0.99, lengths.len() as u64);
-    Lengths {
-        median: at(lengths.len() / 2).unwrap_or_default(),
-        p99: at(lengths.len() * 99 / 100).filter(|_| known),
-        max: at(last).unwrap_or_default(),
+    /// Returns, for a live view, beats that no earlier call returned. Considers only the few
+    /// sources that took the most time, and takes a few hundredths of a second.
+    pub(crate) fn news(&mut self) -> Vec<BeatLine> {
+        self.ticks = Ticks::new(self.tick, &self.streams, self.last);
+        let lines = lines::so_far(self);
+        self.news.not_shown_yet(lines)
     }
-}
 
-/// A periodic component of a source's events.
-#[derive(Clone, Debug)]
-pub struct Beat {
-    /// Mean period over the window.
-    pub period: Period,
-    /// Upper bound on the probability (0 to 1) that chance produces evidence this strong at any of
-    /// the periods searched.
-    pub false_alarm: f64,
-    /// When the first beat of the observation was due, which defines the phase.
-    pub first: Nanos,
-    /// Number of beats observed.
-    pub seen: u64,
-    /// Number of beats that fit into the observed time.
-    pub expected: u64,
-    /// Standard deviation of the beats from their grid. For [`Rhythm::Rearmed`], it is that of the
-    /// intervals.
-    pub jitter: Nanos,
-    /// How the beat's timer keeps time.
-    pub rhythm: Rhythm,
-    /// Number of phase jumps. Each means that the timer was restarted.
-    pub restarts: u32,
-    /// Mean events per beat; 1 if each beat is a single event.
-    pub burst: f64,
-    /// Durations of the beat's events.
-    pub lengths: Lengths,
-    /// The events' total duration as a share of the observed time.
-    pub share: f64,
-}
-
-impl Beat {
-    /// This beat's period and counts in the form that a statement reports.
-    pub(crate) fn periodicity(&self) -> Periodicity {
-        Periodicity {
-            period: self.period.value,
-            low: self.period.low,
-            high: self.period.high,
-            false_alarm: self.false_alarm,
-            seen: self.seen,
-            expected: self.expected,
-            jitter: self.jitter,
-            rearmed: self.rhythm == Rhythm::Rearmed,
-            restarts: self.restarts,
+    pub(crate) fn event(&mut self, event: &Event<'_>) {
+        let span = event.span;
+        // Drop events with impossible CPU numbers or times. The ledger reports them.
+        let sane = Nanos::ZERO..=MAX_TIME;
+        let is_sane =
+            event.is_on_possible_cpu() && sane.contains(&span.start) && sane.contains(&span.dur);
+        match event.kind() {
+            EventKind::Sum(_, sum) => {
+                self.sums += 1;
+                if is_sane {
+                    self.sum(event, sum);
+                }
+                return;
+            }
+            _ if !is_sane => return,
+            EventKind::Edge(edge) => {
+                self.causes.edge(edge, event.sources.get(span.source));
+                return;
+            }
+            _ => {}
+        }
+        let begin = self.observe(span);
+        if event.slot >= self.trails.len() {
+            self.trails.resize_with(event.slot + 1, Trail::default);
+        }
+        let route = self.route(event, begin);
+        if matches!(route, Route::Base | Route::Work(_) | Route::Thread(_)) {
+            self.trails[event.slot].base(span);
+        }
+        match route {
+            Route::Ignore | Route::Base => {}
+            Route::Frame(group) | Route::Work(group) => {
+                let stream = self.streams.on_cpu_of(group, span, begin);
+                if stream != NONE {
+                    self.onset(stream, span.cpu, span.start, span.end());
+                }
+            }
+            Route::Thread(stream) => self.thread(stream, span),
+            Route::Gap(probe) => self.gaps.push(&mut self.streams, probe, span, begin),
+            Route::Wait(stream) => self.streams.push(stream, span.cpu, span.start, span.dur),
         }
     }
-}
 
-/// Reason why no period can be found in a source's events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unknown {
-    /// There are only this many events, fewer than [`FEWEST`].
-    FewEvents(usize),
-    /// The observation lasted only this long, which is too short even for [`SHORTEST`].
-    ShortWindow(Nanos),
-}
+    /// Extends the observation to include `span`, and returns the observation's start.
+    fn observe(&mut self, span: &Span) -> Nanos {
+        let begin = self.first.map_or(span.start, |first| first.min(span.start));
+        self.first = Some(begin);
+        self.last = self.last.max(span.end());
+        begin
+    }
 
-impl fmt::Display for Unknown {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::FewEvents(n) => write!(
-                f,
-                "only {n} events; at least {FEWEST} are needed to find \
-                a period"
-            ),
-            Self::ShortWindow(t) => write!(f, "only observed for {:.6} s", t.as_secs_f64()),
+    /// Marks a window that contains events of a source without their times.
+    fn sum(&mut self, event: &Event<'_>, sum: &Sum) {
+        let begin = self.observe(event.span);
+        if !sum.has_long() {
+            return;
+        }
+        let stream = match self.route(event, begin) {
+            Route::Frame(group) | Route::Work(group) => {
+                self.streams.on_cpu_of(group, event.span, begin)
+            }
+            Route::Thread(stream) | Route::Wait(stream) => stream,
+            Route::Ignore | Route::Base | Route::Gap(_) => NONE,
+        };
+        if stream != NONE {
+            let window = (event.span.start, event.span.end());
+            self.streams.has_no_times(stream, window);
         }
     }
-}
 
-/// Returns the shortest and the longest period that can be found in `events`, or the reason why
-/// none can. Periods outside this range can exist but cannot be detected.
-pub fn knowable(events: &Events) -> Result<(Nanos, Nanos), Unknown> {
-    if events.starts.len() < FEWEST {
-        return Err(Unknown::FewEvents(events.starts.len()));
+    #[inline]
+    fn route(&mut self, event: &Event<'_>, begin: Nanos) -> Route {
+        if let Some(route) = self.routes.known(event.span.source) {
+            return route;
+        }
+        let route = self.routes.enter(event, &mut self.streams, begin);
+        let source = event.sources.get(event.span.source);
+        // In a recording with sums, a thread's first row is not necessarily its first run.
+        if self.sums == 0 {
+            self.starts
+                .note(&mut self.streams, source, event.span, begin);
+        }
+        route
     }
-    let seen: i64 = events.observed.iter().map(|o| o.1.0 - o.0.0).sum();
-    // A beat fills at least four in ten of its slots. This limits how short the period of n events
-    // can be.
-    let sparse = 2 * (seen / (5 * i64::try_from(events.starts.len()).unwrap_or(i64::MAX)));
-    let shortest = SHORTEST.max(Nanos(sparse));
-    let longest_part = events
-        .observed
-        .iter()
-        .map(|o| o.1.0 - o.0.0)
-        .max()
-        .unwrap_or(0);
-    let longest = Nanos(longest_part / 4);
-    if longest <= shortest {
-        return Err(Unknown::ShortWindow(events.span()));
+
+    fn thread(&mut self, stream: StreamId, span: &Span) {
+        if let Some(run) = self.trails[span.cpu.index()].thread(stream, span) {
+            self.end_of_run(run);
+        }
     }
-    Ok((shortest, longest))
+
+    fn end_of_run(&mut self, run: Run) {
+        self.onset(run.stream, run.cpu, run.start, run.end);
+    }
+
+    /// Adds the run from `start` to `end` of a source that can have causes.
+    fn onset(&mut self, stream: StreamId, cpu: Cpu, start: Nanos, end: Nanos) {
+        let key = &self.streams[stream as usize].key;
+        self.causes.onset(stream, key, cpu, start, end);
+        self.streams.push(stream, cpu, start, end - start);
+    }
 }

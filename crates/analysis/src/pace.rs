@@ -27,6 +27,5 @@ pub use choice::{choices, common_quantile};
 pub use paced::loop_statement;
 pub use tick::sampled_at_tick;
 pub(crate) use times::buckets;
-pub use times::tellable;
 pub use turns::TurnStats;
 pub use watch::Watched;

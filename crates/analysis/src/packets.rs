@@ -18,7 +18,8 @@ use ticktax_model::recording::Header;
 use ticktax_model::victim::HoldUp;
 use ticktax_model::{Kind, Nanos};
 
-use crate::beats::{Beat, Events, FAMILY, detect};
+use crate::beats::FAMILY;
+use ticktax_beats::{Beat, Events, detect};
 
 use needed::{needed, predicted};
 pub use stalls::{HoldUps, ReceiverWatch};

@@ -124,7 +124,7 @@ macro_rules! each_document {
 
 pub use cpu::{Cpu, CpuList};
 pub use histogram::Histogram;
-pub use lengths::{Intervals, Lengths};
+pub use lengths::{Intervals, Lengths, tellable};
 pub use moment::Moment;
 pub use span::{Kind, Owner, Source, SourceId, SourceTable, Span, Thread};
 pub use time::Nanos;

@@ -69,7 +69,11 @@ const ARROWS: &[(&str, Arrows)] = &[
             "ticktax-sim",
         ]),
     ),
-    ("ticktax-analysis", Arrows::Only(&["ticktax-model"])),
+    ("ticktax-beats", Arrows::Only(&["ticktax-model"])),
+    (
+        "ticktax-analysis",
+        Arrows::Only(&["ticktax-model", "ticktax-beats"]),
+    ),
     ("ticktax-report", Arrows::Only(&["ticktax-model"])),
     (
         "ticktax",
@@ -91,6 +95,7 @@ const ARROWS: &[(&str, Arrows)] = &[
 /// Crates that forbid unsafe code, by directory.
 const WITHOUT_UNSAFE: &[&str] = &[
     "analysis",
+    "beats",
     "experiment",
     "host",
     "model",

@@ -1,203 +1,499 @@
-//! Tests the detector's guarantees with generated events.
+//! Tests the finder with generated recordings that contain known beats.
 
-mod nulls;
+mod sample;
+mod sums;
 
-use proptest::prelude::*;
-use ticktax_fixture::Draws;
+use ticktax_fixture::{SplitMix64, books, process, replay, whole};
+use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement, Outside};
+use ticktax_model::limitation::Limitation;
+use ticktax_model::recording::{Books, Coverage, Edge, Effect, Header, Loss, Row, Sum};
+use ticktax_model::witness::{SwitchWitness, Witnesses};
+use ticktax_model::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceTable, Span};
 
-use super::{Events, FEWEST, Rhythm, Unknown, detect, knowable};
-use ticktax_model::Nanos;
+use super::{BeatFinder, MAX_STREAMS};
 
-/// Events of 1 µs at `times` (ns), observed from 0 to `window` ns.
-#[expect(clippy::cast_possible_truncation, reason = "times of hours at most")]
-fn events(mut times: Vec<f64>, window: f64) -> Events {
-    times.retain(|t| (0.0..window).contains(t));
-    times.sort_by(f64::total_cmp);
-    let starts: Vec<Nanos> = times.iter().map(|t| Nanos(t.round() as i64)).collect();
-    let durations = vec![Nanos::from_micros(1); starts.len()];
-    Events::new(Nanos::ZERO, Nanos(window as i64), starts, durations)
+const MS: i64 = 1_000_000;
+const US: i64 = 1_000;
+
+/// A recording under construction. Rows can be added in any order. They are replayed sorted by CPU
+/// and end.
+#[derive(Default)]
+struct Story {
+    sources: SourceTable,
+    rows: Vec<Row>,
+    lost: Vec<Loss>,
+    witnesses: Option<Witnesses>,
 }
 
-fn grid(random: &mut Draws, period: f64, count: u32, jitter: f64) -> Vec<f64> {
-    (0..count)
-        .map(|k| period * (f64::from(k) + 0.3 + jitter * random.normal()))
+impl Story {
+    fn add(&mut self, source: Source, cpu: u32, start: i64, dur: i64) {
+        let source = self.sources.intern(source);
+        self.rows.push(whole(cpu, start, dur, source));
+    }
+
+    fn edge(&mut self, source: Source, cpu: u32, at: i64, effect: Effect) {
+        let source = self.sources.intern(source);
+        let edge = Edge::new(Cpu(cpu), Nanos(at), source, effect);
+        self.rows.push(Row::Edge(edge));
+    }
+
+    /// Adds an idle row every millisecond, except in `hole`, to show that `cpu` was observed.
+    fn observe(&mut self, cpu: u32, length: i64, hole: (i64, i64)) {
+        for at in (0..length).step_by(usize::try_from(MS).unwrap()) {
+            if !(hole.0..hole.1).contains(&at) {
+                self.add(Source::idle(), cpu, at, MS);
+            }
+        }
+    }
+
+    /// Adds a timer interrupt whose function wakes a thread, and a gap of the probe around both.
+    fn woken(&mut self, cpu: u32, at: i64, name: &str, dur: i64) {
+        self.add(
+            Source::kernel(Kind::Irq, "local_timer", "hrtimer_wakeup"),
+            cpu,
+            at + US,
+            2 * US,
+        );
+        self.add(
+            Source::kernel(Kind::Irq, "local_timer", ""),
+            cpu,
+            at,
+            4 * US,
+        );
+        let timer = Source::kernel(Kind::Irq, "local_timer", "hrtimer_wakeup");
+        self.edge(timer, cpu, at + 2 * US, Effect::Woke(70));
+        self.add(process(Owner::Program, name, 70), cpu, at + 6 * US, dur);
+        self.add(
+            Source::kernel(Kind::Gap, "spin", ""),
+            cpu,
+            at - US,
+            dur + 9 * US,
+        );
+    }
+
+    fn search(mut self, length: i64) -> BeatStatement {
+        self.rows.sort_by_key(|row| (row.cpu(), row.span().end()));
+        let mut finder = BeatFinder::new().with_halves();
+        replay(&self.sources, &self.rows, &mut finder);
+        let header = Header {
+            witnesses: self.witnesses,
+            ..header(books(0, 0, length), self.lost)
+        };
+        finder.finish(&header, 2)
+    }
+}
+
+fn header(books: Books, lost: Vec<Loss>) -> Header {
+    Header {
+        books: vec![books],
+        coverage: Coverage {
+            lost,
+            every_entry_watched: true,
+            ..Coverage::default()
+        },
+        ..ticktax_fixture::header()
+    }
+}
+
+fn every(period: i64, length: i64) -> impl Iterator<Item = i64> {
+    (1..)
+        .map(move |k| k * period)
+        .take_while(move |&at| at < length - MS)
+}
+
+fn names(statement: &BeatStatement) -> Vec<&str> {
+    statement
+        .beats
+        .iter()
+        .map(|line| line.name.as_str())
         .collect()
 }
 
+fn near(line: &BeatLine, period: i64) -> bool {
+    (line.rhythm.period / period as f64 - 1.0).abs() < 1e-4
+}
+
 #[test]
-fn a_period_of_30_999_s_is_not_reported_as_31_s() {
-    let mut random = Draws::new(3);
-    let times = grid(&mut random, 30.999e9, 40, 1e-4);
-    let beats = detect(&events(times, 40.0 * 30.999e9));
-    assert_eq!(beats.len(), 1, "{beats:?}");
-    let beat = &beats[0];
-    assert!(
-        beat.period.low <= 30.999e9 && 30.999e9 <= beat.period.high,
-        "{beat:?}"
-    );
-    assert!(beat.period.high < 31e9);
+fn a_timer_its_thread_and_its_gap_are_one_line() {
+    let length = 5_000 * MS;
+    let mut world = Story::default();
+    world.observe(0, length, (0, 0));
+    for at in every(50 * MS, length) {
+        world.woken(0, at, "mixer", 300 * US);
+    }
+    let found = world.search(length);
+    assert_eq!(names(&found), ["mixer"], "{found:#?}");
+    let line = &found.beats[0];
+    assert!(near(line, 50 * MS) && line.rhythm.false_alarm < 1e-6);
+    assert_eq!(line.chain, ["local_timer hrtimer_wakeup", "mixer"]);
+    assert_eq!((line.rhythm.seen, line.pid), (99, Some(70)));
+    let gaps = line.gaps.unwrap();
+    assert!(gaps.count == 99 && gaps.inside > 0.99, "{gaps:?}");
+    assert_eq!(gaps.lengths.median, Nanos(309 * US));
+}
+
+#[test]
+fn work_is_traced_back_to_its_timer() {
+    let length = 40_000 * MS;
+    let mut world = Story::default();
+    world.observe(0, length, (0, 0));
+    for at in every(1_000 * MS, length) {
+        let softirq = |function| Source::kernel(Kind::Softirq, "TIMER", function);
+        world.add(Source::kernel(Kind::Irq, "local_timer", ""), 0, at, 4 * US);
+        world.add(softirq("delayed_work_timer_fn"), 0, at + 6 * US, US);
+        world.add(softirq(""), 0, at + 5 * US, 3 * US);
+        let raised = Effect::Raised("TIMER".into());
+        world.edge(
+            Source::kernel(Kind::Irq, "local_timer", ""),
+            0,
+            at + US,
+            raised,
+        );
+        let queued = Effect::Queued("vmstat_update".into());
+        world.edge(softirq("delayed_work_timer_fn"), 0, at + 7 * US, queued);
+        let work = Source::kernel(Kind::Task, "kworker/0:1", "vmstat_update");
+        world.add(work, 0, at + 20 * US, 17_000 * US);
+    }
+    let found = world.search(length);
+    assert_eq!(names(&found), ["kworker vmstat_update"], "{found:#?}");
     assert_eq!(
-        (beat.seen, beat.expected, beat.rhythm),
-        (40, 40, Rhythm::Grid)
+        found.beats[0].chain,
+        [
+            "local_timer",
+            "softirq TIMER delayed_work_timer_fn",
+            "kworker vmstat_update"
+        ]
     );
-    assert!(beat.false_alarm < 1e-3);
-    assert!((beat.first.as_secs_f64() - 0.3 * 30.999).abs() < 0.01);
 }
 
 #[test]
-fn a_rearmed_timer_has_a_wider_confidence_interval() {
-    let mut random = Draws::new(5);
-    let (mut t, mut times) = (0.0, Vec::new());
-    for _ in 0..400 {
-        t += 1e7 * (1.0 + 0.03 * random.normal());
-        times.push(t);
-    }
-    let beats = detect(&events(times, t + 1e6));
-    assert_eq!(beats.len(), 1);
-    let period = beats[0].period;
-    assert_eq!(beats[0].rhythm, Rhythm::Rearmed);
-    assert!(period.low <= 1e7 && 1e7 <= period.high, "{period:?}");
-    // The width is ~ σ/√n. If the jitter were that of a grid, it would be a hundredth of this.
-    assert!((period.high - period.low) > 1e7 * 0.03 / 20.0);
-}
-
-#[test]
-fn two_beats_in_noise_are_separated() {
-    let mut random = Draws::new(8);
-    let mut times = grid(&mut random, 1e7, 3000, 0.02);
-    times.extend(grid(&mut random, 3.7e7, 810, 0.01));
-    times.extend((0..2000).map(|_| random.uniform() * 3e10));
-    let mut beats = detect(&events(times, 3e10));
-    beats.sort_by(|a, b| a.period.value.total_cmp(&b.period.value));
-    assert_eq!(beats.len(), 2, "{beats:?}");
-    assert!((beats[0].period.value / 1e7 - 1.0).abs() < 1e-4);
-    assert!((beats[1].period.value / 3.7e7 - 1.0).abs() < 1e-4);
-}
-
-#[test]
-fn a_restarted_timer_is_one_beat_with_a_restart() {
-    let mut times = grid(&mut Draws::new(1), 2e7, 200, 0.005);
-    times.iter_mut().skip(100).for_each(|t| *t += 0.37 * 2e7);
-    let beats = detect(&events(times, 201.0 * 2e7));
-    assert_eq!(beats.len(), 1, "{beats:?}");
-    assert_eq!(beats[0].restarts, 1);
-    assert!((beats[0].period.value / 2e7 - 1.0).abs() < 1e-3);
-}
-
-#[test]
-fn a_burst_is_one_beat_of_several_events() {
-    let mut times = grid(&mut Draws::new(2), 1e9, 100, 0.001);
-    let later: Vec<f64> = times.iter().flat_map(|t| [t + 2e7, t + 4e7]).collect();
-    times.extend(later);
-    let beats = detect(&events(times, 1e11));
-    assert_eq!(beats.len(), 1, "{beats:?}");
-    assert!((beats[0].burst - 3.0).abs() < 0.1);
-    assert!((beats[0].share - 3e5 / 1e11).abs() < 1e-7);
-}
-
-#[test]
-fn too_few_events_or_too_short_a_window_are_reported() {
-    let few = events(vec![1e9, 2e9, 3e9, 4e9], 5e9);
-    assert_eq!(knowable(&few), Err(Unknown::FewEvents(4)));
-    assert!(detect(&few).is_empty());
-    // Four periods of 31 s take 124 s, so 90 s are too short to find them.
-    let short = events(grid(&mut Draws::new(4), 31e9, 3, 0.0), 9e10);
-    assert!(detect(&short).is_empty());
-    let six = events((0..6).map(|k| 1e9 * (f64::from(k) + 0.5)).collect(), 6e9);
-    assert!(knowable(&six).is_ok_and(|r| r.1 == Nanos(1_500_000_000)));
-    assert_eq!(detect(&six).len(), 1);
-}
-
-#[test]
-fn regular_clusters_at_random_times_are_not_a_beat() {
-    let mut random = Draws::new(11);
-    let (mut t, mut times) = (0.0, Vec::new());
-    while t < 1e11 {
-        t += 2e9 * random.exponential();
-        times.extend((0..10).map(|i| t + f64::from(i) * 1e7));
-    }
-    assert!(detect(&events(times, 1e11)).is_empty());
-}
-
-/// A thread sleeps 50 ms at a time and is sometimes woken late. The events include its CPU's ticks,
-/// and any tick near the next wake-up could be mistaken for it.
-#[test]
-fn unrelated_events_do_not_produce_a_wrong_period() {
-    for seed in 0..6 {
-        let mut random = Draws::new(seed);
-        let mut times: Vec<f64> = (0..6_250)
-            .map(|k| 4e6 * (f64::from(k) + 0.15) + 1e4 * random.uniform())
-            .collect();
-        let (mut at, mut count) = (1e7, 0.0);
-        while at < 25e9 {
-            times.push(at);
-            count += 1.0;
-            let late = if random.uniform() < 0.15 { 4e6 } else { 2e4 };
-            at += 50.1e6 + late * random.uniform();
+fn the_tick_of_all_cpus_is_one_line() {
+    let length = 3_000 * MS;
+    let mut world = Story::default();
+    for cpu in 0..4 {
+        for at in every(4 * MS, length) {
+            let at = at + i64::from(cpu) * 100 * US;
+            world.add(
+                Source::kernel(Kind::Irq, "local_timer", "tick_nohz_handler"),
+                cpu,
+                at + US,
+                2 * US,
+            );
+            world.add(
+                Source::kernel(Kind::Irq, "local_timer", ""),
+                cpu,
+                at,
+                4 * US,
+            );
         }
-        let mean = (at - 1e7) / count;
-        for beat in detect(&events(times, 25e9)) {
-            let period = beat.period;
-            let is_tick = (period.value / 4e6 - 1.0).abs() < 1e-3;
-            let near = (period.value / mean - 1.0).abs() < 2e-3;
-            assert!(is_tick || near, "{seed}: {mean} {beat:?}");
+        world.observe(cpu, length, (0, 0));
+    }
+    let found = world.search(length);
+    assert_eq!(
+        names(&found),
+        ["local_timer tick_nohz_handler"],
+        "{found:#?}"
+    );
+    assert_eq!(found.beats[0].cpus.to_string(), "0-3");
+    assert!(near(&found.beats[0], 4 * MS));
+}
+
+#[test]
+fn coinciding_beats_explain_the_gaps_they_cause() {
+    // One handler takes 60 µs every 10 ms, the other 60 µs every 10.1 ms. They meet every 1.01 s,
+    // several times in a row. Only then is a gap longer than 100 µs.
+    let length = 40_000 * MS;
+    let mut world = Story::default();
+    world.observe(0, length, (0, 0));
+    let periods = [("eth0", 10 * MS), ("eth1", 10 * MS + MS / 10)];
+    let mut handlers: Vec<(i64, &str)> = Vec::new();
+    for (name, period) in periods {
+        handlers.extend(every(period, length).map(|at| (at, name)));
+    }
+    handlers.sort_unstable();
+    let mut free = 0;
+    let mut gap: Option<(i64, i64)> = None;
+    for (due, name) in handlers {
+        let at = due.max(free);
+        free = at + 60 * US;
+        world.add(Source::kernel(Kind::Irq, name, ""), 0, at, 60 * US);
+        match &mut gap {
+            Some((_, end)) if *end >= at => *end = free,
+            other => {
+                if let Some((begin, end)) = other.replace((at, free)) {
+                    world.add(Source::kernel(Kind::Gap, "spin", ""), 0, begin, end - begin);
+                }
+            }
         }
     }
+    let found = world.search(length);
+    let met = found.beats.iter().find(|line| line.alias.is_some());
+    let alias = met.and_then(|line| line.alias.as_ref());
+    let alias = alias.unwrap_or_else(|| panic!("{found:#?}"));
+    assert!((alias.period / 1.01e9 - 1.0).abs() < 1e-3, "{alias:?}");
+    assert_eq!((alias.k, alias.n), (1, 1));
 }
 
-#[test]
-fn degenerate_inputs_are_handled() {
-    let at = |starts: Vec<Nanos>, end| {
-        let durations = vec![Nanos::ZERO; starts.len()];
-        detect(&Events::new(Nanos::ZERO, end, starts, durations)).len()
+/// The line for gaps every 10 ms on a CPU that has a timer with the same period. Each gap starts
+/// `late` after the timer and lasts `dur`.
+fn gaps_beside_a_timer(late: i64, dur: i64) -> BeatLine {
+    gaps_with_unseen_switches(late, dur, None)
+}
+
+/// Same as [`gaps_beside_a_timer`], but the machine counted `unseen` more context switches than
+/// were reported.
+fn gaps_with_unseen_switches(late: i64, dur: i64, unseen: Option<u64>) -> BeatLine {
+    let length = 20_000 * MS;
+    let mut world = Story {
+        witnesses: unseen.map(|unseen| Witnesses {
+            switches: Some(SwitchWitness {
+                counted: 10_000 + unseen,
+                reported: 10_000,
+                margin: 0,
+            }),
+            ..Witnesses::default()
+        }),
+        ..Story::default()
     };
-    assert_eq!(at(vec![Nanos(5); 1000], Nanos::from_secs(1)), 0);
-    assert_eq!(at(vec![Nanos::ZERO; 10], Nanos::ZERO), 0);
-    assert_eq!(at((0..5000).map(Nanos).collect(), Nanos::from_secs(10)), 0);
-    // Exact multiples, including one at each end of the window.
-    assert_eq!(
-        at(
-            (0..=100).map(Nanos::from_millis).collect(),
-            Nanos::from_millis(100)
-        ),
-        1
-    );
-    assert!(detect(&Events::default()).is_empty());
+    world.observe(0, length, (0, 0));
+    for at in every(10 * MS, length) {
+        let timer = Source::kernel(Kind::Irq, "local_timer", "hrtimer_wakeup");
+        world.add(timer, 0, at, US);
+        world.add(Source::kernel(Kind::Gap, "spin", ""), 0, at + late, dur);
+    }
+    let found = world.search(length);
+    let gaps = found.beats.into_iter().find(|line| line.gaps.is_some());
+    gaps.unwrap()
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+#[test]
+fn gaps_that_only_share_a_timers_period_are_locked_and_empty() {
+    let gaps = gaps_beside_a_timer(3 * MS, 50 * US);
+    let same = &gaps.same_period[0];
+    assert_eq!(
+        (gaps.kind, &*same.name),
+        (BeatKind::Gaps, "local_timer hrtimer_wakeup")
+    );
+    assert_eq!(same.locked_at, Some(Nanos(3 * MS)));
+    // The machine is not virtual, so it has no host.
+    assert_eq!(gaps.outside, Some(Outside { host_hz: None }));
+    // If a gap contains the timer, the timer explains the gap, which is not empty.
+    let own = gaps_beside_a_timer(-US, 50 * US);
+    assert_eq!((own.kind, own.outside), (BeatKind::Interrupt, None));
+    assert_eq!(own.gaps.unwrap().count, 1_999);
+}
 
-    #[test]
-    fn shifting_all_times_shifts_only_the_phase(seed in 0_u64..1000, shift in -1_000_000_000_i64..1_000_000_000) {
-        let times = grid(&mut Draws::new(seed), 1e7, 60, 0.02);
-        let here = events(times, 6e8);
-        let shifted = Events {
-            starts: here.starts.iter().map(|&t| t + Nanos(shift)).collect(),
-            durations: here.durations.clone(),
-            observed: here.observed.iter().map(|o| (o.0 + Nanos(shift), o.1 + Nanos(shift))).collect(),
-            tick: None,
-        };
-        let (a, b) = (detect(&here), detect(&shifted));
-        prop_assert_eq!(a.len(), 1);
-        prop_assert_eq!(b.len(), 1);
-        prop_assert!((a[0].period.value - b[0].period.value).abs() < 1e-3);
-        prop_assert_eq!(a[0].first + Nanos(shift), b[0].first);
+#[test]
+fn gaps_are_outside_only_if_the_witnesses_prove_it() {
+    let outside = |unseen| {
+        let gaps = gaps_with_unseen_switches(3 * MS, 50 * US, Some(unseen));
+        assert_eq!(gaps.gaps.unwrap().count, 1_999);
+        gaps.outside.is_some()
+    };
+    assert!(outside(0));
+    // Even if each unseen switch was in a different gap, four in five gaps are empty.
+    assert!(outside(300));
+    assert!(!outside(500));
+}
+
+#[test]
+fn merging_cpus_does_not_narrow_the_interval() {
+    let length = 5_000 * MS;
+    let line = |cpu: u32| {
+        let mut world = Story::default();
+        world.observe(cpu, length, (0, 0));
+        let mut random = SplitMix64::new(u64::from(cpu));
+        for at in every(50 * MS, length) {
+            let late = random.between(0, 2 * MS);
+            world.add(Source::kernel(Kind::Irq, "eth0", ""), cpu, at + late, US);
+        }
+        world.search(length).beats.remove(0)
+    };
+    let all: Vec<BeatLine> = (0..8).map(line).collect();
+    let width = |line: &BeatLine| line.rhythm.high - line.rhythm.low;
+    let merged = super::merge::merge(all.clone());
+    assert_eq!(merged.len(), 1);
+    assert!(width(&merged[0]) >= width(&all[0]));
+    assert!(
+        all.iter().all(
+            |line| (merged[0].rhythm.low..=merged[0].rhythm.high).contains(&line.rhythm.period)
+        )
+    );
+}
+
+#[test]
+fn random_arrivals_are_not_a_beat() {
+    for seed in 1..10 {
+        let mut dice = SplitMix64::new(seed);
+        let length = 10_000 * MS;
+        let mut world = Story::default();
+        world.observe(0, length, (0, 0));
+        let mut at = 0;
+        while at < length - 100 * MS {
+            // The sum of two uniform intervals is neither Poisson nor regular.
+            at += MS + dice.between(0, 30 * MS) + dice.between(0, 30 * MS);
+            world.woken(0, at, "gambler", 300 * US);
+        }
+        let found = world.search(length);
+        assert!(found.beats.is_empty(), "{found:#?}");
     }
+}
 
-    #[test]
-    fn beats_of_random_events_are_within_bounds(
-        mut times in prop::collection::vec(0_i64..10_000_000_000, 0..400),
-    ) {
-        times.sort_unstable();
-        let count = times.len() as u64;
-        let durations = vec![Nanos(100); times.len()];
-        let starts = times.into_iter().map(Nanos).collect();
-        for beat in detect(&Events::new(Nanos::ZERO, Nanos::from_secs(10), starts, durations)) {
-            prop_assert!(beat.seen >= FEWEST as u64 && beat.seen <= count);
-            prop_assert!(beat.seen <= beat.expected);
-            prop_assert!(beat.period.low <= beat.period.value && beat.period.value <= beat.period.high);
-            prop_assert!((0.0..=5e-3).contains(&beat.false_alarm));
+#[test]
+fn a_thread_that_moves_is_one_source() {
+    let length = 6_000 * MS;
+    let mut world = Story::default();
+    let mut dice = SplitMix64::new(5);
+    for cpu in 0..2 {
+        world.observe(cpu, length, (0, 0));
+    }
+    for at in every(20 * MS, length) {
+        let cpu = u32::try_from(dice.between(0, 2)).unwrap();
+        world.add(process(Owner::Program, "nomad", 7), cpu, at, 100 * US);
+    }
+    // Rows arrive CPU by CPU: all rows of the second CPU follow those of the first. This is far
+    // more disorder than in a live recording. Events that cannot be sorted are reported.
+    let found = world.search(length);
+    let reported = found
+        .unknown
+        .iter()
+        .any(|limitation| matches!(limitation, Limitation::BeatEventsUnordered { .. }));
+    assert!(reported || names(&found) == ["nomad"], "{found:#?}");
+}
+
+#[test]
+fn a_hole_in_the_recording_is_reported_and_moves_no_period() {
+    let length = 9_000 * MS;
+    let hole = (3_000 * MS, 5_011 * MS);
+    let mut world = Story::default();
+    world.observe(0, length, hole);
+    for at in every(50 * MS, length).filter(|at| !(hole.0..hole.1).contains(at)) {
+        world.woken(0, at, "mixer", 300 * US);
+    }
+    world.lost.push(Loss {
+        events: 12,
+        ..Loss::none(Cpu(0))
+    });
+    let found = world.search(length);
+    assert_eq!(names(&found), ["mixer"], "{found:#?}");
+    assert!(near(&found.beats[0], 50 * MS));
+    // The 40 beats in the hole must not count as expected.
+    assert!(
+        found.beats[0].rhythm.expected < 145,
+        "{}",
+        found.beats[0].rhythm.expected
+    );
+    let reported = |condition: &dyn Fn(&Limitation) -> bool| found.unknown.iter().any(condition);
+    assert!(
+        reported(&|l| matches!(l, Limitation::BeatEventsLost { events: 12, .. }))
+            && reported(&|l| matches!(l, Limitation::RecordingHoles { holes: 1, .. })),
+        "{:?}",
+        found.unknown
+    );
+}
+
+#[test]
+fn the_tools_own_beat_is_marked() {
+    let length = 5_000 * MS;
+    let mut world = Story::default();
+    world.observe(0, length, (0, 0));
+    for at in every(50 * MS, length) {
+        world.add(
+            Source::kernel(Kind::Irq, "local_timer", "hrtimer_wakeup"),
+            0,
+            at,
+            2 * US,
+        );
+        let timer = Source::kernel(Kind::Irq, "local_timer", "hrtimer_wakeup");
+        world.edge(timer, 0, at + US, Effect::Woke(9));
+        world.add(process(Owner::Tool, "ticktax", 9), 0, at + 6 * US, 100 * US);
+        world.add(Source::kernel(Kind::Gap, "spin", ""), 0, at - US, 200 * US);
+    }
+    let found = world.search(length);
+    assert!(!found.beats.is_empty());
+    assert!(found.beats.iter().all(|line| line.own), "{found:#?}");
+}
+
+#[test]
+fn recordings_with_too_little_data_yield_no_beats() {
+    let empty = Story::default().search(1);
+    assert!(empty.beats.is_empty() && empty.searched == 0);
+    let few = Limitation::BeatsTooFewEvents { min_events: 5 };
+    assert!(empty.unknown.contains(&few));
+
+    let mut one = Story::default();
+    one.woken(0, MS, "once", 300 * US);
+    let one = one.search(10 * MS);
+    assert!(one.beats.is_empty(), "{one:#?}");
+
+    let mut sums = Story::default();
+    let source = sums
+        .sources
+        .intern(Source::kernel(Kind::Irq, "local_timer", ""));
+    let span = Span {
+        cpu: Cpu(0),
+        start: Nanos(0),
+        dur: Nanos(1_000 * MS),
+        self_time: Nanos(MS),
+        source,
+    };
+    sums.rows.push(Row::Sum(Sum {
+        span,
+        count: 250,
+        max: Nanos(5 * US),
+        histogram: Histogram::default(),
+    }));
+    let sums = sums.search(1_000 * MS);
+    assert!(sums.beats.is_empty());
+    let summed = Limitation::BeatTimesSummed { rows: 1 };
+    assert!(sums.unknown.contains(&summed));
+}
+
+#[test]
+fn impossible_rows_are_ignored() {
+    let mut world = Story::default();
+    let odd = [i64::MIN, i64::MIN / 2, -1, 0, i64::MAX / 2, i64::MAX];
+    for start in odd {
+        for dur in odd {
+            for cpu in [0, 9_000, u32::MAX] {
+                let source = world.sources.intern(Source::kernel(Kind::Irq, "odd", ""));
+                world.rows.push(Row::Span(Span {
+                    cpu: Cpu(cpu),
+                    start: Nanos(start),
+                    dur: Nanos(dur),
+                    self_time: Nanos(dur),
+                    source,
+                }));
+            }
         }
     }
+    let mut finder = BeatFinder::new().with_halves();
+    replay(&world.sources, &world.rows, &mut finder);
+    assert!(
+        finder
+            .finish(&header(books(0, 0, MS), Vec::new()), 1)
+            .beats
+            .is_empty()
+    );
+}
+
+#[test]
+fn sources_beyond_the_maximum_are_reported_as_left_out() {
+    let mut world = Story::default();
+    for tid in 1..i32::try_from(MAX_STREAMS).unwrap() + 50 {
+        world.add(
+            process(Owner::Program, "crowd", tid),
+            0,
+            i64::from(tid) * 10 * US,
+            5 * US,
+        );
+    }
+    let found = world.search(100 * MS);
+    let reported = found.unknown.iter().any(|limitation| {
+        matches!(
+            limitation,
+            Limitation::BeatSourcesLeftOut { sources: 49, .. }
+        )
+    });
+    assert!(reported, "{:?}", found.unknown);
 }

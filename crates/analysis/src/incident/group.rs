@@ -10,7 +10,8 @@ use ticktax_model::incident::{
     NotKept, Signature,
 };
 
-use crate::beats::{Beat, Events, FAMILY, FEWEST, detect};
+use crate::beats::FAMILY;
+use ticktax_beats::{Beat, Events, FEWEST, detect};
 
 /// At most this many incidents per group are searched for beats. Older ones are ignored.
 const SEARCHED: usize = 2_048;

@@ -4,7 +4,7 @@ use ticktax_model::recording::Sum;
 use ticktax_model::statement::{Account, Class, Part};
 use ticktax_model::{Histogram, Intervals, Nanos};
 
-use crate::pace::tellable;
+use ticktax_model::tellable;
 
 /// Total time, number of intervals, and the longest interval.
 #[derive(Clone, Copy, Debug, Default)]

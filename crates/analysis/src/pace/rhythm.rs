@@ -8,7 +8,7 @@ use ticktax_model::{Lengths, Nanos};
 
 use super::frames;
 use super::watch::Run;
-use crate::beats::{Beat, BeatCollector, FEWEST, Period, Rhythm, knowable};
+use ticktax_beats::{Beat, BeatCollector, FEWEST, Period, Rhythm, knowable};
 
 /// A long run takes at least this many times the CPU time of the usual run.
 const LONG: i64 = 8;

@@ -1,20 +1,10 @@
 //! Distributions of times, restricted to quantiles that are supported by enough times.
 
 use ticktax_model::pace::{Bucket, Distribution, Quantile};
-use ticktax_model::{Histogram, Nanos};
+use ticktax_model::{Histogram, Nanos, tellable};
 
 /// Quantiles that are reported if there are enough times.
 const QUANTILES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
-
-/// Minimum probability that at least one of the observed times exceeds the quantile.
-const CONFIDENCE: f64 = 0.95;
-
-/// Whether `count` times are enough to report the quantile `q`. The probability that at least one
-/// of them exceeds the true quantile must be 95 %. The probability that none does is `q^count`.
-/// This requires 5 times for the median, 29 for 0.9, 299 for 0.99, and 2995 for 0.999.
-pub fn tellable(q: f64, count: u64) -> bool {
-    count as f64 * q.ln() <= (1.0 - CONFIDENCE).ln()
-}
 
 /// Maximum number of times kept individually, which take 512 KiB.
 const KEPT: usize = 1 << 16;
@@ -145,14 +135,7 @@ fn of_sorted(sorted: &[Nanos], q: f64) -> Option<Nanos> {
 mod tests {
     use ticktax_model::Nanos;
 
-    use super::{Times, tellable};
-
-    #[test]
-    fn a_quantile_needs_a_time_beyond_it() {
-        for (q, min) in [(0.5, 5), (0.9, 29), (0.99, 299), (0.999, 2_995)] {
-            assert!(tellable(q, min) && !tellable(q, min - 1), "{q}");
-        }
-    }
+    use super::Times;
 
     #[test]
     fn quantiles_without_enough_times_are_left_out() {

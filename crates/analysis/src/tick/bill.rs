@@ -10,8 +10,8 @@ use ticktax_model::{Nanos, SourceId, SourceTable};
 
 use super::cpu::CpuBook;
 use super::{SECOND, TickAccumulator};
-use crate::beats::student;
 use crate::ledger::tally::{Tally, sort_parts};
+use ticktax_beats::student;
 
 const PARAMETERS: [&str; 11] = [
     "divider",

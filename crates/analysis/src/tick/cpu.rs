@@ -5,8 +5,8 @@ use ticktax_model::{Nanos, Owner, Span};
 
 use super::RETURN;
 use super::pauses::Pauses;
-use crate::beats::student;
 use crate::timeline::Occupant;
+use ticktax_beats::student;
 
 /// Maximum number of tick intervals kept until their base row arrives. At 1000 Hz, this covers a
 /// base row of a minute. Further intervals are ignored.

@@ -8,10 +8,10 @@ use ticktax_model::workload::{PacedFrame, PacedLoad};
 
 use super::threads::ThreadRows;
 use super::{Asked, NoWorkload};
-use crate::beats::Beat;
 use crate::pace::rhythm::{self, Found};
 use crate::pace::watch::Run;
 use crate::pace::{FrameStats, Terms, frames};
+use ticktax_beats::Beat;
 
 /// Maximum number of threads searched for a rhythm, starting with the one that ran longest.
 const SEARCHED: usize = 32;

@@ -1,7 +1,7 @@
 //! Converts a point's result to table cells.
 
-use ticktax_analysis::pace::tellable;
 use ticktax_model::table::{Cell, Column, Values};
+use ticktax_model::tellable;
 use ticktax_model::{Histogram, Nanos};
 use ticktax_sim::{Mode, Report, Setup, Step, TaskReport};
 

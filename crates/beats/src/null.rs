@@ -84,7 +84,7 @@ fn poisson_regular(n: usize, spread: f64) -> f64 {
 
 /// Chernoff's bound (1952) on the probability of at least `hit` successes in `all` trials with
 /// success probability `share`. Returns 1 if the observed share does not exceed `share`.
-pub(crate) fn binomial_tail(hit: f64, all: f64, share: f64) -> f64 {
+pub fn binomial_tail(hit: f64, all: f64, share: f64) -> f64 {
     let seen = (hit / all.max(1.0)).min(1.0);
     if seen <= share {
         return 1.0;
@@ -99,7 +99,7 @@ pub(crate) fn binomial_tail(hit: f64, all: f64, share: f64) -> f64 {
 ///
 /// Given the table's margins, the count is hypergeometric (R. A. Fisher, JRSS 85 (1922) 87): P(X ≥
 /// a) = Σ C(r₁, k)·C(r₂, c₁ − k)/C(n, c₁), summed over k ≥ a.
-pub(super) fn fisher(group: [usize; 2], other: [usize; 2]) -> f64 {
+pub fn fisher(group: [usize; 2], other: [usize; 2]) -> f64 {
     let [with, without, more, rest] = [group[0], group[1], other[0], other[1]].map(|n| n as u64);
     let law = Hypergeometric::new(with + without + more + rest, with + more, with + without);
     match (law, with.checked_sub(1)) {
@@ -147,7 +147,7 @@ fn gamma_below(a: f64, x: f64) -> f64 {
 
 /// 97.5 % quantile of Student's t distribution, by Cornish-Fisher expansion. Accurate to 1 % for
 /// three or more degrees of freedom.
-pub(crate) fn student(freedom: f64) -> f64 {
+pub fn student(freedom: f64) -> f64 {
     const Z: f64 = 1.959_964;
     let z3 = Z.powi(3);
     let z5 = Z.powi(5);

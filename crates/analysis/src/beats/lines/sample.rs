@@ -4,9 +4,9 @@
 use ticktax_model::Nanos;
 use ticktax_model::beats::{BeatKind, BeatLine, EventSample, PeriodSpectrum};
 
-use super::super::super::{Events, knowable, spectrum};
 use super::super::search::{Found, events};
 use super::Lines;
+use ticktax_beats::{Events, knowable, spectrum};
 
 /// Minimum number of events for a meaningful spectrum.
 const FEWEST: usize = 8;

@@ -9,13 +9,13 @@ use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::{Header, Level, ProbeKind};
 use ticktax_model::{Cpu, Nanos};
 
-use super::super::FEWEST;
 use super::follows::Moments;
 use super::merge::merge;
 use super::search::{Found, SEARCHES, search, searchable};
 use super::stream::{Identity, Key, Stream};
 use super::tie::{agree, is_member};
 use super::{Finder, MAX_STREAMS, MAX_UNTIMED};
+use ticktax_beats::FEWEST;
 
 /// Limit on the probability that a statement contains any beat due to chance.
 pub(crate) const FAMILY: f64 = 0.01;

@@ -18,14 +18,14 @@ use ticktax_model::beats::FollowsTick;
 use ticktax_model::kernel_words::LOCAL_TIMER;
 use ticktax_model::{Kind, Nanos};
 
-use super::super::null::fisher;
-use super::super::{Events, FEWEST};
 use super::Finder;
 use super::causes::has_cause;
 use super::search::{Found, events};
 use super::stream::Identity;
 use super::ticks::is_tick;
 use super::tie::members;
+use ticktax_beats::fisher;
+use ticktax_beats::{Events, FEWEST};
 
 /// Minimum share of a beat's events that start after a tick.
 const REGULAR: f64 = 0.8;

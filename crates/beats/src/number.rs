@@ -2,7 +2,7 @@
 
 /// Rounds to the nearest integer. Times and slot numbers in a recording are far within ±2^53.
 #[expect(clippy::cast_possible_truncation, reason = "saturates; see above")]
-pub(super) fn whole(x: f64) -> i64 {
+pub fn whole(x: f64) -> i64 {
     x.round() as i64
 }
 

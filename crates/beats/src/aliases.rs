@@ -115,7 +115,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{AliasKind, aliases, coincidence, explains};
-    use crate::beats::Period;
+    use crate::Period;
 
     const SECOND: f64 = 1e9;
 

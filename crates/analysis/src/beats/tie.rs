@@ -3,9 +3,9 @@
 
 use ticktax_model::Nanos;
 
-use super::super::null::binomial_tail;
-use super::super::number::whole;
-use super::super::{Beat, Events, FEWEST, Rhythm};
+use ticktax_beats::binomial_tail;
+use ticktax_beats::whole;
+use ticktax_beats::{Beat, Events, FEWEST, Rhythm};
 
 /// Number of circular shifts in the test of whether a source is tied to gaps.
 const SHIFTS: i64 = 199;

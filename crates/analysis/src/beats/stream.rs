@@ -6,8 +6,8 @@ use ticktax_model::beats::BeatKind;
 use ticktax_model::recording::ProbeKind;
 use ticktax_model::{Cpu, CpuList, Kind, Nanos, Owner, Source};
 
-use super::super::BeatCollector;
 use super::BLOCK;
+use ticktax_beats::BeatCollector;
 
 /// Maximum number of events that are held back for sorting, for a source on several CPUs.
 const WAITING: usize = 512;

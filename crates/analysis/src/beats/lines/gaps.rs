@@ -5,11 +5,11 @@ use ticktax_model::beats::{AliasLine, BeatGaps, BeatLine, SamePeriod};
 use ticktax_model::recording::ProbeKind;
 use ticktax_model::{Cpu, Nanos};
 
-use super::super::super::{Beat, Events, FEWEST, explains, lengths_of};
 use super::super::outside::outside;
 use super::super::search::{Found, events};
 use super::super::tie::{agree, holding, is_tied, locked, members, share_holding, share_inside};
 use super::Lines;
+use ticktax_beats::{Beat, Events, FEWEST, explains, lengths_of};
 
 /// A source explains gaps only if at least this share of its events lies in them.
 const INSIDE: f64 = 0.6;

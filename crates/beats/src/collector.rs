@@ -110,7 +110,7 @@ impl BeatCollector {
 
     /// Like [`Self::detect`], but takes the kept events from the caller, which has restricted them
     /// to the times actually observed.
-    pub(super) fn detect_among(&self, kept: &Events, end: Nanos) -> Vec<Beat> {
+    pub fn detect_among(&self, kept: &Events, end: Nanos) -> Vec<Beat> {
         let mut beats = detect(kept);
         if self.dropped {
             let known = knowable(kept).map_or(0.0, |range| range.1.0 as f64);

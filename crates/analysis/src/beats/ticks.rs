@@ -3,9 +3,9 @@
 use ticktax_model::kernel_words::{LOCAL_TIMER, TICK_FUNCTIONS};
 use ticktax_model::{Cpu, Nanos};
 
-use super::super::{Events, FEWEST, Tick};
 use super::stream::{Identity, Key};
 use super::streams::Streams;
+use ticktax_beats::{Events, FEWEST, Tick};
 
 /// The ticks' phase counts as known if their mean phase vector is longer than this.
 const SHARP: f64 = 0.9;
@@ -92,5 +92,5 @@ fn phase(events: &Events, length: Nanos) -> Option<Nanos> {
     let is_sharp = f64::hypot(sin, cos) > SHARP * events.starts.len() as f64;
     let late = sin.atan2(cos) / turn * length.0 as f64;
     let known = events.starts.len() >= FEWEST && is_sharp;
-    known.then(|| first + Nanos(super::super::number::whole(late)))
+    known.then(|| first + Nanos(ticktax_beats::whole(late)))
 }

@@ -32,11 +32,11 @@ const MIN: f64 = 1.2;
 
 /// A period worth testing.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Candidate {
+pub struct Candidate {
     /// The period, ns.
-    pub(super) period: f64,
+    pub period: f64,
     /// Significance in nats. Comparable only between candidates found by the same method.
-    pub(super) strength: f64,
+    pub strength: f64,
 }
 
 /// Finds spectral peaks between two periods, strongest first. `times` must be sorted and are in ns
@@ -54,7 +54,7 @@ pub(super) fn peaks(times: &[f64], span: f64, shortest: f64, longest: f64) -> Ve
 
 /// Finds all peaks between two periods, not just the strongest ones of each scale. They are in no
 /// particular order.
-pub(super) fn all_peaks(times: &[f64], span: f64, shortest: f64, longest: f64) -> Vec<Candidate> {
+pub fn all_peaks(times: &[f64], span: f64, shortest: f64, longest: f64) -> Vec<Candidate> {
     let mut found = Vec::new();
     each_scale(times, span, (shortest, longest), |mut local| {
         found.append(&mut local);

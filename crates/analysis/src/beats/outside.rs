@@ -5,11 +5,11 @@ use ticktax_model::beats::Outside;
 use ticktax_model::witness::{CpuProof, Proof};
 use ticktax_model::{Cpu, Nanos};
 
-use super::super::{Events, FEWEST};
 use super::Finder;
 use super::search::events;
 use super::tie::{holding, was_observed};
 use crate::ledger;
+use ticktax_beats::{Events, FEWEST};
 
 /// At least this share of a beat's gaps must be empty.
 const EMPTY: f64 = 0.8;

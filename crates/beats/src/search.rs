@@ -1,0 +1,340 @@
+//! Finds the strongest beat among the events that are not assigned to a beat yet.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use super::anchor;
+use super::assign::{self, Train};
+use super::lattice::Lattice;
+use super::number::index;
+use super::refine::Fit;
+use super::spectrum::{self, Candidate};
+use super::track::{Track, follow};
+use super::trial::{FILL, Trial, drift_model};
+use super::{Events, FEWEST, lags, null};
+use ticktax_model::Nanos;
+
+/// Maximum false-alarm probability at which a beat is accepted.
+const ALARM: f64 = 1e-3;
+/// Maximum false-alarm probability in the test of a few clean intervals. That test runs once per
+/// source.
+const ALARM_CLEAN: f64 = 5e-3;
+/// Largest spread around the path that is accepted, in periods.
+const WIDEST: f64 = 0.21;
+/// Largest share of slots that chance may hit. Among that many unrelated events, the path always
+/// finds some that confirm a period.
+const CROWDED: f64 = 0.8;
+/// Number of slots used to compare candidates.
+const TRIAL_SLOTS: f64 = 1024.0;
+/// Maximum number of times that a period is replaced by one of its multiples.
+const LONGER: u32 = 16;
+/// Number of drift models tried. Each counts as a trial.
+const MANNERS: f64 = 12.0;
+
+/// A beat that passed every test.
+pub(super) struct Found {
+    pub(super) train: Train,
+    pub(super) fit: Fit,
+    pub(super) alarm: f64,
+}
+
+/// Searches the events that are not assigned to a beat yet.
+pub(super) struct Search<'a> {
+    pub(super) events: &'a Events,
+    pub(super) begin: i64,
+    pub(super) span: f64,
+    pub(super) seen: f64,
+    pub(super) shortest: f64,
+    pub(super) longest: f64,
+    /// Times of the remaining events, in ns from the start of the window.
+    pub(super) times: Vec<f64>,
+    /// Index of each remaining event in the source's list of events.
+    pub(super) origin: Vec<usize>,
+    pub(super) stretches: Vec<Range<usize>>,
+    /// The ticks on which most of the remaining events lie. `None` if many events lie between
+    /// ticks.
+    lattice: Option<Lattice>,
+}
+
+impl<'a> Search<'a> {
+    pub(super) fn new(events: &'a Events, shortest: Nanos, longest: Nanos) -> Self {
+        let begin = events.observed.first().map_or(0, |o| o.0.0);
+        let mut search = Self {
+            events,
+            begin,
+            span: events.span().0 as f64,
+            seen: events.observed.iter().map(|o| (o.1.0 - o.0.0) as f64).sum(),
+            shortest: shortest.0 as f64,
+            longest: longest.0 as f64,
+            times: events.starts.iter().map(|t| (t.0 - begin) as f64).collect(),
+            origin: (0..events.starts.len()).collect(),
+            stretches: Vec::new(),
+            lattice: None,
+        };
+        search.cut();
+        search
+    }
+
+    /// Splits the remaining times at holes in the observation.
+    pub(super) fn cut(&mut self) {
+        let place = |t: Nanos| {
+            self.times
+                .partition_point(|&x| x < (t.0 - self.begin) as f64)
+        };
+        self.stretches = self
+            .events
+            .observed
+            .iter()
+            .map(|&(from, to)| place(from)..place(to + Nanos(1)))
+            .filter(|range| !range.is_empty())
+            .collect();
+        // Drop events outside the observed intervals, because nothing is known about their
+        // surroundings.
+        let total: usize = self.stretches.iter().map(ExactSizeIterator::len).sum();
+        if total != self.times.len() {
+            let kept: Vec<usize> = self.stretches.iter().cloned().flatten().collect();
+            self.times = kept.iter().map(|&i| self.times[i]).collect();
+            self.origin = kept.iter().map(|&i| self.origin[i]).collect();
+            let mut at = 0;
+            for stretch in &mut self.stretches {
+                let length = stretch.len();
+                *stretch = at..at + length;
+                at += length;
+            }
+        }
+        let begin = self.begin as f64;
+        let lattice = |tick| Lattice::find(&self.times, begin, tick);
+        self.lattice = self.events.tick.and_then(lattice);
+    }
+
+    /// Returns the times used to weigh evidence: the remaining times, snapped to the lattice if
+    /// there is one.
+    fn weighed(&self) -> Cow<'_, [f64]> {
+        self.lattice.map_or(Cow::Borrowed(&self.times), |lattice| {
+            Cow::Owned(lattice.snap(&self.times))
+        })
+    }
+
+    /// Returns the tick's own beat if nearly every tick has an event.
+    fn every_tick(&self) -> Option<Found> {
+        let lattice = self.lattice?;
+        let chance = lattice.every_tick(&self.times, self.seen);
+        let chance = chance.filter(|&chance| chance <= ALARM)?;
+        let trial = Trial {
+            lattice: None,
+            ..self.trial(lattice.tick)
+        };
+        let best = trial.best(lattice.tick)?;
+        let limit = self.longest * 1.05;
+        let found = self.judge(&trial, best, Some(chance), LONGER)?;
+        (found.fit.period < limit && lattice.is_tick(found.fit.period, found.train.slots))
+            .then_some(found)
+    }
+
+    /// Finds the strongest beat among the remaining events.
+    pub(super) fn strongest(&self) -> Option<Found> {
+        if self.times.len() < FEWEST {
+            return None;
+        }
+        if let Some(found) = self.every_tick() {
+            return Some(found);
+        }
+        let rounding = self.lattice.map_or(0.0, |lattice| lattice.tick);
+        if self.stretches.len() == 1
+            && let Some((period, chance)) = null::clean(&self.times, rounding)
+            && chance <= ALARM_CLEAN
+            && period <= self.longest * 1.05
+        {
+            let trial = self.trial(period);
+            let found = trial
+                .best(period)
+                .and_then(|t| self.judge(&trial, t, Some(chance), LONGER));
+            if found.is_some() {
+                return found;
+            }
+        }
+        let ranked = self.ranked();
+        let top = ranked.first()?.1;
+        for &(period, score) in ranked.iter().take(5) {
+            if score < 0.05 * top {
+                break;
+            }
+            let trial = self.trial(period);
+            let Some(best) = trial.best(period) else {
+                continue;
+            };
+            let fundamental = trial.fundamental(best, self.longest * 1.05, self.shortest);
+            if let Some(found) = self.judge(&trial, fundamental, None, LONGER) {
+                return Some(found);
+            }
+        }
+        None
+    }
+
+    /// Returns candidate periods with a preliminary score, best first.
+    fn ranked(&self) -> Vec<(f64, f64)> {
+        let shortest = (0.4 * self.seen / self.times.len() as f64).max(self.shortest);
+        let mut candidates = Vec::new();
+        let add = |list: Vec<Candidate>, max: usize, all: &mut Vec<f64>| {
+            for candidate in list.into_iter().take(max) {
+                if all
+                    .iter()
+                    .all(|p: &f64| (p / candidate.period - 1.0).abs() > 5e-4)
+                {
+                    all.push(candidate.period);
+                }
+            }
+        };
+        add(
+            spectrum::peaks(&self.times, self.span, shortest, self.longest),
+            14,
+            &mut candidates,
+        );
+        add(
+            lags::peaks(&self.times, shortest, self.longest),
+            6,
+            &mut candidates,
+        );
+        let mut ranked: Vec<(f64, f64)> = candidates
+            .into_iter()
+            .filter_map(|period| {
+                let trial = self.trial(period);
+                let loose = trial.follow(period, drift_model(0.06, 4, 0.4))?;
+                let steady = trial.follow(loose.corrected(), drift_model(0.04, 8, 0.05))?;
+                let best = if steady.score > loose.score {
+                    &steady
+                } else {
+                    &loose
+                };
+                Some((best.corrected(), best.score / trial.length))
+            })
+            .filter(|r| r.1 > 0.0)
+            .collect();
+        ranked.sort_by(|a, b| b.1.total_cmp(&a.1));
+        ranked
+    }
+
+    /// Selects the events used to compare periods near `period`.
+    fn trial(&self, period: f64) -> Trial {
+        let wanted = TRIAL_SLOTS * period;
+        let dense = self.times.len() as f64 * period / self.seen > 8.0;
+        let mut pieces = Vec::new();
+        let mut length = 0.0;
+        let parts = if self.seen > 1.5 * wanted { 4 } else { 1 };
+        let weighed = self.weighed();
+        for stretch in &self.stretches {
+            let times = &weighed[stretch.clone()];
+            let (from, to) = (times[0], times[times.len() - 1]);
+            if parts == 1 {
+                length += if self.stretches.len() == 1 {
+                    self.seen
+                } else {
+                    to - from
+                };
+                pieces.push(times.to_vec());
+                continue;
+            }
+            let share = (to - from) / self.seen;
+            // A short stretch becomes one piece. A long one becomes four that are far apart.
+            let count = if share > 0.5 { 4 } else { 1 };
+            let part = (wanted * share / f64::from(count))
+                .max(64.0 * period)
+                .min(to - from);
+            for i in 0..count {
+                let first =
+                    from + (to - from - part) * f64::from(i) / f64::from((count - 1).max(1));
+                let range = times.partition_point(|&t| t < first)
+                    ..times.partition_point(|&t| t <= first + part);
+                length += part;
+                pieces.push(times[range].to_vec());
+            }
+        }
+        if dense {
+            // Events less than one phase step apart add no information about the phase.
+            let step = period / 256.0;
+            for piece in &mut pieces {
+                piece.dedup_by_key(|t| index(*t / step));
+            }
+        }
+        Trial {
+            pieces,
+            length,
+            lattice: self.lattice,
+        }
+    }
+
+    /// Follows, fits and tests a period over the whole window. Returns `None` if it is not a beat.
+    /// If slots are missing regularly, tests a longer period instead, up to `longer` times.
+    fn judge(&self, trial: &Trial, found: Track, clean: Option<f64>, longer: u32) -> Option<Found> {
+        let weighed = self.weighed();
+        let stretches = self.stretches.iter();
+        let all_times: Vec<&[f64]> = stretches.map(|s| &weighed[s.clone()]).collect();
+        let rounding = trial.lattice.map_or(0.0, |lattice| lattice.rounding());
+        let (mut track, mut last) = (found, None);
+        for _ in 0..2 {
+            track = follow(&all_times, track.period, track.drift_model, trial.lattice);
+            let mut train = assign::along(&self.times, &self.stretches, self.seen, &track);
+            let fit = anchor::measure(
+                &self.times,
+                &self.stretches,
+                &mut train,
+                (track.period, rounding),
+            )?;
+            let period = fit.period;
+            last = Some((track.clone(), train, fit));
+            if (period / track.period - 1.0).abs() * (self.seen / period) < 0.01 {
+                break;
+            }
+            track.period = period;
+        }
+        let (track, train, fit) = last?;
+        let alarm = null::false_alarm(
+            track.score,
+            train.slots,
+            self.longest / self.shortest,
+            MANNERS,
+        );
+        let alarm = clean.map_or(alarm, |c| c.min(alarm));
+        if let Some(remaining) = longer.checked_sub(1)
+            && let Some(factor) = every_other(&train)
+            && let Some(track) = trial.best(fit.period * factor)
+        {
+            return self.judge(trial, track, clean, remaining);
+        }
+        let limit = if clean.is_some() { ALARM_CLEAN } else { ALARM };
+        let ok = alarm <= limit
+            && train.fill >= FILL
+            && train.spread <= WIDEST
+            && train.chance <= CROWDED
+            && train.entries.len() >= FEWEST
+            && fit.period <= self.longest * 1.05
+            && fit.period >= self.shortest * 0.95
+            && covers(&train);
+        ok.then_some(Found { train, fit, alarm })
+    }
+}
+
+/// Returns the factor by which the true period is longer, if slots are missing regularly rather
+/// than at random.
+fn every_other(train: &Train) -> Option<f64> {
+    if train.fill > 0.62 || train.entries.len() < 8 || train.entries.last()?.segment > 0 {
+        return None;
+    }
+    [2_i64, 3].into_iter().find_map(|factor| {
+        let mut classes = [0_usize; 3];
+        for entry in &train.entries {
+            classes[usize::try_from(entry.slot.rem_euclid(factor)).unwrap_or(0)] += 1;
+        }
+        let max = classes.into_iter().max().unwrap_or(0);
+        (max as f64 >= 0.85 * train.entries.len() as f64).then_some(factor as f64)
+    })
+}
+
+/// Whether the beat is present in at least three of the window's four quarters.
+fn covers(train: &Train) -> bool {
+    let quarters = train.parts.chunks(train.parts.len() / 4);
+    quarters
+        .filter(|q| q.iter().sum::<f64>() / q.len() as f64 >= 0.2)
+        .count()
+        >= 3
+}
