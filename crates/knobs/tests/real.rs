@@ -4,9 +4,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
@@ -426,6 +427,44 @@ fn a_journal_of_another_user_is_refused() -> Result<(), Failed> {
     Ok(())
 }
 
+/// A process must not keep, in a child, the priority that it had during the session.
+fn children_of_a_running_task_start_without_its_priority() -> Result<(), Failed> {
+    for (id, value, changed) in [
+        ("proc.policy", "fifo:1", "fifo:1,reset-on-fork"),
+        ("proc.nice", "-5", "-5"),
+    ] {
+        let mut parent = Command::new("sh")
+            .args(["-c", "read go; sleep 60 & echo $!; read stop; kill $!"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let task = Target::Task(parent.id().try_into()?);
+        let mut stdin = parent.stdin.take().ok_or("no pipe")?;
+        let mut stdout = BufReader::new(parent.stdout.take().ok_or("no pipe")?);
+        let values = |task: &Target| -> Result<[String; 2], KnobError> {
+            Ok([read("proc.policy", task)?, read("proc.nice", task)?])
+        };
+        let before = values(&task)?;
+        let mut run = Run::new();
+        let knob = registry::find(id)?;
+        let original = knob.read(&System::default(), &task)?;
+        let change =
+            (run.session).set_on_running(knob, &task, value, &original, Consent::Withheld)?;
+        stdin.write_all(b"\n")?;
+        let mut pid = String::new();
+        stdout.read_line(&mut pid)?;
+        let child = values(&Target::Task(pid.trim().parse()?))?;
+        drop(run);
+        let after = values(&task)?;
+        stdin.write_all(b"\n")?;
+        parent.wait()?;
+        if change.got != changed || child != ["other", "0"] || after != before {
+            return Err(format!("{id}: {change:?}, child {child:?}, then {after:?}").into());
+        }
+    }
+    Ok(())
+}
+
 type Test = fn() -> Result<(), Failed>;
 
 const ROOT: &[(&str, Test)] = &[
@@ -435,6 +474,10 @@ const ROOT: &[(&str, Test)] = &[
         timer_slack_outlives_a_change_of_policy,
     ),
     ("a_slice", a_slice),
+    (
+        "children_of_a_running_task_start_without_its_priority",
+        children_of_a_running_task_start_without_its_priority,
+    ),
     (
         "a_value_that_the_kernel_replaces",
         a_value_that_the_kernel_replaces,

@@ -84,6 +84,19 @@ fn read_policy(text: &str) -> Option<SchedAttr> {
     Some(attr)
 }
 
+/// Returns `policy` with the flag that makes children start with the default policy and at least
+/// nice 0.
+pub(crate) fn resetting_children(policy: &str) -> Option<String> {
+    let mut attr = read_policy(policy)?;
+    attr.flags |= RESET_ON_FORK;
+    Some(words(attr, 0))
+}
+
+/// Whether tasks with the policy run before all tasks that share CPU time by weight.
+pub(crate) fn is_real_time(policy: &str) -> bool {
+    read_policy(policy).is_some_and(|attr| !is_fair(attr.policy))
+}
+
 /// Describes a policy. Mentions the slice only if it differs from the default.
 fn words(attr: SchedAttr, default_slice: u64) -> String {
     let fair = FAIR.iter().find(|(number, _)| *number == attr.policy);
@@ -177,7 +190,7 @@ pub(super) fn set_slice(tid: i32, value: &str) -> Result<(), Trouble> {
 
 #[cfg(test)]
 mod tests {
-    use super::{parse_policy, parse_slice, read_policy, words};
+    use super::{is_real_time, parse_policy, parse_slice, read_policy, resetting_children, words};
 
     #[test]
     fn policies_are_parsed_into_the_text_that_reading_gives() {
@@ -205,6 +218,19 @@ mod tests {
         ] {
             assert!(parse_policy(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn children_are_reset_only_once() {
+        for (policy, resetting) in [
+            ("fifo:20", "fifo:20,reset-on-fork"),
+            ("batch,slice=3000000", "batch,reset-on-fork,slice=3000000"),
+            ("other,reset-on-fork", "other,reset-on-fork"),
+        ] {
+            assert_eq!(resetting_children(policy).as_deref(), Some(resetting));
+        }
+        assert!(is_real_time("deadline:1/2/3") && is_real_time("rr:1"));
+        assert!(!is_real_time("other,slice=3000000") && !is_real_time("ext"));
     }
 
     #[test]

@@ -105,6 +105,7 @@ impl Setter {
         process: Option<Target>,
     ) -> Result<(), KnobError> {
         let key = (knob.id(), target.clone());
+        let runs_already = process.is_some();
         if !self.originals.contains_key(&key) {
             let now = knob.read(&self.system, target)?;
             let inherited = process.filter(|_| self.begun);
@@ -126,7 +127,12 @@ impl Setter {
         if *left == *taken.unwrap_or(&wanted) {
             return self.session.require_unchanged(knob, target, left);
         }
-        let change = self.session.set(knob, target, &wanted, self.consent)?;
+        let change = if runs_already {
+            let original = &self.originals[&key];
+            (self.session).set_on_running(knob, target, &wanted, original, self.consent)
+        } else {
+            self.session.set(knob, target, &wanted, self.consent)
+        }?;
         self.taken.insert((knob.id(), wanted), change.got.clone());
         self.left.insert(key, change.got);
         Ok(())
