@@ -8,7 +8,6 @@ pub(crate) mod package;
 mod source;
 pub(crate) mod tool;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -19,6 +18,7 @@ pub use tool::{sha256, sha256_of};
 
 use crate::arch::Arch;
 use crate::error::LabError;
+use crate::input;
 
 /// A kernel, as the user requested it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -231,7 +231,7 @@ pub fn find_for(
 fn config_beside(image: &Path) -> Option<(String, Vec<u8>)> {
     let release = image.file_name()?.to_str()?.strip_prefix("vmlinuz-")?;
     let config = image.with_file_name(format!("config-{release}"));
-    Some((release.to_owned(), fs::read(config).ok()?))
+    Some((release.to_owned(), input::read(&config, 16).ok()?))
 }
 
 #[cfg(test)]

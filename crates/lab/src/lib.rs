@@ -16,6 +16,7 @@ mod arch;
 mod error;
 pub mod guest;
 pub mod image;
+mod input;
 pub mod kernel;
 mod machine;
 mod monitor;
@@ -29,5 +30,6 @@ pub mod wire;
 
 pub use arch::Arch;
 pub use error::LabError;
+pub use input::read_text;
 pub use run::{Program, Run};
 pub use turns::in_turns;

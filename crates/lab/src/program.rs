@@ -3,12 +3,12 @@
 
 mod libraries;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::arch::Arch;
 use crate::error::LabError;
 use crate::image::Image;
+use crate::input;
 
 /// Adds the program at `from` to `image`, where its path is `to`, for a guest of architecture
 /// `arch`. If the program is dynamic, also adds the dynamic linker and the libraries. The linker
@@ -66,8 +66,11 @@ fn add_library(image: &mut Image, to: &str, library: &Path) -> Result<(), LabErr
     Ok(image.file(to, &bytes)?)
 }
 
+/// Maximum size of a program or library, in MiB.
+const MOST_MIB: u32 = 512;
+
 fn read(file: &Path) -> Result<Vec<u8>, LabError> {
-    fs::read(file).map_err(LabError::file("read", file))
+    input::read(file, MOST_MIB)
 }
 
 /// Dependencies of an ELF file.

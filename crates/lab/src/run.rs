@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ticktax_store::disk::write_output;
+use ticktax_store::disk::{Folder, write_output};
 
 use crate::error::LabError;
 use crate::guest;
@@ -43,7 +43,7 @@ pub struct Run<'a> {
     pub accepted: &'a [u8],
     /// The guest's settings.
     pub settings: GuestSettings<'a>,
-    /// Directory for temporary files.
+    /// Directory for temporary files. Other users must not be able to replace files in it.
     pub scratch: &'a Path,
     /// File that receives a copy of the console output.
     pub console: Option<&'a Path>,
@@ -61,6 +61,8 @@ impl Run<'_> {
         stop: &dyn Fn() -> bool,
         tell: &mut dyn FnMut(Stage),
     ) -> Result<Outcome, LabError> {
+        // Its files are opened by path, QEMU's much later.
+        Folder::open_guarded(self.scratch).map_err(LabError::file("use", self.scratch))?;
         let folder = tempfile::Builder::new()
             .prefix("ticktax-lab-")
             .tempdir_in(self.scratch)
@@ -129,5 +131,54 @@ impl Run<'_> {
             image.file(&format!("boot/config-{release}"), config)?;
         }
         Ok(image.finish())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::chown;
+    use std::time::Duration;
+
+    use nix::unistd::geteuid;
+
+    use super::*;
+    use crate::arch::Arch;
+    use crate::qemu::Clock;
+
+    /// Another user could replace the files that QEMU opens.
+    #[test]
+    fn a_temporary_directory_of_another_user_is_refused() {
+        if !geteuid().is_root() {
+            return;
+        }
+        let theirs = tempfile::tempdir().unwrap();
+        chown(theirs.path(), Some(65_534), None).unwrap();
+        let kernel = Kernel {
+            name: "a kernel".to_owned(),
+            arch: Arch::HOST,
+            image: PathBuf::from("/nonexistent"),
+            config: None,
+        };
+        let run = Run {
+            kernel: &kernel,
+            program: Path::new("/proc/self/exe"),
+            arguments: &[],
+            programs: &[],
+            beside: &[],
+            accepted: &[],
+            settings: GuestSettings {
+                cmdline: "",
+                cpus: 1,
+                memory: 64,
+                clock: Clock::Tcg,
+                limit: Duration::from_secs(1),
+                count: false,
+            },
+            scratch: theirs.path(),
+            console: None,
+        };
+        let refused = run.start(&|| true, &mut |_| {}).unwrap_err().to_string();
+        assert!(refused.contains("belongs to user 65534"), "{refused}");
+        assert_eq!(fs::read_dir(theirs.path()).unwrap().count(), 0);
     }
 }

@@ -64,7 +64,7 @@ pub(super) fn of_program(
             let folders = own.iter().chain(&file.folders).chain(&general);
             let library = folders.map(|folder| folder.join(&name));
             let library = library
-                .filter_map(|library| Some((fs::read(&library).ok()?, library)))
+                .filter_map(|library| Some((super::read(&library).ok()?, library)))
                 .find(|(bytes, _)| is_for_host(bytes));
             let (bytes, library) = library.ok_or_else(|| format!("{name} => not found"))?;
             let damaged = || format!("{} is damaged", library.display());

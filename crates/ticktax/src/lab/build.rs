@@ -4,10 +4,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use ticktax_lab::kernel::{Building, build_all};
+use ticktax_lab::read_text;
 use ticktax_model::kernels::KernelBuild;
 
 use super::cache;
-use super::run::cannot;
 use crate::arguments::BuildArguments;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
@@ -19,9 +19,7 @@ pub(super) fn run(typed: &BuildArguments, terminal: &Terminal) -> Result<ExitCod
     let html = output::begin_page(typed.html.as_deref())?;
     let cache = cache()?;
     let interrupt = Interrupt::listen()?;
-    let read =
-        |file: &Path| std::fs::read_to_string(file).map_err(|error| cannot("read", file, &error));
-    let fragment = typed.config.as_deref().map(read).transpose()?;
+    let fragment = typed.config.as_deref().map(read_text).transpose()?;
     let name = typed.config.as_deref().and_then(Path::file_stem);
     let name = name.map(|name| name.to_string_lossy().to_lowercase());
     let building = Building {

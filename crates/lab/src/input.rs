@@ -1,0 +1,29 @@
+//! Files that the user names. They may belong to another user, so their size is limited, and pipes
+//! of other users are refused.
+
+use std::path::Path;
+
+use ticktax_store::disk::read_input;
+
+use crate::error::LabError;
+
+/// Reads a file of at most `most` MiB.
+pub(crate) fn read(file: &Path, most: u32) -> Result<Vec<u8>, LabError> {
+    read_input(file, most).map_err(|why| refused(file, why.to_string()))
+}
+
+/// Reads a text file of at most 1 MiB.
+///
+/// # Errors
+/// Returns an error if the file cannot be read, is longer, or is not UTF-8.
+pub fn read_text(file: &Path) -> Result<String, LabError> {
+    String::from_utf8(read(file, 1)?).map_err(|_| refused(file, "it is not text".to_owned()))
+}
+
+fn refused(file: &Path, why: String) -> LabError {
+    LabError::File {
+        what: "read",
+        path: file.to_owned(),
+        why,
+    }
+}
