@@ -32,7 +32,7 @@ use std::str::FromStr;
 
 use crate::files::HtmlFile;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use ticktax_model::document::DocumentKind;
 use ticktax_model::policy::SchedulingPolicy;
@@ -119,6 +119,13 @@ The first screen shows which programs used CPU time, how much and how often, and
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) verb: Verb,
+}
+
+impl Arguments {
+    /// The command as a shell completes it.
+    pub(crate) fn completable() -> clap::Command {
+        complete::with_paths(Self::command())
+    }
 }
 
 /// All verbs. Their order here is the order of the manual; `ticktax help` lists them by group, from

@@ -38,7 +38,7 @@ mod watch;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 
 use crate::arguments::{Arguments, Verb};
 use crate::failure::Failure;
@@ -63,7 +63,7 @@ fn report_usage(error: &clap::Error, terminal: &Terminal) -> ExitCode {
 
 fn main() -> ExitCode {
     // A shell asks for completions through the environment.
-    clap_complete::CompleteEnv::with_factory(Arguments::command).complete();
+    clap_complete::CompleteEnv::with_factory(Arguments::completable).complete();
     process_limits::exit_on_abort();
     failure::hide_caught_panics();
     let terminal = Terminal::detect();

@@ -2,10 +2,12 @@
 //! extension.
 
 use std::env;
+use std::ffi::OsStr;
 use std::path::Path;
 
+use clap::ValueHint;
 use clap_complete::engine::{
-    ArgValueCandidates, ArgValueCompleter, CompletionCandidate, PathCompleter,
+    ArgValueCandidates, ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter,
 };
 use ticktax_experiment::Case;
 use ticktax_knobs::Consent;
@@ -104,11 +106,78 @@ pub(super) fn loads() -> ArgValueCompleter {
     files(&["parquet", "toml"])
 }
 
+/// Adds completion of paths to the arguments of `command` and its subcommands that take a path and
+/// have no other completion.
+pub(crate) fn with_paths(command: clap::Command) -> clap::Command {
+    let names: Vec<String> = command
+        .get_subcommands()
+        .map(|subcommand| subcommand.get_name().to_owned())
+        .collect();
+    let command = names.into_iter().fold(command, |command, name| {
+        command.mut_subcommand(name, with_paths)
+    });
+    command.mut_args(|argument| {
+        let takes_path = matches!(argument.get_value_hint(), ValueHint::AnyPath);
+        if takes_path && argument.get::<ArgValueCompleter>().is_none() {
+            argument.add(paths(PathCompleter::any()))
+        } else {
+            argument
+        }
+    })
+}
+
 /// Completes directories, and files with one of these extensions.
 fn files(extensions: &'static [&'static str]) -> ArgValueCompleter {
     let has_one = |path: &Path| {
         let extension = path.extension().and_then(|extension| extension.to_str());
         extension.is_some_and(|extension| extensions.contains(&extension))
     };
-    ArgValueCompleter::new(PathCompleter::any().filter(has_one))
+    paths(PathCompleter::any().filter(has_one))
+}
+
+/// Offers the paths that no shell would treat as more than a word. The scripts for shells insert a
+/// path as it is, so another user could name a file such that completing it runs a command.
+fn paths(all: PathCompleter) -> ArgValueCompleter {
+    ArgValueCompleter::new(move |typed: &OsStr| {
+        let mut candidates = all.complete(typed);
+        candidates.retain(|candidate| is_one_word(candidate.get_value()));
+        candidates
+    })
+}
+
+/// Whether a shell takes the path as a single word without any special meaning, and ticktax does
+/// not take it as an option. The path can begin with `~/`, which the user has typed.
+fn is_one_word(path: &OsStr) -> bool {
+    let Some(path) = path.to_str() else {
+        return false;
+    };
+    let rest = path.strip_prefix("~/").unwrap_or(path);
+    let is_plain = |letter: char| letter.is_alphanumeric() || "/._-+:@%,".contains(letter);
+    !path.starts_with('-') && rest.chars().all(is_plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::is_one_word;
+
+    #[test]
+    fn only_paths_that_a_shell_takes_as_they_are_are_offered() {
+        for path in [
+            "lag.parquet",
+            "~/runs/2026-11-27_a+b.parquet",
+            "/srv/größe:1,2@50%",
+        ] {
+            assert!(is_one_word(OsStr::new(path)), "{path}");
+        }
+        let special = " \t\n!\"#$&'()*;<=>?[\\]^`{|}~\u{1b}\u{85}\u{202e}";
+        for letter in special.chars() {
+            assert!(
+                !is_one_word(OsStr::new(&format!("a{letter}b.parquet"))),
+                "{letter:?}"
+            );
+        }
+        assert!(!is_one_word(OsStr::new("--output=x.parquet")));
+    }
 }

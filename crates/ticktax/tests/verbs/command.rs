@@ -314,6 +314,23 @@ fn a_shell_completes_cases_sections_and_files() {
     assert_eq!(offered(&["sweep", ""], at)[0], "game.toml");
 }
 
+/// The shell would insert the name without quotes, and run the command in it.
+#[test]
+fn a_file_whose_name_holds_a_command_is_not_offered() {
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["lag`id`.parquet", "lag;id;.parquet", "lag.parquet", "$(id)"] {
+        fs::write(folder.path().join(file), "").unwrap();
+    }
+    for arguments in [&["report", "lag"][..], &["audit", "--output", "lag"]] {
+        assert_eq!(
+            offered(arguments, folder.path()),
+            ["lag.parquet"],
+            "{arguments:?}"
+        );
+    }
+    assert!(offered(&["audit", "--output", "$"], folder.path()).is_empty());
+}
+
 #[test]
 fn several_processes_count_as_one_program() {
     for arguments in [
