@@ -28,6 +28,6 @@ mod turns;
 pub mod wire;
 
 pub use arch::Arch;
-pub use error::LabError;
+pub use error::{LabError, NameError};
 pub use run::{Program, Run};
 pub use turns::in_turns;
