@@ -58,7 +58,10 @@ pub trait Case: Sync {
     /// Converts a traffic measurement to table rows, with a remark about the measurement. The error
     /// explains why the measurement does not fit the case. Returns `None` if the case is not about
     /// traffic.
-    fn measured(&self, _: &NetStatement) -> Option<Result<(Vec<MeasuredRow>, Remark), String>> {
+    fn measured(
+        &self,
+        _: &NetStatement,
+    ) -> Option<Result<(Vec<MeasuredRow>, Remark), WrongTraffic>> {
         None
     }
 
@@ -71,6 +74,26 @@ pub trait Case: Sync {
     fn file(&self) -> Result<CaseFile, CaseError> {
         CaseFile::parse(&format!("cases/{}.toml", self.name()), self.text())
     }
+}
+
+/// Why measured traffic does not fit a case.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WrongTraffic {
+    /// The traffic is UDP.
+    #[error("the traffic is UDP, but the case needs TCP: omit --udp")]
+    Udp,
+    /// The CPU time of the traffic was not measured.
+    #[error(
+        "the recording has no accounts: {}",
+        why.as_deref().unwrap_or("nothing was traced")
+    )]
+    NoAccounts {
+        /// The reason, if it is known.
+        why: Option<String>,
+    },
+    /// The recording does not contain the number of CPU cycles per byte.
+    #[error("the recording has no cycles: the CPU's counter was not reliable, or nothing arrived")]
+    NoCycles,
 }
 
 /// All published cases.

@@ -3,6 +3,7 @@
 
 mod check;
 mod design;
+mod error;
 mod formula;
 mod sheet;
 #[cfg(test)]
@@ -14,6 +15,7 @@ use serde::Deserialize;
 use ticktax_model::case::{Ends, Remark};
 
 pub use design::Design;
+pub use error::CaseError;
 pub use formula::Derived;
 
 /// A published investigation, parsed from its file.
@@ -145,18 +147,6 @@ pub struct Published {
     pub fit: bool,
     /// Why the model misses this row, if the miss is known.
     pub fails: Option<String>,
-}
-
-/// An error in a case file.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{file}:{line}: {why}")]
-pub struct CaseError {
-    /// Name of the file.
-    pub file: String,
-    /// Line number, from 1.
-    pub line: usize,
-    /// The problem.
-    pub why: String,
 }
 
 impl CaseFile {

@@ -19,8 +19,10 @@ use crate::sweep::outcome::{cells, columns};
 use crate::text;
 
 mod effort;
+mod error;
 
 pub use effort::Asked;
+pub use error::{OwnCaseError, OwnCaseFault, RowError};
 
 /// A user's case, modelled by a scenario.
 #[derive(Debug)]
@@ -32,11 +34,6 @@ pub struct OwnCase {
     setup: Setup,
 }
 
-/// Error in a user's case: one line that names the file and the location.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct OwnCaseError(String);
-
 impl OwnCase {
     /// Loads the case at `path` together with its scenario. Checks that every row can be simulated
     /// with the file's constants.
@@ -46,51 +43,49 @@ impl OwnCase {
     /// the scenario lacks.
     pub fn open(path: &Path) -> Result<Self, OwnCaseError> {
         let shown = path.display().to_string();
-        let text = text::read(path, "case").map_err(OwnCaseError)?;
-        let file = CaseFile::parse(&shown, &text).map_err(|why| OwnCaseError(why.to_string()))?;
+        let unusable = |fault| OwnCaseError::Unusable {
+            file: shown.clone(),
+            fault,
+        };
+        let text = text::read(path, "case")?;
+        let file = CaseFile::parse(&shown, &text)?;
         let Some(model) = &file.model else {
-            return Err(OwnCaseError(format!(
-                "{shown}: no [model] section; give the scenario of the model as in \
-                 docs/reference/case.md"
-            )));
+            return Err(unusable(OwnCaseFault::NoModel));
         };
         let place = path.parent().unwrap_or(Path::new("")).join(&model.scenario);
         // A case file from someone else could name a device, or a pipe that blocks.
         if std::fs::metadata(&place).is_ok_and(|found| !found.is_file()) {
-            let place = place.display();
-            return Err(OwnCaseError(format!(
-                "{shown}: scenario {place} is not a regular file"
-            )));
+            return Err(unusable(OwnCaseFault::NotAFile { path: place }));
         }
-        let setup = scenario::parse(
-            &place.display().to_string(),
-            &text::read(&place, "scenario").map_err(OwnCaseError)?,
-        );
-        let setup = setup.map_err(|why| OwnCaseError(why.to_string()))?;
+        let scenario = text::read(&place, "scenario")?;
+        let setup = scenario::parse(&place.display().to_string(), &scenario)?;
         let case = Self {
             shown,
             text,
             file,
             setup,
         };
-        case.check().map_err(|why| case.error(&why))?;
+        case.check().map_err(|fault| case.unusable(fault))?;
         Ok(case)
     }
 
-    fn error(&self, why: &str) -> OwnCaseError {
-        OwnCaseError(format!("{}: {why}", self.shown))
+    fn unusable(&self, fault: impl Into<OwnCaseFault>) -> OwnCaseError {
+        OwnCaseError::Unusable {
+            file: self.shown.clone(),
+            fault: fault.into(),
+        }
     }
 
     /// Rejects a case that refers to something that the scenario lacks.
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), OwnCaseFault> {
         let columns = columns(&self.setup);
         for series in &self.file.series {
             let known = |name: &String| columns.iter().any(|column| column.name == *name);
             if let Some(unknown) = series.measure.as_ref().filter(|name| !known(name)) {
-                return Err(format!(
-                    "series {}: the scenario has no column `{unknown}`; see docs/reference/sweep.md",
-                    series.name
-                ));
+                return Err(OwnCaseFault::NoColumn {
+                    series: series.name.clone(),
+                    column: unknown.clone(),
+                });
             }
         }
         if self
@@ -99,7 +94,7 @@ impl OwnCase {
             .iter()
             .all(|series| series.measure.is_none())
         {
-            return Err("no series has a `measure`, so there is nothing to compare".to_owned());
+            return Err(OwnCaseFault::NothingToCompare);
         }
         let unused = |parameter: &Parameter| parameter.fit.is_some() && parameter.sets.is_none();
         if let Some((name, _)) = self
@@ -108,14 +103,20 @@ impl OwnCase {
             .iter()
             .find(|(_, parameter)| unused(parameter))
         {
-            return Err(format!("{name}: a fitted parameter must have `sets`"));
+            return Err(OwnCaseFault::NoSets {
+                parameter: name.clone(),
+            });
         }
         let values = self.file.values();
         let rows = self.file.rows();
         let mut is_first = true;
         for (series, row) in rows.filter(|(series, _)| series.measure.is_some()) {
             self.point(&row.at, &values)
-                .map_err(|why| format!("{} at {}: {why}", series.name, row.at))?;
+                .map_err(|why| OwnCaseFault::Row {
+                    series: series.name.clone(),
+                    at: row.at.clone(),
+                    why,
+                })?;
             if is_first {
                 self.check_values(&row.at, &values)?;
             }
@@ -126,7 +127,7 @@ impl OwnCase {
 
     /// Checks the fit bounds and the alternative values for one row. If the scenario rejected one
     /// of them later, the sensitivity analysis would have no rows.
-    fn check_values(&self, at: &str, values: &Values) -> Result<(), String> {
+    fn check_values(&self, at: &str, values: &Values) -> Result<(), OwnCaseFault> {
         for (name, parameter) in self
             .file
             .parameters
@@ -137,14 +138,18 @@ impl OwnCase {
             let tried = parameter.others.iter().map(|value| ("try", value));
             for (key, &value) in fitted.chain(tried) {
                 self.point(at, &values.with(name, value))
-                    .map_err(|why| format!("{name}: {key}: {why}"))?;
+                    .map_err(|why| OwnCaseFault::Value {
+                        parameter: name.clone(),
+                        key,
+                        why,
+                    })?;
             }
         }
         Ok(())
     }
 
     /// The scenario's setup for the row labelled `at`.
-    fn point(&self, at: &str, values: &Values) -> Result<Setup, String> {
+    fn point(&self, at: &str, values: &Values) -> Result<Setup, RowError> {
         let row = self
             .file
             .model
@@ -156,29 +161,26 @@ impl OwnCase {
             let axis = parameter.sets.as_ref()?;
             Some(self.axis(axis, value, &parameter.unit))
         });
-        let row = row.map(|axis| axis.map_err(|why| why.to_string()));
+        let row = row.map(|axis| axis.map_err(RowError::from));
         let axes: Vec<Axis> = row.into_iter().chain(sets).collect::<Result<_, _>>()?;
-        let grid = Grid::new(self.setup.clone(), axes).map_err(|why| why.to_string())?;
-        grid.setup(0).map_err(|why| why.to_string())
+        Ok(Grid::new(self.setup.clone(), axes)?.setup(0)?)
     }
 
     /// An axis that sets parameter `name` to `value`. `unit` is used only if the parameter is a
     /// duration.
-    fn axis(&self, name: &str, value: f64, unit: &str) -> Result<Axis, String> {
-        let parse = |text: &str| {
-            let axis = Axis::parse(&format!("{name}={text}"), &self.setup);
-            axis.map_err(|why| why.to_string())
-        };
+    fn axis(&self, name: &str, value: f64, unit: &str) -> Result<Axis, RowError> {
+        let parse = |text: &str| Axis::parse(&format!("{name}={text}"), &self.setup);
         // Only a duration accepts `1ns`, so use it to test the kind. The parsed value is not used.
         let is_time = parse("1ns").is_ok_and(|axis| axis.kind() == Kind::Duration);
         if !is_time {
-            return parse(&value.to_string());
+            return Ok(parse(&value.to_string())?);
         }
         let word = unit.split(' ').next().unwrap_or_default();
-        let scale = format!("1{word}").parse::<Nanos>().map_err(|_| {
-            format!("{name} is a time, so its parameter's unit must start with ns, us, ms or s")
+        let scale = format!("1{word}").parse::<Nanos>();
+        let scale = scale.map_err(|_| RowError::Unit {
+            axis: name.to_owned(),
         })?;
-        parse(&format!("{}ns", (value * scale.0 as f64).round()))
+        Ok(parse(&format!("{}ns", (value * scale.0 as f64).round()))?)
     }
 
     /// Simulates the row labelled `at`. Returns its figures by sweep column.
@@ -343,21 +345,17 @@ mod tests {
             assert!(!error.contains('\n'), "{error}");
             error
         };
-        assert_eq!(
-            open(CASE, SCENARIO).unwrap().check_effort(Asked::Run),
-            Ok(())
-        );
-        assert_eq!(
-            open(CASE, SCENARIO).unwrap().check_effort(Asked::Fit),
-            Ok(())
-        );
+        let opened = open(CASE, SCENARIO).unwrap();
+        opened.check_effort(Asked::Run).unwrap();
+        opened.check_effort(Asked::Fit).unwrap();
         let day = SCENARIO.replace("20s", "24h");
         let busy = day.replace("20ms", "20us").replace("3ms", "1us");
         let error = refused(CASE, &busy, Asked::Run);
         assert!(error.contains("shorten the scenario's `length`"), "{error}");
         let many = CASE.replace("steps = 15", "steps = 1000");
         let hour = SCENARIO.replace("20s", "1h");
-        assert_eq!(open(&many, &hour).unwrap().check_effort(Asked::Run), Ok(()));
+        let opened = open(&many, &hour).unwrap();
+        opened.check_effort(Asked::Run).unwrap();
         let error = refused(&many, &hour, Asked::Fit);
         assert!(error.contains("fewer `steps`"), "{error}");
         let error = open(CASE, &SCENARIO.replace("20s", "1000h")).unwrap_err();

@@ -6,11 +6,14 @@
 
 mod threads;
 
+use std::io::ErrorKind;
+
 use ticktax_model::Nanos;
 use ticktax_model::machine::{Counters, CpuTimes, Machine};
 use ticktax_model::pace::Schedule;
 use ticktax_model::recording::Header;
 use ticktax_model::replay::ReplayedTask;
+use ticktax_probes::ProbeError;
 use ticktax_sim::{Call, Step, Stream, TaskSpec};
 
 pub use threads::replay_here;
@@ -23,8 +26,8 @@ pub trait Performer {
     /// Sleeps for `time` with a single call.
     ///
     /// # Errors
-    /// Returns the reason if the kernel refuses the call.
-    fn sleep(&mut self, call: Call, time: Nanos) -> Result<(), String>;
+    /// Returns an error if the kernel refuses the call.
+    fn sleep(&mut self, call: Call, time: Nanos) -> Result<(), ProbeError>;
 
     /// Works for `time`, measured in CPU time.
     fn work(&mut self, time: Nanos);
@@ -58,19 +61,28 @@ impl Replay {
     }
 }
 
-/// Why a program cannot be replayed: it has a step that threads cannot perform.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CannotReplay {
+/// Why a program could not be replayed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReplayError {
     /// Only the simulator supports the step at this index.
     #[error("only the simulator can run step {0} of the program")]
     Step(usize),
+    /// The kernel refused a sleep.
+    #[error(transparent)]
+    Sleep(#[from] ProbeError),
+    /// The program's thread could not be started.
+    #[error("cannot start its thread: {0}")]
+    NoThread(ErrorKind),
+    /// The program's thread panicked.
+    #[error("its thread crashed")]
+    Panicked,
 }
 
 /// Checks that a thread can perform the program of `task`.
 ///
 /// # Errors
-/// Returns the index of the first step that only the simulator supports.
-pub fn check(task: &TaskSpec) -> Result<(), CannotReplay> {
+/// Returns [`ReplayError::Step`] with the index of the first step that only the simulator supports.
+pub fn check(task: &TaskSpec) -> Result<(), ReplayError> {
     let can = |step: &Step| {
         matches!(
             step,
@@ -82,7 +94,7 @@ pub fn check(task: &TaskSpec) -> Result<(), CannotReplay> {
         )
     };
     let unsupported = task.program.iter().position(|step| !can(step));
-    unsupported.map_or(Ok(()), |place| Err(CannotReplay::Step(place)))
+    unsupported.map_or(Ok(()), |place| Err(ReplayError::Step(place)))
 }
 
 /// Performs `task` until `length` has passed. `place` is the task's index in the setup.
@@ -98,8 +110,8 @@ pub fn replay(
     seed: u64,
     length: Nanos,
     performer: &mut impl Performer,
-) -> Result<ReplayedTask, String> {
-    check(task).map_err(|error| error.to_string())?;
+) -> Result<ReplayedTask, ReplayError> {
+    check(task)?;
     let number = u64::try_from(place).unwrap_or(u64::MAX);
     // The simulator uses the same stream for this task.
     let mut chance = Stream::new(seed, 2 * number);
@@ -143,7 +155,7 @@ pub fn replay(
                 notes.frames += 1;
                 frame_at = now;
             }
-            _ => return Err(CannotReplay::Step(at).to_string()),
+            _ => return Err(ReplayError::Step(at)),
         }
     }
     Ok(notes)
@@ -152,9 +164,10 @@ pub fn replay(
 #[cfg(test)]
 mod tests {
     use ticktax_model::Nanos;
+    use ticktax_probes::ProbeError;
     use ticktax_sim::{Call, Law, Machine, Policy, Setup, Step, TaskSpec, TimerRule, run};
 
-    use super::{CannotReplay, Performer, check, replay};
+    use super::{Performer, ReplayError, check, replay};
 
     /// A machine without overhead: time passes only while the thread sleeps or works.
     #[derive(Default)]
@@ -165,7 +178,7 @@ mod tests {
             self.0
         }
 
-        fn sleep(&mut self, _: Call, time: Nanos) -> Result<(), String> {
+        fn sleep(&mut self, _: Call, time: Nanos) -> Result<(), ProbeError> {
             self.0 += time;
             Ok(())
         }
@@ -234,8 +247,8 @@ mod tests {
     fn simulator_only_steps_are_refused() {
         let mut task = server();
         task.program.insert(1, Step::Lock(0));
-        assert_eq!(check(&task), Err(CannotReplay::Step(1)));
-        let error = replay(&task, 0, 1, ms(1), &mut Ideal::default()).unwrap_err();
-        assert!(error.contains("step 1"), "{error}");
+        assert_eq!(check(&task), Err(ReplayError::Step(1)));
+        let replayed = replay(&task, 0, 1, ms(1), &mut Ideal::default());
+        assert_eq!(replayed, Err(ReplayError::Step(1)));
     }
 }

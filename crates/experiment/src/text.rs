@@ -1,29 +1,58 @@
 //! Reads files written by people (cases and scenarios) and documents written by ticktax.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use ticktax_store::disk::read_input;
+use ticktax_store::disk::{InputError, read_input};
 
 /// Maximum size of a file written by a person, in MiB.
 pub const MAX_MIB: u32 = 1;
 /// Maximum size of a ticktax document in JSON, in MiB.
 const MAX_DOCUMENT_MIB: u32 = 64;
 
+/// Why a text file could not be read, in one line.
+#[derive(Debug, thiserror::Error)]
+pub enum TextError {
+    /// The file is unreadable or too large.
+    #[error("cannot read the {file_type} {}: {source}", path.display())]
+    Unreadable {
+        /// Type of the file: `case` or `scenario`.
+        file_type: &'static str,
+        /// Path of the file.
+        path: PathBuf,
+        /// Reason.
+        source: InputError,
+    },
+    /// The file is not UTF-8.
+    #[error("cannot read the {file_type} {}: not UTF-8 text", path.display())]
+    NotUtf8 {
+        /// Type of the file: `case` or `scenario`.
+        file_type: &'static str,
+        /// Path of the file.
+        path: PathBuf,
+    },
+}
+
 /// Reads a JSON document written by ticktax.
 ///
 /// # Errors
-/// Returns the reason if the file is unreadable or larger than 64 MiB.
-pub fn read_document(path: &Path) -> Result<Vec<u8>, String> {
+/// Returns an error if the file is unreadable or larger than 64 MiB.
+pub fn read_document(path: &Path) -> Result<Vec<u8>, InputError> {
     read_input(path, MAX_DOCUMENT_MIB)
 }
 
-/// Reads a text file. `what` names its type in error messages: `case` or `scenario`.
+/// Reads a text file. `file_type` names its type in error messages: `case` or `scenario`.
 ///
 /// # Errors
-/// Returns one line with the file and the reason if the file is unreadable, larger than 1 MiB, or
-/// not UTF-8.
-pub fn read(path: &Path, what: &str) -> Result<String, String> {
-    let text = read_input(path, MAX_MIB)
-        .and_then(|bytes| String::from_utf8(bytes).map_err(|_| "not UTF-8 text".to_owned()));
-    text.map_err(|why| format!("cannot read the {what} {}: {why}", path.display()))
+/// Returns [`TextError::Unreadable`] if the file is unreadable or larger than 1 MiB, and
+/// [`TextError::NotUtf8`] if it is not UTF-8.
+pub fn read(path: &Path, file_type: &'static str) -> Result<String, TextError> {
+    let bytes = read_input(path, MAX_MIB).map_err(|source| TextError::Unreadable {
+        file_type,
+        path: path.to_owned(),
+        source,
+    })?;
+    String::from_utf8(bytes).map_err(|_| TextError::NotUtf8 {
+        file_type,
+        path: path.to_owned(),
+    })
 }

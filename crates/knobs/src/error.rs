@@ -5,6 +5,10 @@ use std::io;
 use std::path::PathBuf;
 
 use nix::errno::Errno;
+use ticktax_model::knob::KnobScope;
+
+use crate::knob::of_what;
+use crate::target::Target;
 
 /// Why a setting could not be read or changed, or a session could not start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -156,6 +160,31 @@ pub enum KnobError {
         /// The reason.
         why: String,
     },
+}
+
+/// Why a setting could not be restored. The message does not name the setting.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum RestoreError {
+    /// The journal names a setting that this version does not have.
+    #[error("this version of ticktax does not know it; undo with the version that changed it")]
+    UnknownKnob,
+    /// The journal's target is of a different kind than the setting requires.
+    #[error("it is a setting of {}, not of {target}; move the journal away", of_what(*scope))]
+    Scope {
+        /// The kind of target that the setting requires.
+        scope: KnobScope,
+        /// The journal's target.
+        target: Target,
+    },
+    /// The kernel accepted the original value, but reports another one.
+    #[error("the kernel changed the value to {found}")]
+    Changed {
+        /// The value that the kernel reports.
+        found: String,
+    },
+    /// The setting could not be read or written.
+    #[error(transparent)]
+    Trouble(#[from] Trouble),
 }
 
 /// Why the kernel refused to read or write a setting, or why the setting's text is invalid.

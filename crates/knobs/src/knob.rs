@@ -167,7 +167,7 @@ impl Knob {
         parsed.map_err(|why| KnobError::Value {
             id: self.id.to_owned(),
             value: text.to_owned(),
-            why,
+            why: why.to_string(),
         })
     }
 

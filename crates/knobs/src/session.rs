@@ -12,10 +12,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use ticktax_model::knob::{UndoOutcome, UndoStatement, UndoneSetting};
 
-use crate::error::KnobError;
+use crate::error::{KnobError, RestoreError};
 use crate::group::{self, Controller};
 use crate::journal::{Contents, Journal, OnStep, Record, Step};
-use crate::knob::{Knob, of_what};
+use crate::knob::Knob;
 use crate::mechanism::{Held, Mechanism, is_real_time, resetting_children};
 use crate::registry;
 use crate::system::System;
@@ -457,7 +457,7 @@ impl Session {
         let mut found = None;
         let (outcome, problem) = match self.put_back(pending, &mut found) {
             Ok(outcome) => (outcome, None),
-            Err(why) => (UndoOutcome::Failed, Some(why)),
+            Err(why) => (UndoOutcome::Failed, Some(why.to_string())),
         };
         UndoneSetting {
             id: pending.knob.clone(),
@@ -473,22 +473,18 @@ impl Session {
         &mut self,
         pending: &Pending,
         found: &mut Option<String>,
-    ) -> Result<UndoOutcome, String> {
+    ) -> Result<UndoOutcome, RestoreError> {
         if pending.boot != self.boot {
             return Ok(UndoOutcome::Rebooted);
         }
         let Some(knob) = registry::known(&pending.knob) else {
-            return Err(
-                "this version of ticktax does not know it; undo with the version that changed it"
-                    .to_owned(),
-            );
+            return Err(RestoreError::UnknownKnob);
         };
         if pending.target.scope() != knob.scope() {
-            return Err(format!(
-                "it is a setting of {}, not of {}; move the journal away",
-                of_what(knob.scope()),
-                pending.target,
-            ));
+            return Err(RestoreError::Scope {
+                scope: knob.scope(),
+                target: pending.target.clone(),
+            });
         }
         if knob.is_held() {
             // This session holds the lock on the journal, so any other session has exited and the
@@ -507,7 +503,7 @@ impl Session {
         let value = match knob.look(&self.system, &target) {
             Ok(value) => found.insert(value).clone(),
             Err(_) if is_gone() => return Ok(UndoOutcome::Gone),
-            Err(trouble) => return Err(trouble.to_string()),
+            Err(trouble) => return Err(trouble.into()),
         };
         if value == pending.original {
             return Ok(UndoOutcome::Already);
@@ -520,11 +516,11 @@ impl Session {
         self.journal.step(Step::PutBack);
         match written.and_then(|_| knob.look(&self.system, &target)) {
             Ok(now) if now == pending.original => {}
-            Ok(now) => return Err(format!("the kernel changed the value to {now}")),
+            Ok(found) => return Err(RestoreError::Changed { found }),
             Err(_) if target.presence(&self.system) == Presence::Gone => {
                 return Ok(UndoOutcome::Gone);
             }
-            Err(trouble) => return Err(trouble.to_string()),
+            Err(trouble) => return Err(trouble.into()),
         }
         let expected = value == pending.last || pending.unread.as_ref() == Some(&value);
         Ok(if expected || pending.along {

@@ -19,6 +19,28 @@ pub(crate) enum Values {
     Cpus,
     /// A value that only the mechanism can parse.
     Form(Form),
+    /// No value, because the kernel reads the setting only at boot.
+    AtBoot,
+}
+
+/// Why a value is invalid for a setting.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum ValueError {
+    /// The setting requires one of these values.
+    #[error("{0}")]
+    Expected(Values),
+    /// The setting requires one of the words that the kernel offers.
+    #[error("choose from {}", offered.join(", "))]
+    NotOffered {
+        /// The words that the kernel offers.
+        offered: Vec<String>,
+    },
+    /// The setting requires a word that the kernel offers, and it offers none.
+    #[error("this kernel offers no values")]
+    NoneOffered,
+    /// The kernel reads the setting only at boot.
+    #[error("the kernel reads it only at boot; try it with `ticktax lab run --cmdline`")]
+    AtBoot,
 }
 
 /// How to parse and describe values in a special form.
@@ -26,8 +48,9 @@ pub(crate) enum Values {
 pub(crate) struct Form {
     /// Description for users.
     pub(crate) about: &'static str,
-    /// Validates a value and converts it to the form in which reading returns it.
-    pub(crate) parse: fn(&str) -> Result<String, String>,
+    /// Validates a value and converts it to the form in which reading returns it. Returns `None` if
+    /// the value does not match the description.
+    pub(crate) parse: fn(&str) -> Option<String>,
 }
 
 impl fmt::Debug for Form {
@@ -45,6 +68,7 @@ impl fmt::Display for Values {
             Self::Offered | Self::OfferedIn(_) => f.write_str("one that the kernel offers"),
             Self::Cpus => f.write_str("a list of CPUs, for example 0-3,8"),
             Self::Form(form) => f.write_str(form.about),
+            Self::AtBoot => f.write_str("set at boot"),
         }
     }
 }
@@ -54,27 +78,32 @@ impl Values {
     /// contains the words that are available.
     ///
     /// # Errors
-    /// Returns a description of the valid values if `text` is not one of them.
-    pub(crate) fn parse(&self, text: &str, offered: &[String]) -> Result<String, String> {
+    /// Returns an error that describes the valid values if `text` is not one of them.
+    pub(crate) fn parse(&self, text: &str, offered: &[String]) -> Result<String, ValueError> {
         let text = text.trim();
-        match self {
-            Self::Integer(min, max) => integer(text, *min, *max).ok_or_else(|| format!("{self}")),
-            Self::IntegerOr(min, max, word) => integer(text, *min, *max)
-                .or_else(|| (text == *word).then(|| text.to_owned()))
-                .ok_or_else(|| format!("{self}")),
+        let parsed = match self {
+            Self::Integer(min, max) => integer(text, *min, *max),
+            Self::IntegerOr(min, max, word) => {
+                integer(text, *min, *max).or_else(|| (text == *word).then(|| text.to_owned()))
+            }
             Self::Offered | Self::OfferedIn(_) => {
                 let found = offered.iter().find(|word| *word == text).cloned();
-                found.ok_or_else(|| match offered {
-                    [] => "this kernel offers no values".to_owned(),
-                    offered => format!("choose from {}", offered.join(", ")),
-                })
+                return found.ok_or_else(|| match offered {
+                    [] => ValueError::NoneOffered,
+                    offered => ValueError::NotOffered {
+                        offered: offered.to_owned(),
+                    },
+                });
             }
-            Self::Cpus => match text.parse::<CpuList>() {
-                Ok(cpus) if !cpus.is_empty() => Ok(cpus.to_string()),
-                _ => Err(format!("{self}")),
-            },
+            Self::Cpus => {
+                let cpus = text.parse::<CpuList>().ok();
+                cpus.filter(|cpus| !cpus.is_empty())
+                    .map(|cpus| cpus.to_string())
+            }
             Self::Form(form) => (form.parse)(text),
-        }
+            Self::AtBoot => return Err(ValueError::AtBoot),
+        };
+        parsed.ok_or(ValueError::Expected(*self))
     }
 
     /// Normalizes a value from the kernel, which may contain extra whitespace or leading zeros.
@@ -119,6 +148,6 @@ mod tests {
             assert_eq!(parsed.ok().as_deref(), read, "{values} {text}");
         }
         let why = Values::Integer(0, 200).parse("300", &[]).unwrap_err();
-        assert_eq!(why, "0 to 200");
+        assert_eq!(why.to_string(), "0 to 200");
     }
 }

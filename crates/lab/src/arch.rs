@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::error::NameError;
+
 /// A guest architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arch {
@@ -154,14 +156,14 @@ impl fmt::Display for Arch {
 }
 
 impl FromStr for Arch {
-    type Err = String;
+    type Err = NameError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, NameError> {
         let matches = |arch: &Self| [arch.name(), arch.machine()].contains(&text);
         Self::ALL
             .into_iter()
             .find(matches)
-            .ok_or_else(|| format!("invalid guest architecture `{text}`: choose amd64 or arm64"))
+            .ok_or_else(|| NameError::Arch(text.to_owned()))
     }
 }
 

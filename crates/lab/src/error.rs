@@ -90,6 +90,25 @@ pub enum LabError {
     TooLarge(#[from] TooLarge),
 }
 
+/// Error for text that names no architecture, kernel or kernel source.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// The text does not name a guest's architecture.
+    #[error("invalid guest architecture `{0}`: choose amd64 or arm64")]
+    Arch(String),
+    /// The text cannot name a kernel.
+    #[error(
+        "unknown kernel {0}: give a path with a / in it, a Debian package, or a name like hz250 \
+         from `ticktax lab build`"
+    )]
+    Kernel(String),
+    /// The text cannot name a kernel's source.
+    #[error(
+        "invalid source `{0}`: give a Debian package, or a directory or tarball with a / in it"
+    )]
+    Source(String),
+}
+
 impl LabError {
     /// Returns a closure that wraps an I/O error. The error came from trying to `what` (a verb) the
     /// file at `path`.

@@ -17,7 +17,7 @@ pub use package::{Unpacked, fetch_with_libraries};
 pub use tool::{sha256, sha256_of};
 
 use crate::arch::Arch;
-use crate::error::LabError;
+use crate::error::{LabError, NameError};
 use crate::input;
 
 /// A kernel, as the user requested it.
@@ -35,11 +35,11 @@ pub enum Wanted {
 }
 
 impl FromStr for Wanted {
-    type Err = String;
+    type Err = NameError;
 
     /// Parses `hz250` as a kernel built by the lab, any text that contains a `/` as a file, and all
     /// other text as a package.
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, NameError> {
         if is_built(text) {
             return Ok(Self::Built(text.to_owned()));
         }
@@ -54,10 +54,7 @@ impl FromStr for Wanted {
         if is_name(suite) && is_name(package) {
             return Ok(Self::Package(text.to_owned()));
         }
-        Err(format!(
-            "unknown kernel {text}: give a path with a / in it, a Debian package, or a name like \
-             hz250 from `ticktax lab build`"
-        ))
+        Err(NameError::Kernel(text.to_owned()))
     }
 }
 

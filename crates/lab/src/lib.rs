@@ -29,7 +29,7 @@ mod turns;
 pub mod wire;
 
 pub use arch::Arch;
-pub use error::LabError;
+pub use error::{LabError, NameError};
 pub use input::read_text;
 pub use run::{Program, Run};
 pub use turns::in_turns;

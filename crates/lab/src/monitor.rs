@@ -17,6 +17,26 @@ use serde::Deserialize;
 /// QEMU's arguments for a guest that can still be queried after it has shut down.
 pub(crate) const ARGUMENTS: [&str; 3] = ["-no-shutdown", "-qmp", "stdio"];
 
+/// Why the monitor did not give an answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum MonitorError {
+    /// A command could not be sent, or the thread that reads the answers could not be started.
+    #[error("{}", .0.kind())]
+    Io(#[from] io::Error),
+    /// QEMU exited before it answered.
+    #[error("QEMU ended too early")]
+    Ended,
+    /// QEMU sent something that is not JSON.
+    #[error("QEMU's monitor sent invalid JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    /// QEMU does not support the command.
+    #[error("QEMU's monitor refused the command: {0}")]
+    Refused(String),
+    /// QEMU did not answer in time, or its answer has no count.
+    #[error("QEMU did not report the number of executed instructions")]
+    NoCount,
+}
+
 /// A message from QEMU: the greeting, an event, or the response to a command.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -48,7 +68,7 @@ pub(crate) struct Monitor {
 
 impl Monitor {
     /// Connects through QEMU's standard input (`commands`) and standard output (`output`).
-    pub(crate) fn begin(commands: ChildStdin, output: ChildStdout) -> io::Result<Self> {
+    pub(crate) fn begin(commands: ChildStdin, output: ChildStdout) -> Result<Self, MonitorError> {
         let (sender, messages) = channel();
         // The thread exits when QEMU closes its standard output.
         thread::Builder::new()
@@ -82,13 +102,12 @@ impl Monitor {
     ///
     /// # Errors
     /// Returns an error if QEMU does not respond, or does not report a count.
-    pub(crate) fn instructions(&mut self) -> Result<u64, String> {
-        let asked = self.command("query-replay");
-        asked.map_err(|error| error.to_string())?;
+    pub(crate) fn instructions(&mut self) -> Result<u64, MonitorError> {
+        self.command("query-replay")?;
         let icount = |message: &Message| message.answer.as_ref()?.icount;
         let found = self.wait(Duration::from_secs(10), |message| icount(message).is_some())?;
         let count = found.as_ref().and_then(icount);
-        count.ok_or_else(|| "QEMU did not report the number of executed instructions".to_owned())
+        count.ok_or(MonitorError::NoCount)
     }
 
     fn command(&mut self, name: &str) -> io::Result<()> {
@@ -102,7 +121,7 @@ impl Monitor {
         &mut self,
         patience: Duration,
         wanted: impl Fn(&Message) -> bool,
-    ) -> Result<Option<Message>, String> {
+    ) -> Result<Option<Message>, MonitorError> {
         loop {
             match self.messages.recv_timeout(patience) {
                 Ok(line) => {
@@ -112,30 +131,24 @@ impl Monitor {
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => return Ok(None),
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err("QEMU ended too early".to_owned());
-                }
+                Err(RecvTimeoutError::Disconnected) => return Err(MonitorError::Ended),
             }
         }
     }
 }
 
 /// Parses one line of QEMU's output.
-fn read(line: &str) -> Result<Message, String> {
-    let message: Message = serde_json::from_str(line)
-        .map_err(|error| format!("QEMU's monitor sent invalid JSON: {error}"))?;
+fn read(line: &str) -> Result<Message, MonitorError> {
+    let message: Message = serde_json::from_str(line)?;
     match message.error {
-        Some(refusal) => Err(format!(
-            "QEMU's monitor refused the command: {}",
-            refusal.desc
-        )),
+        Some(refusal) => Err(MonitorError::Refused(refusal.desc)),
         None => Ok(message),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::read;
+    use super::{MonitorError, read};
 
     #[test]
     fn qemus_messages_are_distinguished() {
@@ -150,7 +163,9 @@ mod tests {
         let nothing = read(r#"{"return": {}}"#).unwrap().answer.unwrap();
         assert_eq!(nothing.icount, None);
         let refused = r#"{"error": {"class": "CommandNotFound", "desc": "no such command"}}"#;
-        assert!(read(refused).unwrap_err().contains("no such command"));
-        assert!(read("qemu: bad").is_err());
+        assert!(
+            matches!(read(refused), Err(MonitorError::Refused(why)) if why == "no such command")
+        );
+        assert!(matches!(read("qemu: bad"), Err(MonitorError::Json(_))));
     }
 }

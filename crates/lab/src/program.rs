@@ -42,7 +42,8 @@ pub fn add(
             return Err(refused(why));
         }
         let beside = to.rsplit_once('/').map_or("", |(folder, _)| folder);
-        let libraries = libraries::of_program(from, &bytes, &linker, own).map_err(&refused)?;
+        let libraries = libraries::of_program(from, &bytes, &linker, own)
+            .map_err(|why| refused(why.to_string()))?;
         for library in libraries.iter().chain([&linker]) {
             let name = own.and_then(|own| library.strip_prefix(own).ok());
             let to = name.map_or_else(|| library.clone(), |name| Path::new(beside).join(name));

@@ -13,7 +13,7 @@ use crate::arch::Arch;
 use crate::error::LabError;
 use crate::guest;
 pub use crate::machine::{Clock, GuestSettings, Machine};
-use crate::monitor::Monitor;
+use crate::monitor::{Monitor, MonitorError};
 pub use crate::outcome::{Outcome, Stage};
 use crate::sys::end_with_parent;
 use crate::wire::{Frame, Reader};
@@ -93,7 +93,7 @@ pub fn boot(
         files: results.files,
         instructions: instructions
             .transpose()
-            .map_err(|why| monitor_failed(machine.arch, why))?,
+            .map_err(|why| monitor_failed(machine.arch, &why))?,
         took: since(began),
     })
 }
@@ -117,14 +117,14 @@ impl Running {
         let ends = self.0.stdin.take().zip(self.0.stdout.take());
         let begun = ends.map(|(commands, output)| Monitor::begin(commands, output));
         let begun = begun.transpose();
-        begun.map_err(|error| monitor_failed(self.1, error.kind().to_string()))
+        begun.map_err(|why| monitor_failed(self.1, &why))
     }
 }
 
-fn monitor_failed(arch: Arch, why: String) -> LabError {
+fn monitor_failed(arch: Arch, why: &MonitorError) -> LabError {
     LabError::Tool {
         program: arch.qemu().to_owned(),
-        why,
+        why: why.to_string(),
     }
 }
 

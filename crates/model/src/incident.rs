@@ -14,7 +14,7 @@ mod trigger;
 pub use index::{IncidentEntry, IncidentIndex, IndexLine, LossCause};
 pub use percentile::{AbovePercentile, Percentile, PercentileError};
 pub use trigger::{
-    Trigger, TriggerKind, TriggerLimit, TriggerSpec, TriggerSpecError, TriggerTarget,
+    Trigger, TriggerFault, TriggerKind, TriggerLimit, TriggerSpec, TriggerSpecError, TriggerTarget,
 };
 
 /// The analysis of the rows around a trigger.

@@ -42,7 +42,7 @@ pub use figures::{
     Quantile, TickAlias, Wakeups,
 };
 pub use rate::{FrameRate, FrameRateError};
-pub use rhythm::FrameRhythm;
+pub use rhythm::{FrameRhythm, NoRhythm};
 pub use statement::{
     FrameMark, LoopReport, LoopRun, PaceEnd, PaceStatement, ProcessReport, RhythmReport, Subject,
     ThreadReport,

@@ -147,6 +147,19 @@ pub enum ProbeError {
         /// CPU that the thread was moved to.
         to: Cpu,
     },
+    /// The kernel hides the addresses of its functions from the sampler.
+    #[error(
+        "the kernel hides its function addresses: run as root, with kernel.kptr_restrict below 2"
+    )]
+    HiddenAddresses,
+    /// The kernel refused to sample a CPU.
+    #[error("the kernel refused to sample CPU {cpu} (cpu-clock): {why}")]
+    NoSampling {
+        /// The CPU.
+        cpu: Cpu,
+        /// The kernel's reason.
+        why: String,
+    },
     /// A thread of the probe panicked.
     #[error(
         "the probe's thread on CPU {cpu} crashed and its results are lost: please report this bug"

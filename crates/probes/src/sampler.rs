@@ -14,6 +14,7 @@ use std::fs;
 use ticktax_model::net::Sample;
 use ticktax_model::{Cpu, CpuList, Nanos};
 
+use crate::error::ProbeError;
 use records::Record;
 use symbols::Functions;
 use sys::Ring;
@@ -42,18 +43,15 @@ impl Sampler {
     /// Starts sampling on `cpus`.
     ///
     /// # Errors
-    /// Returns an error if the kernel does not permit sampling, or hides its function addresses.
-    /// The error is a message for the user.
-    pub fn start(cpus: &CpuList) -> Result<Self, String> {
+    /// Returns [`ProbeError::HiddenAddresses`] if the kernel hides its function addresses, and
+    /// [`ProbeError::NoSampling`] if it does not permit sampling.
+    pub fn start(cpus: &CpuList) -> Result<Self, ProbeError> {
         let symbols = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
-        let functions = Functions::parse(&symbols).ok_or(
-            "the kernel hides its function addresses: run as root, with kernel.kptr_restrict below \
-             2",
-        )?;
+        let functions = Functions::parse(&symbols).ok_or(ProbeError::HiddenAddresses)?;
         let open = |cpu: Cpu| {
-            Ring::open(cpu, PERIOD).map_err(|error| {
-                let why = error.desc().to_lowercase();
-                format!("the kernel refused to sample CPU {cpu} (cpu-clock): {why}")
+            Ring::open(cpu, PERIOD).map_err(|errno| ProbeError::NoSampling {
+                cpu,
+                why: errno.desc().to_lowercase(),
             })
         };
         let rings = cpus.iter().map(open).collect::<Result<_, _>>()?;

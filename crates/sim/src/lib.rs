@@ -50,7 +50,9 @@ pub use random::{Law, Stream};
 pub use record::facts;
 pub use report::{CpuReport, LinkReport, Mode, Report};
 pub use scheduler::{Policy, base_slice};
-pub use setup::{Costs, Group, Link, Machine, Setup, SetupError, Source, Then};
+pub use setup::{
+    Costs, Group, Link, Machine, Setup, SetupError, SetupFault, SetupPart, Source, Then,
+};
 pub use speed::Speed;
 pub use task::{Attributes, Class, Footprint, Step, TaskId, TaskReport, TaskSpec};
 pub use ticktax_model::machine::TickMode;

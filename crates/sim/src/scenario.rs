@@ -25,8 +25,8 @@ use ticktax_model::pace::PaceRule;
 
 use self::words::{LawText, Time};
 use crate::random::Law;
-use crate::settings;
-use crate::setup::{Group, Link, MAX_TASKS, Setup, SetupError, Source, Then};
+use crate::settings::{self, Fault};
+use crate::setup::{Group, Link, MAX_TASKS, Setup, SetupPart, Source, Then};
 use crate::task::{Class, Footprint, Step, TaskId, TaskSpec};
 use crate::timer::Call;
 
@@ -57,9 +57,9 @@ pub fn parse(file: &str, text: &str) -> Result<Setup, ScenarioError> {
         .map_err(|wrong| error(wrong.span().map_or(0, |span| span.start), wrong.message()))?;
     scenario
         .fill(&mut setup)
-        .map_err(|(byte, why)| error(byte, &why))?;
+        .map_err(|fault| error(fault.at, &fault.why))?;
     setup.check().map_err(|wrong| {
-        let place = scenario.place_of(&wrong).unwrap_or(machine);
+        let place = scenario.place_of(&wrong.part).unwrap_or(machine);
         error(place, &wrong.to_string())
     })?;
     Ok(setup)
@@ -200,18 +200,15 @@ struct GroupText {
     period: Time,
 }
 
-/// The byte offset of an error, and its description.
-type Wrong = (usize, String);
-
 impl Scenario {
     /// Adds the scenario's tasks, interrupts, links and groups to `setup`.
-    fn fill(&self, setup: &mut Setup) -> Result<(), Wrong> {
+    fn fill(&self, setup: &mut Setup) -> Result<(), Fault> {
         let mut count: usize = 0;
         for task in &self.task {
             count = count.saturating_add(task.count);
             if count > MAX_TASKS {
                 let why = format!("too many tasks ({count}): give at most {MAX_TASKS}");
-                return Err((task.name.span().start, why));
+                return Err(fault(&task.name, why));
             }
         }
         let names: Vec<&str> = self
@@ -239,32 +236,42 @@ impl Scenario {
         Ok(())
     }
 
-    /// Returns the byte offset of the name that `error` refers to, if it refers to a named part.
-    fn place_of(&self, error: &SetupError) -> Option<usize> {
-        let tasks = self.task.iter().map(|task| ("task", &task.name));
-        let interrupts = self
-            .interrupt
-            .iter()
-            .map(|interrupt| ("interrupt", &interrupt.name));
-        tasks.chain(interrupts).find_map(|(kind, name)| {
-            let found = error.what == format!("{kind} {}", name.get_ref());
-            found.then(|| name.span().start)
-        })
+    /// Returns the byte offset of the name of `part`, if it has one.
+    fn place_of(&self, part: &SetupPart) -> Option<usize> {
+        let start = |names: Vec<&toml::Spanned<String>>, wanted: &String| {
+            let found = names.into_iter().find(|name| name.get_ref() == wanted);
+            found.map(|name| name.span().start)
+        };
+        match part {
+            SetupPart::Task(name) => start(self.task.iter().map(|task| &task.name).collect(), name),
+            SetupPart::Interrupt(name) => {
+                let interrupts = self.interrupt.iter();
+                start(interrupts.map(|interrupt| &interrupt.name).collect(), name)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// An error at `name`.
+fn fault(name: &toml::Spanned<String>, why: impl Into<String>) -> Fault {
+    Fault {
+        at: name.span().start,
+        why: why.into(),
     }
 }
 
 /// Returns the first task called `name`.
-fn task_named(name: &toml::Spanned<String>, names: &[&str]) -> Result<TaskId, Wrong> {
+fn task_named(name: &toml::Spanned<String>, names: &[&str]) -> Result<TaskId, Fault> {
     let place = names.iter().position(|other| other == name.get_ref());
     let place = place.and_then(|place| u32::try_from(place).ok());
-    place.map(TaskId).ok_or_else(|| {
-        let why = format!("no task named `{}`", name.get_ref());
-        (name.span().start, why)
-    })
+    place
+        .map(TaskId)
+        .ok_or_else(|| fault(name, format!("no task named `{}`", name.get_ref())))
 }
 
 impl TaskText {
-    fn spec(&self, names: &[&str]) -> Result<TaskSpec, Wrong> {
+    fn spec(&self, names: &[&str]) -> Result<TaskSpec, Fault> {
         let steps = self.program.iter().map(|step| step.step(names));
         let mut spec = TaskSpec::new(self.name.get_ref(), steps.collect::<Result<_, _>>()?);
         spec.kernel = self.kernel;
@@ -278,8 +285,8 @@ impl TaskText {
             (Some(priority), None) => Class::Fifo(priority),
             (None, Some(priority)) => Class::RoundRobin(priority),
             (Some(_), Some(_)) => {
-                let why = "choose either fifo or round_robin, not both".to_owned();
-                return Err((self.name.span().start, why));
+                let why = "choose either fifo or round_robin, not both";
+                return Err(fault(&self.name, why));
             }
         };
         spec.footprint = self.footprint.as_ref().map(|footprint| Footprint {
@@ -291,7 +298,7 @@ impl TaskText {
 }
 
 impl StepText {
-    fn step(&self, names: &[&str]) -> Result<Step, Wrong> {
+    fn step(&self, names: &[&str]) -> Result<Step, Fault> {
         Ok(match self {
             Self::Work(law) => Step::Work(law.0),
             Self::Kernel(law) => Step::Kernel(law.0),
@@ -336,15 +343,15 @@ impl StepText {
 }
 
 impl InterruptText {
-    fn source(&self, names: &[&str]) -> Result<Source, Wrong> {
+    fn source(&self, names: &[&str]) -> Result<Source, Fault> {
         let then = match (&self.softirq, &self.signal, self.link) {
             (None, None, None) => Then::Nothing,
             (Some(law), None, None) => Then::Softirq(law.0),
             (None, Some(name), None) => Then::Signal(task_named(name, names)?),
             (None, None, Some(link)) => Then::Packets(link),
             _ => {
-                let why = "choose only one of softirq, signal and link".to_owned();
-                return Err((self.name.span().start, why));
+                let why = "choose only one of softirq, signal and link";
+                return Err(fault(&self.name, why));
             }
         };
         Ok(Source {

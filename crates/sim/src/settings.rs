@@ -11,10 +11,12 @@
 //! let hz = settings::find("hz").unwrap();
 //! hz.set(&mut setup, hz.parse("250")?)?;
 //! assert_eq!(setup.machine.hz, 250);
-//! assert_eq!(hz.parse("0").unwrap_err(), "0 is out of range: choose 1 to 1000000");
-//! # Ok::<(), String>(())
+//! let error = hz.parse("0").unwrap_err();
+//! assert_eq!(error.to_string(), "0 is out of range: choose 1 to 1000000");
+//! # Ok::<(), settings::SettingError>(())
 //! ```
 
+mod error;
 mod read;
 mod table;
 mod value;
@@ -24,8 +26,9 @@ use std::fmt;
 
 use ticktax_model::Nanos;
 
+pub use error::{RecordedSettingError, SettingError};
 use read::PHASES;
-pub(crate) use read::read;
+pub(crate) use read::{Fault, read};
 pub use value::{Kind, Value};
 
 use crate::scheduler::Policy;
@@ -50,7 +53,7 @@ pub struct Setting {
     is_always_told: bool,
     sets: &'static str,
     get: fn(&Setup) -> Option<Value>,
-    set: fn(&mut Setup, Value) -> Result<(), String>,
+    set: fn(&mut Setup, Value) -> Result<(), SettingError>,
 }
 
 impl Setting {
@@ -92,8 +95,8 @@ impl Setting {
     /// Parses a value for this setting.
     ///
     /// # Errors
-    /// Returns a one-line description of the problem if the value is invalid.
-    pub fn parse(&self, text: &str) -> Result<Value, String> {
+    /// Returns an error if the value is invalid.
+    pub fn parse(&self, text: &str) -> Result<Value, SettingError> {
         self.kind.parse(text)
     }
 
@@ -106,8 +109,8 @@ impl Setting {
     /// Changes the setting's value in `setup`.
     ///
     /// # Errors
-    /// Returns one line with the reason if the setting does not apply.
-    pub fn set(&self, setup: &mut Setup, value: Value) -> Result<(), String> {
+    /// Returns an error if the setting does not apply, or if the value is invalid in this setup.
+    pub fn set(&self, setup: &mut Setup, value: Value) -> Result<(), SettingError> {
         (self.set)(setup, value)
     }
 }
@@ -170,11 +173,12 @@ pub fn recorded(setup: &Setup) -> BTreeMap<String, String> {
 /// header ([`tick_mode`](ticktax_model::machine::Machine::tick_mode)).
 ///
 /// # Errors
-/// Returns one line that names the setting if a setting is invalid or unknown.
-pub fn machine(recorded: &BTreeMap<String, String>) -> Result<Machine, String> {
+/// Returns an error that names the setting if a setting is invalid or unknown.
+pub fn machine(recorded: &BTreeMap<String, String>) -> Result<Machine, RecordedSettingError> {
+    let invalid = |name| move |why| RecordedSettingError::Invalid { name, why };
     let is_known = |name: &str| name == PHASES || find(name).is_some();
     if let Some(name) = recorded.keys().find(|name| !is_known(name)) {
-        return Err(format!("unknown setting `{name}`"));
+        return Err(RecordedSettingError::Unknown(name.clone()));
     }
     let mut setup = Setup::new(Machine::new(1, 100, Policy::Fair), Nanos::ZERO);
     // Apply settings in table order, because later ones may depend on earlier ones.
@@ -185,13 +189,12 @@ pub fn machine(recorded: &BTreeMap<String, String>) -> Result<Machine, String> {
         let set = setting
             .parse(text)
             .and_then(|value| setting.set(&mut setup, value));
-        set.map_err(|why| format!("{}: {why}", setting.name))?;
+        set.map_err(invalid(setting.name))?;
     }
     if let Some(list) = recorded.get(PHASES) {
-        let phases = list.split(',').map(|text| Kind::Duration.parse(text));
-        let phases: Result<Vec<Value>, String> = phases.collect();
-        let phases = phases.map_err(|why| format!("{PHASES}: {why}"))?;
-        setup.machine.phases = phases.into_iter().map(Value::duration).collect();
+        let parse = |text| Kind::Duration.parse(text).map(Value::duration);
+        let phases = list.split(',').map(parse).collect::<Result<_, _>>();
+        setup.machine.phases = phases.map_err(invalid(PHASES))?;
     }
     Ok(setup.machine)
 }
@@ -326,7 +329,8 @@ mod tests {
         assert_eq!(recorded["seed"], "7");
         assert_eq!(machine(&recorded), Ok(setup.machine));
         let unknown = [("slize".to_owned(), "3ms".to_owned())].into();
-        assert_eq!(machine(&unknown).unwrap_err(), "unknown setting `slize`");
+        let error = machine(&unknown).unwrap_err();
+        assert_eq!(error.to_string(), "unknown setting `slize`");
     }
 
     #[test]
@@ -337,7 +341,7 @@ mod tests {
         assert_eq!(recorded["phases"], "0s,250us,1ns");
         assert_eq!(machine(&recorded), Ok(setup.machine));
         recorded.insert("phases".to_owned(), "1ms,soon".to_owned());
-        let why = machine(&recorded).unwrap_err();
+        let why = machine(&recorded).unwrap_err().to_string();
         assert!(why.starts_with("phases: "), "{why}");
     }
 }

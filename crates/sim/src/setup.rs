@@ -1,8 +1,11 @@
 //! Describes a simulation: the machine, its tasks and its interrupt sources.
 
+mod error;
+
 use ticktax_model::Nanos;
 use ticktax_model::machine::TickMode;
 
+pub use self::error::{SetupError, SetupFault, SetupPart};
 use crate::clock::Device;
 use crate::random::Law;
 use crate::scheduler::Policy;
@@ -13,6 +16,7 @@ use crate::timer::TimerRule;
 pub(crate) const MAX_TASKS: usize = 16_384;
 /// Number of locks. Programs refer to locks by number, from 0.
 const MAX_LOCKS: usize = 4_096;
+const MAX_SOURCES: usize = 64;
 
 /// CPU time that the kernel spends on its own work. Any of these costs may be zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -151,16 +155,6 @@ pub struct Setup {
     pub seed: u64,
 }
 
-/// Why a setup is invalid.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what}: {why}")]
-pub struct SetupError {
-    /// The part of the setup that is invalid.
-    pub what: String,
-    /// Description of the problem.
-    pub why: String,
-}
-
 impl Setup {
     /// Creates a setup that simulates `machine` without tasks for `length`.
     pub fn new(machine: Machine, length: Nanos) -> Self {
@@ -180,33 +174,31 @@ impl Setup {
     /// # Errors
     /// Returns an error with the first invalid part and the reason.
     pub fn check(&self) -> Result<(), SetupError> {
-        self.check_machine()?;
+        let error = |part, fault| SetupError { part, fault };
+        self.check_machine()
+            .map_err(|fault| error(SetupPart::Machine, fault))?;
         if self.tasks.len() > MAX_TASKS {
-            return Err(error(
-                "tasks",
-                &format!("too many; give at most {MAX_TASKS}"),
-            ));
+            return Err(error(SetupPart::Tasks, SetupFault::TooManyTasks));
         }
         for task in &self.tasks {
             self.check_task(task)
-                .map_err(|why| error(&format!("task {}", task.name), &why))?;
+                .map_err(|fault| error(SetupPart::Task(task.name.clone()), fault))?;
         }
         for source in &self.sources {
             self.check_source(source)
-                .map_err(|why| error(&format!("interrupt {}", source.name), &why))?;
+                .map_err(|fault| error(SetupPart::Interrupt(source.name.clone()), fault))?;
         }
-        if self.sources.len() > 64 {
-            return Err(error("interrupts", "too many; give at most 64"));
+        if self.sources.len() > MAX_SOURCES {
+            return Err(error(SetupPart::Interrupts, SetupFault::TooManyInterrupts));
         }
-        for group in &self.groups {
-            if group.quota <= Nanos::ZERO || group.period <= Nanos::ZERO {
-                return Err(error("group", "quota and period must be above 0"));
-            }
+        let is_positive = |group: &Group| group.quota > Nanos::ZERO && group.period > Nanos::ZERO;
+        if !self.groups.iter().all(is_positive) {
+            return Err(error(SetupPart::Group, SetupFault::Quota));
         }
         Ok(())
     }
 
-    fn check_machine(&self) -> Result<(), SetupError> {
+    fn check_machine(&self) -> Result<(), SetupFault> {
         let Machine {
             cpus,
             hz,
@@ -219,84 +211,83 @@ impl Setup {
             speed,
             ..
         } = &self.machine;
-        let fail = |why: &str| Err(error("machine", why));
         if !(1..=8192).contains(cpus) {
-            return fail("the number of CPUs must be 1 to 8192");
+            return Err(SetupFault::Cpus);
         }
         let Some(grid) = device.grid(*hz, Nanos::ZERO, *drift_ppb) else {
-            return fail(&format!("its timer device cannot tick at {hz} Hz"));
+            return Err(SetupFault::TickRate { hz: *hz });
         };
         if phases.len() > *cpus {
-            return fail("there are more phases than CPUs");
+            return Err(SetupFault::TooManyPhases);
         }
         if phases
             .iter()
             .any(|&phase| phase < Nanos::ZERO || phase > grid.step())
         {
-            return fail("a phase must be between 0 and one tick");
+            return Err(SetupFault::Phase);
         }
         if costs.tick < Nanos::ZERO || costs.timer < Nanos::ZERO || costs.switch < Nanos::ZERO {
-            return fail("costs must not be negative");
+            return Err(SetupFault::NegativeCost);
         }
         if costs.tick.0 >= grid.step().0 / 2 {
-            return fail("a tick must cost less than half of its period");
+            return Err(SetupFault::TickCost);
         }
         if let TickMode::NohzFull { cpus: full } = tick
             && full.iter().any(|cpu| cpu.index() >= *cpus)
         {
-            return fail("nohz-full includes a CPU that does not exist");
+            return Err(SetupFault::NohzFull);
         }
         if *slack < Nanos::ZERO {
-            return fail("timer slack must not be negative");
+            return Err(SetupFault::Slack);
         }
         if !speed.is_sound() {
-            return fail("the speed must be above 0 and at most full speed");
+            return Err(SetupFault::Speed);
         }
         if self.length < Nanos::ZERO {
-            return fail("the length must not be negative");
+            return Err(SetupFault::Length);
         }
         Ok(())
     }
 
-    fn check_task(&self, task: &TaskSpec) -> Result<(), String> {
+    fn check_task(&self, task: &TaskSpec) -> Result<(), SetupFault> {
         let attributes = &task.attributes;
         if attributes.cpu.is_some_and(|cpu| cpu >= self.machine.cpus) {
-            return Err("it is pinned to a CPU that does not exist".to_owned());
+            return Err(SetupFault::Pinned);
         }
         if !(-20..=19).contains(&attributes.nice) {
-            return Err("nice must be -20 to 19".to_owned());
+            return Err(SetupFault::Nice);
         }
         if let Class::Fifo(priority) | Class::RoundRobin(priority) = attributes.class
             && !(1..=99).contains(&priority)
         {
-            return Err("a real-time priority must be 1 to 99".to_owned());
+            return Err(SetupFault::Priority);
         }
         if attributes.slice.is_some_and(|slice| slice <= Nanos::ZERO) {
-            return Err("the slice must be above 0".to_owned());
+            return Err(SetupFault::Slice);
         }
         if task.group.is_some_and(|group| group >= self.groups.len()) {
-            return Err("its group does not exist".to_owned());
+            return Err(SetupFault::NoGroup);
         }
         if task
             .footprint
             .is_some_and(|footprint| footprint.refill < Nanos::ZERO || footprint.tau <= Nanos::ZERO)
         {
-            return Err("a footprint needs a refill of at least 0 and a tau above 0".to_owned());
+            return Err(SetupFault::Footprint);
         }
         if !task.program.iter().any(Step::takes_time) {
-            return Err("its program never lets time pass; add a step that takes time".to_owned());
+            return Err(SetupFault::TakesNoTime);
         }
         task.program
             .iter()
             .try_for_each(|step| self.check_step(step))
     }
 
-    fn check_step(&self, step: &Step) -> Result<(), String> {
+    fn check_step(&self, step: &Step) -> Result<(), SetupFault> {
         if step.law().is_some_and(|law| !law.is_sound()) {
-            return Err("a time is negative, or a range is empty".to_owned());
+            return Err(SetupFault::Time);
         }
         if matches!(*step, Step::Pace { spin, .. } if spin < Nanos::ZERO) {
-            return Err("the spin time must not be negative".to_owned());
+            return Err(SetupFault::Spin);
         }
         let positive = match *step {
             Step::SleepRest { time, unit, .. } => time > Nanos::ZERO && unit > Nanos::ZERO,
@@ -307,50 +298,35 @@ impl Setup {
             _ => true,
         };
         if !positive {
-            return Err("periods and units must be above 0".to_owned());
+            return Err(SetupFault::Period);
         }
         match *step {
             Step::Signal(task) if task.index() >= self.tasks.len() => {
-                Err("it signals a task that does not exist".to_owned())
+                Err(SetupFault::NoSignalledTask)
             }
-            Step::Lock(lock) | Step::Unlock(lock) if lock >= MAX_LOCKS => {
-                Err(format!("lock numbers must be 0 to {}", MAX_LOCKS - 1))
-            }
-            Step::Receive(link, _) if link >= self.links.len() => {
-                Err("it receives from a link that does not exist".to_owned())
-            }
+            Step::Lock(lock) | Step::Unlock(lock) if lock >= MAX_LOCKS => Err(SetupFault::Lock),
+            Step::Receive(link, _) if link >= self.links.len() => Err(SetupFault::NoReceiveLink),
             _ => Ok(()),
         }
     }
 
-    fn check_source(&self, source: &Source) -> Result<(), String> {
+    fn check_source(&self, source: &Source) -> Result<(), SetupFault> {
         if source.cpu >= self.machine.cpus {
-            return Err("its CPU does not exist".to_owned());
+            return Err(SetupFault::NoCpu);
         }
         if !source.interval.is_sound() || source.interval.mean() <= Nanos::ZERO {
-            return Err("its interval must be above 0".to_owned());
+            return Err(SetupFault::Interval);
         }
         if !source.cost.is_sound() || source.start < Nanos::ZERO {
-            return Err("its cost and start must not be negative".to_owned());
+            return Err(SetupFault::InterruptTimes);
         }
         match source.then {
             Then::Signal(task) if task.index() >= self.tasks.len() => {
-                Err("it signals a task that does not exist".to_owned())
+                Err(SetupFault::NoSignalledTask)
             }
-            Then::Packets(link) if link >= self.links.len() => {
-                Err("its link does not exist".to_owned())
-            }
-            Then::Softirq(law) if !law.is_sound() => {
-                Err("the cost of its softirq must not be negative".to_owned())
-            }
+            Then::Packets(link) if link >= self.links.len() => Err(SetupFault::NoLink),
+            Then::Softirq(law) if !law.is_sound() => Err(SetupFault::SoftirqCost),
             _ => Ok(()),
         }
-    }
-}
-
-fn error(what: &str, why: &str) -> SetupError {
-    SetupError {
-        what: what.to_owned(),
-        why: why.to_owned(),
     }
 }

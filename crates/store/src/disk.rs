@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use folder::{Distrust, Folder};
-pub use input::{open_input, read_input};
+pub use input::{InputError, open_input, read_input};
 pub use output::{check_output, write_output};
 pub use temporary::{Temporary, remove_abandoned};
 

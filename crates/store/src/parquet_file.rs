@@ -30,10 +30,7 @@ pub(crate) struct Unopened {
 
 impl Unopened {
     /// Reads a file's footer.
-    ///
-    /// # Errors
-    /// Returns the reason if the file cannot be read.
-    pub(crate) fn new<R: ChunkReader + 'static>(bytes: R) -> Result<Self, String> {
+    pub(crate) fn new<R: ChunkReader + 'static>(bytes: R) -> Result<Self, DecodeError> {
         let bounds = Bounds::new(bytes.len());
         let fetch: Box<Fetch> =
             Box::new(move |start, length| decode(|| bytes.get_bytes(start, length)));
@@ -72,8 +69,8 @@ impl Unopened {
 
 /// Why a file cannot be opened.
 pub(crate) enum OpenFault {
-    /// The footer cannot be decoded, for this reason.
-    Footer(String),
+    /// The footer cannot be decoded.
+    Footer(DecodeError),
     /// The file exceeds a limit.
     Excess(Excess),
 }
@@ -81,7 +78,7 @@ pub(crate) enum OpenFault {
 impl From<Excess> for OpenFault {
     fn from(excess: Excess) -> Self {
         match excess {
-            Excess::Nonsense { .. } => Self::Footer(NONSENSE.to_owned()),
+            Excess::Nonsense { .. } => Self::Footer(DecodeError::Invalid),
             excess => Self::Excess(excess),
         }
     }
@@ -111,7 +108,10 @@ impl ParquetFile {
     }
 
     /// Opens a row group. Its pages must be checked before they are read.
-    pub(crate) fn row_group(&self, index: usize) -> Result<Box<dyn RowGroupReader + '_>, String> {
+    pub(crate) fn row_group(
+        &self,
+        index: usize,
+    ) -> Result<Box<dyn RowGroupReader + '_>, DecodeError> {
         decode(|| self.file.get_row_group(index))
     }
 
@@ -132,8 +132,16 @@ impl ParquetFile {
     }
 }
 
-/// Message for bytes that cannot be decoded.
-const NONSENSE: &str = "its contents are invalid";
+/// Why bytes of a file cannot be decoded. The message is one line and does not name the file.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DecodeError {
+    /// The Parquet library returned an error, perhaps because the file cannot be read.
+    #[error("{}", parquet_words(.0))]
+    Parquet(ParquetError),
+    /// The bytes make no sense. The Parquet library panicked, or a check before it failed.
+    #[error("its contents are invalid")]
+    Invalid,
+}
 
 /// The cause of a Parquet error, on one line and without the surrounding layers.
 pub(crate) fn parquet_words(error: &ParquetError) -> String {
@@ -164,13 +172,13 @@ pub fn is_decoding() -> bool {
 /// Calls the Parquet library on bytes that may be damaged. The library returns an error for most
 /// damage but panics for some. After a panic, the objects that it was working on are not used
 /// again.
-pub(crate) fn decode<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, String> {
+pub(crate) fn decode<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, DecodeError> {
     let outer = DECODING.replace(true);
     let done = catch_unwind(AssertUnwindSafe(work));
     DECODING.set(outer);
     match done {
-        Ok(done) => done.map_err(|error| parquet_words(&error)),
-        Err(_) => Err(NONSENSE.to_owned()),
+        Ok(done) => done.map_err(DecodeError::Parquet),
+        Err(_) => Err(DecodeError::Invalid),
     }
 }
 
@@ -180,11 +188,11 @@ mod tests {
 
     #[test]
     fn a_panic_while_decoding_is_known_as_such() {
-        let panicked: Result<(), String> = decode(|| {
+        let panicked: Result<(), DecodeError> = decode(|| {
             assert!(is_decoding());
             panic!("damaged bytes")
         });
-        assert!(panicked.is_err());
+        assert!(matches!(panicked, Err(DecodeError::Invalid)));
         assert!(!is_decoding());
     }
 }

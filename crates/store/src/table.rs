@@ -239,7 +239,7 @@ impl TableReader {
             }
             Ok(())
         };
-        decode(all).map_err(|why| TableError::new("read", &self.path, why))
+        decode(all).map_err(|why| TableError::new("read", &self.path, why.to_string()))
     }
 }
 

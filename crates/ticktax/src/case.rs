@@ -101,7 +101,7 @@ fn read_traffic(case: &dyn Case, path: &Path) -> Result<(Vec<MeasuredRow>, Remar
             case.name()
         ))
     };
-    let text = read_document(path).map_err(refused)?;
+    let text = read_document(path).map_err(|why| refused(why.to_string()))?;
     let traffic: NetStatement = serde_json::from_slice(&text)
         .map_err(|_| refused("it is not JSON output of `ticktax net`".to_owned()))?;
     let Some(rows) = case.measured(&traffic) else {
@@ -109,7 +109,7 @@ fn read_traffic(case: &dyn Case, path: &Path) -> Result<(Vec<MeasuredRow>, Remar
         let why = format!("{name} does not use traffic: omit --traffic");
         return Err(Failure::Arguments(why));
     };
-    rows.map_err(refused)
+    rows.map_err(|why| refused(why.to_string()))
 }
 
 /// A built-in case, or one from the user's file.

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use ticktax_experiment::changes::CompareError;
 use ticktax_experiment::numbers::NumbersError;
 use ticktax_experiment::sweep::SweepError;
+use ticktax_experiment::text::TextError;
 use ticktax_experiment::trial::run::TryError;
 use ticktax_knobs::KnobError;
 use ticktax_lab::LabError;
@@ -91,8 +92,9 @@ pub(crate) enum Failure {
     /// The case does not exist, or its file is invalid.
     #[error("{0}")]
     Case(String),
-    #[error("{0}")]
-    Scenario(String),
+    /// A scenario's file could not be read.
+    #[error(transparent)]
+    Scenario(#[from] TextError),
     /// A sweep failed.
     #[error(transparent)]
     Sweep(#[from] SweepError),

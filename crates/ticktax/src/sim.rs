@@ -100,9 +100,10 @@ fn not_loaded(error: LoadError) -> Failure {
     match error {
         LoadError::Recording(error) => error.into(),
         LoadError::Asked => Failure::Arguments(error.to_string()),
-        LoadError::NoWorkload { .. } | LoadError::Scenario(_) => {
-            Failure::Prediction(error.to_string())
-        }
+        LoadError::NoWorkload { .. }
+        | LoadError::Text(_)
+        | LoadError::Scenario(_)
+        | LoadError::NoTask { .. } => Failure::Prediction(error.to_string()),
     }
 }
 

@@ -44,7 +44,7 @@ pub(crate) fn run(typed: &SweepArguments, terminal: &Terminal) -> Result<ExitCod
 fn plan(typed: &SweepArguments) -> Result<Plan, Failure> {
     let senseless = |error: PlanError| Failure::Arguments(error.to_string());
     let file = typed.scenario.display().to_string();
-    let text = text::read(&typed.scenario, "scenario").map_err(Failure::Scenario)?;
+    let text = text::read(&typed.scenario, "scenario")?;
     let plan = Plan::new(&file, &text, &typed.vary, typed.repeat).map_err(senseless)?;
     if let Some(best) = &typed.best {
         plan.require_numbers(best).map_err(senseless)?;

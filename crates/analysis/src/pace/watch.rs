@@ -10,7 +10,9 @@
 
 use std::collections::BTreeMap;
 
-use ticktax_model::pace::{Figures, Frame, FrameMark, FrameRhythm, ThreadReport, Wakeups};
+use ticktax_model::pace::{
+    Figures, Frame, FrameMark, FrameRhythm, NoRhythm, ThreadReport, Wakeups,
+};
 use ticktax_model::recording::Header;
 use ticktax_model::{Cpu, CpuList, Nanos};
 
@@ -245,7 +247,7 @@ impl Watched {
     ///
     /// # Errors
     /// Returns the reason if no thread has a rhythm.
-    pub fn rhythm(&self) -> Result<FrameRhythm, String> {
+    pub fn rhythm(&self) -> Result<FrameRhythm, NoRhythm> {
         let chosen = self.chosen.and_then(|index| self.threads.get(index));
         let found = chosen.and_then(|thread| Some((thread, thread.rhythms.first()?)));
         let last = self.frames.last();
@@ -260,12 +262,10 @@ impl Watched {
             });
         }
         Err(match &self.threads[..] {
-            [] => "it did not run".to_owned(),
-            [only] => only.why_none.clone().unwrap_or_default(),
-            all if all.iter().any(|thread| !thread.rhythms.is_empty()) => {
-                "only threads that used little of its CPU time wake up periodically".to_owned()
-            }
-            all => format!("none of its {} threads wakes up periodically", all.len()),
+            [] => NoRhythm::NotRun,
+            [only] => NoRhythm::OnlyThread(only.why_none.clone().unwrap_or_default()),
+            all if all.iter().any(|thread| !thread.rhythms.is_empty()) => NoRhythm::LittleWork,
+            all => NoRhythm::NotPeriodic { threads: all.len() },
         })
     }
 }

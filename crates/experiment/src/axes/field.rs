@@ -176,7 +176,7 @@ impl Field {
 
     pub(super) fn set(&self, setup: &mut Setup, value: Value) -> Result<(), String> {
         match self {
-            Self::Setting(setting) => setting.set(setup, value),
+            Self::Setting(setting) => setting.set(setup, value).map_err(|why| why.to_string()),
             Self::Task(name, field) => field.set(setup, name, value),
             Self::Interrupt(place, row) => (row.set)(&mut setup.sources[*place], value),
             Self::Link(place, row) => (row.set)(&mut setup.links[*place], value),

@@ -60,10 +60,10 @@ pub(super) fn items(text: &str, kind: Kind) -> Result<Vec<Item>, String> {
 
 fn item(text: &str, kind: Kind) -> Result<Item, String> {
     if matches!(kind, Kind::Word(_)) {
-        return kind.parse(text).map(Item::One);
+        return one(text, kind).map(Item::One);
     }
     let Some((first, rest)) = text.split_once("..") else {
-        return kind.parse(text).map(Item::One);
+        return one(text, kind).map(Item::One);
     };
     let Some((last, step)) = rest.split_once('/') else {
         return Err(format!(
@@ -72,7 +72,7 @@ fn item(text: &str, kind: Kind) -> Result<Item, String> {
         ));
     };
     let read = |text: &str, kind: Kind| {
-        kind.parse(text.trim()).map(|value| match value {
+        one(text.trim(), kind).map(|value| match value {
             Value::Duration(time) => time.0,
             Value::Integer(number) => number,
             Value::Word(_) => 0,
@@ -95,6 +95,10 @@ fn item(text: &str, kind: Kind) -> Result<Item, String> {
         len: u128::from(last.abs_diff(first) / step.unsigned_abs()) + 1,
         time: kind == Kind::Duration,
     })
+}
+
+fn one(text: &str, kind: Kind) -> Result<Value, String> {
+    kind.parse(text).map_err(|why| why.to_string())
 }
 
 fn example(kind: Kind) -> &'static str {

@@ -9,7 +9,7 @@ use ticktax_sim::{
     Call, Law, Machine, Mode, Policy, Report, Setup, Source, Step, TaskSpec, Then, run,
 };
 
-use super::{Case, millis, remark};
+use super::{Case, WrongTraffic, millis, remark};
 use crate::file::{CaseFile, Values};
 use crate::judge::Modelled;
 use ticktax_model::case::{MeasuredRow, Remark};
@@ -80,28 +80,24 @@ impl Case for Tcp {
     fn measured(
         &self,
         statement: &NetStatement,
-    ) -> Option<Result<(Vec<MeasuredRow>, Remark), String>> {
+    ) -> Option<Result<(Vec<MeasuredRow>, Remark), WrongTraffic>> {
         Some(cycles_per_byte(statement).map(|rows| (rows, source(statement))))
     }
 }
 
 /// CPU cycles per byte in measured traffic, by the CPU's cycle counter. Lists sending and receiving
 /// separately if the accounts do.
-fn cycles_per_byte(statement: &NetStatement) -> Result<Vec<MeasuredRow>, String> {
+fn cycles_per_byte(statement: &NetStatement) -> Result<Vec<MeasuredRow>, WrongTraffic> {
     if statement.spec.protocol != Protocol::Tcp {
-        return Err("the traffic is UDP, but the case needs TCP: omit --udp".to_owned());
+        return Err(WrongTraffic::Udp);
     }
     let Some(books) = &statement.books else {
-        let why = statement
-            .no_books
-            .as_deref()
-            .unwrap_or("nothing was traced");
-        return Err(format!("the recording has no accounts: {why}"));
+        return Err(WrongTraffic::NoAccounts {
+            why: statement.no_books.clone(),
+        });
     };
     let (Some(hz), bytes @ 1..) = (statement.counter_hz, statement.bytes()) else {
-        let why = "the recording has no cycles: the CPU's counter was not reliable, or nothing \
-            arrived";
-        return Err(why.to_owned());
+        return Err(WrongTraffic::NoCycles);
     };
     let cycles = |accounts: &[Account]| {
         let time: Nanos = accounts.iter().map(|&account| books.time(account)).sum();
@@ -311,7 +307,7 @@ mod tests {
         TrafficBooks, TrafficSpec, TrafficTime,
     };
 
-    use super::cycles_per_byte;
+    use super::{WrongTraffic, cycles_per_byte};
 
     /// One second of TCP traffic that transfers 1 GB. At 2 GHz, 1 s of CPU time is 2 cycles per
     /// byte.
@@ -384,14 +380,16 @@ mod tests {
         unclocked.counter_hz = None;
         let mut nothing = traffic();
         nothing.receiver = None;
-        for (statement, hint) in [
-            (datagrams, "--udp"),
-            (untraced, "--untraced"),
-            (unclocked, "counter"),
-            (nothing, "nothing arrived"),
+        let no_accounts = WrongTraffic::NoAccounts {
+            why: untraced.no_books.clone(),
+        };
+        for (statement, error) in [
+            (datagrams, WrongTraffic::Udp),
+            (untraced, no_accounts),
+            (unclocked, WrongTraffic::NoCycles),
+            (nothing, WrongTraffic::NoCycles),
         ] {
-            let why = cycles_per_byte(&statement).unwrap_err();
-            assert!(why.contains(hint), "{why}");
+            assert_eq!(cycles_per_byte(&statement).unwrap_err(), error);
         }
     }
 }

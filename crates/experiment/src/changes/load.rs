@@ -91,7 +91,7 @@ impl Side {
     }
 
     fn read_json(path: &Path) -> Result<Self, CompareError> {
-        let text = read_document(path).map_err(|why| wrong(path, &why))?;
+        let text = read_document(path).map_err(|why| wrong(path, &why.to_string()))?;
         let why = "it is not a statement; create one with `ticktax report FILE --format json`";
         let statement: Statement = serde_json::from_slice(&text).map_err(|_| wrong(path, why))?;
         Ok(Self::new(path, statement))

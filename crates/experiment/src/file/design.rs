@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 use ticktax_model::net_experiment::DesignCheck;
 
+use super::error::CaseFault;
 use crate::design::{Factorial, same};
 
 /// An experiment's on/off switches, and which of them each effect requires.
@@ -19,23 +20,24 @@ pub struct Design {
 
 impl Design {
     /// Maximum number of switches. The limit is low because all combinations are enumerated.
-    const MAX: usize = 8;
+    pub(super) const MAX: usize = 8;
 
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(super) fn check(&self) -> Result<(), CaseFault> {
         let switches: BTreeSet<&String> = self.switches.iter().collect();
         if switches.is_empty() || switches.len() > Self::MAX {
-            return Err(format!("design: give 1 to {} switches", Self::MAX));
+            return Err(CaseFault::Switches);
         }
         if switches.len() < self.switches.len() {
-            return Err("design: duplicate switch".to_owned());
+            return Err(CaseFault::DuplicateSwitch);
         }
         let needed = self.effects.iter();
         let mut needed =
             needed.flat_map(|(name, needs)| needs.iter().map(move |switch| (name, switch)));
         match needed.find(|(_, switch)| !switches.contains(switch)) {
-            Some((name, switch)) => {
-                Err(format!("design: effect {name}: unknown switch `{switch}`"))
-            }
+            Some((effect, switch)) => Err(CaseFault::UnknownSwitch {
+                effect: effect.clone(),
+                switch: switch.clone(),
+            }),
             None => Ok(()),
         }
     }

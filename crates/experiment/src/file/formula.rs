@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use super::error::FormulaError;
+
 /// One formula and its value, or two formulas that give the ends of a range.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Text")]
@@ -31,9 +33,9 @@ impl Derived {
 }
 
 impl TryFrom<Text> for Derived {
-    type Error = String;
+    type Error = FormulaError;
 
-    fn try_from(text: Text) -> Result<Self, String> {
+    fn try_from(text: Text) -> Result<Self, FormulaError> {
         let formula = match text {
             Text::One(formula) => vec![formula],
             Text::Two(formulas) => formulas.to_vec(),
@@ -45,10 +47,7 @@ impl TryFrom<Text> for Derived {
         let range = [values[0], values[values.len() - 1]];
         if range[0] > range[1] {
             let [low, high] = range;
-            return Err(format!(
-                "derived: invalid range {low} to {high}: give the smaller number \
-                first"
-            ));
+            return Err(FormulaError::Range { low, high });
         }
         Ok(Self { formula, range })
     }
@@ -56,12 +55,14 @@ impl TryFrom<Text> for Derived {
 
 /// Evaluates a formula, which may contain numbers, `+ - * / ^`, parentheses, and functions such as
 /// `sqrt`.
-fn value(formula: &str) -> Result<f64, String> {
-    let value = exmex::eval_str::<f64>(formula)
-        .map_err(|error| format!("derived: `{formula}` is not a formula: {}", error.msg()))?;
+fn value(formula: &str) -> Result<f64, FormulaError> {
+    let value = exmex::eval_str::<f64>(formula).map_err(|error| FormulaError::Syntax {
+        formula: formula.to_owned(),
+        why: error.msg().to_owned(),
+    })?;
     if value.is_finite() {
         Ok(value)
     } else {
-        Err(format!("derived: the value of `{formula}` must be finite"))
+        Err(FormulaError::NotFinite(formula.to_owned()))
     }
 }

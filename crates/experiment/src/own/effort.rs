@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 use ticktax_model::Nanos;
 use ticktax_sim::{Report, Setup, SetupError, run_within};
 
-use super::{OwnCase, OwnCaseError};
+use super::{OwnCase, OwnCaseError, OwnCaseFault, RowError};
 use crate::file::Parameter;
 use crate::fit;
 
 /// Maximum number of events to simulate. They take about a minute.
-const MAX_EVENTS: u64 = 200_000_000;
+pub(super) const MAX_EVENTS: u64 = 200_000_000;
 /// Fixed cost of each simulation, as a number of events.
 const OF_EACH_RUN: u64 = 500;
 
@@ -55,16 +55,10 @@ impl OwnCase {
         if total <= MAX_EVENTS {
             return Ok(());
         }
-        let what = match asked {
-            Asked::Run => "or use fewer rows or values to `try`",
-            Asked::Fit => "or use fewer `steps`",
-        };
-        Err(self.error(&format!(
-            "it takes about {} million simulated events, but at most {} are allowed: shorten the \
-             scenario's `length`, {what}",
-            total.div_ceil(1_000_000),
-            MAX_EVENTS / 1_000_000
-        )))
+        Err(self.unusable(OwnCaseFault::TooLong {
+            asked,
+            events: total,
+        }))
     }
 
     /// Counts the simulated events of all rows, and of the calibration rows alone.
@@ -82,15 +76,11 @@ impl OwnCase {
             }
             let setup = self
                 .point(&row.at, &values)
-                .map_err(|why| self.error(&why))?;
+                .map_err(|why| self.unusable(why))?;
             let report = simulated(&setup, MAX_EVENTS.saturating_sub(all));
-            let report = report.map_err(|why| self.error(&why.to_string()))?;
+            let report = report.map_err(|why| self.unusable(RowError::from(why)))?;
             let Some(report) = report else {
-                return Err(self.error(&format!(
-                    "its rows take more than {} million simulated events: shorten the scenario's \
-                     `length`, or use fewer rows",
-                    MAX_EVENTS / 1_000_000
-                )));
+                return Err(self.unusable(OwnCaseFault::RowsTooLong));
             };
             let events = report.events.saturating_add(OF_EACH_RUN);
             all = all.saturating_add(events);

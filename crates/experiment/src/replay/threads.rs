@@ -7,11 +7,12 @@ use ticktax_host::Proc;
 use ticktax_model::Nanos;
 use ticktax_model::recording::{Header, Level};
 use ticktax_model::replay::ReplayedTask;
+use ticktax_probes::ProbeError;
 use ticktax_probes::clock::now;
 use ticktax_probes::pace::syscall_driver::SyscallDriver;
 use ticktax_sim::{Call, TaskSpec};
 
-use super::{Performer, replay};
+use super::{Performer, ReplayError, replay};
 
 /// The default seed of scenarios. The threads must draw the same values as the simulator.
 const SEED: u64 = 1;
@@ -22,7 +23,7 @@ const SEED: u64 = 1;
 /// # Errors
 /// Returns an error if a program has a step that only the simulator supports, or if the kernel
 /// refuses to sleep.
-pub fn replay_here(tasks: &[TaskSpec], length: Nanos) -> Result<Header, String> {
+pub fn replay_here(tasks: &[TaskSpec], length: Nanos) -> Result<Header, ReplayError> {
     let proc = Proc::default();
     let machine = proc.machine();
     let (world, _) = ticktax_host::world(&machine);
@@ -51,7 +52,7 @@ fn unix_time() -> i64 {
 }
 
 /// Performs each task on its own thread, and waits for all threads.
-fn perform(tasks: &[TaskSpec], length: Nanos) -> Result<Vec<ReplayedTask>, String> {
+fn perform(tasks: &[TaskSpec], length: Nanos) -> Result<Vec<ReplayedTask>, ReplayError> {
     thread::scope(|scope| {
         let threads: Vec<_> = tasks
             .iter()
@@ -62,17 +63,15 @@ fn perform(tasks: &[TaskSpec], length: Nanos) -> Result<Vec<ReplayedTask>, Strin
             })
             .collect();
         let ended = threads.into_iter().map(|started| {
-            let thread =
-                started.map_err(|error| format!("cannot start its thread: {}", error.kind()))?;
-            let result = thread.join();
-            result.unwrap_or_else(|_| Err("its thread crashed".to_owned()))
+            let thread = started.map_err(|error| ReplayError::NoThread(error.kind()))?;
+            thread.join().unwrap_or(Err(ReplayError::Panicked))
         });
         ended.collect()
     })
 }
 
 /// Performs one task on the calling thread.
-fn perform_one(task: &TaskSpec, place: usize, length: Nanos) -> Result<ReplayedTask, String> {
+fn perform_one(task: &TaskSpec, place: usize, length: Nanos) -> Result<ReplayedTask, ReplayError> {
     let mut here = Here(SyscallDriver::default());
     let begin = here.0.cpu_time();
     let mut done = replay(task, place, SEED, length, &mut here)?;
@@ -87,9 +86,8 @@ impl Performer for Here {
         now()
     }
 
-    fn sleep(&mut self, call: Call, time: Nanos) -> Result<(), String> {
-        let slept = self.0.sleep(call.method(), time);
-        slept.map_err(|error| error.to_string())
+    fn sleep(&mut self, call: Call, time: Nanos) -> Result<(), ProbeError> {
+        self.0.sleep(call.method(), time)
     }
 
     fn work(&mut self, time: Nanos) {
@@ -103,7 +101,7 @@ mod tests {
     use ticktax_sim::{Call, Law, Step, TaskSpec};
 
     use super::replay_here;
-    use crate::replay::Replay;
+    use crate::replay::{Replay, ReplayError};
 
     #[test]
     fn each_program_runs_for_the_requested_time() {
@@ -127,10 +125,6 @@ mod tests {
         let idle = replay_here(&[], Nanos(1)).unwrap();
         assert_eq!(idle.replayed, Some(Vec::new()));
         let cannot = TaskSpec::new("simulated", vec![Step::Lock(0)]);
-        assert!(
-            replay_here(&[cannot], length)
-                .unwrap_err()
-                .contains("step 0")
-        );
+        assert_eq!(replay_here(&[cannot], length), Err(ReplayError::Step(0)));
     }
 }

@@ -47,7 +47,7 @@ pub enum ForetoldError {
 /// Returns [`ForetoldError::Read`] if the file cannot be read, or [`ForetoldError::Other`] if it is
 /// not a prediction.
 pub fn read_prediction(file: &Path) -> Result<PredictionStatement, ForetoldError> {
-    let text = read_document(file).map_err(ForetoldError::Read)?;
+    let text = read_document(file).map_err(|why| ForetoldError::Read(why.to_string()))?;
     serde_json::from_slice(&text).map_err(|_| ForetoldError::Other)
 }
 

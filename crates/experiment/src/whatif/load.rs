@@ -10,10 +10,12 @@ use ticktax_model::prediction::{Figure, Measure, Origin, PredictionRow};
 use ticktax_model::recording::{Header, RowSink, World};
 use ticktax_model::workload::Workload;
 use ticktax_model::{Nanos, SourceTable};
-use ticktax_sim::{Machine, Setup, TaskId, scenario};
+use ticktax_sim::scenario::{self, ScenarioError};
+use ticktax_sim::{Machine, Setup, TaskId};
 use ticktax_store::recording::{RecordingError, RecordingReader};
 
 use super::{machine, words};
+use crate::text::{self, TextError};
 
 /// Why a file has no usable work. Each message is one line for the user.
 #[derive(Debug, thiserror::Error)]
@@ -29,9 +31,22 @@ pub enum LoadError {
         /// The data that the recording lacks.
         why: NoWorkload,
     },
-    /// The scenario is unreadable or invalid.
-    #[error("{0}")]
-    Scenario(String),
+    /// The scenario's file is unreadable.
+    #[error(transparent)]
+    Text(#[from] TextError),
+    /// The scenario is invalid.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// The scenario does not have the task that the user named.
+    #[error("{file}: no task `{wanted}`; choose from {tasks}")]
+    NoTask {
+        /// The scenario.
+        file: String,
+        /// Name that the user gave.
+        wanted: String,
+        /// Names of the scenario's tasks, separated by commas.
+        tasks: String,
+    },
     /// The user gave a period, but the file is a scenario.
     #[error(
         "--asked applies only to recordings, because a scenario defines its own frame rate: omit it"
@@ -88,18 +103,18 @@ pub fn load(file: &Path, asked: &Asked) -> Result<Loaded, LoadError> {
 
 fn from_scenario(path: &Path, asked: &Asked) -> Result<Loaded, LoadError> {
     let file = path.display().to_string();
-    let text = crate::text::read(path, "scenario").map_err(LoadError::Scenario)?;
-    let setup =
-        scenario::parse(&file, &text).map_err(|wrong| LoadError::Scenario(wrong.to_string()))?;
+    let setup = scenario::parse(&file, &text::read(path, "scenario")?)?;
     if asked.period.is_some() {
         return Err(LoadError::Asked);
     }
     let task = super::subject(&setup, asked.program.as_deref());
     if let (Some(wanted), None) = (&asked.program, task) {
         let names: Vec<&str> = setup.tasks.iter().map(|task| &*task.name).collect();
-        let names = names.join(", ");
-        let why = format!("{file}: no task `{wanted}`; choose from {names}");
-        return Err(LoadError::Scenario(why));
+        return Err(LoadError::NoTask {
+            file,
+            wanted: wanted.clone(),
+            tasks: names.join(", "),
+        });
     }
     Ok(Loaded {
         file,

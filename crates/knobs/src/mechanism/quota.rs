@@ -24,20 +24,16 @@ pub(crate) const FORM: Form = Form {
     parse,
 };
 
-fn parse(text: &str) -> Result<String, String> {
-    let wrong = || FORM.about.to_owned();
+fn parse(text: &str) -> Option<String> {
     let (quota, period) = match text.split_once('/') {
-        Some((quota, period)) => (quota, period.parse().map_err(|_| wrong())?),
+        Some((quota, period)) => (quota, period.parse().ok()?),
         None => (text, DEFAULT_PERIOD),
     };
     let is_quota = quota == NONE
         || quota
             .parse()
             .is_ok_and(|quota: u64| (MIN_QUOTA..=MAX_QUOTA).contains(&quota));
-    if !is_quota || !PERIODS.contains(&period) {
-        return Err(wrong());
-    }
-    Ok(format!("{quota}/{period}"))
+    (is_quota && PERIODS.contains(&period)).then(|| format!("{quota}/{period}"))
 }
 
 fn is_v2(system: &System, target: &Target) -> bool {
@@ -92,7 +88,7 @@ mod tests {
             ("/", None),
             ("", None),
         ] {
-            assert_eq!(parse(text).ok().as_deref(), value, "{text}");
+            assert_eq!(parse(text).as_deref(), value, "{text}");
         }
     }
 

@@ -4,21 +4,12 @@ use ticktax_model::knob::KnobScope::Machine;
 
 use crate::knob::{Knob, knob};
 use crate::mechanism::Mechanism::Boot;
-use crate::values::{Form, Values};
+use crate::values::Values;
 
 const SOURCE: &str = "admin-guide/kernel-parameters.txt";
 
-const WORDS: Values = Values::Form(Form {
-    about: "set at boot",
-    parse: refuse,
-});
-
-fn refuse(_: &str) -> Result<String, String> {
-    Err("the kernel reads it only at boot; try it with `ticktax lab run --cmdline`".to_owned())
-}
-
 const fn parameter(id: &'static str, name: &'static str) -> Knob {
-    knob(id, Machine, Boot(name), WORDS)
+    knob(id, Machine, Boot(name), Values::AtBoot)
 }
 
 pub(super) static KNOBS: [Knob; 15] = [

@@ -12,7 +12,7 @@ use super::Wanted;
 use super::cache::Cache;
 use super::package;
 use super::tool::{run, sha256, sha256_of, text};
-use crate::error::LabError;
+use crate::error::{LabError, NameError};
 
 /// Where to get a kernel's source.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,18 +24,14 @@ pub enum KernelSource {
 }
 
 impl FromStr for KernelSource {
-    type Err = String;
+    type Err = NameError;
 
     /// Parses any text that contains a `/` as a path, and all other text as a package.
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, NameError> {
         match text.parse() {
             Ok(Wanted::File(path)) => Ok(Self::Path(path)),
             Ok(Wanted::Package(name)) => Ok(Self::Package(name)),
-            _ => Err(format!(
-                "invalid source `{text}`: give a Debian package, or a directory or tarball with a \
-                 / in \
-                 it"
-            )),
+            _ => Err(NameError::Source(text.to_owned())),
         }
     }
 }

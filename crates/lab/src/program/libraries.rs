@@ -29,17 +29,40 @@ const STANDARD: [&str; 6] = [
 /// number.
 const MOST: usize = 1_024;
 
+/// Why a program's libraries cannot be found. The message does not name the program.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum LibraryError {
+    /// The program's list of libraries cannot be read.
+    #[error("it is damaged")]
+    DamagedProgram,
+    /// A library's list of libraries cannot be read.
+    #[error("{} is damaged", path.display())]
+    Damaged {
+        /// Path of the library.
+        path: PathBuf,
+    },
+    /// No directory contains a library with this name.
+    #[error("{name} => not found")]
+    NotFound {
+        /// Name of the library.
+        name: String,
+    },
+    /// The program needs more libraries than [`MOST`].
+    #[error("it needs more than {MOST} libraries")]
+    TooMany,
+}
+
 /// Returns the libraries that the dynamic linker at `linker` would load for the program at `path`
 /// with the contents `bytes`. It would search the directory `own` first.
 ///
 /// # Errors
-/// Returns the name of a library that was not found, or the reason why a file cannot be read.
+/// Returns an error if a library is not found or damaged, or if there are too many.
 pub(super) fn of_program(
     path: &Path,
     bytes: &[u8],
     linker: &Path,
     own: Option<&Path>,
-) -> Result<Vec<PathBuf>, String> {
+) -> Result<Vec<PathBuf>, LibraryError> {
     let mut general = Vec::new();
     configured(Path::new(CONFIGURATION), &mut general, &mut 0);
     general.extend(STANDARD.map(PathBuf::from));
@@ -51,14 +74,14 @@ pub(super) fn of_program(
             .file_name()
             .map(|name| name.to_string_lossy().into_owned()),
     );
-    let mut open = VecDeque::from([needs(path, bytes).ok_or("it is damaged")?]);
+    let mut open = VecDeque::from([needs(path, bytes).ok_or(LibraryError::DamagedProgram)?]);
     while let Some(file) = open.pop_front() {
         for name in file.names {
             if !known.insert(name.clone()) {
                 continue;
             }
             if known.len() > MOST {
-                return Err(format!("it needs more than {MOST} libraries"));
+                return Err(LibraryError::TooMany);
             }
             let own = own.map(Path::to_owned);
             let folders = own.iter().chain(&file.folders).chain(&general);
@@ -66,8 +89,10 @@ pub(super) fn of_program(
             let library = library
                 .filter_map(|library| Some((super::read(&library).ok()?, library)))
                 .find(|(bytes, _)| is_for_host(bytes));
-            let (bytes, library) = library.ok_or_else(|| format!("{name} => not found"))?;
-            let damaged = || format!("{} is damaged", library.display());
+            let (bytes, library) = library.ok_or(LibraryError::NotFound { name })?;
+            let damaged = || LibraryError::Damaged {
+                path: library.clone(),
+            };
             open.push_back(needs(&library, &bytes).ok_or_else(damaged)?);
             found.push(library);
         }

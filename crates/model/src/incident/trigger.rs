@@ -1,5 +1,7 @@
 //! Triggers: conditions under which a flight recorder keeps the seconds around an event.
 
+mod error;
+
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -7,6 +9,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::error::{TriggerFault, TriggerSpecError};
 use super::percentile::{AbovePercentile, Percentile};
 use crate::{Cpu, CpuList, Nanos};
 
@@ -184,21 +187,13 @@ impl TriggerSpec {
     pub const NAME_MAX: usize = 15;
 }
 
-/// Why a trigger could not be parsed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("invalid trigger `{text}`: {why}")]
-pub struct TriggerSpecError {
-    text: String,
-    why: String,
-}
-
 impl FromStr for TriggerSpec {
     type Err = TriggerSpecError;
 
     fn from_str(text: &str) -> Result<Self, TriggerSpecError> {
-        parse(text.trim()).map_err(|why| TriggerSpecError {
+        parse(text.trim()).map_err(|fault| TriggerSpecError {
             text: text.to_owned(),
-            why,
+            fault,
         })
     }
 }
@@ -221,8 +216,7 @@ impl fmt::Display for TriggerSpec {
     }
 }
 
-/// Parses a trigger. The error says what is wrong with it.
-fn parse(text: &str) -> Result<TriggerSpec, String> {
+fn parse(text: &str) -> Result<TriggerSpec, TriggerFault> {
     // A name can contain `>`, but a threshold cannot, so split at the last one.
     let (subject, over) = match text.rsplit_once('>') {
         Some((subject, over)) => (subject, Some(over)),
@@ -233,13 +227,7 @@ fn parse(text: &str) -> Result<TriggerSpec, String> {
         None => (subject.trim(), None),
     };
     let kind = TriggerKind::from_name(word).filter(|&kind| kind != TriggerKind::Mark);
-    let Some(kind) = kind else {
-        return Err(
-            "use wait, late, blocked, throttled, stretch or gap with a time, for example wait>5ms; \
-             frame with a program, for example frame:pid=4121; or signal"
-                .to_owned(),
-        );
-    };
+    let kind = kind.ok_or(TriggerFault::Kind)?;
     if !kind.is_measured() {
         return match (target, over) {
             (None, None) => Ok(TriggerSpec {
@@ -247,27 +235,25 @@ fn parse(text: &str) -> Result<TriggerSpec, String> {
                 target: TriggerTarget::Any,
                 over: TriggerLimit::None,
             }),
-            _ => Err(format!(
-                "`{kind}` takes no target or time: use {kind} alone"
-            )),
+            _ => Err(TriggerFault::NotAlone { kind }),
         };
     }
     if kind == TriggerKind::Frame {
         return parse_frames(target, over);
     }
     let Some(over) = over else {
-        return Err(format!(
-            "the time is missing: use, for example, {subject}>5ms"
-        ));
+        return Err(TriggerFault::NoLimit {
+            subject: subject.to_owned(),
+        });
     };
     let limit = parse_limit(over.trim())?;
     let target = match target {
         None => TriggerTarget::Any,
         Some(_) if kind == TriggerKind::Stretch => {
-            return Err(format!(
-                "`{kind}` applies to the kernel and takes no target: use {kind}>{}",
-                over.trim()
-            ));
+            return Err(TriggerFault::TargetOfKernel {
+                kind,
+                limit: over.trim().to_owned(),
+            });
         }
         Some(target) if kind == TriggerKind::Gap => parse_cpus(target)?,
         Some(target) => parse_target(target)?,
@@ -280,17 +266,12 @@ fn parse(text: &str) -> Result<TriggerSpec, String> {
 }
 
 /// Parses a frame trigger's target and threshold.
-fn parse_frames(target: Option<&str>, over: Option<&str>) -> Result<TriggerSpec, String> {
+fn parse_frames(target: Option<&str>, over: Option<&str>) -> Result<TriggerSpec, TriggerFault> {
     let is_program = |text: &&str| {
         let named = text.split_once('=');
         named.is_some_and(|(key, value)| matches!(key, "pid" | "comm") && !value.is_empty())
     };
-    let Some(target) = target.filter(is_program) else {
-        return Err(
-            "`frame` needs a program, for example frame:pid=4121 or frame:comm=gamesrv".to_owned(),
-        );
-    };
-    let target = parse_target(target)?;
+    let target = parse_target(target.filter(is_program).ok_or(TriggerFault::NoProgram)?)?;
     let limit = over.map(|over| parse_limit(over.trim())).transpose()?;
     Ok(TriggerSpec {
         kind: TriggerKind::Frame,
@@ -299,57 +280,51 @@ fn parse_frames(target: Option<&str>, over: Option<&str>) -> Result<TriggerSpec,
     })
 }
 
-fn parse_limit(text: &str) -> Result<TriggerLimit, String> {
+fn parse_limit(text: &str) -> Result<TriggerLimit, TriggerFault> {
     if text.starts_with('p') {
         let percentile = text.parse::<Percentile>();
         return percentile
             .map(TriggerLimit::Percentile)
-            .map_err(|error| format!("{error}, for example p99.9"));
+            .map_err(TriggerFault::Percentile);
     }
-    let over: Nanos = text.parse().map_err(|error| format!("{error}"))?;
+    let over: Nanos = text.parse()?;
     if !(TriggerSpec::MIN..=TriggerSpec::MAX).contains(&over) {
-        return Err("time out of range: choose 10us to 1m".to_owned());
+        return Err(TriggerFault::LimitOutOfRange);
     }
     Ok(TriggerLimit::Time(over))
 }
 
-fn parse_cpus(text: &str) -> Result<TriggerTarget, String> {
-    let cpus = text.strip_prefix("cpu=").map(str::parse::<CpuList>);
-    match cpus {
-        Some(Ok(cpus)) if !cpus.is_empty() => Ok(TriggerTarget::Cpus(cpus)),
-        Some(Err(error)) => Err(error.to_string()),
-        _ => Err(
-            "`gap` takes only CPUs as its target, for example gap:cpu=2,3>5ms, or none: gap>5ms"
-                .to_owned(),
-        ),
+fn parse_cpus(text: &str) -> Result<TriggerTarget, TriggerFault> {
+    let list = text.strip_prefix("cpu=").ok_or(TriggerFault::TargetOfGap)?;
+    let cpus: CpuList = list.parse()?;
+    if cpus.is_empty() {
+        return Err(TriggerFault::TargetOfGap);
     }
+    Ok(TriggerTarget::Cpus(cpus))
 }
 
 /// Parses a target that selects threads.
-fn parse_target(text: &str) -> Result<TriggerTarget, String> {
+fn parse_target(text: &str) -> Result<TriggerTarget, TriggerFault> {
     let (key, value) = text.split_once('=').unwrap_or((text, ""));
     if value.is_empty() || value.contains('\0') {
-        return Err(
-            "the target is incomplete: use pid=N, comm=NAME or cgroup=PATH after the colon"
-                .to_owned(),
-        );
+        return Err(TriggerFault::IncompleteTarget);
     }
     match key.trim() {
         "pid" => {
             let pid = value.trim().parse().ok().filter(|&pid| pid > 0);
             pid.map(TriggerTarget::Process)
-                .ok_or_else(|| format!("invalid PID `{value}`: find PIDs with `pgrep NAME`"))
+                .ok_or_else(|| TriggerFault::Pid {
+                    pid: value.to_owned(),
+                })
         }
-        "comm" if value.len() > TriggerSpec::NAME_MAX => Err(format!(
-            "the kernel stores only {} bytes of a name: use the first {} of `{value}`",
-            TriggerSpec::NAME_MAX,
-            TriggerSpec::NAME_MAX
-        )),
+        "comm" if value.len() > TriggerSpec::NAME_MAX => Err(TriggerFault::LongName {
+            name: value.to_owned(),
+        }),
         "comm" => Ok(TriggerTarget::Named(value.to_owned())),
         "cgroup" => Ok(TriggerTarget::Cgroup(PathBuf::from(value))),
-        _ => Err(format!(
-            "unknown target `{key}`: use pid=N, comm=NAME or cgroup=PATH"
-        )),
+        _ => Err(TriggerFault::UnknownTarget {
+            key: key.to_owned(),
+        }),
     }
 }
 

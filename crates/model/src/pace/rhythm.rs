@@ -10,6 +10,27 @@ const TOLERANCE: f64 = 0.001;
 /// intervals, which vary, and the next due time depends only on the current frame.
 const TOLERANCE_REARMED: f64 = 0.01;
 
+/// Why no rhythm was found in a program.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoRhythm {
+    /// The program did not run.
+    #[error("it did not run")]
+    NotRun,
+    /// The program has a single thread, which has no rhythm for this reason
+    /// ([`ThreadReport::why_none`](super::ThreadReport::why_none)).
+    #[error("{0}")]
+    OnlyThread(String),
+    /// The threads that wake up periodically do too little work to be the program's loop.
+    #[error("only threads that used little of its CPU time wake up periodically")]
+    LittleWork,
+    /// None of several threads wakes up periodically.
+    #[error("none of its {threads} threads wakes up periodically")]
+    NotPeriodic {
+        /// Number of threads that ran.
+        threads: usize,
+    },
+}
+
 /// A program's frames: the thread that runs them, the wake-ups that start them, and their due
 /// times.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use ticktax_host::Proc;
 use ticktax_model::incident::{TriggerKind, TriggerSpec, TriggerTarget};
-use ticktax_model::pace::FrameRhythm;
+use ticktax_model::pace::{FrameRhythm, NoRhythm};
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_trace::PacedThread;
 
@@ -131,7 +131,7 @@ impl Programs {
     }
 
     /// Stores the result of a search for the rhythm of process `pid`.
-    fn set(&mut self, pid: i32, found: &Result<FrameRhythm, String>, learnt_in: Nanos) {
+    fn set(&mut self, pid: i32, found: &Result<FrameRhythm, NoRhythm>, learnt_in: Nanos) {
         for program in self.all.iter_mut().filter(|program| program.pid == pid) {
             program.visits = 0;
             program.lost.clear();
@@ -308,7 +308,7 @@ impl Recorder {
     /// Stores the result of searching `seen`, which came with
     /// [`RecorderEvent::Program`](super::RecorderEvent::Program): a rhythm, or the reason why none
     /// was found. Lost frames are detected by the rhythm found last.
-    pub fn set_rhythm(&mut self, seen: &ProgramWindow, found: &Result<FrameRhythm, String>) {
+    pub fn set_rhythm(&mut self, seen: &ProgramWindow, found: &Result<FrameRhythm, NoRhythm>) {
         self.programs.set(seen.pid, found, seen.end - seen.begin);
         self.update_kernel();
     }
@@ -373,7 +373,7 @@ mod tests {
     use ticktax_host::Proc;
     use ticktax_model::Nanos;
     use ticktax_model::incident::TriggerSpec;
-    use ticktax_model::pace::FrameRhythm;
+    use ticktax_model::pace::{FrameRhythm, NoRhythm};
 
     use super::{ANEW, FrameState, LOOK, MANY, Programs, SETTLE, VISIT};
 
@@ -469,11 +469,8 @@ mod tests {
         let mut programs = world.programs(&["frame:pid=7"]).unwrap();
         assert_eq!(programs.visit(LOOK, &world.proc()), None);
         assert_eq!(visit(&mut programs, &world), (LOOK + SETTLE, Some(7)));
-        programs.set(7, &Err("it did not run".to_owned()), LOOK);
-        assert_eq!(
-            state(&programs),
-            FrameState::Unknown("it did not run".to_owned())
-        );
+        programs.set(7, &Err(NoRhythm::NotRun), LOOK);
+        assert_eq!(state(&programs), FrameState::Unknown(NoRhythm::NotRun));
         assert!(!programs.changed);
         assert_eq!(
             visit(&mut programs, &world),
@@ -499,7 +496,7 @@ mod tests {
         assert_eq!(programs.all[0].armed, armed);
         programs.set(7, &Ok(rhythm(8, 30)), LOOK);
         assert_ne!(programs.all[0].armed, armed);
-        programs.set(7, &Err("it did not run".to_owned()), LOOK);
+        programs.set(7, &Err(NoRhythm::NotRun), LOOK);
         assert_eq!(thread(&programs), None);
     }
 
@@ -507,7 +504,7 @@ mod tests {
     fn without_a_rhythm_searches_become_rarer() {
         let world = World::new();
         let mut programs = world.programs(&["frame:pid=7"]).unwrap();
-        let none = Err("it did not run".to_owned());
+        let none = Err(NoRhythm::NotRun);
         let mut looks = Vec::new();
         while looks.len() < 7 {
             let (at, look) = visit(&mut programs, &world);

@@ -3,7 +3,7 @@
 use ticktax_model::incident::{TriggerSpec, TriggerTarget};
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Machine;
-use ticktax_model::pace::FrameRhythm;
+use ticktax_model::pace::{FrameRhythm, NoRhythm};
 use ticktax_model::recording::{Header, Row};
 use ticktax_model::{CpuList, Nanos, SourceTable};
 use ticktax_probes::PolicyGrant;
@@ -145,7 +145,7 @@ pub enum FrameState {
         learnt_in: Nanos,
     },
     /// No rhythm was found, for the given reason. The search will be repeated.
-    Unknown(String),
+    Unknown(NoRhythm),
     /// No process, or more than one, has the name. The search will be repeated.
     Absent,
     /// The process with the given id has exited.

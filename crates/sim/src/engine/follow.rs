@@ -11,7 +11,7 @@ use super::Engine;
 use crate::paced::{FrameSums, loop_run};
 use crate::record::{Recorder, header};
 use crate::report::Report;
-use crate::setup::{Setup, SetupError};
+use crate::setup::{Setup, SetupError, SetupFault, SetupPart};
 use crate::task::{State, TaskId};
 
 /// Results of a simulation in which a task was followed.
@@ -40,8 +40,8 @@ pub fn follow(setup: &Setup, task: TaskId, sink: &mut dyn RowSink) -> Result<Fol
     setup.check()?;
     if task.index() >= setup.tasks.len() {
         return Err(SetupError {
-            what: format!("task {}", task.0),
-            why: "cannot follow it: no such task".to_owned(),
+            part: SetupPart::Task(task.0.to_string()),
+            fault: SetupFault::NotFollowed,
         });
     }
     let mut engine = Engine::new(setup, Some(Recorder::new(setup, sink, Some(task))));

@@ -3,7 +3,7 @@
 use ticktax_model::Nanos;
 use toml::de::{DeTable, DeValue};
 
-use super::{Kind, Section, Setting, Value, all, find};
+use super::{Kind, Section, Setting, SettingError, Value, all, find};
 use crate::scheduler::Policy;
 use crate::setup::{Machine, Setup};
 
@@ -125,7 +125,7 @@ fn collect<'t>(
 }
 
 /// Converts a TOML value to a setting value of the given kind.
-fn value(kind: Kind, value: &DeValue<'_>) -> Result<Value, String> {
+fn value(kind: Kind, value: &DeValue<'_>) -> Result<Value, SettingError> {
     match (kind, value) {
         (Kind::Integer(..), DeValue::Integer(number)) => {
             let digits = i64::from_str_radix(number.as_str(), number.radix());
@@ -135,15 +135,13 @@ fn value(kind: Kind, value: &DeValue<'_>) -> Result<Value, String> {
         }
         (Kind::Duration | Kind::Word(_), DeValue::String(text)) => kind.parse(text),
         (Kind::Word(_), DeValue::Boolean(is_on)) => kind.parse(if *is_on { "on" } else { "off" }),
-        (Kind::Integer(..), _) => Err("give an integer".to_owned()),
-        (Kind::Duration, _) => Err("give a duration, for example \"3ms\"".to_owned()),
-        (Kind::Word(words), _) => Err(format!("choose one of \"{}\"", words.join("\", \""))),
+        (kind, _) => Err(SettingError::WrongType(kind)),
     }
 }
 
-fn durations(list: &DeValue<'_>) -> Result<Vec<Nanos>, String> {
+fn durations(list: &DeValue<'_>) -> Result<Vec<Nanos>, SettingError> {
     let DeValue::Array(list) = list else {
-        return Err("give a list of durations, for example [\"0ms\", \"1ms\"]".to_owned());
+        return Err(SettingError::NotAList);
     };
     let one = |item: &toml::Spanned<DeValue<'_>>| value(Kind::Duration, item.get_ref());
     list.iter().map(|item| Ok(one(item)?.duration())).collect()

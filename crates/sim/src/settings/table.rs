@@ -5,14 +5,14 @@ use std::mem::discriminant;
 use ticktax_model::machine::TickMode;
 use ticktax_model::{CpuList, Nanos};
 
-use super::{Kind, Section, Setting, Value};
+use super::{Kind, Section, Setting, SettingError, Value};
 use crate::clock::Device;
 use crate::scheduler::{Policy, base_slice};
 use crate::setup::Setup;
 use crate::timer::TimerRule;
 
 type Get = fn(&Setup) -> Option<Value>;
-type Set = fn(&mut Setup, Value) -> Result<(), String>;
+type Set = fn(&mut Setup, Value) -> Result<(), SettingError>;
 
 /// Creates a row for an optional setting of `[machine]`.
 const fn row(name: &'static str, kind: Kind, help: &'static str, get: Get, set: Set) -> Setting {
@@ -84,7 +84,10 @@ macro_rules! meant {
         <$of>::ALL
             .into_iter()
             .find(|variant| variant.word() == $value.word())
-            .ok_or_else(|| format!("`{}` is not known", $value))
+            .ok_or_else(|| SettingError::UnknownWord {
+                word: $value.to_string(),
+                words: <$of>::ALL.iter().map(|variant| variant.word()).collect(),
+            })
     };
 }
 
@@ -209,7 +212,7 @@ pub(super) static ALL: [Setting; 22] = [
                 *slice = value.duration();
                 Ok(())
             }
-            _ => Err("only the policy eevdf has a configurable slice".to_owned()),
+            _ => Err(SettingError::NoSlice),
         },
     ),
     row(
@@ -225,7 +228,7 @@ pub(super) static ALL: [Setting; 22] = [
                 *hrtick = value.is_on();
                 Ok(())
             }
-            _ => Err("only the policy eevdf supports hrtick".to_owned()),
+            _ => Err(SettingError::NoHrtick),
         },
     ),
     row(
@@ -316,7 +319,7 @@ pub(super) static ALL: [Setting; 22] = [
                 *bus_hz = value.integer().unsigned_abs();
                 Ok(())
             }
-            _ => Err("only the device lapic has a bus frequency".to_owned()),
+            _ => Err(SettingError::NoBusFrequency),
         },
     ),
     row(
@@ -332,7 +335,7 @@ pub(super) static ALL: [Setting; 22] = [
                 *divisor = value.integer().unsigned_abs();
                 Ok(())
             }
-            _ => Err("only the device lapic has a divisor".to_owned()),
+            _ => Err(SettingError::NoDivisor),
         },
     ),
     row(
@@ -394,7 +397,7 @@ pub(super) static ALL: [Setting; 22] = [
         |setup, value| {
             let length = value.duration();
             if length > Nanos::from_days(1) {
-                return Err(format!("{} is longer than 24h", length.exact()));
+                return Err(SettingError::TooLong(length));
             }
             setup.length = length;
             Ok(())

@@ -4,6 +4,8 @@ use std::fmt;
 
 use ticktax_model::Nanos;
 
+use super::SettingError;
+
 /// The kind of a setting's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -36,30 +38,30 @@ impl Kind {
     /// Parses a value of this kind.
     ///
     /// # Errors
-    /// Returns a one-line description of the problem if the value is invalid.
-    pub fn parse(self, text: &str) -> Result<Value, String> {
+    /// Returns an error if the value is invalid.
+    pub fn parse(self, text: &str) -> Result<Value, SettingError> {
         match self {
             Self::Integer(min, max) => {
                 let number: i64 = text
                     .parse()
-                    .map_err(|_| format!("`{text}` is not an integer"))?;
+                    .map_err(|_| SettingError::NotAnInteger(text.to_owned()))?;
                 if (min..=max).contains(&number) {
                     Ok(Value::Integer(number))
                 } else if max == i64::MAX {
-                    Err(format!("{number} is too small: choose at least {min}"))
+                    Err(SettingError::TooSmall { number, min })
                 } else {
-                    Err(format!("{number} is out of range: choose {min} to {max}"))
+                    Err(SettingError::OutOfRange { number, min, max })
                 }
             }
-            Self::Duration => match text.parse() {
-                Ok(time) => Ok(Value::Duration(time)),
-                Err(error) => Err(error.to_string()),
-            },
+            Self::Duration => Ok(Value::Duration(text.parse()?)),
             Self::Word(words) => words
                 .iter()
                 .find(|&&word| word == text)
                 .map(|&word| Value::Word(word))
-                .ok_or_else(|| format!("unknown word `{text}`: choose from {}", words.join(", "))),
+                .ok_or_else(|| SettingError::UnknownWord {
+                    word: text.to_owned(),
+                    words: words.to_vec(),
+                }),
         }
     }
 }

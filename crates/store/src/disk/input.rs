@@ -26,18 +26,31 @@ pub fn open_input(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-/// Reads a file of at most `most` MiB.
+/// Why an input could not be read. The message does not name the file.
+#[derive(Debug, thiserror::Error)]
+pub enum InputError {
+    /// The file cannot be opened or read.
+    #[error("{}", error_words(.0))]
+    Io(#[from] io::Error),
+    /// The file is longer than the caller accepts.
+    #[error("it is larger than {max_mib} MiB")]
+    TooLarge {
+        /// Largest accepted size, in MiB.
+        max_mib: u32,
+    },
+}
+
+/// Reads a file of at most `max_mib` MiB.
 ///
 /// # Errors
-/// Returns a message with the reason and the remedy if the file cannot be read or is longer.
-pub fn read_input(path: &Path, most: u32) -> Result<Vec<u8>, String> {
-    let limit = u64::from(most) << 20;
+/// Returns [`InputError::Io`] if the file cannot be read, and [`InputError::TooLarge`] if it is
+/// longer.
+pub fn read_input(path: &Path, max_mib: u32) -> Result<Vec<u8>, InputError> {
+    let limit = u64::from(max_mib) << 20;
     let mut bytes = Vec::new();
-    open_input(path)
-        .and_then(|file| file.take(limit + 1).read_to_end(&mut bytes))
-        .map_err(|error| error_words(&error))?;
+    open_input(path)?.take(limit + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
-        return Err(format!("it is larger than {most} MiB"));
+        return Err(InputError::TooLarge { max_mib });
     }
     Ok(bytes)
 }
@@ -58,7 +71,7 @@ mod tests {
             assert_eq!(read_input(&path, 1).is_ok(), is_read, "{length}");
         }
         let endless = read_input(Path::new("/dev/zero"), 1).expect_err("it has no end");
-        assert_eq!(endless, "it is larger than 1 MiB");
+        assert_eq!(endless.to_string(), "it is larger than 1 MiB");
     }
 
     mod root {
@@ -76,7 +89,8 @@ mod tests {
             nix::unistd::mkfifo(&path, Mode::S_IRWXU).expect("a pipe");
             std::os::unix::fs::chown(&path, Some(65_534), None).expect("root gives it away");
             let refused = read_input(&path, 1).expect_err("theirs");
-            assert!(refused.contains("belongs to user 65534"), "{refused}");
+            let message = refused.to_string();
+            assert!(message.contains("belongs to user 65534"), "{message}");
         }
 
         /// With `sudo`, standard input can be a pipe that belongs to the calling user.
@@ -89,7 +103,8 @@ mod tests {
             std::os::unix::fs::fchown(&reader, Some(65_534), None).expect("root gives it away");
             drop(writer);
             let path = format!("/dev/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&reader));
-            assert_eq!(read_input(Path::new(&path), 1), Ok(Vec::new()));
+            let read = read_input(Path::new(&path), 1).expect("read");
+            assert!(read.is_empty(), "{read:?}");
         }
     }
 

@@ -11,9 +11,10 @@ use bytes::Bytes;
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
 use self::skim::{PageHeader, Skimmer, Stop};
+use super::DecodeError;
 
 /// A function that reads bytes of the file, given an offset and a number of bytes.
-pub(crate) type Fetch = dyn Fn(u64, usize) -> Result<Bytes, String> + Send + Sync;
+pub(crate) type Fetch = dyn Fn(u64, usize) -> Result<Bytes, DecodeError> + Send + Sync;
 
 /// Why a file is refused: it would take too much memory, or it contains an impossible number.
 ///
@@ -78,7 +79,7 @@ pub(crate) struct Footer {
 impl Footer {
     /// Reads the footer of a file of `length` bytes. Returns `None` if the file is too short to
     /// have one.
-    pub(crate) fn read(length: u64, fetch: &Fetch) -> Result<Option<Self>, String> {
+    pub(crate) fn read(length: u64, fetch: &Fetch) -> Result<Option<Self>, DecodeError> {
         // A Parquet file ends with the footer, the footer's length in four bytes, and a four-byte
         // magic number.
         let Some(rest) = length.checked_sub(8) else {
@@ -282,7 +283,7 @@ impl Column {
     fn header(&self, at: u64, end: u64, fetch: &Fetch) -> Result<(PageHeader, u64), Excess> {
         for most in [HEADER, LONGEST_HEADER] {
             let length = usize::try_from(most.min(end - at)).unwrap_or(0);
-            let bytes = fetch(at, length).map_err(Excess::Unreadable)?;
+            let bytes = fetch(at, length).map_err(|why| Excess::Unreadable(why.to_string()))?;
             match PageHeader::read(&bytes) {
                 Ok((header, length)) => return Ok((header, length as u64)),
                 Err(Stop::Short) if most < end - at => {}

@@ -21,7 +21,7 @@ use std::ops::Range;
 
 use crc32fast::Hasher;
 
-use crate::parquet_file::{Fetch, Footer};
+use crate::parquet_file::{DecodeError, Fetch, Footer};
 
 /// Key of the checksums in the file's key-value metadata.
 pub(super) const KEY: &str = "ticktax-checksums";
@@ -137,10 +137,10 @@ impl Digits {
 }
 
 /// Why a file fails its checksums.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Failure {
     /// The file could not be read.
-    Unreadable(String),
+    Unreadable(DecodeError),
     /// The footer is not the one that was written.
     Footer,
 }
@@ -180,7 +180,7 @@ impl Checksums {
             Err(failure) => failure,
         };
         let is_own = has(MAKER) || Self::matches_first_part(footer, fetch)?;
-        if is_own || failure != Failure::Footer {
+        if is_own || !matches!(failure, Failure::Footer) {
             return Err(failure);
         }
         Ok(Found::None)
@@ -220,7 +220,7 @@ impl Checksums {
     }
 
     /// Whether the part of row group `index` matches its checksum.
-    pub(super) fn check(&self, index: usize, fetch: &Fetch) -> Result<bool, String> {
+    pub(super) fn check(&self, index: usize, fetch: &Fetch) -> Result<bool, DecodeError> {
         let Some(part) = self.parts.get(index) else {
             return Ok(false);
         };
@@ -233,7 +233,7 @@ impl Checksums {
 }
 
 /// Hashes a range of the file.
-fn add(hasher: &mut Hasher, range: Range<u64>, fetch: &Fetch) -> Result<(), String> {
+fn add(hasher: &mut Hasher, range: Range<u64>, fetch: &Fetch) -> Result<(), DecodeError> {
     let mut at = range.start;
     while at < range.end {
         let length = CHUNK.min(range.end - at);

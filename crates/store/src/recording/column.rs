@@ -10,7 +10,7 @@ use parquet::file::reader::RowGroupReader;
 use parquet::file::statistics::Statistics;
 use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor};
 
-use crate::parquet_file::{Excess, decode};
+use crate::parquet_file::{DecodeError, Excess, decode};
 
 /// Why a column is unusable. The reader adds the file's name.
 #[derive(Debug)]
@@ -35,6 +35,10 @@ impl Fault {
             column,
             why: why.into(),
         }
+    }
+
+    fn undecodable(column: &'static str, why: &DecodeError) -> Self {
+        Self::damaged(column, why.to_string())
     }
 }
 
@@ -109,7 +113,7 @@ impl<T: DataType> Column<T> {
     /// Opens the column of `group` at `place`, which must have been found with the same type `T`.
     pub(super) fn open(group: &dyn RowGroupReader, place: &Place) -> Result<Self, Fault> {
         let pages = decode(|| group.get_column_page_reader(place.index))
-            .map_err(|why| Fault::damaged(place.name, why))?;
+            .map_err(|why| Fault::undecodable(place.name, &why))?;
         let reader = get_column_reader(Arc::clone(&place.descriptor), pages);
         Ok(Self {
             name: place.name,
@@ -138,7 +142,7 @@ impl<T: DataType> Column<T> {
         let levels = self.optional.then_some(&mut self.levels);
         let (reader, values) = (&mut self.reader, &mut self.values);
         let (read, _, _) = decode(|| reader.read_records(rows, levels, None, values))
-            .map_err(|why| Fault::damaged(self.name, why))?;
+            .map_err(|why| Fault::undecodable(self.name, &why))?;
         self.position += read;
         let present = if self.optional {
             self.levels.iter().filter(|&&level| level > 0).count()
@@ -166,7 +170,8 @@ impl<T: DataType> Column<T> {
     /// Skips to row `row` of the group, counted from 0, and reads its value.
     pub(super) fn at(&mut self, row: usize) -> Result<Option<&T::T>, Fault> {
         let ahead = row.saturating_sub(self.position);
-        let skipped = decode(|| self.reader.skip_records(ahead)).map_err(|why| self.fault(why))?;
+        let skipped = decode(|| self.reader.skip_records(ahead))
+            .map_err(|why| Fault::undecodable(self.name, &why))?;
         self.position += skipped;
         if skipped != ahead {
             return Err(self.fault("it is shorter than the other columns"));

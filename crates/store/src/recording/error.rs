@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use ticktax_model::recording::SCHEMA_VERSION;
 
 use crate::disk::{creation_words, error_words, is_full};
-use crate::parquet_file::Excess;
+use crate::parquet_file::{DecodeError, Excess};
 
 /// Why a recording could not be written or read.
 ///
@@ -160,6 +160,13 @@ impl RecordingError {
         match why {
             Excess::Unreadable(why) => Self::Read { path, why },
             why => Self::Refused { path, why },
+        }
+    }
+
+    pub(super) fn undecodable(path: &Path, why: &DecodeError) -> Self {
+        Self::Read {
+            path: path.to_owned(),
+            why: why.to_string(),
         }
     }
 

@@ -107,15 +107,13 @@ impl RecordingReader {
         R: ChunkReader + 'static,
     {
         let refused = |why: Excess| RecordingError::refused(path, why);
-        let unopened = Unopened::new(bytes).map_err(|why| RecordingError::Read {
-            path: path.to_owned(),
-            why,
-        })?;
+        let unopened =
+            Unopened::new(bytes).map_err(|why| RecordingError::undecodable(path, &why))?;
         let found = checksums(path, &unopened)?;
         let file = unopened.open(chunks).map_err(|fault| match fault {
             OpenFault::Footer(why) => RecordingError::Header {
                 path: path.to_owned(),
-                why,
+                why: why.to_string(),
             },
             OpenFault::Excess(why) => refused(why),
         })?;
@@ -180,10 +178,7 @@ impl RecordingReader {
             let group = self
                 .file
                 .row_group(index)
-                .map_err(|why| RecordingError::Read {
-                    path: self.path.clone(),
-                    why,
-                })?;
+                .map_err(|why| RecordingError::undecodable(&self.path, &why))?;
             replay_group(&*group, &self.places, &mut known, each)
                 .map_err(|fault| name(&self.path, fault))?;
         }
@@ -196,11 +191,7 @@ impl RecordingReader {
             return Ok(());
         };
         let intact = checksums.check(index, self.file.fetch());
-        let intact = intact.map_err(|why| RecordingError::Read {
-            path: self.path.clone(),
-            why,
-        })?;
-        if intact {
+        if intact.map_err(|why| RecordingError::undecodable(&self.path, &why))? {
             return Ok(());
         }
         let groups = self.file.metadata().row_groups();
@@ -270,10 +261,7 @@ fn checksums(path: &Path, file: &Unopened) -> Result<Found, RecordingError> {
         return Ok(Found::None);
     };
     Checksums::read(footer, file.fetch()).map_err(|failure| match failure {
-        Failure::Unreadable(why) => RecordingError::Read {
-            path: path.to_owned(),
-            why,
-        },
+        Failure::Unreadable(why) => RecordingError::undecodable(path, &why),
         Failure::Footer => damaged(path, FOOTER),
     })
 }

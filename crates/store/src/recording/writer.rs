@@ -113,7 +113,7 @@ impl RecordingWriter {
         }
         let json = header_json(header).map_err(|why| RecordingError::Header {
             path: self.path.clone(),
-            why,
+            why: why.to_string(),
         })?;
         finish(&mut self.file, json).map_err(|error| write_error(&self.path, &error))?;
         drop(self.file);
@@ -180,13 +180,13 @@ fn write_error(path: &Path, error: &ParquetError) -> RecordingError {
 }
 
 /// The header as JSON that a reader can parse. JSON cannot represent numbers that are not finite.
-fn header_json(header: &Header) -> Result<String, String> {
+fn header_json(header: &Header) -> Result<String, serde_json::Error> {
     let header = Header {
         schema: SCHEMA_VERSION,
         ..header.clone()
     };
-    let json = serde_json::to_string(&header).map_err(|error| error.to_string())?;
-    serde_json::from_str::<Header>(&json).map_err(|error| error.to_string())?;
+    let json = serde_json::to_string(&header)?;
+    serde_json::from_str::<Header>(&json)?;
     Ok(json)
 }
 

@@ -2,7 +2,7 @@
 
 use ticktax_analysis::Auditor;
 use ticktax_model::incident::TriggerTarget;
-use ticktax_model::pace::FrameRhythm;
+use ticktax_model::pace::{FrameRhythm, NoRhythm};
 use ticktax_model::recording::RowSink;
 use ticktax_observe::{FrameState, FrameStatus, ProgramWindow, Recorder};
 
@@ -10,14 +10,14 @@ use crate::terminal::Terminal;
 
 /// Finds a program's frame rhythm in the last few seconds, or returns the reason why the rhythm is
 /// unknown.
-pub(super) fn find(seen: &ProgramWindow) -> Result<FrameRhythm, String> {
+pub(super) fn find(seen: &ProgramWindow) -> Result<FrameRhythm, NoRhythm> {
     let mut auditor = Auditor::books();
     auditor.frames_of(seen.pid);
     for row in &seen.rows {
         auditor.row(&seen.sources, &row);
     }
     let found = auditor.frames_so_far(seen.begin, seen.end, None);
-    found.map_or_else(|| Err(String::new()), |found| found.rhythm())
+    found.ok_or(NoRhythm::NotRun)?.rhythm()
 }
 
 /// The last reported state of each program.
@@ -109,7 +109,7 @@ fn rate(rhythm: &FrameRhythm, pid: i32) -> String {
 mod tests {
     use ticktax_model::Nanos;
     use ticktax_model::incident::TriggerTarget;
-    use ticktax_model::pace::FrameRhythm;
+    use ticktax_model::pace::{FrameRhythm, NoRhythm};
     use ticktax_observe::{FrameState, FrameStatus};
 
     use super::line;
@@ -135,7 +135,7 @@ mod tests {
             ..rhythm.clone()
         };
         let was = known(rhythm.clone());
-        let why = || FrameState::Unknown("it did not run".to_owned());
+        let why = || FrameState::Unknown(NoRhythm::NotRun);
         for (state, before, words) in [
             (FrameState::Sought, None, "learning the frame rate for 5 s"),
             (

@@ -1,0 +1,108 @@
+//! Errors in case files.
+
+use super::check::MAX_ROWS;
+use super::design::Design;
+
+/// An error in a case file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}: {why}")]
+pub struct CaseError {
+    /// Name of the file.
+    pub file: String,
+    /// Line number, from 1.
+    pub line: usize,
+    /// The problem.
+    pub why: String,
+}
+
+/// What is wrong with a file, a parameter, a series, a row or the design. The message does not name
+/// it.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(super) enum CaseFault {
+    /// The file has too many rows.
+    #[error("too many rows ({rows}): give at most {max}", max = MAX_ROWS)]
+    TooManyRows { rows: usize },
+    /// Parameters are to be fitted, but there is nothing to fit them to.
+    #[error("some parameters are to be fitted, but no row has `fit = true`")]
+    NothingToFit,
+    /// A parameter's value is not finite.
+    #[error("its value must be finite")]
+    ParameterNotFinite,
+    /// A fit's range or its number of steps is invalid.
+    #[error(
+        "cannot fit from {low} to {high} in {steps} steps: give an ascending range, and 2 to 1000 \
+         steps"
+    )]
+    FitRange { low: f64, high: f64, steps: u32 },
+    /// A fitted parameter's value is outside the range of the fit.
+    #[error("its value is out of range: choose {low} to {high}")]
+    OutsideFit { low: f64, high: f64 },
+    /// A parameter is both published and fitted.
+    #[error("a published value cannot be fitted")]
+    PublishedFit,
+    /// The file does not say where a parameter's value comes from.
+    #[error("its origin is missing: use `quote` if published, `fit` if fitted, `from` if assumed")]
+    NoOrigin,
+    /// An alternative value of a parameter is not finite.
+    #[error("try: {0} must be finite")]
+    TryNotFinite(f64),
+    /// A parameter to refit does not exist or is not fitted.
+    #[error("refit: `{0}` is not another fitted parameter")]
+    Refit(String),
+    /// Two series have the same name.
+    #[error("duplicate name")]
+    DuplicateSeries,
+    /// A series' tolerance is not a number, or negative.
+    #[error("{key} is {value}, but must be a number of at least 0")]
+    SeriesTolerance { key: &'static str, value: f64 },
+    /// A series' scale is not finite.
+    #[error("scale is {0}, but must be a finite number")]
+    Scale(f64),
+    /// A series has no rows.
+    #[error("no rows")]
+    NoRows,
+    /// A series names a column of a model that the file does not have.
+    #[error("`measure` needs a [model] with a scenario")]
+    NoModel,
+    /// Two rows of a series have the same label.
+    #[error("duplicate row")]
+    DuplicateRow,
+    /// A row has both a value and a range.
+    #[error("give either a value or a range, not both")]
+    ValueAndRange,
+    /// A row's value is not finite.
+    #[error("its value is {0}, but must be a number")]
+    RowNotFinite(f64),
+    /// A row's range is empty or contains NaN.
+    #[error("invalid range {low} to {high}: give the smaller number first")]
+    RowRange { low: f64, high: f64 },
+    /// A calibration row has no number.
+    #[error("it has `fit = true`, but no number to fit to")]
+    NoTarget,
+    /// A row's tolerance is not a number, or negative.
+    #[error("its tolerance is {0}, but must be a number of at least 0")]
+    RowTolerance(f64),
+    /// The design has no switches, or too many.
+    #[error("design: give 1 to {max} switches", max = Design::MAX)]
+    Switches,
+    /// The design lists a switch twice.
+    #[error("design: duplicate switch")]
+    DuplicateSwitch,
+    /// An effect requires a switch that the design does not have.
+    #[error("design: effect {effect}: unknown switch `{switch}`")]
+    UnknownSwitch { effect: String, switch: String },
+}
+
+/// Why a derived value cannot be computed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(super) enum FormulaError {
+    /// The text is not a formula.
+    #[error("derived: `{formula}` is not a formula: {why}")]
+    Syntax { formula: String, why: String },
+    /// The result is infinite or NaN.
+    #[error("derived: the value of `{0}` must be finite")]
+    NotFinite(String),
+    /// The first formula's value is larger than the second's.
+    #[error("derived: invalid range {low} to {high}: give the smaller number first")]
+    Range { low: f64, high: f64 },
+}
