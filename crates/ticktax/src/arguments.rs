@@ -287,7 +287,7 @@ pub(crate) struct AuditArguments {
           value_parser = one_of(&ProbeChoice::ALL, ProbeChoice::name, ProbeChoice::about))]
     pub(crate) probe: Option<ProbeChoice>,
 
-    /// Set the probe's priority: idle, other, fifo:1 to fifo:99 or rr:1 to rr:99
+    /// Set the probe's scheduling policy: idle, other, fifo:1 to fifo:99 or rr:1 to rr:99
     ///
     /// With `fifo`, the spin probe blocks all normal programs for the whole audit. Use `fifo` only
     /// on CPUs reserved for the probe. [default: idle for spin, other for sleep]
@@ -391,7 +391,7 @@ pub(crate) struct BeatsArguments {
     #[arg(long, value_name = "FILE", help = HTML, long_help = HtmlFile::ABOUT)]
     pub(crate) html: Option<PathBuf>,
 
-    /// Print in this format
+    /// Choose the output format
     #[arg(long, value_parser = formats(DocumentKind::Beats), default_value = "text")]
     pub(crate) format: Format,
 

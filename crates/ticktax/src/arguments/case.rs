@@ -23,7 +23,7 @@ pub(crate) enum CaseQuestion {
         #[arg(long, value_name = "FILE", help = HTML, long_help = HtmlFile::ABOUT)]
         html: Option<PathBuf>,
 
-        /// Print in this format
+        /// Choose the output format
         #[arg(long, value_parser = formats(DocumentKind::Cases), default_value = "text")]
         format: Format,
     },
@@ -36,7 +36,7 @@ pub(crate) enum CaseQuestion {
         #[arg(long, value_name = "FILE", help = HTML, long_help = HtmlFile::ABOUT)]
         html: Option<PathBuf>,
 
-        /// Print in this format
+        /// Choose the output format
         #[arg(long, value_parser = formats(DocumentKind::CaseSheet), default_value = "text")]
         format: Format,
     },
@@ -63,7 +63,7 @@ pub(crate) enum CaseQuestion {
         #[arg(long, value_name = "FILE", help = HTML, long_help = HtmlFile::ABOUT)]
         html: Option<PathBuf>,
 
-        /// Print in this format
+        /// Choose the output format
         #[arg(long, value_parser = formats(DocumentKind::Case), default_value = "text")]
         format: Format,
     },
@@ -76,7 +76,7 @@ pub(crate) enum CaseQuestion {
         #[arg(long, value_name = "FILE", help = HTML, long_help = HtmlFile::ABOUT)]
         html: Option<PathBuf>,
 
-        /// Print in this format
+        /// Choose the output format
         #[arg(long, value_parser = formats(DocumentKind::CaseFit), default_value = "text")]
         format: Format,
     },

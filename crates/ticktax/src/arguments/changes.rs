@@ -47,7 +47,7 @@ pub(crate) struct ChangesArguments {
     #[arg(long, value_name = "FILE", help = HTML, long_help = HtmlFile::ABOUT)]
     pub(crate) html: Option<PathBuf>,
 
-    /// Print in this format
+    /// Choose the output format
     #[arg(long, value_parser = formats(DocumentKind::Changes), default_value = "text")]
     pub(crate) format: Format,
 
@@ -75,7 +75,7 @@ pub(crate) struct NumberArguments {
     #[arg(long = "result", value_name = "NAME")]
     results: Vec<String>,
 
-    /// Set which is better: lower, higher or unknown
+    /// Say which values are better: lower, higher or unknown
     ///
     /// [default: lower for hyperfine times, otherwise unknown]
     #[arg(long, value_parser = one_of(&Better::ALL, Better::name, Better::about))]

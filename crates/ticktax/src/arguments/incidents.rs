@@ -71,7 +71,7 @@ pub(crate) struct IncidentsArguments {
     #[arg(long, value_name = "FILE", help = HTML, long_help = HtmlFile::ABOUT, global = true)]
     pub(crate) html: Option<PathBuf>,
 
-    /// Print in this format
+    /// Choose the output format
     #[arg(long, value_parser = formats(DocumentKind::Incidents), default_value = "text",
           global = true)]
     pub(crate) format: Format,
@@ -118,7 +118,7 @@ pub(crate) struct RecordArguments {
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<CpuList>,
 
-    /// Use this probe for `gap` triggers
+    /// Use this kind of probe to detect the gaps of `gap` triggers
     #[arg(long, default_value = "sleep",
           value_parser = one_of(&GapProbe::ALL, GapProbe::name, GapProbe::about))]
     pub(crate) probe: GapProbe,
@@ -178,7 +178,7 @@ pub(crate) struct BudgetArguments {
     )]
     pub(crate) bytes: Bytes,
 
-    /// Save at most this many recordings per hour; list further incidents without one
+    /// Save at most this many recordings per hour; list further incidents without a recording
     #[arg(
         long = "max-per-hour",
         value_name = "N",

@@ -32,7 +32,7 @@ pub(crate) enum KnobQuestion {
         #[arg(long, value_name = "FILE", help = HTML, long_help = HtmlFile::ABOUT)]
         html: Option<PathBuf>,
 
-        /// Print in this format
+        /// Choose the output format
         #[arg(long, value_parser = formats(DocumentKind::Knobs), default_value = "text")]
         format: Format,
     },
@@ -45,7 +45,7 @@ pub(crate) enum KnobQuestion {
         #[arg(long, value_name = "FILE", help = HTML, long_help = HtmlFile::ABOUT)]
         html: Option<PathBuf>,
 
-        /// Print in this format
+        /// Choose the output format
         #[arg(long, value_parser = formats(DocumentKind::Knob), default_value = "text")]
         format: Format,
     },
@@ -61,7 +61,7 @@ pub(crate) enum KnobQuestion {
         #[arg(long, value_name = "FILE", help = HTML, long_help = HtmlFile::ABOUT)]
         html: Option<PathBuf>,
 
-        /// Print in this format
+        /// Choose the output format
         #[arg(long, value_parser = formats(DocumentKind::KnobReadings), default_value = "text")]
         format: Format,
     },
@@ -154,7 +154,7 @@ pub(crate) struct UndoArguments {
     #[arg(long, value_name = "FILE", help = HTML, long_help = HtmlFile::ABOUT)]
     pub(crate) html: Option<PathBuf>,
 
-    /// Print in this format
+    /// Choose the output format
     #[arg(long, value_parser = formats(DocumentKind::Undo), default_value = "text")]
     pub(crate) format: Format,
 }

@@ -42,7 +42,7 @@ pub(crate) enum LabTask {
         #[arg(long, value_name = "FILE", help = HTML, long_help = HtmlFile::ABOUT)]
         html: Option<PathBuf>,
 
-        /// Print in this format
+        /// Choose the output format
         #[arg(long, value_parser = formats(DocumentKind::Kernels), default_value = "text")]
         format: Format,
     },
@@ -81,7 +81,7 @@ pub(crate) struct BuildArguments {
     #[arg(long, value_name = "FILE", help = HTML, long_help = HtmlFile::ABOUT)]
     pub(crate) html: Option<PathBuf>,
 
-    /// Print in this format
+    /// Choose the output format
     #[arg(long, value_parser = formats(DocumentKind::KernelBuild), default_value = "text")]
     pub(crate) format: Format,
 }
@@ -245,7 +245,7 @@ pub(crate) struct CompareArguments {
     #[arg(long, value_name = "FILE", help = HTML, long_help = HtmlFile::ABOUT)]
     pub(crate) html: Option<PathBuf>,
 
-    /// Print in this format
+    /// Choose the output format
     #[arg(long, value_parser = formats(DocumentKind::KernelComparison), default_value = "text")]
     pub(crate) format: Format,
 

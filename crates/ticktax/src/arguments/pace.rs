@@ -66,7 +66,7 @@ pub(crate) struct PaceArguments {
     #[arg(long, value_name = "N")]
     pub(crate) cpu: Option<u32>,
 
-    /// Set the loop's priority: idle, other, fifo:1 to fifo:99 or rr:1 to rr:99
+    /// Set the loop's scheduling policy: idle, other, fifo:1 to fifo:99 or rr:1 to rr:99
     #[arg(
         long,
         value_name = "POLICY",
@@ -96,7 +96,7 @@ pub(crate) struct PaceArguments {
           conflicts_with_all = ["pid", "rate", "work", "sleep", "rule", "cpu", "policy", "vary"])]
     pub(crate) comm: Option<String>,
 
-    /// Count a frame as overshot if it starts later than this, for example 4ms
+    /// Count a frame as overshot if it starts more than this long after it was due, for example 4ms
     ///
     /// By default, a frame is overshot if it has not started when the next one is due. Under every
     /// rule, frames are due every 1/rate seconds after the first one.
@@ -119,7 +119,7 @@ pub(crate) struct PaceArguments {
     #[command(flatten)]
     pub(crate) files: FileArguments,
 
-    /// Print in this format
+    /// Choose the output format
     #[arg(long, value_parser = formats(DocumentKind::Pace), default_value = "text")]
     pub(crate) format: Format,
 

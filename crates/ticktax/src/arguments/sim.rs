@@ -42,7 +42,7 @@ pub(crate) struct SimArguments {
     #[arg(long, value_name = "NAME")]
     pub(crate) program: Option<String>,
 
-    /// Frame rate that the recorded loop was configured for, if known
+    /// Assume that the recorded loop was configured for this frame rate
     ///
     /// A recording does not show a delay that affects all frames equally. The configured rate
     /// improves predictions for other rates and rules.
@@ -83,7 +83,7 @@ pub(crate) struct SimArguments {
     #[arg(long, value_name = "FILE", help = HTML, long_help = HtmlFile::ABOUT)]
     pub(crate) html: Option<PathBuf>,
 
-    /// Print in this format
+    /// Choose the output format
     #[arg(long, value_parser = formats(DocumentKind::Prediction), default_value = "text")]
     pub(crate) format: Format,
 

@@ -75,7 +75,7 @@ pub(crate) struct SweepArguments {
     #[arg(long, value_name = "FILE", help = HTML, long_help = HtmlFile::ABOUT)]
     pub(crate) html: Option<PathBuf>,
 
-    /// Print in this format
+    /// Choose the output format
     #[arg(long, value_parser = formats(DocumentKind::Sweep), default_value = "text")]
     pub(crate) format: Format,
 }

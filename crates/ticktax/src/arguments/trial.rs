@@ -103,7 +103,7 @@ pub(crate) struct TrialArguments {
     #[arg(long, value_name = "N", hide_short_help = true)]
     pub(crate) seed: Option<u64>,
 
-    /// Wait this long before each run, for example 500ms [default: depends on the settings]
+    /// Wait this long before each run, for example 500ms [default: depends on the settings being compared]
     #[arg(
         long,
         value_name = "TIME",
@@ -152,7 +152,7 @@ pub(crate) struct TrialArguments {
     #[arg(long, value_name = "FILE", help = HTML, long_help = HtmlFile::ABOUT)]
     pub(crate) html: Option<PathBuf>,
 
-    /// Print in this format
+    /// Choose the output format
     #[arg(long, value_parser = formats(DocumentKind::Trial), default_value = "text")]
     pub(crate) format: Format,
 

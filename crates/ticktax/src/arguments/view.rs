@@ -20,7 +20,7 @@ pub(crate) struct PageArguments {
     #[arg(long, conflicts_with = "sections")]
     full: bool,
 
-    /// After the first screen, explain the terms it uses
+    /// Explain the terms used in the summary, below it
     #[arg(long, hide_short_help = true)]
     explain: bool,
 }
@@ -32,7 +32,7 @@ pub(crate) struct ViewArguments {
     #[command(flatten)]
     pub(crate) page: PageArguments,
 
-    /// Group the rows of the first screen by this attribute
+    /// Group the rows of the summary by this attribute
     #[arg(long = "by", value_name = "WHAT", value_parser = groupings(), default_value = "name",
           hide_short_help = true, conflicts_with_all = ["sections", "full"])]
     grouping: Grouping,
@@ -52,7 +52,7 @@ pub(crate) struct StatementArguments {
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PrintArguments {
-    /// Print in this format
+    /// Choose the output format
     #[arg(long, value_parser = formats(DocumentKind::Statement), default_value = "text")]
     pub(crate) format: Format,
 

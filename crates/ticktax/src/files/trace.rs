@@ -19,7 +19,7 @@ impl FileFormat for TraceFormat {
     }
 
     fn about(&self) -> &'static str {
-        "Also write every span as a trace for Perfetto (<https://ui.perfetto.dev>)"
+        "Also write all recorded events to a trace file for Perfetto (<https://ui.perfetto.dev>)"
     }
 
     fn create(&self, path: &Path) -> Result<Box<dyn RowFile>, RowFileError> {
