@@ -21,6 +21,7 @@
 use ticktax_model::net_experiment::{Alias, AliasPart, DesignCheck, IdleFactor, Term};
 
 use crate::statistics::dependencies;
+use crate::vary::nth;
 
 /// A design that covers every combination of the factors' values.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,16 +47,8 @@ impl Factorial {
     /// Every combination of value indices, starting with all zeros. The last factor changes
     /// fastest.
     pub fn cells(&self) -> Vec<Vec<usize>> {
-        self.levels.iter().fold(vec![Vec::new()], |cells, &levels| {
-            let longer = cells.iter().flat_map(|cell| {
-                (0..levels).map(move |value| {
-                    let mut cell = cell.clone();
-                    cell.push(value);
-                    cell
-                })
-            });
-            longer.collect()
-        })
+        let count = self.levels.iter().product();
+        (0..count).map(|number| nth(&self.levels, number)).collect()
     }
 
     /// All main effects, followed by all two-factor interactions.

@@ -11,12 +11,13 @@ use ticktax_model::table::Cell;
 use ticktax_sim::settings::Kind;
 use ticktax_sim::{Setup, run, scenario};
 
-use crate::axes::{Axis, Grid};
+use crate::axes::{Axis, Field, Grid};
 use crate::cases::Case;
 use crate::file::{CaseFile, Parameter, Values};
 use crate::judge::Modelled;
 use crate::sweep::outcome::{cells, columns};
 use crate::text;
+use crate::vary::{MOST_ARMS, Parameter as _, Vary, VaryError};
 
 mod effort;
 
@@ -150,35 +151,37 @@ impl OwnCase {
             .model
             .as_ref()
             .and_then(|model| model.row.as_ref());
-        let row = row.map(|name| Axis::parse(&format!("{name}={at}"), &self.setup));
+        let row = row.map(|name| self.axis_of(name, at));
         let sets = self.file.parameters.iter().filter_map(|(name, parameter)| {
             let value = values.get(name);
             let axis = parameter.sets.as_ref()?;
             Some(self.axis(axis, value, &parameter.unit))
         });
-        let row = row.map(|axis| axis.map_err(|why| why.to_string()));
         let axes: Vec<Axis> = row.into_iter().chain(sets).collect::<Result<_, _>>()?;
-        let grid = Grid::new(self.setup.clone(), axes).map_err(|why| why.to_string())?;
-        grid.setup(0).map_err(|why| why.to_string())
+        let grid = Grid::with_axes(axes, self.setup.clone(), MOST_ARMS);
+        let grid = grid.map_err(|why| why.to_string())?;
+        grid.arm(0).map_err(|why| why.to_string())
+    }
+
+    /// An axis that sets parameter `name` to the values in `list`.
+    fn axis_of(&self, name: &str, list: &str) -> Result<Axis, String> {
+        let typed = format!("{name}={list}").parse::<Vary>();
+        let axis = typed.and_then(|typed| Axis::new(&typed, &self.setup));
+        axis.map_err(|why: VaryError| why.to_string())
     }
 
     /// An axis that sets parameter `name` to `value`. `unit` is used only if the parameter is a
     /// duration.
     fn axis(&self, name: &str, value: f64, unit: &str) -> Result<Axis, String> {
-        let parse = |text: &str| {
-            let axis = Axis::parse(&format!("{name}={text}"), &self.setup);
-            axis.map_err(|why| why.to_string())
-        };
-        // Only a duration accepts `1ns`, so use it to test the kind. The parsed value is not used.
-        let is_time = parse("1ns").is_ok_and(|axis| axis.kind() == Kind::Duration);
-        if !is_time {
-            return parse(&value.to_string());
+        let field = Field::find(name, &self.setup).map_err(|why| format!("{name}: {why}"))?;
+        if field.kind() != Kind::Duration {
+            return self.axis_of(name, &value.to_string());
         }
         let word = unit.split(' ').next().unwrap_or_default();
         let scale = format!("1{word}").parse::<Nanos>().map_err(|_| {
             format!("{name} is a time, so its parameter's unit must start with ns, us, ms or s")
         })?;
-        parse(&format!("{}ns", (value * scale.0 as f64).round()))
+        self.axis_of(name, &format!("{}ns", (value * scale.0 as f64).round()))
     }
 
     /// Simulates the row labelled `at`. Returns its figures by sweep column.

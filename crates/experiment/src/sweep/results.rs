@@ -53,7 +53,7 @@ pub fn statement(
 ) -> Result<GridStatement, SweepError> {
     let count = |len| u64::try_from(len).unwrap_or(u64::MAX);
     let axes = plan.grid().axes().iter();
-    let axes = axes.map(|axis| (axis.name().to_owned(), count(axis.len())));
+    let axes = axes.map(|axis| (axis.name().to_owned(), count(axis.values().len())));
     let Found {
         failed,
         failures,

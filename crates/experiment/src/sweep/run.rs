@@ -262,10 +262,7 @@ fn work(
 ) {
     while let Some(&point) = todo.get(next.fetch_add(1, Ordering::Relaxed)) {
         let outcome = catch_unwind(AssertUnwindSafe(|| {
-            let setup = plan
-                .grid()
-                .setup(point)
-                .map_err(|error| error.to_string())?;
+            let setup = plan.grid().arm(point).map_err(|error| error.to_string())?;
             let report = runner(&setup).map_err(|error| error.to_string())?;
             Ok((outcome::cells(&setup, &report), report.events))
         }));

@@ -156,7 +156,7 @@ pub fn judge(judged: Judged<'_>) -> NetExperiment {
     } = judged;
     let cells = factors.factorial().cells();
     let facts: Vec<Vec<Fact>> = (0..cells.len())
-        .map(|cell| factors.in_effect(&cells[cell], &agreed(runs, cell)))
+        .map(|cell| factors.in_effect(cell, &agreed(runs, cell)))
         .collect();
     let same = same(&facts, Clone::clone);
     let (check, comparisons) = factors.factorial().check(&same);
@@ -187,13 +187,12 @@ pub fn judge(judged: Judged<'_>) -> NetExperiment {
 /// Evaluates a pilot's `runs`. Returns the largest standard deviation of an effect between blocks,
 /// as a fraction, and the number of tests in the main experiment.
 pub fn spread(factors: &Factors, runs: &[MeasuredRun]) -> Option<(f64, usize)> {
-    let cells = factors.factorial().cells();
-    let facts: Vec<Vec<Fact>> = (0..cells.len())
-        .map(|cell| factors.in_effect(&cells[cell], &agreed(runs, cell)))
+    let facts: Vec<Vec<Fact>> = (0..factors.arms())
+        .map(|cell| factors.in_effect(cell, &agreed(runs, cell)))
         .collect();
     let same = same(&facts, Clone::clone);
     let (_, comparisons) = factors.factorial().check(&same);
-    let blocks = Blocks::new(runs, cells.len(), same);
+    let blocks = Blocks::new(runs, factors.arms(), same);
     Some((widest(&blocks, &comparisons)?, comparisons.len() * 2))
 }
 

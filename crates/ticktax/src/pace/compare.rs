@@ -2,7 +2,7 @@
 
 use crate::files::RowFiles;
 use ticktax_analysis::pace::TurnStats;
-use ticktax_experiment::vary::LoopVariants;
+use ticktax_experiment::vary::Loops;
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_observe::{Observation, PacedTurns, Progress, TurnsPlan};
 use ticktax_report::RowsEnded;
@@ -21,14 +21,17 @@ const TURN: Nanos = Nanos::from_secs(2);
 
 /// Runs every combination of the lists, interleaved, and compares them.
 pub(super) fn run(
-    lists: &LoopVariants,
+    arms: &Loops,
     typed: &PaceArguments,
     mut files: RowFiles,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
     let plan = own::plan(typed, typed.length.map_or(TURN, |length| length.0))?;
-    let variants = lists.combinations(&plan.spec);
-    let plan = TurnsPlan::new(plan, variants, typed.rounds)?;
+    let arms = arms
+        .arms()
+        .map_err(|error| Failure::Arguments(error.to_string()))?;
+    let arms = arms.iter().map(|arm| arm.changed(&plan.spec)).collect();
+    let plan = TurnsPlan::new(plan, arms, typed.rounds)?;
     let interrupt = Interrupt::listen()?;
     let bar = terminal.progress(Extent::Time(plan.length()), "");
     let mut paced = PacedTurns::start(plan.clone())?;

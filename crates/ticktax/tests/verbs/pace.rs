@@ -26,7 +26,7 @@ fn invalid_arguments_exit_with_2_and_a_hint() {
             (&["--policy", "fifo:0"], "fifo:1"),
             (&["--vary", "nanosleep"], "NAME=LIST"),
             (&["--vary", "sleep=nap"], "clock_nanosleep-abs"),
-            (&["--vary", "speed=3"], "sleep, rule, rate and work"),
+            (&["--vary", "speed=3"], "sleep, rule, rate, work"),
             (&["--rounds", "0", "--vary", "rate=35"], "1..=1000"),
             (&["--rounds", "3"], "--vary"),
             (&["--pid", "1", "--rate", "35"], "--pid"),

@@ -143,12 +143,12 @@ fn invalid_sweeps_are_refused_in_one_line_and_leave_no_files() {
         (
             &[SCENARIO, "--vary", "colour=1"],
             2,
-            "axis colour: unknown setting",
+            "colour: unknown setting",
         ),
         (
             &[SCENARIO, "--vary", "hz=9x"],
             2,
-            "axis hz: `9x` is not an integer",
+            "hz: `9x` is not an integer",
         ),
         (
             &[SCENARIO, "--vary", "hz=9..1/1"],
@@ -158,12 +158,12 @@ fn invalid_sweeps_are_refused_in_one_line_and_leave_no_files() {
         (
             &[SCENARIO, "--vary", "seed=1..1000000000/1"],
             2,
-            "1000000000 points are too many",
+            "seed: the range `1..1000000000/1` has more than 1000000 values",
         ),
         (
             &[SCENARIO, "--vary", "seed=1,2", "--repeat", "2"],
             2,
-            "sets the same value as",
+            "seed: it is already varied",
         ),
         (
             &[SCENARIO, "--best", "beauty"],
