@@ -8,7 +8,7 @@
 //!
 //! The best of k variants is partly the luckiest. Each criterion looks at all k(k−1)/2 pairs. A
 //! variant is ruled out only if it differs from the best by more than chance could make *any* pair
-//! differ (Holm 1979). If no variants differ, at most [`FALSE_CHOICE`] of all comparisons end in a
+//! differ (Holm 1979). If no variants differ, at most [`FALSE_VERDICTS`] of all comparisons end in a
 //! choice.
 
 mod paired;
@@ -17,10 +17,9 @@ use ticktax_model::Nanos;
 use ticktax_model::pace::{Choice, Criterion, Distribution, PaceTurn, PaceVariant};
 
 use self::paired::{Turn, difference};
+use crate::judge::{FALSE_VERDICTS, corrected};
 
-/// Maximum probability of a choice between variants that do not differ.
-const FALSE_CHOICE: f64 = 0.05;
-/// The criteria in order of importance. Each gets an equal share of [`FALSE_CHOICE`].
+/// The criteria in order of importance. Each gets an equal share of [`FALSE_VERDICTS`].
 const CRITERIA: [Criterion; 3] = [Criterion::LateFrames, Criterion::Lateness, Criterion::Cpu];
 /// Two CPU times count as equal if they are within 10 % of each other, or within 0.1 % of a CPU.
 const SAME_CPU: f64 = 1.1;
@@ -112,20 +111,22 @@ fn keep_best(places: &mut Vec<usize>, rows: &[PaceVariant], criterion: Criterion
     let Some((best, best_turns)) = best.map(|(place, turns)| (*place, turns.clone())) else {
         return;
     };
-    let mut worse: Vec<(f64, usize)> = turns
+    let chances: Vec<Option<f64>> = turns
         .iter()
-        .filter(|(place, _)| criterion != Criterion::Cpu || takes_more(&rows[*place], &rows[best]))
-        .filter_map(|(place, turns)| Some((difference(turns, &best_turns)?, *place)))
+        .map(|(place, turns)| {
+            let counts = criterion != Criterion::Cpu || takes_more(&rows[*place], &rows[best]);
+            difference(turns, &best_turns).filter(|_| counts)
+        })
         .collect();
-    worse.sort_by(|a, b| a.0.total_cmp(&b.0));
     let pairs = places.len() * places.len().saturating_sub(1) / 2;
-    let level = FALSE_CHOICE / CRITERIA.len() as f64;
-    let ruled_out = worse
-        .iter()
-        .enumerate()
-        .take_while(|(before, (chance, _))| *chance * (pairs - before) as f64 <= level)
-        .count();
-    places.retain(|place| worse[..ruled_out].iter().all(|(_, other)| other != place));
+    let mut corrected = corrected(&chances, pairs).into_iter();
+    let limit = FALSE_VERDICTS / CRITERIA.len() as f64;
+    places.retain(|_| {
+        corrected
+            .next()
+            .flatten()
+            .is_none_or(|chance| chance > limit)
+    });
 }
 
 /// Whether `row` takes significantly more CPU time than `than`.

@@ -1,10 +1,11 @@
 //! Tests comparisons of hand-written statements and samples.
 
 use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement};
+use ticktax_model::changes::Change;
 use ticktax_model::{Lengths, Nanos};
 use ticktax_sim::{Law, Stream};
 
-use super::judge::{Judge, Programs, beats};
+use super::judge::{Draft, Programs, beats, judge};
 use crate::statistics::mean;
 
 /// Twenty blocks in which an account takes `mean` ms on average, ± 5 ms.
@@ -13,24 +14,25 @@ fn blocks(stream: &mut Stream, mean: i64) -> Vec<f64> {
     (0..20).map(|_| stream.draw(&law).as_secs_f64()).collect()
 }
 
+/// Compares two lists in a family of `members` tests. The others have no evidence.
+fn compared(a: &[f64], b: &[f64], members: usize) -> Change {
+    let mut drafts = vec![Draft::new(
+        (Some(mean(a)), Some(mean(b))),
+        (Some(a.to_vec()), Some(b.to_vec())),
+    )];
+    drafts.resize_with(members, || Draft::new((None, None), (None, None)));
+    judge(drafts).remove(0)
+}
+
 #[test]
 fn equal_sides_rarely_differ_and_the_interval_holds_the_truth() {
     let mut stream = Stream::new(11, 0);
-    let (one, many) = (Judge::new(0.05, 1), Judge::new(0.05, 40));
     let (mut false_one, mut false_many, mut covered) = (0, 0, 0);
     for _ in 0..2_000 {
         let (a, b) = (blocks(&mut stream, 50), blocks(&mut stream, 50));
-        let compare = |judge: &Judge| {
-            judge.change(
-                Some(mean(&a)),
-                Some(mean(&b)),
-                Some(a.clone()),
-                Some(b.clone()),
-            )
-        };
-        let change = compare(&one);
+        let change = compared(&a, &b, 1);
         false_one += u32::from(change.certain == Some(true));
-        false_many += u32::from(compare(&many).certain == Some(true));
+        false_many += u32::from(compared(&a, &b, 40).certain == Some(true));
         let (low, high) = (
             change.difference_low.unwrap(),
             change.difference_high.unwrap(),
@@ -48,13 +50,12 @@ fn equal_sides_rarely_differ_and_the_interval_holds_the_truth() {
 fn changes_beyond_the_spread_are_certain() {
     let mut stream = Stream::new(12, 0);
     let (a, b) = (blocks(&mut stream, 50), blocks(&mut stream, 80));
-    let judge = Judge::new(0.05, 100);
-    let change = judge.change(Some(mean(&a)), Some(mean(&b)), Some(a.clone()), Some(b));
+    let change = compared(&a, &b, 100);
     assert_eq!(change.certain, Some(true));
     let difference = change.difference().unwrap();
     assert!((0.025..0.035).contains(&difference), "{difference}");
     // With too few blocks, the verdict must stay open.
-    let open = judge.change(Some(0.1), Some(0.9), Some(a[..4].to_vec()), Some(a));
+    let open = compared(&a[..4], &b, 1);
     assert_eq!((open.certain, open.difference_low), (None, None));
 }
 

@@ -6,18 +6,19 @@
 //! only if two criteria agree: Student's test, corrected for all effects and both measures (Holm),
 //! and the interval.
 
+use ticktax_analysis::judge::{Evidence, corrected, level};
 use ticktax_model::Nanos;
 use ticktax_model::net_experiment::{
     BlocksNeeded, ConnectionFacts, CostUnit, CpuCost, ExperimentCell, Fact, FactorEffect,
     MeasuredEffect, NetExperiment,
 };
-use ticktax_model::trial::{Effect, Verdict};
+use ticktax_model::trial::{Better, Scale};
 
 use super::Factors;
 use super::costs::costs;
 use crate::design::{Comparison, same};
-use crate::statistics::{holm, mean, mean_interval, student_chance, variance};
-use crate::trial::{FALSE_VERDICTS, MOST_BLOCKS, least_effect_by_t, level};
+use crate::statistics::{mean, student_chance, variance};
+use crate::trial::{fewest_that, least_effect_by_t, mean_effect};
 
 /// The figures of one run.
 #[derive(Clone, Debug, PartialEq)]
@@ -214,21 +215,9 @@ pub fn needed(spread: Option<f64>, resolution: f64, tests: usize) -> Vec<BlocksN
 /// judged together. Returns `None` if no reasonable number of blocks suffices.
 pub fn blocks_to_resolve(spread: f64, resolution: f64, tests: usize) -> Option<u64> {
     let (noise, effect) = (spread.ln_1p(), resolution.ln_1p());
-    let level = level(tests);
-    let enough = |blocks: u64| least_effect_by_t(noise, blocks, level) <= effect;
-    if !enough(MOST_BLOCKS) {
-        return None;
-    }
-    let (mut low, mut high) = (2, MOST_BLOCKS);
-    while low < high {
-        let middle = low.midpoint(high);
-        if enough(middle) {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-    }
-    Some(high)
+    fewest_that(2, |blocks| {
+        least_effect_by_t(noise, blocks, level(tests)) <= effect
+    })
 }
 
 /// The facts about a cell. A fact that differs between the cell's runs is reported as changed.
@@ -299,14 +288,14 @@ struct Draft {
     logs: Vec<f64>,
     amounts: Vec<f64>,
     chance: Option<f64>,
-    falls_is_better: bool,
+    better: Better,
 }
 
 impl Draft {
     fn new(
         blocks: &Blocks<'_>,
         weights: &[f64],
-        falls_is_better: bool,
+        better: Better,
         figure: fn(&RunFigures) -> f64,
     ) -> Self {
         let logs = blocks.compared(weights, |run| figure(run).ln());
@@ -318,44 +307,27 @@ impl Draft {
             logs,
             amounts,
             chance,
-            falls_is_better,
+            better,
         }
     }
 
     fn judged(&self, chance: Option<f64>, resolution: f64, tests: usize) -> MeasuredEffect {
-        let effect = |values: &[f64], scale: fn(f64) -> f64| {
-            mean_interval(values).map(|(low, high)| Effect {
-                value: scale(mean(values)),
-                low: scale(low),
-                high: scale(high),
-            })
+        let share = mean_effect(Scale::Relative, &self.logs);
+        let evidence = Evidence {
+            effect: share,
+            chance,
+            better: self.better,
+            limit: resolution,
         };
-        let share = effect(&self.logs, f64::exp_m1);
-        let certain = chance.is_some_and(|chance| chance <= FALSE_VERDICTS);
-        let verdict = match share {
-            Some(effect) if certain && !effect.may_be_none() => {
-                if (effect.value < 0.0) == self.falls_is_better {
-                    Verdict::Better
-                } else {
-                    Verdict::Worse
-                }
-            }
-            Some(effect) if effect.bound() <= resolution => Verdict::NoDifferenceBeyond {
-                bound: effect.bound(),
-            },
-            _ => {
-                let have = self.logs.len() as u64;
-                let spread = variance(&self.logs).sqrt().exp_m1();
-                let needed = blocks_to_resolve(spread, resolution, tests);
-                let needed = needed.filter(|_| have > 1);
-                Verdict::CannotTell {
-                    more_blocks: needed.map(|needed| needed.saturating_sub(have).max(1)),
-                }
-            }
-        };
+        let verdict = evidence.verdict(|| {
+            let have = self.logs.len() as u64;
+            let spread = variance(&self.logs).sqrt().exp_m1();
+            let needed = blocks_to_resolve(spread, resolution, tests)?;
+            Some(needed.saturating_sub(have).max(1))
+        });
         MeasuredEffect {
             share,
-            amount: effect(&self.amounts, |amount| amount),
+            amount: mean_effect(Scale::Absolute, &self.amounts),
             chance,
             verdict,
         }
@@ -367,14 +339,16 @@ fn effects(blocks: &Blocks<'_>, comparisons: &[Comparison], resolution: f64) -> 
         .iter()
         .map(|comparison| {
             [
-                Draft::new(blocks, &comparison.weights, true, |run| run.cpu.ns_per_byte),
-                Draft::new(blocks, &comparison.weights, false, |run| run.rate),
+                Draft::new(blocks, &comparison.weights, Better::Lower, |run| {
+                    run.cpu.ns_per_byte
+                }),
+                Draft::new(blocks, &comparison.weights, Better::Higher, |run| run.rate),
             ]
         })
         .collect();
     let chances: Vec<Option<f64>> = drafts.iter().flatten().map(|draft| draft.chance).collect();
     let tests = chances.len();
-    let corrected = holm(&chances);
+    let corrected = corrected(&chances, tests);
     let judged = comparisons.iter().zip(&drafts).zip(corrected.chunks(2));
     judged
         .map(|((comparison, [cpu, rate]), chance)| {

@@ -83,6 +83,15 @@ pub struct Effect {
 }
 
 impl Effect {
+    /// The difference `value`, with an interval that extends by `margin` to both sides.
+    pub fn within(value: f64, margin: f64) -> Self {
+        Self {
+            value,
+            low: value - margin,
+            high: value + margin,
+        }
+    }
+
     /// The larger absolute value of the interval's ends.
     pub fn bound(&self) -> f64 {
         self.low.abs().max(self.high.abs())
