@@ -9,14 +9,14 @@
 
 mod student;
 
-use ticktax_model::trial::{Better, Effect, Verdict};
+use ticktax_model::trial::{Better, Contrast, Effect, Verdict};
 
 pub use student::{mean, student_chance, student_quantile, variance, welch};
 
 /// Maximum probability that a document reports one or more differences that are only chance.
 pub const FALSE_VERDICTS: f64 = 0.05;
 
-/// What is known about the difference between two arms.
+/// The evidence for a difference between two arms.
 #[derive(Clone, Copy, Debug)]
 pub struct Evidence {
     /// The difference with its 95 % interval; `None` if there are too few values, or if all values
@@ -35,6 +35,15 @@ impl Evidence {
     pub fn differs(&self) -> bool {
         let certain = self.chance.is_some_and(|chance| chance <= FALSE_VERDICTS);
         certain && self.effect.is_some_and(|effect| !effect.may_be_none())
+    }
+
+    /// The difference with its conclusion. For `more_blocks`, see [`verdict`](Self::verdict).
+    pub fn contrast(&self, more_blocks: impl FnOnce() -> Option<u64>) -> Contrast {
+        Contrast {
+            effect: self.effect,
+            chance: self.chance,
+            verdict: self.verdict(more_blocks),
+        }
     }
 
     /// The conclusion. `more_blocks` computes how many more blocks would decide. It is called only
@@ -85,8 +94,8 @@ pub fn level(tests: usize) -> f64 {
     FALSE_VERDICTS / tests.max(1) as f64
 }
 
-/// The difference `value` with its 95 % interval and its p-value (Welch 1947). Its spread comes from
-/// two lists of at least two values, of which it is the difference of the means.
+/// The 95 % interval and the p-value of `value`, the difference between the means of two lists
+/// (Welch 1947). Each list needs at least two values.
 pub fn difference(value: f64, first: &[f64], second: &[f64]) -> (Effect, f64) {
     let moments = |values: &[f64]| (variance(values), values.len());
     let (error, freedom) = welch(moments(first), moments(second));

@@ -1,6 +1,6 @@
 //! Factorial experiments with network traffic: their factors, figures and verdicts.
 //!
-//! This module sends no traffic. The caller sends it with each cell's setup, and passes the figures
+//! This module sends no traffic. The caller sends it with each arm's setup, and passes the figures
 //! to [`judge`].
 
 mod costs;

@@ -56,7 +56,7 @@ pub trait Parameter: Clone + Debug {
     /// Finds the parameter called `name`, for arms that are based on `base`.
     ///
     /// # Errors
-    /// Returns why there is no such parameter, and which ones there are.
+    /// Returns an error that lists the parameters if `name` is not one of them.
     fn find(name: &str, base: &Self::Arm) -> Result<Self, String>;
 
     /// Parses one item of a list: a value, or a range of values.
@@ -288,7 +288,7 @@ impl<P: Parameter> Grid<P> {
         if len > most {
             let names: Vec<&str> = axes.iter().map(Axis::name).collect();
             return Err(VaryError(format!(
-                "{}: {len} combinations are too many (at most {most}): give fewer values",
+                "{}: {len} arms are too many (at most {most}): give fewer values",
                 names.join(" × ")
             )));
         }

@@ -17,7 +17,7 @@ mod words;
 use ticktax_model::Nanos;
 use ticktax_model::pace::SleepMethod;
 use ticktax_model::prediction::{
-    Control, Figure, Measure, Origin, PredictionRow, PredictionStatement,
+    Control, Figure, Measure, Origin, PredictionArm, PredictionStatement,
 };
 use ticktax_sim::{Setup, SetupError, Step, TaskId};
 
@@ -73,7 +73,7 @@ pub struct Plan {
 /// Result of a plan.
 #[derive(Clone, Debug)]
 pub struct Prediction {
-    /// The document with all rows.
+    /// The document with all arms.
     pub statement: PredictionStatement,
     /// The setup of the last setting's first run, with the task that it observes.
     pub last: (Setup, Option<TaskId>),
@@ -165,14 +165,14 @@ impl Plan {
         let places = grids.places()?;
         let runs = u64::from(self.runs.max(1));
         let all = places.len() as u64 * runs;
-        let mut predicted: Vec<PredictionRow> = Vec::with_capacity(places.len());
+        let mut predicted: Vec<PredictionArm> = Vec::with_capacity(places.len());
         let mut control = None;
         let mut last = None;
         for (number, place) in (0..).zip(&places) {
             let mut report_done = |done| progress(number * runs + done, all);
             let (runs, first) = work.runs(place, &grids, &mut report_done)?;
             last = first.or(last);
-            predicted.push(PredictionRow {
+            predicted.push(PredictionArm {
                 origin: Origin::Predicted,
                 settings: grids.words(place),
                 figures: figures(&runs),
@@ -197,7 +197,7 @@ impl Plan {
         loaded: Loaded,
         length: Nanos,
         control: Option<Control>,
-        predicted: Vec<PredictionRow>,
+        predicted: Vec<PredictionArm>,
     ) -> PredictionStatement {
         PredictionStatement {
             tool_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -210,7 +210,7 @@ impl Plan {
             coverage: coverage(self.runs),
             seed: self.seed,
             control,
-            rows: loaded.row.into_iter().chain(predicted).collect(),
+            arms: loaded.row.into_iter().chain(predicted).collect(),
             taken: loaded.taken,
             assumed: loaded.assumed,
             left_out: words::LEFT_OUT.map(str::to_owned).to_vec(),

@@ -1,4 +1,4 @@
-//! `ticktax pace`: runs a paced loop, watches another program's loop, compares variants, or sends
+//! `ticktax pace`: runs a paced loop, watches another program's loop, compares arms, or sends
 //! paced datagrams.
 
 mod compare;

@@ -534,7 +534,7 @@ fn conflicting_options_and_oversized_grids_are_refused() {
         ),
         (
             ["seed=1..1000000/1", "hz=1..1000/1"],
-            "seed × hz: 1000000000 combinations are too many (at most 1000000)",
+            "seed × hz: 1000000000 arms are too many (at most 1000000)",
         ),
         (["seed=1..1000000000/1", "hz=1"], "seed: the range"),
     ] {

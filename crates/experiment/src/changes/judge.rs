@@ -23,7 +23,7 @@ pub(super) struct Draft {
 
 impl Draft {
     /// Compares a figure between the two sides. The evidence comes from the figure's values in each
-    /// side's blocks; there is none if a side has too few blocks.
+    /// side's blocks. It is missing if a side has too few blocks.
     pub(super) fn new(
         (first, second): (Option<f64>, Option<f64>),
         (a, b): (Option<Vec<f64>>, Option<Vec<f64>>),
@@ -55,9 +55,7 @@ impl Draft {
     fn finish(mut self, chance: Option<f64>) -> Change {
         if let Some(mut evidence) = self.evidence {
             evidence.chance = chance;
-            self.change.difference_low = evidence.effect.map(|effect| effect.low);
-            self.change.difference_high = evidence.effect.map(|effect| effect.high);
-            self.change.certain = Some(evidence.differs());
+            self.change.contrast = evidence.contrast(|| None);
         }
         self.change
     }

@@ -2,6 +2,7 @@
 
 use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement};
 use ticktax_model::changes::Change;
+use ticktax_model::trial::{Contrast, Verdict};
 use ticktax_model::{Lengths, Nanos};
 use ticktax_sim::{Law, Stream};
 
@@ -31,13 +32,9 @@ fn equal_sides_rarely_differ_and_the_interval_holds_the_truth() {
     for _ in 0..2_000 {
         let (a, b) = (blocks(&mut stream, 50), blocks(&mut stream, 50));
         let change = compared(&a, &b, 1);
-        false_one += u32::from(change.certain == Some(true));
-        false_many += u32::from(compared(&a, &b, 40).certain == Some(true));
-        let (low, high) = (
-            change.difference_low.unwrap(),
-            change.difference_high.unwrap(),
-        );
-        covered += u32::from(low <= 0.0 && 0.0 <= high);
+        false_one += u32::from(change.contrast.differs() == Some(true));
+        false_many += u32::from(compared(&a, &b, 40).contrast.differs() == Some(true));
+        covered += u32::from(change.contrast.effect.unwrap().may_be_none());
     }
     // Expected false positives: 5 % of 2,000 is 100 ± 10. For a family of 40, the level is 0.125 %,
     // and 2.5 ± 1.6 are expected.
@@ -51,12 +48,12 @@ fn changes_beyond_the_spread_are_certain() {
     let mut stream = Stream::new(12, 0);
     let (a, b) = (blocks(&mut stream, 50), blocks(&mut stream, 80));
     let change = compared(&a, &b, 100);
-    assert_eq!(change.certain, Some(true));
+    assert_eq!(change.contrast.verdict, Verdict::Differs);
     let difference = change.difference().unwrap();
     assert!((0.025..0.035).contains(&difference), "{difference}");
     // With too few blocks, the verdict must stay open.
     let open = compared(&a[..4], &b, 1);
-    assert_eq!((open.certain, open.difference_low), (None, None));
+    assert_eq!(open.contrast, Contrast::default());
 }
 
 fn beat(name: &str, period: f64, share: f64) -> BeatLine {

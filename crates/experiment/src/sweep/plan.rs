@@ -50,7 +50,7 @@ pub struct Plan {
 
 impl Plan {
     /// Plans a sweep of the scenario `text`, which was read from `file`. `repeat` is the number of
-    /// seeds to run at each point, starting with the scenario's own seed.
+    /// seeds to run at each arm, starting with the scenario's own seed.
     ///
     /// # Errors
     /// Returns an error if the scenario is invalid, or if an axis does not fit it.
@@ -98,17 +98,17 @@ impl Plan {
         &self.file
     }
 
-    /// The grid of points to run.
+    /// The grid of arms to run.
     pub fn grid(&self) -> &Grid {
         &self.grid
     }
 
-    /// Columns of the results: the point's number, the axes, the error, and the figures.
+    /// Columns of the results: the arm's number, the axes, the error, and the figures.
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
 
-    /// Checks that `column` exists and is numeric, so that points can be ranked by it.
+    /// Checks that `column` exists and is numeric, so that arms can be ranked by it.
     ///
     /// # Errors
     /// Returns [`PlanError::Column`] if it does not.
@@ -129,7 +129,7 @@ impl Plan {
         &self.identity
     }
 
-    /// Number of columns that precede a point's figures.
+    /// Number of columns that precede an arm's figures.
     pub(super) fn before_outcomes(&self) -> usize {
         self.grid.axes().len() + 2
     }
@@ -145,11 +145,11 @@ impl Plan {
         ]
     }
 
-    /// Creates a point's row of the results.
-    pub(super) fn row(&self, point: usize, outcome: Result<Vec<Cell>, String>) -> Vec<Cell> {
-        let number = i64::try_from(point).unwrap_or(i64::MAX);
+    /// Creates an arm's row of the results.
+    pub(super) fn row(&self, arm: usize, outcome: Result<Vec<Cell>, String>) -> Vec<Cell> {
+        let number = i64::try_from(arm).unwrap_or(i64::MAX);
         let mut row = vec![Cell::Integer(number)];
-        row.extend(self.grid.values(point).map(|value| match *value {
+        row.extend(self.grid.values(arm).map(|value| match *value {
             Value::Integer(number) => Cell::Integer(number),
             Value::Duration(time) => Cell::Integer(time.0),
             Value::Word(word) => Cell::Text(word.to_owned()),

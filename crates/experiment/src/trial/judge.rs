@@ -9,8 +9,8 @@
 
 use ticktax_analysis::judge::{Evidence, corrected};
 use ticktax_model::trial::{
-    ArmFigures, ArmSuccess, Better, Check, Comparison, FailIf, FailIfResult, RunPurpose, Scale,
-    Trial, TrialStatement, Verdict,
+    ArmFigures, ArmSuccess, Better, Check, Comparison, Contrast, FailIf, FailIfResult, RunPurpose,
+    Scale, Trial, TrialStatement, Verdict,
 };
 
 use super::blocks::{Blocks, Pair, figures};
@@ -34,7 +34,7 @@ pub fn judge(trial: Trial, fail_if: &[FailIf]) -> TrialStatement {
         .collect();
     let chances: Vec<Option<f64>> = drafts.iter().map(|draft| draft.comparison.chance).collect();
     for (draft, corrected) in drafts.iter_mut().zip(corrected(&chances, count)) {
-        draft.comparison.chance_corrected = corrected;
+        draft.comparison.contrast.chance = corrected;
         draft.conclude(trial.design.difference, count);
     }
     let comparisons: Vec<Comparison> = drafts.into_iter().map(|draft| draft.comparison).collect();
@@ -93,10 +93,10 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Sets the verdict. `chance_corrected` must already be set. `difference` is the largest effect
+    /// Sets the verdict. `contrast.chance` must already be set. `difference` is the largest effect
     /// that counts as no difference, as a fraction of the first arm.
     pub(super) fn conclude(&mut self, difference: f64, comparisons: usize) {
-        self.comparison.verdict = self.verdict(difference, comparisons);
+        self.comparison.contrast.verdict = self.verdict(difference, comparisons);
     }
 
     fn verdict(&self, difference: f64, comparisons: usize) -> Verdict {
@@ -111,8 +111,8 @@ impl Draft {
             Scale::Absolute => difference * mean.abs(),
         };
         let evidence = Evidence {
-            effect: comparison.effect.filter(|_| !constant),
-            chance: comparison.chance_corrected,
+            effect: comparison.contrast.effect.filter(|_| !constant),
+            chance: comparison.contrast.chance,
             better: self.better,
             limit,
         };
@@ -170,13 +170,14 @@ fn compare(
             second,
             blocks: Some(have),
             scale,
-            effect,
+            contrast: Contrast {
+                effect,
+                ..Contrast::default()
+            },
             chance: (!constant && have > 1).then(|| signed_rank(&differences)),
-            chance_corrected: None,
             noise: ahead.map(|known| known.noise),
             detectable: ahead.and_then(|known| known.effect),
             predicted: None,
-            verdict: Verdict::CannotTell { more_blocks: None },
             checks,
         },
     }

@@ -43,8 +43,8 @@ impl Table for Pacing {
 /// Variants of a loop.
 pub type Loops = Grid<&'static Row<Pacing>>;
 
-/// Parses the options about a loop. The arms are in the order of `names`, whatever the order of
-/// the options: the first name changes slowest.
+/// Parses the options about a loop. The order of `names` determines the order of the arms: the
+/// first name changes slowest.
 ///
 /// # Errors
 /// Returns an error if an option does not name a loop parameter, or if it is invalid.

@@ -13,7 +13,7 @@ use ticktax_model::document::DocumentKind;
 use ticktax_report::Format;
 
 use super::files::HTML;
-use super::{KernelArm, Length, PrintArguments, formats};
+use super::{GuestArm, Length, PrintArguments, formats};
 use crate::failure::Failure;
 
 pub(super) const EXAMPLES: &str = "\
@@ -255,11 +255,11 @@ pub(crate) struct CompareArguments {
 
 impl CompareArguments {
     /// Returns the guests to boot: each kernel with each set of boot parameters.
-    pub(crate) fn arms(&self) -> Result<Vec<KernelArm>, Failure> {
+    pub(crate) fn arms(&self) -> Result<Vec<GuestArm>, Failure> {
         let mut typed = self.vary.clone();
         typed.sort_by_key(|vary| vary.name() == "cmdline");
         let error = |error: String| Failure::Arguments(error);
-        let grid = Grid::<&Row<KernelArm>>::new(&typed, KernelArm::default(), MOST_ARMS);
+        let grid = Grid::<&Row<GuestArm>>::new(&typed, GuestArm::default(), MOST_ARMS);
         let grid = grid.map_err(|why| error(why.to_string()))?;
         let arms = grid.arms().map_err(|why| error(why.to_string()))?;
         let why = match &self.case {

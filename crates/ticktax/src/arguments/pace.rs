@@ -110,7 +110,7 @@ pub(crate) struct PaceArguments {
     #[arg(long, value_name = "NAME=LIST")]
     pub(crate) vary: Vec<Vary>,
 
-    /// Run each variant this many times, 1 to 1000
+    /// Run each arm this many times, 1 to 1000
     #[arg(long, value_name = "N", default_value_t = 5, requires = "vary", hide_short_help = true,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) rounds: u32,

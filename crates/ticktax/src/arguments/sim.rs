@@ -60,7 +60,7 @@ pub(crate) struct SimArguments {
     #[arg(long = "for", alias = "duration", value_name = "TIME")]
     pub(crate) length: Option<Length>,
 
-    /// Run each combination this many times; 39 runs give a 95 % interval
+    /// Run each arm this many times; 39 runs give a 95 % interval
     #[arg(long, value_name = "N", default_value_t = ticktax_experiment::whatif::RUNS,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) resample: u32,
@@ -75,7 +75,7 @@ pub(crate) struct SimArguments {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// Save a recording of the first run of the last combination
+    /// Save a recording of the first run of the last arm
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
 

@@ -5,13 +5,13 @@ use ticktax_lab::kernel::Wanted;
 
 /// A guest to boot: a kernel and its boot parameters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct KernelArm {
+pub(crate) struct GuestArm {
     pub(crate) kernel: Option<Wanted>,
     /// Boot parameters in addition to those built into the kernel.
     pub(crate) cmdline: Option<String>,
 }
 
-impl Table for KernelArm {
+impl Table for GuestArm {
     const ROWS: &'static [Row<Self>] = &[
         Row::alias("hz", "kernel", |arm, text| {
             let rate = text.parse().map_err(|why| format!("`{text}`: {why}"))?;

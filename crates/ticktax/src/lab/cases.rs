@@ -9,7 +9,7 @@ use ticktax_model::kernels::KernelsStatement;
 
 use super::compare::{found, jobs};
 use super::run::Guest;
-use crate::arguments::{CompareArguments, KernelArm};
+use crate::arguments::{CompareArguments, GuestArm};
 use crate::case;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
@@ -19,7 +19,7 @@ use crate::terminal::Terminal;
 pub(super) fn run(
     name: &str,
     typed: &CompareArguments,
-    arms: &[KernelArm],
+    arms: &[GuestArm],
     interrupt: &Interrupt,
     terminal: &Terminal,
 ) -> Result<KernelsStatement, Failure> {

@@ -10,7 +10,7 @@ use ticktax_model::kernels::KernelComparison;
 
 use super::run::Guests;
 use super::{cache, cases};
-use crate::arguments::{CompareArguments, GuestVerb, KernelArm};
+use crate::arguments::{CompareArguments, GuestArm, GuestVerb};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::output;
@@ -46,7 +46,7 @@ pub(super) fn run(typed: &CompareArguments, terminal: &Terminal) -> Result<ExitC
 
 fn loops(
     typed: &CompareArguments,
-    arms: &[KernelArm],
+    arms: &[GuestArm],
     interrupt: &Interrupt,
     terminal: &Terminal,
 ) -> Result<KernelComparison, Failure> {
@@ -60,25 +60,25 @@ fn loops(
     let progress = terminal.progress(Extent::Unknown, "looking for the kernels");
     let kernels = found(&wanted, typed.guest.arch, &progress)?;
     // By default, the kernel's built-in parameters only.
-    let found_arm = |arm: &KernelArm| {
+    let found_arm = |arm: &GuestArm| {
         let place = wanted
             .iter()
             .position(|wanted| Some(wanted) == arm.kernel.as_ref())?;
         Some((kernels.get(place)?, arm.cmdline.clone().unwrap_or_default()))
     };
     let places: Vec<(&Kernel, String)> = arms.iter().filter_map(found_arm).collect();
-    let cells = in_turns(&places, jobs(typed), |(kernel, cmdline), is_over| {
+    let compared = in_turns(&places, jobs(typed), |(kernel, cmdline), is_over| {
         let guest = guests.guest();
         let outcome = guest.boot(kernel, cmdline, None, is_over, &progress)?;
         let document = RecordingAnalysis::document(&mut outcome.recording()?, 1)?;
         let no_loop = || LabError::NoResult("its recording contains no loop".to_owned());
-        let cells = matrix::cells_of(&kernel.name, cmdline, document).ok_or_else(no_loop)?;
-        Ok::<_, Failure>(cells)
+        let compared = matrix::arms_of(&kernel.name, cmdline, document).ok_or_else(no_loop)?;
+        Ok::<_, Failure>(compared)
     });
     progress.done();
-    let cells = cells?.into_iter().flatten().collect();
+    let compared = compared?.into_iter().flatten().collect();
     let clock = typed.guest.clock().facts();
-    Ok(matrix::comparison(guests.typed_verb(), clock, cells))
+    Ok(matrix::comparison(guests.typed_verb(), clock, compared))
 }
 
 pub(super) fn jobs(typed: &CompareArguments) -> usize {

@@ -87,7 +87,7 @@ pub(super) fn run(typed: &PairArguments, terminal: &Terminal) -> Result<ExitCode
             ended_early,
         },
         no_books: runner.no_books.clone(),
-        cells: Vec::new(),
+        arms: Vec::new(),
         check: DesignCheck::default(),
         effects: Vec::new(),
         costs: UnitCosts::default(),
@@ -130,7 +130,7 @@ fn require_affordable(factors: &Factors, blocks: u64) -> Result<(), Failure> {
     let each = (factors.base().length + OVERHEAD).as_secs_f64();
     let all = Nanos::from_secs(1).times(each * runs as f64);
     Err(Failure::Arguments(format!(
-        "cannot make {runs} runs ({blocks} blocks of {arms} combinations), about {all}: \
+        "cannot make {runs} runs ({blocks} blocks of {arms} arms), about {all}: \
          {MOST_RUNS} are allowed; vary fewer values, use fewer blocks, or raise --resolve"
     )))
 }
@@ -172,10 +172,10 @@ fn link(
         None => Link::Veth { mtu, shaping },
         Some(why) => Link::Loopback { why },
     };
-    let cells = factors.factorial().cells();
+    let arms = factors.factorial().arms();
     let single =
-        |(_, cell): &(usize, &Vec<usize>)| cell.iter().filter(|value| **value > 0).count() <= 1;
-    for (arm, _) in cells.iter().enumerate().filter(single) {
+        |(_, arm): &(usize, &Vec<usize>)| arm.iter().filter(|value| **value > 0).count() <= 1;
+    for (arm, _) in arms.iter().enumerate().filter(single) {
         let setup = factors.setup(arm);
         let tried = Traffic::both(
             setup.spec(),
@@ -298,7 +298,7 @@ impl Runner<'_> {
                 Ok(figures) => {
                     measured.runs.push(MeasuredRun {
                         block: slot.block,
-                        cell: slot.arm,
+                        arm: slot.arm,
                         figures,
                     });
                     bar.reach(done + 1);

@@ -1,4 +1,4 @@
-//! Compares variants of a paced loop.
+//! Compares arms of a paced loop.
 
 use crate::files::RowFiles;
 use ticktax_analysis::pace::TurnStats;
@@ -16,7 +16,7 @@ use crate::progress::Extent;
 use crate::terminal::Terminal;
 use crate::watch::watch;
 
-/// Default length of a trial of one variant.
+/// Default length of a trial of one arm.
 const TURN: Nanos = Nanos::from_secs(2);
 
 /// Runs every combination of the lists, interleaved, and compares them.
@@ -35,12 +35,12 @@ pub(super) fn run(
     let interrupt = Interrupt::listen()?;
     let bar = terminal.progress(Extent::Time(plan.length()), "");
     let mut paced = PacedTurns::start(plan.clone())?;
-    let mut stats = TurnStats::new(plan.variants(), typed.overshot_from());
+    let mut stats = TurnStats::new(plan.arms(), typed.overshot_from());
     let mut shown = None;
     let mut show = |_: &mut TurnStats, _: &SourceTable, Progress { elapsed, .. }: Progress| {
         let turn = plan.turn_at(elapsed);
         if shown.replace(turn) != Some(turn) {
-            let (turns, name) = (plan.turns(), plan.variant_of(turn));
+            let (turns, name) = (plan.turns(), plan.arm_of(turn));
             bar.tell(&format!("{}/{turns} {name}", turn + 1));
         }
         bar.at(elapsed);

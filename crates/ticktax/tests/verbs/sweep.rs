@@ -17,7 +17,7 @@ const SCENARIO: &str = concat!(
     "/../../scenarios/game-server.toml"
 );
 
-/// Returns a sweep of about 400 points that take a few ms each.
+/// Returns a sweep of about 400 arms that take a few ms each.
 fn sweep(results: &Path, more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
     command
@@ -35,7 +35,7 @@ fn sweep(results: &Path, more: &[&str]) -> Command {
     command
 }
 
-/// Starts a sweep, and waits until it has finished some points.
+/// Starts a sweep, and waits until it has finished some arms.
 fn running_sweep(results: &Path) -> Child {
     let mut child = sweep(results, &["--jobs", "2"]).spawn().unwrap();
     let journal = results.with_extension("parquet.journal");
@@ -50,7 +50,7 @@ fn running_sweep(results: &Path) -> Child {
     }
 }
 
-/// Runs the sweep to its end. Returns the number of points that were already finished.
+/// Runs the sweep to its end. Returns the number of arms that were already finished.
 fn resume(results: &Path) -> usize {
     let output = sweep(results, &[]).output().unwrap();
     let text = text(&output.stdout);
@@ -203,7 +203,7 @@ fn invalid_points_are_reported_and_set_the_exit_code() {
             .unwrap();
         let page = text(&output.stdout);
         assert_eq!(output.status.code(), Some(4), "{page}");
-        assert!(page.contains("2 of 4 points failed"), "{page}");
+        assert!(page.contains("2 of 4 arms failed"), "{page}");
         assert!(
             page.contains("only the policy eevdf has a configurable"),
             "{page}"

@@ -1,4 +1,4 @@
-//! Compares two variants turn by turn.
+//! Compares two arms turn by turn.
 
 use crate::judge::{mean, student_chance, variance};
 
@@ -31,7 +31,7 @@ impl Turn {
     }
 }
 
-/// Returns the two-sided probability that chance makes the mean difference between two variants at
+/// Returns the two-sided probability that chance makes the mean difference between two arms at
 /// least as large as observed, based on the differences within each round. Returns `None` if `a` is
 /// not the larger one, or if there are fewer than two rounds.
 pub(super) fn difference(a: &[Turn], b: &[Turn]) -> Option<f64> {

@@ -1,4 +1,4 @@
-//! Tests how factors are parsed, which settings cells get, and which facts are in effect.
+//! Tests how factors are parsed, which settings arms get, and which facts are in effect.
 
 use ticktax_model::Nanos;
 use ticktax_model::net::{LinkSpec, Protocol};
@@ -70,10 +70,7 @@ fn invalid_factors_are_reported_in_one_line() {
     }
     let many: Vec<String> = (1..300).map(|size| size.to_string()).collect();
     let error = read(&[&format!("size={}", many.join(","))]).unwrap_err();
-    assert!(
-        error.contains("combinations are too many (at most 256)"),
-        "{error}"
-    );
+    assert!(error.contains("arms are too many (at most 256)"), "{error}");
 }
 
 #[test]
