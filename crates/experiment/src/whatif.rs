@@ -104,9 +104,10 @@ impl Grids {
         if machine.is_empty() && self.loops.is_empty() {
             return Ok(places);
         }
-        let paced: Vec<Option<usize>> = match self.loops.is_empty() {
-            true => vec![None],
-            false => (0..self.loops.len()).map(Some).collect(),
+        let paced: Vec<Option<usize>> = if self.loops.is_empty() {
+            vec![None]
+        } else {
+            (0..self.loops.len()).map(Some).collect()
         };
         for paced in paced {
             // An arm that changes nothing is already in the list.

@@ -98,12 +98,7 @@ pub(super) fn read(results: &Path, plan: &Plan, column: Option<&str>) -> Result<
     let place = |name: &str| plan.columns().iter().position(|column| column.name == name);
     let error = place("error").unwrap_or(0);
     let ranked = column.and_then(place);
-    let values = |arm: usize| {
-        plan.grid()
-            .values(arm)
-            .map(|value| value.to_string())
-            .collect()
-    };
+    let values = |arm: usize| plan.grid().values(arm).map(ToString::to_string).collect();
     let mut order: Vec<(f64, usize)> = Vec::new();
     let mut arm = 0;
     table.rows(|row| {
