@@ -37,10 +37,9 @@ impl RecordingAnalysis {
                 let stats = FrameStats::of_loop(run.report.spec.period, header.overshot_from);
                 Kind::Loop(Box::new(stats))
             }
-            Some(Paced::Turns(turns)) => Kind::Turns(Box::new(TurnStats::new(
-                &turns.variants,
-                header.overshot_from,
-            ))),
+            Some(Paced::Turns(turns)) => {
+                Kind::Turns(Box::new(TurnStats::new(&turns.arms, header.overshot_from)))
+            }
             Some(Paced::Program) => Kind::Process(Box::new(auditor(header))),
             Some(Paced::Packets(run)) => {
                 let followed = run.thread.zip(header.followed_since());

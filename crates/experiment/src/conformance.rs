@@ -12,7 +12,7 @@
 use ticktax_model::Nanos;
 use ticktax_model::kernels::{Difference, Tolerance};
 use ticktax_model::machine::Machine as Facts;
-use ticktax_model::pace::{CpuClock, Frame, PaceRule, PaceVariant, Schedule, SleepMethod};
+use ticktax_model::pace::{CpuClock, Frame, PaceArm, PaceRule, Schedule, SleepMethod};
 use ticktax_sim::{Call, Law, Machine, Policy, Setup, Step, TaskId, TaskSpec, TickMode, TimerRule};
 
 /// Number of start phases that are simulated within one tick.
@@ -141,8 +141,8 @@ pub struct Predicted {
 ///
 /// These microseconds matter only for a loop in which several periods are close to a whole number
 /// of ticks. They then decide at which phases of the tick its frames stay.
-pub fn code(rows: &[PaceVariant], row: &PaceVariant) -> Nanos {
-    let alike = |other: &&PaceVariant| {
+pub fn code(rows: &[PaceArm], row: &PaceArm) -> Nanos {
+    let alike = |other: &&PaceArm| {
         let (other, row) = (other.spec, row.spec);
         (other.sleep, other.rule, other.rate) == (SleepMethod::Select, row.rule, row.rate)
     };
@@ -170,7 +170,7 @@ fn slack(sleep: SleepMethod) -> Nanos {
 
 /// The loop that `row` measured, with its figures. `rows` are all loops measured in the same guest.
 /// Returns `None` if `row` has no frame figures.
-pub fn measured(rows: &[PaceVariant], row: &PaceVariant) -> Option<(Loop, Figures)> {
+pub fn measured(rows: &[PaceArm], row: &PaceArm) -> Option<(Loop, Figures)> {
     let figures = row.figures.as_ref()?;
     let seconds = row.elapsed.as_secs_f64();
     let wait = figures.wakeup.as_ref().or(figures.wait.as_ref())?;

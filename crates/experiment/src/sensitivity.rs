@@ -102,7 +102,7 @@ pub(crate) fn mark(sensitivity: &Sensitivity, lines: &mut [Line]) {
 
 /// Summarizes which effects an experiment with this design can distinguish.
 pub(crate) fn design_remark(design: &Design) -> Remark {
-    let cells = design.cells();
+    let arms = design.arms();
     let name = |effects: &[&str]| {
         if effects.is_empty() {
             "none".to_owned()
@@ -110,7 +110,7 @@ pub(crate) fn design_remark(design: &Design) -> Remark {
             effects.join(" + ")
         }
     };
-    let each: Vec<String> = cells
+    let each: Vec<String> = arms
         .iter()
         .map(|(effects, settings)| format!("{} ({settings} settings)", name(effects)))
         .collect();
@@ -129,6 +129,6 @@ pub(crate) fn design_remark(design: &Design) -> Remark {
             "design check of {} switches, {settings} settings",
             design.switches.len()
         ),
-        format!("{} cells differ: {}{alone}", cells.len(), each.join(", ")),
+        format!("{} arms differ: {}{alone}", arms.len(), each.join(", ")),
     )
 }

@@ -213,7 +213,7 @@ pub struct Header {
 pub enum Paced {
     /// Frames of a loop that ticktax or the model ran, stored as rows.
     Loop(Box<LoopRun>),
-    /// Frames of loop variants that took turns, stored as rows. Each turn has its own source.
+    /// Frames of loops that took turns, stored as rows. Each turn has its own source.
     Turns(Box<LoopTurns>),
     /// Frames of the watched program. The analysis finds them in the program's wake-ups.
     Program,
@@ -274,7 +274,7 @@ impl Header {
         }
     }
 
-    /// The loop variants that took turns, if the rows contain their frames.
+    /// The loops that took turns, if the rows contain their frames.
     pub fn paced_turns(&self) -> Option<&LoopTurns> {
         match &self.paced {
             Some(Paced::Turns(turns)) => Some(turns),

@@ -229,7 +229,7 @@ impl Things {
 const LOOPS: &str = r#"{
     "verb": "pace --rate 35", "clock": {"kind": "host"},
     "tolerance": {"rate_share": 0.01, "wait_period_share": 0.01, "sampled_share": 0.005},
-    "cells": [
+    "arms": [
         {"kernel": "hz250", "hz": 250, "cmdline": "nohz=off", "sleep": "nanosleep", "rule": "deadline",
          "period_ns": 28571428, "work_ns": 1000000,
          "measured": {"rate_hz": 35.0, "wait_ns": 81000.0, "overshot_hz": 0.0, "used_share": 0.035, "sampled_share": 0.031},

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{CpuReading, CpuStatement, Figures, LoopSpec, PaceVariant, Wakeups};
+use super::{CpuReading, CpuStatement, Figures, LoopSpec, PaceArm, Wakeups};
 use crate::beats::Periodicity;
 use crate::limitation::Limitation;
 use crate::machine::Machine;
@@ -48,12 +48,12 @@ pub struct PaceStatement {
 impl PaceStatement {
     /// ticktax's own loop, as a comparison with a single variant; `None` for another process's
     /// loop.
-    pub fn as_variant(&self) -> Option<PaceVariant> {
+    pub fn as_arm(&self) -> Option<PaceArm> {
         let Subject::Loop(report) = &self.subject else {
             return None;
         };
         let own = self.cpu.readings.first();
-        Some(PaceVariant {
+        Some(PaceArm {
             spec: report.spec,
             turns: 1,
             figures: self.figures.clone(),
@@ -128,7 +128,7 @@ pub enum PaceEnd {
     },
     /// The loop was interrupted.
     Interrupted,
-    /// A comparison of variants was interrupted.
+    /// A comparison of arms was interrupted.
     InterruptedInTurn {
         /// Number of the interrupted turn, from 1.
         turn: u64,

@@ -87,7 +87,7 @@ pub(super) fn run(typed: &PairArguments, terminal: &Terminal) -> Result<ExitCode
             ended_early,
         },
         no_books: runner.no_books.clone(),
-        cells: Vec::new(),
+        arms: Vec::new(),
         check: DesignCheck::default(),
         effects: Vec::new(),
         costs: UnitCosts::default(),
@@ -122,15 +122,15 @@ fn require_varied_once(typed: &PairArguments, factors: &Factors) -> Result<(), F
 
 /// Rejects experiments that would take too long, before anything runs.
 fn require_affordable(factors: &Factors, blocks: u64) -> Result<(), Failure> {
-    let cells = factors.factorial().cells().len() as u64;
-    let runs = cells.saturating_mul(2).saturating_mul(blocks);
+    let arms = factors.arms() as u64;
+    let runs = arms.saturating_mul(2).saturating_mul(blocks);
     if runs <= MOST_RUNS {
         return Ok(());
     }
     let each = (factors.base().length + OVERHEAD).as_secs_f64();
     let all = Nanos::from_secs(1).times(each * runs as f64);
     Err(Failure::Arguments(format!(
-        "cannot make {runs} runs ({blocks} blocks of {cells} combinations), about {all}: \
+        "cannot make {runs} runs ({blocks} blocks of {arms} arms), about {all}: \
          {MOST_RUNS} are allowed; vary fewer values, use fewer blocks, or raise --resolve"
     )))
 }
@@ -172,10 +172,11 @@ fn link(
         None => Link::Veth { mtu, shaping },
         Some(why) => Link::Loopback { why },
     };
-    let cells = factors.factorial().cells();
-    let single = |cell: &&Vec<usize>| cell.iter().filter(|value| **value > 0).count() <= 1;
-    for cell in cells.iter().filter(single) {
-        let setup = factors.setup(cell);
+    let arms = factors.factorial().arms();
+    let single =
+        |(_, arm): &(usize, &Vec<usize>)| arm.iter().filter(|value| **value > 0).count() <= 1;
+    for (arm, _) in arms.iter().enumerate().filter(single) {
+        let setup = factors.setup(arm);
         let tried = Traffic::both(
             setup.spec(),
             place(&link, &setup),
@@ -279,8 +280,7 @@ impl Runner<'_> {
 
     /// Runs `blocks` blocks, or fewer after Ctrl-C or a failure. Keeps only complete blocks.
     fn blocks(&mut self, blocks: u64, seed: u64, what: &str) -> Result<Measured, Failure> {
-        let cells = self.factors.factorial().cells();
-        let slots = plan(cells.len(), blocks, seed);
+        let slots = plan(self.factors.arms(), blocks, seed);
         let bar = self
             .terminal
             .progress(Extent::Runs(slots.len() as u64), what);
@@ -291,14 +291,14 @@ impl Runner<'_> {
             failed: None,
         };
         for (done, slot) in (0..).zip(&slots) {
-            let setup = self.factors.setup(&cells[slot.arm]);
+            let setup = self.factors.setup(slot.arm);
             let figures = self.measure(&setup);
             let failure = match figures {
                 _ if self.interrupt.signal().is_some() => None,
                 Ok(figures) => {
                     measured.runs.push(MeasuredRun {
                         block: slot.block,
-                        cell: slot.arm,
+                        arm: slot.arm,
                         figures,
                     });
                     bar.reach(done + 1);

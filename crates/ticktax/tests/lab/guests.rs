@@ -6,7 +6,7 @@ use std::thread;
 
 use libtest_mimic::Failed;
 use ticktax_model::document::Document;
-use ticktax_model::kernels::{KernelCell, KernelComparison, KernelsStatement};
+use ticktax_model::kernels::{KernelArm, KernelComparison, KernelsStatement};
 use ticktax_model::pace::{PaceStatement, SleepMethod};
 use ticktax_model::recording::World;
 use ticktax_report::{Format, TextStyle, render};
@@ -247,9 +247,9 @@ pub(crate) fn a_comparison_does_not_depend_on_the_number_of_jobs() {
     };
     let json = compared("1", "json");
     let comparison: KernelComparison = serde_json::from_str(&json).unwrap();
-    assert_eq!(comparison.cells.len(), 4);
-    let is_modelled = |cell: &KernelCell| cell.hz == Some(250) && cell.predicted.is_some();
-    assert!(comparison.cells.iter().all(is_modelled), "{comparison:#?}");
+    assert_eq!(comparison.arms.len(), 4);
+    let is_modelled = |cell: &KernelArm| cell.hz == Some(250) && cell.predicted.is_some();
+    assert!(comparison.arms.iter().all(is_modelled), "{comparison:#?}");
     // The second run prints the page of the first run's document.
     let document = Document::KernelComparison(Box::new(comparison.clone()));
     let text = Format::named("text").unwrap();
@@ -258,10 +258,10 @@ pub(crate) fn a_comparison_does_not_depend_on_the_number_of_jobs() {
     // All cells were compared, including the spinning loops, which reach 35 frames per second on
     // the kernel and in the model.
     assert!(page.contains(" of 4 agree"), "{page}");
-    let spins = |cell: &&KernelCell| cell.sleep == SleepMethod::Spin;
-    let spins: Vec<&KernelCell> = comparison.cells.iter().filter(spins).collect();
+    let spins = |cell: &&KernelArm| cell.sleep == SleepMethod::Spin;
+    let spins: Vec<&KernelArm> = comparison.arms.iter().filter(spins).collect();
     // The page's own criterion: within 1 %.
-    let in_time = |cell: &&KernelCell| {
+    let in_time = |cell: &&KernelArm| {
         let (least, most) = cell.predicted.as_ref().unwrap().rate_hz;
         let rates = [cell.measured.rate_hz, least, most];
         rates.iter().all(|rate| (rate - 35.0).abs() < 0.35)

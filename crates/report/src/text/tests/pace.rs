@@ -5,8 +5,8 @@ use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Machine;
 use ticktax_model::pace::{
     Bucket, Choice, CpuClock, CpuReading, CpuStatement, Criterion, Distribution, EndedIdle,
-    Figures, FpsSeconds, FrameMark, LoopReport, LoopSpec, PaceComparison, PaceEnd, PaceRule,
-    PaceStatement, PaceVariant, ProcessReport, Quantile, RhythmReport, SleepMethod, Subject,
+    Figures, FpsSeconds, FrameMark, LoopReport, LoopSpec, PaceArm, PaceComparison, PaceEnd,
+    PaceRule, PaceStatement, ProcessReport, Quantile, RhythmReport, SleepMethod, Subject,
     ThreadReport, TickAlias, Wakeups,
 };
 use ticktax_model::policy::{PolicyGrant, SchedulingPolicy, SpecialPolicy};
@@ -280,7 +280,7 @@ fn page_of_a_process_without_a_rhythm() {
 
 #[test]
 fn page_that_compares_loops() {
-    let row = |rate: f64, sleep, dropped| PaceVariant {
+    let row = |rate: f64, sleep, dropped| PaceArm {
         by_turn: Vec::new(),
         readings: Vec::new(),
         margin: None,
@@ -316,7 +316,7 @@ fn page_that_compares_loops() {
         policy: Some(PolicyGrant::full(SchedulingPolicy::Other)),
         turn: Nanos::from_secs(2),
         rounds: 5,
-        rows: vec![
+        arms: vec![
             row(35.0, SleepMethod::ClockNanosleepAbs, 0),
             row(35.0, SleepMethod::Poll, 9),
             row(60.0, SleepMethod::Nanosleep, 0),

@@ -5,7 +5,7 @@ use ticktax_model::hook::Hook;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::{Machine, Preemption, TickMode};
 use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
-use ticktax_model::prediction::{PredictionRow, PredictionStatement};
+use ticktax_model::prediction::{PredictionArm, PredictionStatement};
 use ticktax_model::recording::{
     ClockReport, CommandReport, Coverage, Level, Loss, ProbeFailure, ProbeKind, ProbeReport,
     ToolCost, World,
@@ -541,7 +541,7 @@ pub(crate) fn many_cpus() -> Statement {
 }
 
 /// Returns a prediction for a recorded game.
-pub(crate) fn game_prediction(rows: Vec<PredictionRow>) -> PredictionStatement {
+pub(crate) fn game_prediction(arms: Vec<PredictionArm>) -> PredictionStatement {
     PredictionStatement {
         control: None,
         tool_version: "0".to_owned(),
@@ -553,7 +553,7 @@ pub(crate) fn game_prediction(rows: Vec<PredictionRow>) -> PredictionStatement {
         runs: 39,
         coverage: 0.95,
         seed: 1,
-        rows,
+        arms,
         taken: Vec::new(),
         assumed: Vec::new(),
         left_out: Vec::new(),
