@@ -31,7 +31,7 @@ pub fn cells_of(kernel: &str, cmdline: &str, document: Document) -> Option<Vec<K
 /// Creates cells for the loops of a guest that was booted with `cmdline`. Skips loops without
 /// frames.
 fn cells(kernel: &str, cmdline: &str, machine: &Machine, rows: &[PaceVariant]) -> Vec<KernelCell> {
-    let facts = Kernel::of(machine);
+    let facts = Kernel::from_machine(machine);
     let measured = rows.iter();
     let measured = measured.filter_map(|row| conformance::measured(rows, row));
     let cell = |(paced, figures): (Loop, Figures)| {
