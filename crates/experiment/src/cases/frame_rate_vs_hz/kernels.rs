@@ -216,7 +216,10 @@ mod tests {
         };
         let case = cases::find("frame-rate-vs-hz").unwrap();
         let file = case.file().unwrap();
-        let mut setup = Setup::new(machine(Kernel::from_machine(&facts).unwrap(), 5), JOB.length);
+        let mut setup = Setup::new(
+            machine(Kernel::from_machine(&facts).unwrap(), 5),
+            JOB.length,
+        );
         setup.tasks = case.programs(&file.values());
         let task = run(&setup).unwrap().tasks[0];
         #[expect(
