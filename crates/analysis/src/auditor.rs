@@ -53,7 +53,7 @@ impl Auditor {
             beats: Some(Finder::new(machine)),
             waits: Some(crate::waits::Waits::new(machine)),
             packets: Some(Packets::default()),
-            limits: Limits::of(machine),
+            limits: Limits::from_machine(machine),
             ..Self::books()
         }
     }
@@ -267,7 +267,7 @@ fn program_frames(
     let watched = process.watched(header)?;
     let thread = watched.threads.get(watched.chosen?)?;
     let figures = watched.figures?;
-    let outside = lateness::Outside::of(&watched.cpus, header, books);
+    let outside = lateness::Outside::from_books(&watched.cpus, header, books);
     let losses = victim.losses_of(thread.tid, &outside);
     let late = losses.map(|(losses, full_at)| {
         let terms = (figures.period, figures.late_from);

@@ -8,6 +8,7 @@
 mod sampled;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 
 use ticktax_model::net::{CpuTraffic, TrafficAccount, TrafficBooks, TrafficTime};
 use ticktax_model::recording::{Header, Row, RowSink};
@@ -15,6 +16,29 @@ use ticktax_model::{Cpu, Kind, Nanos, Owner, SourceTable, Span};
 
 use crate::part::Cut;
 pub use sampled::TrafficThreads;
+
+/// Why the CPU time spent on traffic is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrafficError {
+    /// No byte was moved.
+    NoTraffic,
+    /// The trace contains no time of a thread that moved bytes.
+    OtherThreadIds,
+}
+
+impl fmt::Display for TrafficError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoTraffic => "there was no traffic",
+            Self::OtherThreadIds => {
+                "the trace uses other thread IDs than the traffic: run ticktax outside the \
+                 container's PID namespace"
+            }
+        })
+    }
+}
+
+impl std::error::Error for TrafficError {}
 
 /// Adds up the CPU time spent on traffic, while the traffic is flowing.
 #[derive(Debug)]
@@ -59,16 +83,16 @@ impl TrafficLedger {
     /// last byte. `user` is the time that sender and receiver spent between their calls.
     ///
     /// # Errors
-    /// Returns the reason if there was no traffic, or if its threads are not in the trace.
+    /// Returns an error if there was no traffic, or if its threads are not in the trace.
     pub fn finish(
         mut self,
         sources: &SourceTable,
         header: &Header,
         (begin, end): (Nanos, Nanos),
         user: (Nanos, Nanos),
-    ) -> Result<TrafficBooks, &'static str> {
+    ) -> Result<TrafficBooks, TrafficError> {
         if end <= begin {
-            return Err("there was no traffic");
+            return Err(TrafficError::NoTraffic);
         }
         self.begin = begin;
         let cut = self.cut.get_or_insert_with(|| Cut::between(begin, end));
@@ -81,10 +105,7 @@ impl TrafficLedger {
         if unseen(self.sender, TrafficAccount::SenderCall)
             || unseen(self.receiver, TrafficAccount::ReceiverCall)
         {
-            return Err(
-                "the trace uses other thread IDs than the traffic: run ticktax outside the \
-                 container's PID namespace",
-            );
+            return Err(TrafficError::OtherThreadIds);
         }
         self.split(
             TrafficAccount::SenderCall,

@@ -28,10 +28,10 @@ pub fn arms_of(kernel: &str, cmdline: &str, document: Document) -> Option<Vec<Ke
     Some(arms(kernel, cmdline, &machine, &rows))
 }
 
-/// Creates an arm for each loop of a guest that was booted with `cmdline`. Skips loops
-/// without frames.
+/// Creates an arm for each loop of a guest that was booted with `cmdline`. Skips loops without
+/// frames.
 fn arms(kernel: &str, cmdline: &str, machine: &Machine, rows: &[PaceArm]) -> Vec<KernelArm> {
-    let facts = Kernel::of(machine);
+    let facts = Kernel::from_machine(machine);
     let measured = rows.iter();
     let measured = measured.filter_map(|row| conformance::measured(rows, row));
     let arm = |(paced, figures): (Loop, Figures)| {

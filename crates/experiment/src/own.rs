@@ -46,7 +46,7 @@ impl OwnCase {
         let shown = path.display().to_string();
         let unusable = |fault| OwnCaseError::Unusable {
             file: shown.clone(),
-            fault,
+            fault: Box::new(fault),
         };
         let text = text::read(path, "case")?;
         let file = CaseFile::parse(&shown, &text)?;
@@ -73,7 +73,7 @@ impl OwnCase {
     fn unusable(&self, fault: impl Into<OwnCaseFault>) -> OwnCaseError {
         OwnCaseError::Unusable {
             file: self.shown.clone(),
-            fault: fault.into(),
+            fault: Box::new(fault.into()),
         }
     }
 

@@ -49,7 +49,7 @@ pub struct Replay {
 impl Replay {
     /// Reads the results from a recording's header. Returns `None` if the recording is not a
     /// replay.
-    pub fn of(header: &Header) -> Option<Self> {
+    pub fn from_header(header: &Header) -> Option<Self> {
         let busy = |counters: &Counters| counters.cpu_times.values().map(CpuTimes::busy).sum();
         let [before, after]: [Nanos; 2] = [busy(&header.before), busy(&header.after)];
         Some(Self {

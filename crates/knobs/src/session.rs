@@ -103,7 +103,7 @@ impl Session {
             system: system.clone(),
             journal,
             boot,
-            pending: Left::of(&contents.records),
+            pending: Left::from_records(&contents.records),
             held: BTreeMap::new(),
             ended: false,
         })

@@ -50,12 +50,12 @@ pub struct Cost {
 
 impl Cost {
     /// A cost with a description but no measurement.
-    pub fn said(what: impl Into<String>) -> Option<Self> {
-        Some(Self::of(what, None))
+    pub fn unmeasured(what: impl Into<String>) -> Option<Self> {
+        Some(Self::new(what, None))
     }
 
     /// A cost in CPU time, if it was measured.
-    pub fn of(what: impl Into<String>, time: Option<Nanos>) -> Self {
+    pub fn new(what: impl Into<String>, time: Option<Nanos>) -> Self {
         Self {
             what: what.into(),
             time,
@@ -64,10 +64,10 @@ impl Cost {
     }
 
     /// A cost equal to the CPU time of `account`, if there is one.
-    pub fn of_account(what: impl Into<String>, account: Option<&Account>) -> Self {
+    pub fn from_account(what: impl Into<String>, account: Option<&Account>) -> Self {
         Self {
             longest: account.and_then(|account| account.longest),
-            ..Self::of(what, account.map(|account| account.time))
+            ..Self::new(what, account.map(|account| account.time))
         }
     }
 

@@ -258,7 +258,7 @@ impl Watched {
             .map(|watched| books(watched, (begin, end), users));
         let (books, why) = match books {
             Some(Ok(books)) => (Some(books), None),
-            Some(Err(why)) => (None, self.no_books.or(Some(why.to_owned()))),
+            Some(Err(why)) => (None, self.no_books.or(Some(why))),
             None => (None, self.no_books),
         };
         NetStatement {
@@ -283,11 +283,13 @@ fn books(
     (session, ledger, header): (Session, TrafficLedger, Box<Header>),
     window: (Nanos, Nanos),
     users: (Nanos, Nanos),
-) -> Result<TrafficBooks, &'static str> {
+) -> Result<TrafficBooks, String> {
     if header.level != Level::Kernel {
-        return Err("the tracer did not load");
+        return Err("the tracer did not load".to_owned());
     }
-    ledger.finish(session.sources(), &header, window, users)
+    ledger
+        .finish(session.sources(), &header, window, users)
+        .map_err(|why| why.to_string())
 }
 
 /// Traces every span, and runs no probe unless the user asked for it.

@@ -9,7 +9,7 @@ use ticktax_model::net::TrafficBooks;
 use ticktax_model::recording::{Header, Row, RowSink};
 use ticktax_model::{Kind, Nanos, Owner, Source, SourceId, SourceTable};
 
-use super::TrafficLedger;
+use super::{TrafficError, TrafficLedger};
 
 struct Cast {
     sources: SourceTable,
@@ -144,5 +144,5 @@ fn a_trace_without_the_traffics_threads_is_an_error() {
     }
     let window = (Nanos(200), Nanos(700));
     let result = ledger.finish(&cast.sources, &header, window, <(Nanos, Nanos)>::default());
-    assert!(result.unwrap_err().contains("PID namespace"));
+    assert_eq!(result, Err(TrafficError::OtherThreadIds));
 }

@@ -57,7 +57,7 @@ impl Outside {
     }
 
     /// The values for a loop that ran on `cpus`, from the recording's header and accounts.
-    pub(crate) fn of(cpus: &CpuList, header: &Header, books: &Books) -> Self {
+    pub(crate) fn from_books(cpus: &CpuList, header: &Header, books: &Books) -> Self {
         let cpus: Vec<Cpu> = cpus.iter().collect();
         let cpu = match *cpus {
             [cpu] => Some(cpu),

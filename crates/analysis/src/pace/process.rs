@@ -99,7 +99,7 @@ fn readings(header: &Header, watched: &Watched, elapsed: Nanos) -> Vec<CpuReadin
     }];
     let victim = header.victim.as_ref();
     let usages = victim.and_then(|victim| victim.threads.as_ref());
-    let used = usages.and_then(|usages| usages.of(thread.tid));
+    let used = usages.and_then(|usages| usages.usage(thread.tid));
     if let Some((used, elapsed)) = used {
         let add = |clock, time| CpuReading {
             clock,

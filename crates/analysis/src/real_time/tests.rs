@@ -265,7 +265,7 @@ fn the_kernels_version_and_build_decide_which_limits_exist() {
     let limits = |world: World, cmdline: &str| {
         let mut machine = machine(world);
         machine.cmdline = Some(cmdline.to_owned());
-        Limits::of(&machine).map(|limits| (limits.throttling, limits.server))
+        Limits::from_machine(&machine).map(|limits| (limits.throttling, limits.server))
     };
     let new = World {
         kernel: "6.12.57+deb13-amd64",
@@ -281,5 +281,5 @@ fn the_kernels_version_and_build_decide_which_limits_exist() {
         ..new
     };
     assert_eq!(limits(odd, ""), Some((true, true)));
-    assert_eq!(Limits::of(&Machine::default()), None);
+    assert_eq!(Limits::from_machine(&Machine::default()), None);
 }

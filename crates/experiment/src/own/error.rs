@@ -28,7 +28,7 @@ pub enum OwnCaseError {
         /// Path of the case file, as typed.
         file: String,
         /// The problem.
-        fault: OwnCaseFault,
+        fault: Box<OwnCaseFault>,
     },
 }
 

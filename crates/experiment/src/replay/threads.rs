@@ -115,7 +115,7 @@ mod tests {
         ];
         let length = Nanos::from_millis(60);
         let header = replay_here(&tasks, length).unwrap();
-        let done = Replay::of(&header).unwrap();
+        let done = Replay::from_header(&header).unwrap();
         assert!(done.elapsed >= length);
         assert_eq!(done.tasks.len(), 2);
         for task in done.tasks {

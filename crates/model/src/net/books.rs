@@ -168,7 +168,7 @@ impl TrafficBooks {
         let matching = self
             .accounts
             .iter()
-            .filter(|entry| Doing::of(entry.account) == doing);
+            .filter(|entry| Doing::from_account(entry.account) == doing);
         matching.map(|entry| entry.time).sum()
     }
 

@@ -38,7 +38,7 @@ impl Doing {
     ];
 
     /// The activity under which a sampler counts `account`.
-    pub const fn of(account: TrafficAccount) -> Self {
+    pub const fn from_account(account: TrafficAccount) -> Self {
         match account {
             TrafficAccount::SenderUser | TrafficAccount::SenderCall => Self::Sender,
             TrafficAccount::ReceiverUser | TrafficAccount::ReceiverCall => Self::Receiver,

@@ -77,7 +77,7 @@ fn keep(store: &mut IncidentStore, at: i64) -> Stored {
 
 fn record(store: &mut IncidentStore) -> Recorded {
     let (header, sources, rows) = frozen();
-    store.record(&header, (&sources, rows))
+    store.record(&header, &sources, rows)
 }
 
 fn open(folder: &Path, budget: Budget) -> (IncidentStore, Vec<Unindexed>) {

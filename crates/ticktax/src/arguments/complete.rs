@@ -73,7 +73,7 @@ pub(super) fn sections_of_recording() -> ArgValueCandidates {
         let has_section = |section: &&Section| {
             kinds
                 .iter()
-                .any(|&kind| Section::of(kind).contains(section))
+                .any(|&kind| Section::of_kind(kind).contains(section))
         };
         let words = Section::ALL.iter().filter(has_section);
         let word = |section: &Section| {

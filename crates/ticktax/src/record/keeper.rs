@@ -100,8 +100,9 @@ impl Keeper {
         if !frozen.over {
             return Vec::new();
         }
-        let (sources, rows) = (&frozen.sources, &frozen.rows);
-        let recorded = self.store.record(&frozen.header, (sources, rows));
+        let recorded = self
+            .store
+            .record(&frozen.header, &frozen.sources, &frozen.rows);
         if let Some(why) = &recorded.trouble {
             terminal.complain(why);
         }

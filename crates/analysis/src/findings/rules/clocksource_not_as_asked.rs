@@ -28,10 +28,10 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         measured: "current_clocksource in /sys/devices/system/clocksource".to_owned(),
         confidence: Confidence::Certain,
         severity: Severity::Warning,
-        cost: Cost::said(
+        cost: Cost::unmeasured(
             "reading a slow clock takes up to 100 times as long as reading a fast one",
         ),
-        proposal: selectable.and_then(|asked| KnobProposal::of("clock.source", asked)),
+        proposal: selectable.and_then(|asked| KnobProposal::new("clock.source", asked)),
         remedy:
             "choose one from available_clocksource in the same folder; the kernel log explains \
             why it rejected the requested one"

@@ -69,7 +69,7 @@ fn finding(facts: &Facts<'_>, cpu: &CpuCheck) -> Finding {
             Confidence::Likely
         },
         severity: Severity::Warning,
-        cost: Some(Cost::of(
+        cost: Some(Cost::new(
             "capacity planning based on wrong CPU use",
             cpu.busy.map(|busy| {
                 let shown = Nanos(busy.0.min(cpu.shown_busy.0));

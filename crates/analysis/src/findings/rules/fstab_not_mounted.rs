@@ -31,7 +31,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             measured: "/proc/mounts".to_owned(),
             confidence: Confidence::Likely,
             severity: Severity::Warning,
-            cost: Cost::said("the data is on a disk with other space and speed than planned"),
+            cost: Cost::unmeasured("the data is on a disk with other space and speed than planned"),
             proposal: None,
             remedy: format!("mount {}, or add noauto to its line", line.place),
         })

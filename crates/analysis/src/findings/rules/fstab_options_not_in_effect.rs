@@ -56,7 +56,7 @@ fn finding(line: &FstabLine, configured: &str, effective: &str, cost: &str) -> F
         measured: "/proc/mounts, and /proc/fs for options missing there".to_owned(),
         confidence: Confidence::Certain,
         severity: Severity::Warning,
-        cost: Cost::said(cost),
+        cost: Cost::unmeasured(cost),
         proposal: None,
         remedy: format!(
             "run `mount -o remount {}`; for the root file system, check the initial ramdisk and \

@@ -51,7 +51,9 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
                     Severity::Warning
                 },
                 cost: lost_journal
-                    .then(|| Cost::said("no journal: a long check after a crash, and lost files"))
+                    .then(|| {
+                        Cost::unmeasured("no journal: a long check after a crash, and lost files")
+                    })
                     .flatten(),
                 proposal: None,
                 remedy: "fix the line, or mount it again; for the root file system, pass \

@@ -106,7 +106,7 @@ fn finding(
         measured: measured.to_owned(),
         confidence: Confidence::Certain,
         severity: Severity::Warning,
-        cost: Cost::said(
+        cost: Cost::unmeasured(
             "a power failure loses recent writes, and benchmarks measure memory instead of the \
              disk",
         ),

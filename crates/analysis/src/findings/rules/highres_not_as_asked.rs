@@ -28,7 +28,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         measured: "hres_active in /proc/timer_list".to_owned(),
         confidence: Confidence::Certain,
         severity: Severity::Warning,
-        cost: Cost::said(cost),
+        cost: Cost::unmeasured(cost),
         proposal: None,
         remedy: "check the kernel log for a clock event device without one-shot mode or an \
             unsuitable clock source, and the parameter's spelling"

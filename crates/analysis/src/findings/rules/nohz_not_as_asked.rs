@@ -43,7 +43,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         measured: "ticks during idle periods, and the tracepoint tick_stop".to_owned(),
         confidence: Confidence::Certain,
         severity: Severity::Warning,
-        cost: Cost::said(cost),
+        cost: Cost::unmeasured(cost),
         proposal: None,
         remedy: "check nohz and the clock event device in /proc/timer_list, and the spelling in \
             /proc/cmdline"

@@ -59,7 +59,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             confidence: Confidence::Certain,
             severity: Severity::Warning,
             cost: cost(&setting.key),
-            proposal: KnobProposal::of(&setting.key, &setting.value),
+            proposal: KnobProposal::new(&setting.key, &setting.value),
             remedy: "run `sysctl --system`; if that does not help, a program sets it later, the \
                 kernel rejects the value, or the loader does not read /etc/sysctl.conf: find out \
                 which, or correct the file"
@@ -118,7 +118,7 @@ fn cost(key: &str) -> Option<Cost> {
         key if key.starts_with("net.core.") => "packets that wait or are lost in a buffer",
         _ => return None,
     };
-    Cost::said(what)
+    Cost::unmeasured(what)
 }
 
 #[cfg(test)]

@@ -88,7 +88,7 @@ fn finding(facts: &Facts<'_>, socket: &UdpSocket, lost: u64) -> Finding {
         .to_owned(),
         confidence,
         severity: Severity::Serious,
-        cost: Some(Cost::of(cost, None).at(longest)),
+        cost: Some(Cost::new(cost, None).at(longest)),
         proposal: None,
         remedy,
     }

@@ -29,8 +29,8 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         measured: "/proc/sys/kernel/nmi_watchdog and /proc/sys/kernel/watchdog".to_owned(),
         confidence: Confidence::Certain,
         severity: Severity::Warning,
-        cost: Cost::said("a timer on each CPU every 4 s, and a performance counter"),
-        proposal: KnobProposal::of(knob, 0),
+        cost: Cost::unmeasured("a timer on each CPU every 4 s, and a performance counter"),
+        proposal: KnobProposal::new(knob, 0),
         remedy: "find what sets kernel.nmi_watchdog or kernel.watchdog after boot".to_owned(),
     }]
 }

@@ -91,7 +91,7 @@ impl KernelCase for Frames {
         let table = |figure: &Figure| {
             let rows = seen.iter().map(|(hz, kernel, expected)| {
                 let (published, modelled) = published(file, &modelled, figure.series, *hz);
-                let range = Range::of(expected.iter().map(figure.value));
+                let range = Range::from_values(expected.iter().map(figure.value));
                 KernelRow {
                     hz: *hz,
                     published,
@@ -150,7 +150,7 @@ fn measured(trial: &Trial) -> Option<Seen> {
 /// The model's results for the same loop on this kernel, one per start phase within the tick. Each
 /// burst includes the CPU time that the kernel adds on entry and exit.
 fn expected(trial: &Trial, task: &TaskSpec) -> Vec<Seen> {
-    let Some(kernel) = Kernel::of(&trial.replay.machine) else {
+    let Some(kernel) = Kernel::from_machine(&trial.replay.machine) else {
         return Vec::new();
     };
     let replayed = trial.replay.tasks.first();
@@ -216,7 +216,10 @@ mod tests {
         };
         let case = cases::find("frame-rate-vs-hz").unwrap();
         let file = case.file().unwrap();
-        let mut setup = Setup::new(machine(Kernel::of(&facts).unwrap(), 5), JOB.length);
+        let mut setup = Setup::new(
+            machine(Kernel::from_machine(&facts).unwrap(), 5),
+            JOB.length,
+        );
         setup.tasks = case.programs(&file.values());
         let task = run(&setup).unwrap().tasks[0];
         #[expect(

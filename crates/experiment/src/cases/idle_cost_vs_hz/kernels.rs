@@ -244,7 +244,7 @@ fn waking(hz: u32, wakeups: f64) -> f64 {
 
 /// Minimum and maximum count in thousands, as text.
 fn min_and_max(counts: &[(u32, f64)]) -> String {
-    let range = Range::of(counts.iter().map(|(_, count)| count / 1e3));
+    let range = Range::from_values(counts.iter().map(|(_, count)| count / 1e3));
     format!("{:.0} to {:.0}", range.min, range.max)
 }
 

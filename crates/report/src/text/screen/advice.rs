@@ -132,7 +132,7 @@ fn proof(advice: &Advice, screen: &Screen<'_>) -> Option<String> {
         Advice::KernelWork { name, .. } => (off_switch(name), None),
         Advice::RealTimeHeld { held, .. } if held.limit == RealTimeLimit::Throttling => {
             screen.watched()?;
-            let unlimited = KnobProposal::of("kernel.sched_rt_runtime_us", -1);
+            let unlimited = KnobProposal::new("kernel.sched_rt_runtime_us", -1);
             (unlimited, Some("wait"))
         }
         Advice::CrowdingPrograms { programs, .. }
@@ -140,7 +140,7 @@ fn proof(advice: &Advice, screen: &Screen<'_>) -> Option<String> {
         {
             // Raising the victim to nice -19 changes the ratio of weights as much as lowering the
             // others to nice 19.
-            (KnobProposal::of("proc.nice", -19), Some("wait"))
+            (KnobProposal::new("proc.nice", -19), Some("wait"))
         }
         _ => return None,
     };
@@ -150,9 +150,11 @@ fn proof(advice: &Advice, screen: &Screen<'_>) -> Option<String> {
 /// Returns the setting that stops a kernel thread, if the thread's work only improves performance.
 fn off_switch(thread: &str) -> Option<KnobProposal> {
     match thread {
-        "ksmd" => KnobProposal::of("ksm.run", 0),
-        "khugepaged" => KnobProposal::of("thp.enabled", "never"),
-        name if name.starts_with("kcompactd") => KnobProposal::of("vm.compaction_proactiveness", 0),
+        "ksmd" => KnobProposal::new("ksm.run", 0),
+        "khugepaged" => KnobProposal::new("thp.enabled", "never"),
+        name if name.starts_with("kcompactd") => {
+            KnobProposal::new("vm.compaction_proactiveness", 0)
+        }
         _ => None,
     }
 }

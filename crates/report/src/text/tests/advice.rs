@@ -186,7 +186,7 @@ fn advice_that_a_setting_carries_out_proposes_a_trial() {
         rule: "cpu-frequency-lowest".to_owned(),
         title: "CPUs run at their lowest frequency".to_owned(),
         remedy: "write schedutil to scaling_governor".to_owned(),
-        proposal: KnobProposal::of("cpu.governor", "performance"),
+        proposal: KnobProposal::new("cpu.governor", "performance"),
     };
     let page = proposed(governor);
     let governor = "$ ticktax try cpu.governor=now,performance -- COMMAND";

@@ -564,7 +564,7 @@ fn the_first_screen_of_a_loop_fits_on_one_screen() {
 fn sections_of_a_loop_are_parts_of_its_full_page() {
     let statement = with_rhythm();
     let full = pace(&statement, &TextStyle::default());
-    for section in Section::of(ticktax_model::document::DocumentKind::Pace) {
+    for section in Section::of_kind(ticktax_model::document::DocumentKind::Pace) {
         let style = TextStyle {
             view: View::Only(Sections::from_iter([*section])),
             ..TextStyle::default()

@@ -553,7 +553,7 @@ fn sections_are_parts_of_the_full_page() {
             ..TextStyle::default()
         },
     );
-    for section in Section::of(ticktax_model::document::DocumentKind::Statement) {
+    for section in Section::of_kind(ticktax_model::document::DocumentKind::Statement) {
         let style = TextStyle {
             view: View::Only(Sections::from_iter([*section])),
             ..TextStyle::default()

@@ -155,7 +155,7 @@ fn finding(severity: Severity, title: &str, cost: Option<Cost>) -> Finding {
         confidence: Confidence::Certain,
         severity,
         cost,
-        proposal: KnobProposal::of("kernel.nmi_watchdog", 0),
+        proposal: KnobProposal::new("kernel.nmi_watchdog", 0),
         remedy: "run `sysctl --system`".to_owned(),
     }
 }
@@ -174,13 +174,13 @@ pub(crate) fn findings() -> Vec<Finding> {
             ..finding(
                 Severity::Serious,
                 "KSM finds no pages to merge",
-                Some(Cost::of("the time of ksmd", Some(Nanos::from_millis(212))).at(Some(ksmd))),
+                Some(Cost::new("the time of ksmd", Some(Nanos::from_millis(212))).at(Some(ksmd))),
             )
         },
         finding(
             Severity::Warning,
             "kernel.nmi_watchdog is not as configured",
-            Cost::said("an NMI every some seconds on each CPU"),
+            Cost::unmeasured("an NMI every some seconds on each CPU"),
         ),
         finding(
             Severity::Warning,
