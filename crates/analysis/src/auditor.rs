@@ -270,7 +270,7 @@ fn program_frames(
     let outside = lateness::Outside::from_books(&watched.cpus, header, books);
     let losses = victim.losses_of(thread.tid, &outside);
     let late = losses.map(|(losses, full_at)| {
-        let terms = (figures.period, figures.late_from);
+        let terms = (figures.period, figures.late_threshold);
         let name = |loss: &Loss| loss.by.map(|by| named(by, sources));
         let begin = header.begin().unwrap_or(victim.since());
         let known = (&*losses, full_at);
@@ -281,7 +281,7 @@ fn program_frames(
         thread: thread.name.clone(),
         tid: thread.tid,
         figures,
-        late: late.filter(|late| late.frames + late.not_judged > 0),
+        late: late.filter(|late| late.frames + late.unclassified > 0),
     })
 }
 

@@ -10,7 +10,7 @@ mod sampled;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
-use ticktax_model::net::{CpuTraffic, TrafficAccount, TrafficBooks, TrafficTime};
+use ticktax_model::net::{CpuTraffic, TracedTraffic, TrafficAccount, TrafficTime};
 use ticktax_model::recording::{Header, Row, RowSink};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, SourceTable, Span};
 
@@ -90,7 +90,7 @@ impl TrafficLedger {
         header: &Header,
         (begin, end): (Nanos, Nanos),
         user: (Nanos, Nanos),
-    ) -> Result<TrafficBooks, TrafficError> {
+    ) -> Result<TracedTraffic, TrafficError> {
         if end <= begin {
             return Err(TrafficError::NoTraffic);
         }
@@ -129,8 +129,8 @@ impl TrafficLedger {
         }
     }
 
-    fn close(mut self, header: &Header, end: Nanos) -> TrafficBooks {
-        let elapsed = header.books.iter().map(|books| {
+    fn close(mut self, header: &Header, end: Nanos) -> TracedTraffic {
+        let elapsed = header.cpus.iter().map(|books| {
             let begun = books.begin.max(self.begin);
             (books.end.min(end) - begun).max(Nanos::ZERO)
         });
@@ -139,7 +139,7 @@ impl TrafficLedger {
         *self.times.entry(TrafficAccount::Unexplained).or_default() += elapsed - known;
         let accounts = self.times.into_iter();
         let accounts = accounts.filter(|(_, time)| *time != Nanos::ZERO);
-        TrafficBooks {
+        TracedTraffic {
             elapsed,
             accounts: accounts
                 .map(|(account, time)| TrafficTime { account, time })
@@ -164,16 +164,16 @@ impl TrafficLedger {
         match account {
             TrafficAccount::SenderCall => {
                 cpu.sender += own;
-                cpu.on_sender += on_top;
+                cpu.interrupts_on_sender += on_top;
             }
             TrafficAccount::ReceiverCall => {
                 cpu.receiver += own;
-                cpu.on_receiver += on_top;
+                cpu.interrupts_on_receiver += on_top;
             }
             TrafficAccount::SoftirqReceive
             | TrafficAccount::SoftirqSend
             | TrafficAccount::SoftirqPaced => cpu.net_softirq += own,
-            account if account.is_left() => cpu.left += own,
+            account if account.is_left() => cpu.spare += own,
             _ => {}
         }
     }

@@ -303,7 +303,7 @@ impl Waits {
         let begin = header.begin().unwrap_or_default();
         let mut statement = found.statement(preempted, begin, sources);
         // If events were lost or CPUs were not watched, a thread without a wake-up may have slept.
-        let is_complete = preempted && header.machine.online.iter().count() <= header.books.len();
+        let is_complete = preempted && header.machine.online.iter().count() <= header.cpus.len();
         if let Some(real_time) = self.real_time.filter(|_| is_complete) {
             statement.real_time = real_time.finish(header).programs(sources, |_| true);
         }

@@ -287,11 +287,11 @@ mod tests {
         // A frame is 5 ms of work and a 20 ms sleep that ends on a 10 ms tick, which makes 30 ms.
         assert!((fitted.values.get("work") - 5.0).abs() < 0.1, "{fitted:?}");
         let statement = statement(&case, &file);
-        let frames = statement.lines.iter().find(|line| line.series == "frames");
+        let frames = statement.rows.iter().find(|line| line.series == "frames");
         assert_eq!(frames.unwrap().met(), Some(true), "{statement:#?}");
         // The file's 4 ms of work give a CPU share of 13.3 %, which must not match the published
         // one.
-        assert_eq!(statement.lines[0].met(), Some(false));
+        assert_eq!(statement.rows[0].met(), Some(false));
         assert_eq!(statement.sensitivity[0].points.len(), 3);
     }
 

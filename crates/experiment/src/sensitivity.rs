@@ -55,13 +55,13 @@ fn vary(case: &dyn Case, file: &CaseFile, name: &str, varied: &Parameter) -> Sen
     let places: Vec<usize> = (0..places.unwrap_or(0)).filter(differs).collect();
     let row = |&place: &usize| {
         let line = &points[0].1[place];
-        (line.series.clone(), line.at.clone())
+        (line.series.clone(), line.label.clone())
     };
     let point = |(value, lines): &(f64, Vec<Line>)| SensitivityPoint {
         value: *value,
         used: (value - varied.value).abs() <= f64::EPSILON * value.abs(),
-        met: lines.iter().filter(|line| line.met() == Some(true)).count(),
-        of: lines.len(),
+        matched: lines.iter().filter(|line| line.met() == Some(true)).count(),
+        comparable: lines.len(),
         outcomes: places
             .iter()
             .map(|&place| {
@@ -92,7 +92,7 @@ pub(crate) fn mark(sensitivity: &Sensitivity, lines: &mut [Line]) {
         let met: Vec<f64> = met.map(|point| point.value).collect();
         let [value] = met[..] else { continue };
         for line in lines.iter_mut() {
-            if line.series == *series && line.at == *at {
+            if line.series == *series && line.label == *at {
                 let name = &sensitivity.parameter;
                 line.only_with.push(format!("{name} = {value}"));
             }

@@ -39,7 +39,8 @@ pub struct Finding {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cost {
     /// Description.
-    pub what: String,
+    #[serde(alias = "what")]
+    pub description: String,
     /// CPU time lost during the recording, if it was measured.
     #[serde(rename = "time_ns")]
     pub time: Option<Nanos>,
@@ -57,7 +58,7 @@ impl Cost {
     /// A cost in CPU time, if it was measured.
     pub fn new(what: impl Into<String>, time: Option<Nanos>) -> Self {
         Self {
-            what: what.into(),
+            description: what.into(),
             time,
             longest: None,
         }

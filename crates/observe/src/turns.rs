@@ -160,7 +160,7 @@ impl PacedTurns {
             return Ok(());
         }
         let mut limitations = first.coverage.limitations.clone();
-        limitations.retain(|limitation| !matches!(limitation, Limitation::LengthNotKept { .. }));
+        limitations.retain(|limitation| !matches!(limitation, Limitation::LengthDiffers { .. }));
         if !failed && !self.stopped {
             let watched = self.runs.iter().map(|run| run.elapsed).sum();
             limitations.extend(length_not_kept(self.plan.length(), watched));

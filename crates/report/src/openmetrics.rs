@@ -191,7 +191,7 @@ fn gap_parts(gaps: &GapParts) -> [(&'static str, Nanos); 4] {
     [
         ("named", gaps.named),
         ("entry_exit", gaps.entry_exit),
-        ("outside", gaps.outside),
+        ("hypervisor_or_firmware", gaps.hypervisor_or_firmware),
         ("unexplained", gaps.unexplained),
     ]
 }
@@ -209,7 +209,7 @@ fn throttled(all: &mut Families, statement: &Statement) {
             &[
                 ("name", &program.name),
                 ("pid", &pid),
-                ("why", program.why.name()),
+                ("reason", program.reason.name()),
             ],
             program.time,
         );

@@ -11,7 +11,7 @@ use ticktax_analysis::net::TrafficLedger;
 use ticktax_host::Proc;
 use ticktax_model::Nanos;
 use ticktax_model::clock::CounterSource;
-use ticktax_model::net::{End, EndReport, Link, NetStatement, ShownTimes, TrafficBooks};
+use ticktax_model::net::{End, EndReport, Link, NetStatement, ShownTimes, TracedTraffic};
 use ticktax_model::recording::{Header, Level, RowSink};
 use ticktax_observe::{Event, Observation, Plan, ProbeChoice, Session};
 use ticktax_probes::clock::{Clock, now};
@@ -99,7 +99,7 @@ fn pair(typed: &PairArguments, terminal: &Terminal) -> Result<(Traffic, Link), F
                 "using the loopback device, without --mtu: {why}"
             ));
             let traffic = Traffic::both(spec, Place::Loopback, cpus, &plain)?;
-            Ok((traffic, Link::Loopback { why }))
+            Ok((traffic, Link::Loopback { reason: why }))
         }
         Err(error) => Err(error.into()),
     }
@@ -268,9 +268,9 @@ impl Watched {
             link: link.unwrap_or(Link::Network { peer }),
             sender,
             receiver,
-            here,
-            books,
-            no_books: why,
+            local_ends: here,
+            traced: books,
+            untraced_reason: why,
             sampled,
             soaked,
             shown: Some(self.shown),
@@ -283,7 +283,7 @@ fn books(
     (session, ledger, header): (Session, TrafficLedger, Box<Header>),
     window: (Nanos, Nanos),
     users: (Nanos, Nanos),
-) -> Result<TrafficBooks, String> {
+) -> Result<TracedTraffic, String> {
     if header.level != Level::Kernel {
         return Err("the tracer did not load".to_owned());
     }

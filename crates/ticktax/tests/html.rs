@@ -289,7 +289,7 @@ fn hostile(recording: &Path) {
     "<b>host</b>".clone_into(&mut header.machine.host);
     let length = 100_000_000;
     header
-        .books
+        .cpus
         .push(books(0, 0, length * i64::try_from(names.len()).unwrap()));
     let mut writer = RecordingWriter::create(recording).unwrap();
     for (place, name) in (0..).zip(&names) {
@@ -409,7 +409,7 @@ fn large() -> Result<(), Failed> {
             .wrapping_add(1_442_695_040_888_963_407);
         (state >> 33).cast_signed()
     };
-    header.books = vec![books(0, 0, rounds * 20_000), books(1, 0, rounds * 20_000)];
+    header.cpus = vec![books(0, 0, rounds * 20_000), books(1, 0, rounds * 20_000)];
     let mut writer = RecordingWriter::create(&recording)?;
     for round in 0..rounds {
         for (cpu, thread) in (0..).zip(threads.iter().skip(usize::try_from(round % 7)?).take(2)) {

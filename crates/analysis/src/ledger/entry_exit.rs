@@ -279,10 +279,10 @@ impl Bounds {
                 continue;
             }
             let (_, name) = registry.describe(registry.account_of(self.first(signature)));
-            let place = around.iter().position(|known| *known.around == **name);
+            let place = around.iter().position(|known| *known.account == **name);
             let place = place.unwrap_or_else(|| {
                 around.push(EntryExitBound {
-                    around: name.to_string(),
+                    account: name.to_string(),
                     count: 0,
                     median: bound.median,
                     bound: bound.most,
@@ -300,7 +300,7 @@ impl Bounds {
         }
         around.sort_by(|a, b| {
             let by_time = b.beyond.cmp(&a.beyond).then(b.count.cmp(&a.count));
-            by_time.then_with(|| a.around.cmp(&b.around))
+            by_time.then_with(|| a.account.cmp(&b.account))
         });
         around
     }

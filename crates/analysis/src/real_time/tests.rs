@@ -109,7 +109,7 @@ fn statement(world: World, about_hog: bool) -> Statement {
     let mut header = Header {
         machine: machine(world),
         policies: vec![policy(HOG, world.policy)],
-        books: vec![books(0, 0, 5_500 * MS)],
+        cpus: vec![books(0, 0, 5_500 * MS)],
         ..header()
     };
     if let Other::RealTime = world.other {
@@ -158,10 +158,10 @@ fn held(world: World) -> Option<(RealTimeLimit, u64, i64)> {
         } else {
             assert_eq!(limits, []);
         }
-        let advised = |advice: &&Advice| matches!(advice, Advice::RealTimeHeld { .. });
+        let advised = |advice: &&Advice| matches!(advice, Advice::RealTimeLimited { .. });
         let advised = statement.advice.iter().filter(advised).count();
         assert_eq!(advised, held.len(), "{:?}", statement.advice);
-        let crowding = |advice: &&Advice| matches!(advice, Advice::CrowdingPrograms { .. });
+        let crowding = |advice: &&Advice| matches!(advice, Advice::CompetingPrograms { .. });
         let crowding = statement.advice.iter().find(crowding);
         assert!(crowding.is_none() || held.is_empty(), "{crowding:?}");
         let held = held.first()?;

@@ -139,9 +139,7 @@ impl Parameter for Field {
 
     fn set(&self, setup: &mut Setup, value: &Value) -> Result<(), String> {
         match &self.0 {
-            FieldOf::Setting(setting) => {
-                setting.set(setup, *value).map_err(|why| why.to_string())
-            }
+            FieldOf::Setting(setting) => setting.set(setup, *value).map_err(|why| why.to_string()),
             FieldOf::Task(name, field) => field.set(setup, name, *value),
             FieldOf::Interrupt(place, row) => (row.set)(&mut setup.sources[*place], *value),
             FieldOf::Link(place, row) => (row.set)(&mut setup.links[*place], *value),

@@ -103,7 +103,7 @@ pub(super) fn beats(
         return (Vec::new(), 0);
     };
     let comparable = |(statement, programs): (&BeatStatement, &Programs)| {
-        let is_comparable = |beat: &&BeatLine| !beat.own && beat.kind != BeatKind::OffCpu;
+        let is_comparable = |beat: &&BeatLine| !beat.by_ticktax && beat.kind != BeatKind::OffCpu;
         // Ignore the samples kept for plots. They are already in each side's own statement.
         let others = statement
             .beats

@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(done.tasks.len(), 2);
         for task in done.tasks {
             assert!(task.sleeps > 0 && task.bursts > 0, "{task:?}");
-            assert!(task.ran >= task.asked, "{task:?}");
+            assert!(task.ran >= task.requested, "{task:?}");
         }
         let idle = replay_here(&[], Nanos(1)).unwrap();
         assert_eq!(idle.replayed, Some(Vec::new()));

@@ -105,7 +105,7 @@ impl PaceTurn {
 }
 
 fn wanted(figures: &Figures) -> u64 {
-    figures.wanted.unwrap_or(figures.frames)
+    figures.expected.unwrap_or(figures.frames)
 }
 
 impl PaceArm {

@@ -122,7 +122,7 @@ pub enum PaceEnd {
         failure: ProbeFailure,
     },
     /// The watched process exited.
-    ProcessEnded {
+    ProcessExited {
         /// Process id.
         pid: i32,
     },
@@ -160,14 +160,14 @@ pub struct ThreadReport {
     /// Number of wake-ups.
     pub wakeups: u64,
     /// Number of wake-ups that ended a CPU's idle period.
-    pub ended_idle: u64,
+    pub idle_exits: u64,
     /// CPU time of the thread.
     #[serde(rename = "cpu_time_ns")]
     pub cpu: Nanos,
     /// Periodic events in the thread, strongest first.
-    pub rhythms: Vec<RhythmReport>,
+    pub periods: Vec<RhythmReport>,
     /// Why no periodic events were found, or why they do not count as the process's frames.
-    pub why_none: Option<String>,
+    pub no_frames_reason: Option<String>,
 }
 
 /// The events that mark frames of another program's loop.
@@ -185,7 +185,7 @@ pub enum FrameMark {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RhythmReport {
     /// Events that make up the sequence.
-    pub mark: FrameMark,
+    pub events: FrameMark,
     /// Period and significance.
     #[serde(flatten)]
     pub rhythm: Periodicity,

@@ -42,9 +42,10 @@ fn names_of_times_end_with_their_unit() {
 
 #[test]
 fn names_of_real_numbers_contain_their_unit() {
-    const UNITS: [&str; 9] = [
+    const UNITS: [&str; 10] = [
         "_ns",
         "_hz",
+        "_bps",
         "_ppm",
         "_nats",
         "_probability",
@@ -68,13 +69,13 @@ fn names_of_real_numbers_contain_their_unit() {
         "allowed",
         "middle",
         "range",
-        "fit",
+        "fit_range",
         "misfit",
         "constants",
         "q",
         "quantile",
         "deviations",
-        "events_per_beat",
+        "events_per_period",
         "of",
         // Values of a change. Their unit depends on the measure.
         "first",

@@ -42,10 +42,10 @@ fn frozen() -> (Header, SourceTable, Vec<Row>) {
     let mut sources = SourceTable::default();
     let game = sources.intern(process(Owner::Program, "game", 10));
     let mut header = header();
-    header.books.push(books(0, 0, 1_000_000));
+    header.cpus.push(books(0, 0, 1_000_000));
     header.triggers.push(Trigger {
         kind: TriggerKind::Wait,
-        time: Nanos(900_000),
+        at: Nanos(900_000),
         cpu: Some(Cpu(0)),
         tid: 10,
         pid: 10,

@@ -7,7 +7,7 @@ use ticktax_experiment::traffic::{
     judge, needed, spread,
 };
 use ticktax_experiment::trial::{DIFFERENCE, plan};
-use ticktax_model::net::{EndReport, Link, NetStatement, TrafficAccount, TrafficBooks};
+use ticktax_model::net::{EndReport, Link, NetStatement, TracedTraffic, TrafficAccount};
 use ticktax_model::net_experiment::{
     CpuCost, DesignCheck, ExperimentPlan, NetExperiment, UnitCosts,
 };
@@ -170,7 +170,7 @@ fn link(
     }
     let link = match why {
         None => Link::Veth { mtu, shaping },
-        Some(why) => Link::Loopback { why },
+        Some(why) => Link::Loopback { reason: why },
     };
     let arms = factors.factorial().arms();
     let single =
@@ -332,11 +332,11 @@ impl Runner<'_> {
         let (facts, connection) = (outcome.facts.clone(), outcome.connection);
         let statement = watched.statement(outcome, &ends, Some(self.link.clone()));
         if self.is_first {
-            self.no_books.clone_from(&statement.no_books);
+            self.no_books.clone_from(&statement.untraced_reason);
             self.is_first = false;
-        } else if self.no_books.is_some() != statement.books.is_none() {
+        } else if self.no_books.is_some() != statement.traced.is_none() {
             let why = statement
-                .no_books
+                .untraced_reason
                 .unwrap_or_else(|| "only some were".to_owned());
             return Err(NetError::System {
                 what: "trace every run",
@@ -374,7 +374,7 @@ impl Runner<'_> {
 fn cost(statement: &NetStatement) -> CpuCost {
     let bytes = statement.bytes() as f64;
     let each = |time: Nanos| time.0 as f64 / bytes;
-    let (sender, receiver, all) = if let Some(books) = &statement.books {
+    let (sender, receiver, all) = if let Some(books) = &statement.traced {
         by_account(books)
     } else {
         let cpu = |end: &Option<EndReport>| end.as_ref().map_or(Nanos::ZERO, |end| end.cpu);
@@ -389,7 +389,7 @@ fn cost(statement: &NetStatement) -> CpuCost {
     }
 }
 
-fn by_account(books: &TrafficBooks) -> (Nanos, Nanos, Nanos) {
+fn by_account(books: &TracedTraffic) -> (Nanos, Nanos, Nanos) {
     let sum = |a, b| books.time(a) + books.time(b);
     (
         sum(TrafficAccount::SenderUser, TrafficAccount::SenderCall),

@@ -148,7 +148,7 @@ pub(crate) fn a_guest_returns_a_complete_audit() -> Result<(), Failed> {
     assert!(page.contains("lab kernel 6."), "{page}");
     let mut recording = RecordingReader::open(&file).unwrap();
     assert_eq!(recording.header().world, World::Lab);
-    assert_eq!(recording.header().books.len(), 1);
+    assert_eq!(recording.header().cpus.len(), 1);
     let mut rows = 0;
     recording.replay(&mut |_, _| rows += 1).unwrap();
     assert!(rows > 100, "{rows}");
@@ -161,7 +161,7 @@ pub(crate) fn a_guest_returns_a_complete_audit() -> Result<(), Failed> {
     let watched = statement
         .gaps
         .as_ref()
-        .map(|gaps| (gaps.long.outside, gaps.watched));
+        .map(|gaps| (gaps.long.hypervisor_or_firmware, gaps.watched));
     let (outside, watched) = watched.ok_or("no probe ran")?;
     check(outside.share_of(watched) < 0.001, || {
         format!("{outside} of {watched}")

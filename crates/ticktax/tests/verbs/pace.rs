@@ -79,7 +79,7 @@ fn a_short_loop_has_complete_figures() {
     let statement: PaceStatement = serde_json::from_slice(&output.stdout).unwrap();
     let figures = statement.figures.unwrap();
     assert!(figures.frames > 0);
-    assert_eq!(figures.wanted, Some(figures.frames + figures.dropped));
+    assert_eq!(figures.expected, Some(figures.frames + figures.dropped));
     assert_eq!(figures.slipped, Some(0), "frames on a grid do not slip");
     assert!(figures.work.unwrap().min >= Nanos::from_millis(1));
     let expected = Nanos::from_millis(1);

@@ -54,7 +54,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
 fn cost(packets: &PacketPaths) -> String {
     let delays_of = |context: ReceivedIn| {
         let ways = packets
-            .ways
+            .groups
             .iter()
             .filter(move |way| way.received_in == context);
         ways.map(|way| &way.delay)

@@ -44,7 +44,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     // Find the interrupts that raised NET_RX for the program's threads, according to the edges.
     let lines = after.interrupts.iter().filter_map(|(label, row)| {
         let irq: u32 = label.parse().ok()?;
-        let mut ways = packets.ways.iter();
+        let mut ways = packets.groups.iter();
         let name = ways.find_map(|way| {
             let name = way.raised_by.as_deref();
             let name = name.filter(|_| way.kind == Some(Kind::Irq))?;

@@ -41,17 +41,17 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let differs = |setting: &&SysctlSetting| {
         let key = &*setting.key;
         let skipped = MOVING.contains(&key) || key.starts_with("kernel.random.");
-        let mut wanted = setting.others.iter().chain([&setting.value]);
-        !skipped && !is_of_an_interface(key) && !wanted.any(|value| same(value, &setting.live))
+        let mut wanted = setting.other_values.iter().chain([&setting.value]);
+        !skipped && !is_of_an_interface(key) && !wanted.any(|value| same(value, &setting.effective))
     };
     let settings = facts.configured.sysctl.iter().filter(differs);
     settings
         .map(|setting| Finding {
             rule: "sysctl-not-in-effect".to_owned(),
             title: format!("{} is not as configured", setting.key),
-            configured: format!("{} in {}", setting.value, setting.place),
+            configured: format!("{} in {}", setting.value, setting.location),
             effective: setting
-                .live
+                .effective
                 .split_ascii_whitespace()
                 .collect::<Vec<_>>()
                 .join(" "),

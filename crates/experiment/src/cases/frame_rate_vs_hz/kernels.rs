@@ -156,7 +156,7 @@ fn expected(trial: &Trial, task: &TaskSpec) -> Vec<Seen> {
     let replayed = trial.replay.tasks.first();
     let more = replayed.map_or(Nanos::ZERO, |task| {
         let bursts = i64::try_from(task.bursts.max(1)).unwrap_or(i64::MAX);
-        Nanos((task.ran - task.asked).0 / bursts)
+        Nanos((task.ran - task.requested).0 / bursts)
     });
     let phases = (0..PHASES).map(|phase| {
         let mut setup = Setup::new(machine(kernel, phase), trial.job.length);
@@ -242,7 +242,7 @@ mod tests {
                     overshot: task.overshot,
                     bursts: task.bursts,
                     sleeps: task.sleeps,
-                    asked: task.ran,
+                    requested: task.ran,
                     ran: task.ran,
                 }],
             },

@@ -370,7 +370,7 @@ mod tests {
         );
         // Two rates must calibrate the programs' fit, and all rates the straight line.
         assert_eq!(programs.rows.iter().filter(|row| row.fit).count(), 2);
-        let line = &statement.remarks[0].why;
+        let line = &statement.remarks[0].reason;
         assert!(
             line.starts_with("9.0 thousand instructions per second plus 2000"),
             "{line}"

@@ -28,7 +28,7 @@ pub(super) fn case_plot(statement: &CaseStatement) -> Option<Plot> {
          the source has no number for the row. error: how far the model is above the published \
          value or range, or below it.</p>\n"
     );
-    let mut rest = &*statement.lines;
+    let mut rest = &*statement.rows;
     let before = html.len();
     while let Some(first) = rest.first() {
         let same = |line: &&Line| line.series == first.series && line.unit == first.unit;
@@ -98,7 +98,7 @@ fn series(out: &mut String, lines: &[Line]) {
                 line.modelled.map(|value| Mark::at(2, value)),
             ];
             let marks: Vec<Mark> = marks.into_iter().flatten().collect();
-            table.row(&line.at, &cells, &[&marks]);
+            table.row(&line.label, &cells, &[&marks]);
         }
     }
     out.push_str(&table.finish());

@@ -146,7 +146,7 @@ pub(super) fn a_case() -> CaseStatement {
     let line = |at: &str, kind, published, modelled, residual| Line {
         series: "frames".to_owned(),
         unit: "FPS".to_owned(),
-        at: at.to_owned(),
+        label: at.to_owned(),
         quote: None,
         published,
         derived: Some([Some(30.0), Some(31.0)]),
@@ -154,13 +154,13 @@ pub(super) fn a_case() -> CaseStatement {
         kind,
         residual,
         allowed: 0.5,
-        fails: None,
+        known_failure: None,
         only_with: Vec::new(),
     };
     CaseStatement {
-        head: head(),
+        case: head(),
         constants: Vec::new(),
-        lines: vec![
+        rows: vec![
             line(
                 "HZ=100",
                 RowKind::Fit,
@@ -178,7 +178,7 @@ pub(super) fn a_case() -> CaseStatement {
             line("HZ=300", RowKind::NotComparable, None, Some(31.0), None),
         ],
         measured: Vec::new(),
-        here: Vec::new(),
+        this_machine: Vec::new(),
         hold_out: Vec::new(),
         sensitivity: Vec::new(),
         remarks: Vec::new(),

@@ -59,7 +59,7 @@ pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextS
         page.paragraph(Tone::Plain, &label, &advice);
     }
     let figures = statement.arms.iter().find_map(|row| row.figures.as_ref());
-    let late = match figures.and_then(|figures| figures.overshot_from) {
+    let late = match figures.and_then(|figures| figures.overshot_threshold) {
         Some(from) => format!("more than {}", tied(from)),
         None => "more than 4 ms or a quarter of a period, whichever is less,"
             .replace("4 ms", &tied("4 ms")),

@@ -77,7 +77,7 @@ fn cost(basis: Basis) -> TickCost {
             max: Some(Nanos(37_700)),
         },
         time: Nanos(7_851 * 8_000),
-        within: vec![
+        parts: vec![
             part("the interrupt around it", 7_851 * 5_400, 7_851),
             part("tick_nohz_handler", 7_851 * 2_600, 7_851),
         ],
@@ -89,7 +89,7 @@ fn cost(basis: Basis) -> TickCost {
         } else {
             Vec::new()
         },
-        around: spans.then_some(Around {
+        entry_exit: spans.then_some(Around {
             count: 3_883,
             median: Nanos(9_210),
             p99: Some(Nanos(26_600)),

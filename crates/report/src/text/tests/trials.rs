@@ -220,7 +220,7 @@ fn in_trouble() -> TrialStatement {
     statement.fail_if[0].outcome = Outcome::CannotTell;
     statement
         .restored
-        .push(undone("vm.swappiness", UndoOutcome::Foreign));
+        .push(undone("vm.swappiness", UndoOutcome::ChangedByOther));
     statement
 }
 

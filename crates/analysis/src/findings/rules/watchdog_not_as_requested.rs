@@ -22,7 +22,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     vec![Finding {
-        rule: "watchdog-not-as-asked".to_owned(),
+        rule: "watchdog-not-as-requested".to_owned(),
         title: "The watchdog is on, although disabled at boot".to_owned(),
         configured: format!("{} on the kernel's command line", on_though_off.join(" ")),
         effective: "on".to_owned(),

@@ -18,7 +18,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         return Vec::new();
     };
     vec![Finding {
-        rule: "huge-pages-not-as-asked".to_owned(),
+        rule: "huge-pages-not-as-requested".to_owned(),
         title: "Huge pages are not as requested at boot".to_owned(),
         configured: format!("transparent_hugepage={asked} on the kernel's command line"),
         effective: effective.to_owned(),

@@ -21,7 +21,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         _ => return Vec::new(),
     };
     vec![Finding {
-        rule: "highres-not-as-asked".to_owned(),
+        rule: "highres-not-as-requested".to_owned(),
         title: "High-resolution timers are not as configured".to_owned(),
         configured: configured.to_owned(),
         effective: effective.to_owned(),

@@ -21,7 +21,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         .clocksource_asked()
         .filter(|asked| available.any(|listed| listed == *asked));
     vec![Finding {
-        rule: "clocksource-not-as-asked".to_owned(),
+        rule: "clocksource-not-as-requested".to_owned(),
         title: "The clock source is not the requested one".to_owned(),
         configured: format!("clocksource={asked} on the kernel's command line"),
         effective: format!("clocksource {current}"),

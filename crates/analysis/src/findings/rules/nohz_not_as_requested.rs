@@ -36,7 +36,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         return Vec::new();
     };
     vec![Finding {
-        rule: "nohz-not-as-asked".to_owned(),
+        rule: "nohz-not-as-requested".to_owned(),
         title: "The tick of idle CPUs is not as configured".to_owned(),
         configured,
         effective,
