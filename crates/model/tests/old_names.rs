@@ -4,6 +4,11 @@
 //! `fixtures/old_names` contains real and completed documents of that time, and
 //! `fixtures/new_names` the same documents with the new names.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a document that cannot be read fails the test"
+)]
+
 use std::fs;
 use std::path::PathBuf;
 

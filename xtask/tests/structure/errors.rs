@@ -12,6 +12,7 @@ const TEXT_ERRORS: &[&str] = &[
     "crates/experiment/src/axes/values.rs",
     "crates/experiment/src/sweep/plan.rs",
     "crates/experiment/src/traffic/factors.rs",
+    "crates/experiment/src/vary.rs",
 ];
 
 #[test]

@@ -322,7 +322,11 @@ fn shares(page: &Page, change: &Change) -> Columns {
         format!("{} pp{narrow}", points(difference))
     });
     let interval = change.contrast.effect.map_or_else(String::new, |effect| {
-        format!("{} to {} pp{doubt}", points(effect.low), points(effect.high))
+        format!(
+            "{} to {} pp{doubt}",
+            points(effect.low),
+            points(effect.high)
+        )
     });
     cells(
         page,

@@ -92,10 +92,7 @@ fn rank(page: &mut Page, statement: &GridStatement, ranking: &Ranking) {
     }
     let shown = (ranking.highest.len() + ranking.lowest.len()) as u64;
     if shown < ranking.arms {
-        let text = format!(
-            "  {} between these",
-            counted(ranking.arms - shown, "arm")
-        );
+        let text = format!("  {} between these", counted(ranking.arms - shown, "arm"));
         page.line(Tone::Faint, &text);
     }
     for arm in ranking.lowest.iter().rev() {

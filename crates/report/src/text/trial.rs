@@ -395,8 +395,18 @@ fn table(page: &mut Page, statement: &TrialStatement, most: usize) {
             mean(comparison.second.map(|figures| figures.mean)),
         );
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-        let effect = or_dash(comparison.contrast.effect.map(|effect| shown.effect(&effect)));
-        let interval = or_dash(comparison.contrast.effect.map(|effect| shown.interval(&effect)));
+        let effect = or_dash(
+            comparison
+                .contrast
+                .effect
+                .map(|effect| shown.effect(&effect)),
+        );
+        let interval = or_dash(
+            comparison
+                .contrast
+                .effect
+                .map(|effect| shown.interval(&effect)),
+        );
         let detectable = or_dash(comparison.detectable.map(|effect| shown.size(effect)));
         let p = or_dash(comparison.contrast.chance.map(chance));
         let (tone, verdict) = match comparison.contrast.verdict {

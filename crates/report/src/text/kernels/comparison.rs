@@ -154,10 +154,7 @@ fn verdict(page: &mut String, comparison: &KernelComparison) {
     let predicted = comparison.arms.iter();
     let predicted = predicted.filter_map(|arm| arm.predicted.as_ref());
     let compared = predicted.clone().count();
-    let differ = comparison
-        .arms
-        .iter()
-        .filter(|arm| !arm.differs.is_empty());
+    let differ = comparison.arms.iter().filter(|arm| !arm.differs.is_empty());
     section(page, "Comparison of model and kernel");
     line(
         page,

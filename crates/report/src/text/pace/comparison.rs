@@ -1,6 +1,6 @@
 //! The page that compares paced loops.
 
-use ticktax_model::pace::{Choice, Criterion, LoopSpec, PaceComparison, PaceArm};
+use ticktax_model::pace::{Choice, Criterion, LoopSpec, PaceArm, PaceComparison};
 
 use super::super::TextStyle;
 use super::super::block::{Columns, Written};

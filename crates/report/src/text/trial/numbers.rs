@@ -83,7 +83,10 @@ fn verdict(page: &mut Page, document: &NumbersComparison, shown: Shown) {
     let comparison = &document.comparison;
     let by = comparison.contrast.effect.as_ref();
     let by = by.map_or_else(String::new, |effect| tied(shown.effect(effect)));
-    let lower = comparison.contrast.effect.is_some_and(|effect| effect.value < 0.0);
+    let lower = comparison
+        .contrast
+        .effect
+        .is_some_and(|effect| effect.value < 0.0);
     let way = if lower { "lower" } else { "higher" };
     let (tone, text) = match comparison.contrast.verdict {
         Verdict::Better => (Tone::Good, format!("B is better: {way}, {by}.")),
