@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use folder::{Distrust, Folder};
-pub use input::{InputError, open_input, read_input};
+pub use input::{InputError, open_input, open_promptly, read_input};
 pub use output::{check_output, write_output};
 pub use temporary::{Temporary, remove_abandoned};
 
@@ -139,6 +139,7 @@ pub fn words(kind: io::ErrorKind) -> String {
         io::ErrorKind::InvalidFilename => {
             "the file name is too long or not allowed; choose another"
         }
+        io::ErrorKind::WouldBlock => "another program holds it; try again when that has ended",
         io::ErrorKind::UnexpectedEof => "the file is truncated; copy it again",
         // `ErrorKind` describes all other kinds well enough, without an error number.
         other => return format!("{other}; try another directory or disk"),

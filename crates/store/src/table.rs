@@ -19,7 +19,7 @@ use parquet::record::Field;
 use parquet::schema::types::TypePtr;
 use ticktax_model::table::{Cell, Column, Values};
 
-use crate::disk::{Temporary, error_words};
+use crate::disk::{Temporary, error_words, open_promptly};
 use crate::parquet_file::{
     OpenFault, ParquetFile, Unopened, column_type, decode, message, parquet_words, put_cells,
 };
@@ -175,7 +175,7 @@ impl TableReader {
     /// # Errors
     /// Returns an error if the file cannot be read or is not a Parquet file.
     pub fn open(path: &Path) -> Result<Option<Self>, TableError> {
-        let file = match File::open(path) {
+        let file = match open_promptly(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(TableError::io("read", path, &error)),

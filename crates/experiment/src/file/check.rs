@@ -106,6 +106,11 @@ impl CaseFile {
         } else if parameter.from.is_empty() && parameter.quote.is_none() {
             return Err(CaseFault::NoOrigin);
         }
+        if parameter.others.len() > MAX_ROWS {
+            return Err(CaseFault::TooManyTried {
+                values: parameter.others.len(),
+            });
+        }
         if let Some(&value) = parameter.others.iter().find(|value| !value.is_finite()) {
             return Err(CaseFault::TryNotFinite(value));
         }

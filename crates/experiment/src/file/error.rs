@@ -46,6 +46,9 @@ pub(super) enum CaseFault {
     /// An alternative value of a parameter is not finite.
     #[error("try: {0} must be finite")]
     TryNotFinite(f64),
+    /// A parameter has too many alternative values.
+    #[error("try: too many values ({values}): give at most {max}", max = MAX_ROWS)]
+    TooManyTried { values: usize },
     /// A parameter to refit does not exist or is not fitted.
     #[error("refit: `{0}` is not another fitted parameter")]
     Refit(String),

@@ -33,6 +33,14 @@ fn errors_are_reported_with_their_line() {
             "no row has `fit",
         ),
         (
+            format!(
+                "[parameters.a]\nvalue = 1\nfrom = \"x\"\ntry = [{}]\n",
+                "1,".repeat(1_001)
+            ),
+            5,
+            "too many values (1001)",
+        ),
+        (
             rows("{ at = \"1\", fit = true },\n"),
             9,
             "no number to fit to",

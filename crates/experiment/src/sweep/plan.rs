@@ -11,6 +11,9 @@ use crate::vary::{MOST_ARMS, Vary, VaryError};
 /// Version of the results and journal formats.
 const FORMAT: u32 = 1;
 
+/// Maximum number of columns. Tables with more could not be read again within their memory limit.
+const MAX_COLUMNS: usize = 20_000;
+
 /// Why a sweep cannot be planned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
@@ -20,6 +23,15 @@ pub enum PlanError {
     /// A parameter or its values are invalid.
     #[error(transparent)]
     Vary(#[from] VaryError),
+    /// The results would have too many columns.
+    #[error(
+        "the results would have {columns} columns, but at most {MAX_COLUMNS} are allowed: give \
+         several tasks the same name"
+    )]
+    TooManyColumns {
+        /// Number of columns.
+        columns: usize,
+    },
     /// The column does not exist or is not numeric.
     #[error("no numeric column `{column}`; choose from {known}")]
     Column {
@@ -85,6 +97,11 @@ impl Plan {
         );
         columns.push(named("error", Values::Texts));
         columns.extend(outcome::columns(grid.base()));
+        if columns.len() > MAX_COLUMNS {
+            return Err(PlanError::TooManyColumns {
+                columns: columns.len(),
+            });
+        }
         Ok(Self {
             file: file.to_owned(),
             grid,

@@ -9,7 +9,7 @@ use ticktax_store::table::TableReader;
 
 use crate::vary::Vary;
 
-use super::{Begun, Ended, Plan, Ran, Sweep, SweepError, begin, journal_of, statement};
+use super::{Begun, Ended, Plan, PlanError, Ran, Sweep, SweepError, begin, journal_of, statement};
 
 const SCENARIO: &str = r#"
 length = "300ms"
@@ -159,6 +159,19 @@ fn check(plan: &Plan, row: &[Cell], arm: usize, report: &Report) {
         cell("tick_ns"),
         &integer(3_000 * i64::try_from(ticks).unwrap())
     );
+}
+
+#[test]
+fn a_table_that_could_not_be_read_again_is_refused() {
+    let task =
+        |number| format!("[[task]]\nname = \"n{number}\"\nprogram = [{{ sleep = \"1s\" }}]\n");
+    let tasks: String = (0..2_000).map(task).collect();
+    let text = format!("{SCENARIO}{tasks}");
+    let refused = Plan::new("x.toml", &text, &[], Some(1)).unwrap_err();
+    let PlanError::TooManyColumns { columns } = refused else {
+        panic!("{refused}");
+    };
+    assert!(columns > 20_000, "{columns}");
 }
 
 #[test]

@@ -73,6 +73,12 @@ pub enum Distrust {
         /// Path of the file.
         path: PathBuf,
     },
+    /// The file is in `/proc`.
+    #[error("{path} is in /proc: copy it to another file system first")]
+    InProc {
+        /// Path of the file.
+        path: PathBuf,
+    },
 }
 
 impl From<Distrust> for io::Error {

@@ -1,14 +1,16 @@
 //! Input from a path given by the user: a file, a pipe from the shell, or a device.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use nix::fcntl::OFlag;
 use nix::sys::stat::stat;
+use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 
-use super::error_words;
-use super::output::{Place, check_pipe};
+use super::output::{Place, check_pipe, is_pipe};
+use super::{Distrust, error_words};
 
 /// Opens a path for reading. Another user's named pipe is refused, because opening it would block
 /// until that user writes, possibly forever. Open descriptors, such as `/dev/stdin` and the shell's
@@ -22,8 +24,31 @@ pub fn open_input(path: &Path) -> io::Result<File> {
     if let Some(place) = place.filter(Place::holds_descriptors) {
         return place.open(OFlag::O_RDONLY);
     }
-    check_pipe(path, &stat(path)?)?;
-    File::open(path)
+    let found = stat(path)?;
+    check_pipe(path, &found)?;
+    if is_pipe(&found) {
+        return File::open(path);
+    }
+    open_promptly(path)
+}
+
+/// Opens a file for reading without waiting: not for a program that holds a lease on it
+/// (`fcntl(2)`, `F_SETLEASE`), which can take 45 s, nor for a device or pipe. Reading then fails
+/// where it would wait.
+///
+/// # Errors
+/// Returns [`Distrust::InProc`] for files in `/proc`, because reading some of them waits or removes
+/// what is read, or the error of a failed system call.
+pub fn open_promptly(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    options.custom_flags((OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits());
+    let file = options.open(path)?;
+    if fstatfs(&file)?.filesystem_type() == PROC_SUPER_MAGIC {
+        let path = path.to_owned();
+        return Err(Distrust::InProc { path }.into());
+    }
+    Ok(file)
 }
 
 /// Why an input could not be read. The message does not name the file.
@@ -72,6 +97,18 @@ mod tests {
         }
         let endless = read_input(Path::new("/dev/zero"), 1).expect_err("it has no end");
         assert_eq!(endless.to_string(), "it is larger than 1 MiB");
+    }
+
+    /// Reading `/proc/kmsg` would wait for the kernel's next message and remove it from the log.
+    #[test]
+    fn files_in_proc_are_refused_even_through_a_link() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let link = folder.path().join("lag.csv");
+        std::os::unix::fs::symlink("/proc/version", &link).expect("a link");
+        for path in [&link, Path::new("/proc/version")] {
+            let refused = read_input(path, 1).expect_err("in /proc").to_string();
+            assert!(refused.contains("is in /proc"), "{refused}");
+        }
     }
 
     mod root {

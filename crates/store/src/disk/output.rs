@@ -154,10 +154,14 @@ fn kind(facts: &FileStat) -> SFlag {
     SFlag::from_bits_truncate(facts.st_mode & SFlag::S_IFMT.bits())
 }
 
+pub(super) fn is_pipe(facts: &FileStat) -> bool {
+    kind(facts) == SFlag::S_IFIFO
+}
+
 /// Refuses another user's named pipe, because that user may never open the other end.
 pub(super) fn check_pipe(path: &Path, found: &FileStat) -> io::Result<()> {
     let owner = found.st_uid;
-    if kind(found) != SFlag::S_IFIFO || owner == 0 || owner == geteuid().as_raw() {
+    if !is_pipe(found) || owner == 0 || owner == geteuid().as_raw() {
         return Ok(());
     }
     let path = path.to_owned();

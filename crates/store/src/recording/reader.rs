@@ -17,6 +17,7 @@ use super::column::Fault;
 use super::error::RecordingError;
 use super::rows::{Known, Places, replay_group};
 use super::{limits, schema};
+use crate::disk::open_promptly;
 use crate::parquet_file::{Excess, OpenFault, ParquetFile, Unopened};
 
 /// First four and last four bytes of every Parquet file.
@@ -59,7 +60,7 @@ impl RecordingReader {
                 why,
             });
         }
-        Self::from_file(path, File::open(path).map_err(cannot_read)?)
+        Self::from_file(path, open_promptly(path).map_err(cannot_read)?)
     }
 
     /// Like [`RecordingReader::open`], for a regular file that is already open. Messages use `name`
