@@ -70,7 +70,11 @@ fn rate(sources: &SourceTable, header: &Header, rows: &[Row]) -> f64 {
     replay(sources, rows, &mut auditor);
     let statement = auditor.finish(header, sources, 1);
     let passed = begin.elapsed();
-    assert!(statement.balance.balances(), "{:?}", statement.balance.off);
+    assert!(
+        statement.balance.balances(),
+        "{:?}",
+        statement.balance.imbalances
+    );
     rows.len() as f64 / passed.as_secs_f64() / 1e6
 }
 
@@ -204,7 +208,7 @@ fn recording(with_probe: bool) -> (SourceTable, Header, Vec<Row>) {
             },
             &mut rows,
         );
-        header.books.push(books(cpu.cpu, begin, cpu.now));
+        header.cpus.push(books(cpu.cpu, begin, cpu.now));
     }
     (sources, header, rows)
 }

@@ -95,7 +95,7 @@ fn main() {
         count as f64 / taking.as_secs_f64() / 1e6
     );
     let mut header = header();
-    header.books = vec![books(0, 0, Nanos::from_secs(60 * minutes).0)];
+    header.cpus = vec![books(0, 0, Nanos::from_secs(60 * minutes).0)];
     let begin = Instant::now();
     let found = finder.finish(&header, 2);
     println!(

@@ -378,7 +378,7 @@ struct Verdict {
 
 fn judge(case: &Case, beats: &BeatStatement) -> Verdict {
     let mut verdict = Verdict::default();
-    let lines: Vec<&BeatLine> = beats.beats.iter().filter(|line| !line.own).collect();
+    let lines: Vec<&BeatLine> = beats.beats.iter().filter(|line| !line.by_ticktax).collect();
     let off =
         |line: &BeatLine, plan: &Plan| line.rhythm.period / plan.schedule.period.0 as f64 - 1.0;
     for plan in case.plans.iter().filter(|plan| is_beat(plan)) {

@@ -9,7 +9,7 @@ use ticktax_analysis::pace::{FrameStats, Terms, choices};
 use ticktax_bench::typed::Words;
 use ticktax_fixture::{TURN_LENGTH, TURN_PERIOD, equal_turns};
 use ticktax_model::Nanos;
-use ticktax_model::pace::{Frame, LoopSpec, PaceRule, PaceTurn, PaceVariant, SleepMethod};
+use ticktax_model::pace::{Frame, LoopSpec, PaceArm, PaceRule, PaceTurn, SleepMethod};
 
 fn main() {
     let mut words = Words::typed();
@@ -18,7 +18,7 @@ fn main() {
         for ways in [2, 5, 10] {
             let chosen = (0..comparisons).filter(|i| {
                 let turns = equal_turns(ways, rounds, seed * 1_000_003 + i);
-                let rows: Vec<PaceVariant> = turns.iter().map(|turns| row(turns)).collect();
+                let rows: Vec<PaceArm> = turns.iter().map(|turns| row(turns)).collect();
                 choices(&rows)[0].by.is_some()
             });
             let chosen = chosen.count();
@@ -28,7 +28,7 @@ fn main() {
     }
 }
 
-fn row(turns: &[Vec<Frame>]) -> PaceVariant {
+fn row(turns: &[Vec<Frame>]) -> PaceArm {
     let terms = Terms {
         period: TURN_PERIOD,
         overshot_from: None,
@@ -50,7 +50,7 @@ fn row(turns: &[Vec<Frame>]) -> PaceVariant {
         ));
         all.merge(&accounts);
     }
-    PaceVariant {
+    PaceArm {
         spec: LoopSpec {
             rate: 50.0,
             period: TURN_PERIOD,

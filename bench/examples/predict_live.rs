@@ -16,7 +16,7 @@ use std::{env, fs};
 
 use ticktax_bench::live::{printed, tool};
 use ticktax_model::pace::{CpuClock, PaceStatement};
-use ticktax_model::prediction::{Measure, PredictionRow, PredictionStatement};
+use ticktax_model::prediction::{Measure, PredictionArm, PredictionStatement};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -154,7 +154,7 @@ fn record(tool: &Path, file: &Path, way: &Way, seconds: u32) -> Outcome<Measured
 
 /// Predicts loop `to` from a recording of loop `from`. Returns `None` if no loop was detected in
 /// the recording.
-fn predict(tool: &Path, file: &Path, from: &Way, to: &Way) -> Outcome<Option<PredictionRow>> {
+fn predict(tool: &Path, file: &Path, from: &Way, to: &Way) -> Outcome<Option<PredictionArm>> {
     let mut sim = Command::new(tool);
     sim.args(["sim", "--format", "json", "--asked", from.2, "--load"]);
     sim.arg(file);
@@ -170,13 +170,13 @@ fn predict(tool: &Path, file: &Path, from: &Way, to: &Way) -> Outcome<Option<Pre
         return Err(complaint.into_owned().into());
     }
     let statement: PredictionStatement = serde_json::from_slice(&output.stdout)?;
-    Ok(statement.rows.into_iter().last())
+    Ok(statement.arms.into_iter().last())
 }
 
 fn line(
     (name, measure, factor, digits): &(&str, Measure, f64, usize),
     mut was: Vec<f64>,
-    rows: &[PredictionRow],
+    rows: &[PredictionArm],
 ) -> String {
     let figures: Vec<_> = rows.iter().filter_map(|row| row.figure(*measure)).collect();
     let mut predicted: Vec<f64> = figures.iter().map(|figure| figure.value).collect();

@@ -227,7 +227,7 @@ fn line(comparison: &Comparison) -> String {
     let predicted = comparison.predicted.as_ref();
     let off = predicted.and_then(|predicted| predicted.error);
     let predicted = predicted.map(|predicted| effect(&predicted.effect));
-    let proven = comparison.effect.as_ref().map(effect);
+    let proven = comparison.contrast.effect.as_ref().map(effect);
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     format!(
         "{} | {} | {} | {}",

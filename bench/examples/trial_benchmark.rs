@@ -76,7 +76,7 @@ fn false_verdicts(seeds: &[u64]) {
     println!("|---|--:|--:|--:|--:|--:|--:|");
     for law in RunLaw::ALL {
         let ours = [6, 10, 20].map(|blocks| {
-            let apart = |seed| by_turns(law, blocks, 0.0, seed).verdict.differs();
+            let apart = |seed| by_turns(law, blocks, 0.0, seed).contrast.verdict.differs();
             share(seeds, apart)
         });
         let theirs = share(seeds, |seed| hyperfine(law, 20, 0.0, seed));
@@ -104,7 +104,9 @@ fn coverage(seeds: &[u64]) {
     println!("|---|--:|--:|--:|--:|");
     for law in RunLaw::ALL {
         let cells = [5, 6, 10, 20].map(|blocks| {
-            let effects = on_all_cpus(seeds, |&seed| by_turns(law, blocks, EFFECT, seed).effect);
+            let effects = on_all_cpus(seeds, |&seed| {
+                by_turns(law, blocks, EFFECT, seed).contrast.effect
+            });
             let effects: Vec<_> = effects.into_iter().flatten().collect();
             let holds = effects
                 .iter()
@@ -130,7 +132,12 @@ fn power(seeds: &[u64]) {
     for law in RunLaw::ALL {
         for blocks in [6, 10, 20] {
             let found = EFFECTS.map(|effect| {
-                let apart = |seed| by_turns(law, blocks, effect, seed).verdict.differs();
+                let apart = |seed| {
+                    by_turns(law, blocks, effect, seed)
+                        .contrast
+                        .verdict
+                        .differs()
+                };
                 format!("{:.0}", share(seeds, apart))
             });
             let ahead = on_all_cpus(seeds, |&seed| by_turns(law, blocks, 0.0, seed).detectable);
@@ -177,8 +184,11 @@ fn lists(seeds: &[u64]) {
                 let (a, b) = times.split_at(values);
                 let comparison = compare_lists(a, b, Better::Unknown, 0.05);
                 (
-                    comparison.verdict.differs(),
-                    comparison.effect.is_some_and(|effect| effect.may_be_none()),
+                    comparison.contrast.verdict.differs(),
+                    comparison
+                        .contrast
+                        .effect
+                        .is_some_and(|effect| effect.may_be_none()),
                 )
             });
             let part = |of: fn(&(bool, bool)) -> bool| {

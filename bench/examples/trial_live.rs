@@ -35,8 +35,13 @@ fn main() -> Result<(), Box<dyn Error>> {
             .comparisons
             .first()
             .ok_or("nothing was compared")?;
-        ours.push(comparison.verdict.differs());
-        holds.push(comparison.effect.is_some_and(|effect| effect.may_be_none()));
+        ours.push(comparison.contrast.verdict.differs());
+        holds.push(
+            comparison
+                .contrast
+                .effect
+                .is_some_and(|effect| effect.may_be_none()),
+        );
         let times = noise(&statement);
         let (a, b) = times
             .get(..2 * HYPERFINE_RUNS)

@@ -221,7 +221,7 @@ fn turn(bench: &Bench, tool: &Tool, seconds: u32, adversary: &mut Adversary) -> 
     let busy = line.busy_share.ok_or("the CPU's busy share is missing")?;
     adversary.top.push((line.shown_share - busy) * 100.0);
     let idle = line.columns.idle + line.columns.iowait;
-    let not_idle = 1.0 - idle.share_of(line.between);
+    let not_idle = 1.0 - idle.share_of(line.stat_elapsed);
     adversary.cpu.push((busy - not_idle) * 100.0);
     Ok(())
 }

@@ -180,7 +180,7 @@ fn add(
         format!("{:.2} %", watched.median()),
         share(|gaps| gaps.named).0,
         share(|gaps| gaps.entry_exit).0,
-        share(|gaps| gaps.outside).0,
+        share(|gaps| gaps.hypervisor_or_firmware).0,
         unexplained,
         lost.sum::<u64>().to_string(),
         if targeted {

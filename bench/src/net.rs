@@ -286,7 +286,7 @@ fn tool_turn(
     let share =
         |report: &ticktax_model::net::EndReport| 100.0 * report.cpu.share_of(report.elapsed());
     Ok(Turn {
-        again: sender.counters.segments_again as f64 / (sender.bytes as f64 / SEGMENT),
+        again: sender.counters.segments_retransmitted as f64 / (sender.bytes as f64 / SEGMENT),
         gbit_hz: receiver.bits_hz().ok_or("nothing arrived")? / 1e9,
         cpu: share(sender) + share(receiver),
     })

@@ -39,7 +39,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
         bench.go_on()?;
         let first = stalled(bench, &tool, None)?;
         let needed = first.needed.ok_or("no buffer is printed")?;
-        let second = stalled(bench, &tool, Some(needed.ask_bytes))?;
+        let second = stalled(bench, &tool, Some(needed.request_bytes))?;
         results.add(&first, needed.bytes, &second)?;
     }
     results.print(rounds);
@@ -137,10 +137,10 @@ impl Predictions {
 
 impl Results {
     fn add(&mut self, first: &PacketStatement, buffer: u64, second: &PacketStatement) -> Outcome {
-        let places = first.places.ok_or("it is not known what was lost")?;
-        let placed = places.lost - places.not_placed;
+        let places = first.losses.ok_or("it is not known what was lost")?;
+        let placed = places.total - places.unknown;
         self.placed
-            .push(100.0 * placed as f64 / places.lost.max(1) as f64);
+            .push(100.0 * placed as f64 / places.total.max(1) as f64);
         let charge = |run: &PacketStatement| run.buffer.and_then(|buffer| buffer.charge);
         let held = charge(first).map(|charge| charge.datagrams);
         for burst in first.bursts.iter().flatten() {
@@ -166,7 +166,7 @@ impl Results {
             self.off.push(100.0 * share);
         }
         self.buffer.push(buffer as f64 / 1e3);
-        let lost = second.places.ok_or("it is not known what was lost")?.lost;
+        let lost = second.losses.ok_or("it is not known what was lost")?.total;
         self.without_loss += u64::from(lost == 0);
         self.longer_pause += u64::from(longest_pause(second) > longest_pause(first));
         if lost > 0 {
@@ -354,7 +354,7 @@ mod tests {
             at: Nanos::ZERO,
             first: 0,
             lost: 780,
-            in_socket: 780,
+            socket_drops: 780,
             read_pause: Some(Nanos::from_millis(17)),
             sent_in_pause,
             queued: Some(270),

@@ -57,11 +57,7 @@ impl Recording {
     /// CPU time of a disturbance's thread within the events that lie completely in this recording.
     /// Returns the time according to the trace, and the time by the thread's own clock.
     pub(crate) fn within_events(&self, truth: &Truth) -> Result<(Nanos, Nanos), String> {
-        let books = self
-            .header
-            .books
-            .iter()
-            .find(|books| books.cpu == truth.cpu);
+        let books = self.header.cpus.iter().find(|books| books.cpu == truth.cpu);
         let books = books.ok_or("its CPU has no books")?;
         let is_inside =
             |event: &&Event| event.start >= books.begin && event.start + event.length <= books.end;

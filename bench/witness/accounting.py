@@ -28,7 +28,7 @@ def check(rows, said, verdicts):
 
 def besides(rows, cpu):
     """Returns how many timer interrupts the kernel may have counted outside the accounting interval of `cpu`."""
-    book = next(book for book in rows.header["books"] if book["cpu"] == cpu)
+    book = next(book for book in rows.header["cpus"] if book["cpu"] == cpu)
     before, after = rows.header["before"], rows.header["after"]
     read = max(after["at_ns"], after.get("programs_read_ns") or 0)
     time = max(book["begin_ns"] - before["at_ns"], 0) + max(read - book["end_ns"], 0)
@@ -73,11 +73,11 @@ def tick(rows, told, verdicts):
         if cost[key] is not None:
             verdicts.share("tick", key, cost[key], float(np.quantile(lengths, q, method="inverted_cdf")), 0.2)
     verdicts.claim("tick", "at most", cost["max_ns"], int(lengths.max()))
-    within = sum(part["time_ns"] for part in cost["within"])
+    within = sum(part["time_ns"] for part in cost["parts"])
     verdicts.share("tick", "the interrupt and the function", within, int(lengths.sum()), 0.001)
     softirqs = sum(part["time_ns"] for part in cost["softirqs"])
-    elapsed = sum(book["end_ns"] - book["begin_ns"] for book in rows.header["books"])
-    wall = elapsed / len(rows.header["books"])
+    elapsed = sum(book["end_ns"] - book["begin_ns"] for book in rows.header["cpus"])
+    wall = elapsed / len(rows.header["cpus"])
     verdicts.share("tick", "CPUs' time", cost["cores"]["value"], (within + softirqs) / wall, 0.002)
     for part in cost["softirqs"]:
         whole = int(rows.self[rows.single & (rows.kind == "softirq") & (rows.source == part["name"].split(" ")[0])].sum())
@@ -99,11 +99,11 @@ def shown(rows, told, around, verdicts):
         verdicts.claim("top", f"{name} ticks", cpu["ticks"], len(ticks))
         for cause in cpu["causes"]:
             if cause["kind"] == "ticks_lost":
-                grid = told["counting"]["tick_ns"]
-                watched = next(b["end_ns"] - b["begin_ns"] for b in rows.header["books"] if b["cpu"] == cpu["cpu"])
+                grid = told["config"]["tick_ns"]
+                watched = next(b["end_ns"] - b["begin_ns"] for b in rows.header["cpus"] if b["cpu"] == cpu["cpu"])
                 lost = watched / grid - len(ticks)
                 # The kernel may charge a tick that it does not report. The columns, in steps of 10 ms, reveal it.
-                short = cpu["between_ns"] - sum(cpu["columns"].values())
+                short = cpu["stat_elapsed_ns"] - sum(cpu["columns"].values())
                 verdicts.claim("top", f"{name} lost ticks are missing from the columns, in ms", True, cause["ran_ns"] <= short + 20e6)
                 lost = lost if lost * grid <= short + 20e6 else max(short, 0) / grid
                 if not (rows.single & (rows.kind == "idle") & (rows.cpu == cpu["cpu"])).any():
@@ -114,7 +114,7 @@ def shown(rows, told, around, verdicts):
 
 
 def samples(rows, told, verdicts):
-    tick_ns, found = told["counting"]["tick_ns"], {}
+    tick_ns, found = told["config"]["tick_ns"], {}
     for cpu in told["cpus"]:
         line = rows.line(cpu["cpu"])
         ticks = ticks_of(rows, cpu["cpu"])

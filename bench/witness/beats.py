@@ -30,7 +30,7 @@ def events(rows, beat):
     on = rows.single & np.isin(rows.cpu, cpus)
     words = source.removeprefix("softirq ").split(" ", 1)
     detail = words[1] if len(words) > 1 else ""
-    if kind == "starts":
+    if kind == "thread_starts":
         return births(rows, source.removeprefix("a new "), on)
     if kind == "thread":
         pid = beat["pid"]
@@ -99,7 +99,7 @@ def pairs(times, lag, reach):
 
 def period(rows, beat, name, rowset, alone, verdicts):
     times, claimed = rows.start[rowset].astype(float), beat["period_ns"]
-    if 1.5 < beat["events_per_beat"] and len(times) < 2 * beat["seen"] * beat["events_per_beat"]:
+    if 1.5 < beat["events_per_period"] and len(times) < 2 * beat["seen"] * beat["events_per_period"]:
         # Count a burst once, at its first event.
         first = np.ones(len(times), bool)
         first[1:] = np.diff(times) > claimed / 4
@@ -177,7 +177,7 @@ def chain(rows, beat, name, rowset, wakes, verdicts):
         return
     link = beat["chain"][-2]
     counts, seen = collections.Counter(), 0
-    if beat["kind"] in ("starts", "off_cpu", "gaps"):
+    if beat["kind"] in ("thread_starts", "off_cpu", "gaps"):
         verdicts.open("beats", f"{name} triggered by", link, "edges to new threads, and to what ends a wait or a gap, are not followed here")
         return
     if beat["kind"] == "work":

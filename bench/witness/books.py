@@ -7,7 +7,7 @@ import numpy as np
 from rows import UNREPORTED
 
 # Classes whose time is taken from the probe when gaps are analysed. Stolen time has no rows of its own either.
-MOVED = {"probe", "entry_exit", "outside", "unexplained", "steal"}
+MOVED = {"probe", "entry_exit", "hypervisor_or_firmware", "unexplained", "steal"}
 
 
 def account(rows, index):
@@ -30,14 +30,14 @@ def check(rows, said, verdicts):
         verdicts.open("books", "all accounts", None, "without root they are the kernel's counters, not rows")
         return
     elapsed, booked = 0, 0
-    for book in rows.header["books"]:
+    for book in rows.header["cpus"]:
         own = int(rows.self[rows.in_books & (rows.cpu == book["cpu"])].sum()) + rows.lost_ns(book["cpu"])
         claim("books", f"CPU {book['cpu']} balances", book["end_ns"] - book["begin_ns"], own)
         elapsed += book["end_ns"] - book["begin_ns"]
         booked += own
     claim("books", "elapsed", said["balance"]["elapsed_ns"], elapsed)
     claim("books", "accounted for", said["balance"]["accounted_ns"], booked)
-    claim("books", "who is off", said["balance"]["off_ns"], [])
+    claim("books", "who is off", said["balance"]["imbalances_ns"], [])
     claim("books", "accounts add up", sum(a["time_ns"] for a in said["accounts"]), booked)
     accounts(rows, said, verdicts)
     cpus(rows, said, verdicts)
@@ -51,7 +51,7 @@ def accounts(rows, said, verdicts):
         found[account(rows, index)].append(index)
     told = {(a["class"], "" if a["class"] in ("tool", "probe", "idle") else a["name"], a["pid"]): a
             for a in said["accounts"]}
-    moved = sum(rows.lost_ns(book["cpu"]) for book in rows.header["books"])
+    moved = sum(rows.lost_ns(book["cpu"]) for book in rows.header["cpus"])
     for key, indices in found.items():
         indices = np.array(indices)
         own = int(rows.self[indices].sum())
@@ -77,7 +77,7 @@ def accounts(rows, said, verdicts):
             verdicts.claim("accounts", f"{name} has a p99", told_here["p99_ns"] is not None, len(frames) >= 299)
         parts(rows, key, indices, told_here, verdicts)
     left = [a for key, a in told.items() if key[0] in MOVED]
-    for moved_to in (a for a in left if not rows.sums and a["class"] in ("outside", "unexplained")):
+    for moved_to in (a for a in left if not rows.sums and a["class"] in ("hypervisor_or_firmware", "unexplained")):
         verdicts.claim("accounts", f"{moved_to['name']}: its longest is no longer than it", True,
                        (moved_to["max_ns"] or 0) <= moved_to["time_ns"])
     verdicts.claim("accounts", "probe, entry and exit, outside, unexplained: in all", sum(a["time_ns"] for a in left), moved)
@@ -142,11 +142,11 @@ def limitations(rows, said, verdicts):
         elif kind == "switches-missed":
             claim("limits", "stretches of unreported threads", limit["count"], int(rows.count[unreported].sum()))
         elif kind == "switches-unreported":
-            switches = rows.header["witnesses"]["switches"]
+            switches = rows.header["cross_checks"]["switches"]
             claim("limits", "switches counted and not reported", limit["count"],
                   switches["counted"] - switches["reported"] - switches.get("margin", 0))
             claim("limits", "as many as there are stretches, at least", limit["count"] >= int(rows.count[unreported].sum()) * 0.9, True)
-        elif kind in ("process-not-traced", "process-traced-in-part"):
+        elif kind in ("process-not-traced", "process-partly-traced"):
             pid = str(limit["pid"])
             ran = after[pid]["on_cpu_ns"] - before.get(pid, {"on_cpu_ns": 0})["on_cpu_ns"]
             mine = rows.in_books & (rows.kind == "task") & (rows.pid == limit["pid"])
@@ -160,8 +160,8 @@ def limitations(rows, said, verdicts):
                 claim("limits", f"{limit['name']} is missing", limit["missing_ns"], missing)
                 claim("limits", f"{limit['name']} is missing switches, not only what is charged from wake-ups on",
                       True, missing > charged_from_wakeups(rows, limit["pid"]))
-        elif kind == "length-not-kept":
-            watched = max(book["end_ns"] - book["begin_ns"] for book in rows.header["books"])
+        elif kind == "length-differs":
+            watched = max(book["end_ns"] - book["begin_ns"] for book in rows.header["cpus"])
             claim("limits", "watched for", limit["watched_ns"], watched)
         else:
             verdicts.open("limits", kind, {k: v for k, v in limit.items() if k != "id"}, "of the tracer, not of rows")

@@ -55,7 +55,7 @@ def check(rows, said, verdicts):
         mine = np.array(mine, int)
         verdicts.share("noise", f"{kind} gaps", told[kind]["count"], len(mine), 0.002)
         verdicts.share("noise", f"{kind} time", told[kind]["time_ns"], int(rows.dur[mine].sum()), 0.002)
-        split = sum(told[kind][part] for part in ("named_ns", "entry_exit_ns", "outside_ns", "unexplained_ns"))
+        split = sum(told[kind][part] for part in ("named_ns", "entry_exit_ns", "hypervisor_or_firmware_ns", "unexplained_ns"))
         verdicts.claim("noise", f"{kind}: its parts add up", split, told[kind]["time_ns"])
         if len(mine):
             verdicts.claim("noise", f"{kind} longest", told[kind]["max_ns"], int(rows.dur[mine].max()))
@@ -63,7 +63,7 @@ def check(rows, said, verdicts):
             verdicts.share("noise", f"{kind} median", told[kind]["median_ns"], exact, 0.2)
     named = sum(own for gap in kinds["long"] for index, own in parts[gap].items() if rows.source[index] != UNREPORTED)
     verdicts.share("noise", "named work in long gaps", told["long"]["named_ns"], named, 0.02)
-    for place, worst in enumerate(told["worst"]):
+    for place, worst in enumerate(told["longest"]):
         at = rows.begin + worst["at_ns"]
         near = gaps[(rows.cpu[gaps] == worst["cpu"]) & (np.abs(rows.start[gaps] - at) < 2)]
         sentence = f"gap {place + 1} of {worst['length_ns'] / 1e6:.2f} ms"
@@ -76,12 +76,12 @@ def check(rows, said, verdicts):
             name = rows.source[index] + (" " + rows.detail[index] if rows.detail[index] else "")
             held[str(name)] += own
         for part in worst["parts"]:
-            if part["name"] in ("entry and exit", "outside", "unexplained"):
+            if part["name"] in ("entry and exit", "hypervisor or firmware", "unexplained"):
                 continue
             verdicts.claim("noise", f"{sentence} held {part['name']}", part["time_ns"], held[part["name"]])
         split = sum(part["time_ns"] for part in worst["parts"])
         verdicts.claim("noise", f"{sentence}: its parts are no more than it", True, split <= worst["length_ns"])
     lengths = np.sort(rows.dur[np.array(kinds["long"], int)])[::-1]
-    for place, worst in enumerate(told["worst"][: len(lengths)]):
+    for place, worst in enumerate(told["longest"][: len(lengths)]):
         verdicts.claim("noise", f"gap {place + 1} is the longest but {place}", worst["length_ns"], int(lengths[place]))
     verdicts.open("noise", "entry and exit, outside, and their bounds", told["long"]["entry_exit_ns"], "a rule over residuals; only their sum is checked")

@@ -15,11 +15,11 @@ def check(rows, said, verdicts):
     dropped = wait // period
     claim("frames", "frames", figures["frames"], len(frames))
     claim("frames", "dropped", figures["dropped"], int(dropped.sum()))
-    claim("frames", "late", figures["late"], int((wait > figures["late_from_ns"]).sum()))
+    claim("frames", "late", figures["late"], int((wait > figures["late_threshold_ns"]).sum()))
     claim("frames", "average FPS", figures["average_fps"], (len(frames) - 1) * 1e9 / (began[-1] - began[0]), 1e-6)
-    if figures["wanted"] is not None:
-        claim("frames", "wanted", figures["wanted"], int((began[-1] - due[0]) // period + 1), 1)
-        slipped = figures["wanted"] - figures["frames"] - figures["dropped"]
+    if figures["expected"] is not None:
+        claim("frames", "wanted", figures["expected"], int((began[-1] - due[0]) // period + 1), 1)
+        slipped = figures["expected"] - figures["frames"] - figures["dropped"]
         claim("frames", "slipped", figures["slipped"], max(slipped, 0))
     lengths = {
         "wait": each_slot(wait, dropped, period),

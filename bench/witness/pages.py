@@ -105,7 +105,7 @@ def entry():
 
 def programs(rows):
     found = collections.defaultdict(entry)
-    found[""] = sum(book["end_ns"] - book["begin_ns"] for book in rows.header["books"])
+    found[""] = sum(book["end_ns"] - book["begin_ns"] for book in rows.header["cpus"])
     for index in np.flatnonzero(rows.in_books & (rows.kind == "task") & (rows.owner == "program")):
         sums = found[str(rows.program[index])]
         sums["time"] += int(rows.self[index])
@@ -116,7 +116,7 @@ def programs(rows):
 
 def kernel(rows):
     found = collections.defaultdict(entry)
-    found[""] = sum(book["end_ns"] - book["begin_ns"] for book in rows.header["books"])
+    found[""] = sum(book["end_ns"] - book["begin_ns"] for book in rows.header["cpus"])
     mine = rows.in_books & ((rows.kind == "irq") | (rows.kind == "softirq") | (rows.owner == "kernel") & (rows.kind == "task"))
     for index in np.flatnonzero(mine):
         name = str(rows.source[index])
@@ -165,7 +165,7 @@ def waited(rows):
 
 
 def shares(rows, text, verdicts):
-    whole = sum(book["end_ns"] - book["begin_ns"] for book in rows.header["books"])
+    whole = sum(book["end_ns"] - book["begin_ns"] for book in rows.header["cpus"])
     of = {
         "programs": rows.in_books & (rows.owner == "program"),
         "idle": rows.in_books & ((rows.kind == "idle") | (rows.owner == "probe")),

@@ -50,7 +50,7 @@ class Rows:
         self.single = (self.count == 1) & ~self.is_edge
         self.in_books = np.isin(self.kind, BOOKS) & ~self.is_edge
         self.on_cpu = self.in_books & np.isin(self.kind, ("task", "idle"))
-        begins = {book["cpu"]: book["begin_ns"] for book in header["books"]}
+        begins = {book["cpu"]: book["begin_ns"] for book in header["cpus"]}
         self.begin = min(begins.values()) if begins else 0
         self.begins = begins
         self.sums = bool((self.count > 1).any())

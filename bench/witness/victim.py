@@ -237,9 +237,9 @@ def lost_to(rows, places, delay, name, index, verdicts):
         ran[rows.who(other), str(rows.kind[other])] += upper - lower
         itself += upper - lower if rows.tid[other] == rows.tid[index] else 0
     verdicts.claim("victim", f"{name}: it does not wait behind itself", 0, itself)
-    for culprit in delay["lost_to"]:
+    for culprit in delay["ran"]:
         verdicts.claim("victim", f"{name} lost to {culprit['name']}", culprit["time_ns"], ran[culprit["name"], culprit["kind"]])
-    verdicts.claim("victim", f"{name} lost to all", sum(culprit["time_ns"] for culprit in delay["lost_to"]), sum(ran.values()))
+    verdicts.claim("victim", f"{name} lost to all", sum(culprit["time_ns"] for culprit in delay["ran"]), sum(ran.values()))
 
 
 def usage(rows, victim, verdicts):
@@ -288,7 +288,7 @@ def rearmed(rows, mine, figures, verdicts):
     claim = verdicts.claim
     claim("frames", "shortest interval", figures["period_ns"], period, 0.001 * period)
     claim("frames", "frames", figures["frames"], len(begins), 1)
-    claim("frames", "late", figures["late"], int((gaps > figures["period_ns"] + figures["late_from_ns"]).sum()), 1)
+    claim("frames", "late", figures["late"], int((gaps > figures["period_ns"] + figures["late_threshold_ns"]).sum()), 1)
     return True
 
 
@@ -314,13 +314,13 @@ def frames(rows, victim, verdicts):
         slope, begin = np.polyfit(number[keep], times[keep], 1)
         number = np.round((times - begin) / slope)
     verdicts.claim("frames", "period", figures["period_ns"], round(slope), 30)
-    watched = max(book["end_ns"] - book["begin_ns"] for book in rows.header["books"])
+    watched = max(book["end_ns"] - book["begin_ns"] for book in rows.header["cpus"])
     verdicts.share("frames", "average FPS", figures["average_fps"], len(times) * 1e9 / watched, 0.01)
     verdicts.share("frames", "slots: frames and dropped", figures["frames"] + figures["dropped"], watched / slope, 0.005)
     run = rows.end[woken]
     slot = np.ceil((times - begin) / slope - 0.05)
     # A frame that follows empty slots has waited since the first of them was due.
-    late = (run - (begin + slope * number)) > figures["late_from_ns"]
+    late = (run - (begin + slope * number)) > figures["late_threshold_ns"]
     late[1:] |= np.diff(number) > 1
     verdicts.share("frames", "late", figures["late"], int(late.sum()), 0.02)
     verdicts.share("frames", "dropped", figures["dropped"], int(np.diff(slot).clip(min=1).sum() - (len(slot) - 1)), 0.1)

@@ -136,12 +136,12 @@ def process(rows, index):
 def overbooked(rows, said, waited, verdicts):
     """Checks the CPU time that threads wanted: run time plus run-queue wait."""
     for told in said["advice"]:
-        if told["id"] != "overbooked":
+        if told["id"] != "cpus-oversubscribed":
             continue
-        elapsed = sum(book["end_ns"] - book["begin_ns"] for book in rows.header["books"])
+        elapsed = sum(book["end_ns"] - book["begin_ns"] for book in rows.header["cpus"])
         busy = int(rows.self[rows.in_books & (rows.kind != "idle") & (rows.owner != "probe")].sum())
-        wanted = (busy + sum(waited.values())) / elapsed * len(rows.header["books"])
-        verdicts.claim("waits", "overbooked: CPUs wanted", told["wanted_cores"], wanted, 0.02 * wanted)
+        wanted = (busy + sum(waited.values())) / elapsed * len(rows.header["cpus"])
+        verdicts.claim("waits", "overbooked: CPUs wanted", told["demand_cores"], wanted, 0.02 * wanted)
         ran = collections.Counter()
         for index in np.flatnonzero(rows.in_books & (rows.kind == "task") & (rows.owner == "program")):
             ran[str(rows.program[index])] += int(rows.self[index])

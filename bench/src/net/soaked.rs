@@ -103,8 +103,12 @@ fn beyond(bench: &Bench, tool: &Tool, rate: &str) -> Result<f64, Box<dyn Error>>
         .statement(bench)?;
     traffic.finish(Duration::from_secs(30))?;
     let accounts = audit.accounts.iter();
-    let beyond =
-        accounts.filter(|account| matches!(account.class, Class::EntryExit | Class::Outside));
+    let beyond = accounts.filter(|account| {
+        matches!(
+            account.class,
+            Class::EntryExit | Class::HypervisorOrFirmware
+        )
+    });
     let time: Nanos = beyond.map(|account| account.time).sum();
     Ok(100.0 * time.share_of(audit.balance.elapsed))
 }
@@ -124,7 +128,7 @@ fn turn(bench: &Bench, tool: &Tool, rate: &str) -> Result<Left, Box<dyn Error>> 
     command.arg("--soak");
     let said = Running::start(&mut command)?.finish(Duration::from_secs(30))?;
     let statement = statement(&said)?;
-    let books = statement.books.ok_or("nothing was traced")?;
+    let books = statement.traced.ok_or("nothing was traced")?;
     let soaked = statement.soaked.ok_or("no soaker told what it got")?;
     let left = [TrafficAccount::Soaker, TrafficAccount::Idle];
     let left: Nanos = left.iter().map(|&account| books.time(account)).sum();

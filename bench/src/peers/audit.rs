@@ -30,7 +30,10 @@ impl Counter {
     pub fn noise(&self, statement: &Statement) -> Option<Noise> {
         let gaps = statement.gaps.as_ref()?;
         let (long, short, yielded) = (&gaps.long, &gaps.short, &gaps.yielded);
-        let outside = gaps.causes.iter().find(|cause| cause.name == "outside");
+        let outside = gaps
+            .causes
+            .iter()
+            .find(|cause| cause.name == "hypervisor or firmware");
         let time = long.time + short.time;
         Some(Noise {
             watched: gaps.watched,
@@ -47,7 +50,7 @@ impl Counter {
                 time,
                 named: long.named + short.named,
                 entry_exit: Some(long.entry_exit + short.entry_exit),
-                outside: long.outside + short.outside,
+                outside: long.hypervisor_or_firmware + short.hypervisor_or_firmware,
                 unexplained: long.unexplained + short.unexplained,
                 own: Nanos::ZERO,
             }),

@@ -207,7 +207,7 @@ fn an_audit_is_counted_as_osnoise_counts() {
         policy: PolicyGrant::default(),
         period: Nanos(100),
         threshold: Nanos(300),
-        turns: 1,
+        iterations: 1,
         begin: Nanos(1000),
         end: Nanos(2000),
         ended_early: None,

@@ -12,7 +12,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ticktax_model::Nanos;
-use ticktax_model::advice::{Advice, CrowdingProgram, Standing};
+use ticktax_model::advice::{Advice, CompetingProgram, ExemptPids};
 use ticktax_model::autogroup::ProcessAutogroup;
 use ticktax_model::finding::Severity;
 use ticktax_model::policy::SpecialPolicy;
@@ -72,17 +72,17 @@ impl Processes<'_> {
 
     /// Returns the processes that a higher nice value would not slow down, grouped by reason.
     /// `gaining` lists the processes that should benefit, if known.
-    fn standing(&self, pids: &[i32], gaining: Option<&[i32]>) -> Standing {
-        let mut standing = Standing::default();
+    fn standing(&self, pids: &[i32], gaining: Option<&[i32]>) -> ExemptPids {
+        let mut standing = ExemptPids::default();
         for &pid in pids {
             if self.has_ended(pid) {
-                standing.ended.push(pid);
+                standing.exited_pids.push(pid);
             } else if self.is_real_time(pid) {
-                standing.real_time.push(pid);
+                standing.real_time_pids.push(pid);
             } else if self.is_lowest(pid) {
-                standing.lowest.push(pid);
+                standing.lowest_priority_pids.push(pid);
             } else if !self.shares_with(pid, gaining) {
-                standing.apart.push(pid);
+                standing.other_session_pids.push(pid);
             }
         }
         standing
@@ -94,8 +94,8 @@ impl Processes<'_> {
         &self,
         (program, pids, time): (&str, Vec<i32>, Nanos),
         gaining: Option<&[i32]>,
-    ) -> CrowdingProgram {
-        CrowdingProgram {
+    ) -> CompetingProgram {
+        CompetingProgram {
             program: program.to_owned(),
             autogroup_pids: self.one_per_group(&pids, gaining),
             standing: self.standing(&pids, gaining),

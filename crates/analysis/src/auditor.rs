@@ -53,7 +53,7 @@ impl Auditor {
             beats: Some(Finder::new(machine)),
             waits: Some(crate::waits::Waits::new(machine)),
             packets: Some(Packets::default()),
-            limits: Limits::of(machine),
+            limits: Limits::from_machine(machine),
             ..Self::books()
         }
     }
@@ -267,10 +267,10 @@ fn program_frames(
     let watched = process.watched(header)?;
     let thread = watched.threads.get(watched.chosen?)?;
     let figures = watched.figures?;
-    let outside = lateness::Outside::of(&watched.cpus, header, books);
+    let outside = lateness::Outside::from_books(&watched.cpus, header, books);
     let losses = victim.losses_of(thread.tid, &outside);
     let late = losses.map(|(losses, full_at)| {
-        let terms = (figures.period, figures.late_from);
+        let terms = (figures.period, figures.late_threshold);
         let name = |loss: &Loss| loss.by.map(|by| named(by, sources));
         let begin = header.begin().unwrap_or(victim.since());
         let known = (&*losses, full_at);
@@ -281,7 +281,7 @@ fn program_frames(
         thread: thread.name.clone(),
         tid: thread.tid,
         figures,
-        late: late.filter(|late| late.frames + late.not_judged > 0),
+        late: late.filter(|late| late.frames + late.unclassified > 0),
     })
 }
 

@@ -58,7 +58,7 @@ pub fn figures(statement: &Statement, pid: Option<i32>) -> Vec<Figure> {
 /// the two readings.
 fn shown(statement: &Statement, pid: i32) -> Option<f64> {
     let check = statement.accounting.as_ref()?;
-    let between = check.cpus.first()?.between;
+    let between = check.cpus.first()?.stat_elapsed;
     let victim = statement
         .victim
         .as_ref()

@@ -310,7 +310,7 @@ impl Follow {
             let mut wakes = self.wakes.remove(tid).unwrap_or_default();
             wakes.sort_unstable();
             thread.settle();
-            let is_real_time = header.policies.iter().any(|it| it.tid == *tid);
+            let is_real_time = header.policies.iter().any(|policy| policy.tid == *tid);
             let source = sources.get(thread.source).clone();
             for gap in self.machine.gaps(&thread.runs, &wakes, is_real_time) {
                 let id = table.intern(Source {

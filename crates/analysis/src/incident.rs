@@ -83,7 +83,7 @@ impl IncidentAnalysis {
     /// Returns the interval whose rows matter.
     fn window(&self) -> (Nanos, Nanos) {
         let begin = self.trigger.begin().0.saturating_sub(BEFORE.0);
-        let end = self.trigger.time.0.saturating_add(AFTER.0);
+        let end = self.trigger.at.0.saturating_add(AFTER.0);
         (Nanos(begin), Nanos(end))
     }
 
@@ -122,7 +122,7 @@ impl IncidentAnalysis {
             TriggerKind::Gap => self.missed(&mut incident, sources),
             TriggerKind::Frame => self.began_late(&mut incident, sources),
             TriggerKind::Signal => {}
-            TriggerKind::Mark => incident.words.clone_from(&trigger.comm),
+            TriggerKind::Mark => incident.text.clone_from(&trigger.comm),
         }
         incident
     }
@@ -138,7 +138,7 @@ impl IncidentAnalysis {
         };
         let before = self.last_cpu(tid, begin, sources);
         let (pieces, waited_on) =
-            self.waited_behind((begin, self.trigger.time), cpu, before, sources);
+            self.waited_behind((begin, self.trigger.at), cpu, before, sources);
         incident.waited_on = waited_on;
         incident.unseen = self.trigger.lasted - pieces.iter().map(|piece| piece.own).sum();
         self.rank(incident, &pieces, sources);
@@ -172,7 +172,7 @@ impl IncidentAnalysis {
     /// Explains why a thread was blocked, from what woke it.
     fn blocked(&self, incident: &mut Incident, sources: &SourceTable) {
         incident.thread = self.thread_of_trigger(sources);
-        let during = (self.trigger.begin(), self.trigger.time);
+        let during = (self.trigger.begin(), self.trigger.at);
         if let Some(woken) = self.woken(self.trigger.tid, during, sources) {
             incident.woken_by = Some(waker(woken.by, sources));
             incident.chain = self.chain(woken, sources);
@@ -184,7 +184,7 @@ impl IncidentAnalysis {
         let Some(cpu) = self.trigger.cpu else {
             return;
         };
-        let (begin, end) = (self.trigger.begin(), self.trigger.time);
+        let (begin, end) = (self.trigger.begin(), self.trigger.at);
         let pieces = self.own_times(cpu, begin, end);
         incident.unseen = self.trigger.lasted - pieces.iter().map(|piece| piece.own).sum();
         incident.thread = self.kept_waiting(cpu, (begin, end), sources);
@@ -197,7 +197,7 @@ impl IncidentAnalysis {
         let Some(cpu) = self.trigger.cpu else {
             return;
         };
-        let mut pieces = self.own_times(cpu, self.trigger.begin(), self.trigger.time);
+        let mut pieces = self.own_times(cpu, self.trigger.begin(), self.trigger.at);
         pieces.retain(|piece| sources.get(piece.source).owner != Owner::Probe);
         incident.unseen = self.trigger.lasted - pieces.iter().map(|piece| piece.own).sum();
         self.rank(incident, &pieces, sources);

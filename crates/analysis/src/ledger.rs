@@ -5,7 +5,7 @@
 //! and the functions within them are nested in a base row or in each other. A row's `self_time` is
 //! its length minus the rows nested in it. The self times of a CPU's rows, including lost rows,
 //! therefore add up exactly to the CPU's elapsed time. Any difference is reported in
-//! [`Balance::off`](ticktax_model::statement::Balance) and never added to an account.
+//! [`Balance::imbalances`](ticktax_model::statement::Balance) and never added to an account.
 //!
 //! # Gaps of the probes
 //! A tracer sees an interrupt only from the first instruction of its handler's entry point. A

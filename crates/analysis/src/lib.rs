@@ -43,6 +43,7 @@ mod figures;
 pub mod findings;
 mod follow;
 pub mod incident;
+pub mod judge;
 mod late;
 mod ledger;
 pub mod net;

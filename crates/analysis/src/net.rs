@@ -8,13 +8,37 @@
 mod sampled;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 
-use ticktax_model::net::{CpuTraffic, TrafficAccount, TrafficBooks, TrafficTime};
+use ticktax_model::net::{CpuTraffic, TracedTraffic, TrafficAccount, TrafficTime};
 use ticktax_model::recording::{Header, Row, RowSink};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, SourceTable, Span};
 
 use crate::part::Cut;
 pub use sampled::TrafficThreads;
+
+/// Why the CPU time spent on traffic is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrafficError {
+    /// No byte was moved.
+    NoTraffic,
+    /// The trace contains no time of a thread that moved bytes.
+    OtherThreadIds,
+}
+
+impl fmt::Display for TrafficError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoTraffic => "there was no traffic",
+            Self::OtherThreadIds => {
+                "the trace uses other thread IDs than the traffic: run ticktax outside the \
+                 container's PID namespace"
+            }
+        })
+    }
+}
+
+impl std::error::Error for TrafficError {}
 
 /// Adds up the CPU time spent on traffic, while the traffic is flowing.
 #[derive(Debug)]
@@ -59,16 +83,16 @@ impl TrafficLedger {
     /// last byte. `user` is the time that sender and receiver spent between their calls.
     ///
     /// # Errors
-    /// Returns the reason if there was no traffic, or if its threads are not in the trace.
+    /// Returns an error if there was no traffic, or if its threads are not in the trace.
     pub fn finish(
         mut self,
         sources: &SourceTable,
         header: &Header,
         (begin, end): (Nanos, Nanos),
         user: (Nanos, Nanos),
-    ) -> Result<TrafficBooks, &'static str> {
+    ) -> Result<TracedTraffic, TrafficError> {
         if end <= begin {
-            return Err("there was no traffic");
+            return Err(TrafficError::NoTraffic);
         }
         self.begin = begin;
         let cut = self.cut.get_or_insert_with(|| Cut::between(begin, end));
@@ -81,10 +105,7 @@ impl TrafficLedger {
         if unseen(self.sender, TrafficAccount::SenderCall)
             || unseen(self.receiver, TrafficAccount::ReceiverCall)
         {
-            return Err(
-                "the trace uses other thread IDs than the traffic: run ticktax outside the \
-                 container's PID namespace",
-            );
+            return Err(TrafficError::OtherThreadIds);
         }
         self.split(
             TrafficAccount::SenderCall,
@@ -108,8 +129,8 @@ impl TrafficLedger {
         }
     }
 
-    fn close(mut self, header: &Header, end: Nanos) -> TrafficBooks {
-        let elapsed = header.books.iter().map(|books| {
+    fn close(mut self, header: &Header, end: Nanos) -> TracedTraffic {
+        let elapsed = header.cpus.iter().map(|books| {
             let begun = books.begin.max(self.begin);
             (books.end.min(end) - begun).max(Nanos::ZERO)
         });
@@ -118,7 +139,7 @@ impl TrafficLedger {
         *self.times.entry(TrafficAccount::Unexplained).or_default() += elapsed - known;
         let accounts = self.times.into_iter();
         let accounts = accounts.filter(|(_, time)| *time != Nanos::ZERO);
-        TrafficBooks {
+        TracedTraffic {
             elapsed,
             accounts: accounts
                 .map(|(account, time)| TrafficTime { account, time })
@@ -143,16 +164,16 @@ impl TrafficLedger {
         match account {
             TrafficAccount::SenderCall => {
                 cpu.sender += own;
-                cpu.on_sender += on_top;
+                cpu.interrupts_on_sender += on_top;
             }
             TrafficAccount::ReceiverCall => {
                 cpu.receiver += own;
-                cpu.on_receiver += on_top;
+                cpu.interrupts_on_receiver += on_top;
             }
             TrafficAccount::SoftirqReceive
             | TrafficAccount::SoftirqSend
             | TrafficAccount::SoftirqPaced => cpu.net_softirq += own,
-            account if account.is_left() => cpu.left += own,
+            account if account.is_left() => cpu.spare += own,
             _ => {}
         }
     }

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use ticktax_model::beats::Periodicity;
 use ticktax_model::net::{EndReport, TrafficSpec};
 use ticktax_model::packets::{
-    Burst, BurstCause, Charge, HeldBy, LossBurst, NeededBuffer, PacketLog, PacketRun,
-    PacketStatement, Pause, places,
+    Burst, BurstCause, Charge, LossBurst, NeededBuffer, PacketLog, PacketRun, PacketStatement,
+    Pause, StallCause, places,
 };
 use ticktax_model::recording::Header;
 use ticktax_model::victim::HoldUp;
@@ -55,22 +55,22 @@ pub fn packet_statement(
         host: header.machine.host.clone(),
         spec: run.spec,
         link: run.link.clone(),
-        here: run.here.clone(),
+        local_ends: run.local_ends.clone(),
         sender: run.sender.clone(),
         receiver: run.receiver.clone(),
         receiver_cpu: run.receiver_cpu,
         buffer: log.as_ref().map(|log| log.buffer),
-        places,
+        losses: places,
         drop_reasons: run.drop_reasons.clone(),
         bursts: log.as_ref().map(|_| judged.bursts),
-        lost_in_no_burst: log.as_ref().map_or(0, |log| log.not_kept),
+        lost_outside_bursts: log.as_ref().map_or(0, |log| log.lost_outside_bursts),
         causes: judged.causes,
         beat: judged.beat,
         needed: judged.needed,
         delays: log.as_ref().and_then(|log| log.delays),
         slot: log.as_ref().map_or(Nanos::ZERO, |log| log.slot),
         by_time: log.map_or_else(Vec::new, |log| log.by_time),
-        no_trace: run.no_trace.clone(),
+        untraced_reason: run.untraced_reason.clone(),
         events_lost: header.coverage.events_lost(),
     }
 }
@@ -105,12 +105,12 @@ fn judge(
                 at: burst.at,
                 first: burst.first,
                 lost: burst.lost,
-                in_socket: burst.in_socket,
+                socket_drops: burst.socket_drops,
                 read_pause: burst.pause.map(|pause| pause.end - pause.start),
                 sent_in_pause: burst.pause.and_then(|pause| pause.sent),
                 queued: burst.pause.map(|pause| pause.queued),
                 predicted: terms
-                    .filter(|_| burst.in_socket > 0)
+                    .filter(|_| burst.socket_drops > 0)
                     .map(|((stall, rate), held)| predicted(rate, stall.length, held)),
                 stall,
             }
@@ -140,10 +140,10 @@ fn some_time(elapsed: Nanos) -> Option<f64> {
 fn causes(bursts: &[Burst]) -> Vec<BurstCause> {
     let mut by: BTreeMap<Option<(HoldUp, String, Kind)>, BurstCause> = BTreeMap::new();
     for burst in bursts {
-        let most = burst.stall.as_ref().and_then(|stall| stall.held_by.first());
+        let most = burst.stall.as_ref().and_then(|stall| stall.causes.first());
         let key = most.map(|held| (held.kind, held.name.clone(), held.source_kind));
         let cause = by.entry(key).or_insert_with(|| BurstCause {
-            held_by: most.map(|held| HeldBy {
+            cause: most.map(|held| StallCause {
                 time: Nanos::ZERO,
                 ..held.clone()
             }),
@@ -156,7 +156,7 @@ fn causes(bursts: &[Burst]) -> Vec<BurstCause> {
         if let Some(stall) = &burst.stall {
             cause.longest = cause.longest.max(stall.length);
         }
-        if let (Some(sum), Some(most)) = (&mut cause.held_by, most) {
+        if let (Some(sum), Some(most)) = (&mut cause.cause, most) {
             sum.time += most.time;
             // Processes that share a name have no common pid.
             sum.pid = sum.pid.filter(|_| sum.pid == most.pid);
@@ -186,12 +186,12 @@ fn beat(bursts: &[LossBurst], elapsed: Nanos) -> Option<Periodicity> {
 /// number of datagrams that were waiting when the first burst started.
 fn with_charge(mut log: PacketLog) -> PacketLog {
     if log.buffer.charge.is_none() {
-        let mut bursts = log.bursts.iter().filter(|burst| burst.in_socket > 0);
+        let mut bursts = log.bursts.iter().filter(|burst| burst.socket_drops > 0);
         let queued = bursts.find_map(|burst| Some(burst.pause?.queued));
         log.buffer.charge = queued.filter(|&queued| queued > 0).map(|datagrams| Charge {
-            each_bytes: log.buffer.bytes / datagrams,
+            bytes_per_datagram: log.buffer.bytes / datagrams,
             datagrams,
-            is_filled: false,
+            measured_beforehand: false,
         });
     }
     log

@@ -158,7 +158,7 @@ impl Cut {
                 begin,
                 from: Nanos::ZERO,
                 to: end - begin,
-                whole: end - begin,
+                total: end - begin,
             },
             cpus: Vec::new(),
             tool: Nanos::ZERO,
@@ -169,7 +169,7 @@ impl Cut {
     /// Moves the end. No row so far may have ended after the old or the new end.
     pub(crate) fn end_at(&mut self, end: Nanos) {
         let length = end - self.part.begin;
-        (self.part.to, self.part.whole) = (length, length);
+        (self.part.to, self.part.total) = (length, length);
     }
 
     /// Returns the portion of the recording's next row that lies within the part, if any.
@@ -283,13 +283,13 @@ fn extent(header: &Header) -> Option<RecordingPart> {
         return Some(part);
     }
     let (begin, end) = match header.begin() {
-        Some(begin) => (begin, header.books.iter().map(|books| books.end).max()?),
+        Some(begin) => (begin, header.cpus.iter().map(|books| books.end).max()?),
         None => (header.before.at, header.after.at),
     };
     (begin < end).then_some(RecordingPart {
         begin,
         from: Nanos::ZERO,
         to: end - begin,
-        whole: end - begin,
+        total: end - begin,
     })
 }

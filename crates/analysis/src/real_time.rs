@@ -76,7 +76,7 @@ pub(crate) struct Limits {
 
 impl Limits {
     /// Returns the limits of `machine`, or `None` if its settings are unknown or limit nothing.
-    pub(crate) fn of(machine: &Machine) -> Option<Self> {
+    pub(crate) fn from_machine(machine: &Machine) -> Option<Self> {
         let configured = &machine.configured;
         let setting = |name: &str| -> Option<i64> {
             let text = configured.file(&format!("proc/sys/kernel/{name}"))?;

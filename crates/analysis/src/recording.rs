@@ -34,12 +34,12 @@ impl RecordingAnalysis {
         Self(match &header.paced {
             None => return Self::audit(header),
             Some(Paced::Loop(run)) => {
-                let stats = FrameStats::of_loop(run.report.spec.period, header.overshot_from);
+                let stats = FrameStats::of_loop(run.report.spec.period, header.overshot_threshold);
                 Kind::Loop(Box::new(stats))
             }
             Some(Paced::Turns(turns)) => Kind::Turns(Box::new(TurnStats::new(
-                &turns.variants,
-                header.overshot_from,
+                &turns.arms,
+                header.overshot_threshold,
             ))),
             Some(Paced::Program) => Kind::Process(Box::new(auditor(header))),
             Some(Paced::Packets(run)) => {

@@ -85,7 +85,7 @@ pub(crate) fn assemble(header: &Header, parts: Parts) -> Statement {
     if let (Some(waits), Some(present)) = (&mut statement.waits, &present) {
         for program in &mut waits.programs {
             let ended = program.pids.iter().filter(|pid| !present.contains(pid));
-            program.ended = ended.copied().collect();
+            program.exited_pids = ended.copied().collect();
         }
     }
     let processes = Processes {

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ticktax_model::kernel_words::OTHERS;
-use ticktax_model::recording::{Books, Loss, Row, RowSink};
+use ticktax_model::recording::{CpuInterval, Loss, Row, RowSink};
 use ticktax_model::statement::Class;
 use ticktax_model::totals::{AccountKey, AccountSums, IntervalSum, Totals};
 use ticktax_model::victim::OffCpuReason;
@@ -96,7 +96,7 @@ impl Accumulator {
 
     /// Returns the CPUs on which accounts plus lost time differ from the elapsed time in `books`,
     /// with the difference. Must be called after the recording has ended.
-    pub fn off(&self, books: &[Books], lost: &[Loss]) -> Vec<(Cpu, Nanos)> {
+    pub fn off(&self, books: &[CpuInterval], lost: &[Loss]) -> Vec<(Cpu, Nanos)> {
         let off = books.iter().map(|books| {
             let lost = lost.iter().filter(|loss| loss.cpu == books.cpu);
             let lost: Nanos = lost.map(|loss| loss.self_time).sum();
@@ -248,7 +248,7 @@ fn throttled(
 
 #[cfg(test)]
 mod tests {
-    use ticktax_model::recording::{Books, Loss, Row, RowSink, Sum};
+    use ticktax_model::recording::{CpuInterval, Loss, Row, RowSink, Sum};
     use ticktax_model::statement::Class;
     use ticktax_model::totals::{IntervalSum, Totals};
     use ticktax_model::{
@@ -375,7 +375,7 @@ mod tests {
         let mut accumulator = Accumulator::default();
         let id = sources.intern(program("a", 7));
         accumulator.row(&sources, &sum(id, &[70]));
-        let books = [Books {
+        let books = [CpuInterval {
             cpu: Cpu(1),
             begin: Nanos(100),
             end: Nanos(200),

@@ -5,7 +5,7 @@
 //! rows while it is not. The self time of a base row belongs to the thread, and the rest of the row
 //! to its interruptions. A thread's accounts therefore add up to the time from its first moment to
 //! its last. Any difference is reported in
-//! [`ThreadTimes::off`](ticktax_model::victim::ThreadTimes::off).
+//! [`ThreadTimes::imbalances`](ticktax_model::victim::ThreadTimes::imbalances).
 //!
 //! # Order of rows
 //! The row of a wait comes from the CPU on which the wait ends, after the rows of the threads that

@@ -136,7 +136,7 @@ impl Start {
 impl Waits {
     pub(crate) fn new(machine: &Machine) -> Self {
         Self {
-            real_time: Limits::of(machine).map(RealTime::new),
+            real_time: Limits::from_machine(machine).map(RealTime::new),
             ..Self::default()
         }
     }
@@ -292,7 +292,7 @@ impl Waits {
             }
         }
         let preempted = header.coverage.events_lost() == 0;
-        let sessions = Sessions::of(header, sources);
+        let sessions = Sessions::from_header(header, sources);
         let in_other_session = |waiter| sessions.differ(waiter, sources);
         let mut found = self.found.woken;
         found.merge(self.behind_probe.woken.only(in_other_session));
@@ -303,7 +303,7 @@ impl Waits {
         let begin = header.begin().unwrap_or_default();
         let mut statement = found.statement(preempted, begin, sources);
         // If events were lost or CPUs were not watched, a thread without a wake-up may have slept.
-        let is_complete = preempted && header.machine.online.iter().count() <= header.books.len();
+        let is_complete = preempted && header.machine.online.iter().count() <= header.cpus.len();
         if let Some(real_time) = self.real_time.filter(|_| is_complete) {
             statement.real_time = real_time.finish(header).programs(sources, |_| true);
         }

@@ -134,8 +134,8 @@ impl WorkRows {
         if self.kept >= MAX {
             return Err(NoWorkload::TooLong);
         }
-        let begin = header.books.iter().map(|books| books.begin).min();
-        let end = header.books.iter().map(|books| books.end).max();
+        let begin = header.cpus.iter().map(|books| books.begin).min();
+        let end = header.cpus.iter().map(|books| books.end).max();
         let (Some(begin), Some(end)) = (begin, end) else {
             return Err(NoWorkload::Empty);
         };
@@ -171,7 +171,7 @@ impl WorkRows {
         };
         let paced = found.map(|found| found.load(&self.threads, asked, wakes, &mut assumed));
         let taken = paced.as_ref().map(|paced| paced.tid);
-        let cpus: Vec<Cpu> = header.books.iter().map(|books| books.cpu).collect();
+        let cpus: Vec<Cpu> = header.cpus.iter().map(|books| books.cpu).collect();
         let threads = threads::loads(&self.threads, taken, (begin, end), &timers);
         let loads = (0u32..)
             .zip(&self.cpus)

@@ -210,7 +210,7 @@ impl Beat {
             expected: self.expected,
             jitter: self.jitter,
             rearmed: self.rhythm == Rhythm::Rearmed,
-            restarts: self.restarts,
+            phase_jumps: self.restarts,
         }
     }
 }

@@ -114,8 +114,8 @@ pub(crate) fn woken(hz: u64, wakeups: f64) -> f64 {
 
 pub(crate) fn remark(what: &str, why: String) -> Remark {
     Remark {
-        what: what.to_owned(),
-        why,
+        topic: what.to_owned(),
+        reason: why,
     }
 }
 

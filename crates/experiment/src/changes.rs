@@ -2,16 +2,17 @@
 //! program and the tick.
 //!
 //! Each recording is cut into blocks of equal length. An account's share of CPU time in a block is
-//! one observation. The interval for a difference of means is Welch's, at a confidence level that
-//! is corrected for all comparisons together (Bonferroni). For two recordings of an unchanged
-//! machine, the probability of reporting any change is therefore at most [`FAMILY`]. JSON
-//! statements contain only totals, so their differences have no intervals.
+//! one observation. A difference of means has Welch's interval and probability. All probabilities
+//! are corrected together ([`ticktax_analysis::judge`]). For two recordings of an unchanged machine,
+//! the probability of reporting any change is therefore at most [`FALSE_VERDICTS`]. JSON statements
+//! contain only totals, so their differences have no intervals.
 
 mod judge;
 mod load;
 
 use std::path::Path;
 
+use ticktax_analysis::judge::FALSE_VERDICTS;
 use ticktax_model::changes::{
     AccountChange, BeatChange, Change, ChangeMeasure, ChangeStatement, ComparedRecording,
     MeasureChange,
@@ -19,12 +20,9 @@ use ticktax_model::changes::{
 use ticktax_model::limitation::Limitation;
 use ticktax_model::statement::{Class, Statement};
 
-use judge::{Judge, beats, programs};
+use judge::{Draft, beats, judge, programs};
 pub use load::CompareError;
 use load::Side;
-
-/// Probability that at least one change reported as certain is due to chance.
-pub const FAMILY: f64 = 0.05;
 
 /// Compares two files, each a recording or a JSON statement. Uses `threads` threads to search for
 /// periodic sources.
@@ -43,10 +41,12 @@ pub fn compare(
 
 fn compare_sides(a: &Side, b: &Side, version: &str) -> ChangeStatement {
     let keys = keys(a, b);
-    let judge = Judge::new(FAMILY, keys.len() + 1);
-    let mut accounts: Vec<AccountChange> = keys
-        .into_iter()
-        .map(|(class, name)| account(&judge, a, b, class, &name))
+    let shares = keys.iter().map(|key| share(a, b, key));
+    let mut changes = judge(shares.chain([waited(a, b)]).collect());
+    let waited = changes.pop().unwrap_or_default();
+    let accounts = keys.into_iter().zip(changes);
+    let mut accounts: Vec<AccountChange> = accounts
+        .map(|(key, share)| account(a, b, key, share))
         .collect();
     let size = |account: &AccountChange| account.share.difference().unwrap_or_default().abs();
     accounts.sort_by(|x, y| {
@@ -63,11 +63,11 @@ fn compare_sides(a: &Side, b: &Side, version: &str) -> ChangeStatement {
         tool_version: version.to_owned(),
         first: about(a),
         second: about(b),
-        family_alarm: FAMILY,
+        family_alarm: FALSE_VERDICTS,
         accounts,
         beats,
         beats_kept,
-        program: program(&judge, a, b),
+        program: program(a, b, waited),
         tick: tick(&a.statement, &b.statement),
     }
 }
@@ -99,17 +99,31 @@ fn keys(a: &Side, b: &Side) -> Vec<(Class, String)> {
     keys
 }
 
-fn account(judge: &Judge, a: &Side, b: &Side, class: Class, name: &str) -> AccountChange {
-    let key = (class, name.to_owned());
-    let total = |side: &Side| side.sums.get(&key).copied().unwrap_or_default();
-    let ((share_a, count_a), (share_b, count_b)) = (total(a), total(b));
-    let blocks = |side: &Side| side.shares(&key);
+/// An account's share of the time of all CPUs, and its number of intervals per second.
+fn total(side: &Side, key: &(Class, String)) -> (f64, f64) {
+    side.sums.get(key).copied().unwrap_or_default()
+}
+
+fn share(a: &Side, b: &Side, key: &(Class, String)) -> Draft {
+    let shares = (Some(total(a, key).0), Some(total(b, key).0));
+    Draft::new(shares, (a.shares(key), b.shares(key)))
+}
+
+/// Compares the time that the watched program waited per second.
+fn waited(a: &Side, b: &Side) -> Draft {
+    let waited = |side: &Side| side.measure(ChangeMeasure::WaitedPerSecond);
+    Draft::new((waited(a), waited(b)), (a.waited.clone(), b.waited.clone()))
+}
+
+fn account(a: &Side, b: &Side, key: (Class, String), share: Change) -> AccountChange {
+    let (count_a, count_b) = (total(a, &key).1, total(b, &key).1);
     let counted = count_a + count_b > 0.0;
     let rate = |count: f64| counted.then_some(count);
+    let (class, name) = key;
     AccountChange {
         class,
-        name: name.to_owned(),
-        share: judge.change(Some(share_a), Some(share_b), blocks(a), blocks(b)),
+        name,
+        share,
         rate_hz: Change {
             first: rate(count_a),
             second: rate(count_b),
@@ -119,7 +133,7 @@ fn account(judge: &Judge, a: &Side, b: &Side, class: Class, name: &str) -> Accou
 }
 
 /// Compares the watched program, if both sides have one.
-fn program(judge: &Judge, a: &Side, b: &Side) -> Vec<MeasureChange> {
+fn program(a: &Side, b: &Side, waited: Change) -> Vec<MeasureChange> {
     use ChangeMeasure as M;
     let (Some(_), Some(_)) = (&a.statement.victim, &b.statement.victim) else {
         return Vec::new();
@@ -138,10 +152,8 @@ fn program(judge: &Judge, a: &Side, b: &Side) -> Vec<MeasureChange> {
     .into_iter()
     .filter_map(|measure| plain_change(measure, a.measure(measure), b.measure(measure)))
     .collect();
-    let waited = |side: &Side| side.measure(M::WaitedPerSecond);
-    let change = judge.change(waited(a), waited(b), a.waited.clone(), b.waited.clone());
-    if change.first.is_some() && change.second.is_some() {
-        let measure = M::WaitedPerSecond;
+    if waited.first.is_some() && waited.second.is_some() {
+        let (measure, change) = (M::WaitedPerSecond, waited);
         measures.insert(0, MeasureChange { measure, change });
     }
     measures
@@ -189,7 +201,8 @@ fn tick(a: &Statement, b: &Statement) -> Vec<MeasureChange> {
         .iter_mut()
         .find(|change| change.measure == M::TickShare);
     if let (Some(share), Some(x), Some(y)) = (share, margin(a), margin(b)) {
-        share.change = judge::with_margins(share.change, x, y);
+        let draft = Draft::with_margins(share.change, x, y);
+        share.change = judge(vec![draft]).pop().unwrap_or_default();
     }
     changes
 }

@@ -12,7 +12,7 @@
 use ticktax_model::Nanos;
 use ticktax_model::kernels::{Difference, Tolerance};
 use ticktax_model::machine::Machine as Facts;
-use ticktax_model::pace::{CpuClock, Frame, PaceRule, PaceVariant, Schedule, SleepMethod};
+use ticktax_model::pace::{CpuClock, Frame, PaceArm, PaceRule, Schedule, SleepMethod};
 use ticktax_sim::{Call, Law, Machine, Policy, Setup, Step, TaskId, TaskSpec, TickMode, TimerRule};
 
 /// Number of start phases that are simulated within one tick.
@@ -47,7 +47,7 @@ pub struct Kernel {
 
 impl Kernel {
     /// Extracts the properties from a machine's description. Returns `None` if one is missing.
-    pub fn of(machine: &Facts) -> Option<Self> {
+    pub fn from_machine(machine: &Facts) -> Option<Self> {
         Some(Self {
             hz: machine.hz_configured?,
             high_resolution: machine.high_resolution?,
@@ -106,7 +106,7 @@ pub struct Range {
 
 impl Range {
     /// The range of all `values`.
-    pub fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
+    pub fn from_values(values: impl Iterator<Item = f64> + Clone) -> Self {
         Self {
             min: values.clone().fold(f64::INFINITY, f64::min),
             max: values.fold(f64::NEG_INFINITY, f64::max),
@@ -141,12 +141,12 @@ pub struct Predicted {
 ///
 /// These microseconds matter only for a loop in which several periods are close to a whole number
 /// of ticks. They then decide at which phases of the tick its frames stay.
-pub fn code(rows: &[PaceVariant], row: &PaceVariant) -> Nanos {
-    let alike = |other: &&PaceVariant| {
+pub fn code(rows: &[PaceArm], row: &PaceArm) -> Nanos {
+    let alike = |other: &&PaceArm| {
         let (other, row) = (other.spec, row.spec);
         (other.sleep, other.rule, other.rate) == (SleepMethod::Select, row.rule, row.rate)
     };
-    let shown = match Call::of(row.spec.sleep) {
+    let shown = match Call::from_method(row.spec.sleep) {
         Some(Call::Poll) => rows.iter().find(alike),
         Some(Call::Select | Call::Nanosleep) => Some(row),
         None => None,
@@ -170,7 +170,7 @@ fn slack(sleep: SleepMethod) -> Nanos {
 
 /// The loop that `row` measured, with its figures. `rows` are all loops measured in the same guest.
 /// Returns `None` if `row` has no frame figures.
-pub fn measured(rows: &[PaceVariant], row: &PaceVariant) -> Option<(Loop, Figures)> {
+pub fn measured(rows: &[PaceArm], row: &PaceArm) -> Option<(Loop, Figures)> {
     let figures = row.figures.as_ref()?;
     let seconds = row.elapsed.as_secs_f64();
     let wait = figures.wakeup.as_ref().or(figures.wait.as_ref())?;
@@ -215,7 +215,7 @@ pub fn predict(kernel: Kernel, pace: &Loop) -> Option<Predicted> {
         CODES.to_vec()
     };
     let runs: Vec<Figures> = codes.into_iter().flat_map(run).collect();
-    let range = |figure: fn(&Figures) -> f64| Range::of(runs.iter().map(figure));
+    let range = |figure: fn(&Figures) -> f64| Range::from_values(runs.iter().map(figure));
     Some(Predicted {
         rate: range(|run| run.rate),
         wait: range(|run| run.wait),
@@ -268,7 +268,7 @@ pub fn machine(kernel: Kernel, phase: i64) -> Machine {
 }
 
 fn wait(pace: &Loop) -> Option<Step> {
-    let Some(call) = Call::of(pace.sleep) else {
+    let Some(call) = Call::from_method(pace.sleep) else {
         return Some(Step::Pace {
             rule: pace.rule,
             period: pace.period,

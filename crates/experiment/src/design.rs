@@ -1,19 +1,19 @@
 //! Determines which effects a factorial design can estimate.
 //!
-//! Every combination of factor values is a cell. The effect of a value is a comparison of cells. An
+//! Every combination of factor values is an arm. The effect of a value is a comparison of arms. An
 //! interaction is also one: the additional effect of a value when it is combined with a value of
-//! another factor. Cells with the same effective settings count as one cell. As a result, some
+//! another factor. Arms with the same effective settings count as one arm. As a result, some
 //! comparisons vanish, and some equal a combination of others. This module does not need to know
-//! what the factors mean, only which cells are the same.
+//! what the factors mean, only which arms are the same.
 //!
 //! ```
 //! use ticktax_experiment::design::{Factorial, same};
 //!
 //! // Two switches. The second does nothing while the first is off.
 //! let factorial = Factorial::new(vec![2, 2]);
-//! let effects = |cell: &Vec<usize>| (cell[0], cell[0] * cell[1]);
-//! let check = factorial.check(&same(&factorial.cells(), effects)).0;
-//! assert_eq!((check.cells, check.different, check.rank), (4, 3, 2));
+//! let effects = |arm: &Vec<usize>| (arm[0], arm[0] * arm[1]);
+//! let check = factorial.check(&same(&factorial.arms(), effects)).0;
+//! assert_eq!((check.arms, check.different, check.rank), (4, 3, 2));
 //! let off = check.idle[0].while_at.unwrap();
 //! assert_eq!((check.idle[0].factor, off.factor, off.value), (1, 0, 0));
 //! ```
@@ -21,6 +21,7 @@
 use ticktax_model::net_experiment::{Alias, AliasPart, DesignCheck, IdleFactor, Term};
 
 use crate::statistics::dependencies;
+use crate::vary::nth;
 
 /// A design that covers every combination of the factors' values.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,12 +29,12 @@ pub struct Factorial {
     levels: Vec<usize>,
 }
 
-/// An estimable effect, with the weight of each cell in it.
+/// An estimable effect, with the weight of each arm in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     /// One term for a main effect, two for an interaction.
     pub terms: Vec<Term>,
-    /// Weight of each cell, in the order of [`Factorial::cells`].
+    /// Weight of each arm, in the order of [`Factorial::arms`].
     pub weights: Vec<f64>,
 }
 
@@ -45,17 +46,9 @@ impl Factorial {
 
     /// Every combination of value indices, starting with all zeros. The last factor changes
     /// fastest.
-    pub fn cells(&self) -> Vec<Vec<usize>> {
-        self.levels.iter().fold(vec![Vec::new()], |cells, &levels| {
-            let longer = cells.iter().flat_map(|cell| {
-                (0..levels).map(move |value| {
-                    let mut cell = cell.clone();
-                    cell.push(value);
-                    cell
-                })
-            });
-            longer.collect()
-        })
+    pub fn arms(&self) -> Vec<Vec<usize>> {
+        let count = self.levels.iter().product();
+        (0..count).map(|number| nth(&self.levels, number)).collect()
     }
 
     /// All main effects, followed by all two-factor interactions.
@@ -79,9 +72,9 @@ impl Factorial {
         all
     }
 
-    /// Weight of each cell in the effect of `terms`.
+    /// Weight of each arm in the effect of `terms`.
     ///
-    /// A main effect compares cells that have the term's value with cells that have its factor's
+    /// A main effect compares arms that have the term's value with arms that have its factor's
     /// first value, averaged over all other factors. An interaction is the first term's effect when
     /// the second term applies, minus its effect when the second term does not.
     pub fn weights(&self, terms: &[Term]) -> Vec<f64> {
@@ -89,31 +82,31 @@ impl Factorial {
         let others = self.levels.iter().enumerate();
         let others = others.filter(|(factor, _)| !is_of(*factor));
         let others: usize = others.map(|(_, levels)| levels).product();
-        let weight = |cell: Vec<usize>| {
-            let signs = terms.iter().map(|term| match cell[term.factor] {
+        let weight = |arm: Vec<usize>| {
+            let signs = terms.iter().map(|term| match arm[term.factor] {
                 0 => -1.0,
                 value if value == term.value => 1.0,
                 _ => 0.0,
             });
             signs.product::<f64>() / others as f64
         };
-        self.cells().into_iter().map(weight).collect()
+        self.arms().into_iter().map(weight).collect()
     }
 
-    /// Determines which effects can be estimated if some cells are the same.
+    /// Determines which effects can be estimated if some arms are the same.
     ///
-    /// `same[i]` is the index of the first cell equal to cell `i`. Also returns the independent
-    /// comparisons, in which equal cells share their weight.
+    /// `same[i]` is the index of the first arm equal to arm `i`. Also returns the independent
+    /// comparisons, in which equal arms share their weight.
     pub fn check(&self, same: &[usize]) -> (DesignCheck, Vec<Comparison>) {
         let effects = self.effects();
-        let cells = same.len();
+        let arms = same.len();
         let merged: Vec<Vec<f64>> = effects
             .iter()
             .map(|terms| merge(&self.weights(terms), same))
             .collect();
         let dependent = dependencies(&merged, &vec![1e-9; merged.len()]);
         let mut check = DesignCheck {
-            cells,
+            arms,
             different: same
                 .iter()
                 .enumerate()
@@ -150,17 +143,16 @@ impl Factorial {
     /// Lists the factors without effect, either always or only while another factor has a certain
     /// value.
     fn idle(&self, same: &[usize]) -> Vec<IdleFactor> {
-        let cells = self.cells();
+        let arms = self.arms();
         let is_idle = |factor: usize, while_at: Option<Term>| {
-            let mut there = cells
+            let mut there = arms
                 .iter()
                 .enumerate()
-                .filter(|(_, cell)| while_at.is_none_or(|term| cell[term.factor] == term.value));
-            there.all(|(at, cell)| {
-                let mut first = cell.clone();
+                .filter(|(_, arm)| while_at.is_none_or(|term| arm[term.factor] == term.value));
+            there.all(|(at, arm)| {
+                let mut first = arm.clone();
                 first[factor] = 0;
-                cells
-                    .iter()
+                arms.iter()
                     .position(|other| *other == first)
                     .map(|at| same[at])
                     == Some(same[at])
@@ -197,7 +189,7 @@ pub fn same<T, K: PartialEq>(all: &[T], key: impl Fn(&T) -> K) -> Vec<usize> {
     keys.iter().map(first).collect()
 }
 
-/// Adds up the weights of equal cells and assigns the sum to the first of them.
+/// Adds up the weights of equal arms and assigns the sum to the first of them.
 fn merge(weights: &[f64], same: &[usize]) -> Vec<f64> {
     let mut merged = vec![0.0; weights.len()];
     for (weight, &at) in weights.iter().zip(same) {
@@ -206,7 +198,7 @@ fn merge(weights: &[f64], same: &[usize]) -> Vec<f64> {
     merged
 }
 
-/// Distributes merged weights evenly over equal cells.
+/// Distributes merged weights evenly over equal arms.
 fn share(merged: &[f64], same: &[usize]) -> Vec<f64> {
     let count = |at: usize| same.iter().filter(|&&first| first == at).count() as f64;
     same.iter().map(|&at| merged[at] / count(at)).collect()
@@ -228,23 +220,23 @@ mod tests {
     #[test]
     fn a_full_design_estimates_every_effect() {
         let factorial = Factorial::new(vec![2, 3]);
-        assert_eq!(factorial.cells().len(), 6);
+        assert_eq!(factorial.arms().len(), 6);
         assert_eq!(factorial.effects().len(), 1 + 2 + 2);
         let same: Vec<usize> = (0..6).collect();
         let (check, comparisons) = factorial.check(&same);
         assert!(check.is_whole() && check.idle.is_empty());
         assert_eq!(comparisons.len(), 5);
         // y = 10 + 3·a + 5·(b = 2) + 2·a·(b = 2), which gives known average effects.
-        let y = |cell: &[usize]| {
-            let (a, b) = (cell[0] as f64, f64::from(u8::from(cell[1] == 2)));
+        let y = |arm: &[usize]| {
+            let (a, b) = (arm[0] as f64, f64::from(u8::from(arm[1] == 2)));
             10.0 + 3.0 * a + 5.0 * b + 2.0 * a * b
         };
         let estimates: Vec<f64> = comparisons
             .iter()
             .map(|comparison| {
-                let cells = factorial.cells();
-                let parts = comparison.weights.iter().zip(&cells);
-                parts.map(|(weight, cell)| weight * y(cell)).sum()
+                let arms = factorial.arms();
+                let parts = comparison.weights.iter().zip(&arms);
+                parts.map(|(weight, arm)| weight * y(arm)).sum()
             })
             .collect();
         for (estimate, truth) in estimates.iter().zip([3.0 + 2.0 / 3.0, 0.0, 6.0, 0.0, 2.0]) {
@@ -256,11 +248,9 @@ mod tests {
     #[test]
     fn three_switches_with_four_distinct_cells_are_detected() {
         let factorial = Factorial::new(vec![2, 2, 2]);
-        let same = same(&factorial.cells(), |cell| {
-            (cell[0] * cell[1], cell[0] * cell[2])
-        });
+        let same = same(&factorial.arms(), |arm| (arm[0] * arm[1], arm[0] * arm[2]));
         let (check, comparisons) = factorial.check(&same);
-        assert_eq!((check.cells, check.different), (8, 4));
+        assert_eq!((check.arms, check.different), (8, 4));
         assert_eq!((check.effects, check.rank), (6, 3));
         let off = Term {
             factor: 0,
@@ -296,7 +286,7 @@ mod tests {
     #[test]
     fn a_factor_without_effect_is_reported() {
         let factorial = Factorial::new(vec![2, 2]);
-        let same = same(&factorial.cells(), |cell| cell[0]);
+        let same = same(&factorial.arms(), |arm| arm[0]);
         let (check, comparisons) = factorial.check(&same);
         let idle = IdleFactor {
             factor: 1,
@@ -305,7 +295,7 @@ mod tests {
         assert_eq!(check.idle, [idle]);
         assert_eq!(check.nothing, [main(1), interaction(0, 1)]);
         assert_eq!(comparisons.len(), 1);
-        // All cells must have a weight, even equal ones, because more runs reduce the noise.
+        // All arms must have a weight, even equal ones, because more runs reduce the noise.
         assert_eq!(comparisons[0].weights, [-0.5, -0.5, 0.5, 0.5]);
     }
 }

@@ -23,7 +23,7 @@ impl Fitted {
     pub fn outcome(&self, case: &dyn Case, file: &CaseFile) -> FitOutcome {
         let constants = file.constants().into_iter();
         let fitted = constants
-            .filter(|constant| constant.fit.is_some())
+            .filter(|constant| constant.fit_range.is_some())
             .map(|constant| {
                 let value = self.values.get(&constant.name);
                 (constant, value)

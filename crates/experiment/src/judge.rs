@@ -25,7 +25,7 @@ impl Judgement {
     pub fn line(&self, series: &str, at: &str) -> Option<&Line> {
         self.lines
             .iter()
-            .find(|line| line.series == series && line.at == at)
+            .find(|line| line.series == series && line.label == at)
     }
 }
 
@@ -52,11 +52,11 @@ pub fn statement(case: &dyn Case, file: &CaseFile) -> CaseStatement {
         sensitivity::mark(parameter, &mut lines);
     }
     CaseStatement {
-        head: file.head(),
+        case: file.head(),
         constants: file.constants(),
-        lines,
+        rows: lines,
         measured: Vec::new(),
-        here: Vec::new(),
+        this_machine: Vec::new(),
         hold_out: case.hold_out(file),
         sensitivity,
         remarks,
@@ -78,7 +78,7 @@ pub fn lines(file: &CaseFile, modelled: &Modelled) -> Vec<Line> {
         Line {
             series: key.0,
             unit: series.unit.clone(),
-            at: key.1,
+            label: key.1,
             quote: row.quote.clone(),
             published: row.published_ends(),
             derived: row.derived_ends(),
@@ -86,7 +86,7 @@ pub fn lines(file: &CaseFile, modelled: &Modelled) -> Vec<Line> {
             kind,
             residual,
             allowed: series.allowed(row),
-            fails: row.fails.clone(),
+            known_failure: row.fails.clone(),
             only_with: Vec::new(),
         }
     };

@@ -83,7 +83,7 @@ impl Trial {
         header: &Header,
         instructions: Option<u64>,
     ) -> Result<Self, KernelsError> {
-        let replay = Replay::of(header).ok_or(KernelsError::NoReplay)?;
+        let replay = Replay::from_header(header).ok_or(KernelsError::NoReplay)?;
         let hz = replay.machine.hz_configured.or(hz);
         Ok(Self {
             hz: hz.ok_or_else(|| KernelsError::NoRate(kernel.to_owned()))?,

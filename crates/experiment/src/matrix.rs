@@ -1,12 +1,12 @@
-//! A matrix of kernels, boot parameters and frame loops. Each cell has figures that were measured
+//! A matrix of kernels, boot parameters and frame loops. Each arm has figures that were measured
 //! in the lab, predicted by the model, and published.
 
 use ticktax_model::document::Document;
 use ticktax_model::kernels::{
-    CellFigures, GuestClock, KernelCell, KernelComparison, PredictedCell, PublishedLoop,
+    GuestClock, KernelArm, KernelComparison, LoopFigures, PredictedLoop, PublishedLoop,
 };
 use ticktax_model::machine::Machine;
-use ticktax_model::pace::PaceVariant;
+use ticktax_model::pace::PaceArm;
 
 use crate::cases;
 use crate::conformance::{self, Figures, Kernel, Loop, Predicted, Range};
@@ -14,33 +14,33 @@ use crate::conformance::{self, Figures, Kernel, Loop, Predicted, Range};
 /// Name of the case that has the published rows.
 const PUBLISHED: &str = "frame-rate-vs-hz";
 
-/// Converts the document that a guest produced to table cells. Returns `None` if the document
+/// Converts the document that a guest produced to arms. Returns `None` if the document
 /// contains no loops.
-pub fn cells_of(kernel: &str, cmdline: &str, document: Document) -> Option<Vec<KernelCell>> {
+pub fn arms_of(kernel: &str, cmdline: &str, document: Document) -> Option<Vec<KernelArm>> {
     let (machine, rows) = match document {
         Document::Pace(statement) => {
-            let row = statement.as_variant();
+            let row = statement.as_arm();
             (statement.machine, row.into_iter().collect())
         }
-        Document::PaceComparison(comparison) => (comparison.machine, comparison.rows),
+        Document::PaceComparison(comparison) => (comparison.machine, comparison.arms),
         _ => return None,
     };
-    Some(cells(kernel, cmdline, &machine, &rows))
+    Some(arms(kernel, cmdline, &machine, &rows))
 }
 
-/// Creates cells for the loops of a guest that was booted with `cmdline`. Skips loops without
+/// Creates an arm for each loop of a guest that was booted with `cmdline`. Skips loops without
 /// frames.
-fn cells(kernel: &str, cmdline: &str, machine: &Machine, rows: &[PaceVariant]) -> Vec<KernelCell> {
-    let facts = Kernel::of(machine);
+fn arms(kernel: &str, cmdline: &str, machine: &Machine, rows: &[PaceArm]) -> Vec<KernelArm> {
+    let facts = Kernel::from_machine(machine);
     let measured = rows.iter();
     let measured = measured.filter_map(|row| conformance::measured(rows, row));
-    let cell = |(paced, figures): (Loop, Figures)| {
+    let arm = |(paced, figures): (Loop, Figures)| {
         let predicted = facts.and_then(|facts| conformance::predict(facts, &paced));
         let differs = predicted.as_ref().map(|predicted| {
-            // A cell without a prediction has no differences, but it must not count as agreeing.
+            // An arm without a prediction has no differences, but it must not count as agreeing.
             conformance::differences(&paced, &figures, predicted)
         });
-        KernelCell {
+        KernelArm {
             kernel: kernel.to_owned(),
             hz: machine.hz_configured,
             cmdline: cmdline.to_owned(),
@@ -48,28 +48,28 @@ fn cells(kernel: &str, cmdline: &str, machine: &Machine, rows: &[PaceVariant]) -
             rule: paced.rule,
             period: paced.period,
             work: paced.work,
-            measured: measured_cell(&figures),
-            predicted: predicted.map(|predicted| predicted_cell(&paced, &predicted)),
+            measured: measured_loop(&figures),
+            predicted: predicted.map(|predicted| predicted_loop(&paced, &predicted)),
             differs: differs.unwrap_or_default(),
         }
     };
-    measured.map(cell).collect()
+    measured.map(arm).collect()
 }
 
-/// Combines all cells with the figures published for their tick rates. `verb` is the command that
+/// Combines all arms with the figures published for their tick rates. `verb` is the command that
 /// each guest ran.
-pub fn comparison(verb: String, clock: GuestClock, cells: Vec<KernelCell>) -> KernelComparison {
+pub fn comparison(verb: String, clock: GuestClock, arms: Vec<KernelArm>) -> KernelComparison {
     KernelComparison {
         verb,
         clock,
         tolerance: conformance::TOLERANCE,
-        published: published(&cells),
-        cells,
+        published: published(&arms),
+        arms,
     }
 }
 
-fn measured_cell(figures: &Figures) -> CellFigures {
-    CellFigures {
+fn measured_loop(figures: &Figures) -> LoopFigures {
+    LoopFigures {
         rate_hz: figures.rate,
         wait_ns: figures.wait,
         overshot_hz: figures.overshot,
@@ -78,9 +78,9 @@ fn measured_cell(figures: &Figures) -> CellFigures {
     }
 }
 
-fn predicted_cell(paced: &Loop, predicted: &Predicted) -> PredictedCell {
+fn predicted_loop(paced: &Loop, predicted: &Predicted) -> PredictedLoop {
     let ends = |range: Range, scale: f64| (range.min / scale, range.max / scale);
-    PredictedCell {
+    PredictedLoop {
         rate_hz: ends(predicted.rate, 1.0),
         wait_ns: ends(predicted.wait, 1.0),
         overshot_hz: ends(predicted.overshot, 1.0),
@@ -89,12 +89,12 @@ fn predicted_cell(paced: &Loop, predicted: &Predicted) -> PredictedCell {
     }
 }
 
-/// Figures that a game server's operators published for the tick rates in `cells`.
-fn published(cells: &[KernelCell]) -> Vec<PublishedLoop> {
+/// Figures that a game server's operators published for the tick rates in `arms`.
+fn published(arms: &[KernelArm]) -> Vec<PublishedLoop> {
     let Some(Ok(file)) = cases::find(PUBLISHED).map(cases::Case::file) else {
         return Vec::new();
     };
-    let mut rates: Vec<u32> = cells.iter().filter_map(|cell| cell.hz).collect();
+    let mut rates: Vec<u32> = arms.iter().filter_map(|arm| arm.hz).collect();
     rates.sort_unstable();
     rates.dedup();
     let published = |series: &str, hz: u32| file.row(series, &hz.to_string())?.middle();
@@ -114,15 +114,15 @@ mod tests {
     use ticktax_model::Nanos;
     use ticktax_model::kernels::{Difference, GuestClock};
     use ticktax_model::machine::Machine;
-    use ticktax_model::pace::{Frame, LoopSpec, PaceRule, PaceVariant, SleepMethod};
+    use ticktax_model::pace::{Frame, LoopSpec, PaceArm, PaceRule, SleepMethod};
     use ticktax_sim::TickMode;
 
-    use super::{cells, comparison};
+    use super::{arms, comparison};
 
     const PERIOD: Nanos = Nanos::from_millis(30);
 
     /// A loop with a 30 ms period that runs `rate` frames per second, each `late` ns late.
-    fn row(rate: f64, late: f64) -> PaceVariant {
+    fn row(rate: f64, late: f64) -> PaceArm {
         let mut stats = FrameStats::new(Terms {
             period: PERIOD,
             overshot_from: None,
@@ -141,7 +141,7 @@ mod tests {
                 cpu: Nanos::from_millis(1),
             });
         }
-        PaceVariant {
+        PaceArm {
             spec: LoopSpec {
                 rate: 1e3 / 30.0,
                 period: PERIOD,
@@ -170,17 +170,17 @@ mod tests {
 
     #[test]
     fn a_kernel_that_differs_from_the_model_is_reported() {
-        let probe = cells("hz200", "", &machine(), &[row(33.0, 1e6)]);
+        let probe = arms("hz200", "", &machine(), &[row(33.0, 1e6)]);
         let expected = probe[0].predicted.unwrap();
         let (rate, wait) = (expected.rate_hz.0, expected.wait_ns.0);
         assert!((20.0..34.0).contains(&rate), "{expected:?}");
         let rows = [row(rate, wait), row(rate * 0.97, wait)];
-        let cells = cells("hz200", "nohz=off", &machine(), &rows);
-        assert_eq!(cells[0].differs, []);
-        assert_eq!(cells[1].differs, [Difference::Rate]);
-        let comparison = |cells| comparison("pace".to_owned(), GuestClock::Host, cells);
-        assert!(comparison(cells[..1].to_vec()).agrees());
-        let compared = comparison(cells);
+        let arms = arms("hz200", "nohz=off", &machine(), &rows);
+        assert_eq!(arms[0].differs, []);
+        assert_eq!(arms[1].differs, [Difference::Rate]);
+        let comparison = |arms| comparison("pace".to_owned(), GuestClock::Host, arms);
+        assert!(comparison(arms[..1].to_vec()).agrees());
+        let compared = comparison(arms);
         assert!(!compared.agrees());
         // There must be one published row per tick rate.
         assert_eq!(compared.published.len(), 1);
@@ -195,9 +195,9 @@ mod tests {
 
     #[test]
     fn a_kernel_with_an_unknown_tick_has_no_prediction() {
-        let cells = cells("vmlinuz", "", &Machine::default(), &[row(33.0, 1e6)]);
-        assert_eq!((cells.len(), cells[0].predicted), (1, None));
-        let comparison = comparison("pace".to_owned(), GuestClock::Host, cells);
+        let arms = arms("vmlinuz", "", &Machine::default(), &[row(33.0, 1e6)]);
+        assert_eq!((arms.len(), arms[0].predicted), (1, None));
+        let comparison = comparison("pace".to_owned(), GuestClock::Host, arms);
         assert!(!comparison.agrees() && comparison.published.is_empty());
     }
 }

@@ -11,12 +11,13 @@ use ticktax_model::table::Cell;
 use ticktax_sim::settings::Kind;
 use ticktax_sim::{Setup, run, scenario};
 
-use crate::axes::{Axis, Grid};
+use crate::axes::{Axis, Field, Grid};
 use crate::cases::Case;
 use crate::file::{CaseFile, Parameter, Values};
 use crate::judge::Modelled;
 use crate::sweep::outcome::{cells, columns};
 use crate::text;
+use crate::vary::{MOST_ARMS, Parameter as _, Vary, VaryError};
 
 mod effort;
 mod error;
@@ -45,7 +46,7 @@ impl OwnCase {
         let shown = path.display().to_string();
         let unusable = |fault| OwnCaseError::Unusable {
             file: shown.clone(),
-            fault,
+            fault: Box::new(fault),
         };
         let text = text::read(path, "case")?;
         let file = CaseFile::parse(&shown, &text)?;
@@ -72,7 +73,7 @@ impl OwnCase {
     fn unusable(&self, fault: impl Into<OwnCaseFault>) -> OwnCaseError {
         OwnCaseError::Unusable {
             file: self.shown.clone(),
-            fault: fault.into(),
+            fault: Box::new(fault.into()),
         }
     }
 
@@ -155,7 +156,7 @@ impl OwnCase {
             .model
             .as_ref()
             .and_then(|model| model.row.as_ref());
-        let row = row.map(|name| Axis::parse(&format!("{name}={at}"), &self.setup));
+        let row = row.map(|name| self.axis_of(name, at));
         let sets = self.file.parameters.iter().filter_map(|(name, parameter)| {
             let value = values.get(name);
             let axis = parameter.sets.as_ref()?;
@@ -163,24 +164,31 @@ impl OwnCase {
         });
         let row = row.map(|axis| axis.map_err(RowError::from));
         let axes: Vec<Axis> = row.into_iter().chain(sets).collect::<Result<_, _>>()?;
-        Ok(Grid::new(self.setup.clone(), axes)?.setup(0)?)
+        Ok(Grid::with_axes(axes, self.setup.clone(), MOST_ARMS)?.arm(0)?)
+    }
+
+    /// An axis that sets parameter `name` to the values in `list`.
+    fn axis_of(&self, name: &str, list: &str) -> Result<Axis, VaryError> {
+        let typed = format!("{name}={list}").parse::<Vary>()?;
+        Axis::new(&typed, &self.setup)
     }
 
     /// An axis that sets parameter `name` to `value`. `unit` is used only if the parameter is a
     /// duration.
     fn axis(&self, name: &str, value: f64, unit: &str) -> Result<Axis, RowError> {
-        let parse = |text: &str| Axis::parse(&format!("{name}={text}"), &self.setup);
-        // Only a duration accepts `1ns`, so use it to test the kind. The parsed value is not used.
-        let is_time = parse("1ns").is_ok_and(|axis| axis.kind() == Kind::Duration);
-        if !is_time {
-            return Ok(parse(&value.to_string())?);
+        let field = Field::find(name, &self.setup).map_err(|why| RowError::Field {
+            axis: name.to_owned(),
+            why,
+        })?;
+        if field.kind() != Kind::Duration {
+            return Ok(self.axis_of(name, &value.to_string())?);
         }
         let word = unit.split(' ').next().unwrap_or_default();
         let scale = format!("1{word}").parse::<Nanos>();
         let scale = scale.map_err(|_| RowError::Unit {
             axis: name.to_owned(),
         })?;
-        Ok(parse(&format!("{}ns", (value * scale.0 as f64).round()))?)
+        Ok(self.axis_of(name, &format!("{}ns", (value * scale.0 as f64).round()))?)
     }
 
     /// Simulates the row labelled `at`. Returns its figures by sweep column.
@@ -279,11 +287,11 @@ mod tests {
         // A frame is 5 ms of work and a 20 ms sleep that ends on a 10 ms tick, which makes 30 ms.
         assert!((fitted.values.get("work") - 5.0).abs() < 0.1, "{fitted:?}");
         let statement = statement(&case, &file);
-        let frames = statement.lines.iter().find(|line| line.series == "frames");
+        let frames = statement.rows.iter().find(|line| line.series == "frames");
         assert_eq!(frames.unwrap().met(), Some(true), "{statement:#?}");
         // The file's 4 ms of work give a CPU share of 13.3 %, which must not match the published
         // one.
-        assert_eq!(statement.lines[0].met(), Some(false));
+        assert_eq!(statement.rows[0].met(), Some(false));
         assert_eq!(statement.sensitivity[0].points.len(), 3);
     }
 

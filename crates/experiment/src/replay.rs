@@ -49,7 +49,7 @@ pub struct Replay {
 impl Replay {
     /// Reads the results from a recording's header. Returns `None` if the recording is not a
     /// replay.
-    pub fn of(header: &Header) -> Option<Self> {
+    pub fn from_header(header: &Header) -> Option<Self> {
         let busy = |counters: &Counters| counters.cpu_times.values().map(CpuTimes::busy).sum();
         let [before, after]: [Nanos; 2] = [busy(&header.before), busy(&header.after)];
         Some(Self {
@@ -126,7 +126,7 @@ pub fn replay(
         }
         let mut work = |time: Nanos, notes: &mut ReplayedTask| {
             let time = time.max(Nanos(1));
-            notes.asked += time;
+            notes.requested += time;
             notes.bursts += 1;
             performer.work(time);
         };
@@ -235,7 +235,7 @@ mod tests {
             );
             assert!(done.bursts - report.bursts <= 1, "{done:?} {report:?}");
             assert!(
-                (done.asked - report.ran).0 < 200_000_000,
+                (done.requested - report.ran).0 < 200_000_000,
                 "{done:?} {report:?}"
             );
             assert!(done.sleeps > 1_000);

@@ -55,13 +55,13 @@ fn vary(case: &dyn Case, file: &CaseFile, name: &str, varied: &Parameter) -> Sen
     let places: Vec<usize> = (0..places.unwrap_or(0)).filter(differs).collect();
     let row = |&place: &usize| {
         let line = &points[0].1[place];
-        (line.series.clone(), line.at.clone())
+        (line.series.clone(), line.label.clone())
     };
     let point = |(value, lines): &(f64, Vec<Line>)| SensitivityPoint {
         value: *value,
         used: (value - varied.value).abs() <= f64::EPSILON * value.abs(),
-        met: lines.iter().filter(|line| line.met() == Some(true)).count(),
-        of: lines.len(),
+        matched: lines.iter().filter(|line| line.met() == Some(true)).count(),
+        comparable: lines.len(),
         outcomes: places
             .iter()
             .map(|&place| {
@@ -92,7 +92,7 @@ pub(crate) fn mark(sensitivity: &Sensitivity, lines: &mut [Line]) {
         let met: Vec<f64> = met.map(|point| point.value).collect();
         let [value] = met[..] else { continue };
         for line in lines.iter_mut() {
-            if line.series == *series && line.at == *at {
+            if line.series == *series && line.label == *at {
                 let name = &sensitivity.parameter;
                 line.only_with.push(format!("{name} = {value}"));
             }
@@ -102,7 +102,7 @@ pub(crate) fn mark(sensitivity: &Sensitivity, lines: &mut [Line]) {
 
 /// Summarizes which effects an experiment with this design can distinguish.
 pub(crate) fn design_remark(design: &Design) -> Remark {
-    let cells = design.cells();
+    let arms = design.arms();
     let name = |effects: &[&str]| {
         if effects.is_empty() {
             "none".to_owned()
@@ -110,7 +110,7 @@ pub(crate) fn design_remark(design: &Design) -> Remark {
             effects.join(" + ")
         }
     };
-    let each: Vec<String> = cells
+    let each: Vec<String> = arms
         .iter()
         .map(|(effects, settings)| format!("{} ({settings} settings)", name(effects)))
         .collect();
@@ -129,6 +129,6 @@ pub(crate) fn design_remark(design: &Design) -> Remark {
             "design check of {} switches, {settings} settings",
             design.switches.len()
         ),
-        format!("{} cells differ: {}{alone}", cells.len(), each.join(", ")),
+        format!("{} arms differ: {}{alone}", arms.len(), each.join(", ")),
     )
 }

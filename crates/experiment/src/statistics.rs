@@ -3,20 +3,11 @@
 mod least_squares;
 mod rank;
 mod resample;
-mod student;
 
 pub use least_squares::{dependencies, least_squares, left_over, norm};
-pub use rank::{fisher_exact, holm, mann_whitney, signed_rank, sorted_by_chance, spearman};
+pub use rank::{fisher_exact, mann_whitney, signed_rank, sorted_by_chance, spearman};
 pub use resample::{mean_interval, means_interval, ratio_interval};
-pub use student::{student_chance, student_quantile, variance, welch};
-
-/// The mean, or 0 for an empty list.
-pub fn mean(values: &[f64]) -> f64 {
-    if values.is_empty() {
-        return 0.0;
-    }
-    values.iter().sum::<f64>() / values.len() as f64
-}
+pub use ticktax_analysis::judge::{mean, student_chance, student_quantile, variance, welch};
 
 /// The median, or 0 for an empty list.
 pub fn median(values: &[f64]) -> f64 {

@@ -1,7 +1,7 @@
-//! Sweeps run a scenario at every point of a grid on all CPUs, and write one table.
+//! Sweeps run a scenario at every arm of a grid on all CPUs, and write one table.
 //!
-//! Each finished point is immediately written to a journal next to the results, so a killed sweep
-//! can be resumed. When all points are done, the table is written in point order. It is identical
+//! Each finished arm is immediately written to a journal next to the results, so a killed sweep
+//! can be resumed. When all arms are done, the table is written in arm order. It is identical
 //! byte for byte, regardless of the number of threads and of interruptions.
 
 mod journal;
@@ -42,7 +42,7 @@ pub enum SweepError {
     },
     /// The journal cannot be written or read. Its existing contents are kept.
     #[error(
-        "cannot {verb} the journal {}: {why}; {kept} finished points are saved; run the same \
+        "cannot {verb} the journal {}: {why}; {kept} finished arms are saved; run the same \
          command again to resume",
         path.display()
     )]
@@ -53,7 +53,7 @@ pub enum SweepError {
         path: PathBuf,
         /// Reason.
         why: String,
-        /// Number of points in the journal.
+        /// Number of arms in the journal.
         kept: usize,
     },
     /// A thread cannot be started.

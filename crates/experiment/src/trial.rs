@@ -14,14 +14,13 @@ mod plan;
 pub mod run;
 
 pub use detectable::{Detectable, detectable, fewest_blocks};
-pub(crate) use detectable::{MOST_BLOCKS, least_effect_by_t, level};
+pub(crate) use detectable::{fewest_that, least_effect_by_t, mean_effect};
 pub use foretold::{Foretold, ForetoldError, read_prediction};
 pub use judge::judge;
 pub use lists::{compare_lists, fewest_values};
 pub use plan::{Slot, plan};
+pub use ticktax_analysis::judge::FALSE_VERDICTS;
 
-/// Maximum probability that a document reports one or more differences that are only chance.
-pub const FALSE_VERDICTS: f64 = 0.05;
 /// Probability that a trial finds an effect of the detectable size.
 pub const POWER: f64 = 0.8;
 /// Default for the largest effect that counts as no difference, as a fraction.

@@ -1,11 +1,17 @@
-//! Parses `NAME=LIST`, which names a parameter and the values to try.
+//! Parses `--vary NAME=LIST` and lists the arms of a comparison: every combination of the values.
+//!
+//! A [`Parameter`] is something that a verb can vary. Its implementation finds a parameter by name,
+//! parses its values and applies them. [`Grid`] does the rest for every verb: it splits the lists,
+//! refuses duplicates and oversized grids, and numbers the arms.
 //!
 //! ```
-//! use ticktax_experiment::vary::Vary;
+//! use ticktax_experiment::vary::{Vary, loops};
 //!
-//! let rates: Vary = "rate=35, 60".parse()?;
-//! assert_eq!(rates.name(), "rate");
-//! assert_eq!(rates.values::<u32>(), Ok(vec![35, 60]));
+//! let varied: [Vary; 2] = ["rate=35, 60".parse()?, "sleep=nanosleep,spin".parse()?];
+//! let grid = loops(&varied, &["rate", "sleep"])?;
+//! assert_eq!(grid.len(), 4);
+//! // The last parameter changes fastest.
+//! assert_eq!(grid.words(1), ["rate=35", "sleep=spin"]);
 //! let error = "rate".parse::<Vary>().unwrap_err();
 //! assert_eq!(error.to_string(), "`rate` has no values: use NAME=LIST, for example hz=100,250");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -13,22 +19,138 @@
 
 mod loops;
 
-use std::fmt::{self, Display};
+use std::collections::BTreeSet;
+use std::fmt::{self, Debug, Display};
 use std::str::FromStr;
 
-pub use loops::LoopVariants;
+pub use loops::{Loops, Pacing, loops};
 
-/// A parameter's name and its list of values.
+/// Maximum number of arms, unless a verb has a lower limit.
+pub const MOST_ARMS: usize = 1_000_000;
+
+/// The value of one `--vary` option: a parameter's name and its list of values, as typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vary {
     name: String,
     list: String,
 }
 
-/// Error in a [`Vary`] or in its values. Displayed as one line.
+/// Error in a parameter or in its values. Displayed as one line that starts with the parameter's
+/// name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct VaryError(String);
+
+/// Error for an arm whose combination of values is invalid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ArmError(String);
+
+/// Something that `--vary` can set.
+pub trait Parameter: Clone + Debug {
+    /// The settings of an arm.
+    type Arm: Clone + Debug;
+    /// A value of the parameter. Its text is unique and parses back to the same value.
+    type Value: Clone + Debug + Display;
+
+    /// Finds the parameter called `name`, for arms that are based on `base`.
+    ///
+    /// # Errors
+    /// Returns an error that lists the parameters if `name` is not one of them.
+    fn find(name: &str, base: &Self::Arm) -> Result<Self, String>;
+
+    /// Parses one item of a list: a value, or a range of values.
+    ///
+    /// # Errors
+    /// Returns what is wrong with the item.
+    fn parse(&self, item: &str, base: &Self::Arm) -> Result<Vec<Self::Value>, String>;
+
+    /// Name of what the parameter sets. A grid cannot vary the same thing twice.
+    fn target(&self) -> String;
+
+    /// Sets the parameter.
+    ///
+    /// # Errors
+    /// Returns why the arm cannot have this value.
+    fn set(&self, arm: &mut Self::Arm, value: &Self::Value) -> Result<(), String>;
+
+    /// Sort key for setting several parameters: the lowest rank is set first.
+    fn rank(&self) -> usize {
+        0
+    }
+
+    /// Checks an arm whose parameters are all set.
+    ///
+    /// # Errors
+    /// Returns why the combination of values is invalid.
+    fn check(_arm: &Self::Arm) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// The settings of an arm, with a table of the parameters that change them.
+pub trait Table: Clone + Debug + Sized + 'static {
+    /// All parameters.
+    const ROWS: &'static [Row<Self>];
+}
+
+/// A parameter in the [`Table`] of `T`. Its values are kept as typed.
+#[derive(Debug)]
+pub struct Row<T> {
+    name: &'static str,
+    sets: &'static str,
+    set: fn(&mut T, &str) -> Result<(), String>,
+}
+
+impl<T> Row<T> {
+    /// A parameter that parses a value and sets it.
+    pub const fn new(name: &'static str, set: fn(&mut T, &str) -> Result<(), String>) -> Self {
+        Self::alias(name, name, set)
+    }
+
+    /// A parameter that sets the same thing as the parameter `sets`.
+    pub const fn alias(
+        name: &'static str,
+        sets: &'static str,
+        set: fn(&mut T, &str) -> Result<(), String>,
+    ) -> Self {
+        Self { name, sets, set }
+    }
+}
+
+/// Parses a value into `field`.
+///
+/// # Errors
+/// Returns the parser's error.
+pub fn set<T: FromStr<Err: Display>>(field: &mut Option<T>, text: &str) -> Result<(), String> {
+    *field = Some(text.parse().map_err(|why: T::Err| why.to_string())?);
+    Ok(())
+}
+
+impl<T: Table> Parameter for &'static Row<T> {
+    type Arm = T;
+    type Value = String;
+
+    fn find(name: &str, _: &T) -> Result<Self, String> {
+        T::ROWS.iter().find(|row| row.name == name).ok_or_else(|| {
+            let known: Vec<&str> = T::ROWS.iter().map(|row| row.name).collect();
+            format!("unknown parameter: choose from {}", known.join(", "))
+        })
+    }
+
+    fn parse(&self, item: &str, base: &T) -> Result<Vec<String>, String> {
+        (self.set)(&mut base.clone(), item)?;
+        Ok(vec![item.to_owned()])
+    }
+
+    fn target(&self) -> String {
+        self.sets.to_owned()
+    }
+
+    fn set(&self, arm: &mut T, value: &String) -> Result<(), String> {
+        (self.set)(arm, value)
+    }
+}
 
 impl Vary {
     /// The parameter's name.
@@ -36,50 +158,9 @@ impl Vary {
         &self.name
     }
 
-    /// The list of values, as typed.
-    pub fn list(&self) -> &str {
-        &self.list
-    }
-
     /// Creates an error about the values, prefixed with the parameter's name.
     pub fn error(&self, why: &dyn Display) -> VaryError {
         VaryError(format!("{}: {why}", self.name))
-    }
-
-    /// Parses the comma-separated values.
-    ///
-    /// # Errors
-    /// Returns an error if a value is invalid or repeated.
-    pub fn values<T>(&self) -> Result<Vec<T>, VaryError>
-    where
-        T: FromStr + PartialEq,
-        T::Err: Display,
-    {
-        let mut values = Vec::new();
-        for text in self.list.split(',').map(str::trim) {
-            let value = text.parse().map_err(|why: T::Err| self.error(&why))?;
-            if values.contains(&value) {
-                return Err(self.error(&format_args!("duplicate value `{text}`")));
-            }
-            values.push(value);
-        }
-        Ok(values)
-    }
-
-    /// Parses the values into `list`.
-    ///
-    /// # Errors
-    /// Returns an error if [`Vary::values`] does, or if `list` already contains values.
-    pub fn fill<T>(&self, list: &mut Vec<T>) -> Result<(), VaryError>
-    where
-        T: FromStr + PartialEq,
-        T::Err: Display,
-    {
-        if !list.is_empty() {
-            return Err(self.error(&"it is already varied"));
-        }
-        *list = self.values()?;
-        Ok(())
     }
 }
 
@@ -109,31 +190,215 @@ impl Display for Vary {
     }
 }
 
+/// A parameter together with the values it takes.
+#[derive(Clone, Debug)]
+pub struct Axis<P: Parameter> {
+    typed: Vary,
+    parameter: P,
+    values: Vec<P::Value>,
+}
+
+impl<P: Parameter> Axis<P> {
+    /// Finds the parameter that `typed` names, and parses its values.
+    ///
+    /// # Errors
+    /// Returns an error if the parameter is unknown, or if a value is invalid or repeated.
+    pub fn new(typed: &Vary, base: &P::Arm) -> Result<Self, VaryError> {
+        let error = |why: String| typed.error(&why);
+        let parameter = P::find(typed.name(), base).map_err(error)?;
+        let mut values = Vec::new();
+        for item in typed.list.split(',').map(str::trim) {
+            values.append(&mut parameter.parse(item, base).map_err(error)?);
+        }
+        let mut seen = BTreeSet::new();
+        for value in &values {
+            if !seen.insert(value.to_string()) {
+                return Err(typed.error(&format_args!("duplicate value `{value}`")));
+            }
+        }
+        Ok(Self {
+            typed: typed.clone(),
+            parameter,
+            values,
+        })
+    }
+
+    /// The parameter's name, as typed.
+    pub fn name(&self) -> &str {
+        self.typed.name()
+    }
+
+    /// The name and the list, as typed.
+    pub fn typed(&self) -> &Vary {
+        &self.typed
+    }
+
+    /// The parameter.
+    pub fn parameter(&self) -> &P {
+        &self.parameter
+    }
+
+    /// The values, in the order typed.
+    pub fn values(&self) -> &[P::Value] {
+        &self.values
+    }
+}
+
+/// Every combination of the values of several parameters.
+///
+/// Arms are numbered from 0, and the last parameter changes fastest. An arm's number depends only
+/// on the lists and their order.
+#[derive(Clone, Debug)]
+pub struct Grid<P: Parameter> {
+    base: P::Arm,
+    axes: Vec<Axis<P>>,
+    len: usize,
+}
+
+impl<P: Parameter> Grid<P> {
+    /// Parses the options. Without any, the only arm is `base`. `most` is the maximum number of
+    /// arms.
+    ///
+    /// # Errors
+    /// Returns an error if an option is invalid, if two options set the same thing, or if there are
+    /// too many arms.
+    pub fn new(typed: &[Vary], base: P::Arm, most: usize) -> Result<Self, VaryError> {
+        let axes = typed.iter().map(|typed| Axis::new(typed, &base));
+        Self::with_axes(axes.collect::<Result<_, _>>()?, base, most)
+    }
+
+    /// Combines parsed options.
+    ///
+    /// # Errors
+    /// Returns an error if two options set the same thing, or if there are too many arms.
+    pub fn with_axes(axes: Vec<Axis<P>>, base: P::Arm, most: usize) -> Result<Self, VaryError> {
+        for (place, axis) in axes.iter().enumerate() {
+            let target = axis.parameter.target();
+            let mut before = axes[..place].iter();
+            if let Some(other) = before.find(|other| other.parameter.target() == target) {
+                let error = |why: &dyn Display| Err(axis.typed.error(why));
+                return match other.name() {
+                    name if name == axis.name() => error(&"it is already varied"),
+                    name => error(&format_args!("it is already varied, as {name}")),
+                };
+            }
+        }
+        let lengths = axes.iter().map(|axis| axis.values.len());
+        let len = lengths.fold(1, usize::saturating_mul);
+        if len > most {
+            let names: Vec<&str> = axes.iter().map(Axis::name).collect();
+            return Err(VaryError(format!(
+                "{}: {len} arms are too many (at most {most}): give fewer values",
+                names.join(" × ")
+            )));
+        }
+        Ok(Self { base, axes, len })
+    }
+
+    /// Number of arms, at least one.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nothing is varied.
+    pub fn is_empty(&self) -> bool {
+        self.axes.is_empty()
+    }
+
+    /// The settings that the arms change.
+    pub fn base(&self) -> &P::Arm {
+        &self.base
+    }
+
+    /// The varied parameters, in the order typed.
+    pub fn axes(&self) -> &[Axis<P>] {
+        &self.axes
+    }
+
+    /// Number of values of each parameter.
+    pub fn levels(&self) -> Vec<usize> {
+        self.axes.iter().map(|axis| axis.values.len()).collect()
+    }
+
+    /// The value of each parameter in arm `number`, which must be less than [`len`](Self::len).
+    pub fn values(&self, number: usize) -> impl Iterator<Item = &P::Value> {
+        let places = nth(&self.levels(), number);
+        self.axes
+            .iter()
+            .zip(places)
+            .map(|(axis, place)| &axis.values[place])
+    }
+
+    /// The values of arm `number` in the form `NAME=VALUE`.
+    pub fn words(&self, number: usize) -> Vec<String> {
+        let values = self.axes.iter().zip(self.values(number));
+        values
+            .map(|(axis, value)| format!("{}={value}", axis.name()))
+            .collect()
+    }
+
+    /// The settings of arm `number`.
+    ///
+    /// # Errors
+    /// Returns an error if the combination of values is invalid.
+    pub fn arm(&self, number: usize) -> Result<P::Arm, ArmError> {
+        self.arm_over(self.base.clone(), number)
+    }
+
+    /// The settings of arm `number`, if its values change `base` instead of the grid's own base.
+    /// The order of the options does not matter.
+    ///
+    /// # Errors
+    /// Returns an error if the combination of values is invalid.
+    pub fn arm_over(&self, base: P::Arm, number: usize) -> Result<P::Arm, ArmError> {
+        let mut arm = base;
+        let mut settings: Vec<_> = self.axes.iter().zip(self.values(number)).collect();
+        settings.sort_by_key(|(axis, _)| axis.parameter.rank());
+        for (axis, value) in settings {
+            let set = axis.parameter.set(&mut arm, value);
+            set.map_err(|why| ArmError(format!("{}={value}: {why}", axis.name())))?;
+        }
+        P::check(&arm).map_err(ArmError)?;
+        Ok(arm)
+    }
+
+    /// The settings of every arm.
+    ///
+    /// # Errors
+    /// Returns an error if a combination of values is invalid.
+    pub fn arms(&self) -> Result<Vec<P::Arm>, ArmError> {
+        (0..self.len).map(|number| self.arm(number)).collect()
+    }
+}
+
+/// The indices of combination `number` of lists with these lengths. The last list changes fastest.
+pub(crate) fn nth(levels: &[usize], number: usize) -> Vec<usize> {
+    let mut span: usize = levels.iter().product();
+    let place = |&level: &usize| {
+        span /= level;
+        number / span % level
+    };
+    levels.iter().map(place).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Vary;
+    use super::{Vary, nth};
 
     #[test]
-    fn errors_start_with_the_name() {
+    fn options_need_a_name_and_a_list() {
         for text in ["", "hz", "=1,2"] {
             let error = text.parse::<Vary>().unwrap_err().to_string();
             assert!(error.contains("use NAME=LIST"), "{text}: {error}");
         }
-        for (text, why) in [
-            ("rate=35,fast", "rate: invalid digit"),
-            ("rate=35,60,35", "rate: duplicate value `35`"),
-            ("rate=", "rate: "),
-        ] {
-            let vary: Vary = text.parse().unwrap();
-            let error = vary.values::<u32>().unwrap_err().to_string();
-            assert!(error.starts_with(why), "{text}: {error}");
-        }
+        let vary: Vary = " cmdline =,nohz=off highres=off".parse().unwrap();
+        assert_eq!(vary.to_string(), "cmdline=,nohz=off highres=off");
     }
 
     #[test]
-    fn values_can_be_empty_or_contain_equals_signs() {
-        let vary: Vary = "cmdline=,nohz=off highres=off".parse().unwrap();
-        let values: Vec<String> = vary.values().unwrap();
-        assert_eq!(values, ["", "nohz=off highres=off"]);
+    fn the_last_list_changes_fastest() {
+        let all: Vec<Vec<usize>> = (0..6).map(|number| nth(&[2, 3], number)).collect();
+        assert_eq!(all, [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]);
+        assert_eq!(nth(&[], 0), [0; 0]);
     }
 }

@@ -15,14 +15,14 @@ mod machine;
 mod words;
 
 use ticktax_model::Nanos;
-use ticktax_model::pace::{PaceRule, SleepMethod};
+use ticktax_model::pace::SleepMethod;
 use ticktax_model::prediction::{
-    Control, Figure, Measure, Origin, PredictionRow, PredictionStatement,
+    Control, Figure, Measure, Origin, PredictionArm, PredictionStatement,
 };
 use ticktax_sim::{Setup, SetupError, Step, TaskId};
 
-use crate::axes::{Axis, AxisError, Grid, PointError};
-use crate::vary::Vary;
+use crate::axes::Grid;
+use crate::vary::{ArmError, Loops, MOST_ARMS, Pacing, Vary, VaryError, loops};
 
 pub use draw::replicate;
 pub use judge::rows;
@@ -38,12 +38,12 @@ pub const RUNS: u32 = 39;
 /// Why a prediction failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WhatIfError {
-    /// An axis is invalid.
+    /// A parameter or its values are invalid.
     #[error(transparent)]
-    Axis(#[from] AxisError),
+    Vary(#[from] VaryError),
     /// A combination of settings is invalid.
     #[error(transparent)]
-    Point(#[from] PointError),
+    Arm(#[from] ArmError),
     /// The user asked for a different pacing, but the program has no frames.
     #[error("cannot change the rate, rule or sleep: {0}")]
     Pacing(&'static str),
@@ -52,55 +52,14 @@ pub enum WhatIfError {
     Setup(#[from] SetupError),
 }
 
-/// Changes to a recorded program's pacing. `None` keeps the recorded value.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Pacing {
-    /// Frames per second.
-    pub rate: Option<f64>,
-    /// Rule for when frames are due.
-    pub rule: Option<PaceRule>,
-    /// Sleep method. Only its resolution and whether it spins affect the model.
-    pub sleep: Option<SleepMethod>,
-}
-
-impl Pacing {
-    /// All combinations of the given values. If a list is empty, the recorded value is kept.
-    /// Returns nothing if all lists are empty.
-    pub fn combinations(rates: &[f64], rules: &[PaceRule], sleeps: &[SleepMethod]) -> Vec<Self> {
-        fn or_none<T: Copy>(list: &[T]) -> Vec<Option<T>> {
-            match list {
-                [] => vec![None],
-                list => list.iter().copied().map(Some).collect(),
-            }
-        }
-        let mut all = Vec::new();
-        for rate in or_none(rates) {
-            for rule in or_none(rules) {
-                for sleep in or_none(sleeps) {
-                    all.push(Self { rate, rule, sleep });
-                }
-            }
-        }
-        all.retain(|pacing| *pacing != Self::default());
-        all
-    }
-
-    /// The changes in the form `NAME=VALUE`.
-    fn words(&self) -> Vec<String> {
-        let rate = self.rate.map(|rate| format!("rate={rate}"));
-        let rule = self.rule.map(|rule| format!("rule={rule}"));
-        let sleep = self.sleep.map(|sleep| format!("sleep={sleep}"));
-        [rate, rule, sleep].into_iter().flatten().collect()
-    }
-}
+/// Parameters of the recorded loop that can be varied, slowest first in the list of arms.
+const LOOP: [&str; 3] = ["rate", "rule", "sleep"];
 
 /// A prediction to compute.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Parameters of the machine and its load to vary, in all combinations.
+    /// Parameters of the recorded loop, the machine and its load to vary, in all combinations.
     pub vary: Vec<Vary>,
-    /// Pacings to try, each combined with every point of `vary`.
-    pub pacings: Vec<Pacing>,
     /// Number of runs per setting (at least 1).
     pub runs: u32,
     /// Seed of the first run. Each later run increments it.
@@ -114,14 +73,60 @@ pub struct Plan {
 /// Result of a plan.
 #[derive(Clone, Debug)]
 pub struct Prediction {
-    /// The document with all rows.
+    /// The document with all arms.
     pub statement: PredictionStatement,
     /// The setup of the last setting's first run, with the task that it observes.
     pub last: (Setup, Option<TaskId>),
 }
 
-/// A setting to run: a pacing and a grid point. A point of `None` stands for the file's own setup.
-type Place = (Pacing, Option<usize>);
+/// The variants of the recorded loop, and those of the machine. Each arm combines one of both.
+struct Grids {
+    loops: Loops,
+    machine: Grid,
+}
+
+/// An arm: its numbers in both grids. Without a number, the loop or the machine is unchanged.
+type Place = (Option<usize>, Option<usize>);
+
+impl Grids {
+    /// The changes to the loop in an arm.
+    fn pacing(&self, (number, _): &Place) -> Result<Pacing, ArmError> {
+        number.map_or_else(|| Ok(Pacing::default()), |number| self.loops.arm(number))
+    }
+
+    /// Lists the arms, starting with the unchanged one. Validates every machine first.
+    fn places(&self) -> Result<Vec<Place>, ArmError> {
+        let machine = &self.machine;
+        for number in 0..machine.len() {
+            machine.arm(number)?;
+        }
+        let mut places = vec![(None, None)];
+        if machine.is_empty() && self.loops.is_empty() {
+            return Ok(places);
+        }
+        let paced: Vec<Option<usize>> = if self.loops.is_empty() {
+            vec![None]
+        } else {
+            (0..self.loops.len()).map(Some).collect()
+        };
+        for paced in paced {
+            // An arm that changes nothing is already in the list.
+            let differs = |number: &usize| {
+                paced.is_some() || machine.arm(*number).as_ref() != Ok(machine.base())
+            };
+            let numbers = (0..machine.len()).filter(differs);
+            places.extend(numbers.map(|number| (paced, Some(number))));
+        }
+        Ok(places)
+    }
+
+    /// The changes in the form `NAME=VALUE`.
+    fn words(&self, (paced, machine): &Place) -> Vec<String> {
+        let mut words = paced.map_or_else(Vec::new, |number| self.loops.words(number));
+        words.extend(machine.map_or_else(Vec::new, |number| self.machine.words(number)));
+        words
+    }
+}
 
 impl Plan {
     /// Predicts every setting, starting with the file's own. If that one fails as a
@@ -136,7 +141,11 @@ impl Plan {
         loaded: Loaded,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Prediction, WhatIfError> {
-        if !self.pacings.is_empty() && !loaded.is_paced {
+        let typed = self.vary.iter().cloned();
+        let (paced, machine): (Vec<Vary>, Vec<Vary>) =
+            typed.partition(|vary| LOOP.contains(&vary.name()));
+        let loops = loops(&paced, &LOOP)?;
+        if !loops.is_empty() && !loaded.is_paced {
             return Err(WhatIfError::Pacing(if loaded.machine.is_some() {
                 "the recording has no periodic program"
             } else {
@@ -150,25 +159,23 @@ impl Plan {
             loaded: &loaded,
         };
         let (base, _) = work.base(0, &Pacing::default());
-        let axes: Result<Vec<Axis>, AxisError> = self
-            .vary
-            .iter()
-            .map(|vary| Axis::new(vary, &base))
-            .collect();
-        let grid = Grid::new(base, axes?)?;
-        let places = self.places(&grid)?;
+        let grids = Grids {
+            loops,
+            machine: Grid::new(&machine, base, MOST_ARMS)?,
+        };
+        let places = grids.places()?;
         let runs = u64::from(self.runs.max(1));
         let all = places.len() as u64 * runs;
-        let mut predicted: Vec<PredictionRow> = Vec::with_capacity(places.len());
+        let mut predicted: Vec<PredictionArm> = Vec::with_capacity(places.len());
         let mut control = None;
         let mut last = None;
         for (number, place) in (0..).zip(&places) {
             let mut report_done = |done| progress(number * runs + done, all);
-            let (runs, first) = work.runs(place, &grid, &mut report_done)?;
+            let (runs, first) = work.runs(place, &grids, &mut report_done)?;
             last = first.or(last);
-            predicted.push(PredictionRow {
+            predicted.push(PredictionArm {
                 origin: Origin::Predicted,
-                settings: settings(place, &grid),
+                settings: grids.words(place),
                 figures: figures(&runs),
             });
             if let ([as_it_was], Some(measured)) = (&*predicted, &loaded.row) {
@@ -186,37 +193,12 @@ impl Plan {
         })
     }
 
-    /// Lists the settings to run. Validates every grid point first.
-    fn places(&self, grid: &Grid) -> Result<Vec<Place>, PointError> {
-        for point in 0..grid.len() {
-            grid.setup(point)?;
-        }
-        let own = Pacing::default();
-        let mut places = vec![(own, None)];
-        if grid.axes().is_empty() && self.pacings.is_empty() {
-            return Ok(places);
-        }
-        let pacings = match &self.pacings[..] {
-            [] => std::slice::from_ref(&own),
-            pacings => pacings,
-        };
-        for pacing in pacings {
-            // A point that changes nothing equals the file's own setting, which is already in the
-            // list.
-            let differs =
-                |point: &usize| *pacing != own || grid.setup(*point).as_ref() != Ok(grid.base());
-            let points = (0..grid.len()).filter(differs);
-            places.extend(points.map(|point| (*pacing, Some(point))));
-        }
-        Ok(places)
-    }
-
     fn statement(
         &self,
         loaded: Loaded,
         length: Nanos,
         control: Option<Control>,
-        predicted: Vec<PredictionRow>,
+        predicted: Vec<PredictionArm>,
     ) -> PredictionStatement {
         PredictionStatement {
             tool_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -229,7 +211,7 @@ impl Plan {
             coverage: coverage(self.runs),
             seed: self.seed,
             control,
-            rows: loaded.row.into_iter().chain(predicted).collect(),
+            arms: loaded.row.into_iter().chain(predicted).collect(),
             taken: loaded.taken,
             assumed: loaded.assumed,
             left_out: words::LEFT_OUT.map(str::to_owned).to_vec(),
@@ -264,13 +246,13 @@ impl Work<'_> {
     fn runs(
         &self,
         place: &Place,
-        grid: &Grid,
+        grids: &Grids,
         report_done: &mut dyn FnMut(u64),
     ) -> Result<(Vec<Vec<Figure>>, Option<Drawn>), WhatIfError> {
         let mut first = None;
         let mut runs = Vec::new();
         for number in 0..self.plan.runs.max(1) {
-            let (setup, task) = self.setup(number, place, grid)?;
+            let (setup, task) = self.setup(number, place, grids)?;
             runs.push(judge::judge(judge::Run {
                 setup: &setup,
                 task,
@@ -283,15 +265,11 @@ impl Work<'_> {
     }
 
     /// The setup of a setting's run `number`.
-    fn setup(
-        &self,
-        number: u32,
-        (pacing, point): &Place,
-        grid: &Grid,
-    ) -> Result<Drawn, WhatIfError> {
-        let (base, task) = self.base(number, pacing);
-        let mut setup = match point {
-            Some(point) => Grid::new(base, grid.axes().to_vec())?.setup(*point)?,
+    fn setup(&self, number: u32, place: &Place, grids: &Grids) -> Result<Drawn, WhatIfError> {
+        let pacing = grids.pacing(place)?;
+        let (base, task) = self.base(number, &pacing);
+        let mut setup = match place.1 {
+            Some(number) => grids.machine.arm_over(base, number)?,
             None => base,
         };
         if let (Some(SleepMethod::Hybrid), Some(task)) = (pacing.sleep, task) {
@@ -305,16 +283,6 @@ impl Work<'_> {
 
 /// A setup and the task to observe in it.
 type Drawn = (Setup, Option<TaskId>);
-
-/// Formats a setting in the form `NAME=VALUE`.
-fn settings((pacing, point): &Place, grid: &Grid) -> Vec<String> {
-    let mut words = pacing.words();
-    if let Some(point) = point {
-        let values = grid.axes().iter().zip(grid.values(*point));
-        words.extend(values.map(|(axis, value)| format!("{}={value}", axis.name())));
-    }
-    words
-}
 
 /// The task to observe in a scenario: the one called `name` if given, otherwise the first one with
 /// frames.

@@ -31,7 +31,7 @@ impl Proc {
             clocks: clock_offsets(),
             ..Counters::default()
         };
-        (counters.programs, counters.programs_cut) = self.program_times(MAX_PROCESSES);
+        (counters.programs, counters.programs_truncated) = self.program_times(MAX_PROCESSES);
         counters.programs_read = read(ClockId::CLOCK_MONOTONIC);
         counters
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 
 use ticktax_model::CpuList;
-use ticktax_model::machine::{Known, Machine, MachineFact, Preemption, TickMode, parameter};
+use ticktax_model::machine::{Evidence, Machine, MachineFact, Preemption, TickMode, parameter};
 
 use super::{Proc, running, self_test};
 
@@ -39,7 +39,7 @@ impl Proc {
             configured: self.configured(config.as_deref()),
             // Only simulated machines have these. A real machine's settings are in `configured`.
             settings: BTreeMap::new(),
-            known: BTreeMap::new(),
+            evidence: BTreeMap::new(),
             cmdline,
         };
         self.ask_the_kernel(&mut machine);
@@ -52,21 +52,25 @@ impl Proc {
         if self.is_here() {
             if machine.hz_configured.is_none() {
                 machine.hz_configured = running::tick_rate();
-                note(machine, MachineFact::TickRate, Known::Running);
+                note(machine, MachineFact::TickRate, Evidence::RunningKernel);
             }
             // The hardware can lack support for it, even if it is built in and requested.
             if let Some(on) = running::high_resolution()
                 && machine.high_resolution != Some(on)
             {
                 machine.high_resolution = Some(on);
-                note(machine, MachineFact::HighResolution, Known::Running);
+                note(
+                    machine,
+                    MachineFact::HighResolution,
+                    Evidence::RunningKernel,
+                );
             }
         }
         if machine.preemption.is_none() {
             let version = self.text("proc/sys/kernel/version").unwrap_or_default();
             machine.preemption = running::preemption(&version);
             if machine.preemption.is_some() {
-                note(machine, MachineFact::Preemption, Known::Running);
+                note(machine, MachineFact::Preemption, Evidence::RunningKernel);
             }
         }
         if machine.tick_mode.is_some() && !machine.accounting.is_empty() {
@@ -78,11 +82,11 @@ impl Proc {
                 let full = self.nohz_full(machine.cmdline.as_deref());
                 let mode = full.map(|cpus| TickMode::NohzFull { cpus });
                 machine.tick_mode = Some(mode.unwrap_or_else(|| functions.tick_mode()));
-                note(machine, MachineFact::TickMode, Known::Functions);
+                note(machine, MachineFact::TickMode, Evidence::Btf);
             }
             if machine.accounting.is_empty() {
                 machine.accounting = functions.accounting();
-                note(machine, MachineFact::Accounting, Known::Functions);
+                note(machine, MachineFact::Accounting, Evidence::Btf);
             }
         } else if self.is_here()
             && machine.accounting.is_empty()
@@ -100,7 +104,11 @@ impl Proc {
                 machine.accounting.push("IRQ_TIME_ACCOUNTING".to_owned());
             }
             let ticks = verdict.ticks;
-            note(machine, MachineFact::Accounting, Known::SelfTest { ticks });
+            note(
+                machine,
+                MachineFact::Accounting,
+                Evidence::SelfTest { ticks },
+            );
         }
     }
 
@@ -271,8 +279,8 @@ impl Proc {
 }
 
 /// Notes how a fact was established.
-fn note(machine: &mut Machine, fact: MachineFact, known: Known) {
-    machine.known.insert(fact, known);
+fn note(machine: &mut Machine, fact: MachineFact, known: Evidence) {
+    machine.evidence.insert(fact, known);
 }
 
 /// The value of the option `name` in a kernel configuration; `None` if it is not set.
@@ -462,7 +470,7 @@ mod tests {
 
     #[test]
     fn without_a_configuration_facts_come_from_the_running_kernel() {
-        use ticktax_model::machine::{Known, MachineFact};
+        use ticktax_model::machine::{Evidence, MachineFact};
         let root = tempfile::tempdir().unwrap();
         put(
             root.path(),
@@ -475,8 +483,8 @@ mod tests {
         assert_eq!(machine.tick_mode, Some(TickMode::NohzIdle));
         assert_eq!(machine.accounting, ["VIRT_CPU_ACCOUNTING_GEN"]);
         assert_eq!(machine.preemption, Some(Preemption::Rt));
-        assert_eq!(machine.known[&MachineFact::TickMode], Known::Functions);
-        assert_eq!(machine.known[&MachineFact::Accounting], Known::Functions);
+        assert_eq!(machine.evidence[&MachineFact::TickMode], Evidence::Btf);
+        assert_eq!(machine.evidence[&MachineFact::Accounting], Evidence::Btf);
         // The test machine's own clocks say nothing about these files.
         assert_eq!(machine.hz_configured, None);
         let configured = "CONFIG_HZ=250\nCONFIG_NO_HZ_COMMON=y\nCONFIG_TICK_CPU_ACCOUNTING=y\n";
@@ -484,7 +492,7 @@ mod tests {
         put(root.path(), "boot/config-6.1.0-test", configured);
         let machine = Proc::at(root.path()).machine();
         assert_eq!(machine.accounting, ["TICK_CPU_ACCOUNTING"]);
-        assert!(machine.known.is_empty(), "{:?}", machine.known);
+        assert!(machine.evidence.is_empty(), "{:?}", machine.evidence);
     }
 
     #[test]

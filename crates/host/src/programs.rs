@@ -221,7 +221,7 @@ impl Proc {
             let time = ProgramTime {
                 name: name(&stat)?.to_owned(),
                 time: user + system,
-                own_or_kernel: pid == own || is_kernel_thread(&stat),
+                ticktax_or_kernel: pid == own || is_kernel_thread(&stat),
                 nice: nice(&stat).is_some_and(|nice| nice > 0),
                 children: children_time(&stat, user_hz()).unwrap_or_default(),
                 on_cpu: self.on_cpu(pid, &stat),

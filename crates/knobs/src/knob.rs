@@ -253,7 +253,7 @@ impl Knob {
             id: self.id.to_owned(),
             scope: self.scope,
             risk: self.risk,
-            about: self.about.to_owned(),
+            description: self.about.to_owned(),
         }
     }
 
@@ -263,13 +263,13 @@ impl Knob {
         KnobSheet {
             id: self.id.to_owned(),
             scope: self.scope,
-            place: self.mechanism.place(),
+            location: self.mechanism.place(),
             unit: self.unit.map(str::to_owned),
             values: self.values.to_string(),
             risk: self.risk,
             risk_reason: reason.map(str::to_owned),
-            about: self.about.to_owned(),
-            trades: self.trades.to_owned(),
+            description: self.about.to_owned(),
+            trade_offs: self.trades.to_owned(),
             kernels: self.kernels.to_owned(),
             source: self.source.to_owned(),
             also_changes: self.also.iter().map(|&id| id.to_owned()).collect(),

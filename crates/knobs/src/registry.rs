@@ -95,7 +95,7 @@ pub fn markdown() -> String {
             sheet.id,
             sheet.scope.name(),
             sheet.values.replace('|', "\\|"),
-            sheet.about,
+            sheet.description,
             sheet.risk.name(),
             sheet.kernels,
         )

@@ -103,7 +103,7 @@ impl Session {
             system: system.clone(),
             journal,
             boot,
-            pending: Left::of(&contents.records),
+            pending: Left::from_records(&contents.records),
             held: BTreeMap::new(),
             ended: false,
         })
@@ -256,7 +256,7 @@ impl Session {
             Some(_) => self.note(Record::Undone {
                 knob: knob.id.to_owned(),
                 target: target.clone(),
-                outcome: UndoOutcome::Foreign,
+                outcome: UndoOutcome::ChangedByOther,
             }),
             None => Ok(()),
         };
@@ -405,7 +405,7 @@ impl Session {
         for pending in self.pending.settings.clone().into_iter().rev() {
             let undone = self.undo_one(&pending);
             // Do not report a side effect that never occurred.
-            let is_news = !pending.along || undone.outcome != UndoOutcome::Already;
+            let is_news = !pending.along || undone.outcome != UndoOutcome::AlreadyRestored;
             if !undone.outcome.is_pending() {
                 let noted = self.note(Record::Undone {
                     knob: pending.knob,
@@ -506,11 +506,11 @@ impl Session {
             Err(trouble) => return Err(trouble.into()),
         };
         if value == pending.original {
-            return Ok(UndoOutcome::Already);
+            return Ok(UndoOutcome::AlreadyRestored);
         }
         let is_ours = pending.along || value == pending.last || pending.unread.is_some();
         if !is_ours {
-            return Ok(UndoOutcome::Foreign);
+            return Ok(UndoOutcome::ChangedByOther);
         }
         let written = knob.write(&self.system, &target, &pending.original);
         self.journal.step(Step::PutBack);

@@ -96,7 +96,12 @@ impl Machine {
         if !changed.is_empty() {
             return Err(format!("{when}: {changed:?}, {statement:?}").into());
         }
-        let all_back = |outcome| matches!(outcome, UndoOutcome::Restored | UndoOutcome::Already);
+        let all_back = |outcome| {
+            matches!(
+                outcome,
+                UndoOutcome::Restored | UndoOutcome::AlreadyRestored
+            )
+        };
         let mut settings = statement.settings.iter();
         if !settings.all(|setting| all_back(setting.outcome)) || !statement.is_complete() {
             return Err(format!("{when}: {statement:?}").into());

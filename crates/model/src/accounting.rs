@@ -11,7 +11,8 @@ use crate::{Cpu, CpuList, Nanos};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AccountingStatement {
     /// How this kernel accounts CPU time.
-    pub counting: Counting,
+    #[serde(alias = "counting")]
+    pub config: Counting,
     /// Each CPU's line of `/proc/stat`, compared with its traced time.
     pub cpus: Vec<CpuCheck>,
     /// Programs with the most CPU time, whether traced or reported by the kernel.
@@ -20,8 +21,8 @@ pub struct AccountingStatement {
     pub programs_left_out: u64,
     /// Online CPUs that ticktax did not watch. If there are any, [`ProgramCheck::shown`] is
     /// missing, because the kernel reports a program's time only as a total over all CPUs.
-    #[serde(default)]
-    pub unwatched: CpuList,
+    #[serde(default, alias = "unwatched")]
+    pub unwatched_cpus: CpuList,
 }
 
 /// How the kernel accounts CPU time, judging by its configuration.
@@ -59,8 +60,8 @@ pub struct CpuCheck {
     /// CPU that was checked.
     pub cpu: Cpu,
     /// Time between the two readings of `/proc/stat`.
-    #[serde(rename = "between_ns")]
-    pub between: Nanos,
+    #[serde(rename = "stat_elapsed_ns", alias = "between_ns")]
+    pub stat_elapsed: Nanos,
     /// Time added to each column of `/proc/stat` between the readings.
     pub columns: CpuTimes,
     /// Busy time according to the columns: user, nice, system, irq and softirq, without the time of
@@ -69,7 +70,7 @@ pub struct CpuCheck {
     pub shown_busy: Nanos,
     /// Busy share as `top` shows it: busy time divided by the sum of all columns, 0 to 1.
     pub shown_share: f64,
-    /// Part of [`CpuCheck::between`] missing from all columns; negative if columns count time
+    /// Part of [`CpuCheck::stat_elapsed`] missing from all columns; negative if columns count time
     /// twice.
     #[serde(rename = "uncounted_ns")]
     pub uncounted: Nanos,
@@ -92,10 +93,11 @@ pub struct CpuCheck {
     pub interrupts: Option<Nanos>,
     /// Time in which the hypervisor or firmware held the CPU, so that neither the kernel nor a
     /// program ran.
-    #[serde(rename = "outside_ns")]
-    pub outside: Option<Nanos>,
+    #[serde(rename = "hypervisor_or_firmware_ns", alias = "outside_ns")]
+    pub hypervisor_or_firmware: Option<Nanos>,
     /// CPU time left for a lowest-priority thread, measured by a witness that used all of it.
-    pub left: Option<Left>,
+    #[serde(alias = "left")]
+    pub spare: Option<SpareTime>,
     /// Number of ticks on this CPU.
     pub ticks: Option<u64>,
     /// Causes of the difference, largest effect first. They include programs shown too high or too
@@ -124,9 +126,10 @@ impl CpuCheck {
 
 /// CPU time available to a lowest-priority thread, measured by that thread.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Left {
+pub struct SpareTime {
     /// Thread that took the measurement.
-    pub witness: Witness,
+    #[serde(alias = "witness")]
+    pub measured_by: SpareTimeSource,
     /// Length of the measurement.
     #[serde(rename = "watched_ns")]
     pub watched: Nanos,
@@ -138,7 +141,7 @@ pub struct Left {
 /// A thread that uses up idle CPU time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Witness {
+pub enum SpareTimeSource {
     /// The spin probe. Its CPU time is the time that its loop ran between gaps.
     Spin,
     /// The soaker. Its CPU time is the number of work blocks completed times the time per block.
@@ -182,15 +185,18 @@ pub enum BiasKind {
     TicksLost,
     /// The kernel did not report the context switches of some threads that ran. The columns include
     /// these threads' time, but no account does.
-    NotReported,
+    #[serde(alias = "not_reported")]
+    SwitchesNotReported,
     /// Interrupts are not measured. The columns charge their time to the interrupted context, or to
     /// none if that was idle time or a probe.
     InterruptsNotMeasured,
     /// The hypervisor took CPU time that its steal clock did not report.
-    StolenSilently,
+    #[serde(alias = "stolen_silently")]
+    StealNotReported,
     /// The hypervisor's steal clock reports more time than ticktax saw. The accounts charge the
     /// excess to the threads that were running.
-    StolenUnseen,
+    #[serde(alias = "stolen_unseen")]
+    StealNotObserved,
 }
 
 /// One program's times in `/proc/PID/stat`, compared with its traced times.

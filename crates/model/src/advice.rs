@@ -41,13 +41,14 @@ pub enum Advice {
         #[serde(rename = "max_ns")]
         max: Nanos,
         /// Whether the program has exited.
-        #[serde(default, skip_serializing_if = "is_false")]
-        ended: bool,
+        #[serde(default, skip_serializing_if = "is_false", alias = "ended")]
+        exited: bool,
     },
     /// Other programs caused much of the watched program's waiting.
-    CrowdingPrograms {
+    #[serde(alias = "crowding-programs")]
+    CompetingPrograms {
         /// Programs that the watched program waited behind, largest share first.
-        programs: Vec<CrowdingProgram>,
+        programs: Vec<CompetingProgram>,
         /// Time that these programs ran while the watched program waited.
         #[serde(rename = "time_ns")]
         time: Nanos,
@@ -65,7 +66,8 @@ pub enum Advice {
         share: f64,
     },
     /// A kernel thread caused much of the watched program's waiting.
-    CrowdingKernelThread {
+    #[serde(alias = "crowding-kernel-thread")]
+    CompetingKernelThread {
         /// Name of the kernel thread.
         name: String,
         /// Time that the kernel thread ran while the watched program waited.
@@ -90,11 +92,12 @@ pub enum Advice {
         /// Number of throttled intervals.
         count: u64,
         /// Whether the process has exited.
-        #[serde(default, skip_serializing_if = "is_false")]
-        ended: bool,
+        #[serde(default, skip_serializing_if = "is_false", alias = "ended")]
+        exited: bool,
     },
     /// Other threads waited for a CPU while a process with real-time priority ran.
-    RealTimeFirst {
+    #[serde(alias = "real-time-first")]
+    RealTimePriority {
         /// Program name.
         program: String,
         /// Process id.
@@ -117,11 +120,12 @@ pub enum Advice {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         waiter_pid: Option<i32>,
         /// Whether the real-time process has exited.
-        #[serde(default, skip_serializing_if = "is_false")]
-        ended: bool,
+        #[serde(default, skip_serializing_if = "is_false", alias = "ended")]
+        exited: bool,
     },
     /// A limit held back real-time threads although nothing of higher priority was runnable.
-    RealTimeHeld {
+    #[serde(alias = "real-time-held")]
+    RealTimeLimited {
         /// The threads, and the limit that held them back.
         #[serde(flatten)]
         held: RealTimeHeld,
@@ -169,14 +173,16 @@ pub enum Advice {
     },
     /// Threads demanded more CPU time than the machine has: their running and waiting times add up
     /// to more than the time of all CPUs.
-    Overbooked {
+    #[serde(alias = "overbooked")]
+    CpusOversubscribed {
         /// Number of CPUs.
         cpus: u64,
         /// Demand in CPUs: mean number of threads that ran or waited for a CPU.
-        wanted_cores: f64,
+        #[serde(alias = "wanted_cores")]
+        demand_cores: f64,
         /// Program with the largest demand. Its `time` includes both running and waiting.
         #[serde(flatten)]
-        most: CrowdingProgram,
+        most: CompetingProgram,
         /// That program's time as a share of the demand of all threads, 0 to 1.
         share: f64,
         /// Whether waits are unknown, so that the demand is estimated from samples of the run
@@ -186,12 +192,13 @@ pub enum Advice {
         sampled: bool,
     },
     /// The CPUs were busy nearly all the time.
-    CpusFull {
+    #[serde(alias = "cpus-full")]
+    CpusSaturated {
         /// Busy time as a share of the time of all CPUs, 0 to 1.
         busy_share: f64,
         /// Program that used the most CPU time. Its `time` is its running time.
         #[serde(flatten)]
-        most: CrowdingProgram,
+        most: CompetingProgram,
         /// That program's time as a share of the time of all CPUs, 0 to 1.
         share: f64,
     },
@@ -232,22 +239,22 @@ pub enum Advice {
 
 /// Processes of a program that raising their nice value would not slow down.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Standing {
+pub struct ExemptPids {
     /// Processes that had exited when the recording ended.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub ended: Vec<i32>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "ended")]
+    pub exited_pids: Vec<i32>,
     /// Other processes that spent most of their time in real-time threads, which run before
     /// ordinary threads.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub real_time: Vec<i32>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "real_time")]
+    pub real_time_pids: Vec<i32>,
     /// Remaining processes whose threads are all at the lowest priority already.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub lowest: Vec<i32>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "lowest")]
+    pub lowest_priority_pids: Vec<i32>,
     /// Remaining processes not known to share a session with the program that should benefit: their
     /// session is another one or unknown, or their cgroup has its own share. The kernel divides CPU
     /// time between sessions first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub apart: Vec<i32>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "apart")]
+    pub other_session_pids: Vec<i32>,
 }
 
 #[expect(
@@ -260,7 +267,7 @@ fn is_false(value: &bool) -> bool {
 
 /// A program that other threads wait behind, with all its processes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct CrowdingProgram {
+pub struct CompetingProgram {
     /// Program name.
     pub program: String,
     /// Process ids of the program.
@@ -273,7 +280,7 @@ pub struct CrowdingProgram {
     pub autogroup_pids: Vec<i32>,
     /// Processes that raising their nice value would not slow down.
     #[serde(flatten)]
-    pub standing: Standing,
+    pub standing: ExemptPids,
     /// Time that the program ran: while the watched program waited, or in total.
     #[serde(rename = "time_ns")]
     pub time: Nanos,

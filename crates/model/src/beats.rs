@@ -27,7 +27,8 @@ pub struct BeatStatement {
     #[serde(rename = "false_alarm_probability")]
     pub family_alarm: f64,
     /// Limitations of the search.
-    pub unknown: Vec<Limitation>,
+    #[serde(alias = "unknown")]
+    pub limitations: Vec<Limitation>,
     /// Periods that stand out among the sampled sources' events; `None` if no source was sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spectrum: Option<PeriodSpectrum>,
@@ -46,7 +47,8 @@ pub enum BeatKind {
     /// Intervals in which a thread was off its CPU for the same reason.
     OffCpu,
     /// The starts of threads with the same name.
-    Starts,
+    #[serde(alias = "starts")]
+    ThreadStarts,
     /// Probe gaps that no source explains.
     Gaps,
 }
@@ -77,7 +79,8 @@ pub struct Periodicity {
     /// Whether each interval starts at the previous event, so that delays accumulate.
     pub rearmed: bool,
     /// Number of times that the phase jumped.
-    pub restarts: u32,
+    #[serde(alias = "restarts")]
+    pub phase_jumps: u32,
 }
 
 /// A periodic source with its cause and effects.
@@ -96,8 +99,8 @@ pub struct BeatLine {
     /// CPUs on which the source was observed.
     pub cpus: CpuList,
     /// Whether ticktax itself causes the events.
-    #[serde(default)]
-    pub own: bool,
+    #[serde(default, alias = "own")]
+    pub by_ticktax: bool,
     /// Period and significance. Events are counted over all of the source's CPUs. The false-alarm
     /// probability covers all sources searched.
     #[serde(flatten)]
@@ -107,11 +110,11 @@ pub struct BeatLine {
     pub first: Nanos,
     /// Start and end of the time in which the source was periodic, relative to the start of the
     /// observation; `None` if it was periodic the entire time.
-    #[serde(default, rename = "during_ns")]
-    pub during: Option<(Nanos, Nanos)>,
+    #[serde(rename = "active_range_ns", default, alias = "during_ns")]
+    pub active_range: Option<(Nanos, Nanos)>,
     /// Events per period.
-    #[serde(rename = "events_per_beat")]
-    pub burst: f64,
+    #[serde(alias = "events_per_beat")]
+    pub events_per_period: f64,
     /// Lengths of the source's events.
     #[serde(flatten)]
     pub lengths: Lengths,
@@ -126,16 +129,16 @@ pub struct BeatLine {
     /// Probe gaps that the source explains, or its own gaps if it consists of unexplained gaps.
     pub gaps: Option<BeatGaps>,
     /// Activities that ran in most of the gaps, if the gaps have no periodic cause.
-    #[serde(default)]
-    pub held: Vec<String>,
+    #[serde(default, alias = "held")]
+    pub ran_in_gaps: Vec<String>,
     /// The two periodic sources whose coincidence produces this period, if any.
     pub alias: Option<AliasLine>,
     /// Sources on the same CPU that have the same period; only for gaps that no source explains.
     #[serde(default)]
     pub same_period: Vec<SamePeriod>,
     /// Likely cause of gaps in which the kernel ran nothing, if every kernel entry was watched.
-    #[serde(default)]
-    pub outside: Option<Outside>,
+    #[serde(default, alias = "outside")]
+    pub hypervisor_or_firmware: Option<HypervisorOrFirmware>,
     /// A sample of the source's events for plotting phases; `None` except for the most costly
     /// sources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -162,7 +165,7 @@ pub struct FollowsTick {
 
 /// A cause outside the kernel: the hypervisor, its host or the firmware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Outside {
+pub struct HypervisorOrFirmware {
     /// Tick rate of a host that would produce the same period, if the machine is virtual.
     pub host_hz: Option<u32>,
 }
@@ -175,8 +178,8 @@ pub struct SamePeriod {
     /// Delay of the gaps after the source's events, if it is constant. `None` if it varies, if
     /// other gaps are mixed in, or if the source has events on other CPUs. Even then, some of the
     /// gaps can be the source's.
-    #[serde(rename = "locked_at_ns")]
-    pub locked_at: Option<Nanos>,
+    #[serde(rename = "offset_ns", alias = "locked_at_ns")]
+    pub offset: Option<Nanos>,
 }
 
 /// The probe gaps that recur with a periodic source.
@@ -185,8 +188,8 @@ pub struct BeatGaps {
     /// Kind of probe.
     pub probe: ProbeKind,
     /// Minimum length of the gaps.
-    #[serde(rename = "from_ns")]
-    pub from: Nanos,
+    #[serde(rename = "threshold_ns", alias = "from_ns")]
+    pub threshold: Nanos,
     /// Number of gaps that contain an event of the source. If no source explains the gaps, number
     /// of gaps in the periodic source. `lengths` covers only these gaps.
     pub count: u64,

@@ -51,9 +51,11 @@ pub struct CaseTitle {
 #[serde(deny_unknown_fields)]
 pub struct Remark {
     /// Remark.
-    pub what: String,
+    #[serde(alias = "what")]
+    pub topic: String,
     /// Reason for the remark.
-    pub why: String,
+    #[serde(alias = "why")]
+    pub reason: String,
 }
 
 /// How a model result relates to the published figure.
@@ -87,7 +89,7 @@ pub struct Line {
     /// Unit of the series.
     pub unit: String,
     /// Label of the row within the series.
-    pub at: String,
+    pub label: String,
     /// Published text, quoted verbatim.
     pub quote: Option<String>,
     /// Published number.
@@ -104,7 +106,7 @@ pub struct Line {
     /// Largest allowed deviation.
     pub allowed: f64,
     /// Known reason why the model misses this row, if it does.
-    pub fails: Option<String>,
+    pub known_failure: Option<String>,
     /// Free-parameter values that the model would need to match this row, such as `steps = 31`.
     pub only_with: Vec<String>,
 }
@@ -120,7 +122,8 @@ impl Line {
 
     /// Whether the result is as the case's file expects: close enough, or a known miss.
     pub fn as_expected(&self) -> bool {
-        self.met().is_none_or(|met| met != self.fails.is_some())
+        self.met()
+            .is_none_or(|met| met != self.known_failure.is_some())
     }
 }
 
@@ -130,7 +133,7 @@ pub struct MeasuredRow {
     /// Series that the row extends. The row uses the unit of that series.
     pub series: String,
     /// Label of the row.
-    pub at: String,
+    pub label: String,
     /// Measured value.
     pub value: f64,
 }
@@ -148,15 +151,15 @@ pub struct CaseNotes {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CaseStatement {
     /// Case.
-    pub head: CaseHead,
+    pub case: CaseHead,
     /// Constants of the model: fitted, published or assumed.
     pub constants: Vec<Constant>,
     /// All rows of the comparison, grouped by series.
-    pub lines: Vec<Line>,
+    pub rows: Vec<Line>,
     /// Rows added by a measurement, if one was given.
     pub measured: Vec<MeasuredRow>,
     /// Measurements on this machine, if requested.
-    pub here: Vec<Remark>,
+    pub this_machine: Vec<Remark>,
     /// How well the model predicts rows that were excluded from its calibration.
     pub hold_out: Vec<Remark>,
     /// Results for other values of the free parameters.
@@ -176,7 +179,7 @@ mod tests {
         let line = |residual, fails: Option<&str>| Line {
             series: "s".to_owned(),
             unit: String::new(),
-            at: "1".to_owned(),
+            label: "1".to_owned(),
             quote: None,
             published: None,
             derived: None,
@@ -184,7 +187,7 @@ mod tests {
             kind: RowKind::Predicted,
             residual,
             allowed: 0.5,
-            fails: fails.map(str::to_owned),
+            known_failure: fails.map(str::to_owned),
             only_with: Vec::new(),
         };
         assert_eq!(line(None, None).met(), None);

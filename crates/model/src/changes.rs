@@ -7,6 +7,7 @@ use crate::beats::BeatLine;
 use crate::machine::Machine;
 use crate::recording::{Level, World};
 use crate::statement::Class;
+use crate::trial::Contrast;
 use crate::{Cpu, Nanos};
 
 /// The changes between a first recording and a second one.
@@ -70,13 +71,10 @@ pub struct Change {
     pub first: Option<f64>,
     /// Value in the second recording; `None` if it was not measured there.
     pub second: Option<f64>,
-    /// Lower end of the 95 % confidence interval of second − first.
-    pub difference_low: Option<f64>,
-    /// Upper end of the 95 % confidence interval of second − first.
-    pub difference_high: Option<f64>,
-    /// Whether the change exceeds chance, corrected for the number of values compared; `None`
-    /// without a confidence interval.
-    pub certain: Option<bool>,
+    /// Effect: second − first. It is missing if the value was not measured in parts of both
+    /// recordings.
+    #[serde(flatten)]
+    pub contrast: Contrast,
 }
 
 impl Change {

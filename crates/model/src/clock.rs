@@ -70,8 +70,8 @@ pub enum Distrust {
     /// The measured rate differs from the declared rate.
     OffNominal {
         /// Deviation from the declared rate, in parts per million.
-        #[serde(rename = "off_ppm")]
-        ppm: f64,
+        #[serde(alias = "off_ppm")]
+        deviation_ppm: f64,
     },
     /// Other reasons, as text.
     Other {

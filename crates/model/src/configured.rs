@@ -114,11 +114,14 @@ pub struct SysctlSetting {
     /// Configured value; if several files set it, the one set last.
     pub value: String,
     /// Values from other files, which some loaders would prefer.
-    pub others: Vec<String>,
+    #[serde(alias = "others")]
+    pub other_values: Vec<String>,
     /// File and line that set the value.
-    pub place: String,
+    #[serde(alias = "place")]
+    pub location: String,
     /// Value in effect.
-    pub live: String,
+    #[serde(alias = "live")]
+    pub effective: String,
 }
 
 /// A line of `fstab`.
@@ -127,7 +130,8 @@ pub struct FstabLine {
     /// Device to mount.
     pub device: String,
     /// Mount point.
-    pub place: String,
+    #[serde(alias = "place")]
+    pub mount_point: String,
     /// File system type.
     pub kind: String,
     /// Mount options.
@@ -151,7 +155,8 @@ pub struct Mounted {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OtherMount {
     /// Mount point.
-    pub place: String,
+    #[serde(alias = "place")]
+    pub mount_point: String,
     /// The file system mounted there.
     pub mounted: Mounted,
 }
@@ -165,7 +170,8 @@ pub struct WriteCache {
     /// `write back`.
     pub kernel: String,
     /// The disk's own report (`cache_type`).
-    pub own: String,
+    #[serde(alias = "own")]
+    pub cache_type: String,
 }
 
 /// A process whose fsync does nothing.
@@ -176,7 +182,8 @@ pub struct FsyncOff {
     /// Process id.
     pub pid: i32,
     /// Cause.
-    pub by: FsyncOffBy,
+    #[serde(alias = "by")]
+    pub cause: FsyncOffBy,
 }
 
 /// Why a program's fsync has no effect.

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 /// Version of the JSON format of all documents. Adding a field does not change the version.
 /// Renaming or removing a field, or changing its meaning, requires a new one.
-pub const DOCUMENT_VERSION: u32 = 3;
+pub const DOCUMENT_VERSION: u32 = 4;
 
 /// Declares [`Document`] and [`DocumentKind`] from the list of documents.
 macro_rules! documents {

@@ -39,7 +39,8 @@ pub struct Finding {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cost {
     /// Description.
-    pub what: String,
+    #[serde(alias = "what")]
+    pub description: String,
     /// CPU time lost during the recording, if it was measured.
     #[serde(rename = "time_ns")]
     pub time: Option<Nanos>,
@@ -50,24 +51,24 @@ pub struct Cost {
 
 impl Cost {
     /// A cost with a description but no measurement.
-    pub fn said(what: impl Into<String>) -> Option<Self> {
-        Some(Self::of(what, None))
+    pub fn unmeasured(what: impl Into<String>) -> Option<Self> {
+        Some(Self::new(what, None))
     }
 
     /// A cost in CPU time, if it was measured.
-    pub fn of(what: impl Into<String>, time: Option<Nanos>) -> Self {
+    pub fn new(what: impl Into<String>, time: Option<Nanos>) -> Self {
         Self {
-            what: what.into(),
+            description: what.into(),
             time,
             longest: None,
         }
     }
 
     /// A cost equal to the CPU time of `account`, if there is one.
-    pub fn of_account(what: impl Into<String>, account: Option<&Account>) -> Self {
+    pub fn from_account(what: impl Into<String>, account: Option<&Account>) -> Self {
         Self {
             longest: account.and_then(|account| account.longest),
-            ..Self::of(what, account.map(|account| account.time))
+            ..Self::new(what, account.map(|account| account.time))
         }
     }
 

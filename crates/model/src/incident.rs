@@ -55,8 +55,13 @@ pub struct Incident {
     pub asleep: Nanos,
     /// For a frame that started late: how long after the due time its thread kept working on the
     /// previous frame, whether running or preempted.
-    #[serde(rename = "overran_ns", default, skip_serializing_if = "Nanos::is_zero")]
-    pub overran: Nanos,
+    #[serde(
+        rename = "overrun_ns",
+        default,
+        skip_serializing_if = "Nanos::is_zero",
+        alias = "overran_ns"
+    )]
+    pub overrun: Nanos,
     /// Source that woke the thread, either before its wait or, if it was blocked, at the end of the
     /// delay. `None` if no wake-up was observed.
     pub woken_by: Option<String>,
@@ -65,8 +70,8 @@ pub struct Incident {
     /// no such edge was observed.
     pub chain: Vec<String>,
     /// Text of a mark.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub words: String,
+    #[serde(default, skip_serializing_if = "String::is_empty", alias = "words")]
+    pub text: String,
     /// Number of triggers that fired, all within a few seconds of each other.
     pub triggers: u64,
     /// Number of events lost in the recording.
@@ -113,7 +118,7 @@ pub struct Signature {
     pub program: String,
     /// Main cause: the activity that used the most time or, for a blocked thread, its waker. Empty
     /// if the cause is unknown or the CPU was idle.
-    pub by: String,
+    pub culprit: String,
 }
 
 impl Incident {
@@ -131,10 +136,10 @@ impl Incident {
             others: Nanos::ZERO,
             unseen: Nanos::ZERO,
             asleep: Nanos::ZERO,
-            overran: Nanos::ZERO,
+            overrun: Nanos::ZERO,
             woken_by: None,
             chain: Vec::new(),
-            words: String::new(),
+            text: String::new(),
             triggers: 1,
             events_lost: 0,
         }
@@ -157,7 +162,7 @@ impl Incident {
                 .thread
                 .as_ref()
                 .map_or_else(String::new, |thread| thread.program.clone()),
-            by: first.or(waker).unwrap_or_default(),
+            culprit: first.or(waker).unwrap_or_default(),
         }
     }
 }
@@ -166,7 +171,7 @@ impl Incident {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct IncidentList {
     /// Directory.
-    pub folder: String,
+    pub directory: String,
     /// Start of the listed period, in ms since 1970; `None` if all incidents are listed.
     pub since_unix_ms: Option<i64>,
     /// Total time that recorders were watching.
@@ -183,9 +188,9 @@ pub struct IncidentList {
     /// Incidents and recordings that were not kept, by reason.
     pub not_kept: Vec<NotKept>,
     /// Number of incidents found in recordings but missing from the index.
-    pub found_again: u64,
+    pub recovered: u64,
     /// Number of unreadable lines in the index.
-    pub damaged: u64,
+    pub damaged_lines: u64,
 }
 
 /// A group of similar incidents.
@@ -245,9 +250,9 @@ pub struct IncidentSheet {
     /// Path of its recording, if it was kept and still exists.
     pub path: Option<String>,
     /// Position among similar incidents, from 1.
-    pub place: u64,
+    pub position: u64,
     /// Number of similar incidents.
-    pub alike: u64,
+    pub similar_count: u64,
     /// Time of the first similar incident, in ms since 1970.
     pub first_unix_ms: i64,
     /// Most certain period of the similar incidents, if this incident fits it.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 pub use built::{BuiltKernel, CachedKernel, KernelBuild, KernelList};
 pub use comparison::{
-    CellFigures, Difference, KernelCell, KernelComparison, PredictedCell, PublishedLoop, Tolerance,
+    Difference, KernelArm, KernelComparison, LoopFigures, PredictedLoop, PublishedLoop, Tolerance,
 };
 
 use crate::Nanos;

@@ -85,9 +85,9 @@ impl KnobRisk {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KnobList {
     /// Search word, if only matching settings are listed.
-    pub of: Option<String>,
+    pub search: Option<String>,
     /// Total number of known settings.
-    pub known: u64,
+    pub total: u64,
     /// Settings, in the order of the documentation.
     pub knobs: Vec<KnobLine>,
 }
@@ -102,7 +102,7 @@ pub struct KnobLine {
     /// Damage that changing the setting can cause.
     pub risk: KnobRisk,
     /// Effect of the setting.
-    pub about: String,
+    pub description: String,
 }
 
 /// Full description of a setting.
@@ -113,7 +113,7 @@ pub struct KnobSheet {
     /// Kind of object that the setting belongs to.
     pub scope: KnobScope,
     /// Where the kernel keeps the setting: a file, a system call or a boot parameter.
-    pub place: String,
+    pub location: String,
     /// Unit of the values; `None` if they have no unit.
     pub unit: Option<String>,
     /// Allowed values.
@@ -123,9 +123,9 @@ pub struct KnobSheet {
     /// Why the setting is risky, if it is.
     pub risk_reason: Option<String>,
     /// Effect of the setting.
-    pub about: String,
+    pub description: String,
     /// Benefits and costs of changing the setting.
-    pub trades: String,
+    pub trade_offs: String,
     /// Kernels that provide the setting.
     pub kernels: String,
     /// Kernel documentation that describes the setting.
@@ -225,11 +225,13 @@ pub enum UndoOutcome {
     /// invocation that wrote it was killed.
     RestoredUnread,
     /// The setting already had its original value.
-    Already,
+    #[serde(alias = "already")]
+    AlreadyRestored,
     /// The setting vanished when the process that held it exited.
     Released,
     /// Another program has changed the setting in the meantime, so it was left alone.
-    Foreign,
+    #[serde(alias = "foreign")]
+    ChangedByOther,
     /// The object, and the setting with it, no longer exists.
     Gone,
     /// The machine has rebooted in the meantime, which reset the setting.
@@ -245,9 +247,9 @@ impl UndoOutcome {
     pub const ALL: [Self; 9] = [
         Self::Restored,
         Self::RestoredUnread,
-        Self::Already,
+        Self::AlreadyRestored,
         Self::Released,
-        Self::Foreign,
+        Self::ChangedByOther,
         Self::Gone,
         Self::Rebooted,
         Self::Offline,

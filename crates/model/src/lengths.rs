@@ -61,7 +61,7 @@ impl Intervals {
 
 impl Lengths {
     /// Combines these lengths with `count`, the number of intervals.
-    pub fn of(self, count: u64) -> Intervals {
+    pub fn with_count(self, count: u64) -> Intervals {
         Intervals {
             count,
             median: Some(self.median),

@@ -36,7 +36,8 @@ pub enum Limitation {
         /// Paths of some of these settings.
         paths: Vec<String>,
         /// Number of files not listed in `paths`.
-        more: u64,
+        #[serde(alias = "more")]
+        paths_left_out: u64,
         /// Why they could not be read.
         reason: Unreadable,
     },
@@ -53,7 +54,8 @@ pub enum Limitation {
     },
     /// The accounts of some CPUs start at their first context switch, because a high-priority
     /// thread occupied the CPU.
-    BooksBeganLate {
+    #[serde(alias = "books-began-late")]
+    AccountsBeganLate {
         /// CPUs whose accounts start late.
         cpus: CpuList,
     },
@@ -77,7 +79,8 @@ pub enum Limitation {
     },
     /// The accounts include the hypervisor's time and the time of kernel entry and exit, which
     /// could not be separated.
-    OutsideNotSeparated {
+    #[serde(alias = "outside-not-separated")]
+    HypervisorTimeNotSeparated {
         /// Why no gaps were recorded, which would show that time separately.
         reason: NoGaps,
     },
@@ -95,10 +98,11 @@ pub enum Limitation {
         threads: u64,
     },
     /// The observation was more than 20 ms shorter or longer than requested.
-    LengthNotKept {
+    #[serde(alias = "length-not-kept")]
+    LengthDiffers {
         /// Requested length.
-        #[serde(rename = "asked_ns")]
-        asked: Nanos,
+        #[serde(rename = "requested_ns", alias = "asked_ns")]
+        requested: Nanos,
         /// Actual length, on the CPU that was watched longest.
         #[serde(rename = "watched_ns")]
         watched: Nanos,
@@ -107,8 +111,8 @@ pub enum Limitation {
     /// could be saved.
     RingTooShort {
         /// Requested length of history before the trigger.
-        #[serde(rename = "asked_ns")]
-        asked: Nanos,
+        #[serde(rename = "requested_ns", alias = "asked_ns")]
+        requested: Nanos,
         /// Length of history in the busiest CPU's ring buffer.
         #[serde(rename = "reached_ns")]
         reached: Nanos,
@@ -117,8 +121,8 @@ pub enum Limitation {
     /// limit.
     WindowCutShort {
         /// Requested length of the window.
-        #[serde(rename = "asked_ns")]
-        asked: Nanos,
+        #[serde(rename = "requested_ns", alias = "asked_ns")]
+        requested: Nanos,
         /// Length of the window that was saved.
         #[serde(rename = "kept_ns")]
         kept: Nanos,
@@ -132,8 +136,8 @@ pub enum Limitation {
     /// The time of day was changed.
     ClockSet {
         /// Size of the step; negative if the clock was set back.
-        #[serde(rename = "by_ns")]
-        by: Nanos,
+        #[serde(rename = "step_ns", alias = "by_ns")]
+        step: Nanos,
     },
     /// The kernel counted interrupts that no tracepoint reports.
     InterruptsNotTraced {
@@ -160,7 +164,8 @@ pub enum Limitation {
         ran: Nanos,
     },
     /// A process ran longer according to the scheduler than its events show.
-    ProcessTracedInPart {
+    #[serde(alias = "process-traced-in-part")]
+    ProcessPartlyTraced {
         /// Process name.
         name: String,
         /// Process id.
@@ -180,17 +185,20 @@ pub enum Limitation {
         count: u64,
     },
     /// Interrupts or softirqs were in progress when their thread was switched out.
-    FramesCut {
+    #[serde(alias = "frames-cut")]
+    InterruptsSwitchedOut {
         /// Number of interrupts and softirqs.
         count: u64,
     },
     /// Exit events without an entry event, or entries nested too deeply.
-    BordersMissed {
+    #[serde(alias = "borders-missed")]
+    EntriesMissed {
         /// Number of events.
         count: u64,
     },
     /// The table of sums was full, so the sources of some intervals are not known.
-    SourcesFolded {
+    #[serde(alias = "sources-folded")]
+    SourcesMerged {
         /// Number of intervals.
         intervals: u64,
     },
@@ -261,8 +269,8 @@ pub enum Limitation {
     /// The recording is too short to find periods above a limit.
     BeatPeriodsTooLong {
         /// Longest period that can be found.
-        #[serde(rename = "over_ns")]
-        over: Nanos,
+        #[serde(rename = "max_period_ns", alias = "over_ns")]
+        max_period: Nanos,
     },
     /// Some sources have too few events to find a period.
     BeatSourcesQuiet {
@@ -311,9 +319,11 @@ pub enum Limitation {
     /// Another limitation, as text.
     Other {
         /// Thing that could not be observed.
-        what: String,
+        #[serde(alias = "what")]
+        topic: String,
         /// Reason.
-        why: String,
+        #[serde(alias = "why")]
+        reason: String,
     },
 }
 
@@ -332,7 +342,8 @@ fn default_max_windows() -> u64 {
 #[serde(rename_all = "kebab-case")]
 pub enum HookMissing {
     /// The user excluded the hook.
-    OnRequest,
+    #[serde(alias = "on-request")]
+    Excluded,
     /// This kernel does not have the tracepoint.
     NoTracepoint,
     /// This kernel does not have the function.
@@ -346,7 +357,7 @@ pub enum HookMissing {
 impl fmt::Display for HookMissing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::OnRequest => f.write_str("left out on request"),
+            Self::Excluded => f.write_str("left out on request"),
             Self::NoTracepoint => f.write_str("this kernel has no such tracepoint"),
             Self::NoFunction(function) => write!(f, "this kernel has no function {function}"),
             Self::FunctionNotPermitted(function) => {

@@ -11,7 +11,7 @@ use crate::{Cpu, CpuList, Nanos};
 mod kernel;
 mod writeback;
 
-pub use kernel::{Known, MachineFact, Preemption, TickMode};
+pub use kernel::{Evidence, MachineFact, Preemption, TickMode};
 pub use writeback::Writeback;
 
 /// Properties of the observed machine. Values that could not be read are `None`.
@@ -43,8 +43,8 @@ pub struct Machine {
     pub preemption: Option<Preemption>,
     /// How facts about the kernel were established, unless they come from its build configuration
     /// and boot parameters.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub known: BTreeMap<MachineFact, Known>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", alias = "known")]
+    pub evidence: BTreeMap<MachineFact, Evidence>,
     /// Configured settings, from which findings are derived.
     #[serde(default)]
     pub configured: Configured,
@@ -124,8 +124,12 @@ pub struct Counters {
     pub programs_read: Option<Nanos>,
     /// Whether `programs` may lack processes that ran during the recording, because there were too
     /// many to read.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub programs_cut: bool,
+    #[serde(
+        default,
+        skip_serializing_if = "std::ops::Not::not",
+        alias = "programs_cut"
+    )]
+    pub programs_truncated: bool,
     /// Ids of existing processes, for recordings that lack `programs`, such as part of a recording.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pids: Option<BTreeSet<i32>>,
@@ -201,7 +205,8 @@ pub struct ProgramTime {
     #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// Whether the process is a kernel thread or ticktax itself.
-    pub own_or_kernel: bool,
+    #[serde(alias = "own_or_kernel")]
+    pub ticktax_or_kernel: bool,
     /// Whether the process's nice value is positive. If so, its user time is in the `nice` column.
     #[serde(default)]
     pub nice: bool,
@@ -382,7 +387,7 @@ impl Counters {
     /// Ids of processes that existed. They include all that ran during the recording; `None` if
     /// some of those may be missing.
     pub fn present(&self) -> Option<BTreeSet<i32>> {
-        let listed = !self.programs_cut && !self.programs.is_empty();
+        let listed = !self.programs_truncated && !self.programs.is_empty();
         let listed = || listed.then(|| self.programs.keys().copied().collect());
         self.pids.clone().or_else(listed)
     }
@@ -403,7 +408,7 @@ impl Counters {
         };
         // A process that ran for less than a tick shows up only in the scheduler's accounting.
         let may_be_missed = |after: &ProgramTime| after.on_cpu.is_none();
-        self.programs_cut |= self.programs.values().any(may_be_missed);
+        self.programs_truncated |= self.programs.values().any(may_be_missed);
         self.programs.retain(|pid, after| ran(pid, after));
         let after = &self.programs;
         before.programs.retain(|pid, _| after.contains_key(pid));

@@ -3,16 +3,16 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::packets::{PacketPlaces, places};
+use crate::packets::{PacketLosses, places};
 use crate::{Cpu, Nanos};
 
 mod books;
 mod link;
 mod sampled;
 
-pub use books::{CpuTraffic, TrafficAccount, TrafficBooks, TrafficTime};
+pub use books::{CpuTraffic, TracedTraffic, TrafficAccount, TrafficTime};
 pub use link::{Link, LinkSpec, Shaper, Shaping};
-pub use sampled::{Doing, Sample, SampleCount, Sampled, SampledCode};
+pub use sampled::{Sample, SampleCount, Sampled, SampledActivity, SampledCode};
 
 /// Transport protocol of the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -45,7 +45,7 @@ pub struct TrafficSpec {
     /// Bytes passed to the kernel per call. For UDP, the size of a datagram.
     pub call_bytes: u32,
     /// Requested payload rate, in bits per second; `None` to send as fast as the link allows.
-    #[serde(rename = "asked_bits_hz")]
+    #[serde(rename = "requested_bps", alias = "asked_bits_hz")]
     pub rate: Option<f64>,
     /// Requested sending time.
     #[serde(rename = "length_ns")]
@@ -136,12 +136,13 @@ pub struct ProtocolCounters {
     /// TCP packets received. Offloads merge several segments into one packet.
     pub segments_in: u64,
     /// TCP segments retransmitted.
-    pub segments_again: u64,
+    #[serde(alias = "segments_again")]
+    pub segments_retransmitted: u64,
     /// Retransmitted segments that the other end reported as duplicates (DSACK, RFC 2883). The
     /// original segments were not lost: others overtook them, or their acknowledgement was late. 0
     /// if the kernel does not count them (before 5.10) or DSACK is off.
-    #[serde(default)]
-    pub segments_twice: u64,
+    #[serde(default, alias = "segments_twice")]
+    pub segments_duplicated: u64,
     /// UDP datagrams sent.
     pub datagrams_out: u64,
     /// UDP datagrams read.
@@ -177,8 +178,11 @@ impl ProtocolCounters {
         Self {
             segments_out: less(self.segments_out, before.segments_out),
             segments_in: less(self.segments_in, before.segments_in),
-            segments_again: less(self.segments_again, before.segments_again),
-            segments_twice: less(self.segments_twice, before.segments_twice),
+            segments_retransmitted: less(
+                self.segments_retransmitted,
+                before.segments_retransmitted,
+            ),
+            segments_duplicated: less(self.segments_duplicated, before.segments_duplicated),
             datagrams_out: less(self.datagrams_out, before.datagrams_out),
             datagrams_in: less(self.datagrams_in, before.datagrams_in),
             buffer_drops: less(self.buffer_drops, before.buffer_drops),
@@ -233,11 +237,11 @@ pub struct NetStatement {
     /// Report of the receiver.
     pub receiver: Option<EndReport>,
     /// Ends that ran on this host. The accounts include their CPU time.
-    pub here: Vec<End>,
+    pub local_ends: Vec<End>,
     /// This host's CPU accounts during the traffic; `None` if nothing was traced.
-    pub books: Option<TrafficBooks>,
+    pub traced: Option<TracedTraffic>,
     /// Why nothing was traced.
-    pub no_books: Option<String>,
+    pub untraced_reason: Option<String>,
     /// Result of ticktax's own sampler over the same time, if a soaker ran as well.
     #[serde(default)]
     pub sampled: Option<Sampled>,
@@ -308,14 +312,14 @@ impl NetStatement {
     }
 
     /// Where datagrams were lost, according to the kernel's counters; `None` if no loss is known.
-    pub fn losses(&self) -> Option<PacketPlaces> {
+    pub fn losses(&self) -> Option<PacketLosses> {
         let places = places(self.sender.as_ref(), self.receiver.as_ref()?, None, &[])?;
-        (places.lost > 0).then_some(places)
+        (places.total > 0).then_some(places)
     }
 }
 
 /// The CPUs that did any work for the traffic.
-pub fn cpus_of(books: &TrafficBooks) -> impl Iterator<Item = Cpu> + '_ {
+pub fn cpus_of(books: &TracedTraffic) -> impl Iterator<Item = Cpu> + '_ {
     let busy = |cpu: &&CpuTraffic| cpu.sender + cpu.receiver + cpu.net_softirq > Nanos::ZERO;
     books.cpus.iter().filter(busy).map(|traffic| traffic.cpu)
 }

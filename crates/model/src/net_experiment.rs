@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Nanos;
 use crate::net::{Link, TrafficSpec};
-use crate::trial::{Effect, Verdict};
+use crate::trial::{Contrast, Effect};
 
 /// A setting in effect, such as `timestamps` = `on`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -75,7 +75,7 @@ pub struct VariedFactor {
 /// The plan and the progress of an experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExperimentPlan {
-    /// Number of completed blocks. Each block runs every cell twice: once in random order, then in
+    /// Number of completed blocks. Each block runs every arm twice: once in random order, then in
     /// reverse.
     pub blocks: u64,
     /// Number of planned blocks.
@@ -130,12 +130,12 @@ pub struct CpuCost {
 
 /// One combination of the factors' values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ExperimentCell {
+pub struct ExperimentArm {
     /// Index of the value of each factor.
     pub values: Vec<usize>,
     /// Settings in effect, as read back from the kernel.
     pub facts: Vec<Fact>,
-    /// Index of the first cell with the same settings in effect, which may be this cell.
+    /// Index of the first arm with the same settings in effect, which may be this arm.
     pub same_as: usize,
     /// Number of runs in completed blocks.
     pub runs: u64,
@@ -186,33 +186,29 @@ pub struct FactorEffect {
 /// An effect on one measure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MeasuredEffect {
-    /// Relative effect; `None` if there are fewer than two blocks.
-    pub share: Option<Effect>,
+    /// Relative effect and conclusion. The probability is corrected for all effects and both
+    /// measures.
+    #[serde(flatten)]
+    pub contrast: Contrast,
     /// Absolute effect in the measure's unit: ns per byte, or bits per second.
     pub amount: Option<Effect>,
-    /// Probability that chance alone produces an effect this large, corrected for all effects and
-    /// both measures.
-    #[serde(rename = "corrected_probability")]
-    pub chance: Option<f64>,
-    /// Conclusion about the effect.
-    pub verdict: Verdict,
 }
 
 /// Which effects the design can separate, given the settings in effect.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DesignCheck {
-    /// Number of cells.
-    pub cells: usize,
-    /// Number of cells with different settings in effect.
+    /// Number of arms.
+    pub arms: usize,
+    /// Number of arms with different settings in effect.
     pub different: usize,
     /// Number of effects and interactions requested.
     pub effects: usize,
     /// Number of effects that can be separated: the rank of the model's matrix over the different
-    /// cells.
+    /// arms.
     pub rank: usize,
     /// Factors that have no effect, either ever or while another factor has a certain value.
     pub idle: Vec<IdleFactor>,
-    /// Effects that are zero by construction, because they compare identical cells.
+    /// Effects that are zero by construction, because they compare identical arms.
     pub nothing: Vec<Vec<Term>>,
     /// Effects that are combinations of others.
     pub aliases: Vec<Alias>,
@@ -221,7 +217,7 @@ pub struct DesignCheck {
 impl DesignCheck {
     /// Whether all requested effects can be separated.
     pub fn is_whole(&self) -> bool {
-        self.rank == self.effects && self.different == self.cells
+        self.rank == self.effects && self.different == self.arms
     }
 }
 
@@ -290,15 +286,15 @@ pub struct BoundUnit {
     pub with: Vec<CostUnit>,
 }
 
-/// CPU costs of a byte, a packet, a system call and an acknowledgement, fitted to the cells by
+/// CPU costs of a byte, a packet, a system call and an acknowledgement, fitted to the arms by
 /// least squares.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UnitCosts {
-    /// Costs that could be determined; empty if they do not explain the cells' CPU times.
+    /// Costs that could be determined; empty if they do not explain the arms' CPU times.
     pub costs: Vec<UnitCost>,
-    /// Units that have no separate cost, because they occur together with others in all cells.
+    /// Units that have no separate cost, because they occur together with others in all arms.
     pub bound: Vec<BoundUnit>,
-    /// Number of equations: cells with different settings in effect.
+    /// Number of equations: arms with different settings in effect.
     pub equations: usize,
     /// Root mean square of the residual CPU time per byte, as a share; `None` if no degrees of
     /// freedom remain.
@@ -314,7 +310,7 @@ pub struct UnitCosts {
 pub enum CostRefusal {
     /// There is only one block, so the spread is unknown.
     TooFewBlocks,
-    /// The residuals are too large: these units do not explain the cells' times.
+    /// The residuals are too large: these units do not explain the arms' times.
     Misfit,
     /// A unit would have a negative cost.
     Negative {
@@ -342,7 +338,7 @@ pub struct NetExperiment {
     /// was traced.
     pub no_books: Option<String>,
     /// All combinations, in the order of the factors.
-    pub cells: Vec<ExperimentCell>,
+    pub arms: Vec<ExperimentArm>,
     /// Effects that the design can separate.
     pub check: DesignCheck,
     /// Main effects, followed by two-factor interactions. Effects that cannot be separated are

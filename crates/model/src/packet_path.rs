@@ -20,9 +20,11 @@ pub struct PacketPaths {
     /// `delay` by step. Steps that occurred in no path are omitted.
     pub steps: Vec<PacketStep>,
     /// Paths grouped by the cause of `NET_RX` and the context in which it ran, most frequent first.
-    pub ways: Vec<PacketWay>,
-    /// Number of groups not listed in `ways`.
-    pub ways_left_out: u64,
+    #[serde(alias = "ways")]
+    pub groups: Vec<PacketPathGroup>,
+    /// Number of groups not listed in `groups`.
+    #[serde(alias = "ways_left_out")]
+    pub groups_left_out: u64,
     /// Delays by woken thread, longest delay first.
     pub threads: Vec<PacketThread>,
     /// Number of threads not listed in `threads`.
@@ -84,14 +86,16 @@ pub struct PacketStep {
     pub length: Intervals,
     /// Number of paths in which this step was the longest and lasted at least
     /// [`PacketPaths::LOOKED_AT`].
-    pub held: u64,
+    #[serde(alias = "held")]
+    pub slow_count: u64,
     /// Activities that used the CPU during these steps, largest total first. Some may be missing.
-    pub by: Vec<PacketHolder>,
+    #[serde(alias = "by")]
+    pub ran: Vec<PacketRan>,
 }
 
 /// An activity that used the CPU during a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct PacketHolder {
+pub struct PacketRan {
     /// Name of the program, kernel thread, interrupt or softirq.
     pub name: String,
     /// Kind of activity.
@@ -119,7 +123,7 @@ pub enum ReceivedIn {
 
 /// Paths with the same cause of `NET_RX` and the same context for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct PacketWay {
+pub struct PacketPathGroup {
     /// Source that raised `NET_RX`; `None` if no edge shows it.
     pub raised_by: Option<String>,
     /// Kind of the source in `raised_by`.
@@ -187,7 +191,8 @@ pub struct PacketDelay {
     pub longest: Step,
     /// Activities that used the CPU during the longest step, largest first. Empty if the step was
     /// short or the activities are unknown.
-    pub by: Vec<PacketHolder>,
+    #[serde(alias = "by")]
+    pub ran: Vec<PacketRan>,
 }
 
 impl PacketDelay {

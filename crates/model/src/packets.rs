@@ -13,7 +13,7 @@ mod log;
 mod places;
 
 pub use log::{
-    Charge, Course, DropReason, LossBurst, PacketLog, PacketRun, Pause, SocketBuffer, TimeSlot,
+    BurstWindow, Charge, DropReason, LossBurst, PacketLog, PacketRun, Pause, SocketBuffer, TimeSlot,
 };
 pub use places::places;
 
@@ -29,7 +29,7 @@ pub struct PacketStatement {
     /// Link that carried the datagrams.
     pub link: Link,
     /// Ends that ran on this host.
-    pub here: Vec<End>,
+    pub local_ends: Vec<End>,
     /// Report of the sender.
     pub sender: Option<EndReport>,
     /// Report of the receiver.
@@ -39,7 +39,7 @@ pub struct PacketStatement {
     /// Receive buffer of the socket; `None` on the sender's host.
     pub buffer: Option<SocketBuffer>,
     /// Where datagrams were lost; `None` if the number sent is unknown.
-    pub places: Option<PacketPlaces>,
+    pub losses: Option<PacketLosses>,
     /// Why this host's kernel dropped datagrams of this stream, most frequent reason first; `None`
     /// if drops were not traced.
     #[serde(default)]
@@ -47,7 +47,7 @@ pub struct PacketStatement {
     /// Bursts of losses, in order; `None` on the sender's host.
     pub bursts: Option<Vec<Burst>>,
     /// Number of datagrams lost in bursts that did not fit into the log.
-    pub lost_in_no_burst: u64,
+    pub lost_outside_bursts: u64,
     /// Causes that delayed the receiver while its buffer filled, largest loss first.
     pub causes: Vec<BurstCause>,
     /// Period of the bursts, if they recur periodically.
@@ -64,16 +64,16 @@ pub struct PacketStatement {
     #[serde(rename = "slot_ns")]
     pub slot: Nanos,
     /// Why the causes of the receiver's delays are unknown.
-    pub no_trace: Option<String>,
+    pub untraced_reason: Option<String>,
     /// Number of trace events that did not fit into the buffers. Causes may be missing as a result.
     pub events_lost: u64,
 }
 
 /// Where datagrams were lost. The numbers add up to the total loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct PacketPlaces {
+pub struct PacketLosses {
     /// Total loss: datagrams missing from the sequence.
-    pub lost: u64,
+    pub total: u64,
     /// Lost because the sender's queueing discipline was full (`SndbufErrors` in its network
     /// namespace, or the discipline's own counter).
     pub send_queue: u64,
@@ -94,21 +94,21 @@ pub struct PacketPlaces {
     /// Dropped by a device (`/proc/net/dev`).
     pub device: u64,
     /// Lost in an unknown place: no counter covers these datagrams.
-    pub not_placed: u64,
+    pub unknown: u64,
 }
 
 /// A burst of losses: all datagrams lost before the receiver had read everything that was waiting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Burst {
     /// When the first lost datagram was sent, relative to the first datagram of the transfer.
-    #[serde(rename = "time_ns")]
+    #[serde(rename = "at_ns")]
     pub at: Nanos,
     /// Number of the first lost datagram.
     pub first: u64,
     /// Number of datagrams lost.
     pub lost: u64,
     /// Number of these datagrams that the socket counted as dropped.
-    pub in_socket: u64,
+    pub socket_drops: u64,
     /// Time without a read around the loss of the first datagram; `None` if the receiver never
     /// paused or the pause is unknown.
     #[serde(rename = "read_pause_ns")]
@@ -134,12 +134,12 @@ pub struct Stall {
     #[serde(rename = "length_ns")]
     pub length: Nanos,
     /// Causes of the delay, largest first.
-    pub held_by: Vec<HeldBy>,
+    pub causes: Vec<StallCause>,
 }
 
 /// A cause that kept the receiver from running.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct HeldBy {
+pub struct StallCause {
     /// Kind of delay.
     pub kind: HoldUp,
     /// Name of the program or kernel activity that used the CPU; empty if nothing did.
@@ -157,7 +157,7 @@ pub struct HeldBy {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BurstCause {
     /// Largest cause of the stall in each of these bursts; `None` if no cause was observed.
-    pub held_by: Option<HeldBy>,
+    pub cause: Option<StallCause>,
     /// Number of bursts.
     pub bursts: u64,
     /// Number of datagrams lost in these bursts.
@@ -182,7 +182,7 @@ pub struct NeededBuffer {
     /// Size as the kernel counts it, in bytes. `getsockopt(SO_RCVBUF)` returns this value.
     pub bytes: u64,
     /// Size to request with `setsockopt(SO_RCVBUF)`, in bytes. The kernel doubles it.
-    pub ask_bytes: u64,
+    pub request_bytes: u64,
 }
 
 impl PacketStatement {

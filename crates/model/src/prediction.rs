@@ -33,8 +33,9 @@ pub struct PredictionStatement {
     /// measurement. `None` if no comparable measurement exists.
     #[serde(default)]
     pub control: Option<Control>,
-    /// One row per setting, after the row of the measurement.
-    pub rows: Vec<PredictionRow>,
+    /// One arm per setting, after the arm of the measurement.
+    #[serde(alias = "rows")]
+    pub arms: Vec<PredictionArm>,
     /// Inputs taken from `load`.
     pub taken: Vec<String>,
     /// Assumptions that the prediction makes.
@@ -61,10 +62,10 @@ impl Control {
     /// Largest allowed error of the model, as a share of the measured value.
     pub const LIMIT: f64 = 0.03;
 
-    /// Compares the model's row `predicted` with the row `measured`; `None` if either row has no
+    /// Compares the model's arm `predicted` with the arm `measured`; `None` if either arm has no
     /// frame rate.
-    pub fn of(measured: &PredictionRow, predicted: &PredictionRow) -> Option<Self> {
-        let value = |row: &PredictionRow| row.figure(Measure::Fps).map(|figure| figure.value);
+    pub fn of(measured: &PredictionArm, predicted: &PredictionArm) -> Option<Self> {
+        let value = |arm: &PredictionArm| arm.figure(Measure::Fps).map(|figure| figure.value);
         let (measured, predicted) = (value(measured)?, value(predicted)?);
         let mut control = Self {
             measured,
@@ -83,7 +84,7 @@ impl Control {
 
 /// The figures for one setting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct PredictionRow {
+pub struct PredictionArm {
     /// Whether the figures were measured or predicted.
     pub origin: Origin,
     /// Changed settings, such as `hz=100`; empty for the unchanged settings.
@@ -92,7 +93,7 @@ pub struct PredictionRow {
     pub figures: Vec<Figure>,
 }
 
-impl PredictionRow {
+impl PredictionArm {
     /// The figure for `measure`.
     pub fn figure(&self, measure: Measure) -> Option<&Figure> {
         self.figures.iter().find(|figure| figure.measure == measure)
@@ -122,7 +123,7 @@ impl Origin {
     }
 }
 
-/// A number in a row.
+/// A figure of an arm.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Figure {
     /// Measure.

@@ -14,7 +14,7 @@ use crate::pace::{Frame, LoopRun, LoopTurns};
 use crate::packets::PacketRun;
 use crate::replay::ReplayedTask;
 use crate::victim::{ThreadPolicy, VictimHeader};
-use crate::witness::Witnesses;
+use crate::witness::CrossChecks;
 use crate::{Cpu, Histogram, Nanos, SourceId, Span};
 
 mod edge;
@@ -25,8 +25,12 @@ pub use edge::{Edge, EdgeKind, Effect};
 pub use part::RecordingPart;
 pub use probes::{BlockTimes, ClockReport, ProbeFailure, ProbeKind, ProbeReport, SoakReport};
 
-/// Version of the recording format. Readers reject all other versions.
-pub const SCHEMA_VERSION: u32 = 2;
+/// Version of the recording format that this program writes.
+pub const SCHEMA_VERSION: u32 = 3;
+
+/// Oldest version that this program reads. Version 2 differs only in the names of some header
+/// fields, which the fields list as aliases.
+pub const OLDEST_SCHEMA_VERSION: u32 = 2;
 
 /// One row of a recording.
 #[derive(Clone, Debug, PartialEq)]
@@ -150,7 +154,8 @@ pub struct Header {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<RecordingPart>,
     /// Intervals over which the CPUs' time is accounted for.
-    pub books: Vec<Books>,
+    #[serde(alias = "books")]
+    pub cpus: Vec<CpuInterval>,
     /// Coverage and limitations of the observation.
     pub coverage: Coverage,
     /// How the probes' clock was checked and aligned with the tracer's clock.
@@ -192,15 +197,16 @@ pub struct Header {
     #[serde(default)]
     pub replayed: Option<Vec<ReplayedTask>>,
     /// Kernel counters that show how complete the events are.
-    #[serde(default)]
-    pub witnesses: Option<Witnesses>,
+    #[serde(default, alias = "witnesses")]
+    pub cross_checks: Option<CrossChecks>,
     /// Delay above which a frame's step counts as overshot, if requested.
     #[serde(
         default,
-        rename = "overshot_from_ns",
+        rename = "overshot_threshold_ns",
+        alias = "overshot_from_ns",
         skip_serializing_if = "Option::is_none"
     )]
-    pub overshot_from: Option<Nanos>,
+    pub overshot_threshold: Option<Nanos>,
     /// Triggers that made the flight recorder save this recording, in time order. Empty for other
     /// recordings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -213,7 +219,7 @@ pub struct Header {
 pub enum Paced {
     /// Frames of a loop that ticktax or the model ran, stored as rows.
     Loop(Box<LoopRun>),
-    /// Frames of loop variants that took turns, stored as rows. Each turn has its own source.
+    /// Frames of loops that took turns, stored as rows. Each turn has its own source.
     Turns(Box<LoopTurns>),
     /// Frames of the watched program. The analysis finds them in the program's wake-ups.
     Program,
@@ -227,7 +233,8 @@ pub enum Paced {
 #[serde(rename_all = "snake_case")]
 pub enum EndedEarly {
     /// The watched process or command exited.
-    ProgramEnded,
+    #[serde(alias = "program_ended")]
+    ProgramExited,
     /// Ctrl-C or a signal ended the recording.
     Interrupted,
 }
@@ -236,23 +243,23 @@ impl Header {
     /// Start of the recording, on `CLOCK_MONOTONIC`: the earliest start of a CPU's accounts. For a
     /// part, the start of the entire recording. `None` if no CPU has accounts.
     pub fn begin(&self) -> Option<Nanos> {
-        let books = self.books.iter().map(|books| books.begin).min();
+        let books = self.cpus.iter().map(|books| books.begin).min();
         self.part.map(|part| part.begin).or(books)
     }
 
     /// End of the recording, on `CLOCK_MONOTONIC`: the latest end of a CPU's accounts. If no CPU
     /// has accounts, when the final counters were read, which is later.
     pub fn end(&self) -> Nanos {
-        let books = self.books.iter().map(|books| books.end).max();
+        let books = self.cpus.iter().map(|books| books.end).max();
         books.unwrap_or(self.after.at)
     }
 
     /// Stolen time of all CPUs with accounts, according to the hypervisor's steal clock; `None` if
     /// the machine lacks such a clock, or if it never advanced in a guest.
     pub fn stolen(&self) -> Option<Nanos> {
-        let mut books = self.books.iter();
+        let mut books = self.cpus.iter();
         let first = books.next()?;
-        let stolen_from = |books: &Books| self.after.steal_since(&self.before, books.cpu);
+        let stolen_from = |books: &CpuInterval| self.after.steal_since(&self.before, books.cpu);
         let all = books.try_fold(stolen_from(first)?, |sum, books| {
             Some(sum + stolen_from(books)?)
         })?;
@@ -274,7 +281,7 @@ impl Header {
         }
     }
 
-    /// The loop variants that took turns, if the rows contain their frames.
+    /// The loops that took turns, if the rows contain their frames.
     pub fn paced_turns(&self) -> Option<&LoopTurns> {
         match &self.paced {
             Some(Paced::Turns(turns)) => Some(turns),
@@ -292,7 +299,7 @@ impl Header {
             machine: Machine::default(),
             began_unix: 0,
             part: None,
-            books: Vec::new(),
+            cpus: Vec::new(),
             coverage: Coverage::default(),
             clock: None,
             probes: Vec::new(),
@@ -308,8 +315,8 @@ impl Header {
             ended_early: None,
             paced: None,
             replayed: None,
-            witnesses: None,
-            overshot_from: None,
+            cross_checks: None,
+            overshot_threshold: None,
             triggers: Vec::new(),
         }
     }
@@ -317,7 +324,7 @@ impl Header {
 
 /// The interval over which one CPU's time is accounted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Books {
+pub struct CpuInterval {
     /// CPU.
     pub cpu: Cpu,
     /// Start, on `CLOCK_MONOTONIC`.
@@ -328,7 +335,7 @@ pub struct Books {
     pub end: Nanos,
 }
 
-impl Books {
+impl CpuInterval {
     /// Length of the interval. The CPU's accounts must add up to it.
     pub fn elapsed(&self) -> Nanos {
         self.end - self.begin
@@ -413,8 +420,8 @@ pub struct ToolCost {
     #[serde(default)]
     pub nice: i32,
     /// Whether the thread draining the buffers avoided the watched program's CPUs.
-    #[serde(default)]
-    pub apart: bool,
+    #[serde(default, alias = "apart")]
+    pub avoided_program_cpus: bool,
 }
 
 /// The audited command.

@@ -17,8 +17,8 @@ pub struct ReplayedTask {
     /// Number of sleeps that ended on time.
     pub sleeps: u64,
     /// CPU time requested by the scenario.
-    #[serde(rename = "asked_ns")]
-    pub asked: Nanos,
+    #[serde(rename = "requested_ns", alias = "asked_ns")]
+    pub requested: Nanos,
     /// CPU time used, according to the thread's CPU clock.
     #[serde(rename = "ran_ns")]
     pub ran: Nanos,

@@ -40,7 +40,7 @@ pub struct Statement {
     /// The machine's accounts over all CPUs, largest first within each class.
     pub accounts: Vec<Account>,
     /// Accounts by CPU.
-    pub cpus: Vec<CpuBooks>,
+    pub cpus: Vec<CpuAccounts>,
     /// Result of checking that the accounts add up.
     pub balance: Balance,
     /// Run-queue waits and their causes, if they were requested and are known.
@@ -141,7 +141,7 @@ pub struct Part {
 
 /// The accounts of one CPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct CpuBooks {
+pub struct CpuAccounts {
     /// CPU.
     pub cpu: Cpu,
     /// Elapsed time. The classes must add up to it.
@@ -161,7 +161,7 @@ pub struct ClassTime {
     pub time: Nanos,
 }
 
-impl CpuBooks {
+impl CpuAccounts {
     /// This CPU's time in `class`.
     pub fn of(&self, class: Class) -> Nanos {
         self.of_all(|other| other == class)
@@ -184,8 +184,8 @@ pub struct Balance {
     #[serde(rename = "accounted_ns")]
     pub accounted: Nanos,
     /// CPUs whose accounts do not add up to their elapsed time, each with the difference.
-    #[serde(rename = "off_ns")]
-    pub off: Vec<(Cpu, Nanos)>,
+    #[serde(rename = "imbalances_ns", alias = "off_ns")]
+    pub imbalances: Vec<(Cpu, Nanos)>,
 }
 
 impl Statement {
@@ -208,7 +208,7 @@ impl Statement {
 impl Balance {
     /// Whether every nanosecond of every CPU is in exactly one account.
     pub fn balances(&self) -> bool {
-        self.off.is_empty() && self.elapsed == self.accounted
+        self.imbalances.is_empty() && self.elapsed == self.accounted
     }
 }
 
@@ -221,7 +221,8 @@ pub struct ThrottledProgram {
     /// Process id.
     pub pid: Option<i32>,
     /// Why the program was off its CPU.
-    pub why: OffCpuReason,
+    #[serde(alias = "why")]
+    pub reason: OffCpuReason,
     /// Total throttled time of the program's threads. Each interval lasts until the thread runs
     /// again, so it includes the run-queue wait that follows.
     #[serde(rename = "time_ns")]
@@ -248,7 +249,8 @@ pub struct GapStatement {
     #[serde(default)]
     pub yielded: GapParts,
     /// The longest gaps and their contents, longest first.
-    pub worst: Vec<WorstGap>,
+    #[serde(alias = "worst")]
+    pub longest: Vec<WorstGap>,
     /// Gaps grouped by contents, largest total time first.
     pub causes: Vec<GapCause>,
     /// How strong a proof each CPU's empty gaps give.
@@ -269,7 +271,8 @@ impl GapStatement {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EntryExitBound {
     /// Account of the first activity in the gaps.
-    pub around: String,
+    #[serde(alias = "around")]
+    pub account: String,
     /// Number of gaps.
     pub count: u64,
     /// Median time of entry and exit.
@@ -302,8 +305,8 @@ pub struct GapParts {
     #[serde(rename = "entry_exit_ns")]
     pub entry_exit: Nanos,
     /// Time in which the trace proves that the kernel ran nothing.
-    #[serde(rename = "outside_ns")]
-    pub outside: Nanos,
+    #[serde(rename = "hypervisor_or_firmware_ns", alias = "outside_ns")]
+    pub hypervisor_or_firmware: Nanos,
     /// Time without an explanation.
     #[serde(rename = "unexplained_ns")]
     pub unexplained: Nanos,
@@ -349,7 +352,8 @@ impl WorstGap {
 /// Gaps with the same contents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GapCause {
-    /// Contents, joined by ` + `. If the gaps are empty, `outside` or `unexplained`.
+    /// Contents, joined by ` + `. If the gaps are empty, `hypervisor or firmware` or
+    /// `unexplained`.
     pub name: String,
     /// Number of gaps.
     pub count: u64,

@@ -130,12 +130,14 @@ pub struct TickCost {
     #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// Breakdown of `time`, largest first. The parts add up to `time`.
-    pub within: Vec<Part>,
+    #[serde(alias = "within")]
+    pub parts: Vec<Part>,
     /// Softirqs that ran when the interrupt returned, by name, largest first: load balancing, RCU
     /// callbacks, expired timers.
     pub softirqs: Vec<Part>,
     /// Cost of kernel entry and exit around single ticks, measured by a spin probe.
-    pub around: Option<Around>,
+    #[serde(alias = "around")]
+    pub entry_exit: Option<Around>,
     /// CPU time per second of the ticks and their softirqs, summed over all CPUs. This is the
     /// number of cores that they keep busy.
     pub cores: Estimate,

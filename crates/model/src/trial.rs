@@ -14,7 +14,7 @@ use crate::Nanos;
 use crate::knob::UndoneSetting;
 use crate::machine::Machine;
 
-pub use comparison::{ArmFigures, Check, Comparison, Effect, Predicted, Scale, Verdict};
+pub use comparison::{ArmFigures, Check, Comparison, Contrast, Effect, Predicted, Scale, Verdict};
 pub use fail_if::{Bound, FailIf, FailIfError, FailIfResult, Outcome, Relation};
 pub use numbers::{Numbers, NumbersComparison};
 
@@ -31,7 +31,7 @@ pub struct Trial {
     /// Test subject: a command with its arguments, run under each arm, or an existing process that
     /// was watched.
     pub subject: String,
-    /// Arms: the variants of the settings, at least two. All others are compared with the first.
+    /// Arms: sets of settings, at least two. All others are compared with the first.
     pub arms: Vec<Arm>,
     /// Metrics measured in each run.
     pub metrics: Vec<Metric>,
@@ -43,7 +43,7 @@ pub struct Trial {
     pub interrupted: bool,
 }
 
-/// An arm: one of the variants being compared.
+/// An arm: one of the sets of settings being compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Arm {
     /// Label: `A`, `B`, ….

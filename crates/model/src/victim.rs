@@ -179,8 +179,8 @@ pub struct VictimStatement {
     /// Process id, if the victim is a single process.
     pub pid: Option<i32>,
     /// Whether the victim is known to have exited.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub ended: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not", alias = "ended")]
+    pub exited: bool,
     /// Times of the victim's threads; `None` if the tracer could not follow them.
     pub threads: Option<ThreadTimes>,
     /// Resource usage during the recording, according to the kernel's counters.
@@ -224,8 +224,8 @@ pub struct ThreadTimes {
     #[serde(rename = "accounted_ns")]
     pub accounted: Nanos,
     /// Threads whose states do not add up to their lifetime, each with the difference.
-    #[serde(rename = "off_ns")]
-    pub off: Vec<(i32, Nanos)>,
+    #[serde(rename = "imbalances_ns", alias = "off_ns")]
+    pub imbalances: Vec<(i32, Nanos)>,
     /// States with time, in the order of [`ThreadState`].
     pub accounts: Vec<StateAccount>,
     /// Wake-up latency of the threads.
@@ -254,7 +254,7 @@ pub struct ThreadTimes {
 impl ThreadTimes {
     /// Whether every nanosecond of every thread is in exactly one state.
     pub fn balances(&self) -> bool {
-        self.off.is_empty() && self.elapsed == self.accounted
+        self.imbalances.is_empty() && self.elapsed == self.accounted
     }
 }
 
@@ -301,8 +301,8 @@ pub struct Interferer {
     pub threads: u64,
     /// Whether the activity belongs to the watched program, as another of its threads or a child
     /// process.
-    #[serde(default)]
-    pub own: bool,
+    #[serde(default, alias = "own")]
+    pub same_program: bool,
     /// Total time that the victim lost to the activity.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
@@ -313,8 +313,8 @@ pub struct Interferer {
     pub max: Nanos,
     /// For an idle CPU, whether the thread then ran on another CPU. If so, the time is the cost of
     /// migration.
-    #[serde(default)]
-    pub moved: bool,
+    #[serde(default, alias = "moved")]
+    pub migrated: bool,
     /// Period, in ns, of the threads that caused most of this time. Set only if these threads are
     /// periodic, most of the time fell into their periodic activity, and their longest on-CPU
     /// period is shorter than the period.
@@ -379,14 +379,15 @@ pub struct Delay {
     /// they are grouped by source, largest total time first.
     pub timeline: Vec<Episode>,
     /// Number of episodes not listed in `timeline`.
-    pub more: u64,
+    #[serde(alias = "more")]
+    pub episodes_left_out: u64,
     /// Source that woke the thread, if it was woken and the kernel reported it.
     #[serde(default)]
     pub woken_by: Option<String>,
     /// Programs and kernel activities that ran during the delay, with one entry per program,
     /// largest total time first.
-    #[serde(default)]
-    pub lost_to: Vec<LostTo>,
+    #[serde(default, alias = "lost_to")]
+    pub ran: Vec<LostTo>,
     /// Limit that held back a real-time thread, if nothing of higher priority used the CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<RealTimeLimit>,

@@ -39,8 +39,8 @@ pub struct WaitingProgram {
     /// Process ids of the program.
     pub pids: Vec<i32>,
     /// Processes in `pids` that exited before the recording ended.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub ended: Vec<i32>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "ended")]
+    pub exited_pids: Vec<i32>,
     /// Total waiting time, summed over all threads.
     #[serde(rename = "time_ns")]
     pub time: Nanos,

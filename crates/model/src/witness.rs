@@ -12,12 +12,13 @@ use crate::Cpu;
 /// start of the accounts to a final reading just before or after the end of the accounts. The
 /// tracer's counts cover the same time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Witnesses {
+pub struct CrossChecks {
     /// Context switches; `None` unless every CPU was watched.
     pub switches: Option<SwitchWitness>,
     /// Number of times that the kernel skipped one of the tracer's BPF programs because that
     /// program was already active on the CPU; `None` if the kernel does not count this.
-    pub programs_skipped: Option<u64>,
+    #[serde(alias = "programs_skipped")]
+    pub bpf_programs_skipped: Option<u64>,
     /// Kernel counters of each spin probe's thread over the measurement, by CPU.
     pub probes: BTreeMap<u32, ProbeWitness>,
 }
@@ -75,7 +76,8 @@ pub enum Proof {
     Unproven,
     /// Every kernel entry was watched, but no independent counter confirms it, as in recordings by
     /// earlier versions.
-    Unwitnessed,
+    #[serde(alias = "unwitnessed")]
+    Unconfirmed,
 }
 
 /// A fact that weakens a proof.
@@ -93,7 +95,8 @@ pub enum Doubt {
     /// unknown.
     NoTimes,
     /// The clocks of probe and tracer are not aligned closely enough to match entries with gaps.
-    ClocksApart,
+    #[serde(alias = "clocks-apart")]
+    ClocksNotAligned,
     /// The probe was switched out more often than the tracer received switch events.
     SwitchesNotReported {
         /// Number of missing switch events.
@@ -110,7 +113,8 @@ pub enum Doubt {
         count: u64,
     },
     /// The kernel skipped calls of the tracer's BPF programs, on this or another CPU.
-    ProgramsSkipped {
+    #[serde(alias = "programs-skipped")]
+    BpfProgramsSkipped {
         /// Number of skipped calls.
         count: u64,
     },
@@ -123,11 +127,11 @@ impl Doubt {
             Self::EntriesNotWatched
             | Self::EventsLost { .. }
             | Self::NoTimes
-            | Self::ClocksApart => None,
+            | Self::ClocksNotAligned => None,
             Self::SwitchesNotReported { count }
             | Self::PageFaults { count }
             | Self::InterruptsNotTraced { count }
-            | Self::ProgramsSkipped { count } => Some(count),
+            | Self::BpfProgramsSkipped { count } => Some(count),
         }
     }
 }

@@ -89,12 +89,12 @@ pub enum ObserveError {
     /// This process has run out of file descriptors.
     #[error("no file descriptors left: raise the limit (ulimit -n)")]
     NoDescriptor,
-    /// There are no variants to compare, or too many.
-    #[error("invalid number of variants {count}: give 1 to {max}")]
-    Variants {
-        /// Number of requested variants.
+    /// The number of arms to compare is 0 or too large.
+    #[error("invalid number of arms {count}: give 1 to {max}")]
+    Arms {
+        /// Number of requested arms.
         count: usize,
-        /// Maximum number of variants.
+        /// Maximum number of arms.
         max: usize,
     },
     /// A probe or a paced loop could not be started.

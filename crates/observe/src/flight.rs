@@ -16,7 +16,7 @@ use std::time::Duration;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use ticktax_host::{Proc, clock_offsets, own_peak_memory, own_thread_cpu_time};
 use ticktax_model::incident::{Trigger, TriggerKind, TriggerSpec};
-use ticktax_model::recording::Books;
+use ticktax_model::recording::CpuInterval;
 use ticktax_model::{CpuList, Nanos, SourceTable};
 use ticktax_probes::clock::now;
 use ticktax_probes::gaps::GapWatch;
@@ -114,7 +114,7 @@ pub struct Recorder {
     stopped: Option<Nanos>,
     last: RecorderStatus,
     last_counted: Counted,
-    books: Vec<Books>,
+    books: Vec<CpuInterval>,
     cpu_before: Nanos,
 }
 
@@ -237,7 +237,7 @@ impl Recorder {
     }
 
     /// The interval that the sums of each CPU cover together. Empty until the recorder has ended.
-    pub fn books(&self) -> &[Books] {
+    pub fn books(&self) -> &[CpuInterval] {
         &self.books
     }
 
@@ -246,7 +246,7 @@ impl Recorder {
     pub fn trigger(&mut self, kind: TriggerKind, words: &str) {
         self.waiting.push_back(Trigger {
             kind,
-            time: now(),
+            at: now(),
             cpu: None,
             tid: 0,
             pid: 0,
@@ -394,7 +394,7 @@ impl Recorder {
             if let Some(Fired { kind, above }) = self.rules.fired(&noticed) {
                 self.waiting.push_back(Trigger {
                     kind,
-                    time: noticed.time,
+                    at: noticed.time,
                     cpu: Some(noticed.cpu),
                     tid: noticed.tid,
                     pid: noticed.pid,
@@ -408,7 +408,7 @@ impl Recorder {
             if let Some(Fired { kind, above }) = self.rules.gap_fired(&gap) {
                 self.waiting.push_back(Trigger {
                     kind,
-                    time: gap.end,
+                    at: gap.end,
                     cpu: Some(gap.cpu),
                     tid: 0,
                     pid: 0,
@@ -423,7 +423,7 @@ impl Recorder {
         }
         if let Some(stopped) = self.stopped {
             // Without this limit, a busy machine could add new triggers forever.
-            self.waiting.retain(|trigger| trigger.time <= stopped);
+            self.waiting.retain(|trigger| trigger.at <= stopped);
         }
     }
 

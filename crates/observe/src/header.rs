@@ -4,8 +4,8 @@ use ticktax_host::{Proc, untraced_interrupts};
 use ticktax_model::hook::Hook;
 use ticktax_model::limitation::{Limitation, NoGaps};
 use ticktax_model::machine::{Counters, Machine};
-use ticktax_model::recording::{Books, Coverage, Header, Level, Row, ToolCost};
-use ticktax_model::witness::{SwitchWitness, Witnesses};
+use ticktax_model::recording::{Coverage, CpuInterval, Header, Level, Row, ToolCost};
+use ticktax_model::witness::{CrossChecks, SwitchWitness};
 use ticktax_model::{Cpu, CpuList, Nanos, SourceTable};
 use ticktax_probes::clock::now;
 use ticktax_trace::{Closing, TraceError, Tracer};
@@ -44,9 +44,9 @@ impl End<'_> {
             every_entry_watched: tracer.every_entry_watched(),
         };
         let still_online = self.proc.online().unwrap_or_default();
-        let witnesses = Witnesses {
+        let witnesses = CrossChecks {
             switches: self.switches,
-            programs_skipped: tracer.programs_skipped(),
+            bpf_programs_skipped: tracer.programs_skipped(),
             probes: self.results.witnesses.clone(),
         };
         let closing = tracer.close(
@@ -61,8 +61,8 @@ impl End<'_> {
             ..cost
         };
         let mut header = self.header(Level::Kernel, coverage, cost, &closing);
-        header.witnesses = Some(witnesses);
-        header.books.clone_from(&closing.books);
+        header.cross_checks = Some(witnesses);
+        header.cpus.clone_from(&closing.books);
         header.coverage.lost.extend(closing.lost.iter().copied());
         if header.coverage.attached.contains(&Hook::TickStop) {
             header.after.ticks_stopped = closing.ticks_stopped.clone();
@@ -93,10 +93,10 @@ impl End<'_> {
                 .iter()
                 .all(|counters| counters.cpu_times.contains_key(&cpu.0))
         };
-        header.books = cpus
+        header.cpus = cpus
             .into_iter()
             .filter(counted)
-            .map(|cpu| Books { cpu, begin, end })
+            .map(|cpu| CpuInterval { cpu, begin, end })
             .collect();
         header
     }
@@ -160,7 +160,7 @@ impl End<'_> {
         }
         if !self.late.is_empty() {
             let cpus = self.late.clone();
-            return Some(Limitation::BooksBeganLate { cpus });
+            return Some(Limitation::AccountsBeganLate { cpus });
         }
         let threads = self.without_room(closing);
         if threads > 0 {
@@ -180,7 +180,7 @@ impl End<'_> {
         }
         if !self.late.is_empty() {
             let cpus = self.late.clone();
-            limitations.push(Limitation::BooksBeganLate { cpus });
+            limitations.push(Limitation::AccountsBeganLate { cpus });
         }
         if !self.unprobed.is_empty() {
             let cpus = self.unprobed.clone();
@@ -197,7 +197,7 @@ impl End<'_> {
             ProbeChoice::None => Some(NoGaps::NoProbe),
             ProbeChoice::Soak => Some(NoGaps::Soaker),
         };
-        limitations.extend(reason.map(|reason| Limitation::OutsideNotSeparated { reason }));
+        limitations.extend(reason.map(|reason| Limitation::HypervisorTimeNotSeparated { reason }));
         if self.settings.unwatched() {
             limitations.push(Limitation::ProgramNotFollowed);
         }
@@ -218,7 +218,7 @@ pub(crate) fn clock_limitations(before: &Counters, after: &Counters) -> Vec<Limi
     }
     if changes.stepped != Nanos::ZERO {
         let by = changes.stepped;
-        limitations.push(Limitation::ClockSet { by });
+        limitations.push(Limitation::ClockSet { step: by });
     }
     limitations
 }
@@ -227,7 +227,7 @@ pub(crate) fn clock_limitations(before: &Counters, after: &Counters) -> Vec<Limi
 fn kernel_limitations(closing: &Closing, header: &Header) -> Vec<Limitation> {
     let mut limitations = Vec::new();
     let mut plugged_in = Vec::new();
-    for books in &header.books {
+    for books in &header.cpus {
         let cpu = books.cpu;
         let untraced = untraced_interrupts(&header.before, &header.after, cpu);
         limitations.extend(untraced.into_iter().map(|(interrupt, count)| {
@@ -252,16 +252,19 @@ fn kernel_limitations(closing: &Closing, header: &Header) -> Vec<Limitation> {
                 count: closing.missed,
             },
         ),
-        (closing.cut, Limitation::FramesCut { count: closing.cut }),
+        (
+            closing.cut,
+            Limitation::InterruptsSwitchedOut { count: closing.cut },
+        ),
         (
             closing.mismatched,
-            Limitation::BordersMissed {
+            Limitation::EntriesMissed {
                 count: closing.mismatched,
             },
         ),
         (
             closing.folded,
-            Limitation::SourcesFolded {
+            Limitation::SourcesMerged {
                 intervals: closing.folded,
             },
         ),
@@ -332,7 +335,7 @@ mod tests {
             limitations,
             [
                 Limitation::CpusWentOffline { cpus: left },
-                Limitation::BooksBeganLate { cpus: late },
+                Limitation::AccountsBeganLate { cpus: late },
             ]
         );
     }
@@ -344,7 +347,7 @@ mod tests {
             settings.plan.probe = probe;
             end(&empty_proc(), &settings).limitations(&"0".parse().unwrap())
         };
-        let missing = |reason| [Limitation::OutsideNotSeparated { reason }];
+        let missing = |reason| [Limitation::HypervisorTimeNotSeparated { reason }];
         assert_eq!(limitations(ProbeChoice::Spin), []);
         assert_eq!(limitations(ProbeChoice::None), missing(NoGaps::NoProbe));
         assert_eq!(limitations(ProbeChoice::Soak), missing(NoGaps::Soaker));
@@ -366,10 +369,10 @@ mod tests {
         let asleep = limitations(reading(1_002_000, 2_000));
         let time = Nanos::from_secs(2);
         assert_eq!(asleep, [Limitation::Suspended { time }]);
-        let by = -Nanos::from_millis(500);
+        let step = -Nanos::from_millis(500);
         assert_eq!(
             limitations(reading(999_500, 0)),
-            [Limitation::ClockSet { by }]
+            [Limitation::ClockSet { step }]
         );
         assert_eq!(limitations(reading(1_000_500, 2_000)).len(), 2);
     }
@@ -389,7 +392,7 @@ mod tests {
             ToolCost::default(),
             &Closing::default(),
         );
-        header.books = vec![Books {
+        header.cpus = vec![CpuInterval {
             cpu: Cpu(3),
             begin: Nanos(5),
             end: Nanos(9),

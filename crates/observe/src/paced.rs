@@ -236,7 +236,7 @@ impl PacedLoop {
             after: after.counters,
             ended_early: self.stopped.then_some(EndedEarly::Interrupted),
             paced: Some(Paced::Loop(Box::new(run))),
-            overshot_from: self.plan.overshot_from,
+            overshot_threshold: self.plan.overshot_from,
             ..Header::new(world, Level::Proc, env!("CARGO_PKG_VERSION"))
         };
         self.ended = Some(header);
@@ -342,9 +342,9 @@ impl Snapshot {
             elapsed: ran,
             // Each voluntary switch is followed by a wake-up, except the one after the last frame.
             count: used.voluntary.saturating_sub(1),
-            ended_idle: exits.map(|(after, before)| EndedIdle {
+            idle_exits: exits.map(|(after, before)| EndedIdle {
                 count: after.saturating_sub(before),
-                own: false,
+                loop_only: false,
             }),
         })
     }
@@ -402,7 +402,7 @@ mod tests {
         let kept = Nanos((run.elapsed - Nanos::from_secs(1)).0.abs()) <= Nanos::from_millis(20);
         let mut limitations = header.coverage.limitations.iter();
         let reported =
-            limitations.any(|limitation| matches!(limitation, Limitation::LengthNotKept { .. }));
+            limitations.any(|limitation| matches!(limitation, Limitation::LengthDiffers { .. }));
         assert_ne!(kept, reported, "{}", run.elapsed);
         assert_eq!(run.report.frames_lost, 0);
         assert!(run.readings[0].time >= Nanos::from_millis(1));

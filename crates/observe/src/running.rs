@@ -6,7 +6,7 @@ use std::time::Duration;
 use ticktax_host::{Proc, own_thread_cpu_time};
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::{Counters, Machine, RunQueue};
-use ticktax_model::recording::{Books, EndedEarly, Header, Level, Row, ToolCost};
+use ticktax_model::recording::{CpuInterval, EndedEarly, Header, Level, Row, ToolCost};
 use ticktax_model::victim::ThreadPolicy;
 use ticktax_model::{CpuList, Nanos, SourceTable};
 use ticktax_probes::ProbeError;
@@ -190,7 +190,7 @@ impl Running {
         } else if self.ended(time) {
             // Without a length, a session is meant to end when its program exits.
             let early = self.settings.plan.length.is_some();
-            self.ended_early = early.then_some(EndedEarly::ProgramEnded);
+            self.ended_early = early.then_some(EndedEarly::ProgramExited);
             true
         } else {
             false
@@ -310,7 +310,7 @@ impl Running {
         let cost = ToolCost {
             load: self.load,
             nice: self.collector.nice(),
-            apart: self.collector.is_apart(),
+            avoided_program_cpus: self.collector.is_apart(),
             ..ToolCost::default()
         };
         let mut header = match self.tracer {
@@ -324,7 +324,7 @@ impl Running {
         header.cgroups = self.cgroups.at_end(&Proc::default());
         header.ended_early = self.ended_early;
         if let (Some(asked), None) = (asked, self.ended_early) {
-            let watched = header.books.iter().map(Books::elapsed).max();
+            let watched = header.cpus.iter().map(CpuInterval::elapsed).max();
             let not_kept = watched.and_then(|watched| length_not_kept(asked, watched));
             header.coverage.limitations.extend(not_kept);
         }
@@ -355,7 +355,10 @@ fn read_switches(
 /// Returns a limitation if the observed length differs from the requested one.
 pub(crate) fn length_not_kept(asked: Nanos, watched: Nanos) -> Option<Limitation> {
     let off = Nanos((watched - asked).0.abs());
-    (off > LENGTH_TOLERANCE).then_some(Limitation::LengthNotKept { asked, watched })
+    (off > LENGTH_TOLERANCE).then_some(Limitation::LengthDiffers {
+        requested: asked,
+        watched,
+    })
 }
 
 /// Prepares the probe on the CPUs that this process may use, and returns the other CPUs too. If the

@@ -1,5 +1,5 @@
-//! Runs variants of a paced loop in interleaved trials (turns), so that a slowdown of the machine
-//! affects all variants.
+//! Runs arms of a paced loop in interleaved trials (turns), so that a slowdown of the machine
+//! affects all arms.
 
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Machine;
@@ -12,33 +12,33 @@ use crate::event::{Event, Observation, Progress};
 use crate::paced::{LoopPlan, PacedLoop};
 use crate::running::length_not_kept;
 
-/// The variants of a loop, and how many trials each gets.
+/// The arms of a loop, and how many trials each gets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TurnsPlan {
-    variants: Vec<LoopSpec>,
-    /// Plan for the first variant. Its other settings apply to all variants.
+    arms: Vec<LoopSpec>,
+    /// Plan for the first arm. Its other settings apply to all arms.
     first: LoopPlan,
     rounds: u32,
 }
 
 impl TurnsPlan {
-    /// Maximum number of variants in a comparison.
-    pub const MAX_VARIANTS: usize = 100;
+    /// Maximum number of arms in a comparison.
+    pub const MAX_ARMS: usize = 100;
 
-    /// Runs the variants in turn, each `rounds` times. Each trial has the length, CPU and policy of
+    /// Runs the arms in turn, each `rounds` times. Each trial has the length, CPU and policy of
     /// `plan`.
     ///
     /// # Errors
-    /// Returns an error if the number of variants is 0 or too large, or if a variant cannot work
+    /// Returns an error if the number of arms is 0 or too large, or if an arm cannot work
     /// ([`LoopPlan::check`]).
-    pub fn new(plan: LoopPlan, variants: Vec<LoopSpec>, rounds: u32) -> Result<Self, ObserveError> {
-        if !(1..=Self::MAX_VARIANTS).contains(&variants.len()) {
-            return Err(ObserveError::Variants {
-                count: variants.len(),
-                max: Self::MAX_VARIANTS,
+    pub fn new(plan: LoopPlan, arms: Vec<LoopSpec>, rounds: u32) -> Result<Self, ObserveError> {
+        if !(1..=Self::MAX_ARMS).contains(&arms.len()) {
+            return Err(ObserveError::Arms {
+                count: arms.len(),
+                max: Self::MAX_ARMS,
             });
         }
-        for &spec in &variants {
+        for &spec in &arms {
             LoopPlan {
                 spec,
                 ..plan.clone()
@@ -46,20 +46,20 @@ impl TurnsPlan {
             .check()?;
         }
         Ok(Self {
-            variants,
+            arms,
             first: plan,
             rounds,
         })
     }
 
-    /// The variants, in the order of a round.
-    pub fn variants(&self) -> &[LoopSpec] {
-        &self.variants
+    /// The arms, in the order of a round.
+    pub fn arms(&self) -> &[LoopSpec] {
+        &self.arms
     }
 
     /// Total number of trials.
     pub fn turns(&self) -> u64 {
-        u64::from(self.rounds) * self.variants.len() as u64
+        u64::from(self.rounds) * self.arms.len() as u64
     }
 
     /// Total length of all trials.
@@ -73,13 +73,13 @@ impl TurnsPlan {
         turn.unsigned_abs().min(self.turns().saturating_sub(1))
     }
 
-    /// The variant that runs in trial `turn`.
-    pub fn variant_of(&self, turn: u64) -> &LoopSpec {
+    /// The arm that runs in trial `turn`.
+    pub fn arm_of(&self, turn: u64) -> &LoopSpec {
         #[expect(
             clippy::cast_possible_truncation,
-            reason = "smaller than the number of variants"
+            reason = "smaller than the number of arms"
         )]
-        &self.variants[(turn % self.variants.len() as u64) as usize]
+        &self.arms[(turn % self.arms.len() as u64) as usize]
     }
 
     fn begin_of(&self, turn: u64) -> Nanos {
@@ -89,13 +89,13 @@ impl TurnsPlan {
 
     fn plan_of(&self, turn: u64) -> LoopPlan {
         LoopPlan {
-            spec: *self.variant_of(turn),
+            spec: *self.arm_of(turn),
             ..self.first.clone()
         }
     }
 }
 
-/// Loop variants that run in interleaved trials. The rows are the frames of all trials, with one
+/// Loop arms that run in interleaved trials. The rows are the frames of all trials, with one
 /// source per trial ([`frame_source`]). The header contains each trial's result
 /// ([`Header::paced_turns`]).
 pub struct PacedTurns {
@@ -160,7 +160,7 @@ impl PacedTurns {
             return Ok(());
         }
         let mut limitations = first.coverage.limitations.clone();
-        limitations.retain(|limitation| !matches!(limitation, Limitation::LengthNotKept { .. }));
+        limitations.retain(|limitation| !matches!(limitation, Limitation::LengthDiffers { .. }));
         if !failed && !self.stopped {
             let watched = self.runs.iter().map(|run| run.elapsed).sum();
             limitations.extend(length_not_kept(self.plan.length(), watched));
@@ -168,7 +168,7 @@ impl PacedTurns {
         let turns = LoopTurns {
             turn: self.plan.first.length,
             rounds: self.plan.rounds.into(),
-            variants: self.plan.variants.clone(),
+            arms: self.plan.arms.clone(),
             runs: std::mem::take(&mut self.runs),
         };
         self.ended = Some(Box::new(Header {
@@ -267,7 +267,7 @@ mod tests {
         }
     }
 
-    fn plan(variants: Vec<LoopSpec>, rounds: u32) -> Result<TurnsPlan, ObserveError> {
+    fn plan(arms: Vec<LoopSpec>, rounds: u32) -> Result<TurnsPlan, ObserveError> {
         let plan = LoopPlan {
             spec: spec(SleepMethod::Nanosleep),
             cpu: None,
@@ -275,7 +275,7 @@ mod tests {
             length: Nanos::from_millis(60),
             overshot_from: None,
         };
-        TurnsPlan::new(plan, variants, rounds)
+        TurnsPlan::new(plan, arms, rounds)
     }
 
     /// Runs all trials, or stops during trial `until`. Returns the number of frames in each trial.
@@ -306,8 +306,8 @@ mod tests {
 
     #[test]
     fn each_variant_gets_its_trials_and_an_interruption_is_reported() {
-        let variants = vec![spec(SleepMethod::Nanosleep), spec(SleepMethod::Timerfd)];
-        let plan = plan(variants, 2).unwrap();
+        let arms = vec![spec(SleepMethod::Nanosleep), spec(SleepMethod::Timerfd)];
+        let plan = plan(arms, 2).unwrap();
         assert_eq!(plan.length(), Nanos::from_millis(240));
         let (header, frames) = run(&plan, u64::MAX);
         assert_eq!(header.ended_early, None);
@@ -325,7 +325,7 @@ mod tests {
     fn no_variants_and_too_many_are_rejected() {
         for count in [0, 101] {
             let error = plan(vec![spec(SleepMethod::Spin); count], 1).unwrap_err();
-            assert!(matches!(error, ObserveError::Variants { count: found, .. } if found == count));
+            assert!(matches!(error, ObserveError::Arms { count: found, .. } if found == count));
         }
     }
 }

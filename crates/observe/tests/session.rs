@@ -113,7 +113,7 @@ fn a_session_ends_with_the_process_it_follows() {
     drop(child.stdin.take());
     let header = finish(&mut session);
     child.wait().unwrap();
-    assert_eq!(header.ended_early, Some(EndedEarly::ProgramEnded));
+    assert_eq!(header.ended_early, Some(EndedEarly::ProgramExited));
     let usages = header.victim.unwrap().threads.unwrap();
     let tids: Vec<i32> = usages.threads.iter().map(|thread| thread.tid).collect();
     assert_eq!(tids, [pid], "{usages:?}");
@@ -189,7 +189,7 @@ fn the_tracer_reports_no_more_probe_switches_than_the_kernel_counts() {
     if header.level == Level::Proc {
         return;
     }
-    let witnesses = header.witnesses.as_ref().unwrap();
+    let witnesses = header.cross_checks.as_ref().unwrap();
     assert_eq!(witnesses.probes.len(), header.probes.len());
     for probe in &header.probes {
         let counted = witnesses.probes[&probe.cpu.0].switches;

@@ -178,11 +178,11 @@ impl ProbeError {
             Self::NotStopped { limit, .. } => ProbeFailure::NotStopped { limit: *limit },
             Self::Sleep { method, why } => ProbeFailure::SleepRefused {
                 method: *method,
-                why: (*why).to_owned(),
+                reason: (*why).to_owned(),
             },
             Self::Panicked { .. } => ProbeFailure::Failed,
             other => ProbeFailure::Other {
-                why: other.to_string(),
+                reason: other.to_string(),
             },
         }
     }

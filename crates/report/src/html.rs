@@ -138,7 +138,7 @@ fn page_with(document: &Document, mut timeline: Option<Drawn>) -> String {
         if !terms.is_empty() {
             let _ = writeln!(out, "<details>\n<summary>{TERMS}</summary>");
             blocks::write(out, TERMS, &terms);
-            if !view::Section::of(document.kind()).is_empty() {
+            if !view::Section::of_kind(document.kind()).is_empty() {
                 out.push_str(OPTIONS);
             }
             out.push_str("</details>\n");

@@ -32,7 +32,7 @@ pub fn words(limitation: &Limitation) -> LimitationWords {
         | Limitation::SettingsUnread { .. }
         | Limitation::CpusWentOffline { .. }
         | Limitation::CpusPluggedIn { .. }
-        | Limitation::BooksBeganLate { .. }
+        | Limitation::AccountsBeganLate { .. }
         | Limitation::CpusNotWatched { .. }
         | Limitation::ProgramNotFollowed
         | Limitation::PartOfRecording { .. }
@@ -40,28 +40,28 @@ pub fn words(limitation: &Limitation) -> LimitationWords {
         | Limitation::CountersUnread { .. } => machine(limitation),
         Limitation::CpusNotProbed { .. }
         | Limitation::ProbePolicyRefused { .. }
-        | Limitation::OutsideNotSeparated { .. } => probes(limitation),
+        | Limitation::HypervisorTimeNotSeparated { .. } => probes(limitation),
         Limitation::ThreadsNotFollowed { .. }
         | Limitation::WaitsDerived { .. }
         | Limitation::InterruptsNotTraced { .. }
         | Limitation::SwitchesMissed { .. }
         | Limitation::ProcessNotTraced { .. }
-        | Limitation::ProcessTracedInPart { .. }
+        | Limitation::ProcessPartlyTraced { .. }
         | Limitation::SwitchesUnreported { .. }
-        | Limitation::FramesCut { .. }
-        | Limitation::BordersMissed { .. }
+        | Limitation::InterruptsSwitchedOut { .. }
+        | Limitation::EntriesMissed { .. }
         | Limitation::FollowingCutShort { .. }
         | Limitation::FrameEventsLost { .. }
         | Limitation::GapContentsUnknown { .. }
         | Limitation::Other { .. } => events(limitation),
-        Limitation::LengthNotKept { .. }
+        Limitation::LengthDiffers { .. }
         | Limitation::RingTooShort { .. }
         | Limitation::WindowCutShort { .. }
         | Limitation::Suspended { .. }
         | Limitation::ClockSet { .. }
         | Limitation::InstructionTime { .. }
         | Limitation::HostTime => clock(limitation),
-        Limitation::SourcesFolded { .. }
+        Limitation::SourcesMerged { .. }
         | Limitation::BeatTimesSummed { .. }
         | Limitation::BeatLongTimesSummed { .. } => summed(limitation),
         Limitation::BeatSourcesUnnamed
@@ -118,7 +118,7 @@ fn machine(limitation: &Limitation) -> Words {
         ),
         Limitation::SettingsUnread {
             paths,
-            more,
+            paths_left_out: more,
             reason,
         } => {
             let more = match more {
@@ -138,7 +138,7 @@ fn machine(limitation: &Limitation) -> Words {
             format!("{} before it came online", cpus.named()),
             "accounts start with the first context switch",
         ),
-        Limitation::BooksBeganLate { cpus } => clauses(
+        Limitation::AccountsBeganLate { cpus } => clauses(
             format!("the beginning of {}", cpus.named()),
             "a thread of high priority used the CPU; accounts start with the first context switch",
         ),
@@ -175,7 +175,7 @@ fn probes(limitation: &Limitation) -> Words {
         Limitation::ProbePolicyRefused { cpu, policy } => {
             clauses("the requested probe policy", format!("CPU {cpu}: {policy}"))
         }
-        Limitation::OutsideNotSeparated { reason } => clauses(
+        Limitation::HypervisorTimeNotSeparated { reason } => clauses(
             "hypervisor time and kernel entry and exit",
             format!(
                 "{}, so both count as time of the running task; --probe spin separates them",
@@ -232,7 +232,7 @@ fn events(limitation: &Limitation) -> Words {
             "the kernel reported none of its context switches; this time is unexplained, or counts \
              for the threads that it displaced",
         ),
-        Limitation::ProcessTracedInPart {
+        Limitation::ProcessPartlyTraced {
             name,
             pid,
             ran,
@@ -246,14 +246,14 @@ fn events(limitation: &Limitation) -> Words {
             "the kernel counted them (ctxt in /proc/stat) but did not report them (no sched_switch \
              event); if two in a row are missing, the thread between them is missing, too",
         ),
-        Limitation::FramesCut { count } => clauses(
+        Limitation::InterruptsSwitchedOut { count } => clauses(
             format!(
                 "the rest of {}",
                 several(*count, "interrupt or softirq", "interrupts or softirqs")
             ),
             "a context switch interrupted them; the rest counts for the thread",
         ),
-        Limitation::BordersMissed { count } => clauses(
+        Limitation::EntriesMissed { count } => clauses(
             several(
                 *count,
                 "entry or exit of an interrupt or a function",
@@ -274,7 +274,10 @@ fn events(limitation: &Limitation) -> Words {
             "the recording sums intervals over windows, or some arrived too late to be placed in \
              time; these gaps are unexplained, as far as those intervals do not account for them",
         ),
-        Limitation::Other { what, why } => clauses(what.as_str(), why.as_str()),
+        Limitation::Other {
+            topic: what,
+            reason: why,
+        } => clauses(what.as_str(), why.as_str()),
         _ => None,
     }
 }
@@ -282,7 +285,10 @@ fn events(limitation: &Limitation) -> Words {
 /// Describes limitations of this machine's clock.
 fn clock(limitation: &Limitation) -> Words {
     match limitation {
-        Limitation::LengthNotKept { asked, watched } => clauses(
+        Limitation::LengthDiffers {
+            requested: asked,
+            watched,
+        } => clauses(
             if watched > asked {
                 format!("the length of {asked}; it was {} longer", *watched - *asked)
             } else {
@@ -294,7 +300,10 @@ fn clock(limitation: &Limitation) -> Words {
             "busy CPUs delayed the start of an account, a loop's last frame, or the reading of \
              counters",
         ),
-        Limitation::RingTooShort { asked, reached } => clauses(
+        Limitation::RingTooShort {
+            requested: asked,
+            reached,
+        } => clauses(
             format!(
                 "the first {} of {asked} before the trigger",
                 *asked - *reached
@@ -302,7 +311,10 @@ fn clock(limitation: &Limitation) -> Words {
             "the buffer of at least one CPU was full; watch fewer CPUs (--cpus) for more room on \
              each",
         ),
-        Limitation::WindowCutShort { asked, kept } => clauses(
+        Limitation::WindowCutShort {
+            requested: asked,
+            kept,
+        } => clauses(
             format!("the last {} of a window of {asked}", *asked - *kept),
             "its records filled the memory of a window; later triggers have their own recording",
         ),
@@ -310,7 +322,7 @@ fn clock(limitation: &Limitation) -> Words {
             format!("{time} of suspend"),
             "no CPU ran, and CLOCK_MONOTONIC stopped",
         ),
-        Limitation::ClockSet { by } => {
+        Limitation::ClockSet { step: by } => {
             let (by, way) = if *by > Nanos::ZERO {
                 (*by, "forward")
             } else {
@@ -342,7 +354,7 @@ fn clock(limitation: &Limitation) -> Words {
 /// Describes limitations of recordings that keep only sums.
 fn summed(limitation: &Limitation) -> Words {
     match limitation {
-        Limitation::SourcesFolded { intervals } => clauses(
+        Limitation::SourcesMerged { intervals } => clauses(
             format!(
                 "the sources of {}",
                 several(*intervals, "interval", "intervals")
@@ -397,7 +409,7 @@ fn beats(limitation: &Limitation) -> Words {
             "all periodic sources",
             format!("no source has the {min_events} events that a period needs"),
         ),
-        Limitation::BeatPeriodsTooLong { over } => clauses(
+        Limitation::BeatPeriodsTooLong { max_period: over } => clauses(
             format!("periods over {over}"),
             "a period must fit four times into the recording",
         ),

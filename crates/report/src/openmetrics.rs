@@ -191,7 +191,7 @@ fn gap_parts(gaps: &GapParts) -> [(&'static str, Nanos); 4] {
     [
         ("named", gaps.named),
         ("entry_exit", gaps.entry_exit),
-        ("outside", gaps.outside),
+        ("hypervisor_or_firmware", gaps.hypervisor_or_firmware),
         ("unexplained", gaps.unexplained),
     ]
 }
@@ -209,7 +209,7 @@ fn throttled(all: &mut Families, statement: &Statement) {
             &[
                 ("name", &program.name),
                 ("pid", &pid),
-                ("why", program.why.name()),
+                ("reason", program.reason.name()),
             ],
             program.time,
         );
@@ -248,7 +248,10 @@ fn victim_of(all: &mut Families, victim: &VictimStatement) {
             "program_wakeup_latency_seconds",
             "Wake-up latency of the program's threads: median, 99th percentile and maximum.",
         );
-        family.lengths(&borrowed(&own_labels), &latency.lengths.of(latency.count));
+        family.lengths(
+            &borrowed(&own_labels),
+            &latency.lengths.with_count(latency.count),
+        );
         all.counter(
             "program_wakeups",
             "Number of wake-ups of the program's threads.",
@@ -297,7 +300,10 @@ fn beats_of(all: &mut Families, beats: &[BeatLine]) {
         "Duration of periodic events: median, 99th percentile and maximum.",
     );
     for beat in beats {
-        family.lengths(&borrowed(&labels(beat)), &beat.lengths.of(beat.rhythm.seen));
+        family.lengths(
+            &borrowed(&labels(beat)),
+            &beat.lengths.with_count(beat.rhythm.seen),
+        );
     }
     let family = all.gauge(
         "beat_time_ratio",

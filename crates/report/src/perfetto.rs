@@ -290,7 +290,7 @@ impl<W: Write> Perfetto<W> {
         }
         for limitation in limitations {
             let words = limitation::words(limitation);
-            let annotations = [("why", words.why)];
+            let annotations = [("reason", words.why)];
             self.remark(
                 "limitation",
                 format!("not seen: {}", words.what),

@@ -173,7 +173,9 @@ impl Group {
         match class {
             Class::Program => Self::Programs,
             Class::KernelThread | Class::Irq | Class::Softirq | Class::Nmi => Self::Kernel,
-            Class::EntryExit | Class::Outside | Class::Steal | Class::Unexplained => Self::Around,
+            Class::EntryExit | Class::HypervisorOrFirmware | Class::Steal | Class::Unexplained => {
+                Self::Around
+            }
             Class::Tool | Class::Probe => Self::Tool,
             Class::Idle => Self::Idle,
         }

@@ -76,7 +76,7 @@ impl Section {
 
     /// Returns the sections of documents of this kind, or none if their page is not divided into
     /// sections.
-    pub fn of(kind: DocumentKind) -> &'static [Self] {
+    pub fn of_kind(kind: DocumentKind) -> &'static [Self] {
         match kind {
             DocumentKind::Statement => Self::STATEMENT,
             DocumentKind::Beats => Self::BEATS,
@@ -131,7 +131,7 @@ pub struct Sections(u16);
 impl Sections {
     /// Returns the first section in this set that documents of `kind` do not have.
     pub fn missing_in(self, kind: DocumentKind) -> Option<Section> {
-        let available = Section::of(kind);
+        let available = Section::of_kind(kind);
         let mut all = Section::ALL.iter().copied();
         all.find(|&section| self.has(section) && !available.contains(&section))
     }

@@ -157,7 +157,7 @@ pub(crate) fn loop_run(
         wakeups: Some(Wakeups {
             elapsed,
             count: task_report.sleeps,
-            ended_idle: None,
+            idle_exits: None,
         }),
         error: None,
     })

@@ -9,7 +9,7 @@ use ticktax_model::machine::{
 };
 use ticktax_model::pace::Frame;
 use ticktax_model::recording::{
-    Books, Coverage, Edge, Effect, Header, Level, PacedFrame, Row, RowSink, World,
+    Coverage, CpuInterval, Edge, Effect, Header, Level, PacedFrame, Row, RowSink, World,
 };
 use ticktax_model::victim::{OffCpuReason, Target, VictimHeader};
 use ticktax_model::{
@@ -230,8 +230,8 @@ pub(crate) fn header(setup: &Setup, report: &Report, followed: Option<TaskId>) -
     let cpus = || (0_u32..).map(Cpu).take(setup.machine.cpus);
     Header {
         machine: facts(setup),
-        books: cpus()
-            .map(|cpu| Books {
+        cpus: cpus()
+            .map(|cpu| CpuInterval {
                 cpu,
                 begin: Nanos::ZERO,
                 end: report.elapsed,
@@ -354,7 +354,7 @@ fn programs(setup: &Setup, tasks: &[TaskReport]) -> std::collections::BTreeMap<i
             let time = ProgramTime {
                 name: task.name.clone(),
                 time: Nanos(shown_time(report).0 / STEP.0 * STEP.0),
-                own_or_kernel: task.kernel,
+                ticktax_or_kernel: task.kernel,
                 nice: task.attributes.nice > 0,
                 children: Nanos::ZERO,
                 on_cpu: None,

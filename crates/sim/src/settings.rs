@@ -50,7 +50,7 @@ pub struct Setting {
     help: &'static str,
     section: Section,
     is_required: bool,
-    is_always_told: bool,
+    is_always_listed: bool,
     sets: &'static str,
     get: fn(&Setup) -> Option<Value>,
     set: fn(&mut Setup, Value) -> Result<(), SettingError>,
@@ -136,9 +136,9 @@ pub fn names() -> String {
     all().map(Setting::name).collect::<Vec<_>>().join(", ")
 }
 
-/// Describes `machine` by its settings, as users type them: `hz=250`. Omits most settings that have
+/// Lists the settings of `machine` as users type them: `hz=250`. Omits most settings that have
 /// their default value.
-pub fn told(machine: &Machine) -> Vec<String> {
+pub fn list(machine: &Machine) -> Vec<String> {
     let setup = |machine| Setup::new(machine, Nanos::ZERO);
     let default = setup(Machine::new(1, machine.hz, Policy::Fair));
     let setup = setup(machine.clone());
@@ -148,7 +148,7 @@ pub fn told(machine: &Machine) -> Vec<String> {
         .filter_map(|setting| {
             let value = setting.get(&setup)?;
             let differs = setting.get(&default) != Some(value);
-            (differs || setting.is_always_told).then(|| format!("{}={value}", setting.name))
+            (differs || setting.is_always_listed).then(|| format!("{}={value}", setting.name))
         })
         .collect()
 }
@@ -222,7 +222,7 @@ pub fn markdown() -> String {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{Kind, Section, Setting, Value, all, find, machine, markdown, recorded, told};
+    use super::{Kind, Section, Setting, Value, all, find, list, machine, markdown, recorded};
     use crate::setup::{Machine, Setup};
     use ticktax_model::Nanos;
 
@@ -291,9 +291,9 @@ mod tests {
     fn a_machine_is_described_by_its_settings() {
         let mut setup = setup("eevdf");
         setup.machine.costs.tick = Nanos(1_500);
-        let told = told(&setup.machine).join(" ");
+        let listed = list(&setup.machine).join(" ");
         assert_eq!(
-            told,
+            listed,
             "cpus=4 policy=eevdf hz=100 tick=periodic timers=first-tick slice=2.1ms hrtick=off \
              costs.tick=1.5us"
         );

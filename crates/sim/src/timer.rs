@@ -58,7 +58,7 @@ pub enum Call {
 
 impl Call {
     /// Returns the call that models a sleep method, or `None` if the method spins.
-    pub const fn of(method: SleepMethod) -> Option<Self> {
+    pub const fn from_method(method: SleepMethod) -> Option<Self> {
         match method {
             SleepMethod::Nanosleep
             | SleepMethod::Usleep

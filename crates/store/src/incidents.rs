@@ -306,7 +306,8 @@ impl IncidentStore {
     pub fn record(
         &mut self,
         header: &Header,
-        (sources, rows): (&SourceTable, impl IntoIterator<Item = Row>),
+        sources: &SourceTable,
+        rows: impl IntoIterator<Item = Row>,
     ) -> Recorded {
         let Some(Current { at, name, entries }) = self.current.take() else {
             return Recorded::default();
@@ -318,7 +319,7 @@ impl IncidentStore {
         let Some(name) = name else {
             return recorded;
         };
-        let written = self.write(&name, header, (sources, rows));
+        let written = self.write(&name, header, sources, rows);
         let outcome = written.as_ref().copied().map_err(|(cause, _)| *cause);
         for entry in &mut recorded.entries {
             entry.settle(outcome);
@@ -449,7 +450,8 @@ impl IncidentStore {
         &self,
         name: &str,
         header: &Header,
-        (sources, rows): (&SourceTable, impl IntoIterator<Item = Row>),
+        sources: &SourceTable,
+        rows: impl IntoIterator<Item = Row>,
     ) -> Result<u64, (LossCause, Option<String>)> {
         let refused = |error: RecordingError| {
             let cause = match &error {

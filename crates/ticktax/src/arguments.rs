@@ -63,7 +63,7 @@ pub(crate) use subject::SubjectArguments;
 pub(crate) use sweep::SweepArguments;
 pub(crate) use trial::{StartArguments, TrialArguments, WatchdogArguments};
 pub(crate) use values::for_manual;
-pub(crate) use vary::KernelVariants;
+pub(crate) use vary::GuestArm;
 use view::sections;
 pub(crate) use view::{PageArguments, PrintArguments, StatementArguments, ViewArguments};
 

@@ -214,7 +214,7 @@ fn check_watched(statement: &Statement, header: &Header) -> Result<(), Failure> 
         Some(threads) => threads.threads > 0,
         None => about.before.is_some(),
     };
-    if was_seen || !victim.ended || header.command.is_some() || header.level != Level::Kernel {
+    if was_seen || !victim.exited || header.command.is_some() || header.level != Level::Kernel {
         return Ok(());
     }
     let pid = victim.pid.map_or_else(String::new, |pid| format!(" {pid}"));
@@ -263,7 +263,7 @@ mod tests {
     /// Returns the error about process 5 without any row. `before` is its usage at the start.
     fn error(ended: bool, followed: bool, before: Option<Usage>) -> Option<String> {
         let mut header = Header::new(World::Live, Level::Kernel, "0.1.0");
-        header.ended_early = ended.then_some(EndedEarly::ProgramEnded);
+        header.ended_early = ended.then_some(EndedEarly::ProgramExited);
         header.victim = Some(VictimHeader {
             target: Target::Process,
             name: String::new(),

@@ -28,7 +28,7 @@ pub(crate) fn run(typed: &BeatsArguments, terminal: &Terminal) -> Result<ExitCod
     let mut beats = finder.finish(&header, budget.threads());
     let unverified = Limitation::NotVerified;
     if header.coverage.limitations.contains(&unverified) {
-        beats.unknown.push(unverified);
+        beats.limitations.push(unverified);
     }
     terminal.warn_unverified(&header);
     let terminal = terminal.viewing(&typed.page);

@@ -55,11 +55,11 @@ pub(crate) fn run(question: &CaseQuestion, terminal: &Terminal) -> Result<ExitCo
             measured.extend(source);
             let statement = CaseStatement {
                 measured: rows.unwrap_or_default(),
-                here: measured,
+                this_machine: measured,
                 ..judge::statement(case, &file)
             };
             progress.done();
-            if !statement.lines.iter().all(Line::as_expected) {
+            if !statement.rows.iter().all(Line::as_expected) {
                 code = ExitCode::FAILURE;
             }
             statement.into()
@@ -73,7 +73,11 @@ pub(crate) fn run(question: &CaseQuestion, terminal: &Terminal) -> Result<ExitCo
             let outcome = fit::fit(case, &file).map(|fitted| fitted.outcome(case, &file));
             progress.done();
             let head = file.head();
-            CaseFit { head, outcome }.into()
+            CaseFit {
+                case: head,
+                outcome,
+            }
+            .into()
         }
     };
     output::put(&document, html, (question.format(), None), terminal)?;

@@ -21,7 +21,7 @@ use crate::files::RowFileError;
 /// Exit code: the accounts of a statement do not balance.
 pub(crate) const UNBALANCED: u8 = 3;
 
-/// Exit code: some points of a sweep failed.
+/// Exit code: some arms of a sweep failed.
 pub(crate) const FAILED_POINTS: u8 = 4;
 
 /// Exit code: the model does not reproduce the measurement.
@@ -174,7 +174,7 @@ fn observation_code(error: &ObserveError) -> ExitCode {
         ObserveError::NoCpu { .. }
         | ObserveError::Offline { .. }
         | ObserveError::NoFrame { .. }
-        | ObserveError::Variants { .. }
+        | ObserveError::Arms { .. }
         | ObserveError::Probe(ProbeError::Work { .. }) => ExitCode::from(INVALID_ARGUMENTS),
         _ => ExitCode::FAILURE,
     }

@@ -30,8 +30,8 @@ fn list(of: Option<&str>) -> KnobList {
         None => registry::all().map(Knob::line).collect(),
     };
     KnobList {
-        of: of.map(str::to_owned),
-        known: registry::all().count() as u64,
+        search: of.map(str::to_owned),
+        total: registry::all().count() as u64,
         knobs,
     }
 }

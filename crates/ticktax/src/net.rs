@@ -11,7 +11,7 @@ use ticktax_analysis::net::TrafficLedger;
 use ticktax_host::Proc;
 use ticktax_model::Nanos;
 use ticktax_model::clock::CounterSource;
-use ticktax_model::net::{End, EndReport, Link, NetStatement, ShownTimes, TrafficBooks};
+use ticktax_model::net::{End, EndReport, Link, NetStatement, ShownTimes, TracedTraffic};
 use ticktax_model::recording::{Header, Level, RowSink};
 use ticktax_observe::{Event, Observation, Plan, ProbeChoice, Session};
 use ticktax_probes::clock::{Clock, now};
@@ -99,7 +99,7 @@ fn pair(typed: &PairArguments, terminal: &Terminal) -> Result<(Traffic, Link), F
                 "using the loopback device, without --mtu: {why}"
             ));
             let traffic = Traffic::both(spec, Place::Loopback, cpus, &plain)?;
-            Ok((traffic, Link::Loopback { why }))
+            Ok((traffic, Link::Loopback { reason: why }))
         }
         Err(error) => Err(error.into()),
     }
@@ -258,7 +258,7 @@ impl Watched {
             .map(|watched| books(watched, (begin, end), users));
         let (books, why) = match books {
             Some(Ok(books)) => (Some(books), None),
-            Some(Err(why)) => (None, self.no_books.or(Some(why.to_owned()))),
+            Some(Err(why)) => (None, self.no_books.or(Some(why))),
             None => (None, self.no_books),
         };
         NetStatement {
@@ -268,9 +268,9 @@ impl Watched {
             link: link.unwrap_or(Link::Network { peer }),
             sender,
             receiver,
-            here,
-            books,
-            no_books: why,
+            local_ends: here,
+            traced: books,
+            untraced_reason: why,
             sampled,
             soaked,
             shown: Some(self.shown),
@@ -283,11 +283,13 @@ fn books(
     (session, ledger, header): (Session, TrafficLedger, Box<Header>),
     window: (Nanos, Nanos),
     users: (Nanos, Nanos),
-) -> Result<TrafficBooks, &'static str> {
+) -> Result<TracedTraffic, String> {
     if header.level != Level::Kernel {
-        return Err("the tracer did not load");
+        return Err("the tracer did not load".to_owned());
     }
-    ledger.finish(session.sources(), &header, window, users)
+    ledger
+        .finish(session.sources(), &header, window, users)
+        .map_err(|why| why.to_string())
 }
 
 /// Traces every span, and runs no probe unless the user asked for it.

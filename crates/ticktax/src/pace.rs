@@ -1,4 +1,4 @@
-//! `ticktax pace`: runs a paced loop, watches another program's loop, compares variants, or sends
+//! `ticktax pace`: runs a paced loop, watches another program's loop, compares arms, or sends
 //! paced datagrams.
 
 mod compare;
@@ -25,12 +25,12 @@ pub(crate) fn run(typed: &PaceArguments, terminal: &Terminal) -> Result<ExitCode
     if typed.packets.udp {
         return packets::run(typed, terminal);
     }
-    let variants = typed.variants()?;
+    let arms = typed.arms()?;
     let terminal = &terminal.viewing(&typed.page);
     let files = output::begin(&typed.files, typed.output.as_deref())?;
-    match (typed.program(), variants.is_empty()) {
+    match (typed.program(), arms.is_empty()) {
         (Some(program), _) => process::watch_process(program, typed, files, terminal)?,
-        (None, false) => compare::run(&variants, typed, files, terminal)?,
+        (None, false) => compare::run(&arms, typed, files, terminal)?,
         (None, true) => own::run(typed, files, terminal)?,
     }
     Ok(ExitCode::SUCCESS)

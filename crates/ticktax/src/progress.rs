@@ -16,8 +16,8 @@ const SHORTEST: usize = 5;
 pub(crate) enum Extent {
     /// A duration.
     Time(Nanos),
-    /// A number of points; `done` are already finished.
-    Points { all: u64, done: u64 },
+    /// A number of arms; `done` are already finished.
+    Arms { all: u64, done: u64 },
     /// A number of runs.
     Runs(u64),
     /// Unknown in advance.
@@ -31,8 +31,8 @@ impl Extent {
         // Elapsed times have one unit, such as `12s`.
         let taken = match self {
             Self::Time(length) => message + length.to_string().len() + " [] 59s of ".len(),
-            Self::Points { all, .. } | Self::Runs(all) => {
-                2 * all.to_string().len() + " of  points [] 59s, 59s to go".len()
+            Self::Arms { all, .. } | Self::Runs(all) => {
+                2 * all.to_string().len() + " of  arms [] 59s, 59s to go".len()
             }
             Self::Unknown => 0,
         };
@@ -43,8 +43,8 @@ impl Extent {
         match self {
             Self::Time(_) if taken > width => "{msg}".to_owned(),
             Self::Time(length) => format!("{{msg}} {bar}{{elapsed}} of {length}"),
-            Self::Points { .. } => {
-                format!("{{pos}} of {{len}} points {bar}{{elapsed}}, {{eta}} to go")
+            Self::Arms { .. } => {
+                format!("{{pos}} of {{len}} arms {bar}{{elapsed}}, {{eta}} to go")
             }
             Self::Runs(_) => format!("{{pos}} of {{len}} runs {bar}{{elapsed}}, {{eta}} to go"),
             Self::Unknown => "{spinner} {elapsed} {msg}".to_owned(),
@@ -54,7 +54,7 @@ impl Extent {
     fn length(self) -> Option<u64> {
         match self {
             Self::Time(length) => Some(millis(length)),
-            Self::Points { all, .. } | Self::Runs(all) => Some(all),
+            Self::Arms { all, .. } | Self::Runs(all) => Some(all),
             Self::Unknown => None,
         }
     }
@@ -80,7 +80,7 @@ impl Progress {
         bar.set_message(what);
         match extent {
             Extent::Time(_) | Extent::Runs(_) => {}
-            Extent::Points { done, .. } => {
+            Extent::Arms { done, .. } => {
                 bar.set_position(done);
                 bar.reset_eta();
             }
@@ -140,8 +140,8 @@ mod tests {
         assert_eq!(template(40), "{msg} [{bar:5}] {elapsed} of 20.0 s");
         assert_eq!(template(36), "{msg} {elapsed} of 20.0 s");
         assert_eq!(template(30), "{msg}");
-        let points = Extent::Points { all: 120, done: 7 };
-        let at_40 = points.template(40, 0);
-        assert_eq!(at_40, "{pos} of {len} points {elapsed}, {eta} to go");
+        let arms = Extent::Arms { all: 120, done: 7 };
+        let at_40 = arms.template(40, 0);
+        assert_eq!(at_40, "{pos} of {len} arms {elapsed}, {eta} to go");
     }
 }

@@ -103,7 +103,7 @@ fn analysis(header: &Header, showing: &Showing<'_>, terminal: &Terminal) -> Reco
     if !showing.audit && showing.fleet_of.is_none() {
         return RecordingAnalysis::new(header);
     }
-    if header.paced.is_some() && header.books.is_empty() {
+    if header.paced.is_some() && header.cpus.is_empty() {
         let option = if showing.audit {
             "--audit"
         } else {

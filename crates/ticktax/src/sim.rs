@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use ticktax_analysis::workload::Asked;
-use ticktax_experiment::whatif::{self, LoadError, Pacing, Plan, Prediction, WhatIfError};
+use ticktax_experiment::whatif::{self, LoadError, Plan, Prediction, WhatIfError};
 use ticktax_model::Nanos;
 use ticktax_model::pace::FrameRate;
 use ticktax_store::recording::RecordingWriter;
@@ -36,7 +36,7 @@ pub(crate) fn run(typed: &SimArguments, terminal: &Terminal) -> Result<ExitCode,
     };
     let _budget = Budget::begin_to_predict(&typed.load, terminal);
     let loaded = whatif::load(&typed.load, &asked).map_err(not_loaded)?;
-    let plan = plan(typed)?;
+    let plan = plan(typed);
     let length = plan.length.unwrap_or(loaded.length);
     if plan.length.is_none() && length > LONGEST {
         return Err(Failure::Arguments(format!(
@@ -66,17 +66,14 @@ pub(crate) fn run(typed: &SimArguments, terminal: &Terminal) -> Result<ExitCode,
     })
 }
 
-fn plan(typed: &SimArguments) -> Result<Plan, Failure> {
-    let (variants, vary) = typed.varied()?;
-    let rates: Vec<f64> = variants.rates.iter().map(|rate| rate.get()).collect();
-    Ok(Plan {
-        vary,
-        pacings: Pacing::combinations(&rates, &variants.rules, &variants.sleeps),
+fn plan(typed: &SimArguments) -> Plan {
+    Plan {
+        vary: typed.vary.clone(),
         runs: typed.resample,
         seed: typed.seed,
         length: typed.length.map(|length| length.0),
         force: typed.force,
-    })
+    }
 }
 
 /// Simulates the last setting once more and saves the rows.
@@ -110,7 +107,7 @@ fn not_loaded(error: LoadError) -> Failure {
 /// Distinguishes errors in the arguments from errors in the file.
 fn refused(error: &WhatIfError) -> Failure {
     match error {
-        WhatIfError::Axis(_) | WhatIfError::Point(_) | WhatIfError::Pacing(_) => {
+        WhatIfError::Vary(_) | WhatIfError::Arm(_) | WhatIfError::Pacing(_) => {
             Failure::Arguments(error.to_string())
         }
         WhatIfError::Setup(_) => Failure::Prediction(error.to_string()),

@@ -1,4 +1,4 @@
-//! `ticktax sweep`: simulates a scenario at every point of a grid.
+//! `ticktax sweep`: simulates every arm of a grid over a scenario.
 
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ use crate::output;
 use crate::progress::Extent;
 use crate::terminal::Terminal;
 
-/// Runs the missing points, writes the results and prints a summary.
+/// Runs the missing arms, writes the results and prints a summary.
 pub(crate) fn run(typed: &SweepArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let html = output::begin_page(typed.html.as_deref())?;
     let plan = plan(typed)?;
@@ -26,7 +26,7 @@ pub(crate) fn run(typed: &SweepArguments, terminal: &Terminal) -> Result<ExitCod
     if let Begun::Ready(mut sweep) = begin(plan.clone(), &typed.results)? {
         ran.found = sweep.found() as u64;
         ran.damaged = sweep.damaged();
-        if let Some(code) = points(&mut sweep, typed, terminal, &mut ran)? {
+        if let Some(code) = arms(&mut sweep, typed, terminal, &mut ran)? {
             return Ok(code);
         }
         sweep.finish()?;
@@ -52,8 +52,8 @@ fn plan(typed: &SweepArguments) -> Result<Plan, Failure> {
     Ok(plan)
 }
 
-/// Runs the points. Returns an exit code if the sweep was interrupted.
-fn points(
+/// Runs the arms. Returns an exit code if the sweep was interrupted.
+fn arms(
     sweep: &mut Sweep,
     typed: &SweepArguments,
     terminal: &Terminal,
@@ -61,15 +61,15 @@ fn points(
 ) -> Result<Option<ExitCode>, Failure> {
     let interrupt = Interrupt::listen()?;
     let jobs = typed.jobs.map_or_else(crate::beats::threads, usize::from);
-    let points = sweep.plan().grid().len() as u64;
+    let arms = sweep.plan().grid().len() as u64;
     let bar = terminal.progress(
-        Extent::Points {
-            all: points,
+        Extent::Arms {
+            all: arms,
             done: ran.found,
         },
         "",
     );
-    // A point that breaks the model is listed with the results; its backtrace is not printed.
+    // An arm that breaks the model is listed with the results; its backtrace is not printed.
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let ended = sweep.run(jobs, &mut |progress| {
@@ -86,7 +86,7 @@ fn points(
         }
         Ended::Stopped(progress) => {
             terminal.remark(&format!(
-                "ticktax: stopped after {} of {points} points, which are kept in {}.journal; run \
+                "ticktax: stopped after {} of {arms} arms, which are kept in {}.journal; run \
                  the same command again to resume",
                 progress.done,
                 typed.results.display()

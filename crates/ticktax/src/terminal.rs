@@ -247,7 +247,7 @@ fn pager_command(pager: &OsStr, is_root: bool) -> Option<Command> {
 }
 
 fn no_section(section: Section, kind: DocumentKind) -> Failure {
-    let available: Vec<&str> = Section::of(kind)
+    let available: Vec<&str> = Section::of_kind(kind)
         .iter()
         .map(|section| section.name())
         .collect();

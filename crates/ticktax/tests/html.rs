@@ -229,7 +229,7 @@ impl Things {
 const LOOPS: &str = r#"{
     "verb": "pace --rate 35", "clock": {"kind": "host"},
     "tolerance": {"rate_share": 0.01, "wait_period_share": 0.01, "sampled_share": 0.005},
-    "cells": [
+    "arms": [
         {"kernel": "hz250", "hz": 250, "cmdline": "nohz=off", "sleep": "nanosleep", "rule": "deadline",
          "period_ns": 28571428, "work_ns": 1000000,
          "measured": {"rate_hz": 35.0, "wait_ns": 81000.0, "overshot_hz": 0.0, "used_share": 0.035, "sampled_share": 0.031},
@@ -289,7 +289,7 @@ fn hostile(recording: &Path) {
     "<b>host</b>".clone_into(&mut header.machine.host);
     let length = 100_000_000;
     header
-        .books
+        .cpus
         .push(books(0, 0, length * i64::try_from(names.len()).unwrap()));
     let mut writer = RecordingWriter::create(recording).unwrap();
     for (place, name) in (0..).zip(&names) {
@@ -409,7 +409,7 @@ fn large() -> Result<(), Failed> {
             .wrapping_add(1_442_695_040_888_963_407);
         (state >> 33).cast_signed()
     };
-    header.books = vec![books(0, 0, rounds * 20_000), books(1, 0, rounds * 20_000)];
+    header.cpus = vec![books(0, 0, rounds * 20_000), books(1, 0, rounds * 20_000)];
     let mut writer = RecordingWriter::create(&recording)?;
     for round in 0..rounds {
         for (cpu, thread) in (0..).zip(threads.iter().skip(usize::try_from(round % 7)?).take(2)) {

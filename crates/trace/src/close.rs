@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
-use ticktax_model::recording::{Books, Loss, Row};
+use ticktax_model::recording::{CpuInterval, Loss, Row};
 use ticktax_model::{Cpu, CpuList, Nanos, SourceTable};
 
 use crate::nudge::nudge;
@@ -30,7 +30,7 @@ const GRACE_PERIODS: u32 = 200;
 #[derive(Clone, Debug, Default)]
 pub struct Closing {
     /// Accounting interval of each CPU that switched threads at least once.
-    pub books: Vec<Books>,
+    pub books: Vec<CpuInterval>,
     /// Lost events, by CPU.
     pub lost: Vec<Loss>,
     /// Number of tracepoint hits.
@@ -57,7 +57,7 @@ pub struct Closing {
 
 impl Closing {
     fn add(&mut self, cpu: Cpu, state: &CpuState) {
-        self.books.push(Books {
+        self.books.push(CpuInterval {
             cpu,
             begin: Nanos(state.opened.cast_signed()),
             end: Nanos(state.last.cast_signed()),

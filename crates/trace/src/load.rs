@@ -301,7 +301,7 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
     let is_here = |hook: &&HookPrograms| hook.is_on(std::env::consts::ARCH);
     for hook in HOOKS.iter().filter(is_here).filter(wanted) {
         if settings.without.contains(&hook.hook) {
-            outcome.note(hook, HookMissing::OnRequest);
+            outcome.note(hook, HookMissing::Excluded);
             continue;
         }
         match attach(&mut programs, hook, &btf) {

@@ -137,7 +137,7 @@ impl Seen {
                 .map(|limitation| text(&limitation["hook"]))
                 .collect(),
             every_entry: statement["coverage"]["every_entry_watched"] == true,
-            balances: list(&balance["off_ns"]).is_empty()
+            balances: list(&balance["imbalances_ns"]).is_empty()
                 && balance["elapsed_ns"] == balance["accounted_ns"],
             tick,
             thread: (
@@ -157,9 +157,9 @@ impl Seen {
 
 /// Returns the time outside the kernel or unexplained, in seconds.
 fn seconds_outside(accounts: &[Value]) -> f64 {
-    let unseen = accounts
-        .iter()
-        .filter(|account| account["class"] == "outside" || account["class"] == "unexplained");
+    let unseen = accounts.iter().filter(|account| {
+        account["class"] == "hypervisor_or_firmware" || account["class"] == "unexplained"
+    });
     let times = unseen.map(|account| account["time_ns"].as_f64().unwrap_or(0.0));
     // Start from 0, because the sum of nothing is -0.
     times.fold(0.0, |sum, time| sum + time) / 1e9
@@ -257,12 +257,12 @@ mod tests {
             "coverage": { "limitations": [{ "id": "hook-missing", "hook": "csd_function" }],
                 "every_entry_watched": true },
             "cpus": [{}, {}],
-            "balance": { "elapsed_ns": 8_000_000_000_u64, "accounted_ns": 8_000_000_000_u64, "off_ns": [] },
+            "balance": { "elapsed_ns": 8_000_000_000_u64, "accounted_ns": 8_000_000_000_u64, "imbalances_ns": [] },
             "accounts": [
                 { "class": "irq", "name": "local_timer", "count": 9, "parts": [{ "name": "tick_sched_timer" }] },
                 { "class": "irq", "name": "irq_work", "count": 401 },
                 { "class": "task", "name": "ticktax-inject", "parts": [{ "name": "fifo", "time_ns": 200_000_000 }] },
-                { "class": "outside", "name": "outside", "time_ns": 12_000 },
+                { "class": "hypervisor_or_firmware", "name": "hypervisor or firmware", "time_ns": 12_000 },
                 { "class": "unexplained", "name": "unexplained", "time_ns": 4_000 },
             ],
             "gaps": { "proofs": [{ "proof": "proven" }, { "proof": "proven" }] },

@@ -2,6 +2,7 @@
 //! lists, and maximum file lengths. Every test reports all violations together.
 
 mod code;
+mod errors;
 mod format;
 mod lists;
 mod orphans;

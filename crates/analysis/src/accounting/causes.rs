@@ -31,7 +31,7 @@ pub(super) fn causes(
     causes.extend(stolen(cpu));
     let unexplained = cpu.unexplained;
     causes.push(plain(
-        BiasKind::NotReported,
+        BiasKind::SwitchesNotReported,
         unexplained,
         unexplained,
         unexplained,
@@ -138,11 +138,11 @@ fn interrupts(case: &Case<'_>, cpu: &CpuCheck, entry_exit: Nanos) -> Option<Bias
 /// Difference between the steal counter and the outside time observed. Time stolen from a running
 /// task is in the task's traced time but not in the columns.
 fn stolen(cpu: &CpuCheck) -> Option<Bias> {
-    let (outside, steal) = (cpu.outside?, cpu.columns.steal);
+    let (outside, steal) = (cpu.hypervisor_or_firmware?, cpu.columns.steal);
     let kind = if outside > steal {
-        BiasKind::StolenSilently
+        BiasKind::StealNotReported
     } else {
-        BiasKind::StolenUnseen
+        BiasKind::StealNotObserved
     };
     (outside != steal).then(|| plain(kind, outside - steal, outside, steal))
 }

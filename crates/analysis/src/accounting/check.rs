@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use ticktax_model::accounting::{AccountingStatement, Counting, CpuCheck, Left, Witness};
+use ticktax_model::accounting::{
+    AccountingStatement, Counting, CpuCheck, SpareTime, SpareTimeSource,
+};
 use ticktax_model::machine::{CpuTimes, ProgramTime};
 use ticktax_model::recording::{Header, Level, ProbeKind};
-use ticktax_model::statement::{Class, CpuBooks, Holder};
+use ticktax_model::statement::{Class, CpuAccounts, Holder};
 use ticktax_model::{CpuList, Nanos, SourceTable};
 
 use super::causes::causes;
@@ -45,7 +47,7 @@ impl Samples<'_> {
 
 impl Case<'_> {
     /// Returns the samples on a CPU if its columns are sampled and the sampling can be repeated.
-    fn samples(&self, books: &CpuBooks) -> Option<Samples<'_>> {
+    fn samples(&self, books: &CpuAccounts) -> Option<Samples<'_>> {
         let (by, tick) = self.samples?;
         let cpu = self.check.on(books.cpu)?;
         (sampled(&self.header.machine, books.cpu)?).then_some(Samples { by, tick, cpu })
@@ -76,7 +78,7 @@ pub(super) fn make(
     if cpus.is_empty() {
         return None;
     }
-    let watched = |cpu| header.books.iter().any(|books| books.cpu == cpu);
+    let watched = |cpu| header.cpus.iter().any(|books| books.cpu == cpu);
     let online = header.machine.online.iter();
     let unwatched: CpuList = online.filter(|&cpu| !watched(cpu)).collect();
     let mut programs = programs(&case, &closed.accounts, &unwatched);
@@ -88,11 +90,11 @@ pub(super) fn make(
     });
     let left_out = found - programs.len();
     Some(AccountingStatement {
-        counting: case.counting,
+        config: case.counting,
         cpus,
         programs,
         programs_left_out: left_out as u64,
-        unwatched,
+        unwatched_cpus: unwatched,
     })
 }
 
@@ -112,7 +114,7 @@ fn names(header: &Header, sources: &SourceTable) -> BTreeMap<i32, String> {
 }
 
 /// Compares counters and traced time on one CPU, without looking for causes.
-fn cpu(case: &Case<'_>, books: &CpuBooks, samples: Option<Samples<'_>>) -> Option<CpuCheck> {
+fn cpu(case: &Case<'_>, books: &CpuAccounts, samples: Option<Samples<'_>>) -> Option<CpuCheck> {
     let header = case.header;
     let times =
         |counters: &ticktax_model::machine::Counters| counters.cpu_times.get(&books.cpu.0).copied();
@@ -137,7 +139,7 @@ fn cpu(case: &Case<'_>, books: &CpuBooks, samples: Option<Samples<'_>>) -> Optio
     };
     Some(CpuCheck {
         cpu: books.cpu,
-        between,
+        stat_elapsed: between,
         columns,
         shown_busy,
         shown_share: shown_busy.share_of(sum),
@@ -147,8 +149,8 @@ fn cpu(case: &Case<'_>, books: &CpuBooks, samples: Option<Samples<'_>>) -> Optio
         busy_share: busy.map(|busy| busy.share_of(books.elapsed)),
         unexplained: if kernel { unexplained } else { Nanos::ZERO },
         interrupts: kernel.then_some(interrupts),
-        outside: kernel.then_some(outside),
-        left,
+        hypervisor_or_firmware: kernel.then_some(outside),
+        spare: left,
         ticks: case
             .samples
             .and_then(|(by, _)| Some(case.check.on(books.cpu)?.ticks(by))),
@@ -163,7 +165,7 @@ fn cpu(case: &Case<'_>, books: &CpuBooks, samples: Option<Samples<'_>>) -> Optio
 /// belongs to other niced programs, up to the time that those programs used.
 fn of_probe(
     header: &Header,
-    books: &CpuBooks,
+    books: &CpuAccounts,
     columns: &CpuTimes,
     samples: Option<Samples<'_>>,
 ) -> Nanos {
@@ -189,7 +191,7 @@ fn of_probe(
 fn nice_programs(header: &Header) -> Nanos {
     let all = |program: &ProgramTime| program.time + program.children;
     let nice = header.after.programs.iter();
-    let nice = nice.filter(|(_, program)| program.nice && !program.own_or_kernel);
+    let nice = nice.filter(|(_, program)| program.nice && !program.ticktax_or_kernel);
     let grew = |(pid, after): (&i32, &ProgramTime)| {
         let before = header.before.programs.get(pid);
         (all(after) - before.map_or(Nanos::ZERO, all)).max(Nanos::ZERO)
@@ -199,11 +201,11 @@ fn nice_programs(header: &Header) -> Nanos {
 
 /// CPU time left unused, as seen by a soaker or a spinning probe. A witness that ended early or was
 /// moved to another CPU does not count.
-fn left(header: &Header, books: &CpuBooks) -> Option<Left> {
+fn left(header: &Header, books: &CpuAccounts) -> Option<SpareTime> {
     let mut soakers = header.soakers.iter();
     if let Some(soaker) = soakers.find(|soaker| soaker.cpu == books.cpu) {
-        return soaker.ended_early.is_none().then(|| Left {
-            witness: Witness::Soaker,
+        return soaker.ended_early.is_none().then(|| SpareTime {
+            measured_by: SpareTimeSource::Soaker,
             watched: soaker.end - soaker.begin,
             time: soaker.time(),
         });
@@ -216,8 +218,8 @@ fn left(header: &Header, books: &CpuBooks) -> Option<Left> {
         Level::Kernel => books.elapsed,
         Level::Proc => probe.end - probe.begin,
     };
-    Some(Left {
-        witness: Witness::Spin,
+    Some(SpareTime {
+        measured_by: SpareTimeSource::Spin,
         watched,
         time: books.of(Class::Probe),
     })

@@ -103,7 +103,7 @@ fn shown(case: &Case<'_>, found: &mut Found<'_>) {
     for (&pid, after) in &case.header.after.programs {
         let before = case.header.before.programs.get(&pid);
         let time = after.time - before.map_or(Nanos::ZERO, |before| before.time);
-        if !after.own_or_kernel {
+        if !after.ticktax_or_kernel {
             found.entry(pid, &after.name).shown = Some(time);
         }
     }

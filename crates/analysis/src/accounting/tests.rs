@@ -129,7 +129,7 @@ impl OneCpu {
                 accounting: vec!["TICK_CPU_ACCOUNTING".to_owned()],
                 ..Machine::default()
             },
-            books: vec![books(0, 0, end.0)],
+            cpus: vec![books(0, 0, end.0)],
             before: counters(Nanos::ZERO, CpuTimes::default()),
             after: counters(
                 end,

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use ticktax_model::Nanos;
 use ticktax_model::advice::Advice;
 use ticktax_model::beats::{BeatKind, BeatLine};
-use ticktax_model::statement::{Account, CpuBooks, Holder, Statement};
+use ticktax_model::statement::{Account, CpuAccounts, Holder, Statement};
 use ticktax_model::waits::WaitingProgram;
 
 use super::{Processes, programs, total_time};
@@ -69,7 +69,7 @@ fn throttled(
             cgroup: None,
             time: held.time,
             count: held.intervals.count,
-            ended,
+            exited: ended,
         };
         (held.time, advice)
     })
@@ -105,9 +105,9 @@ fn real_time_first(
                 .iter()
                 .filter(|program| behind(program) > Nanos::ZERO);
             let waiter = named.max_by_key(behind)?;
-            let is_present = |pid: &&i32| !waiter.ended.contains(pid);
+            let is_present = |pid: &&i32| !waiter.exited_pids.contains(pid);
             let beat = timed_beat(statement, pid);
-            let advice = Advice::RealTimeFirst {
+            let advice = Advice::RealTimePriority {
                 program: culprit.name.clone(),
                 pid,
                 policy,
@@ -116,7 +116,7 @@ fn real_time_first(
                 time: culprit.time,
                 waiter: waiter.name.clone(),
                 waiter_pid: waiter.pids.iter().find(is_present).copied(),
-                ended: processes.has_ended(pid),
+                exited: processes.has_ended(pid),
             };
             Some((culprit.time, advice))
         })
@@ -140,11 +140,11 @@ fn held(statement: &Statement, first: &[(Nanos, Advice)]) -> impl Iterator<Item 
     let worth_reporting = all.filter(move |held| held.time.share_of(wall) >= MUCH_THROTTLED);
     worth_reporting.map(|held| {
         let costly = first.iter().any(|(time, advice)| match advice {
-            Advice::RealTimeFirst { pid, .. } => held.pids.contains(pid) && *time > held.time,
+            Advice::RealTimePriority { pid, .. } => held.pids.contains(pid) && *time > held.time,
             _ => false,
         });
         let held = held.clone();
-        (held.time, Advice::RealTimeHeld { held, costly })
+        (held.time, Advice::RealTimeLimited { held, costly })
     })
 }
 
@@ -196,7 +196,7 @@ fn overbooked(statement: &Statement, processes: &Processes<'_>) -> Option<(Nanos
         }
         _ => return None,
     };
-    let had_room = |cpu: &CpuBooks| {
+    let had_room = |cpu: &CpuAccounts| {
         let spare = cpu.of_all(|class| class.holder() == Holder::Nothing);
         spare.share_of(cpu.elapsed) > ROOM
     };
@@ -214,9 +214,9 @@ fn overbooked(statement: &Statement, processes: &Processes<'_>) -> Option<(Nanos
     let (time, program, pids) = wanted.max_by_key(|&(time, name, _)| (time, Reverse(name)))?;
     let wanted = used + waits.map_or(Nanos::ZERO, |waits| waits.time);
     let waiter = waiter(statement, program, processes);
-    let advice = Advice::Overbooked {
+    let advice = Advice::CpusOversubscribed {
         cpus,
-        wanted_cores,
+        demand_cores: wanted_cores,
         most: processes.crowding(
             (program, pids, time),
             waiter.as_ref().map(std::slice::from_ref),
@@ -252,7 +252,7 @@ fn full(statement: &Statement, processes: &Processes<'_>) -> Option<(Nanos, Advi
         return None;
     }
     let (program, pids, time) = programs(&statement.accounts).into_iter().next()?;
-    let advice = Advice::CpusFull {
+    let advice = Advice::CpusSaturated {
         busy_share: 1.0 - spare,
         most: processes.crowding((program, pids, time), None),
         share: time.share_of(all),

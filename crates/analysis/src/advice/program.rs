@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ticktax_model::advice::{Advice, CrowdingProgram};
+use ticktax_model::advice::{Advice, CompetingProgram};
 use ticktax_model::beats::BeatLine;
 use ticktax_model::kernel_words::UNREPORTED;
 use ticktax_model::statement::Statement;
@@ -79,13 +79,13 @@ pub(super) fn advise(
 
 /// Whether `advice` addresses `cause`, a cause of late frames.
 fn is_about(advice: &Advice, cause: &LateCause) -> bool {
-    let name = cause.by.as_ref().map(|by| &*by.name);
+    let name = cause.culprit.as_ref().map(|by| &*by.name);
     match (cause.kind, advice) {
         (HoldUp::Waiting, Advice::PeriodicProgram { program, .. }) => name == Some(program),
-        (HoldUp::Waiting, Advice::CrowdingPrograms { programs, .. }) => programs
+        (HoldUp::Waiting, Advice::CompetingPrograms { programs, .. }) => programs
             .iter()
             .any(|crowding| name == Some(&crowding.program)),
-        (HoldUp::Waiting, Advice::CrowdingKernelThread { name: thread, .. }) => {
+        (HoldUp::Waiting, Advice::CompetingKernelThread { name: thread, .. }) => {
             name == Some(thread)
         }
         (HoldUp::Interrupts, Advice::Interrupts { .. })
@@ -134,7 +134,7 @@ fn waiting(
         return Vec::new();
     }
     let mut found = Vec::new();
-    let mut crowding: Vec<CrowdingProgram> = Vec::new();
+    let mut crowding: Vec<CompetingProgram> = Vec::new();
     let mut own_time = Nanos::ZERO;
     for ((name, owner), crowd) in crowds(&threads.behind, victim.pid) {
         let share = crowd.time.share_of(waited);
@@ -142,7 +142,7 @@ fn waiting(
         let rhythm = rhythm(&crowd, statement);
         let rhythm = rhythm.filter(|(rhythm, _)| much || rhythm.max >= LONG_WAIT);
         let advice = match (owner, &*crowd.pids, rhythm) {
-            (CrowdOwner::Kernel, ..) if much => Advice::CrowdingKernelThread {
+            (CrowdOwner::Kernel, ..) if much => Advice::CompetingKernelThread {
                 name: name.to_owned(),
                 time: crowd.time,
                 share,
@@ -161,7 +161,7 @@ fn waiting(
                 other_cpus: other_cpus(statement, &threads.waited_on),
                 time: rhythm.time,
                 max: rhythm.max,
-                ended: processes.has_ended(pid),
+                exited: processes.has_ended(pid),
             },
             (CrowdOwner::Others, [_, ..], _) if much => {
                 let crowding_program = (name, crowd.pids, crowd.time);
@@ -188,7 +188,7 @@ fn waiting(
     crowding.sort_by_key(|program| std::cmp::Reverse(program.time));
     if !crowding.is_empty() {
         let time: Nanos = crowding.iter().map(|program| program.time).sum();
-        let advice = Advice::CrowdingPrograms {
+        let advice = Advice::CompetingPrograms {
             programs: crowding,
             time,
             share: time.share_of(waited),
@@ -203,7 +203,7 @@ fn held(threads: &ThreadTimes, wanted: Nanos) -> impl Iterator<Item = (Nanos, Ad
     let all = threads.real_time.iter();
     let much = all.filter(move |held| held.time.share_of(wanted) >= MUCH_THROTTLED);
     much.map(|held| {
-        let advice = Advice::RealTimeHeld {
+        let advice = Advice::RealTimeLimited {
             held: held.clone(),
             costly: false,
         };
@@ -219,7 +219,7 @@ fn crowds(behind: &[Interferer], watched: Option<i32>) -> BTreeMap<(&str, CrowdO
     {
         let owner = match interferer.pid {
             None => CrowdOwner::Kernel,
-            pid if interferer.own || pid == watched => CrowdOwner::Own,
+            pid if interferer.same_program || pid == watched => CrowdOwner::Own,
             _ => CrowdOwner::Others,
         };
         let name = interferer.program.as_deref().unwrap_or(&interferer.name);
@@ -281,7 +281,7 @@ fn throttled(
         cgroup,
         time,
         count,
-        ended: victim.ended,
+        exited: victim.exited,
     };
     Some((time, advice))
 }

@@ -2,7 +2,7 @@
 
 mod machines;
 
-use ticktax_model::advice::{Advice, Standing};
+use ticktax_model::advice::{Advice, ExemptPids};
 use ticktax_model::autogroup::{Autogroup, ProcessAutogroup};
 use ticktax_model::beats::{BeatLine, BeatStatement};
 use ticktax_model::kernel_words::UNREPORTED;
@@ -59,7 +59,7 @@ fn machine(accounts: &[(Class, &str, i64)]) -> Statement {
         balance: Balance {
             elapsed,
             accounted: elapsed,
-            off: Vec::new(),
+            imbalances: Vec::new(),
         },
         ..ticktax_fixture::statement()
     }
@@ -77,8 +77,8 @@ fn behind(name: &str, pid: Option<i32>, ms: i64, max: i64) -> Interferer {
         pid,
         program: pid.map(|_| name.to_owned()),
         threads: 1,
-        own: false,
-        moved: false,
+        same_program: false,
+        migrated: false,
         time: Nanos::from_millis(ms),
         count: 10,
         max: Nanos::from_millis(max),
@@ -110,7 +110,7 @@ fn program(states: &[(ThreadState, i64)], behind: Vec<Interferer>) -> Statement 
             target: Target::Process,
             name: "gamesrv".to_owned(),
             pid: Some(4290),
-            ended: false,
+            exited: false,
             threads: Some(threads),
             usage: None,
             throttling: None,
@@ -205,7 +205,7 @@ fn processes_of_a_crowding_program_are_named_together() {
     crowd.push(behind(PROBE, None, 100, 4));
     let advice = advise(&program(&[(WAITING, 1_000)], crowd));
     let [
-        Advice::CrowdingPrograms {
+        Advice::CompetingPrograms {
             programs, share, ..
         },
     ] = &*advice
@@ -238,7 +238,7 @@ fn programs_of_other_sessions_are_lowered_by_autogroup() {
             .into_iter()
             .next()
         {
-            Some(Advice::CrowdingPrograms { mut programs, .. }) => {
+            Some(Advice::CompetingPrograms { mut programs, .. }) => {
                 programs.remove(0).autogroup_pids
             }
             advice => panic!("{advice:?}"),
@@ -273,10 +273,11 @@ fn processes_without_a_known_session_are_not_reniced() {
             group: Autogroup { number, nice: 0 },
         };
         let groups: Vec<ProcessAutogroup> = groups.iter().map(process).collect();
-        match &*super::advise(&statement, &in_groups(&groups)) {
-            [Advice::CrowdingPrograms { programs, .. }, ..] => programs[0].standing.apart.clone(),
-            advice => panic!("{advice:?}"),
-        }
+        let advice = super::advise(&statement, &in_groups(&groups));
+        let [Advice::CompetingPrograms { programs, .. }, ..] = &*advice else {
+            panic!("{advice:?}");
+        };
+        programs[0].standing.other_session_pids.clone()
     };
     assert_eq!(apart(&[]), [] as [i32; 0], "there are no sessions");
     assert_eq!(apart(&[(watched, 1), (101, 1), (102, 1)]), [] as [i32; 0]);
@@ -301,7 +302,7 @@ fn autogroups_are_lowered_for_several_watched_processes_too() {
             ..in_groups(&groups)
         };
         match super::advise(&statement, &known).into_iter().next() {
-            Some(Advice::CrowdingPrograms { mut programs, .. }) => {
+            Some(Advice::CompetingPrograms { mut programs, .. }) => {
                 programs.remove(0).autogroup_pids
             }
             advice => panic!("{advice:?}"),
@@ -371,14 +372,14 @@ fn processes_that_renicing_cannot_affect_are_classified() {
         followed: &[],
     };
     let advice = super::advise(&statement, &known);
-    let [Advice::CrowdingPrograms { programs, .. }] = &*advice else {
+    let [Advice::CompetingPrograms { programs, .. }] = &*advice else {
         panic!("{advice:?}");
     };
-    let standing = Standing {
-        ended: vec![101],
-        real_time: vec![102],
-        lowest: vec![103],
-        apart: vec![104, 105, 106],
+    let standing = ExemptPids {
+        exited_pids: vec![101],
+        real_time_pids: vec![102],
+        lowest_priority_pids: vec![103],
+        other_session_pids: vec![104, 105, 106],
     };
     assert_eq!(programs[0].standing, standing);
     assert_eq!(programs[0].autogroup_pids, [103]);
@@ -387,12 +388,12 @@ fn processes_that_renicing_cannot_affect_are_classified() {
         present: None,
         ..known
     };
-    let Some(Advice::CrowdingPrograms { programs, .. }) =
+    let Some(Advice::CompetingPrograms { programs, .. }) =
         super::advise(&statement, &unknown).into_iter().next()
     else {
         panic!("the same advice");
     };
-    assert!(programs[0].standing.ended.is_empty());
+    assert!(programs[0].standing.exited_pids.is_empty());
 }
 
 /// The process takes little time overall, but each of its on-CPU periods spans several frames.
@@ -491,7 +492,7 @@ fn unknown_threads_and_steal_do_not_count_as_crowding() {
     let kernel = vec![behind("kswapd0", None, 500, 4)];
     let advice = advise(&program(&[(WAITING, 1_000)], kernel));
     assert!(
-        matches!(&*advice, [Advice::CrowdingKernelThread { .. }]),
+        matches!(&*advice, [Advice::CompetingKernelThread { .. }]),
         "{advice:?}"
     );
 }
@@ -547,7 +548,7 @@ fn own_threads_and_children_are_not_other_programs() {
     );
     // The program's children are its own too, under any name. Each alone is below the threshold.
     let child = |(nth, name): (i32, &str)| Interferer {
-        own: true,
+        same_program: true,
         ..behind(name, Some(5_000 + nth), 80, 4)
     };
     let children = (0..).zip(["cc1", "as", "sh", "ld"]).map(child);
@@ -563,7 +564,7 @@ fn own_threads_and_children_are_not_other_programs() {
     ];
     let advice = advise(&program(&[(WAITING, 1_000)], crowd));
     let [
-        Advice::CrowdingPrograms { programs, .. },
+        Advice::CompetingPrograms { programs, .. },
         Advice::OwnThreads { time, .. },
     ] = &*advice
     else {
@@ -586,7 +587,7 @@ fn losses_of_a_whole_recording_are_not_advised_for_a_part() {
         begin: Nanos::ZERO,
         from: Nanos::ZERO,
         to: Nanos::from_secs(10),
-        whole: Nanos::from_secs(20),
+        total: Nanos::from_secs(20),
     });
     assert_eq!(advise(&statement), []);
 }

@@ -44,7 +44,7 @@ pub(super) fn statement(finder: &mut Finder, header: &Header, threads: usize) ->
         searched: streams.len() as u64,
         window: finder.last - finder.first.unwrap_or(finder.last),
         family_alarm: FAMILY,
-        unknown: unknown(finder, header, &streams),
+        limitations: unknown(finder, header, &streams),
         spectrum,
     }
 }
@@ -116,7 +116,7 @@ fn unknown(finder: &Finder, header: &Header, searched: &[u32]) -> Vec<Limitation
         unknown.push(Limitation::BeatsTooFewEvents { min_events });
     } else if window > Nanos::ZERO {
         let over = Nanos(window.0 / 4);
-        unknown.push(Limitation::BeatPeriodsTooLong { over });
+        unknown.push(Limitation::BeatPeriodsTooLong { max_period: over });
     }
     let few = |stream: &&Stream| stream.collector.count() < min_events;
     let sources = finder.streams.iter().filter(few).count() as u64;
@@ -338,25 +338,25 @@ impl<'a> Lines<'a> {
             pid: stream.key.identity.pid(),
             tids: stream.key.identity.tid().into_iter().collect(),
             cpus: stream.cpus(),
-            own: stream.key.identity.is_own() || self.is_own_timer(found),
+            by_ticktax: stream.key.identity.is_own() || self.is_own_timer(found),
             rhythm: Periodicity {
                 false_alarm: (beat.false_alarm * self.searched as f64).min(1.0),
                 ..beat.periodicity()
             },
             first: not_before(beat.first - self.origin, beat.period.value),
-            during: found
+            active_range: found
                 .during
                 .map(|(from, to)| (from - self.origin, to - self.origin)),
-            burst: beat.burst,
+            events_per_period: beat.burst,
             lengths: beat.lengths,
             share: beat.share / stream.cpus().len().max(1) as f64,
             chain: Vec::new(),
             follows_tick: None,
             gaps: None,
-            held: Vec::new(),
+            ran_in_gaps: Vec::new(),
             alias: None,
             same_period: Vec::new(),
-            outside: None,
+            hypervisor_or_firmware: None,
             sample: None,
         }
     }

@@ -19,7 +19,7 @@ pub(super) fn merge(mut lines: Vec<BeatLine>) -> Vec<BeatLine> {
         let same = |other: &&mut BeatLine| {
             (other.kind, &other.name) == (line.kind, &line.name)
                 && other.pid == line.pid
-                && other.own == line.own
+                && other.by_ticktax == line.by_ticktax
                 && other.alias == line.alias
                 && (other.rhythm.period / line.rhythm.period - 1.0).abs() < SAME
         };
@@ -47,7 +47,7 @@ fn join(into: &mut BeatLine, line: BeatLine) {
     into.share = (into.share * a + line.share * b) / (a + b);
     into.gaps = match (into.gaps, line.gaps) {
         (Some(x), Some(y)) => Some(BeatGaps {
-            from: x.from.min(y.from),
+            threshold: x.threshold.min(y.threshold),
             count: x.count + y.count,
             lengths: x.lengths.longer(y.lengths),
             share: (x.share * a + y.share * b) / (a + b),
@@ -69,15 +69,15 @@ fn join(into: &mut BeatLine, line: BeatLine) {
     into.cpus = into.cpus.iter().chain(line.cpus.iter()).collect();
     into.rhythm.false_alarm = into.rhythm.false_alarm.min(line.rhythm.false_alarm);
     into.first = into.first.min(line.first);
-    into.during = match (into.during, line.during) {
+    into.active_range = match (into.active_range, line.active_range) {
         (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
         _ => None,
     };
     into.rhythm.seen += line.rhythm.seen;
     into.rhythm.expected += line.rhythm.expected;
     into.rhythm.jitter = into.rhythm.jitter.max(line.rhythm.jitter);
-    into.rhythm.restarts += line.rhythm.restarts;
-    into.burst = into.burst.max(line.burst);
+    into.rhythm.phase_jumps += line.rhythm.phase_jumps;
+    into.events_per_period = into.events_per_period.max(line.events_per_period);
     into.lengths = into.lengths.longer(line.lengths);
     // Do not claim for all CPUs what holds for only one.
     into.follows_tick = into
@@ -93,11 +93,14 @@ fn join(into: &mut BeatLine, line: BeatLine) {
         into.chain = line.chain;
     }
     // Do not claim for all CPUs what is proven for only one.
-    into.outside = into.outside.filter(|_| into.outside == line.outside);
+    into.hypervisor_or_firmware = into
+        .hypervisor_or_firmware
+        .filter(|_| into.hypervisor_or_firmware == line.hypervisor_or_firmware);
     for same in line.same_period {
         if into.same_period.iter().all(|known| known.name != same.name) {
             into.same_period.push(same);
         }
     }
-    into.held.retain(|name| line.held.contains(name));
+    into.ran_in_gaps
+        .retain(|name| line.ran_in_gaps.contains(name));
 }

@@ -17,7 +17,7 @@ impl News {
             let shown = self.0.iter().any(|(name, period)| {
                 *name == line.name && (period / line.rhythm.period - 1.0).abs() <= SAME
             });
-            if !line.own && !shown {
+            if !line.by_ticktax && !shown {
                 self.0.push((line.name.clone(), line.rhythm.period));
                 news.push(line);
             }

@@ -1,7 +1,7 @@
 //! Identifies gaps in which the kernel ran nothing because the hypervisor or the firmware had taken
 //! the CPU.
 
-use ticktax_model::beats::Outside;
+use ticktax_model::beats::HypervisorOrFirmware;
 use ticktax_model::witness::{CpuProof, Proof};
 use ticktax_model::{Cpu, Nanos};
 
@@ -47,7 +47,7 @@ impl Trust {
     fn unseen(&self, cpu: Cpu) -> Option<u64> {
         let proof = self.proofs.iter().find(|proof| proof.cpu == cpu)?;
         match proof.proof {
-            Proof::Proven | Proof::Unwitnessed => Some(0),
+            Proof::Proven | Proof::Unconfirmed => Some(0),
             Proof::Bounded(unseen) => Some(unseen),
             Proof::Unproven => None,
         }
@@ -56,14 +56,19 @@ impl Trust {
 
 /// Attributes gaps that recur every `period` ns on a CPU to the hypervisor or firmware. Returns
 /// `None` if anything in the kernel could have caused them.
-pub(super) fn outside(finder: &Finder, cpu: Cpu, gaps: &Events, period: f64) -> Option<Outside> {
+pub(super) fn outside(
+    finder: &Finder,
+    cpu: Cpu,
+    gaps: &Events,
+    period: f64,
+) -> Option<HypervisorOrFirmware> {
     let unseen = finder.trust.unseen(cpu)?;
     if !is_mostly_empty(finder, cpu, gaps, unseen) {
         return None;
     }
     let is_tick = |hz: &u32| (period * f64::from(*hz) / 1e9 - 1.0).abs() < DRIFT;
     let host_hz = TICKS.into_iter().find(is_tick);
-    Some(Outside {
+    Some(HypervisorOrFirmware {
         host_hz: host_hz.filter(|_| finder.trust.guest),
     })
 }

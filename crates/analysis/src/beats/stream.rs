@@ -109,7 +109,7 @@ impl Identity {
             Self::Work { .. } => BeatKind::Work,
             Self::Thread { why, .. } if !why.is_empty() => BeatKind::OffCpu,
             Self::Thread { .. } => BeatKind::Thread,
-            Self::Starts { .. } => BeatKind::Starts,
+            Self::Starts { .. } => BeatKind::ThreadStarts,
             Self::Gaps { .. } => BeatKind::Gaps,
         }
     }

@@ -4,10 +4,10 @@ mod sample;
 mod sums;
 
 use ticktax_fixture::{SplitMix64, books, process, replay, whole};
-use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement, Outside};
+use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement, HypervisorOrFirmware};
 use ticktax_model::limitation::Limitation;
-use ticktax_model::recording::{Books, Coverage, Edge, Effect, Header, Loss, Row, Sum};
-use ticktax_model::witness::{SwitchWitness, Witnesses};
+use ticktax_model::recording::{Coverage, CpuInterval, Edge, Effect, Header, Loss, Row, Sum};
+use ticktax_model::witness::{CrossChecks, SwitchWitness};
 use ticktax_model::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceTable, Span};
 
 use super::{BeatFinder, MAX_STREAMS};
@@ -22,7 +22,7 @@ struct Story {
     sources: SourceTable,
     rows: Vec<Row>,
     lost: Vec<Loss>,
-    witnesses: Option<Witnesses>,
+    witnesses: Option<CrossChecks>,
 }
 
 impl Story {
@@ -76,16 +76,16 @@ impl Story {
         let mut finder = BeatFinder::new().with_halves();
         replay(&self.sources, &self.rows, &mut finder);
         let header = Header {
-            witnesses: self.witnesses,
+            cross_checks: self.witnesses,
             ..header(books(0, 0, length), self.lost)
         };
         finder.finish(&header, 2)
     }
 }
 
-fn header(books: Books, lost: Vec<Loss>) -> Header {
+fn header(books: CpuInterval, lost: Vec<Loss>) -> Header {
     Header {
-        books: vec![books],
+        cpus: vec![books],
         coverage: Coverage {
             lost,
             every_entry_watched: true,
@@ -245,13 +245,13 @@ fn gaps_beside_a_timer(late: i64, dur: i64) -> BeatLine {
 fn gaps_with_unseen_switches(late: i64, dur: i64, unseen: Option<u64>) -> BeatLine {
     let length = 20_000 * MS;
     let mut world = Story {
-        witnesses: unseen.map(|unseen| Witnesses {
+        witnesses: unseen.map(|unseen| CrossChecks {
             switches: Some(SwitchWitness {
                 counted: 10_000 + unseen,
                 reported: 10_000,
                 margin: 0,
             }),
-            ..Witnesses::default()
+            ..CrossChecks::default()
         }),
         ..Story::default()
     };
@@ -274,12 +274,18 @@ fn gaps_that_only_share_a_timers_period_are_locked_and_empty() {
         (gaps.kind, &*same.name),
         (BeatKind::Gaps, "local_timer hrtimer_wakeup")
     );
-    assert_eq!(same.locked_at, Some(Nanos(3 * MS)));
+    assert_eq!(same.offset, Some(Nanos(3 * MS)));
     // The machine is not virtual, so it has no host.
-    assert_eq!(gaps.outside, Some(Outside { host_hz: None }));
+    assert_eq!(
+        gaps.hypervisor_or_firmware,
+        Some(HypervisorOrFirmware { host_hz: None })
+    );
     // If a gap contains the timer, the timer explains the gap, which is not empty.
     let own = gaps_beside_a_timer(-US, 50 * US);
-    assert_eq!((own.kind, own.outside), (BeatKind::Interrupt, None));
+    assert_eq!(
+        (own.kind, own.hypervisor_or_firmware),
+        (BeatKind::Interrupt, None)
+    );
     assert_eq!(own.gaps.unwrap().count, 1_999);
 }
 
@@ -288,7 +294,7 @@ fn gaps_are_outside_only_if_the_witnesses_prove_it() {
     let outside = |unseen| {
         let gaps = gaps_with_unseen_switches(3 * MS, 50 * US, Some(unseen));
         assert_eq!(gaps.gaps.unwrap().count, 1_999);
-        gaps.outside.is_some()
+        gaps.hypervisor_or_firmware.is_some()
     };
     assert!(outside(0));
     // Even if each unseen switch was in a different gap, four in five gaps are empty.
@@ -355,7 +361,7 @@ fn a_thread_that_moves_is_one_source() {
     // more disorder than in a live recording. Events that cannot be sorted are reported.
     let found = world.search(length);
     let reported = found
-        .unknown
+        .limitations
         .iter()
         .any(|limitation| matches!(limitation, Limitation::BeatEventsUnordered { .. }));
     assert!(reported || names(&found) == ["nomad"], "{found:#?}");
@@ -383,12 +389,13 @@ fn a_hole_in_the_recording_is_reported_and_moves_no_period() {
         "{}",
         found.beats[0].rhythm.expected
     );
-    let reported = |condition: &dyn Fn(&Limitation) -> bool| found.unknown.iter().any(condition);
+    let reported =
+        |condition: &dyn Fn(&Limitation) -> bool| found.limitations.iter().any(condition);
     assert!(
         reported(&|l| matches!(l, Limitation::BeatEventsLost { events: 12, .. }))
             && reported(&|l| matches!(l, Limitation::RecordingHoles { holes: 1, .. })),
         "{:?}",
-        found.unknown
+        found.limitations
     );
 }
 
@@ -411,7 +418,7 @@ fn the_tools_own_beat_is_marked() {
     }
     let found = world.search(length);
     assert!(!found.beats.is_empty());
-    assert!(found.beats.iter().all(|line| line.own), "{found:#?}");
+    assert!(found.beats.iter().all(|line| line.by_ticktax), "{found:#?}");
 }
 
 #[test]
@@ -419,7 +426,7 @@ fn recordings_with_too_little_data_yield_no_beats() {
     let empty = Story::default().search(1);
     assert!(empty.beats.is_empty() && empty.searched == 0);
     let few = Limitation::BeatsTooFewEvents { min_events: 5 };
-    assert!(empty.unknown.contains(&few));
+    assert!(empty.limitations.contains(&few));
 
     let mut one = Story::default();
     one.woken(0, MS, "once", 300 * US);
@@ -446,7 +453,7 @@ fn recordings_with_too_little_data_yield_no_beats() {
     let sums = sums.search(1_000 * MS);
     assert!(sums.beats.is_empty());
     let summed = Limitation::BeatTimesSummed { rows: 1 };
-    assert!(sums.unknown.contains(&summed));
+    assert!(sums.limitations.contains(&summed));
 }
 
 #[test]
@@ -489,11 +496,11 @@ fn sources_beyond_the_maximum_are_reported_as_left_out() {
         );
     }
     let found = world.search(100 * MS);
-    let reported = found.unknown.iter().any(|limitation| {
+    let reported = found.limitations.iter().any(|limitation| {
         matches!(
             limitation,
             Limitation::BeatSourcesLeftOut { sources: 49, .. }
         )
     });
-    assert!(reported, "{:?}", found.unknown);
+    assert!(reported, "{:?}", found.limitations);
 }

@@ -47,7 +47,11 @@ impl<'a> Mount<'a> {
     /// Describes, for a finding's text, how the mount is configured.
     pub(super) fn configured(&self) -> String {
         match self.line {
-            Some(line) => format!("/etc/fstab: {} with {}", line.place, line.options.join(",")),
+            Some(line) => format!(
+                "/etc/fstab: {} with {}",
+                line.mount_point,
+                line.options.join(",")
+            ),
             None => format!(
                 "{}: not in /etc/fstab; mounted by a program or by hand",
                 self.place
@@ -115,13 +119,13 @@ impl<'a> Facts<'a> {
         let configured: &'a Configured = self.configured;
         let listed = configured.fstab.iter().filter_map(|line| {
             Some(Mount {
-                place: &line.place,
+                place: &line.mount_point,
                 mounted: line.mounted.as_ref()?,
                 line: Some(line),
             })
         });
         let others = configured.other_mounts.iter().map(|other| Mount {
-            place: &other.place,
+            place: &other.mount_point,
             mounted: &other.mounted,
             line: None,
         });

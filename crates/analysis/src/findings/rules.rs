@@ -2,7 +2,7 @@
 
 mod boot_parameter_unknown;
 mod clocksource_gave_way;
-mod clocksource_not_as_asked;
+mod clocksource_not_as_requested;
 mod cpu_frequency_capped;
 mod cpu_frequency_lowest;
 mod cpu_time_not_as_shown;
@@ -14,8 +14,8 @@ mod fstab_type_not_in_effect;
 mod fsync_turned_off;
 mod fsync_waits_for_others;
 mod fsync_without_barrier;
-mod highres_not_as_asked;
-mod huge_pages_not_as_asked;
+mod highres_not_as_requested;
+mod huge_pages_not_as_requested;
 mod hz_not_as_built;
 mod interrupts_on_cpus_set_apart;
 mod isolcpus_without_effect;
@@ -23,7 +23,7 @@ mod nfs_export_async;
 mod nfs_soft_mount;
 mod nfs_writeback_swaps;
 mod nohz_full_without_effect;
-mod nohz_not_as_asked;
+mod nohz_not_as_requested;
 mod offloads_off;
 mod packet_budget_used_up;
 mod packets_on_programs_cpus;
@@ -34,7 +34,7 @@ mod same_pages_never_merged;
 mod sysctl_not_in_effect;
 mod tick_divider_without_effect;
 mod udp_buffer_overrun;
-mod watchdog_not_as_asked;
+mod watchdog_not_as_requested;
 
 use super::Rule;
 
@@ -49,7 +49,7 @@ macro_rules! rules {
 pub const RULES: &[Rule] = rules![
     "boot-parameter-unknown" => boot_parameter_unknown,
     "clocksource-gave-way" => clocksource_gave_way,
-    "clocksource-not-as-asked" => clocksource_not_as_asked,
+    "clocksource-not-as-requested" => clocksource_not_as_requested,
     "cpu-frequency-capped" => cpu_frequency_capped,
     "cpu-frequency-lowest" => cpu_frequency_lowest,
     "cpu-time-not-as-shown" => cpu_time_not_as_shown,
@@ -61,8 +61,8 @@ pub const RULES: &[Rule] = rules![
     "fsync-turned-off" => fsync_turned_off,
     "fsync-waits-for-others" => fsync_waits_for_others,
     "fsync-without-barrier" => fsync_without_barrier,
-    "highres-not-as-asked" => highres_not_as_asked,
-    "huge-pages-not-as-asked" => huge_pages_not_as_asked,
+    "highres-not-as-requested" => highres_not_as_requested,
+    "huge-pages-not-as-requested" => huge_pages_not_as_requested,
     "hz-not-as-built" => hz_not_as_built,
     "interrupts-on-cpus-set-apart" => interrupts_on_cpus_set_apart,
     "isolcpus-without-effect" => isolcpus_without_effect,
@@ -70,7 +70,7 @@ pub const RULES: &[Rule] = rules![
     "nfs-soft-mount" => nfs_soft_mount,
     "nfs-writeback-swaps" => nfs_writeback_swaps,
     "nohz-full-without-effect" => nohz_full_without_effect,
-    "nohz-not-as-asked" => nohz_not_as_asked,
+    "nohz-not-as-requested" => nohz_not_as_requested,
     "offloads-off" => offloads_off,
     "packet-budget-used-up" => packet_budget_used_up,
     "packets-on-programs-cpus" => packets_on_programs_cpus,
@@ -81,5 +81,5 @@ pub const RULES: &[Rule] = rules![
     "sysctl-not-in-effect" => sysctl_not_in_effect,
     "tick-divider-without-effect" => tick_divider_without_effect,
     "udp-buffer-overrun" => udp_buffer_overrun,
-    "watchdog-not-as-asked" => watchdog_not_as_asked,
+    "watchdog-not-as-requested" => watchdog_not_as_requested,
 ];

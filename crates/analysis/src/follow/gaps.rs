@@ -68,7 +68,7 @@ impl Machine {
     pub(super) fn new(header: &Header) -> Self {
         let online = header.machine.online.iter().count();
         Self {
-            is_complete: header.coverage.events_lost() == 0 && online <= header.books.len(),
+            is_complete: header.coverage.events_lost() == 0 && online <= header.cpus.len(),
             idle: Vec::new(),
             unreported: Vec::new(),
         }

@@ -65,7 +65,7 @@ pub(super) fn followed(
         command: None,
         ended_early: header
             .ended_early
-            .filter(|&why| why != EndedEarly::ProgramEnded),
+            .filter(|&why| why != EndedEarly::ProgramExited),
         paced: None,
         victim: Some(VictimHeader {
             target: match subject {

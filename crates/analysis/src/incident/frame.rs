@@ -32,7 +32,7 @@ impl IncidentAnalysis {
         let Some(cpu) = self.trigger.cpu else {
             return;
         };
-        let (due, began, tid) = (self.trigger.begin(), self.trigger.time, self.trigger.tid);
+        let (due, began, tid) = (self.trigger.begin(), self.trigger.at, self.trigger.tid);
         let own = |span: &&Span| is_thread(sources.get(span.source), tid) && span.start < began;
         let runs: Vec<&Span> = self.spans.iter().filter(own).collect();
         let before = runs.partition_point(|span| span.start < due).max(1) - 1;
@@ -49,7 +49,7 @@ impl IncidentAnalysis {
             let woken = self.first_woken(tid, absence.from, absence.to);
             if !has_slept && (woken.is_some() || absence.is_last) {
                 has_slept = true;
-                incident.overran = (absence.from - due).max(Nanos::ZERO);
+                incident.overrun = (absence.from - due).max(Nanos::ZERO);
             }
             // A thread that was not woken was preempted. The exception is the frame itself, which
             // always starts with a wake-up.

@@ -40,15 +40,15 @@ pub fn incident_list(folder: &str, index: &IncidentIndex, since: Option<i64>) ->
     // not small differences.
     groups.sort_by_key(|group| (group.count.ilog2(), Reverse(group.time)));
     IncidentList {
-        folder: folder.to_owned(),
+        directory: folder.to_owned(),
         since_unix_ms: since,
         watched: watched.iter().map(|(from, to)| *to - *from).sum(),
         groups,
         searched: searched as u64,
         family_alarm: FAMILY,
         not_kept: not_kept(index),
-        found_again: index.found_again,
-        damaged: index.damaged,
+        recovered: index.found_again,
+        damaged_lines: index.damaged,
     }
 }
 
@@ -69,8 +69,8 @@ pub fn incident_sheet(
     let beats = beats(alike, &watched(index, None), searched);
     let beat = beats.iter().find(|beat| is_on(beat, entry, alike));
     Some(IncidentSheet {
-        place: 1 + alike.iter().position(|other| other.number == number)? as u64,
-        alike: alike.len() as u64,
+        position: 1 + alike.iter().position(|other| other.number == number)? as u64,
+        similar_count: alike.len() as u64,
         first_unix_ms: alike.first().map_or(0, |first| first.incident.at_unix_ms),
         beat: beat.map(Beat::periodicity),
         path,

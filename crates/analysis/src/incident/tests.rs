@@ -43,7 +43,7 @@ impl Cast {
 
     fn analyse(&self, triggers: &[Trigger], rows: &[Row]) -> Incident {
         let mut header: Header = header();
-        header.books.push(books(0, 0, 1_000 * MS));
+        header.cpus.push(books(0, 0, 1_000 * MS));
         header.triggers = triggers.to_vec();
         let mut analysis = IncidentAnalysis::new(&header.triggers).expect("a trigger made it");
         replay(&self.sources, rows, &mut analysis);
@@ -54,7 +54,7 @@ impl Cast {
 fn trigger(kind: TriggerKind, end_ms: i64, lasted_ms: i64, tid: i32, comm: &str) -> Trigger {
     Trigger {
         kind,
-        time: Nanos(end_ms * MS),
+        at: Nanos(end_ms * MS),
         cpu: Some(Cpu(0)),
         tid,
         pid: tid,
@@ -105,7 +105,10 @@ fn a_wait_is_explained_by_own_times_and_edges() {
         Some("game")
     );
     let signature = incident.signature();
-    assert_eq!((&*signature.program, &*signature.by), ("game", "backup"));
+    assert_eq!(
+        (&*signature.program, &*signature.culprit),
+        ("game", "backup")
+    );
 }
 
 #[test]
@@ -235,7 +238,7 @@ fn a_late_frame_is_explained_by_what_its_thread_waited_for() {
         incident.woken_by.as_deref(),
         Some("local_timer hrtimer_wakeup")
     );
-    assert_eq!(&*incident.signature().by, "backup");
+    assert_eq!(&*incident.signature().culprit, "backup");
     // If no wake-up was observed, it is unknown what kept the game waiting.
     let incident = cast.analyse(&late, &[rows[0].clone(), rows[3].clone()]);
     assert_eq!((incident.ran.len(), incident.unseen), (0, Nanos(48 * MS)));
@@ -261,9 +264,9 @@ fn a_frame_delayed_by_the_previous_one_is_its_own_work() {
         (incident.asleep, incident.unseen),
         (Nanos(10 * MS), Nanos::ZERO)
     );
-    assert_eq!(incident.overran, Nanos(30 * MS));
+    assert_eq!(incident.overrun, Nanos(30 * MS));
     let signature = incident.signature();
-    assert_eq!((&*signature.program, &*signature.by), ("game", "game"));
+    assert_eq!((&*signature.program, &*signature.culprit), ("game", "game"));
 }
 
 #[test]
@@ -283,10 +286,11 @@ fn a_slot_overrun_by_the_previous_frame_shows_how_long() {
     let incident = cast.analyse(&late, &rows);
     assert_eq!(instead(&incident), [("backup", 2), ("game", 1)]);
     assert_eq!(
-        (incident.asleep, incident.overran),
+        (incident.asleep, incident.overrun),
         (Nanos(17 * MS), Nanos(3 * MS))
     );
-    assert_eq!((&*incident.signature().by, incident.chain.len()), ("", 0));
+    assert_eq!(incident.signature().culprit, "");
+    assert!(incident.chain.is_empty());
 }
 
 #[test]
@@ -307,8 +311,9 @@ fn a_late_frame_of_a_sleeping_thread_has_no_culprit() {
         (Nanos(40 * MS), Nanos::ZERO)
     );
     assert_eq!(instead(&incident), [("backup", 2)]);
-    assert_eq!((&*incident.signature().by, incident.chain.len()), ("", 0));
-    assert_eq!(incident.overran, Nanos::ZERO);
+    assert_eq!(incident.signature().culprit, "");
+    assert!(incident.chain.is_empty());
+    assert_eq!(incident.overrun, Nanos::ZERO);
     // The game's last run was too long ago to be examined.
     let incident = cast.analyse(&late, &rows[1..]);
     assert_eq!(
@@ -356,7 +361,7 @@ fn a_blocked_thread_is_explained_by_its_waker() {
     assert_eq!(incident.woken_by.as_deref(), Some("kworker/0:1 flush_work"));
     assert_eq!(incident.chain, ["backup", "kworker/0:1 flush_work"]);
     assert!(incident.ran.is_empty());
-    assert_eq!(incident.signature().by, "kworker/0:1 flush_work");
+    assert_eq!(incident.signature().culprit, "kworker/0:1 flush_work");
 }
 
 #[test]
@@ -415,7 +420,7 @@ fn the_longest_delay_is_explained_and_a_mark_only_without_one() {
     );
     let incident = cast.analyse(&[mark], &[]);
     assert_eq!(
-        (incident.kind, &*incident.words),
+        (incident.kind, &*incident.text),
         (TriggerKind::Mark, "level loaded")
     );
     assert_eq!((incident.thread, incident.unseen), (None, Nanos::ZERO));
@@ -433,7 +438,7 @@ fn absurd_times_in_a_file_are_harmless() {
     for end in ends {
         for lasted in [i64::MIN / 4, 0, i64::MAX / 4] {
             let wild = Trigger {
-                time: Nanos(end),
+                at: Nanos(end),
                 lasted: Nanos(lasted),
                 ..trigger(TriggerKind::Wait, 0, 0, GAME, "game")
             };
@@ -524,7 +529,7 @@ mod groups {
         let counts: Vec<(&str, u64)> = list
             .groups
             .iter()
-            .map(|group| (&*group.signature.by, group.count))
+            .map(|group| (&*group.signature.culprit, group.count))
             .collect();
         assert_eq!(
             counts,
@@ -557,14 +562,14 @@ mod groups {
     fn an_incident_has_its_place_and_beat_in_its_group() {
         let index = index();
         let sheet = incident_sheet(&index, 41, None).expect("there are more");
-        assert_eq!((sheet.place, sheet.alike), (41, 78));
+        assert_eq!((sheet.position, sheet.similar_count), (41, 78));
         let list = incident_list("/x", &index, None);
         let beat = sheet
             .beat
             .unwrap_or_else(|| panic!("{:?}", list.groups[3].beats));
         assert!((beat.period / 30.999e9 - 1.0).abs() < 1e-4, "{beat:?}");
         let odd = incident_sheet(&index, 80, None).expect("there is one");
-        assert_eq!((odd.place, odd.beat), (2, None));
+        assert_eq!((odd.position, odd.beat), (2, None));
         assert_eq!(incident_sheet(&index, 1_000, None), None);
     }
 

@@ -1,6 +1,6 @@
 //! Time per class on one CPU, and the check that the accounts balance.
 
-use ticktax_model::statement::{Account, Balance, Class, ClassTime, CpuBooks};
+use ticktax_model::statement::{Account, Balance, Class, ClassTime, CpuAccounts};
 use ticktax_model::{Cpu, Nanos};
 
 /// Time per class.
@@ -27,13 +27,13 @@ impl ClassTimes {
     }
 
     /// Turns the times into the accounts of `cpu`, whose elapsed time is `elapsed`.
-    pub(super) fn to_books(self, cpu: Cpu, elapsed: Nanos) -> CpuBooks {
+    pub(super) fn to_books(self, cpu: Cpu, elapsed: Nanos) -> CpuAccounts {
         let classes = Class::ALL.into_iter().map(|class| ClassTime {
             class,
             time: self.of(class),
         });
         let classes = classes.filter(|part| part.time != Nanos::ZERO).collect();
-        CpuBooks {
+        CpuAccounts {
             cpu,
             elapsed,
             classes,
@@ -43,7 +43,7 @@ impl ClassTimes {
 
 /// Checks the statement's own figures. Compares each CPU's classes with its elapsed time, and the
 /// sum of all accounts with the elapsed time of all CPUs.
-pub(super) fn balance(cpus: &[CpuBooks], accounts: &[Account]) -> Balance {
+pub(super) fn balance(cpus: &[CpuAccounts], accounts: &[Account]) -> Balance {
     let off = cpus.iter().map(|books| {
         let accounted: Nanos = books.classes.iter().map(|part| part.time).sum();
         (books.cpu, accounted - books.elapsed)
@@ -51,7 +51,7 @@ pub(super) fn balance(cpus: &[CpuBooks], accounts: &[Account]) -> Balance {
     Balance {
         elapsed: cpus.iter().map(|books| books.elapsed).sum(),
         accounted: accounts.iter().map(|account| account.time).sum(),
-        off: off
+        imbalances: off
             .filter(|&(_, difference)| difference != Nanos::ZERO)
             .collect(),
     }
@@ -73,9 +73,12 @@ mod tests {
     fn shifting_keeps_the_sum() {
         let mut times = ClassTimes::default();
         times.add(Class::Probe, Nanos(100));
-        times.shift(Class::Probe, Class::Outside, Nanos(30));
+        times.shift(Class::Probe, Class::HypervisorOrFirmware, Nanos(30));
         assert_eq!(
-            (times.of(Class::Probe), times.of(Class::Outside)),
+            (
+                times.of(Class::Probe),
+                times.of(Class::HypervisorOrFirmware)
+            ),
             (Nanos(70), Nanos(30))
         );
         assert_eq!(times.sum(), Nanos(100));
@@ -98,7 +101,10 @@ mod tests {
         ];
         let balance = balance(&cpus, &[account(Class::Idle, 200)]);
         assert_eq!(balance.elapsed, balance.accounted);
-        assert_eq!(balance.off, [(Cpu(0), Nanos(10)), (Cpu(1), Nanos(-10))]);
+        assert_eq!(
+            balance.imbalances,
+            [(Cpu(0), Nanos(10)), (Cpu(1), Nanos(-10))]
+        );
         assert!(!balance.balances());
     }
 }

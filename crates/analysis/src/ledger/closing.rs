@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::{Coverage, Header, Level, ProbeKind};
-use ticktax_model::statement::{Account, Balance, CpuBooks, GapStatement, ThrottledProgram};
+use ticktax_model::statement::{Account, Balance, CpuAccounts, GapStatement, ThrottledProgram};
 use ticktax_model::witness::CpuProof;
 use ticktax_model::{Cpu, CpuList, Nanos, SourceTable};
 
@@ -64,7 +64,7 @@ impl<'a> Closing<'a> {
 /// The ledger's results.
 #[derive(Debug)]
 pub(crate) struct Books {
-    pub(crate) cpus: Vec<CpuBooks>,
+    pub(crate) cpus: Vec<CpuAccounts>,
     /// Accounts of all CPUs together, in statement order.
     pub(crate) accounts: Vec<Account>,
     /// Whether `cpus` and `accounts` add up to the elapsed time.
@@ -140,18 +140,20 @@ fn closings<'a>(ledger: &'a Ledger, header: &Header) -> Vec<Closing<'a>> {
     let with_rows = (0u32..)
         .zip(&ledger.cpus)
         .filter(|(_, slot)| slot.is_some());
-    let with_books = header.books.iter().map(|books| books.cpu);
+    let with_books = header.cpus.iter().map(|books| books.cpu);
     let with_losses = header.coverage.lost.iter().map(|loss| loss.cpu);
     let mut cpus: BTreeSet<Cpu> = with_rows.map(|(number, _)| Cpu(number)).collect();
     cpus.extend(with_books.chain(with_losses));
     let closing = |cpu: Cpu| {
-        let books = header.books.iter().filter(|books| books.cpu == cpu);
+        let books = header.cpus.iter().filter(|books| books.cpu == cpu);
         let ledger = ledger.cpus.get(cpu.index()).and_then(Option::as_deref);
         let unplaceable = ledger.is_some_and(|ledger| ledger.queue.is_unplaceable());
         let departures = ledger.map(|ledger| &ledger.departures);
         Closing {
             cpu,
-            elapsed: books.map(ticktax_model::recording::Books::elapsed).sum(),
+            elapsed: books
+                .map(ticktax_model::recording::CpuInterval::elapsed)
+                .sum(),
             ledger,
             unplaceable,
             proof: proof(cpu, header, departures, unplaceable),

@@ -171,7 +171,7 @@ pub(super) struct Bound {
 impl Bound {
     /// Computes the bound from `residuals`, if there are enough of them. The spread is set to at
     /// least `least`. Lengths are accurate to `noise`.
-    fn of(residuals: &Residuals, least: f64, noise: Nanos) -> Option<Self> {
+    fn estimate(residuals: &Residuals, least: f64, noise: Nanos) -> Option<Self> {
         if residuals.count() < ENOUGH {
             return None;
         }
@@ -232,12 +232,12 @@ impl Bounds {
             by_shape.entry(first.1).or_default().merge(residuals);
             all.merge(residuals);
         }
-        let many = |residuals: &Residuals| Bound::of(residuals, LEAST_SPREAD_OF_MANY, noise);
+        let many = |residuals: &Residuals| Bound::estimate(residuals, LEAST_SPREAD_OF_MANY, noise);
         let by_first = bounds_of(&by_first, many);
         let by_shape = bounds_of(&by_shape, many);
         let of_machine = many(&all).map(Bound::for_another_shape);
         let bound = |(own, first): (&Residuals, &(SourceId, Shape))| {
-            Bound::of(own, LEAST_SPREAD, noise)
+            Bound::estimate(own, LEAST_SPREAD, noise)
                 .or_else(|| by_first.get(first).copied())
                 .or_else(|| by_shape.get(&first.1).copied())
                 .or(of_machine)
@@ -279,10 +279,10 @@ impl Bounds {
                 continue;
             }
             let (_, name) = registry.describe(registry.account_of(self.first(signature)));
-            let place = around.iter().position(|known| *known.around == **name);
+            let place = around.iter().position(|known| *known.account == **name);
             let place = place.unwrap_or_else(|| {
                 around.push(EntryExitBound {
-                    around: name.to_string(),
+                    account: name.to_string(),
                     count: 0,
                     median: bound.median,
                     bound: bound.most,
@@ -300,7 +300,7 @@ impl Bounds {
         }
         around.sort_by(|a, b| {
             let by_time = b.beyond.cmp(&a.beyond).then(b.count.cmp(&a.count));
-            by_time.then_with(|| a.around.cmp(&b.around))
+            by_time.then_with(|| a.account.cmp(&b.account))
         });
         around
     }
@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn usual_residuals_are_within_the_bound() {
         let usual = residuals(1_000.0, 1_000);
-        let bound = Bound::of(&usual, LEAST_SPREAD, Nanos(10)).unwrap();
+        let bound = Bound::estimate(&usual, LEAST_SPREAD, Nanos(10)).unwrap();
         assert!((950..1_050).contains(&bound.median.0), "{bound:?}");
         assert!((1_700..2_000).contains(&bound.most.0), "{bound:?}");
         let beyond = usual.split(Some(bound)).beyond;
@@ -345,7 +345,7 @@ mod tests {
         for _ in 0..20 {
             all.add(Nanos(5_000_000));
         }
-        let bound = Bound::of(&all, LEAST_SPREAD, Nanos(10)).unwrap();
+        let bound = Bound::estimate(&all, LEAST_SPREAD, Nanos(10)).unwrap();
         let beyond = all.split(Some(bound)).beyond;
         assert!((20..25).contains(&beyond.count), "{beyond:?}");
         let off = beyond.time.0 - 20 * 4_999_000;
@@ -355,7 +355,7 @@ mod tests {
     #[test]
     fn too_few_residuals_have_no_bound() {
         let few = residuals(1_000.0, 49);
-        assert_eq!(Bound::of(&few, LEAST_SPREAD, Nanos(10)), None);
+        assert_eq!(Bound::estimate(&few, LEAST_SPREAD, Nanos(10)), None);
         assert_eq!(few.split(None).beyond.time, Nanos::ZERO);
     }
 

@@ -17,6 +17,7 @@ use super::matching::Gap;
 use super::settled::{Settled, residuals};
 use super::signatures::Signatures;
 use super::tally::{LengthTally, Tally, sort_parts};
+use super::transfers::HYPERVISOR_OR_FIRMWARE;
 
 /// The accounts with the most time in a gap, and whether there were others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -171,7 +172,13 @@ impl Noted {
         else {
             return [("unexplained", residual), nothing];
         };
-        let or_outside = |proven| if proven { "outside" } else { "unexplained" };
+        let or_outside = |proven| {
+            if proven {
+                HYPERVISOR_OR_FIRMWARE
+            } else {
+                "unexplained"
+            }
+        };
         if self.held.is_empty() {
             let outside = settled.is_outside(self.gap.span.dur, self.near);
             return [(or_outside(outside), residual), nothing];
@@ -277,7 +284,7 @@ impl GapCauses {
             long: of_side(0),
             short: of_side(1),
             yielded: of_side(2),
-            worst: worst
+            longest: worst
                 .map(|noted| {
                     let settled = settled_on(noted.gap.span.cpu);
                     noted.to_worst(header, settled, bounds, sources)
@@ -356,7 +363,11 @@ impl View {
             add(key.name(registry), &cause.gaps, cause.named);
         }
         for (book, settled) in books {
-            add("outside".to_owned(), &settled.outside, Nanos::ZERO);
+            add(
+                HYPERVISOR_OR_FIRMWARE.to_owned(),
+                &settled.outside,
+                Nanos::ZERO,
+            );
             add("unexplained".to_owned(), &settled.unproven, Nanos::ZERO);
             add("unexplained".to_owned(), &book.nameless, Nanos::ZERO);
         }

@@ -298,7 +298,7 @@ pub(super) fn parts<'a>(sides: impl Iterator<Item = (&'a Side, Shares)>) -> GapP
         gaps.merge(&side.gaps);
         sum.named += side.named;
         sum.entry_exit += shares.entry_exit;
-        sum.outside += shares.outside;
+        sum.hypervisor_or_firmware += shares.outside;
         sum.unexplained += side.unmatched + shares.unexplained;
     }
     GapParts {

@@ -120,15 +120,15 @@ pub(super) fn proof(
     if events > 0 {
         doubts.push(Doubt::EventsLost { events });
     }
-    let Some(witnesses) = &header.witnesses else {
+    let Some(witnesses) = &header.cross_checks else {
         let proof = match Proof::by(&doubts) {
-            Proof::Proven => Proof::Unwitnessed,
+            Proof::Proven => Proof::Unconfirmed,
             other => other,
         };
         return CpuProof { cpu, proof, doubts };
     };
     if uncertainty(header) > NEAR_MAX {
-        doubts.push(Doubt::ClocksApart);
+        doubts.push(Doubt::ClocksNotAligned);
     }
     let mut doubt = |count: u64, doubt_of: fn(u64) -> Doubt| {
         if count > 0 {
@@ -161,8 +161,8 @@ pub(super) fn proof(
             _ => 0,
         });
     doubt(untraced.sum(), |count| Doubt::InterruptsNotTraced { count });
-    doubt(witnesses.programs_skipped.unwrap_or(0), |count| {
-        Doubt::ProgramsSkipped { count }
+    doubt(witnesses.bpf_programs_skipped.unwrap_or(0), |count| {
+        Doubt::BpfProgramsSkipped { count }
     });
     let proof = Proof::by(&doubts);
     CpuProof { cpu, proof, doubts }

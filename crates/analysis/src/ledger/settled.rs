@@ -75,7 +75,7 @@ impl Settled {
 
     /// Whether all kernel entries on this CPU are known.
     pub(super) fn is_proven(&self) -> bool {
-        !self.unplaceable && matches!(self.proof, Proof::Proven | Proof::Unwitnessed)
+        !self.unplaceable && matches!(self.proof, Proof::Proven | Proof::Unconfirmed)
     }
 
     /// Whether an empty gap of this length counts as outside time. `near` is its distance to the

@@ -34,7 +34,13 @@ impl Shape {
                 | Class::Idle
                 | Class::Unexplained,
             ) => self.switches = true,
-            Some(Class::Irq | Class::Nmi | Class::Steal | Class::EntryExit | Class::Outside)
+            Some(
+                Class::Irq
+                | Class::Nmi
+                | Class::Steal
+                | Class::EntryExit
+                | Class::HypervisorOrFirmware,
+            )
             | None => {}
         }
     }
@@ -108,7 +114,9 @@ impl Signatures {
 #[cfg(test)]
 pub(super) mod tests {
     use ticktax_model::statement::Class;
-    use ticktax_model::statement::Class::{EntryExit, Irq, Nmi, Outside, Softirq, Steal};
+    use ticktax_model::statement::Class::{
+        EntryExit, HypervisorOrFirmware, Irq, Nmi, Softirq, Steal,
+    };
     use ticktax_model::{Nanos, SourceId};
 
     use super::{Held, MAX_SIGNATURES, Shape, Signatures};
@@ -140,7 +148,7 @@ pub(super) mod tests {
         assert_eq!(classes_with((true, false)), [Softirq]);
         assert_eq!(
             classes_with((false, false)),
-            [Irq, Nmi, EntryExit, Outside, Steal]
+            [Irq, Nmi, EntryExit, HypervisorOrFirmware, Steal]
         );
         assert_eq!(shape(None), (false, false));
     }

@@ -12,6 +12,8 @@ use super::books::ClassTimes;
 use super::settled::Settled;
 use super::tally::{LengthTally, Tally, sort_parts};
 
+/// Name of the account of time in which the kernel provably ran nothing.
+pub(super) const HYPERVISOR_OR_FIRMWARE: &str = "hypervisor or firmware";
 /// Account part for the excess of residuals over entry and exit.
 const BEYOND: &str = "beyond entry and exit";
 
@@ -72,7 +74,11 @@ impl Transfers {
             unmatched.merge(&book.empty);
             unmatched.merge(&book.all_around);
         } else {
-            self.move_out(classes, Class::Outside, settled.outside.tally.time);
+            self.move_out(
+                classes,
+                Class::HypervisorOrFirmware,
+                settled.outside.tally.time,
+            );
             self.outside.merge(&settled.outside);
             let mut unproven = settled.unproven.clone();
             elsewhere = withhold(&mut unproven, elsewhere);
@@ -96,7 +102,11 @@ impl Transfers {
             .iter_mut()
             .zip(&settled.around)
             .for_each(|(sum, tally)| sum.merge(tally));
-        self.move_out(classes, Class::Outside, settled.beyond_outside.time);
+        self.move_out(
+            classes,
+            Class::HypervisorOrFirmware,
+            settled.beyond_outside.time,
+        );
         self.beyond_outside.merge(&settled.beyond_outside);
         self.move_out(classes, Class::Unexplained, settled.beyond_unexplained.time);
         self.beyond_unexplained.merge(&settled.beyond_unexplained);
@@ -110,9 +120,9 @@ impl Transfers {
     /// Books stolen time as steal, up to the amount seen as outside time. Any further stolen time
     /// is part of other rows, where it cannot be identified.
     pub(super) fn book_steal(&mut self, stolen: Nanos, classes: &mut ClassTimes) {
-        let stolen = stolen.min(classes.of(Class::Outside));
+        let stolen = stolen.min(classes.of(Class::HypervisorOrFirmware));
         if stolen > Nanos::ZERO {
-            classes.shift(Class::Outside, Class::Steal, stolen);
+            classes.shift(Class::HypervisorOrFirmware, Class::Steal, stolen);
             self.steal += stolen;
         }
     }
@@ -131,7 +141,8 @@ impl Transfers {
         let time = self.outside.tally.time + self.beyond_outside.time - self.steal;
         let mut lengths = self.outside.clone();
         lengths.tally.count += self.beyond_outside.count;
-        let mut account = lengths.to_account(Class::Outside, "outside", time);
+        let mut account =
+            lengths.to_account(Class::HypervisorOrFirmware, HYPERVISOR_OR_FIRMWARE, time);
         if !self.beyond_outside.is_empty() {
             let max = &mut account.intervals.max;
             *max = (*max).max(self.beyond_outside.max());

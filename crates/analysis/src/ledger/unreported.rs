@@ -34,7 +34,7 @@ pub(super) fn unreported(
     sources: &SourceTable,
 ) -> Vec<Limitation> {
     let switches = header
-        .witnesses
+        .cross_checks
         .as_ref()
         .and_then(|witnesses| witnesses.switches);
     let count = switches.map_or(0, SwitchWitness::unreported);
@@ -47,10 +47,10 @@ pub(super) fn unreported(
         && !header.coverage.limitations.iter().any(|limitation| {
             matches!(
                 limitation,
-                Limitation::SourcesFolded { .. } | Limitation::CpusNotWatched { .. }
+                Limitation::SourcesMerged { .. } | Limitation::CpusNotWatched { .. }
             )
         });
-    let watched = |cpu| header.books.iter().any(|books| books.cpu == cpu);
+    let watched = |cpu| header.cpus.iter().any(|books| books.cpu == cpu);
     if !complete || !header.machine.online.iter().all(watched) {
         return unreported;
     }
@@ -80,7 +80,7 @@ pub(super) fn unreported(
             at_ends + on_cpu.shortfall() + least + ahead
         });
         if allowed.is_some_and(|allowed| missing > allowed) {
-            unreported.push(Limitation::ProcessTracedInPart {
+            unreported.push(Limitation::ProcessPartlyTraced {
                 name,
                 pid,
                 ran,
@@ -96,7 +96,7 @@ pub(super) fn unreported(
 /// as it has threads. A running thread's counter dates from the last tick that updated it. Returns
 /// `None` if it is unknown when the counters were read.
 fn allowance(header: &Header, threads: usize) -> Option<Nanos> {
-    let end = header.books.iter().map(|books| books.end).min()?;
+    let end = header.cpus.iter().map(|books| books.end).min()?;
     let read = header.after.programs_read?;
     // On a busy machine, the counters may be read before the recording ends. That does not count as
     // late.
@@ -107,15 +107,15 @@ fn allowance(header: &Header, threads: usize) -> Option<Nanos> {
         (_, Some(hz)) if hz > 0 => Nanos(1_000_000_000 / i64::from(hz)),
         _ => LONGEST_TICK,
     };
-    let parallel = threads.clamp(1, header.books.len().max(1));
+    let parallel = threads.clamp(1, header.cpus.len().max(1));
     let parallel = i64::try_from(parallel).unwrap_or(i64::MAX);
     Some(Nanos((at_ends + tick).0.saturating_mul(parallel)))
 }
 
 /// The time between the two counter readings that is not part of the recording.
 fn unwatched(header: &Header) -> Nanos {
-    let begin = header.books.iter().map(|books| books.begin).max();
-    let end = header.books.iter().map(|books| books.end).min();
+    let begin = header.cpus.iter().map(|books| books.begin).max();
+    let end = header.cpus.iter().map(|books| books.end).min();
     let (Some(begin), Some(end)) = (begin, end) else {
         return Nanos::MAX;
     };

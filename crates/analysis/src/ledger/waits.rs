@@ -53,7 +53,7 @@ impl Waits {
             .map(|((name, pid), lengths)| ThrottledProgram {
                 name: name.to_owned(),
                 pid,
-                why: OffCpuReason::Throttled,
+                reason: OffCpuReason::Throttled,
                 time: lengths.tally.time,
                 intervals: lengths.intervals(),
             });

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ticktax_model::Nanos;
-use ticktax_model::net::{Doing, Sample, SampleCount, Sampled, SampledCode};
+use ticktax_model::net::{Sample, SampleCount, Sampled, SampledActivity, SampledCode};
 
 /// The threads by which samples are classified.
 #[derive(Clone, Debug, Default)]
@@ -17,15 +17,15 @@ pub struct TrafficThreads {
 }
 
 impl TrafficThreads {
-    fn doing(&self, tid: i32) -> Doing {
+    fn doing(&self, tid: i32) -> SampledActivity {
         if self.sender == Some(tid) {
-            Doing::Sender
+            SampledActivity::Sender
         } else if self.receiver == Some(tid) {
-            Doing::Receiver
+            SampledActivity::Receiver
         } else if tid == 0 || self.soakers.contains(&tid) {
-            Doing::Left
+            SampledActivity::Spare
         } else {
-            Doing::Other
+            SampledActivity::Other
         }
     }
 
@@ -38,7 +38,7 @@ impl TrafficThreads {
         (begin, end): (Nanos, Nanos),
         (period, samples_lost): (Nanos, u64),
     ) -> Option<Sampled> {
-        let mut counts: BTreeMap<Doing, (u64, u64)> = BTreeMap::new();
+        let mut counts: BTreeMap<SampledActivity, (u64, u64)> = BTreeMap::new();
         for sample in samples
             .iter()
             .filter(|sample| begin <= sample.at && sample.at < end)
@@ -46,8 +46,8 @@ impl TrafficThreads {
             let by_thread = self.doing(sample.tid);
             let by_code = match sample.code {
                 SampledCode::Thread => by_thread,
-                SampledCode::Softirq => Doing::Softirq,
-                SampledCode::Irq => Doing::Irq,
+                SampledCode::Softirq => SampledActivity::Softirq,
+                SampledCode::Irq => SampledActivity::Irq,
             };
             counts.entry(by_code).or_default().0 += 1;
             counts.entry(by_thread).or_default().1 += 1;
@@ -55,7 +55,7 @@ impl TrafficThreads {
         let counts = counts.into_iter();
         let counts: Vec<SampleCount> = counts
             .map(|(doing, (by_code, by_thread))| SampleCount {
-                doing,
+                activity: doing,
                 by_code,
                 by_thread,
             })
@@ -71,7 +71,7 @@ impl TrafficThreads {
 #[cfg(test)]
 mod tests {
     use ticktax_model::Nanos;
-    use ticktax_model::net::{Doing, Sample, SampledCode};
+    use ticktax_model::net::{Sample, SampledActivity, SampledCode};
 
     use super::TrafficThreads;
 
@@ -100,12 +100,12 @@ mod tests {
         let sampled = threads.count(&samples, window, (Nanos(1), 2)).unwrap();
         assert_eq!((sampled.samples(), sampled.samples_lost), (5, 2));
         let expected = [
-            (Doing::Sender, (0.2, 0.4)),
-            (Doing::Softirq, (0.4, 0.0)),
-            (Doing::Irq, (0.2, 0.0)),
-            (Doing::Other, (0.0, 0.2)),
-            (Doing::Left, (0.2, 0.4)),
-            (Doing::Receiver, (0.0, 0.0)),
+            (SampledActivity::Sender, (0.2, 0.4)),
+            (SampledActivity::Softirq, (0.4, 0.0)),
+            (SampledActivity::Irq, (0.2, 0.0)),
+            (SampledActivity::Other, (0.0, 0.2)),
+            (SampledActivity::Spare, (0.2, 0.4)),
+            (SampledActivity::Receiver, (0.0, 0.0)),
         ];
         for (doing, shares) in expected {
             assert_eq!(sampled.shares(doing), shares, "{doing:?}");

@@ -1,15 +1,15 @@
 //! Tests traffic accounts with hand-made rows.
 
 use ticktax_fixture::{books, header, row, thread, whole};
+use ticktax_model::net::TracedTraffic;
 use ticktax_model::net::TrafficAccount::{
     self, Idle, ReceiverCall, ReceiverUser, SenderCall, SenderUser, Soaker, SoftirqReceive,
     Unexplained,
 };
-use ticktax_model::net::TrafficBooks;
 use ticktax_model::recording::{Header, Row, RowSink};
 use ticktax_model::{Kind, Nanos, Owner, Source, SourceId, SourceTable};
 
-use super::TrafficLedger;
+use super::{TrafficError, TrafficLedger};
 
 struct Cast {
     sources: SourceTable,
@@ -50,17 +50,17 @@ fn recorded(cast: &Cast) -> (Vec<Row>, Header) {
         whole(1, 600, 400, cast.soaker),
     ];
     let header = Header {
-        books: vec![books(0, 0, 1_000), books(1, 100, 1_000)],
+        cpus: vec![books(0, 0, 1_000), books(1, 100, 1_000)],
         ..header()
     };
     (rows, header)
 }
 
-fn time(books: &TrafficBooks, account: TrafficAccount) -> i64 {
+fn time(books: &TracedTraffic, account: TrafficAccount) -> i64 {
     books.time(account).0
 }
 
-fn finish(ledger: TrafficLedger, cast: &Cast, header: &Header, user: (i64, i64)) -> TrafficBooks {
+fn finish(ledger: TrafficLedger, cast: &Cast, header: &Header, user: (i64, i64)) -> TracedTraffic {
     let window = (Nanos(200), Nanos(700));
     let user = (Nanos(user.0), Nanos(user.1));
     ledger.finish(&cast.sources, header, window, user).unwrap()
@@ -97,7 +97,7 @@ fn only_time_between_the_first_and_the_last_byte_is_booked() {
         panic!("{books:?}");
     };
     assert_eq!(
-        (first.net_softirq, first.on_sender),
+        (first.net_softirq, first.interrupts_on_sender),
         (Nanos(110), Nanos(110))
     );
     assert_eq!(
@@ -144,5 +144,5 @@ fn a_trace_without_the_traffics_threads_is_an_error() {
     }
     let window = (Nanos(200), Nanos(700));
     let result = ledger.finish(&cast.sources, &header, window, <(Nanos, Nanos)>::default());
-    assert!(result.unwrap_err().contains("PID namespace"));
+    assert_eq!(result, Err(TrafficError::OtherThreadIds));
 }

@@ -210,10 +210,10 @@ impl Accounts {
         let fps = sums.seconds.iter().rev();
         Some(Figures {
             period: self.terms.period,
-            overshot_from: self.terms.overshot_from,
-            late_from: self.terms.late_from(),
+            overshot_threshold: self.terms.overshot_from,
+            late_threshold: self.terms.late_from(),
             frames: sums.frames,
-            wanted: self.terms.asked_for.then_some(self.wanted),
+            expected: self.terms.asked_for.then_some(self.wanted),
             dropped: sums.dropped,
             slept_through: sums.slept_through,
             overshot: sums.overshot,
@@ -285,7 +285,7 @@ mod tests {
         let frames: Vec<_> = (0..351).map(|k| (k * 20, k * 20, k * 20 + 3)).collect();
         let figures = self::figures(20, &frames);
         assert_eq!(
-            (figures.frames, figures.wanted, figures.slipped),
+            (figures.frames, figures.expected, figures.slipped),
             (351, Some(351), Some(0))
         );
         assert_eq!((figures.dropped, figures.overshot), (0, 0));
@@ -316,7 +316,7 @@ mod tests {
                 (100, 100, 103),
             ],
         );
-        assert_eq!((figures.frames, figures.wanted), (5, Some(6)));
+        assert_eq!((figures.frames, figures.expected), (5, Some(6)));
         assert_eq!(
             (figures.dropped, figures.slept_through, figures.overshot),
             (1, 0, 1)
@@ -363,7 +363,7 @@ mod tests {
                 });
             }
             let figures = stats.close().figures().unwrap();
-            (figures.overshot, figures.late, figures.late_from)
+            (figures.overshot, figures.late, figures.late_threshold)
         };
         assert_eq!(counts(None), (1, 2, Nanos(4 * MS)));
         assert_eq!(counts(Some(Nanos(2 * MS))), (4, 3, Nanos(2 * MS)));
@@ -379,7 +379,7 @@ mod tests {
             .collect();
         let figures = self::figures(20, &frames);
         assert_eq!((figures.dropped, figures.late, figures.overshot), (0, 0, 2));
-        assert_eq!((figures.wanted, figures.slipped), (Some(43), Some(2)));
+        assert_eq!((figures.expected, figures.slipped), (Some(43), Some(2)));
     }
 
     #[test]
@@ -418,7 +418,7 @@ mod tests {
         one.merge(two);
         let figures = one.figures().unwrap();
         assert_eq!(
-            (figures.frames, figures.wanted, figures.slipped),
+            (figures.frames, figures.expected, figures.slipped),
             (202, Some(202), Some(0))
         );
         assert!((figures.average_fps.unwrap() - 50.0).abs() < 1e-9);

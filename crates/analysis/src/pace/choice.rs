@@ -1,51 +1,50 @@
-//! Chooses among several variants of a paced loop.
+//! Chooses among several arms of a paced loop.
 //!
-//! A turn is one run of one variant. A round is one turn of each variant. Differences that chance
+//! A turn is one run of one arm. A round is one turn of each arm. Differences that chance
 //! can explain do not count. The statistics treat a turn as a single observation: a machine's
 //! disturbances last for seconds, so the frames of a turn are not independent. The turns of a round
-//! follow each other, so if the machine is slow for a while, it affects all of them. Two variants
+//! follow each other, so if the machine is slow for a while, it affects all of them. Two arms
 //! are therefore compared by their differences within each round (a paired t test).
 //!
-//! The best of k variants is partly the luckiest. Each criterion looks at all k(k−1)/2 pairs. A
-//! variant is ruled out only if it differs from the best by more than chance could make *any* pair
-//! differ (Holm 1979). If no variants differ, at most [`FALSE_CHOICE`] of all comparisons end in a
+//! The best of k arms is partly the luckiest. Each criterion looks at all k(k−1)/2 pairs. An
+//! arm is ruled out only if it differs from the best by more than chance could make *any* pair
+//! differ (Holm 1979). If no arms differ, at most [`FALSE_VERDICTS`] of all comparisons end in a
 //! choice.
 
 mod paired;
 
 use ticktax_model::Nanos;
-use ticktax_model::pace::{Choice, Criterion, Distribution, PaceTurn, PaceVariant};
+use ticktax_model::pace::{Choice, Criterion, Distribution, PaceArm, PaceTurn};
 
 use self::paired::{Turn, difference};
+use crate::judge::{FALSE_VERDICTS, corrected};
 
-/// Maximum probability of a choice between variants that do not differ.
-const FALSE_CHOICE: f64 = 0.05;
-/// The criteria in order of importance. Each gets an equal share of [`FALSE_CHOICE`].
+/// The criteria in order of importance. Each gets an equal share of [`FALSE_VERDICTS`].
 const CRITERIA: [Criterion; 3] = [Criterion::LateFrames, Criterion::Lateness, Criterion::Cpu];
 /// Two CPU times count as equal if they are within 10 % of each other, or within 0.1 % of a CPU.
 const SAME_CPU: f64 = 1.1;
 const SAME_SHARE: f64 = 1e-3;
 
-/// Chooses the best of `rows` for every combination of rate and work.
+/// Chooses the best of `arms` for every combination of rate and work.
 ///
-/// The criteria are applied in order. Each keeps the rows that are no worse than its best row:
+/// The criteria are applied in order. Each keeps the arms that are no worse than its best arm:
 /// 1. fewest slots without a frame in time;
-/// 2. shortest waits, at the highest quantile known for every row ([`common_quantile`]);
+/// 2. shortest waits, at the highest quantile known for every arm ([`common_quantile`]);
 /// 3. least CPU time.
 ///
-/// The remaining rows are equally good. A row without frames is never chosen, so a group whose rows
-/// have no frames ends in an empty choice. Rows with fewer than two turns count as equal, because
-/// they do not show how much chance can do.
-pub fn choices(rows: &[PaceVariant]) -> Vec<Choice> {
-    let q = common_quantile(rows);
+/// The remaining arms are equally good. An arm without frames is never chosen, so a group whose
+/// arms have no frames ends in an empty choice. Arms with fewer than two turns count as equal,
+/// because they do not show how much chance can do.
+pub fn choices(arms: &[PaceArm]) -> Vec<Choice> {
+    let q = common_quantile(arms);
     let mut groups: Vec<Choice> = Vec::new();
-    for row in rows {
+    for arm in arms {
         let same =
-            |choice: &Choice| is_same(choice.rate, row.spec.rate) && choice.work == row.spec.work;
+            |choice: &Choice| is_same(choice.rate, arm.spec.rate) && choice.work == arm.spec.work;
         if !groups.iter().any(same) {
             groups.push(Choice {
-                rate: row.spec.rate,
-                work: row.spec.work,
+                rate: arm.spec.rate,
+                work: arm.spec.work,
                 best: Vec::new(),
                 by: None,
             });
@@ -53,15 +52,15 @@ pub fn choices(rows: &[PaceVariant]) -> Vec<Choice> {
     }
     for choice in &mut groups {
         let belongs = |&index: &usize| {
-            let row: &PaceVariant = &rows[index];
-            is_same(choice.rate, row.spec.rate)
-                && choice.work == row.spec.work
-                && row.figures.is_some()
+            let arm: &PaceArm = &arms[index];
+            is_same(choice.rate, arm.spec.rate)
+                && choice.work == arm.spec.work
+                && arm.figures.is_some()
         };
-        choice.best = (0..rows.len()).filter(belongs).collect();
+        choice.best = (0..arms.len()).filter(belongs).collect();
         for criterion in CRITERIA {
             let before = choice.best.len();
-            keep_best(&mut choice.best, rows, criterion, q);
+            keep_best(&mut choice.best, arms, criterion, q);
             if choice.best.len() < before {
                 choice.by = Some(criterion);
             }
@@ -74,26 +73,26 @@ fn is_same(a: f64, b: f64) -> bool {
     (a - b).abs() < 1e-9
 }
 
-/// Returns the highest of the quantiles 0.99, 0.9 and 0.5 that every row with frames has enough
-/// waits for. Returns `None` if a row has fewer than five waits.
-pub fn common_quantile(rows: &[PaceVariant]) -> Option<f64> {
+/// Returns the highest of the quantiles 0.99, 0.9 and 0.5 that every arm with frames has enough
+/// waits for. Returns `None` if an arm has fewer than five waits.
+pub fn common_quantile(arms: &[PaceArm]) -> Option<f64> {
     let known = |q: f64| {
-        rows.iter()
+        arms.iter()
             .filter_map(wait)
             .all(|wait| wait.quantile(q).is_some())
     };
     [0.99, 0.9, 0.5].into_iter().find(|&q| known(q))
 }
 
-fn wait(row: &PaceVariant) -> Option<&Distribution> {
-    row.figures.as_ref()?.wait.as_ref()
+fn wait(arm: &PaceArm) -> Option<&Distribution> {
+    arm.figures.as_ref()?.wait.as_ref()
 }
 
-/// Keeps only rows that are as good as the best by this criterion.
-fn keep_best(places: &mut Vec<usize>, rows: &[PaceVariant], criterion: Criterion, q: Option<f64>) {
-    // Count waits above the smallest of the rows' quantiles. This limit applies to all rows, so it
+/// Keeps only arms that are as good as the best by this criterion.
+fn keep_best(places: &mut Vec<usize>, arms: &[PaceArm], criterion: Criterion, q: Option<f64>) {
+    // Count waits above the smallest of the arms' quantiles. This limit applies to all arms, so it
     // favours none.
-    let limit = places.iter().map(|&place| lateness(&rows[place], q)).min();
+    let limit = places.iter().map(|&place| lateness(&arms[place], q)).min();
     let turn = |turn: &PaceTurn| match criterion {
         Criterion::LateFrames => Turn::of_count(turn.late, turn.wanted),
         Criterion::Lateness => turn.wait.as_ref().map_or(Turn::NONE, |wait| {
@@ -103,7 +102,7 @@ fn keep_best(places: &mut Vec<usize>, rows: &[PaceVariant], criterion: Criterion
     };
     let turns: Vec<(usize, Vec<Turn>)> = places
         .iter()
-        .map(|&place| (place, rows[place].by_turn.iter().map(turn).collect()))
+        .map(|&place| (place, arms[place].by_turn.iter().map(turn).collect()))
         .collect();
     let cost = |turns: &[Turn]| turns.iter().map(|turn| turn.share).sum::<f64>();
     let best = turns
@@ -112,30 +111,32 @@ fn keep_best(places: &mut Vec<usize>, rows: &[PaceVariant], criterion: Criterion
     let Some((best, best_turns)) = best.map(|(place, turns)| (*place, turns.clone())) else {
         return;
     };
-    let mut worse: Vec<(f64, usize)> = turns
+    let chances: Vec<Option<f64>> = turns
         .iter()
-        .filter(|(place, _)| criterion != Criterion::Cpu || takes_more(&rows[*place], &rows[best]))
-        .filter_map(|(place, turns)| Some((difference(turns, &best_turns)?, *place)))
+        .map(|(place, turns)| {
+            let counts = criterion != Criterion::Cpu || takes_more(&arms[*place], &arms[best]);
+            difference(turns, &best_turns).filter(|_| counts)
+        })
         .collect();
-    worse.sort_by(|a, b| a.0.total_cmp(&b.0));
     let pairs = places.len() * places.len().saturating_sub(1) / 2;
-    let level = FALSE_CHOICE / CRITERIA.len() as f64;
-    let ruled_out = worse
-        .iter()
-        .enumerate()
-        .take_while(|(before, (chance, _))| *chance * (pairs - before) as f64 <= level)
-        .count();
-    places.retain(|place| worse[..ruled_out].iter().all(|(_, other)| other != place));
+    let mut corrected = corrected(&chances, pairs).into_iter();
+    let limit = FALSE_VERDICTS / CRITERIA.len() as f64;
+    places.retain(|_| {
+        corrected
+            .next()
+            .flatten()
+            .is_none_or(|chance| chance > limit)
+    });
 }
 
-/// Whether `row` takes significantly more CPU time than `than`.
-fn takes_more(row: &PaceVariant, than: &PaceVariant) -> bool {
-    let share = |row: &PaceVariant| row.cpu_time.share_of(row.elapsed);
-    share(row) > (share(than) * SAME_CPU).max(share(than) + SAME_SHARE)
+/// Whether `arm` takes significantly more CPU time than `than`.
+fn takes_more(arm: &PaceArm, than: &PaceArm) -> bool {
+    let share = |arm: &PaceArm| arm.cpu_time.share_of(arm.elapsed);
+    share(arm) > (share(than) * SAME_CPU).max(share(than) + SAME_SHARE)
 }
 
-fn lateness(row: &PaceVariant, q: Option<f64>) -> Nanos {
-    let quantile = wait(row).and_then(|wait| wait.quantile(q?));
+fn lateness(arm: &PaceArm, q: Option<f64>) -> Nanos {
+    let quantile = wait(arm).and_then(|wait| wait.quantile(q?));
     quantile.unwrap_or(Nanos::ZERO)
 }
 

@@ -57,7 +57,7 @@ impl Outside {
     }
 
     /// The values for a loop that ran on `cpus`, from the recording's header and accounts.
-    pub(crate) fn of(cpus: &CpuList, header: &Header, books: &Books) -> Self {
+    pub(crate) fn from_books(cpus: &CpuList, header: &Header, books: &Books) -> Self {
         let cpus: Vec<Cpu> = cpus.iter().collect();
         let cpu = match *cpus {
             [cpu] => Some(cpu),
@@ -75,14 +75,15 @@ impl Outside {
         let stolen = |&cpu: &Cpu| {
             let clock = header.after.steal_since(&header.before, cpu)?;
             let books = books.cpus.iter().filter(|books| books.cpu == cpu);
-            let seen = books.map(|books| books.of(Class::Steal) + books.of(Class::Outside));
+            let seen =
+                books.map(|books| books.of(Class::Steal) + books.of(Class::HypervisorOrFirmware));
             let seen: Nanos = seen.sum();
             (tells || seen > Nanos::ZERO).then(|| clock.max(seen))
         };
         Self {
             cpu,
             unseen: proof.and_then(|proof| match proof.proof {
-                Proof::Proven | Proof::Unwitnessed => Some(0),
+                Proof::Proven | Proof::Unconfirmed => Some(0),
                 Proof::Bounded(unseen) => usize::try_from(unseen).ok(),
                 Proof::Unproven => None,
             }),
@@ -125,7 +126,7 @@ pub(crate) fn late_frames(
         .map(|(frame, before)| delayed(frame, before, period, usual.min(period), &losses, name))
         .collect();
     LateFrames {
-        not_judged: unknown.len() as u64,
+        unclassified: unknown.len() as u64,
         ..summary(&delayed, begin)
     }
 }
@@ -270,19 +271,19 @@ fn summary(delayed: &[Delayed], begin: Nanos) -> LateFrames {
         }
         let cause = causes.entry(&late.main).or_insert_with(|| LateCause {
             kind: late.main.0,
-            by: None,
+            culprit: None,
             frames: 0,
-            lost: 0,
+            dropped: 0,
             max: Nanos::ZERO,
             period: None,
             timer: None,
             policy: None,
         });
         cause.frames += 1;
-        cause.lost += late.lost;
+        cause.dropped += late.lost;
         cause.max = cause.max.max(late.frame.began - late.frame.due);
         if let (Some(lost), Some(_)) = (late.by.get(&late.main), &late.main.1) {
-            add(&mut cause.by, lost);
+            add(&mut cause.culprit, lost);
         }
     }
     let mut causes: Vec<LateCause> = causes.into_values().collect();
@@ -291,12 +292,12 @@ fn summary(delayed: &[Delayed], begin: Nanos) -> LateFrames {
     order.sort_by_key(|late| Reverse(late.frame.began - late.frame.due));
     LateFrames {
         frames: delayed.len() as u64,
-        not_judged: 0,
-        lost: delayed.iter().map(|late| late.lost).sum(),
+        unclassified: 0,
+        dropped: delayed.iter().map(|late| late.lost).sum(),
         causes,
         by_kind: kinds.into_values().collect(),
         stolen: None,
-        latest: order
+        longest: order
             .into_iter()
             .take(LATEST)
             .map(|late| latest(late, begin))
@@ -325,9 +326,9 @@ fn latest(late: &Delayed, begin: Nanos) -> LateFrame {
     LateFrame {
         at: (late.frame.due - begin).max(Nanos::ZERO),
         late: late.frame.began - late.frame.due,
-        lost: late.lost,
+        dropped: late.lost,
         kind: late.main.0,
-        lost_to,
+        causes: lost_to,
     }
 }
 
@@ -357,7 +358,7 @@ pub(crate) fn link(
     (ran, policies): (&Ran, &[ThreadPolicy]),
 ) {
     for cause in &mut late.causes {
-        let Some(&[pid]) = cause.by.as_ref().map(|by| &*by.pids) else {
+        let Some(&[pid]) = cause.culprit.as_ref().map(|by| &*by.pids) else {
             continue;
         };
         let its = behind
@@ -437,25 +438,25 @@ mod tests {
             &[(3, 30, 33, 3), (9, 8, 11, 3)],
             &[(60, 67, Waiting, Some(1)), (67, 89, Waiting, Some(0))],
         );
-        assert_eq!((late_frames.frames, late_frames.lost), (2, 1));
+        assert_eq!((late_frames.frames, late_frames.dropped), (2, 1));
         let [first, second] = &*late_frames.causes else {
             panic!("{late_frames:#?}");
         };
-        let by = first.by.as_ref().unwrap();
+        let by = first.culprit.as_ref().unwrap();
         assert_eq!(
             (&*by.name, by.time, &*by.pids),
             ("backupd", Nanos(22 * MS), &[0][..])
         );
         assert_eq!(
-            (first.frames, first.lost, first.max),
+            (first.frames, first.dropped, first.max),
             (1, 1, Nanos(30 * MS))
         );
         assert_eq!(
-            (second.kind, second.frames, second.by.is_none()),
+            (second.kind, second.frames, second.culprit.is_none()),
             (OwnSleep, 1, true)
         );
-        let names: Vec<&str> = late_frames.latest[0]
-            .lost_to
+        let names: Vec<&str> = late_frames.longest[0]
+            .causes
             .iter()
             .map(|lost| &*lost.name)
             .collect();
@@ -476,7 +477,7 @@ mod tests {
         let mut losses = vec![(58, 85, HoldUp::Waiting, Some(0))];
         losses.extend((0..20).map(interrupt));
         let late_frames = late(&[(3, 25, 28, 3)], &losses);
-        let by = late_frames.causes[0].by.as_ref().unwrap();
+        let by = late_frames.causes[0].culprit.as_ref().unwrap();
         assert_eq!((&*by.name, by.time), ("backupd", Nanos(25 * MS)));
     }
 
@@ -543,6 +544,6 @@ mod tests {
         let full_at = Some(Nanos(10 * MS));
         let late_frames =
             super::late_frames(&frames, terms, Nanos::ZERO, (&[], full_at), &|_| None);
-        assert_eq!((late_frames.frames, late_frames.not_judged), (1, 1));
+        assert_eq!((late_frames.frames, late_frames.unclassified), (1, 1));
     }
 }

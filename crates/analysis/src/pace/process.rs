@@ -19,7 +19,7 @@ impl Process {
         let victim = header.victim.as_ref();
         let begin = header.followed_since().unwrap_or(header.before.at);
         let end = header.end();
-        let watched = self.judge(begin, end, header.overshot_from);
+        let watched = self.judge(begin, end, header.overshot_threshold);
         let cut_short = watched
             .full_at
             .map(|full_at| Limitation::FollowingCutShort {
@@ -42,7 +42,7 @@ impl Process {
             wakeups: watched.wakeups,
             limitations: cut_short.into_iter().chain(unseen(header)).collect(),
             ended_early: header.ended_early.map(|why| match why {
-                EndedEarly::ProgramEnded => PaceEnd::ProcessEnded { pid },
+                EndedEarly::ProgramExited => PaceEnd::ProcessExited { pid },
                 EndedEarly::Interrupted => PaceEnd::Interrupted,
             }),
             machine: header.machine.clone(),
@@ -67,10 +67,10 @@ fn unseen(header: &Header) -> Vec<Limitation> {
         matches!(
             limitation,
             Limitation::ThreadsNotFollowed { .. }
-                | Limitation::BooksBeganLate { .. }
+                | Limitation::AccountsBeganLate { .. }
                 | Limitation::SwitchesMissed { .. }
                 | Limitation::Suspended { .. }
-                | Limitation::LengthNotKept { .. }
+                | Limitation::LengthDiffers { .. }
                 | Limitation::PartOfRecording { .. }
                 | Limitation::NotVerified
         )
@@ -99,7 +99,7 @@ fn readings(header: &Header, watched: &Watched, elapsed: Nanos) -> Vec<CpuReadin
     }];
     let victim = header.victim.as_ref();
     let usages = victim.and_then(|victim| victim.threads.as_ref());
-    let used = usages.and_then(|usages| usages.of(thread.tid));
+    let used = usages.and_then(|usages| usages.usage(thread.tid));
     if let Some((used, elapsed)) = used {
         let add = |clock, time| CpuReading {
             clock,
@@ -238,8 +238,8 @@ mod tests {
         assert_eq!(statement.tool_version, "1.2.3");
         let figures = statement.figures.unwrap();
         assert!(figures.frames > 190 && figures.dropped == 0, "{figures:?}");
-        assert_eq!(figures.overshot_from, None);
-        assert_eq!(figures.late_from, late_from(figures.period));
+        assert_eq!(figures.overshot_threshold, None);
+        assert_eq!(figures.late_threshold, late_from(figures.period));
         let readings: Vec<(CpuClock, Nanos, Nanos)> = statement
             .cpu
             .readings
@@ -268,7 +268,7 @@ mod tests {
     fn only_limitations_that_affect_frames_are_reported() {
         let mut header = header();
         header.machine.hz_configured = None;
-        header.ended_early = Some(EndedEarly::ProgramEnded);
+        header.ended_early = Some(EndedEarly::ProgramExited);
         header.coverage.limitations = vec![
             Limitation::FunctionNamesHidden,
             Limitation::SwitchesMissed { count: 3 },
@@ -289,7 +289,7 @@ mod tests {
         );
         assert_eq!(
             statement.ended_early,
-            Some(PaceEnd::ProcessEnded { pid: 7 })
+            Some(PaceEnd::ProcessExited { pid: 7 })
         );
     }
 

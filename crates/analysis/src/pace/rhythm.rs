@@ -28,7 +28,7 @@ pub(crate) struct Found {
 impl Found {
     pub(crate) fn reports(&self, runs: &[Run]) -> Vec<RhythmReport> {
         let report = |(mark, beat): &(FrameMark, Beat)| RhythmReport {
-            mark: *mark,
+            events: *mark,
             rhythm: Periodicity {
                 rearmed: frames::delays_add_up(
                     &self.marked(*mark, runs),

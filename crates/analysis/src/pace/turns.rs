@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use ticktax_model::pace::{
-    CpuClock, CpuReading, Figures, LoopRun, LoopSpec, LoopTurns, PaceComparison, PaceEnd, PaceTurn,
-    PaceVariant, turn_of,
+    CpuClock, CpuReading, Figures, LoopRun, LoopSpec, LoopTurns, PaceArm, PaceComparison, PaceEnd,
+    PaceTurn, turn_of,
 };
 use ticktax_model::recording::{EndedEarly, Header, Row, RowSink};
 use ticktax_model::{Cpu, Nanos, SourceId, SourceTable};
@@ -14,7 +14,7 @@ use super::{Accounts, FrameStats, Terms, choices, common_quantile};
 /// Collects the frames of loops that run alternately, and compares them.
 #[derive(Debug)]
 pub struct TurnStats {
-    variants: Vec<(LoopSpec, Option<Accounts>)>,
+    arms: Vec<(LoopSpec, Option<Accounts>)>,
     overshot_from: Option<Nanos>,
     /// Statistics of each completed turn. `None` for a turn without frames.
     turns: BTreeMap<u64, Option<Figures>>,
@@ -23,50 +23,50 @@ pub struct TurnStats {
 }
 
 impl TurnStats {
-    /// Collects turns of `variants`, which run in this order in every round. For `overshot_from`,
+    /// Collects turns of `arms`, which run in this order in every round. For `overshot_from`,
     /// see [`Terms`].
-    pub fn new(variants: &[LoopSpec], overshot_from: Option<Nanos>) -> Self {
+    pub fn new(arms: &[LoopSpec], overshot_from: Option<Nanos>) -> Self {
         Self {
-            variants: variants.iter().map(|spec| (*spec, None)).collect(),
+            arms: arms.iter().map(|spec| (*spec, None)).collect(),
             overshot_from,
             turns: BTreeMap::new(),
             current: None,
         }
     }
 
-    /// Returns the index of the variant that ran in `turn`.
-    fn variant_of(&self, turn: u64) -> Option<usize> {
-        let index = turn.checked_rem(self.variants.len() as u64)?;
+    /// Returns the index of the arm that ran in `turn`.
+    fn arm_of(&self, turn: u64) -> Option<usize> {
+        let index = turn.checked_rem(self.arms.len() as u64)?;
         usize::try_from(index).ok()
     }
 
-    /// Adds the completed turn to its variant's totals.
+    /// Adds the completed turn to its arm's totals.
     fn close_turn(&mut self) {
         let Some((_, turn, stats)) = self.current.take() else {
             return;
         };
         let accounts = stats.close();
         self.turns.insert(turn, accounts.figures());
-        let Some(variant) = self.variant_of(turn) else {
+        let Some(arm) = self.arm_of(turn) else {
             return;
         };
-        match &mut self.variants[variant].1 {
+        match &mut self.arms[arm].1 {
             Some(sum) => sum.merge(&accounts),
             none => *none = Some(accounts),
         }
     }
 
-    /// Compares the variants over all turns. `turns` and `header` must be those of the same
+    /// Compares the arms over all turns. `turns` and `header` must be those of the same
     /// recording.
     pub fn finish(mut self, header: &Header, turns: &LoopTurns) -> PaceComparison {
         self.close_turn();
-        let rows: Vec<PaceVariant> = self
-            .variants
+        let arms: Vec<PaceArm> = self
+            .arms
             .iter()
             .enumerate()
             .map(|(index, (spec, accounts))| {
                 let runs = (0..).zip(&turns.runs).skip(index);
-                let runs = runs.step_by(self.variants.len());
+                let runs = runs.step_by(self.arms.len());
                 let runs = runs.map(|(turn, run)| {
                     let figures = self.turns.get(&turn).and_then(Option::as_ref);
                     (run, figures)
@@ -85,9 +85,9 @@ impl TurnStats {
             policy: first.map(|report| report.policy.clone()),
             turn: turns.turn,
             rounds: turns.rounds,
-            quantile: common_quantile(&rows),
-            choices: choices(&rows),
-            rows,
+            quantile: common_quantile(&arms),
+            choices: choices(&arms),
+            arms,
             ended_early: ended_early(header, turns),
         }
     }
@@ -104,12 +104,11 @@ impl RowSink for TurnStats {
         {
             self.close_turn();
             let turn = turn_of(sources.get(source));
-            let Some((turn, variant)) = turn.and_then(|turn| Some((turn, self.variant_of(turn)?)))
-            else {
+            let Some((turn, arm)) = turn.and_then(|turn| Some((turn, self.arm_of(turn)?))) else {
                 return;
             };
             let stats = FrameStats::new(Terms {
-                period: self.variants[variant].0.period,
+                period: self.arms[arm].0.period,
                 overshot_from: self.overshot_from,
                 asked_for: true,
             });
@@ -125,7 +124,7 @@ impl RowSink for TurnStats {
 fn ended_early(header: &Header, turns: &LoopTurns) -> Option<PaceEnd> {
     let failure = turns.runs.last().and_then(|run| run.error.clone());
     match header.ended_early {
-        Some(EndedEarly::Interrupted | EndedEarly::ProgramEnded) => {
+        Some(EndedEarly::Interrupted | EndedEarly::ProgramExited) => {
             Some(PaceEnd::InterruptedInTurn {
                 turn: turns.runs.len() as u64,
                 turns: turns.planned(),
@@ -135,13 +134,13 @@ fn ended_early(header: &Header, turns: &LoopTurns) -> Option<PaceEnd> {
     }
 }
 
-/// Sums up all turns of a variant.
+/// Sums up all turns of an arm.
 fn row<'a>(
     spec: &LoopSpec,
     accounts: Option<&Accounts>,
     runs: impl Iterator<Item = (&'a LoopRun, Option<&'a Figures>)>,
-) -> PaceVariant {
-    let mut row = PaceVariant {
+) -> PaceArm {
+    let mut row = PaceArm {
         spec: *spec,
         turns: 0,
         figures: accounts.and_then(Accounts::figures),
@@ -229,12 +228,12 @@ mod tests {
         }
     }
 
-    /// The second of two variants is always 1 ms late. Three of four turns ran. The third had no
+    /// The second of two arms is always 1 ms late. Three of four turns ran. The third had no
     /// frames.
     #[test]
     fn frames_count_for_the_variant_that_ran() {
-        let variants = vec![spec(SleepMethod::Nanosleep), spec(SleepMethod::Timerfd)];
-        let mut stats = TurnStats::new(&variants, None);
+        let arms = vec![spec(SleepMethod::Nanosleep), spec(SleepMethod::Timerfd)];
+        let mut stats = TurnStats::new(&arms, None);
         let mut sources = SourceTable::default();
         for turn in [0, 1] {
             let source = sources.intern(frame_source(Some(turn)));
@@ -255,8 +254,8 @@ mod tests {
         let turns = LoopTurns {
             turn: Nanos::from_secs(1),
             rounds: 2,
-            runs: vec![run(&variants[0]), run(&variants[1]), run(&variants[0])],
-            variants,
+            runs: vec![run(&arms[0]), run(&arms[1]), run(&arms[0])],
+            arms,
         };
         let header = Header {
             ended_early: Some(EndedEarly::Interrupted),
@@ -264,7 +263,7 @@ mod tests {
         };
         let comparison = stats.finish(&header, &turns);
         let results: Vec<_> = comparison
-            .rows
+            .arms
             .iter()
             .map(|row| {
                 let figures = row.figures.as_ref().unwrap();

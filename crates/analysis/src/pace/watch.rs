@@ -115,7 +115,7 @@ impl Process {
     /// followed none.
     pub(crate) fn watched(&self, header: &Header) -> Option<Watched> {
         let begin = header.followed_since()?;
-        Some(self.judge(begin, header.end(), header.overshot_from))
+        Some(self.judge(begin, header.end(), header.overshot_threshold))
     }
 
     /// Finds rhythm and frames in the rows so far, watched from `begin` to `end`. For
@@ -143,10 +143,10 @@ impl Process {
                 tid: *tid,
                 name: self.threads[tid].name.clone(),
                 wakeups: runs.len() as u64,
-                ended_idle: runs.iter().filter(|run| run.ended_idle).count() as u64,
+                idle_exits: runs.iter().filter(|run| run.ended_idle).count() as u64,
                 cpu: self.threads[tid].cpu(),
-                rhythms: found.reports(runs),
-                why_none: found.why_none().or_else(|| why_not(tid)),
+                periods: found.reports(runs),
+                no_frames_reason: found.why_none().or_else(|| why_not(tid)),
             })
             .collect();
         let mut watched = Watched {
@@ -186,9 +186,9 @@ impl Process {
         watched.wakeups = Some(Wakeups {
             elapsed: end - begin,
             count: runs.len() as u64,
-            ended_idle: Some(ticktax_model::pace::EndedIdle {
-                count: watched.threads[index].ended_idle,
-                own: true,
+            idle_exits: Some(ticktax_model::pace::EndedIdle {
+                count: watched.threads[index].idle_exits,
+                loop_only: true,
             }),
         });
         watched
@@ -249,7 +249,7 @@ impl Watched {
     /// Returns the reason if no thread has a rhythm.
     pub fn rhythm(&self) -> Result<FrameRhythm, NoRhythm> {
         let chosen = self.chosen.and_then(|index| self.threads.get(index));
-        let found = chosen.and_then(|thread| Some((thread, thread.rhythms.first()?)));
+        let found = chosen.and_then(|thread| Some((thread, thread.periods.first()?)));
         let last = self.frames.last();
         if let (Some((thread, rhythm)), Some(figures), Some(last)) = (found, &self.figures, last) {
             return Ok(FrameRhythm {
@@ -263,8 +263,8 @@ impl Watched {
         }
         Err(match &self.threads[..] {
             [] => NoRhythm::NotRun,
-            [only] => NoRhythm::OnlyThread(only.why_none.clone().unwrap_or_default()),
-            all if all.iter().any(|thread| !thread.rhythms.is_empty()) => NoRhythm::LittleWork,
+            [only] => NoRhythm::OnlyThread(only.no_frames_reason.clone().unwrap_or_default()),
+            all if all.iter().any(|thread| !thread.periods.is_empty()) => NoRhythm::LittleWork,
             all => NoRhythm::NotPeriodic { threads: all.len() },
         })
     }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use ticktax_model::kernel_words::OTHERS;
 use ticktax_model::packet_path::{
-    NotFollowed, PacketCpu, PacketDelay, PacketHolder, PacketPaths, PacketStep, PacketThread,
-    PacketWay, ReceivedIn, Step, StepLength, StepTime,
+    NotFollowed, PacketCpu, PacketDelay, PacketPathGroup, PacketPaths, PacketRan, PacketStep,
+    PacketThread, ReceivedIn, Step, StepLength, StepTime,
 };
 use ticktax_model::recording::Header;
 use ticktax_model::{Cpu, Kind, Nanos, SourceId, SourceTable};
@@ -196,8 +196,8 @@ impl Sums {
             not_followed: all.not_followed,
             delay: lengths.total.intervals(),
             steps: steps(&lengths, all.steps, sources),
-            ways,
-            ways_left_out,
+            groups: ways,
+            groups_left_out: ways_left_out,
             threads,
             threads_left_out,
             longest: longest.collect(),
@@ -233,16 +233,16 @@ fn words((_, name, function): &Raiser) -> String {
 }
 
 /// Returns the path types, most frequent first, and how many were omitted.
-fn ways(all: BTreeMap<(Option<Raiser>, ReceivedIn), LengthTally>) -> (Vec<PacketWay>, u64) {
+fn ways(all: BTreeMap<(Option<Raiser>, ReceivedIn), LengthTally>) -> (Vec<PacketPathGroup>, u64) {
     let ways = all
         .into_iter()
-        .map(|((raiser, received_in), tally)| PacketWay {
+        .map(|((raiser, received_in), tally)| PacketPathGroup {
             kind: raiser.as_ref().map(|raiser| raiser.0),
             raised_by: raiser.as_ref().map(words),
             received_in,
             delay: tally.intervals(),
         });
-    let mut ways: Vec<PacketWay> = ways.collect();
+    let mut ways: Vec<PacketPathGroup> = ways.collect();
     ways.sort_by_key(|path| Reverse(path.delay.count));
     let left_out = ways.len().saturating_sub(WAYS) as u64;
     ways.truncate(WAYS);
@@ -279,20 +279,18 @@ fn threads(
 fn holders(
     by: impl IntoIterator<Item = (SourceId, Nanos)>,
     sources: &SourceTable,
-) -> Vec<PacketHolder> {
+) -> Vec<PacketRan> {
     let mut sums: BTreeMap<(String, Kind, Option<i32>), Nanos> = BTreeMap::new();
     for (source, time) in by {
         *sums.entry(named(source, sources)).or_default() += time;
     }
-    let holders = sums
-        .into_iter()
-        .map(|((name, kind, pid), time)| PacketHolder {
-            name,
-            kind,
-            pid,
-            time,
-        });
-    let mut holders: Vec<PacketHolder> = holders.collect();
+    let holders = sums.into_iter().map(|((name, kind, pid), time)| PacketRan {
+        name,
+        kind,
+        pid,
+        time,
+    });
+    let mut holders: Vec<PacketRan> = holders.collect();
     holders.sort_by_key(|holder| Reverse(holder.time));
     holders.truncate(HOLDERS);
     holders
@@ -310,8 +308,8 @@ fn steps(
         PacketStep {
             step,
             length,
-            held: held.count,
-            by: holders(held.by, sources),
+            slow_count: held.count,
+            ran: holders(held.by, sources),
         }
     });
     steps.collect()
@@ -335,7 +333,7 @@ fn delay(followed: &Followed, begin: Nanos, sources: &SourceTable) -> PacketDela
             .map(|(step, time)| StepTime { step, time })
             .collect(),
         longest: arrival.longest().0,
-        by: holders(followed.by.iter().copied(), sources),
+        ran: holders(followed.by.iter().copied(), sources),
     }
 }
 

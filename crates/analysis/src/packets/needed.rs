@@ -1,7 +1,7 @@
 //! Predicts how many datagrams a stall loses, and which buffer size avoids that loss.
 
 use ticktax_model::Nanos;
-use ticktax_model::packets::{Charge, Course, NeededBuffer, PacketLog};
+use ticktax_model::packets::{BurstWindow, Charge, NeededBuffer, PacketLog};
 
 use super::replay::{CHARGED, is_too_slow, loses};
 
@@ -26,7 +26,7 @@ pub(super) fn predicted(rate_hz: f64, stall: Nanos, capacity: u64) -> u64 {
 }
 
 /// Returns the sending rate, in datagrams per second.
-fn rate(course: &Course) -> f64 {
+fn rate(course: &BurstWindow) -> f64 {
     let all: u64 = course.sent.iter().map(|&sent| u64::from(sent)).sum();
     let length = (end(course) - course.start).as_secs_f64();
     if length > 0.0 {
@@ -36,7 +36,7 @@ fn rate(course: &Course) -> f64 {
     }
 }
 
-fn end(course: &Course) -> Nanos {
+fn end(course: &BurstWindow) -> Nanos {
     course.start + course.slot.times(course.sent.len() as f64)
 }
 
@@ -48,13 +48,13 @@ fn end(course: &Course) -> Nanos {
 /// again during that time, so the longest pause without a loss is added.
 pub(super) fn needed(log: &PacketLog) -> Option<NeededBuffer> {
     let charge = log.buffer.charge?;
-    let of_buffer = log.bursts.iter().any(|burst| burst.in_socket > 0);
-    if !of_buffer || log.not_kept > 0 || log.is_course_missing {
+    let of_buffer = log.bursts.iter().any(|burst| burst.socket_drops > 0);
+    if !of_buffer || log.lost_outside_bursts > 0 || log.burst_windows_incomplete {
         return None;
     }
     let each = each(log.buffer.bytes, charge);
     let (mut datagrams, mut rate_hz, mut longest) = (0, 0.0_f64, Nanos::ZERO);
-    for course in &log.courses {
+    for course in &log.burst_windows {
         datagrams = datagrams.max(filled(log, course, charge.datagrams));
         datagrams = datagrams.max(smallest(course, datagrams, MAX_BUFFER / each)?);
         rate_hz = rate_hz.max(rate(course));
@@ -80,7 +80,7 @@ pub(super) fn needed(log: &PacketLog) -> Option<NeededBuffer> {
         spare_datagrams,
         spare_pause,
         bytes: 2 * ask_bytes,
-        ask_bytes,
+        request_bytes: ask_bytes,
     })
 }
 
@@ -88,14 +88,14 @@ pub(super) fn needed(log: &PacketLog) -> Option<NeededBuffer> {
 /// losses. At most, the full buffer plus the lost datagrams were waiting. Datagrams that arrive
 /// while a quarter of the larger buffer is being read need room too. It does not matter here when
 /// the lost ones were sent.
-fn filled(log: &PacketLog, course: &Course, capacity: u64) -> u64 {
+fn filled(log: &PacketLog, course: &BurstWindow, capacity: u64) -> u64 {
     let within = course.start..end(course);
     let bursts = log
         .bursts
         .iter()
         .filter(|burst| within.contains(&burst.lost_at));
     let lost = bursts
-        .filter(|burst| burst.in_socket > 0)
+        .filter(|burst| burst.socket_drops > 0)
         .map(|burst| burst.lost)
         .max();
     let Some(lost) = lost else {
@@ -114,7 +114,7 @@ fn filled(log: &PacketLog, course: &Course, capacity: u64) -> u64 {
 
 /// Returns the smallest capacity of at least `enough` with which a buffer loses none of the
 /// datagrams in a course. Returns `None` if it exceeds `most`.
-fn smallest(course: &Course, enough: u64, most: u64) -> Option<u64> {
+fn smallest(course: &BurstWindow, enough: u64, most: u64) -> Option<u64> {
     let loses = |capacity| loses(course, capacity);
     // If the receiver paused, the run shows that it was otherwise fast enough.
     if course.pauses.is_empty() && is_too_slow(course) {
@@ -144,8 +144,8 @@ fn each(bytes: u64, charge: Charge) -> u64 {
     let filled = bytes.checked_div(charge.datagrams).unwrap_or(0);
     // In a small buffer, most of the bytes can be unused.
     if charge.datagrams < 64 {
-        charge.each_bytes.max(1)
+        charge.bytes_per_datagram.max(1)
     } else {
-        filled.max(charge.each_bytes).max(1)
+        filled.max(charge.bytes_per_datagram).max(1)
     }
 }

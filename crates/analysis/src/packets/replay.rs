@@ -2,7 +2,7 @@
 //! different size.
 
 use ticktax_model::Nanos;
-use ticktax_model::packets::Course;
+use ticktax_model::packets::BurstWindow;
 
 /// Up to 1/`CHARGED` of a buffer can have been read but still be charged. The kernel returns memory
 /// in units of a quarter of the buffer, or when the reader has read everything handed to it
@@ -10,13 +10,13 @@ use ticktax_model::packets::Course;
 pub(super) const CHARGED: u64 = 4;
 
 /// Whether a buffer with a `capacity` of this many datagrams would lose any datagram in `course`.
-pub(super) fn loses(course: &Course, capacity: u64) -> bool {
+pub(super) fn loses(course: &BurstWindow, capacity: u64) -> bool {
     let mut receiver = Receiver::new(course, capacity);
     sent(course).any(|at| !receiver.accept(at))
 }
 
 /// Returns when a course's datagrams were sent, spreading them evenly over each slot.
-fn sent(course: &Course) -> impl Iterator<Item = Nanos> {
+fn sent(course: &BurstWindow) -> impl Iterator<Item = Nanos> {
     let slots = (0_i64..).zip(&course.sent);
     slots.flat_map(move |(slot, &sent)| {
         let begin = course.start + Nanos(course.slot.0.saturating_mul(slot));
@@ -26,7 +26,7 @@ fn sent(course: &Course) -> impl Iterator<Item = Nanos> {
 }
 
 /// Whether the receiver could not have kept up even if it had used all of its unpaused time.
-pub(super) fn is_too_slow(course: &Course) -> bool {
+pub(super) fn is_too_slow(course: &BurstWindow) -> bool {
     let all: i64 = course.sent.iter().map(|&sent| i64::from(sent)).sum();
     let length = course.slot.times(course.sent.len() as f64);
     let paused: Nanos = course.pauses.iter().map(|pause| pause.1 - pause.0).sum();
@@ -50,7 +50,7 @@ struct Receiver<'a> {
 }
 
 impl<'a> Receiver<'a> {
-    fn new(course: &'a Course, capacity: u64) -> Self {
+    fn new(course: &'a BurstWindow, capacity: u64) -> Self {
         Self {
             pauses: &course.pauses,
             read: course.read.max(Nanos(1)),
@@ -115,7 +115,7 @@ impl<'a> Receiver<'a> {
 #[cfg(test)]
 mod tests {
     use ticktax_model::Nanos;
-    use ticktax_model::packets::Course;
+    use ticktax_model::packets::BurstWindow;
 
     use super::{Receiver, is_too_slow, loses, sent};
 
@@ -123,8 +123,8 @@ mod tests {
     const MS: i64 = 1_000_000;
 
     /// A course with 40 datagrams per millisecond, for 200 ms. Each takes `read` ns to read.
-    fn course(read: i64) -> Course {
-        Course {
+    fn course(read: i64) -> BurstWindow {
+        BurstWindow {
             start: Nanos(MS),
             slot: Nanos(100 * US),
             sent: vec![4; 2_000],
@@ -133,7 +133,7 @@ mod tests {
         }
     }
 
-    fn sum(course: &Course, capacity: u64) -> u64 {
+    fn sum(course: &BurstWindow, capacity: u64) -> u64 {
         let mut receiver = Receiver::new(course, capacity);
         let lost = sent(course).filter(|&at| !receiver.accept(at)).count() as u64;
         assert_eq!(loses(course, capacity), lost > 0);

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use ticktax_model::packets::{HeldBy, Pause, Stall};
+use ticktax_model::packets::{Pause, Stall, StallCause};
 use ticktax_model::recording::{Row, RowSink};
 use ticktax_model::victim::HoldUp;
 use ticktax_model::{Cpu, Kind, Nanos, SourceTable};
@@ -78,7 +78,7 @@ pub struct HeldUp {
     /// Start and end.
     pub time: (Nanos, Nanos),
     /// The cause. Its `time` is not set.
-    pub by: HeldBy,
+    pub by: StallCause,
 }
 
 /// All of a thread's delays.
@@ -105,7 +105,7 @@ impl HoldUps {
         });
         let mut first = None;
         let (mut covered, mut reached) = (Nanos::ZERO, pause.start);
-        let mut by: BTreeMap<(HoldUp, &str, Kind), HeldBy> = BTreeMap::new();
+        let mut by: BTreeMap<(HoldUp, &str, Kind), StallCause> = BTreeMap::new();
         for (start, stop, held) in within {
             first.get_or_insert(start);
             // Interrupts during another delay are already part of that delay's time.
@@ -120,9 +120,12 @@ impl HoldUps {
         if covered.share_of(length) < MOST || length.share_of(end - pause.start) < MOST {
             return None;
         }
-        let mut held_by: Vec<HeldBy> = by.into_values().collect();
+        let mut held_by: Vec<StallCause> = by.into_values().collect();
         held_by.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
-        Some(Stall { length, held_by })
+        Some(Stall {
+            length,
+            causes: held_by,
+        })
     }
 }
 
@@ -139,7 +142,7 @@ fn hold_up(loss: &Loss, sources: &SourceTable) -> HeldUp {
     };
     HeldUp {
         time: (loss.start, loss.end),
-        by: HeldBy {
+        by: StallCause {
             kind,
             name,
             source_kind,

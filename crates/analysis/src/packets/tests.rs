@@ -2,8 +2,8 @@ use ticktax_model::net::{
     Datagrams, End, EndReport, Link, Protocol, ProtocolCounters, TrafficSpec,
 };
 use ticktax_model::packets::{
-    Charge, Course, DropReason, HeldBy, LossBurst, PacketLog, PacketPlaces, PacketRun, Pause,
-    SocketBuffer, places,
+    BurstWindow, Charge, DropReason, LossBurst, PacketLog, PacketLosses, PacketRun, Pause,
+    SocketBuffer, StallCause, places,
 };
 use ticktax_model::recording::{Header, Level, World};
 use ticktax_model::victim::HoldUp;
@@ -45,7 +45,7 @@ fn receiver(lost: u64) -> EndReport {
 fn held(kind: HoldUp, name: &str, pid: Option<i32>, (from, to): (i64, i64)) -> HeldUp {
     HeldUp {
         time: (Nanos(from), Nanos(to)),
-        by: HeldBy {
+        by: StallCause {
             kind,
             name: name.to_owned(),
             source_kind: Kind::Task,
@@ -62,7 +62,7 @@ const PAUSE: Nanos = Nanos(17 * MS + 20 * US);
 fn log(stalls: i64) -> PacketLog {
     let course = |number: i64| {
         let start = Nanos(number * 500 * MS);
-        Course {
+        BurstWindow {
             start: start - Nanos(10 * MS),
             slot: Nanos(100 * US),
             sent: vec![6; 2_000],
@@ -75,7 +75,7 @@ fn log(stalls: i64) -> PacketLog {
         LossBurst {
             first: u64::try_from(number * 30_000 + 277).unwrap(),
             lost: 744,
-            in_socket: 744,
+            socket_drops: 744,
             at: start + Nanos(5 * MS),
             lost_at: start + Nanos(5 * MS),
             pause: Some(Pause {
@@ -91,15 +91,15 @@ fn log(stalls: i64) -> PacketLog {
         buffer: SocketBuffer {
             bytes: 212_992,
             charge: Some(Charge {
-                each_bytes: 768,
+                bytes_per_datagram: 768,
                 datagrams: 277,
-                is_filled: true,
+                measured_beforehand: true,
             }),
             ..SocketBuffer::default()
         },
         socket_drops: bursts.iter().map(|burst| burst.lost).sum(),
         bursts,
-        courses: (0..stalls).map(course).collect(),
+        burst_windows: (0..stalls).map(course).collect(),
         ..PacketLog::default()
     }
 }
@@ -116,14 +116,14 @@ fn run(log: PacketLog) -> PacketRun {
             mtu: 1_500,
             shaping: None,
         },
-        here: vec![End::Sender, End::Receiver],
+        local_ends: vec![End::Sender, End::Receiver],
         sender: Some(end(End::Sender)),
         receiver: Some(receiver(log.socket_drops)),
         log: Some(log),
         drop_reasons: None,
         thread: Some((7, 8)),
         receiver_cpu: Some(1),
-        no_trace: None,
+        untraced_reason: None,
     }
 }
 
@@ -166,7 +166,7 @@ fn a_burst_is_attributed_to_the_delay_that_overlaps_its_pause() {
     }
     let stall = bursts[0].stall.as_ref().unwrap();
     assert_eq!(stall.length, Nanos(17 * MS));
-    let names: Vec<&str> = stall.held_by.iter().map(|by| &*by.name).collect();
+    let names: Vec<&str> = stall.causes.iter().map(|by| &*by.name).collect();
     assert_eq!(names, ["backupd", "cc1"]);
     assert!(
         bursts[0].predicted.unwrap().abs_diff(744) <= 2,
@@ -179,9 +179,9 @@ fn a_burst_is_attributed_to_the_delay_that_overlaps_its_pause() {
         panic!("{:#?}", statement.causes);
     };
     assert_eq!((first.bursts, first.lost), (2, 1_488));
-    let by = first.held_by.as_ref().unwrap();
+    let by = first.cause.as_ref().unwrap();
     assert_eq!((&*by.name, by.pid), ("backupd", Some(9)));
-    assert_eq!((second.bursts, &second.held_by), (1, &None));
+    assert_eq!((second.bursts, &second.cause), (1, &None));
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn the_needed_buffer_holds_the_maximum_that_waited() {
     let needed_of = |log: PacketLog| packet_statement(&header(), &run(log), None).needed;
     let needed = needed_of(log(3)).unwrap();
     assert!((1_037..1_065).contains(&needed.datagrams), "{needed:?}");
-    assert!(needed.bytes >= needed.datagrams * 768 && needed.bytes == 2 * needed.ask_bytes);
+    assert!(needed.bytes >= needed.datagrams * 768 && needed.bytes == 2 * needed.request_bytes);
     // A further pause without a loss gets room as well, but no more than a pause with a loss.
     let spare_of = |ms| {
         let mut other = log(3);
@@ -266,19 +266,19 @@ fn the_needed_buffer_holds_the_maximum_that_waited() {
     assert_eq!(needed.spare_datagrams, 0);
     // A reader that is busy most of the time needs a larger buffer.
     let mut slow = log(3);
-    slow.courses[1].read = Nanos(15 * US);
+    slow.burst_windows[1].read = Nanos(15 * US);
     let of_slow = needed_of(slow).unwrap();
     assert!((1_310..1_350).contains(&of_slow.datagrams), "{of_slow:?}");
     // The course with the greatest need determines the size.
     let mut longer = log(3);
-    longer.courses[2].pauses[0].1 += Nanos(10 * MS);
+    longer.burst_windows[2].pauses[0].1 += Nanos(10 * MS);
     let of_longer = needed_of(longer).unwrap();
     assert!(
         (1_640..1_690).contains(&of_longer.datagrams),
         "{of_longer:?}"
     );
     let mut elsewhere = log(1);
-    elsewhere.bursts[0].in_socket = 0;
+    elsewhere.bursts[0].socket_drops = 0;
     assert_eq!(needed_of(elsewhere), None);
 }
 
@@ -286,12 +286,12 @@ fn the_needed_buffer_holds_the_maximum_that_waited() {
 fn no_buffer_is_suggested_if_none_is_known_to_help() {
     let needed_of = |log: PacketLog| packet_statement(&header(), &run(log), None).needed;
     let mut slow = log(1);
-    slow.courses[0].read = Nanos(17 * US);
-    slow.courses[0].pauses.clear();
+    slow.burst_windows[0].read = Nanos(17 * US);
+    slow.burst_windows[0].pauses.clear();
     assert_eq!(needed_of(slow), None);
     let mut unknown = log(2);
-    unknown.courses.pop();
-    unknown.is_course_missing = true;
+    unknown.burst_windows.pop();
+    unknown.burst_windows_incomplete = true;
     assert_eq!(needed_of(unknown), None);
 }
 
@@ -301,8 +301,8 @@ fn the_capacity_of_an_unfilled_buffer_is_what_waited_at_the_first_burst() {
     log.buffer.charge = None;
     let statement = packet_statement(&header(), &run(log), None);
     let charge = statement.buffer.unwrap().charge.unwrap();
-    assert_eq!((charge.datagrams, charge.each_bytes), (277, 768));
-    assert!(!charge.is_filled);
+    assert_eq!((charge.datagrams, charge.bytes_per_datagram), (277, 768));
+    assert!(!charge.measured_beforehand);
 }
 
 #[test]
@@ -339,7 +339,7 @@ fn places_add_up_to_the_lost_datagrams_for_any_counters() {
         receiver.datagrams.as_mut().unwrap().arrived = 600_000 - lost;
         places(Some(&sender), &receiver, Some(&log), &reasons).unwrap()
     };
-    let sum = |places: &PacketPlaces| {
+    let sum = |places: &PacketLosses| {
         places.socket_buffer
             + places.udp_memory
             + places.never_read
@@ -348,7 +348,7 @@ fn places_add_up_to_the_lost_datagrams_for_any_counters() {
             + places.backlog
             + places.ring
             + places.device
-            + places.not_placed
+            + places.unknown
     };
     let lost_100 = places_of(100);
     assert_eq!(
@@ -367,13 +367,13 @@ fn places_add_up_to_the_lost_datagrams_for_any_counters() {
             lost_100.backlog,
             lost_100.ring,
             lost_100.device,
-            lost_100.not_placed
+            lost_100.unknown
         ),
         (4, 2, 4, 12)
     );
     for lost in 0..200 {
         let places = places_of(lost);
-        assert_eq!((places.lost, sum(&places)), (lost, lost));
+        assert_eq!((places.total, sum(&places)), (lost, lost));
     }
     receiver.datagrams.as_mut().unwrap().sent = None;
     assert_eq!(places(Some(&sender), &receiver, Some(&log), &[]), None);

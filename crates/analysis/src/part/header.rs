@@ -3,7 +3,7 @@
 use ticktax_model::Nanos;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Counters;
-use ticktax_model::recording::{Books, Header, Loss, Paced, ToolCost};
+use ticktax_model::recording::{CpuInterval, Header, Loss, Paced, ToolCost};
 use ticktax_model::victim::VictimHeader;
 
 use super::Cut;
@@ -13,8 +13,8 @@ impl Cut {
     pub(super) fn header(&self, header: &Header) -> Header {
         let part = self.part;
         let mut coverage = header.coverage.clone();
-        let books: Vec<Books> = header
-            .books
+        let books: Vec<CpuInterval> = header
+            .cpus
             .iter()
             .filter_map(|books| self.books(*books))
             .collect();
@@ -37,7 +37,7 @@ impl Cut {
         });
         Header {
             began_unix: header.began_unix + self.passed_s(header),
-            books,
+            cpus: books,
             coverage,
             probes: probes.collect(),
             before: counters(part.start()),
@@ -61,7 +61,7 @@ impl Cut {
             ended_early: None,
             paced: header.paced.clone().and_then(|paced| self.paced(paced)),
             replayed: None,
-            witnesses: None,
+            cross_checks: None,
             part: Some(part),
             ..header.clone()
         }
@@ -74,10 +74,10 @@ impl Cut {
     }
 
     /// Returns a CPU's accounting interval, clipped to the part, if they overlap.
-    fn books(&self, books: Books) -> Option<Books> {
+    fn books(&self, books: CpuInterval) -> Option<CpuInterval> {
         let begin = books.begin.max(self.part.start());
         let end = books.end.min(self.part.end());
-        (begin < end).then_some(Books {
+        (begin < end).then_some(CpuInterval {
             begin,
             end,
             ..books
@@ -86,7 +86,7 @@ impl Cut {
 
     /// Returns a CPU's loss within the part, which is the time that the CPU's rows do not cover.
     /// The number of lost events is known only for the full recording, and is taken from `total`.
-    fn loss(&self, books: &Books, total: Loss) -> Option<Loss> {
+    fn loss(&self, books: &CpuInterval, total: Loss) -> Option<Loss> {
         let own = self.cpus.get(books.cpu.index());
         let own = own.map_or(Nanos::ZERO, |cpu| cpu.own);
         let self_time = books.elapsed() - own;

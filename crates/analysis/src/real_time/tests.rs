@@ -109,7 +109,7 @@ fn statement(world: World, about_hog: bool) -> Statement {
     let mut header = Header {
         machine: machine(world),
         policies: vec![policy(HOG, world.policy)],
-        books: vec![books(0, 0, 5_500 * MS)],
+        cpus: vec![books(0, 0, 5_500 * MS)],
         ..header()
     };
     if let Other::RealTime = world.other {
@@ -158,10 +158,10 @@ fn held(world: World) -> Option<(RealTimeLimit, u64, i64)> {
         } else {
             assert_eq!(limits, []);
         }
-        let advised = |advice: &&Advice| matches!(advice, Advice::RealTimeHeld { .. });
+        let advised = |advice: &&Advice| matches!(advice, Advice::RealTimeLimited { .. });
         let advised = statement.advice.iter().filter(advised).count();
         assert_eq!(advised, held.len(), "{:?}", statement.advice);
-        let crowding = |advice: &&Advice| matches!(advice, Advice::CrowdingPrograms { .. });
+        let crowding = |advice: &&Advice| matches!(advice, Advice::CompetingPrograms { .. });
         let crowding = statement.advice.iter().find(crowding);
         assert!(crowding.is_none() || held.is_empty(), "{crowding:?}");
         let held = held.first()?;
@@ -265,7 +265,7 @@ fn the_kernels_version_and_build_decide_which_limits_exist() {
     let limits = |world: World, cmdline: &str| {
         let mut machine = machine(world);
         machine.cmdline = Some(cmdline.to_owned());
-        Limits::of(&machine).map(|limits| (limits.throttling, limits.server))
+        Limits::from_machine(&machine).map(|limits| (limits.throttling, limits.server))
     };
     let new = World {
         kernel: "6.12.57+deb13-amd64",
@@ -281,5 +281,5 @@ fn the_kernels_version_and_build_decide_which_limits_exist() {
         ..new
     };
     assert_eq!(limits(odd, ""), Some((true, true)));
-    assert_eq!(Limits::of(&Machine::default()), None);
+    assert_eq!(Limits::from_machine(&Machine::default()), None);
 }

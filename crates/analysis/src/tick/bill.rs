@@ -44,7 +44,7 @@ pub(super) fn make(
     };
     let period = period(book, machine.hz_configured);
     let cpus: Vec<CpuTicks> = header
-        .books
+        .cpus
         .iter()
         .filter_map(|books| {
             let ledger = book.cpus.get(books.cpu.index()).and_then(Option::as_deref);
@@ -188,9 +188,9 @@ fn cost(
     Some(TickCost {
         ticks: lengths.intervals(),
         time,
-        within,
+        parts: within,
         softirqs,
-        around: seen_around(book),
+        entry_exit: seen_around(book),
         cores: cores(book, time + after, basis, header),
     })
 }
@@ -215,13 +215,13 @@ fn seen_around(book: &TickAccumulator) -> Option<Around> {
 /// treats the recording's whole seconds as independent.
 fn cores(book: &TickAccumulator, time: Nanos, basis: Basis, header: &Header) -> Estimate {
     let begin = header
-        .books
+        .cpus
         .iter()
         .map(|books| books.begin)
         .min()
         .unwrap_or_default();
     let end = header
-        .books
+        .cpus
         .iter()
         .map(|books| books.end)
         .max()
@@ -236,12 +236,12 @@ fn cores(book: &TickAccumulator, time: Nanos, basis: Basis, header: &Header) -> 
     // The seconds from `first` up to, but not including, `last` were recorded completely on every
     // CPU.
     let first = header
-        .books
+        .cpus
         .iter()
         .map(|books| books.begin.0.div_euclid(SECOND) + 1)
         .max();
     let last = header
-        .books
+        .cpus
         .iter()
         .map(|books| books.end.0.div_euclid(SECOND))
         .min();

@@ -108,7 +108,7 @@ pub(crate) enum Part {
 }
 
 impl Interrupt {
-    fn of(source: &Source) -> Self {
+    fn from_source(source: &Source) -> Self {
         let line = match (source.kind, &*source.name) {
             (Kind::Irq, LOCAL_TIMER | UNTRACED_TIMER) => Line::LocalTimer,
             (Kind::Softirq, TIMER_SOFTIRQ) => Line::TimerSoftirq,
@@ -146,7 +146,7 @@ impl Role {
         }
     }
 
-    pub(crate) fn of(source: &Source) -> Self {
+    pub(crate) fn from_source(source: &Source) -> Self {
         let thread = source.thread.as_ref().map(|thread| ThreadId {
             pid: thread.pid,
             tid: thread.tid,
@@ -162,7 +162,9 @@ impl Role {
                     None => ThreadState::Running,
                 },
             })),
-            Kind::Irq | Kind::Softirq | Kind::Nmi => Self::Interrupt(Interrupt::of(source)),
+            Kind::Irq | Kind::Softirq | Kind::Nmi => {
+                Self::Interrupt(Interrupt::from_source(source))
+            }
             Kind::Steal => Self::Steal,
             Kind::Frame => Self::Frame,
             Kind::Gap => Self::Gap(ProbeKind::of_gap(&source.name)),
@@ -225,7 +227,7 @@ impl Roles {
         let known = u32::try_from(self.0.len()).expect("a source's id has 32 bits");
         self.0.extend((known..=id.0).map(|new| {
             let source = sources.get(SourceId(new));
-            (Role::of(source), class_of(source))
+            (Role::from_source(source), class_of(source))
         }));
     }
 
@@ -269,14 +271,15 @@ mod tests {
 
     #[test]
     fn gaps_are_distinguished_by_their_probe() {
-        let role = |name| Role::of(&Source::kernel(Kind::Gap, name, ""));
+        let role = |name| Role::from_source(&Source::kernel(Kind::Gap, name, ""));
         assert_eq!(role("spin"), Role::Gap(ProbeKind::Spin));
         assert_eq!(role("sleep"), Role::Gap(ProbeKind::Sleep));
     }
 
     #[test]
     fn the_tick_is_a_function_of_the_local_timer_only() {
-        let part = |kind, name, detail| match Role::of(&Source::kernel(kind, name, detail)) {
+        let part = |kind, name, detail| match Role::from_source(&Source::kernel(kind, name, detail))
+        {
             Role::Interrupt(interrupt) => (interrupt.line, interrupt.part),
             role => panic!("{role:?}"),
         };

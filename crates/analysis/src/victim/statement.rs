@@ -34,7 +34,7 @@ pub(super) fn make(
         target: about.target.clone(),
         name: about.name.clone(),
         pid: about.pid,
-        ended: has_ended(about, header),
+        exited: has_ended(about, header),
         threads: about
             .followed
             .then(|| threads(victim, about, header, (sources, beats))),
@@ -51,7 +51,7 @@ fn has_ended(about: &VictimHeader, header: &Header) -> bool {
         .command
         .as_ref()
         .filter(|_| about.target == Target::Command);
-    header.ended_early == Some(EndedEarly::ProgramEnded)
+    header.ended_early == Some(EndedEarly::ProgramExited)
         || command.is_some_and(|command| command.exit.is_some())
 }
 
@@ -111,7 +111,7 @@ fn threads(
                 .or_default()
                 .add(missing, missing);
         } else if missing != Nanos::ZERO {
-            times.off.push((tid, -missing));
+            times.imbalances.push((tid, -missing));
         }
     }
     times.accounts = accounts(states);
@@ -129,7 +129,7 @@ fn threads(
     times.behind = interferers(in_order, sources, &rhythms);
     times.waited_on = waited_on(&victim.behind_on, sources);
     for culprit in &mut times.behind {
-        culprit.own = culprit.pid.is_some_and(|pid| pids.contains(&pid));
+        culprit.same_program = culprit.pid.is_some_and(|pid| pids.contains(&pid));
     }
     times.interrupted_by = interruptions(interrupted_by, sources, rhythms);
     let held = victim.real_time.map(|real_time| real_time.finish(header));
@@ -299,11 +299,11 @@ fn interferers<'a>(
             pid,
             program: share.program,
             threads: share.threads.len() as u64,
-            own: false,
+            same_program: false,
             time: share.tally.time,
             count: share.tally.count,
             max: share.tally.longest,
-            moved,
+            migrated: moved,
             policy: None,
         })
         .collect();
@@ -347,9 +347,9 @@ fn delay_of(delay: &Candidate, begin: Nanos, sources: &SourceTable) -> Delay {
         at: (start - begin).max(Nanos::ZERO),
         length: delay.span.dur,
         timeline: delay.timeline.iter().map(episode).collect(),
-        more: delay.more,
+        episodes_left_out: delay.more,
         woken_by: delay.woken.map(|(_, by)| waker(by, sources)),
-        lost_to: lost_to(&delay.sums, sources),
+        ran: lost_to(&delay.sums, sources),
         limit: None,
     }
 }

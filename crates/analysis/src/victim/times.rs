@@ -71,7 +71,7 @@ pub(super) fn match_beat(beat: &BeatLine, times: &[Interval], origin: Nanos) -> 
     if times.is_empty() || rhythm.period <= 0.0 {
         return false;
     }
-    let evidence = if rhythm.rearmed || rhythm.restarts > 0 {
+    let evidence = if rhythm.rearmed || rhythm.phase_jumps > 0 {
         in_steps(beat, times)
     } else {
         on_grid(beat, times, origin)
@@ -118,7 +118,7 @@ impl Evidence {
 fn usual_length(beat: &BeatLine) -> f64 {
     let (median, max) = (beat.lengths.median.0 as f64, beat.lengths.max.0 as f64);
     let single = (USUAL * median).min(max);
-    if beat.burst < 1.5 {
+    if beat.events_per_period < 1.5 {
         return single;
     }
     let busy = beat.share * beat.cpus.len() as f64 * beat.rhythm.period;

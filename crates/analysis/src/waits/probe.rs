@@ -60,7 +60,7 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    pub(super) fn of(header: &Header, sources: &SourceTable) -> Self {
+    pub(super) fn from_header(header: &Header, sources: &SourceTable) -> Self {
         let known = header.autogroups.iter().flatten();
         let groups = known.map(|process| (process.pid, process.group.number));
         let groups: HashMap<i32, u32> = groups.collect();

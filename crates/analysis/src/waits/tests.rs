@@ -41,7 +41,7 @@ impl Cast {
 
 fn traced(end_ms: i64) -> Header {
     let mut header = header();
-    header.books.push(books(0, 0, end_ms * MS));
+    header.cpus.push(books(0, 0, end_ms * MS));
     header.coverage.attached.push(Hook::SchedWaking);
     header
 }
@@ -102,7 +102,9 @@ fn waiting_processes_that_ended_are_listed() {
     let ended = |header: &Header| {
         let waits = cast.waits(&preempting(&cast, false), header).unwrap();
         let programs = waits.programs.into_iter();
-        programs.map(|program| program.ended).collect::<Vec<_>>()
+        programs
+            .map(|program| program.exited_pids)
+            .collect::<Vec<_>>()
     };
     assert_eq!(ended(&header), [[0; 0]; 2], "processes not listed");
     header.after.pids = Some([10].into());

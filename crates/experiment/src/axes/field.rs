@@ -4,6 +4,8 @@ use ticktax_sim::settings::{self, Kind, Setting, Value};
 use ticktax_sim::{Group, Link, Setup, Source, Then};
 
 use super::task::{self, TaskField};
+use super::values;
+use crate::vary::Parameter;
 
 pub(super) struct Row<T: 'static> {
     pub(super) name: &'static str,
@@ -11,8 +13,12 @@ pub(super) struct Row<T: 'static> {
     pub(super) set: fn(&mut T, Value) -> Result<(), String>,
 }
 
+/// A parameter of a scenario: a setting of the machine, or a field of an object.
 #[derive(Clone, Debug)]
-pub(super) enum Field {
+pub struct Field(FieldOf);
+
+#[derive(Clone, Debug)]
+enum FieldOf {
     Setting(&'static Setting),
     Task(String, TaskField),
     Interrupt(usize, &'static Row<Source>),
@@ -109,9 +115,68 @@ pub fn names() -> String {
     )
 }
 
+impl Parameter for Field {
+    type Arm = Setup;
+    type Value = Value;
+
+    fn find(name: &str, base: &Setup) -> Result<Self, String> {
+        FieldOf::find(name, base).map(Self)
+    }
+
+    fn parse(&self, item: &str, _: &Setup) -> Result<Vec<Value>, String> {
+        values::parse(item, self.kind())
+    }
+
+    fn target(&self) -> String {
+        match &self.0 {
+            FieldOf::Setting(setting) => setting.sets().to_owned(),
+            FieldOf::Task(name, field) => format!("task.{name}.{}", field.what()),
+            FieldOf::Interrupt(place, row) => format!("interrupt.{place}.{}", row.name),
+            FieldOf::Link(place, row) => format!("link.{place}.{}", row.name),
+            FieldOf::Group(place, row) => format!("group.{place}.{}", row.name),
+        }
+    }
+
+    fn set(&self, setup: &mut Setup, value: &Value) -> Result<(), String> {
+        match &self.0 {
+            FieldOf::Setting(setting) => setting.set(setup, *value).map_err(|why| why.to_string()),
+            FieldOf::Task(name, field) => field.set(setup, name, *value),
+            FieldOf::Interrupt(place, row) => (row.set)(&mut setup.sources[*place], *value),
+            FieldOf::Link(place, row) => (row.set)(&mut setup.links[*place], *value),
+            FieldOf::Group(place, row) => (row.set)(&mut setup.groups[*place], *value),
+        }
+    }
+
+    /// The number of CPUs and the policy come first, because other parameters depend on them.
+    fn rank(&self) -> usize {
+        match &self.0 {
+            FieldOf::Setting(setting) => setting.rank(),
+            FieldOf::Task(_, field) => settings::all().count() + field.rank(),
+            _ => settings::all().count(),
+        }
+    }
+
+    fn check(arm: &Setup) -> Result<(), String> {
+        arm.check().map_err(|why| why.to_string())
+    }
+}
+
 impl Field {
+    /// Kind of the parameter's values.
+    pub fn kind(&self) -> Kind {
+        match &self.0 {
+            FieldOf::Setting(setting) => setting.kind(),
+            FieldOf::Task(_, field) => field.kind(),
+            FieldOf::Interrupt(_, row) => row.kind,
+            FieldOf::Link(_, row) => row.kind,
+            FieldOf::Group(_, row) => row.kind,
+        }
+    }
+}
+
+impl FieldOf {
     /// Resolves parameter `name` in `setup`.
-    pub(super) fn find(name: &str, setup: &Setup) -> Result<Self, String> {
+    fn find(name: &str, setup: &Setup) -> Result<Self, String> {
         match name.split_once('.') {
             Some(("task", rest)) => {
                 let names = setup.tasks.iter().map(|task| task.name.as_str());
@@ -141,46 +206,6 @@ impl Field {
                     settings::names()
                 )
             }),
-        }
-    }
-
-    pub(super) fn kind(&self) -> Kind {
-        match self {
-            Self::Setting(setting) => setting.kind(),
-            Self::Task(_, field) => field.kind(),
-            Self::Interrupt(_, row) => row.kind,
-            Self::Link(_, row) => row.kind,
-            Self::Group(_, row) => row.kind,
-        }
-    }
-
-    /// Identifies the property that the parameter sets. Two axes must not set the same one.
-    pub(super) fn what(&self) -> String {
-        match self {
-            Self::Setting(setting) => setting.sets().to_owned(),
-            Self::Task(name, field) => format!("task.{name}.{}", field.what()),
-            Self::Interrupt(place, row) => format!("interrupt.{place}.{}", row.name),
-            Self::Link(place, row) => format!("link.{place}.{}", row.name),
-            Self::Group(place, row) => format!("group.{place}.{}", row.name),
-        }
-    }
-
-    /// Sort key for applying axes: the lowest rank is set first.
-    pub(super) fn rank(&self) -> usize {
-        match self {
-            Self::Setting(setting) => setting.rank(),
-            Self::Task(_, field) => settings::all().count() + field.rank(),
-            _ => settings::all().count(),
-        }
-    }
-
-    pub(super) fn set(&self, setup: &mut Setup, value: Value) -> Result<(), String> {
-        match self {
-            Self::Setting(setting) => setting.set(setup, value).map_err(|why| why.to_string()),
-            Self::Task(name, field) => field.set(setup, name, value),
-            Self::Interrupt(place, row) => (row.set)(&mut setup.sources[*place], value),
-            Self::Link(place, row) => (row.set)(&mut setup.links[*place], value),
-            Self::Group(place, row) => (row.set)(&mut setup.groups[*place], value),
         }
     }
 }

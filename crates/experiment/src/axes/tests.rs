@@ -1,11 +1,12 @@
-//! Tests that setting a parameter through an axis has the same effect as editing the scenario.
+//! Tests that setting a parameter with `--vary` has the same effect as editing the scenario.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ticktax_sim::settings::{self, Kind, Section};
 use ticktax_sim::{Setup, Step, TaskId, Then, scenario};
 
-use super::{Axis, Grid, names};
+use super::{Grid, names, seeds};
+use crate::vary::{MOST_ARMS, Vary, VaryError};
 
 const SCENARIO: &str = r#"
 length = "1s"
@@ -278,11 +279,13 @@ fn setup() -> Setup {
     scenario::parse("scenario.toml", SCENARIO).unwrap()
 }
 
+fn read(axes: &[&str], setup: Setup) -> Result<Grid, VaryError> {
+    let typed = axes.iter().map(|text| text.parse::<Vary>());
+    Grid::new(&typed.collect::<Result<Vec<_>, _>>()?, setup, MOST_ARMS)
+}
+
 fn grid(axes: &[&str]) -> Grid {
-    let setup = setup();
-    let axes = axes.iter().map(|axis| Axis::parse(axis, &setup).unwrap());
-    let axes = axes.collect();
-    Grid::new(setup, axes).unwrap()
+    read(axes, setup()).unwrap()
 }
 
 #[test]
@@ -291,7 +294,7 @@ fn an_axis_equals_an_edit_of_the_scenario() {
         assert_eq!(SCENARIO.matches(now).count(), 1, "{now} stands for {axis}");
         let written = SCENARIO.replace(now, instead);
         let written = scenario::parse("written.toml", &written).unwrap();
-        assert_eq!(grid(&[axis]).setup(0), Ok(written), "{axis}");
+        assert_eq!(grid(&[axis]).arm(0), Ok(written), "{axis}");
     }
 }
 
@@ -332,8 +335,8 @@ fn every_setting_as_an_axis_equals_the_written_setting() {
             Kind::Word(words) => words.iter().map(|&word| word.to_owned()).collect(),
         };
         for value in values {
-            let axis = Axis::parse(&format!("{}={value}", setting.name()), &setup).unwrap();
-            let varied = Grid::new(setup.clone(), vec![axis]).unwrap().setup(0);
+            let axis = format!("{}={value}", setting.name());
+            let varied = read(&[&axis], setup.clone()).unwrap().arm(0);
             let mut lines = base.clone();
             let is_number = matches!(setting.kind(), Kind::Integer(..));
             let literal = if is_number {
@@ -377,24 +380,26 @@ fn every_parameter_of_an_object_is_tested() {
 }
 
 #[test]
-fn points_follow_the_axes_and_the_last_axis_changes_fastest() {
+fn arms_follow_the_options_and_the_last_one_changes_fastest() {
     let grid = grid(&["hz=100,1000", "task.a.b.work.2=1ms..3ms/1ms", "seed=5,4"]);
-    let points: Vec<String> = (0..grid.len())
-        .map(|point| {
-            grid.values(point)
-                .map(|value| value.to_string())
-                .collect::<Vec<_>>()
-                .join(" ")
-        })
+    let arms: Vec<String> = (0..grid.len())
+        .map(|arm| grid.words(arm).join(" "))
         .collect();
-    assert_eq!(points[..3], ["100 1ms 5", "100 1ms 4", "100 2ms 5"]);
-    assert_eq!(points[11], "1000 3ms 4");
-    assert_eq!(points.iter().collect::<BTreeSet<_>>().len(), 12);
+    assert_eq!(
+        arms[..3],
+        [
+            "hz=100 task.a.b.work.2=1ms seed=5",
+            "hz=100 task.a.b.work.2=1ms seed=4",
+            "hz=100 task.a.b.work.2=2ms seed=5"
+        ]
+    );
+    assert_eq!(arms[11], "hz=1000 task.a.b.work.2=3ms seed=4");
+    assert_eq!(arms.iter().collect::<BTreeSet<_>>().len(), 12);
 }
 
 #[test]
 fn the_order_of_the_axes_changes_no_setup() {
-    let setup = |axes: &[&str]| grid(axes).setup(0).unwrap();
+    let setup = |axes: &[&str]| grid(axes).arm(0).unwrap();
     // Each setting depends on the one before it.
     let one = ["cpus=8", "policy=eevdf", "slice=1ms", "phase=1ms"];
     let other = ["phase=1ms", "slice=1ms", "policy=eevdf", "cpus=8"];
@@ -410,16 +415,9 @@ fn a_new_policy_gets_its_kernels_default_slice() {
     );
     let setup = scenario::parse("fair.toml", &fair).unwrap();
     for (cpus, us) in [(2, 1_400), (4, 2_100), (7, 2_100), (8, 2_800), (64, 2_800)] {
-        let axes = [format!("cpus={cpus}"), "policy=eevdf".to_owned()];
-        let axes = axes
-            .map(|axis| Axis::parse(&axis, &setup).unwrap())
-            .to_vec();
-        let policy = Grid::new(setup.clone(), axes)
-            .unwrap()
-            .setup(0)
-            .unwrap()
-            .machine
-            .policy;
+        let axes = [&*format!("cpus={cpus}"), "policy=eevdf"];
+        let grid = read(&axes, setup.clone()).unwrap();
+        let policy = grid.arm(0).unwrap().machine.policy;
         let slice = ticktax_model::Nanos(us * 1_000);
         assert_eq!(
             policy,
@@ -441,11 +439,8 @@ fn changing_the_number_of_tasks_keeps_signal_targets() {
         \"1ms\"\nsignal = \"x\"\n";
     let setup = scenario::parse("s.toml", text).unwrap();
     for count in [1, 2, 3, 7] {
-        let axis = Axis::parse(&format!("task.w.count={count}"), &setup).unwrap();
-        let setup = Grid::new(setup.clone(), vec![axis])
-            .unwrap()
-            .setup(0)
-            .unwrap();
+        let axis = format!("task.w.count={count}");
+        let setup = read(&[&axis], setup.clone()).unwrap().arm(0).unwrap();
         let written = text.replace("count = 3", &format!("count = {count}"));
         assert_eq!(
             setup,
@@ -460,28 +455,29 @@ fn changing_the_number_of_tasks_keeps_signal_targets() {
 }
 
 #[test]
-fn invalid_axes_are_reported_by_name() {
+fn invalid_options_are_reported_by_name() {
     let setup = setup();
     for (axis, why) in [
         (
             "hz",
-            "axis hz: `hz` has no values: use NAME=LIST, for example hz=100,250",
+            "`hz` has no values: use NAME=LIST, for example hz=100,250",
         ),
         (
             "colour=1",
-            "axis colour: unknown setting: choose from cpus, policy",
+            "colour: unknown setting: choose from cpus, policy",
         ),
-        ("hz=", "axis hz: no values given"),
-        ("hz=100,100", "axis hz: duplicate value 100"),
-        ("hz=100..300/100,200", "axis hz: duplicate value 200"),
+        ("hz=", "hz: a value is missing"),
+        ("hz=100,", "hz: a value is missing"),
+        ("hz=100,100", "hz: duplicate value `100`"),
+        ("hz=100..300/100,200", "hz: duplicate value `200`"),
         (
             "hz=300..100/100",
-            "axis hz: the range `300..100/100` ends before it starts",
+            "hz: the range `300..100/100` ends before it starts",
         ),
-        ("cpus=0", "axis cpus: 0 is out of range: choose 1 to 8192"),
+        ("cpus=0", "cpus: 0 is out of range: choose 1 to 8192"),
         (
             "policy=cfs",
-            "axis policy: unknown word `cfs`: choose from goodness",
+            "policy: unknown word `cfs`: choose from goodness",
         ),
         (
             "task.c.work=1ms",
@@ -489,11 +485,11 @@ fn invalid_axes_are_reported_by_name() {
         ),
         (
             "task.rr.sleep=1ms",
-            "axis task.rr.sleep: the program of rr has no step `sleep`",
+            "task.rr.sleep: the program of rr has no step `sleep`",
         ),
         (
             "task.rr.colour=1",
-            "axis task.rr.colour: a task has no field `colour`; choose from count, nice",
+            "task.rr.colour: a task has no field `colour`; choose from count, nice",
         ),
         (
             "task.a.b.work=1ms",
@@ -518,47 +514,37 @@ fn invalid_axes_are_reported_by_name() {
         ("link.1.ring=1", "the scenario has no such link"),
         ("group.x.quota=1ms", "the scenario has no such group"),
     ] {
-        let error = Axis::parse(axis, &setup).unwrap_err().to_string();
+        let error = read(&[axis], setup.clone()).unwrap_err().to_string();
         assert!(error.contains(why), "{axis}: {error}");
         assert!(!error.contains('\n'), "{axis}: {error}");
     }
 }
 
 #[test]
-fn conflicting_axes_and_oversized_grids_are_refused() {
-    let setup = setup();
+fn conflicting_options_and_oversized_grids_are_refused() {
     for (axes, why) in [
-        (
-            ["hz=1", "hz=2"],
-            "axis hz: it sets the same value as axis hz",
-        ),
+        (["hz=1", "hz=2"], "hz: it is already varied"),
         (
             ["highres=on", "timers=first-tick"],
-            "axis timers: it sets the same value as axis highres",
+            "timers: it is already varied, as highres",
         ),
         (
             ["task.a.b.fifo=1", "task.a.b.round_robin=1"],
-            "sets the same value as axis task.a.b.fifo",
+            "task.a.b.round_robin: it is already varied, as task.a.b.fifo",
         ),
         (
             ["seed=1..1000000/1", "hz=1..1000/1"],
-            "axis seed × hz: 1000000000 points are too many (at most 1000000)",
+            "seed × hz: 1000000000 arms are too many (at most 1000000)",
         ),
-        (["seed=1..1000000000/1", "hz=1"], "1000000000 points"),
-        (
-            ["seed=0..9223372036854775807/1", "drift_ppb=-9999..9999/1"],
-            "184458217365058661384192 points",
-        ),
+        (["seed=1..1000000000/1", "hz=1"], "seed: the range"),
     ] {
-        let axes = axes.map(|axis| Axis::parse(axis, &setup).unwrap()).to_vec();
-        let error = Grid::new(setup.clone(), axes).unwrap_err().to_string();
-        assert!(error.contains(why), "{error}");
+        let error = read(&axes, setup()).unwrap_err().to_string();
+        assert!(error.starts_with(why), "{error}");
     }
 }
 
 #[test]
-fn an_impossible_point_names_the_value() {
-    let setup = setup();
+fn an_impossible_arm_names_the_value() {
     for (axes, why) in [
         (
             ["policy=fair", "slice=1ms"],
@@ -577,24 +563,18 @@ fn an_impossible_point_names_the_value() {
             "task.a.b.sleep=1ms: a range of its width",
         ),
     ] {
-        let axes = axes.map(|axis| Axis::parse(axis, &setup).unwrap()).to_vec();
-        let error = Grid::new(setup.clone(), axes)
-            .unwrap()
-            .setup(0)
-            .unwrap_err();
+        let error = grid(&axes).arm(0).unwrap_err();
         assert!(error.to_string().contains(why), "{error}");
     }
 }
 
 #[test]
-fn no_axes_make_one_point_and_seeds_make_repetitions() {
+fn no_options_make_one_arm_and_seeds_make_repetitions() {
     let base = setup();
-    let none = Grid::new(base.clone(), Vec::new()).unwrap();
-    assert_eq!((none.len(), none.setup(0)), (1, Ok(base.clone())));
-    let seeds = Axis::seeds(3, &base).unwrap();
-    let grid = Grid::new(base, vec![seeds]).unwrap();
-    let seeds: Vec<u64> = (0..3)
-        .map(|point| grid.setup(point).unwrap().seed)
-        .collect();
+    let none = grid(&[]);
+    assert!((none.len(), none.arm(0)) == (1, Ok(base.clone())) && none.is_empty());
+    let seeds = seeds(3, &base).unwrap().to_string();
+    let arms = grid(&[&seeds]).arms().unwrap();
+    let seeds: Vec<u64> = arms.iter().map(|arm| arm.seed).collect();
     assert_eq!(seeds, [7, 8, 9]);
 }

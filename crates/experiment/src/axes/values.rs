@@ -1,69 +1,21 @@
-//! Parses an axis's values: single values and ranges.
+//! Parses the items of a scenario parameter's list: single values and ranges.
 
 use ticktax_model::Nanos;
 use ticktax_sim::settings::{Kind, Value};
 
-/// A single value or a range. Ranges can be long, so they are never expanded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Item {
-    One(Value),
-    /// First value, step, number of values, and whether the values are times.
-    Range {
-        first: i64,
-        step: i64,
-        len: u128,
-        time: bool,
-    },
-}
+use crate::vary::MOST_ARMS;
 
-impl Item {
-    pub(super) fn len(&self) -> u128 {
-        match self {
-            Self::One(_) => 1,
-            Self::Range { len, .. } => *len,
-        }
-    }
-
-    pub(super) fn values(&self) -> impl Iterator<Item = Value> + use<> {
-        let (one, first, step, len, time) = match *self {
-            Self::One(value) => (Some(value), 0, 0, 0, false),
-            Self::Range {
-                first,
-                step,
-                len,
-                time,
-            } => (None, first, step, len, time),
-        };
-        let mut next = first;
-        let range = (0..len).map(move |_| {
-            let value = next;
-            next = next.saturating_add(step);
-            if time {
-                Value::Duration(Nanos(value))
-            } else {
-                Value::Integer(value)
-            }
-        });
-        one.into_iter().chain(range)
-    }
-}
-
-/// Parses a comma-separated list of values and ranges.
-pub(super) fn items(text: &str, kind: Kind) -> Result<Vec<Item>, String> {
+/// Parses a value or a range.
+pub(super) fn parse(text: &str, kind: Kind) -> Result<Vec<Value>, String> {
     if text.is_empty() {
-        return Err("no values given".to_owned());
+        return Err("a value is missing".to_owned());
     }
-    text.split(',')
-        .map(|part| item(part.trim(), kind))
-        .collect()
-}
-
-fn item(text: &str, kind: Kind) -> Result<Item, String> {
-    if matches!(kind, Kind::Word(_)) {
-        return one(text, kind).map(Item::One);
-    }
-    let Some((first, rest)) = text.split_once("..") else {
-        return one(text, kind).map(Item::One);
+    let range = match kind {
+        Kind::Word(_) => None,
+        Kind::Integer(..) | Kind::Duration => text.split_once(".."),
+    };
+    let Some((first, rest)) = range else {
+        return Ok(vec![one(text, kind)?]);
     };
     let Some((last, step)) = rest.split_once('/') else {
         return Err(format!(
@@ -89,12 +41,22 @@ fn item(text: &str, kind: Kind) -> Result<Item, String> {
     if last < first {
         return Err(format!("the range `{text}` ends before it starts"));
     }
-    Ok(Item::Range {
-        first,
-        step,
-        len: u128::from(last.abs_diff(first) / step.unsigned_abs()) + 1,
-        time: kind == Kind::Duration,
-    })
+    // Check the length before the values are listed: a long range would not fit in memory.
+    let steps = last.abs_diff(first) / step.unsigned_abs();
+    if steps >= MOST_ARMS as u64 {
+        return Err(format!(
+            "the range `{text}` has more than {MOST_ARMS} values: use a larger step"
+        ));
+    }
+    let value = |number| match kind {
+        Kind::Duration => Value::Duration(Nanos(number)),
+        _ => Value::Integer(number),
+    };
+    let values = std::iter::successors(Some(first), |number| number.checked_add(step));
+    Ok(values
+        .take_while(|number| *number <= last)
+        .map(value)
+        .collect())
 }
 
 fn one(text: &str, kind: Kind) -> Result<Value, String> {
@@ -113,36 +75,32 @@ mod tests {
     use proptest::prelude::*;
     use ticktax_model::Nanos;
 
-    use super::{Kind, Value, items};
+    use super::{Kind, Value, parse};
 
     const HZ: Kind = Kind::Integer(1, 1_000_000);
 
     fn read(text: &str, kind: Kind) -> Result<Vec<String>, String> {
-        let items = items(text, kind)?;
-        let values = items.iter().flat_map(super::Item::values);
-        Ok(values.map(|value| value.to_string()).collect())
+        let values = parse(text, kind)?;
+        Ok(values.iter().map(Value::to_string).collect())
     }
 
     #[test]
-    fn values_and_ranges_keep_their_written_order() {
+    fn ranges_include_their_end_if_a_step_lands_on_it() {
         let read = |text, kind| read(text, kind).unwrap().join(" ");
-        assert_eq!(read("1000,100", HZ), "1000 100");
+        assert_eq!(read("1000", HZ), "1000");
         assert_eq!(read("100..1000/300", HZ), "100 400 700 1000");
-        assert_eq!(read("100..1000/400, 7", HZ), "100 500 900 7");
+        assert_eq!(read("100..1000/400", HZ), "100 500 900");
         assert_eq!(read("5..5/1", HZ), "5");
-        assert_eq!(
-            read("1ms..2ms/500us,0s", Kind::Duration),
-            "1ms 1.5ms 2ms 0s"
-        );
+        assert_eq!(read("1ms..2ms/500us", Kind::Duration), "1ms 1.5ms 2ms");
+        assert_eq!(read("0s", Kind::Duration), "0s");
         assert_eq!(read("-2..2/2", Kind::Integer(-20, 19)), "-2 0 2");
-        assert_eq!(read("b,a", Kind::Word(&["a", "b"])), "b a");
+        assert_eq!(read("b", Kind::Word(&["a", "b"])), "b");
     }
 
     #[test]
     fn errors_name_the_invalid_value() {
         for (text, kind, why) in [
-            ("", HZ, "no values given"),
-            ("100,", HZ, "`` is not an integer"),
+            ("", HZ, "a value is missing"),
             ("9x", HZ, "`9x` is not an integer"),
             ("0", HZ, "0 is out of range: choose 1 to 1000000"),
             ("1..9", HZ, "no step: use, for example, 1..8/1"),
@@ -164,11 +122,15 @@ mod tests {
     }
 
     #[test]
-    fn a_long_range_is_counted_without_expanding_it() {
+    fn a_long_range_is_refused_without_listing_its_values() {
         let any = Kind::Integer(0, i64::MAX);
-        let count = |text| super::Item::len(&items(text, any).unwrap()[0]);
-        assert_eq!(count("1..1000000000/1"), 1_000_000_000);
-        assert_eq!(count("0..9223372036854775807/1"), 1 << 63);
+        assert_eq!(parse("1..1000000/1", any).unwrap().len(), 1_000_000);
+        for text in ["0..1000000/1", "0..9223372036854775807/1"] {
+            let error = parse(text, any).unwrap_err();
+            assert!(error.contains("more than 1000000 values"), "{error}");
+        }
+        let last = parse("9223372036854775806..9223372036854775807/1", any);
+        assert_eq!(last.unwrap().len(), 2);
     }
 
     proptest! {

@@ -298,7 +298,7 @@ fn splits(file: &CaseFile) -> Score {
 fn tried(lines: &[Line]) -> Tried {
     let mut tried = Tried::new();
     for line in lines.iter().filter(|line| line.series != "overshot") {
-        if let Some((hz, residual)) = line.at.parse().ok().zip(line.residual) {
+        if let Some((hz, residual)) = line.label.parse().ok().zip(line.residual) {
             let (misfit, frames) = tried.entry(hz).or_default();
             *misfit += (residual / line.allowed.max(0.1)).powi(2);
             if line.series == "frames" {

@@ -91,9 +91,9 @@ fn cycles_per_byte(statement: &NetStatement) -> Result<Vec<MeasuredRow>, WrongTr
     if statement.spec.protocol != Protocol::Tcp {
         return Err(WrongTraffic::Udp);
     }
-    let Some(books) = &statement.books else {
+    let Some(books) = &statement.traced else {
         return Err(WrongTraffic::NoAccounts {
-            why: statement.no_books.clone(),
+            why: statement.untraced_reason.clone(),
         });
     };
     let (Some(hz), bytes @ 1..) = (statement.counter_hz, statement.bytes()) else {
@@ -126,7 +126,7 @@ fn cycles_per_byte(statement: &NetStatement) -> Result<Vec<MeasuredRow>, WrongTr
     let rows = rows.into_iter().filter(|(_, value)| *value > 0.0);
     let row = |(at, value): (&str, f64)| MeasuredRow {
         series: CYCLES.to_owned(),
-        at: at.to_owned(),
+        label: at.to_owned(),
         value,
     };
     Ok(rows.map(row).collect())
@@ -303,8 +303,8 @@ fn lost(report: &Report) -> f64 {
 mod tests {
     use ticktax_model::Nanos;
     use ticktax_model::net::{
-        End, EndReport, Link, NetStatement, Protocol, ProtocolCounters, TrafficAccount,
-        TrafficBooks, TrafficSpec, TrafficTime,
+        End, EndReport, Link, NetStatement, Protocol, ProtocolCounters, TracedTraffic,
+        TrafficAccount, TrafficSpec, TrafficTime,
     };
 
     use super::{WrongTraffic, cycles_per_byte};
@@ -342,8 +342,8 @@ mod tests {
                 datagrams: None,
                 ended_early: None,
             }),
-            here: vec![End::Sender, End::Receiver],
-            books: Some(TrafficBooks {
+            local_ends: vec![End::Sender, End::Receiver],
+            traced: Some(TracedTraffic {
                 elapsed: Nanos::from_secs(4),
                 accounts: vec![
                     account(TrafficAccount::SenderUser, 100),
@@ -355,7 +355,7 @@ mod tests {
                 cpus: Vec::new(),
                 events_lost: 0,
             }),
-            no_books: None,
+            untraced_reason: None,
             sampled: None,
             soaked: None,
             shown: None,
@@ -375,13 +375,14 @@ mod tests {
         let mut datagrams = traffic();
         datagrams.spec.protocol = Protocol::Udp;
         let mut untraced = traffic();
-        (untraced.books, untraced.no_books) = (None, Some("as asked for (--untraced)".to_owned()));
+        (untraced.traced, untraced.untraced_reason) =
+            (None, Some("as asked for (--untraced)".to_owned()));
         let mut unclocked = traffic();
         unclocked.counter_hz = None;
         let mut nothing = traffic();
         nothing.receiver = None;
         let no_accounts = WrongTraffic::NoAccounts {
-            why: untraced.no_books.clone(),
+            why: untraced.untraced_reason.clone(),
         };
         for (statement, error) in [
             (datagrams, WrongTraffic::Udp),

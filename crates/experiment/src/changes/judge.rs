@@ -2,82 +2,80 @@
 
 use std::collections::BTreeMap;
 
+use ticktax_analysis::judge::{Evidence, chance_of, corrected, difference};
 use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement};
 use ticktax_model::changes::Change;
 use ticktax_model::statement::{Class, Statement};
+use ticktax_model::trial::{Better, Effect};
 
 use super::BeatChange;
-use crate::statistics::{student_quantile, variance, welch};
 
 /// Minimum number of blocks per side. With fewer, the estimated spread would be a guess.
 const FEWEST: usize = 5;
+/// 97.5 % quantile of the normal distribution, by which a 95 % margin exceeds the standard error.
+const NORMAL_QUANTILE: f64 = 1.959_964;
 
-/// Judges a family of differences together.
-pub(super) struct Judge {
-    /// Two-sided significance level for each single difference.
-    each: f64,
+/// A difference with its evidence, before correction for multiple tests.
+pub(super) struct Draft {
+    change: Change,
+    evidence: Option<Evidence>,
 }
 
-impl Judge {
-    /// Creates a judge for `members` differences. `family` is the accepted probability of at least
-    /// one false positive among them.
-    pub(super) fn new(family: f64, members: usize) -> Self {
-        Self {
-            each: family / members.max(1) as f64,
-        }
-    }
-
-    /// Compares a figure between the two sides. Judges the difference from the figure's values in
-    /// each side's blocks.
-    pub(super) fn change(
-        &self,
-        first: Option<f64>,
-        second: Option<f64>,
-        a: Option<Vec<f64>>,
-        b: Option<Vec<f64>>,
-    ) -> Change {
+impl Draft {
+    /// Compares a figure between the two sides. The evidence comes from the figure's values in each
+    /// side's blocks. It is missing if a side has too few blocks.
+    pub(super) fn new(
+        (first, second): (Option<f64>, Option<f64>),
+        (a, b): (Option<Vec<f64>>, Option<Vec<f64>>),
+    ) -> Self {
         let change = Change {
             first,
             second,
             ..Change::default()
         };
-        let (Some(difference), Some(a), Some(b)) = (change.difference(), a, b) else {
-            return change;
-        };
-        let Some((error, freedom)) = spread(&a, &b) else {
-            return change;
-        };
-        // Two constant lists have no spread, so any difference between them is certain.
-        let quantile = |alpha: f64| student_quantile(1.0 - alpha / 2.0, freedom);
-        let margin = error * quantile(0.05);
-        Change {
-            difference_low: Some(difference - margin),
-            difference_high: Some(difference + margin),
-            certain: Some(difference.abs() > error * quantile(self.each)),
-            ..change
+        let blocks = a.zip(b).filter(|(a, b)| a.len().min(b.len()) >= FEWEST);
+        let evidence = change.difference().zip(blocks).map(|(value, (a, b))| {
+            let (effect, chance) = difference(value, &a, &b);
+            evidence(effect, chance)
+        });
+        Self { change, evidence }
+    }
+
+    /// Compares two figures that each have their own 95 % margin.
+    pub(super) fn with_margins(change: Change, first: f64, second: f64) -> Self {
+        let margin = first.hypot(second);
+        let evidence = change.difference().map(|value| {
+            let error = margin / NORMAL_QUANTILE;
+            let chance = chance_of(value, error, f64::INFINITY);
+            evidence(Effect::within(value, margin), chance)
+        });
+        Self { change, evidence }
+    }
+
+    fn finish(mut self, chance: Option<f64>) -> Change {
+        if let Some(mut evidence) = self.evidence {
+            evidence.chance = chance;
+            self.change.contrast = evidence.contrast(|| None);
         }
+        self.change
     }
 }
 
-/// Judges a difference between two figures that each have their own 95 % margin.
-pub(super) fn with_margins(change: Change, first: f64, second: f64) -> Change {
-    let Some(difference) = change.difference() else {
-        return change;
-    };
-    let margin = first.hypot(second);
-    Change {
-        difference_low: Some(difference - margin),
-        difference_high: Some(difference + margin),
-        certain: Some(difference.abs() > margin),
-        ..change
+fn evidence(effect: Effect, chance: f64) -> Evidence {
+    Evidence {
+        effect: Some(effect),
+        chance: Some(chance),
+        better: Better::Unknown,
+        limit: 0.0,
     }
 }
 
-/// Standard error of the difference between the means of `a` and `b`, with its degrees of freedom.
-/// `None` if either has too few values.
-fn spread(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
-    let moments = |values: &[f64]| (variance(values), values.len());
-    (a.len().min(b.len()) >= FEWEST).then(|| welch(moments(a), moments(b)))
+/// Judges a family of differences together.
+pub(super) fn judge(drafts: Vec<Draft>) -> Vec<Change> {
+    let chances = drafts.iter().map(|draft| draft.evidence?.chance);
+    let corrected = corrected(&chances.collect::<Vec<_>>(), drafts.len());
+    let drafts = drafts.into_iter().zip(corrected);
+    drafts.map(|(draft, chance)| draft.finish(chance)).collect()
 }
 
 pub(super) type Programs = BTreeMap<i32, String>;
@@ -105,7 +103,7 @@ pub(super) fn beats(
         return (Vec::new(), 0);
     };
     let comparable = |(statement, programs): (&BeatStatement, &Programs)| {
-        let is_comparable = |beat: &&BeatLine| !beat.own && beat.kind != BeatKind::OffCpu;
+        let is_comparable = |beat: &&BeatLine| !beat.by_ticktax && beat.kind != BeatKind::OffCpu;
         // Ignore the samples kept for plots. They are already in each side's own statement.
         let others = statement
             .beats

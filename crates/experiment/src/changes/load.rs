@@ -93,7 +93,15 @@ impl Side {
     fn read_json(path: &Path) -> Result<Self, CompareError> {
         let text = read_document(path).map_err(|why| wrong(path, &why.to_string()))?;
         let why = "it is not a statement; create one with `ticktax report FILE --format json`";
-        let statement: Statement = serde_json::from_slice(&text).map_err(|_| wrong(path, why))?;
+        let mut statement: Statement =
+            serde_json::from_slice(&text).map_err(|_| wrong(path, why))?;
+        // Accounts are compared by name. In statements of version 3, this one is called `outside`.
+        let class = Class::HypervisorOrFirmware;
+        let accounts = statement.accounts.iter_mut();
+        for account in accounts.filter(|account| account.class == class) {
+            let name = class.account().unwrap_or_default();
+            name.clone_into(&mut account.name);
+        }
         Ok(Self::new(path, statement))
     }
 
@@ -164,8 +172,8 @@ struct Blocks {
 
 impl Blocks {
     fn new(header: &Header) -> Self {
-        let begin = header.books.iter().map(|book| book.begin).min();
-        let end = header.books.iter().map(|book| book.end).max();
+        let begin = header.cpus.iter().map(|book| book.begin).min();
+        let end = header.cpus.iter().map(|book| book.end).max();
         let (begin, end) = (begin.unwrap_or_default(), end.unwrap_or_default());
         let elapsed = (end - begin).max(Nanos::ZERO);
         let most = usize::try_from(elapsed.0 / SHORTEST.0).unwrap_or(0);

@@ -1,10 +1,12 @@
 //! Tests comparisons of hand-written statements and samples.
 
 use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement};
+use ticktax_model::changes::Change;
+use ticktax_model::trial::{Contrast, Verdict};
 use ticktax_model::{Lengths, Nanos};
 use ticktax_sim::{Law, Stream};
 
-use super::judge::{Judge, Programs, beats};
+use super::judge::{Draft, Programs, beats, judge};
 use crate::statistics::mean;
 
 /// Twenty blocks in which an account takes `mean` ms on average, ± 5 ms.
@@ -13,29 +15,26 @@ fn blocks(stream: &mut Stream, mean: i64) -> Vec<f64> {
     (0..20).map(|_| stream.draw(&law).as_secs_f64()).collect()
 }
 
+/// Compares two lists in a family of `members` tests. The others have no evidence.
+fn compared(a: &[f64], b: &[f64], members: usize) -> Change {
+    let mut drafts = vec![Draft::new(
+        (Some(mean(a)), Some(mean(b))),
+        (Some(a.to_vec()), Some(b.to_vec())),
+    )];
+    drafts.resize_with(members, || Draft::new((None, None), (None, None)));
+    judge(drafts).remove(0)
+}
+
 #[test]
 fn equal_sides_rarely_differ_and_the_interval_holds_the_truth() {
     let mut stream = Stream::new(11, 0);
-    let (one, many) = (Judge::new(0.05, 1), Judge::new(0.05, 40));
     let (mut false_one, mut false_many, mut covered) = (0, 0, 0);
     for _ in 0..2_000 {
         let (a, b) = (blocks(&mut stream, 50), blocks(&mut stream, 50));
-        let compare = |judge: &Judge| {
-            judge.change(
-                Some(mean(&a)),
-                Some(mean(&b)),
-                Some(a.clone()),
-                Some(b.clone()),
-            )
-        };
-        let change = compare(&one);
-        false_one += u32::from(change.certain == Some(true));
-        false_many += u32::from(compare(&many).certain == Some(true));
-        let (low, high) = (
-            change.difference_low.unwrap(),
-            change.difference_high.unwrap(),
-        );
-        covered += u32::from(low <= 0.0 && 0.0 <= high);
+        let change = compared(&a, &b, 1);
+        false_one += u32::from(change.contrast.differs() == Some(true));
+        false_many += u32::from(compared(&a, &b, 40).contrast.differs() == Some(true));
+        covered += u32::from(change.contrast.effect.unwrap().may_be_none());
     }
     // Expected false positives: 5 % of 2,000 is 100 ± 10. For a family of 40, the level is 0.125 %,
     // and 2.5 ± 1.6 are expected.
@@ -48,14 +47,13 @@ fn equal_sides_rarely_differ_and_the_interval_holds_the_truth() {
 fn changes_beyond_the_spread_are_certain() {
     let mut stream = Stream::new(12, 0);
     let (a, b) = (blocks(&mut stream, 50), blocks(&mut stream, 80));
-    let judge = Judge::new(0.05, 100);
-    let change = judge.change(Some(mean(&a)), Some(mean(&b)), Some(a.clone()), Some(b));
-    assert_eq!(change.certain, Some(true));
+    let change = compared(&a, &b, 100);
+    assert_eq!(change.contrast.verdict, Verdict::Differs);
     let difference = change.difference().unwrap();
     assert!((0.025..0.035).contains(&difference), "{difference}");
     // With too few blocks, the verdict must stay open.
-    let open = judge.change(Some(0.1), Some(0.9), Some(a[..4].to_vec()), Some(a));
-    assert_eq!((open.certain, open.difference_low), (None, None));
+    let open = compared(&a[..4], &b, 1);
+    assert_eq!(open.contrast, Contrast::default());
 }
 
 fn beat(name: &str, period: f64, share: f64) -> BeatLine {

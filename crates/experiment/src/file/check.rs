@@ -16,10 +16,10 @@ pub(super) struct Fault {
 }
 
 impl Fault {
-    fn new<const N: usize>(places: [String; N], why: impl ToString) -> Self {
+    fn new<const N: usize>(places: [String; N], why: String) -> Self {
         Self {
             places: places.into(),
-            why: why.to_string(),
+            why,
         }
     }
 
@@ -41,7 +41,7 @@ impl CaseFile {
         }
         let rows = self.rows().count();
         if rows > MAX_ROWS {
-            let why = CaseFault::TooManyRows { rows };
+            let why = CaseFault::TooManyRows { rows }.to_string();
             return Err(Fault::new(["[[series".to_owned()], why));
         }
         let mut names = BTreeSet::new();
@@ -73,13 +73,13 @@ impl CaseFile {
                 .values()
                 .any(|parameter| parameter.fit.is_some())
         {
-            let why = CaseFault::NothingToFit;
+            let why = CaseFault::NothingToFit.to_string();
             return Err(Fault::new(["[parameters".to_owned()], why));
         }
         if let Some(design) = &self.design {
             design
                 .check()
-                .map_err(|why| Fault::new(["[design".to_owned()], why))?;
+                .map_err(|why| Fault::new(["[design".to_owned()], why.to_string()))?;
         }
         Ok(())
     }

@@ -59,7 +59,7 @@ impl Design {
     /// All settings, and for each one the index of the first setting with the same effects.
     fn same(&self) -> (Factorial, Vec<usize>) {
         let factorial = Factorial::new(vec![2; self.switches.len()]);
-        let same = same(&factorial.cells(), |cell| self.effects_of(bits(cell)));
+        let same = same(&factorial.arms(), |arm| self.effects_of(bits(arm)));
         (factorial, same)
     }
 
@@ -70,16 +70,16 @@ impl Design {
     }
 
     /// Sets of effects that occur together, each with the number of settings that produce it.
-    pub fn cells(&self) -> Vec<(Vec<&str>, usize)> {
+    pub fn arms(&self) -> Vec<(Vec<&str>, usize)> {
         let (factorial, same) = self.same();
-        let settings = factorial.cells();
+        let settings = factorial.arms();
         let count = |at: usize| same.iter().filter(|first| **first == at).count();
         let first = same.iter().enumerate().filter(|(at, first)| at == *first);
-        let mut cells: Vec<(Vec<&str>, usize)> = first
+        let mut arms: Vec<(Vec<&str>, usize)> = first
             .map(|(at, _)| (self.effects_of(bits(&settings[at])), count(at)))
             .collect();
-        cells.sort();
-        cells
+        arms.sort();
+        arms
     }
 
     /// Switches that have no effect while all others are off. Testing them alone would show

@@ -32,8 +32,8 @@ impl CaseFile {
             value: parameter.value,
             unit: parameter.unit.clone(),
             quote: parameter.quote.clone(),
-            from: parameter.from.clone(),
-            fit: parameter.fit,
+            reason: parameter.from.clone(),
+            fit_range: parameter.fit,
         });
         constants.collect()
     }
@@ -41,7 +41,7 @@ impl CaseFile {
     /// The complete case file as a document.
     pub fn sheet(&self) -> CaseSheet {
         let row = |row: &Published| PublishedRow {
-            at: row.at.clone(),
+            label: row.at.clone(),
             quote: row.quote.clone(),
             published: row.published_ends(),
             derived: row.derived_ends(),
@@ -60,7 +60,7 @@ impl CaseFile {
             rows: series.rows.iter().filter(is_from_source).map(row).collect(),
         });
         CaseSheet {
-            head: self.head(),
+            case: self.head(),
             constants: self.constants(),
             series: series.filter(|series| !series.rows.is_empty()).collect(),
             notes: self.notes(),

@@ -132,7 +132,7 @@ fn a_design_shows_which_settings_are_the_same() {
     );
     let design = CaseFile::parse("x.toml", &text).unwrap().design.unwrap();
     let check = design.estimable();
-    assert_eq!((check.cells, check.different), (8, 4));
+    assert_eq!((check.arms, check.different), (8, 4));
     // There are three main effects and three interactions.
     assert_eq!((check.effects, check.rank), (6, 3));
     assert_eq!(design.alone_without_effect(), ["a", "b", "c"]);
@@ -140,11 +140,11 @@ fn a_design_shows_which_settings_are_the_same() {
 
 /// The published design has three switches, which its authors always set together.
 #[test]
-fn the_tcp_switches_make_four_cells() {
+fn the_tcp_switches_make_four_arms() {
     let case = crate::cases::find("tcp-cpu-cost").unwrap();
     let file = CaseFile::parse("tcp-cpu-cost.toml", case.text()).unwrap();
     let check = file.design.unwrap().estimable();
-    assert_eq!((check.cells, check.different, check.rank), (8, 4, 3));
+    assert_eq!((check.arms, check.different, check.rank), (8, 4, 3));
     // Window scaling and timestamps have no effect while rfc1323 is off.
     let idle = check
         .idle

@@ -47,14 +47,14 @@ fn a_text_file_and_a_csv_file_are_compared() {
     let (_folder, a, b) = files(("stock.txt", STOCK), ("patched.csv", PATCHED));
     assert!(are_numbers(&a, &b).unwrap());
     let result = compare(&a, &b, &question()).unwrap();
-    let effect = result.comparison.effect.unwrap();
+    let effect = result.comparison.contrast.effect.unwrap();
     assert_eq!(format!("{:+.2} %", 100.0 * effect.value), "-2.53 %");
     let p = result.comparison.chance.unwrap();
     assert_eq!(format!("{p:.4}"), "0.0022");
     assert_eq!((result.first.count, result.second.count), (6, 6));
     assert_eq!(result.second.name.as_deref(), Some("time"));
     assert_eq!((result.unit, result.better), (Unit::None, Better::Unknown));
-    assert_eq!(result.comparison.verdict, Verdict::Differs);
+    assert_eq!(result.comparison.contrast.verdict, Verdict::Differs);
 }
 
 const EXPORT: &str = r#"{"results": [
@@ -74,7 +74,7 @@ fn two_results_of_one_export_are_compared() {
     assert_eq!((result.unit, result.better), (Unit::S, Better::Lower));
     assert_eq!((result.first.count, result.first.failed), (4, 1));
     assert_eq!(result.second.name.as_deref(), Some("ninja"));
-    assert_eq!(result.comparison.verdict, Verdict::Better);
+    assert_eq!(result.comparison.contrast.verdict, Verdict::Better);
     let Err(NumbersError::Choice { why, .. }) = compare(&a, &b, &question()) else {
         panic!("two results");
     };

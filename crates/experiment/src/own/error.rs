@@ -6,9 +6,9 @@ use ticktax_sim::SetupError;
 use ticktax_sim::scenario::ScenarioError;
 
 use super::effort::{Asked, MAX_EVENTS};
-use crate::axes::{AxisError, PointError};
 use crate::file::CaseError;
 use crate::text::TextError;
+use crate::vary::{ArmError, VaryError};
 
 /// Why a user's case cannot be used: one line that names the file.
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +28,7 @@ pub enum OwnCaseError {
         /// Path of the case file, as typed.
         file: String,
         /// The problem.
-        fault: OwnCaseFault,
+        fault: Box<OwnCaseFault>,
     },
 }
 
@@ -115,13 +115,21 @@ pub enum OwnCaseFault {
 pub enum RowError {
     /// The scenario does not have what the row or a parameter sets, or the value is invalid.
     #[error(transparent)]
-    Axis(#[from] AxisError),
+    Axis(#[from] VaryError),
     /// The row's scenario is invalid.
     #[error(transparent)]
-    Point(#[from] PointError),
+    Arm(#[from] ArmError),
     /// The row's scenario cannot be simulated.
     #[error(transparent)]
     Setup(#[from] SetupError),
+    /// The scenario does not have what a parameter sets.
+    #[error("{axis}: {why}")]
+    Field {
+        /// Name of the parameter.
+        axis: String,
+        /// The problem.
+        why: String,
+    },
     /// A parameter sets a time, but its unit is not a unit of time.
     #[error("{axis} is a time, so its parameter's unit must start with ns, us, ms or s")]
     Unit {

@@ -115,12 +115,12 @@ mod tests {
         ];
         let length = Nanos::from_millis(60);
         let header = replay_here(&tasks, length).unwrap();
-        let done = Replay::of(&header).unwrap();
+        let done = Replay::from_header(&header).unwrap();
         assert!(done.elapsed >= length);
         assert_eq!(done.tasks.len(), 2);
         for task in done.tasks {
             assert!(task.sleeps > 0 && task.bursts > 0, "{task:?}");
-            assert!(task.ran >= task.asked, "{task:?}");
+            assert!(task.ran >= task.requested, "{task:?}");
         }
         let idle = replay_here(&[], Nanos(1)).unwrap();
         assert_eq!(idle.replayed, Some(Vec::new()));

@@ -3,7 +3,7 @@
 use statrs::function::erf::erfc;
 use statrs::function::factorial::ln_factorial;
 
-use super::student::student_chance;
+use super::student_chance;
 
 /// Maximum product of the combined size and the smaller sample's size for exact counting. It limits
 /// the work to 32 million additions.
@@ -189,24 +189,6 @@ pub fn fisher_exact(a: (u64, u64), b: (u64, u64)) -> f64 {
     as_rare.map(f64::exp).sum::<f64>().min(1.0)
 }
 
-/// Corrects p-values for multiple testing (Holm 1979), so that even the smallest one is valid.
-/// `None` entries do not count as tests.
-pub fn holm(chances: &[Option<f64>]) -> Vec<Option<f64>> {
-    let mut order: Vec<(usize, f64)> = chances
-        .iter()
-        .enumerate()
-        .filter_map(|(place, chance)| Some((place, (*chance)?)))
-        .collect();
-    order.sort_by(|a, b| a.1.total_cmp(&b.1));
-    let mut corrected = vec![None; chances.len()];
-    let mut least = 0.0_f64;
-    for (before, (place, chance)) in order.iter().enumerate() {
-        least = least.max(chance * (order.len() - before) as f64).min(1.0);
-        corrected[*place] = Some(least);
-    }
-    corrected
-}
-
 /// If the values are monotonic, the probability that exchangeable values come in this order. The
 /// order among equal values does not matter. Returns `None` if the values are not monotonic, or if
 /// all are equal.
@@ -224,8 +206,8 @@ pub fn sorted_by_chance(values: &[f64]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::{
-        counted_rank_sum, doubled_ranks, fisher_exact, holm, mann_whitney, normal_rank_sum,
-        signed_rank, sorted_by_chance, spearman,
+        counted_rank_sum, doubled_ranks, fisher_exact, mann_whitney, normal_rank_sum, signed_rank,
+        sorted_by_chance, spearman,
     };
     use crate::statistics::choices;
 
@@ -332,20 +314,6 @@ mod tests {
         assert!((fisher_exact((3, 4), (1, 4)) - 0.485_714).abs() < 1e-6);
         assert!(near(fisher_exact((5, 5), (5, 5)), 1.0));
         assert!(fisher_exact((20, 20), (0, 20)) < 1e-9);
-    }
-
-    #[test]
-    fn holm_corrects_a_family_of_tests() {
-        let corrected = holm(&[Some(0.01), None, Some(0.04), Some(0.03)]);
-        let wanted = [Some(0.03), None, Some(0.06), Some(0.06)];
-        for (corrected, wanted) in corrected.iter().zip(wanted) {
-            assert_eq!(corrected.is_some(), wanted.is_some());
-            assert!(
-                near(corrected.unwrap_or(0.0), wanted.unwrap_or(0.0)),
-                "{corrected:?}"
-            );
-        }
-        assert_eq!(holm(&[Some(0.9), Some(0.8)]), [Some(1.0), Some(1.0)]);
     }
 
     #[test]

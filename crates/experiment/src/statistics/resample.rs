@@ -9,8 +9,7 @@
 use ticktax_model::Nanos;
 use ticktax_sim::{Law, Stream};
 
-use super::mean;
-use super::student::{student_quantile, variance, welch};
+use super::{mean, student_quantile, variance, welch};
 
 /// Number of resamples.
 const DRAWS: usize = 2_000;

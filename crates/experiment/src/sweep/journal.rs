@@ -1,7 +1,7 @@
-//! A sweep's journal: one line per finished point, kept until the results are complete.
+//! A sweep's journal: one line per finished arm, kept until the results are complete.
 //!
-//! The first line identifies the sweep. Every other line records a point. After a kill or a crash,
-//! a line that is truncated or has the wrong checksum is ignored, and its point is run again. Lines
+//! The first line identifies the sweep. Every other line records an arm. After a kill or a crash,
+//! a line that is truncated or has the wrong checksum is ignored, and its arm is run again. Lines
 //! are flushed to disk about once per second, which limits how much a power failure can destroy.
 
 use std::ffi::{OsStr, OsString};
@@ -17,11 +17,12 @@ use ticktax_store::disk::{self, Folder, LockedFile};
 use super::plan::{Identity, Plan};
 use super::{SweepError, journal_of};
 
-/// Journal entry for a finished point.
+/// Journal entry for a finished arm.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Record {
-    pub(super) point: usize,
-    /// The point's results, or empty if the point failed.
+    #[serde(rename = "point")]
+    pub(super) arm: usize,
+    /// The arm's results, or empty if the arm failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) cells: Vec<Cell>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -34,7 +35,7 @@ pub(super) struct Journal {
     folder: Folder,
     name: OsString,
     file: LockedFile,
-    /// For each point with a line, the line's offset and length.
+    /// For each arm with a line, the line's offset and length.
     places: Vec<Option<(u64, usize)>>,
     end: u64,
     done: usize,
@@ -79,34 +80,34 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Number of finished points.
+    /// Number of finished arms.
     pub(super) fn done(&self) -> usize {
         self.done
     }
 
-    pub(super) fn has(&self, point: usize) -> bool {
-        self.places.get(point).is_some_and(Option::is_some)
+    pub(super) fn has(&self, arm: usize) -> bool {
+        self.places.get(arm).is_some_and(Option::is_some)
     }
 
-    /// Appends a finished point.
+    /// Appends a finished arm.
     pub(super) fn add(&mut self, record: &Record) -> Result<(), SweepError> {
         let line = line(record);
         let begin = self.end;
         self.append(&line)?;
-        self.note(record.point, begin, line.len());
+        self.note(record.arm, begin, line.len());
         Ok(())
     }
 
-    /// Flushes added points to disk.
+    /// Flushes added arms to disk.
     pub(super) fn sync(&self) -> Result<(), SweepError> {
         self.file
             .sync_data()
             .map_err(|error| self.error("write", &error))
     }
 
-    /// Reads the record of `point`. Returns `None` if the point has not finished.
-    pub(super) fn get(&self, point: usize) -> Result<Option<Record>, SweepError> {
-        let Some(&Some((begin, length))) = self.places.get(point) else {
+    /// Reads the record of `arm`. Returns `None` if the arm has not finished.
+    pub(super) fn get(&self, arm: usize) -> Result<Option<Record>, SweepError> {
+        let Some(&Some((begin, length))) = self.places.get(arm) else {
             return Ok(None);
         };
         let mut bytes = vec![0; length];
@@ -144,8 +145,8 @@ impl Journal {
         Ok(())
     }
 
-    fn note(&mut self, point: usize, begin: u64, length: usize) {
-        let place = &mut self.places[point];
+    fn note(&mut self, arm: usize, begin: u64, length: usize) {
+        let place = &mut self.places[arm];
         self.done += usize::from(place.is_none());
         *place = Some((begin, length));
     }
@@ -178,7 +179,7 @@ impl Journal {
         Ok(true)
     }
 
-    /// Reads all points, and cuts off an incomplete last line.
+    /// Reads all arms, and cuts off an incomplete last line.
     fn read_points(&mut self, plan: &Plan) -> Result<(), SweepError> {
         let outcomes = &plan.columns()[plan.before_outcomes()..];
         let fits = |record: &Record| {
@@ -189,7 +190,7 @@ impl Journal {
                 None => cells.len() == outcomes.len(),
             };
             is_complete
-                && record.point < plan.grid().len()
+                && record.arm < plan.grid().len()
                 && pairs.all(|(cell, column)| cell.fits(column.values))
         };
         let again = self
@@ -209,7 +210,7 @@ impl Journal {
                 break;
             }
             match disk::read_checked_line::<Record>(&bytes).filter(&fits) {
-                Some(record) => self.note(record.point, end, length),
+                Some(record) => self.note(record.arm, end, length),
                 None => self.damaged += 1,
             }
             end += length as u64;

@@ -1,4 +1,4 @@
-//! Converts a point's result to table cells.
+//! Converts an arm's result to table cells.
 
 use ticktax_model::table::{Cell, Column, Values};
 use ticktax_model::tellable;
@@ -42,7 +42,7 @@ const TASK: [(&str, Values); 16] = [
     ("late_max_ns", Values::Integers),
 ];
 
-/// Result columns for this scenario. They are the same at all points of a grid.
+/// Result columns for this scenario. They are the same at all arms of a grid.
 pub(crate) fn columns(setup: &Setup) -> Vec<Column> {
     let column = |name: String, values: Values| Column { name, values };
     let machine = MACHINE.map(|(name, values)| column(name.to_owned(), values));

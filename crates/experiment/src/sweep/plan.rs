@@ -5,8 +5,8 @@ use ticktax_model::table::{Cell, Column, Values};
 use ticktax_sim::scenario::{self, ScenarioError};
 
 use super::outcome;
-use crate::axes::{Axis, AxisError, Grid, Kind, Value};
-use crate::vary::Vary;
+use crate::axes::{Grid, Kind, Value, seeds};
+use crate::vary::{MOST_ARMS, Vary, VaryError};
 
 /// Version of the results and journal formats.
 const FORMAT: u32 = 1;
@@ -17,9 +17,9 @@ pub enum PlanError {
     /// The scenario is invalid.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
-    /// An axis is invalid.
+    /// A parameter or its values are invalid.
     #[error(transparent)]
-    Axis(#[from] AxisError),
+    Vary(#[from] VaryError),
     /// The column does not exist or is not numeric.
     #[error("no numeric column `{column}`; choose from {known}")]
     Column {
@@ -50,7 +50,7 @@ pub struct Plan {
 
 impl Plan {
     /// Plans a sweep of the scenario `text`, which was read from `file`. `repeat` is the number of
-    /// seeds to run at each point, starting with the scenario's own seed.
+    /// seeds to run at each arm, starting with the scenario's own seed.
     ///
     /// # Errors
     /// Returns an error if the scenario is invalid, or if an axis does not fit it.
@@ -61,15 +61,13 @@ impl Plan {
         repeat: Option<u32>,
     ) -> Result<Self, PlanError> {
         let setup = scenario::parse(file, text)?;
-        let axes = vary.iter().map(|vary| Axis::new(vary, &setup));
-        let mut axes = axes.collect::<Result<Vec<_>, _>>()?;
-        if let Some(count) = repeat {
-            axes.push(Axis::seeds(count, &setup)?);
-        }
+        let repeat = repeat.map(|count| seeds(count, &setup)).transpose()?;
+        let typed: Vec<Vary> = vary.iter().cloned().chain(repeat).collect();
+        let grid = Grid::new(&typed, setup, MOST_ARMS)?;
         let identity = Identity {
             sweep: FORMAT,
             ticktax: env!("CARGO_PKG_VERSION").to_owned(),
-            axes: axes.iter().map(Axis::to_string).collect(),
+            axes: typed.iter().map(Vary::to_string).collect(),
             scenario: text.to_owned(),
         };
         let named = |name: &str, values| Column {
@@ -77,13 +75,16 @@ impl Plan {
             values,
         };
         let mut columns = vec![named("point", Values::Integers)];
-        columns.extend(axes.iter().map(|axis| match axis.kind() {
-            Kind::Integer(..) | Kind::Duration => named(axis.name(), Values::Integers),
-            Kind::Word(_) => named(axis.name(), Values::Texts),
-        }));
+        columns.extend(
+            grid.axes()
+                .iter()
+                .map(|axis| match axis.parameter().kind() {
+                    Kind::Integer(..) | Kind::Duration => named(axis.name(), Values::Integers),
+                    Kind::Word(_) => named(axis.name(), Values::Texts),
+                }),
+        );
         columns.push(named("error", Values::Texts));
-        columns.extend(outcome::columns(&setup));
-        let grid = Grid::new(setup, axes)?;
+        columns.extend(outcome::columns(grid.base()));
         Ok(Self {
             file: file.to_owned(),
             grid,
@@ -97,17 +98,17 @@ impl Plan {
         &self.file
     }
 
-    /// The grid of points to run.
+    /// The grid of arms to run.
     pub fn grid(&self) -> &Grid {
         &self.grid
     }
 
-    /// Columns of the results: the point's number, the axes, the error, and the figures.
+    /// Columns of the results: the arm's number, the axes, the error, and the figures.
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
 
-    /// Checks that `column` exists and is numeric, so that points can be ranked by it.
+    /// Checks that `column` exists and is numeric, so that arms can be ranked by it.
     ///
     /// # Errors
     /// Returns [`PlanError::Column`] if it does not.
@@ -128,7 +129,7 @@ impl Plan {
         &self.identity
     }
 
-    /// Number of columns that precede a point's figures.
+    /// Number of columns that precede an arm's figures.
     pub(super) fn before_outcomes(&self) -> usize {
         self.grid.axes().len() + 2
     }
@@ -144,11 +145,11 @@ impl Plan {
         ]
     }
 
-    /// Creates a point's row of the results.
-    pub(super) fn row(&self, point: usize, outcome: Result<Vec<Cell>, String>) -> Vec<Cell> {
-        let number = i64::try_from(point).unwrap_or(i64::MAX);
+    /// Creates an arm's row of the results.
+    pub(super) fn row(&self, arm: usize, outcome: Result<Vec<Cell>, String>) -> Vec<Cell> {
+        let number = i64::try_from(arm).unwrap_or(i64::MAX);
         let mut row = vec![Cell::Integer(number)];
-        row.extend(self.grid.values(point).map(|value| match value {
+        row.extend(self.grid.values(arm).map(|value| match *value {
             Value::Integer(number) => Cell::Integer(number),
             Value::Duration(time) => Cell::Integer(time.0),
             Value::Word(word) => Cell::Text(word.to_owned()),

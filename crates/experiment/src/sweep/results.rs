@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use ticktax_model::Nanos;
-use ticktax_model::sweep::{GridStatement, PointFailure, RankedPoint, Ranking};
+use ticktax_model::sweep::{ArmFailure, GridStatement, RankedArm, Ranking};
 use ticktax_model::table::Cell;
 use ticktax_store::table::{TableError, TableReader};
 
@@ -12,28 +12,28 @@ use super::SweepError;
 use super::journal;
 use super::plan::{Identity, Plan};
 
-/// Maximum number of failed points to list.
+/// Maximum number of failed arms to list.
 const LISTED_FAILURES: usize = 3;
-/// Number of points to list at each end of a ranking.
+/// Number of arms to list at each end of a ranking.
 const EXTREMES: usize = 5;
 
 /// Contents of a results file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Found {
-    /// Number of failed points.
+    /// Number of failed arms.
     pub(super) failed: u64,
-    /// The first failed points.
-    pub(super) failures: Vec<PointFailure>,
-    /// The points at which a column has its highest and lowest values.
+    /// The first failed arms.
+    pub(super) failures: Vec<ArmFailure>,
+    /// The arms at which a column has its highest and lowest values.
     pub(super) ranking: Option<Ranking>,
 }
 
 /// Statistics of one run of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ran {
-    /// Number of points that were already finished.
+    /// Number of arms that were already finished.
     pub found: u64,
-    /// Number of damaged journal records. Their points were run again.
+    /// Number of damaged journal records. Their arms were run again.
     pub damaged: u64,
     /// Number of events simulated in this run.
     pub events: u64,
@@ -53,7 +53,7 @@ pub fn statement(
 ) -> Result<GridStatement, SweepError> {
     let count = |len| u64::try_from(len).unwrap_or(u64::MAX);
     let axes = plan.grid().axes().iter();
-    let axes = axes.map(|axis| (axis.name().to_owned(), count(axis.len())));
+    let axes = axes.map(|axis| (axis.name().to_owned(), count(axis.values().len())));
     let Found {
         failed,
         failures,
@@ -62,7 +62,7 @@ pub fn statement(
     Ok(GridStatement {
         scenario: plan.file().to_owned(),
         axes: axes.collect(),
-        points: plan.grid().len() as u64,
+        arms: plan.grid().len() as u64,
         found: ran.found,
         damaged: ran.damaged,
         failed,
@@ -89,7 +89,7 @@ pub(super) fn difference(metadata: &BTreeMap<String, String>, ours: &Identity) -
     journal::difference(&theirs, ours).map(|what| format!("contains the results of a sweep {what}"))
 }
 
-/// Reads a sweep's results. If `column` is given, ranks the points by it.
+/// Reads a sweep's results. If `column` is given, ranks the arms by it.
 pub(super) fn read(results: &Path, plan: &Plan, column: Option<&str>) -> Result<Found, TableError> {
     let mut found = Found::default();
     let Some(table) = TableReader::open(results)? else {
@@ -98,35 +98,30 @@ pub(super) fn read(results: &Path, plan: &Plan, column: Option<&str>) -> Result<
     let place = |name: &str| plan.columns().iter().position(|column| column.name == name);
     let error = place("error").unwrap_or(0);
     let ranked = column.and_then(place);
-    let values = |point: usize| {
-        plan.grid()
-            .values(point)
-            .map(|value| value.to_string())
-            .collect()
-    };
+    let values = |arm: usize| plan.grid().values(arm).map(ToString::to_string).collect();
     let mut order: Vec<(f64, usize)> = Vec::new();
-    let mut point = 0;
+    let mut arm = 0;
     table.rows(|row| {
         if let Some(Cell::Text(why)) = row.get(error) {
             found.failed += 1;
             if found.failures.len() < LISTED_FAILURES {
-                found.failures.push(PointFailure {
-                    point: point as u64,
-                    values: values(point),
+                found.failures.push(ArmFailure {
+                    arm: arm as u64,
+                    values: values(arm),
                     why: why.clone(),
                 });
             }
         }
         let value = ranked.and_then(|place| row.get(place)?.number());
-        order.extend(value.map(|value| (value, point)));
-        point += 1;
+        order.extend(value.map(|value| (value, arm)));
+        arm += 1;
     })?;
-    // List points with equal values in grid order, at both ends of the ranking.
+    // List arms with equal values in grid order, at both ends of the ranking.
     order.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     let ranking = |column: &str| {
-        let ranked = |&(value, point): &(f64, usize)| RankedPoint {
-            point: point as u64,
-            values: values(point),
+        let ranked = |&(value, arm): &(f64, usize)| RankedArm {
+            arm: arm as u64,
+            values: values(arm),
             value,
         };
         let high = order.len().div_ceil(2).min(EXTREMES);
@@ -135,7 +130,7 @@ pub(super) fn read(results: &Path, plan: &Plan, column: Option<&str>) -> Result<
         rest.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         Ranking {
             column: column.to_owned(),
-            points: order.len() as u64,
+            arms: order.len() as u64,
             highest,
             lowest: rest.iter().take(EXTREMES).map(ranked).collect(),
         }

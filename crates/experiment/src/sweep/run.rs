@@ -1,4 +1,4 @@
-//! Runs the points on all CPUs, in any order.
+//! Runs the arms on all CPUs, in any order.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -26,12 +26,12 @@ const FLUSH: Duration = Duration::from_secs(1);
 /// Number of rows per row group. The writer keeps one group in memory.
 const GROUP: usize = 4096;
 
-/// A function that simulates one point.
+/// A function that simulates one arm.
 pub(super) type Runner = fn(&Setup) -> Result<Report, SetupError>;
 
 /// Result of [`begin`].
 pub enum Begun {
-    /// There are points to run.
+    /// There are arms to run.
     Ready(Box<Sweep>),
     /// The results are already complete.
     Complete,
@@ -40,7 +40,7 @@ pub enum Begun {
 /// Progress of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Number of finished points, including those found in the journal.
+    /// Number of finished arms, including those found in the journal.
     pub done: usize,
     /// Number of events simulated in this run.
     pub events: u64,
@@ -51,9 +51,9 @@ pub struct Progress {
 /// How [`Sweep::run`] ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// All points are finished.
+    /// All arms are finished.
     Complete(Progress),
-    /// The caller stopped the run. Finished points are in the journal.
+    /// The caller stopped the run. Finished arms are in the journal.
     Stopped(Progress),
 }
 
@@ -117,12 +117,12 @@ pub fn begin(plan: Plan, results: &Path) -> Result<Begun, SweepError> {
 }
 
 impl Sweep {
-    /// Number of points that were already finished.
+    /// Number of arms that were already finished.
     pub fn found(&self) -> usize {
         self.journal.done()
     }
 
-    /// Number of damaged journal records. Their points will run again.
+    /// Number of damaged journal records. Their arms will run again.
     pub fn damaged(&self) -> u64 {
         self.journal.damaged
     }
@@ -132,10 +132,10 @@ impl Sweep {
         &self.plan
     }
 
-    /// Runs the unfinished points on `jobs` threads (at least one).
+    /// Runs the unfinished arms on `jobs` threads (at least one).
     ///
     /// Calls `watch` with the progress at least ten times per second. It returns whether to
-    /// continue. A point that is invalid or panics is recorded with its error and counts as
+    /// continue. An arm that is invalid or panics is recorded with its error and counts as
     /// finished.
     ///
     /// # Errors
@@ -155,7 +155,7 @@ impl Sweep {
         watch: &mut dyn FnMut(Progress) -> bool,
     ) -> Result<Ended, SweepError> {
         let todo: Vec<usize> = (0..self.plan.grid().len())
-            .filter(|&point| !self.journal.has(point))
+            .filter(|&arm| !self.journal.has(arm))
             .collect();
         let jobs = jobs.clamp(1, todo.len().max(1));
         let (sender, finished) = sync_channel(4 * jobs);
@@ -177,7 +177,7 @@ impl Sweep {
         let ended = self.collect(&finished, watch);
         next.store(todo.len(), Ordering::Relaxed);
         drop(finished);
-        // After a stop, the threads are in the middle of a point, so do not wait for them.
+        // After a stop, the threads are in the middle of an arm, so do not wait for them.
         if matches!(ended, Ok(Ended::Complete(_))) {
             for worker in workers {
                 let _ = worker.join();
@@ -225,25 +225,25 @@ impl Sweep {
         }
     }
 
-    /// Writes the results in point order, then removes the journal.
+    /// Writes the results in arm order, then removes the journal.
     ///
     /// # Errors
     /// Returns an error if the journal cannot be read, or if the results cannot be written.
     pub fn finish(self) -> Result<(), SweepError> {
         let plan = &self.plan;
         let mut table = TableWriter::create(&self.results, plan.columns(), &plan.metadata())?;
-        let points = plan.grid().len();
-        for first in (0..points).step_by(GROUP) {
+        let arms = plan.grid().len();
+        for first in (0..arms).step_by(GROUP) {
             let mut rows = Vec::with_capacity(GROUP);
-            for point in first..points.min(first + GROUP) {
-                let outcome = match self.journal.get(point)? {
+            for arm in first..arms.min(first + GROUP) {
+                let outcome = match self.journal.get(arm)? {
                     Some(Record {
                         error: Some(why), ..
                     }) => Err(why),
                     Some(record) => Ok(record.cells),
-                    None => Err("the point was not run".to_owned()),
+                    None => Err("the arm was not run".to_owned()),
                 };
-                rows.push(plan.row(point, outcome));
+                rows.push(plan.row(arm, outcome));
             }
             table.group(&rows)?;
         }
@@ -252,7 +252,7 @@ impl Sweep {
     }
 }
 
-/// Body of a worker thread: runs points until none are left or the receiver is gone.
+/// Body of a worker thread: runs arms until none are left or the receiver is gone.
 fn work(
     plan: &Plan,
     todo: &[usize],
@@ -260,12 +260,9 @@ fn work(
     runner: Runner,
     finished: &SyncSender<(Record, u64)>,
 ) {
-    while let Some(&point) = todo.get(next.fetch_add(1, Ordering::Relaxed)) {
+    while let Some(&arm) = todo.get(next.fetch_add(1, Ordering::Relaxed)) {
         let outcome = catch_unwind(AssertUnwindSafe(|| {
-            let setup = plan
-                .grid()
-                .setup(point)
-                .map_err(|error| error.to_string())?;
+            let setup = plan.grid().arm(arm).map_err(|error| error.to_string())?;
             let report = runner(&setup).map_err(|error| error.to_string())?;
             Ok((outcome::cells(&setup, &report), report.events))
         }));
@@ -279,11 +276,7 @@ fn work(
             Ok((cells, events)) => (cells, None, events),
             Err(why) => (Vec::new(), Some(why), 0),
         };
-        let record = Record {
-            point,
-            cells,
-            error,
-        };
+        let record = Record { arm, cells, error };
         if finished.send((record, events)).is_err() {
             return;
         }

@@ -27,7 +27,7 @@ count = 2
 program = [{ work = "exp 5ms" }]
 "#;
 
-/// A grid of 12 points.
+/// A grid of 12 arms.
 const AXES: [&str; 3] = [
     "hz=100,250,1000",
     "task.game.work=1ms,4ms",
@@ -67,7 +67,7 @@ fn rows(results: &Path) -> Vec<Vec<Cell>> {
     rows
 }
 
-/// Stops a sweep after a few points. Returns how many points are finished.
+/// Stops a sweep after a few arms. Returns how many arms are finished.
 fn part(plan: Plan, results: &Path) -> usize {
     let mut sweep = ready(plan, results);
     let ended = sweep.run(2, &mut |progress| progress.done < 5).unwrap();
@@ -104,7 +104,7 @@ fn a_row_equals_a_run_of_the_edited_scenario() {
     let plan = plan(&AXES);
     let rows = rows(&results);
     assert_eq!(rows.len(), 24);
-    let mut point = 0;
+    let mut arm = 0;
     for hz in ["100", "250", "1000"] {
         for work in ["1ms", "4ms"] {
             for policy in ["fair", "o1"] {
@@ -116,19 +116,19 @@ fn a_row_equals_a_run_of_the_edited_scenario() {
                         .replace("length", &format!("seed = {seed}\nlength"));
                     let setup = scenario::parse("x.toml", &text).unwrap();
                     let report = ticktax_sim::run(&setup).unwrap();
-                    check(&plan, &rows[point], point, &report);
-                    point += 1;
+                    check(&plan, &rows[arm], arm, &report);
+                    arm += 1;
                 }
             }
         }
     }
 }
 
-fn check(plan: &Plan, row: &[Cell], point: usize, report: &Report) {
+fn check(plan: &Plan, row: &[Cell], arm: usize, report: &Report) {
     let cell = |name: &str| cell(plan, row, name);
     let integer = |number: i64| Cell::Integer(number);
     let text = |text: String| Cell::Text(text);
-    assert_eq!(cell("point"), &integer(i64::try_from(point).unwrap()));
+    assert_eq!(cell("point"), &integer(i64::try_from(arm).unwrap()));
     assert_eq!(cell("trace"), &text(format!("{:016x}", report.hash)));
     assert_eq!(cell("error"), &Cell::Nothing);
     // Two CPUs were observed for 300 ms each.
@@ -179,7 +179,7 @@ fn a_stopped_sweep_resumes() {
     let done = part(plan(&AXES), &results);
     assert!((5..24).contains(&done), "{done}");
     let mut sweep = ready(plan(&AXES), &results);
-    // A thread may have finished another point that was not collected.
+    // A thread may have finished another arm that was not collected.
     assert_eq!((sweep.found(), sweep.damaged()), (done, 0));
     let mut min = usize::MAX;
     sweep
@@ -203,7 +203,7 @@ fn a_torn_end_and_damaged_lines_lose_only_their_points() {
     let lines: Vec<&[u8]> = bytes.split_inclusive(|&byte| byte == b'\n').collect();
     assert_eq!(lines.len(), done + 1);
     let mut damaged = lines[..=done].concat();
-    // Changes a digit of the second point, truncates the last line, and appends garbage.
+    // Changes a digit of the second arm, truncates the last line, and appends garbage.
     let digit = lines[0].len() + lines[1].len() + lines[2].len() / 2;
     damaged[digit] ^= 1;
     damaged.truncate(bytes.len() - 7);
@@ -233,7 +233,7 @@ fn a_journal_truncated_anywhere_can_be_resumed() {
         assert_eq!(
             sweep.found(),
             lines.saturating_sub(1),
-            "{length} of {done} points"
+            "{length} of {done} arms"
         );
         assert_eq!(sweep.damaged(), 0);
     }
@@ -351,7 +351,7 @@ fn concurrent_sweeps_are_refused_until_the_holder_ends() {
     drop(ready(plan(&AXES), &results));
 }
 
-/// Simulates a point, but panics for seed 2 at 250 Hz.
+/// Simulates an arm, but panics for seed 2 at 250 Hz.
 fn breaks(setup: &Setup) -> Result<Report, SetupError> {
     assert!(setup.seed != 2 || setup.machine.hz != 250, "no such\nluck");
     ticktax_sim::run(setup)
@@ -373,12 +373,12 @@ fn failed_points_are_reported_and_the_others_run() {
     };
     let column = Some("task.hog.ran_ns");
     let found = statement(&plan(&axes), &results, column, ran).unwrap();
-    assert_eq!((found.points, found.took), (8, Nanos(7)));
+    assert_eq!((found.arms, found.took), (8, Nanos(7)));
     assert_eq!(found.axes[0], ("hz".to_owned(), 2));
-    // Two points panic. Two more, one per seed, have an impossible phase: 2 ms, at a tick of 1000
+    // Two arms panic. Two more, one per seed, have an impossible phase: 2 ms, at a tick of 1000
     // Hz.
     assert_eq!((found.failed, found.failures.len()), (4, 3));
-    assert_eq!(found.failures[0].point, 1);
+    assert_eq!(found.failures[0].arm, 1);
     assert_eq!(found.failures[0].values, ["250", "0s", "2"]);
     assert_eq!(
         found.failures[0].why,
@@ -391,7 +391,7 @@ fn failed_points_are_reported_and_the_others_run() {
     );
     let ranking = found.ranking.unwrap();
     assert_eq!(
-        (ranking.points, ranking.highest.len(), ranking.lowest.len()),
+        (ranking.arms, ranking.highest.len(), ranking.lowest.len()),
         (4, 2, 2)
     );
     assert!(ranking.highest[0].value >= ranking.highest[1].value);

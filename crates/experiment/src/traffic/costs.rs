@@ -1,10 +1,10 @@
 //! Estimates the CPU cost of a byte, a packet, a call and an acknowledgement.
 //!
-//! A cell's CPU time is modelled as a sum of unit costs, fitted over the cells by least squares.
-//! All figures are per byte, so all cells have equal weight, however much they transferred. Each
+//! An arm's CPU time is modelled as a sum of unit costs, fitted over the arms by least squares.
+//! All figures are per byte, so all arms have equal weight, however much they transferred. Each
 //! block yields its own estimate of the costs. A cost is the mean over the blocks, with its
 //! interval. A unit has no separate cost if its counts are a combination of other units' counts in
-//! all cells, or if they vary only by chance.
+//! all arms, or if they vary only by chance.
 
 use ticktax_model::net_experiment::{BoundUnit, CostRefusal, CostUnit, UnitCost, UnitCosts};
 use ticktax_model::trial::Effect;
@@ -20,11 +20,11 @@ const APART: f64 = 0.05;
 /// Minimum distance of a unit's counts from any such combination, in standard errors.
 const BEYOND_CHANCE: f64 = 4.0;
 
-/// Maximum residual, as a fraction. If it is larger, the units do not explain the cells' times.
+/// Maximum residual, as a fraction. If it is larger, the units do not explain the arms' times.
 const MISFIT: f64 = 0.2;
 
 pub(super) fn costs(blocks: &Blocks<'_>) -> UnitCosts {
-    // Counts by unit, block and cell. Units with the largest spread come first, because they are
+    // Counts by unit, block and arm. Units with the largest spread come first, because they are
     // the hardest to confuse with others.
     let mut counts: Vec<(CostUnit, Vec<Vec<f64>>)> = CostUnit::ALL
         .into_iter()
@@ -107,21 +107,21 @@ pub(super) fn costs(blocks: &Blocks<'_>) -> UnitCosts {
     }
 }
 
-/// Spread between the cells as a fraction of their mean, rounded to 0.01.
+/// Spread between the arms as a fraction of their mean, rounded to 0.01.
 fn apart(blocks: &[Vec<f64>]) -> f64 {
-    let cells = over_blocks(blocks, mean);
-    let spread = variance(&cells).sqrt() / mean(&cells);
+    let arms = over_blocks(blocks, mean);
+    let spread = variance(&arms).sqrt() / mean(&arms);
     (spread * 100.0).round()
 }
 
-/// Summarizes each cell's values over all blocks.
+/// Summarizes each arm's values over all blocks.
 fn over_blocks(blocks: &[Vec<f64>], summary: impl Fn(&[f64]) -> f64) -> Vec<f64> {
-    let cells = 0..blocks.first().map_or(0, Vec::len);
-    let cells = cells.map(|cell| {
-        let values: Vec<f64> = blocks.iter().map(|block| block[cell]).collect();
+    let arms = 0..blocks.first().map_or(0, Vec::len);
+    let arms = arms.map(|arm| {
+        let values: Vec<f64> = blocks.iter().map(|block| block[arm]).collect();
         summary(&values)
     });
-    cells.collect()
+    arms.collect()
 }
 
 /// The columns in `with` that contribute at least a tenth of the length of column `of`.
@@ -133,7 +133,7 @@ fn largest(with: &[(usize, f64)], columns: &[Vec<f64>], of: usize) -> Vec<usize>
     large.map(|(at, _)| *at).collect()
 }
 
-/// Residual of the cells' times, as a fraction. `None` unless there are more cells than units.
+/// Residual of the arms' times, as a fraction. `None` unless there are more arms than units.
 fn misfit(kept: &[usize], columns: &[Vec<f64>], times: &[f64]) -> Option<f64> {
     if times.len() <= kept.len() {
         return None;

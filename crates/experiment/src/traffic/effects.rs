@@ -1,23 +1,24 @@
 //! Judges the runs of a traffic experiment.
 //!
-//! Each block yields one observation of each comparison of cells: the sum of the logarithms of its
+//! Each block yields one observation of each comparison of arms: the sum of the logarithms of its
 //! runs, weighted as in the design. Effects are therefore ratios, and a slowdown of the machine
-//! affects all cells equally. An effect is the mean over the blocks, with its interval. It counts
+//! affects all arms equally. An effect is the mean over the blocks, with its interval. It counts
 //! only if two criteria agree: Student's test, corrected for all effects and both measures (Holm),
 //! and the interval.
 
+use ticktax_analysis::judge::{Evidence, corrected, level};
 use ticktax_model::Nanos;
 use ticktax_model::net_experiment::{
-    BlocksNeeded, ConnectionFacts, CostUnit, CpuCost, ExperimentCell, Fact, FactorEffect,
+    BlocksNeeded, ConnectionFacts, CostUnit, CpuCost, ExperimentArm, Fact, FactorEffect,
     MeasuredEffect, NetExperiment,
 };
-use ticktax_model::trial::{Effect, Verdict};
+use ticktax_model::trial::{Better, Scale};
 
 use super::Factors;
 use super::costs::costs;
 use crate::design::{Comparison, same};
-use crate::statistics::{holm, mean, mean_interval, student_chance, variance};
-use crate::trial::{FALSE_VERDICTS, MOST_BLOCKS, least_effect_by_t, level};
+use crate::statistics::{mean, student_chance, variance};
+use crate::trial::{fewest_that, least_effect_by_t, mean_effect};
 
 /// The figures of one run.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,13 +46,13 @@ impl RunFigures {
     }
 }
 
-/// A measured run of one cell within one block.
+/// A measured run of one arm within one block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeasuredRun {
     /// Index of the block.
     pub block: u64,
-    /// Index of the cell.
-    pub cell: usize,
+    /// Index of the arm.
+    pub arm: usize,
     /// Figures measured in the run.
     pub figures: RunFigures,
 }
@@ -62,41 +63,38 @@ pub struct Judged<'a> {
     pub factors: &'a Factors,
     /// All runs in complete blocks.
     pub runs: &'a [MeasuredRun],
-    /// The document in which to fill in the cells, the design check, the effects and the costs.
+    /// The document in which to fill in the arms, the design check, the effects and the costs.
     pub document: NetExperiment,
 }
 
-/// Runs in complete blocks, and the cells that have the same settings in effect.
+/// Runs in complete blocks, and the arms that have the same settings in effect.
 pub(super) struct Blocks<'a> {
-    /// The runs by block, then by cell.
+    /// The runs by block, then by arm.
     runs: Vec<Vec<Vec<&'a RunFigures>>>,
-    /// For each cell, the index of the first cell with the same settings in effect.
+    /// For each arm, the index of the first arm with the same settings in effect.
     same: Vec<usize>,
 }
 
 impl<'a> Blocks<'a> {
-    fn new(runs: &'a [MeasuredRun], cells: usize, same: Vec<usize>) -> Self {
+    fn new(runs: &'a [MeasuredRun], arms: usize, same: Vec<usize>) -> Self {
         let count = runs.iter().map(|run| run.block + 1).max().unwrap_or(0);
         let count = usize::try_from(count).unwrap_or(0);
-        let mut blocks = vec![vec![Vec::new(); cells]; count];
+        let mut blocks = vec![vec![Vec::new(); arms]; count];
         for run in runs {
             let block = usize::try_from(run.block).unwrap_or(usize::MAX);
-            if let Some(cell) = blocks
-                .get_mut(block)
-                .and_then(|cells| cells.get_mut(run.cell))
-            {
-                cell.push(&run.figures);
+            if let Some(arm) = blocks.get_mut(block).and_then(|arms| arms.get_mut(run.arm)) {
+                arm.push(&run.figures);
             }
         }
-        blocks.retain(|block| block.iter().all(|cell| !cell.is_empty()));
+        blocks.retain(|block| block.iter().all(|arm| !arm.is_empty()));
         Self { runs: blocks, same }
     }
 
-    /// Evaluates a comparison of `figure` in each block. `weights` has one entry per cell.
+    /// Evaluates a comparison of `figure` in each block. `weights` has one entry per arm.
     fn compared(&self, weights: &[f64], figure: impl Fn(&RunFigures) -> f64) -> Vec<f64> {
         let compare = |block: &Vec<Vec<&RunFigures>>| {
-            let cells = block.iter().zip(weights);
-            let parts = cells.filter(|(_, weight)| **weight != 0.0);
+            let arms = block.iter().zip(weights);
+            let parts = arms.filter(|(_, weight)| **weight != 0.0);
             let parts = parts.map(|(runs, weight)| {
                 let values: Vec<f64> = runs.iter().map(|run| figure(run)).collect();
                 weight * mean(&values)
@@ -106,8 +104,8 @@ impl<'a> Blocks<'a> {
         self.runs.iter().map(compare).collect()
     }
 
-    /// Mean of `figure`, by block and distinct cell.
-    fn by_cell(&self, figure: impl Fn(&RunFigures) -> f64) -> Vec<Vec<f64>> {
+    /// Mean of `figure`, by block and distinct arm.
+    fn by_arm(&self, figure: impl Fn(&RunFigures) -> f64) -> Vec<Vec<f64>> {
         let first = self
             .same
             .iter()
@@ -115,7 +113,7 @@ impl<'a> Blocks<'a> {
             .filter(|(at, first)| at == *first);
         let first: Vec<usize> = first.map(|(at, _)| at).collect();
         let means = |block: &Vec<Vec<&RunFigures>>| {
-            let cell = |&first: &usize| {
+            let arm = |&first: &usize| {
                 let here = block
                     .iter()
                     .zip(&self.same)
@@ -123,26 +121,26 @@ impl<'a> Blocks<'a> {
                 let runs = here.flat_map(|(runs, _)| runs);
                 mean(&runs.map(|run| figure(run)).collect::<Vec<f64>>())
             };
-            first.iter().map(cell).collect::<Vec<f64>>()
+            first.iter().map(arm).collect::<Vec<f64>>()
         };
         self.runs.iter().map(means).collect()
     }
 
-    /// CPU time per byte, by block and distinct cell.
+    /// CPU time per byte, by block and distinct arm.
     pub(super) fn cpu(&self) -> Vec<Vec<f64>> {
-        self.by_cell(|run| run.cpu.ns_per_byte)
+        self.by_arm(|run| run.cpu.ns_per_byte)
     }
 
-    /// Number of `unit`s per byte, by block and distinct cell. `None` if a run did not measure it.
+    /// Number of `unit`s per byte, by block and distinct arm. `None` if a run did not measure it.
     pub(super) fn unit(&self, unit: CostUnit) -> Option<Vec<Vec<f64>>> {
         let mut runs = self.runs.iter().flatten().flatten();
         match unit {
-            CostUnit::Byte => Some(self.by_cell(|_| 1.0)),
-            CostUnit::Packet => Some(self.by_cell(|run| run.packets)),
-            CostUnit::Call => Some(self.by_cell(|run| run.calls)),
+            CostUnit::Byte => Some(self.by_arm(|_| 1.0)),
+            CostUnit::Packet => Some(self.by_arm(|run| run.packets)),
+            CostUnit::Call => Some(self.by_arm(|run| run.calls)),
             CostUnit::Ack => runs
                 .all(|run| run.acks().is_some())
-                .then(|| self.by_cell(|run| run.acks().unwrap_or_default())),
+                .then(|| self.by_arm(|run| run.acks().unwrap_or_default())),
         }
     }
 }
@@ -154,22 +152,22 @@ pub fn judge(judged: Judged<'_>) -> NetExperiment {
         runs,
         mut document,
     } = judged;
-    let cells = factors.factorial().cells();
-    let facts: Vec<Vec<Fact>> = (0..cells.len())
-        .map(|cell| factors.in_effect(&cells[cell], &agreed(runs, cell)))
+    let arms = factors.factorial().arms();
+    let facts: Vec<Vec<Fact>> = (0..arms.len())
+        .map(|arm| factors.in_effect(arm, &agreed(runs, arm)))
         .collect();
     let same = same(&facts, Clone::clone);
     let (check, comparisons) = factors.factorial().check(&same);
-    let blocks = Blocks::new(runs, cells.len(), same.clone());
-    document.cells = cells
+    let blocks = Blocks::new(runs, arms.len(), same.clone());
+    document.arms = arms
         .into_iter()
         .zip(facts)
         .enumerate()
-        .map(|(at, (values, facts))| ExperimentCell {
+        .map(|(at, (values, facts))| ExperimentArm {
             values,
             facts,
             same_as: same[at],
-            ..cell(runs, at)
+            ..arm(runs, at)
         })
         .collect();
     let plan = &mut document.plan;
@@ -187,13 +185,12 @@ pub fn judge(judged: Judged<'_>) -> NetExperiment {
 /// Evaluates a pilot's `runs`. Returns the largest standard deviation of an effect between blocks,
 /// as a fraction, and the number of tests in the main experiment.
 pub fn spread(factors: &Factors, runs: &[MeasuredRun]) -> Option<(f64, usize)> {
-    let cells = factors.factorial().cells();
-    let facts: Vec<Vec<Fact>> = (0..cells.len())
-        .map(|cell| factors.in_effect(&cells[cell], &agreed(runs, cell)))
+    let facts: Vec<Vec<Fact>> = (0..factors.arms())
+        .map(|arm| factors.in_effect(arm, &agreed(runs, arm)))
         .collect();
     let same = same(&facts, Clone::clone);
     let (_, comparisons) = factors.factorial().check(&same);
-    let blocks = Blocks::new(runs, cells.len(), same);
+    let blocks = Blocks::new(runs, factors.arms(), same);
     Some((widest(&blocks, &comparisons)?, comparisons.len() * 2))
 }
 
@@ -215,28 +212,16 @@ pub fn needed(spread: Option<f64>, resolution: f64, tests: usize) -> Vec<BlocksN
 /// judged together. Returns `None` if no reasonable number of blocks suffices.
 pub fn blocks_to_resolve(spread: f64, resolution: f64, tests: usize) -> Option<u64> {
     let (noise, effect) = (spread.ln_1p(), resolution.ln_1p());
-    let level = level(tests);
-    let enough = |blocks: u64| least_effect_by_t(noise, blocks, level) <= effect;
-    if !enough(MOST_BLOCKS) {
-        return None;
-    }
-    let (mut low, mut high) = (2, MOST_BLOCKS);
-    while low < high {
-        let middle = low.midpoint(high);
-        if enough(middle) {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-    }
-    Some(high)
+    fewest_that(2, |blocks| {
+        least_effect_by_t(noise, blocks, level(tests)) <= effect
+    })
 }
 
-/// The facts about a cell. A fact that differs between the cell's runs is reported as changed.
-fn agreed(runs: &[MeasuredRun], cell: usize) -> Vec<Fact> {
+/// The facts about an arm. A fact that differs between the arm's runs is reported as changed.
+fn agreed(runs: &[MeasuredRun], arm: usize) -> Vec<Fact> {
     let runs: Vec<&[Fact]> = runs
         .iter()
-        .filter(|run| run.cell == cell)
+        .filter(|run| run.arm == arm)
         .map(|run| &*run.figures.facts)
         .collect();
     let mut agreed: Vec<Fact> = Vec::new();
@@ -253,11 +238,11 @@ fn agreed(runs: &[MeasuredRun], cell: usize) -> Vec<Fact> {
     agreed
 }
 
-/// Averages a cell's figures over its runs.
-fn cell(runs: &[MeasuredRun], at: usize) -> ExperimentCell {
+/// Averages an arm's figures over its runs.
+fn arm(runs: &[MeasuredRun], at: usize) -> ExperimentArm {
     let runs: Vec<&RunFigures> = runs
         .iter()
-        .filter(|run| run.cell == at)
+        .filter(|run| run.arm == at)
         .map(|run| &run.figures)
         .collect();
     let average = |figure: fn(&RunFigures) -> f64| {
@@ -275,7 +260,7 @@ fn cell(runs: &[MeasuredRun], at: usize) -> ExperimentCell {
         .sum();
     let count = i64::try_from(connections.len().max(1)).unwrap_or(i64::MAX);
     let acks: Option<Vec<f64>> = runs.iter().map(|run| run.acks()).collect();
-    ExperimentCell {
+    ExperimentArm {
         values: Vec::new(),
         facts: Vec::new(),
         same_as: at,
@@ -300,14 +285,14 @@ struct Draft {
     logs: Vec<f64>,
     amounts: Vec<f64>,
     chance: Option<f64>,
-    falls_is_better: bool,
+    better: Better,
 }
 
 impl Draft {
     fn new(
         blocks: &Blocks<'_>,
         weights: &[f64],
-        falls_is_better: bool,
+        better: Better,
         figure: fn(&RunFigures) -> f64,
     ) -> Self {
         let logs = blocks.compared(weights, |run| figure(run).ln());
@@ -319,46 +304,26 @@ impl Draft {
             logs,
             amounts,
             chance,
-            falls_is_better,
+            better,
         }
     }
 
     fn judged(&self, chance: Option<f64>, resolution: f64, tests: usize) -> MeasuredEffect {
-        let effect = |values: &[f64], scale: fn(f64) -> f64| {
-            mean_interval(values).map(|(low, high)| Effect {
-                value: scale(mean(values)),
-                low: scale(low),
-                high: scale(high),
-            })
-        };
-        let share = effect(&self.logs, f64::exp_m1);
-        let certain = chance.is_some_and(|chance| chance <= FALSE_VERDICTS);
-        let verdict = match share {
-            Some(effect) if certain && !effect.may_be_none() => {
-                if (effect.value < 0.0) == self.falls_is_better {
-                    Verdict::Better
-                } else {
-                    Verdict::Worse
-                }
-            }
-            Some(effect) if effect.bound() <= resolution => Verdict::NoDifferenceBeyond {
-                bound: effect.bound(),
-            },
-            _ => {
-                let have = self.logs.len() as u64;
-                let spread = variance(&self.logs).sqrt().exp_m1();
-                let needed = blocks_to_resolve(spread, resolution, tests);
-                let needed = needed.filter(|_| have > 1);
-                Verdict::CannotTell {
-                    more_blocks: needed.map(|needed| needed.saturating_sub(have).max(1)),
-                }
-            }
-        };
-        MeasuredEffect {
-            share,
-            amount: effect(&self.amounts, |amount| amount),
+        let evidence = Evidence {
+            effect: mean_effect(Scale::Relative, &self.logs),
             chance,
-            verdict,
+            better: self.better,
+            limit: resolution,
+        };
+        let contrast = evidence.contrast(|| {
+            let have = self.logs.len() as u64;
+            let spread = variance(&self.logs).sqrt().exp_m1();
+            let needed = blocks_to_resolve(spread, resolution, tests)?;
+            Some(needed.saturating_sub(have).max(1))
+        });
+        MeasuredEffect {
+            contrast,
+            amount: mean_effect(Scale::Absolute, &self.amounts),
         }
     }
 }
@@ -368,14 +333,16 @@ fn effects(blocks: &Blocks<'_>, comparisons: &[Comparison], resolution: f64) -> 
         .iter()
         .map(|comparison| {
             [
-                Draft::new(blocks, &comparison.weights, true, |run| run.cpu.ns_per_byte),
-                Draft::new(blocks, &comparison.weights, false, |run| run.rate),
+                Draft::new(blocks, &comparison.weights, Better::Lower, |run| {
+                    run.cpu.ns_per_byte
+                }),
+                Draft::new(blocks, &comparison.weights, Better::Higher, |run| run.rate),
             ]
         })
         .collect();
     let chances: Vec<Option<f64>> = drafts.iter().flatten().map(|draft| draft.chance).collect();
     let tests = chances.len();
-    let corrected = holm(&chances);
+    let corrected = corrected(&chances, tests);
     let judged = comparisons.iter().zip(&drafts).zip(corrected.chunks(2));
     judged
         .map(|((comparison, [cpu, rate]), chance)| {

@@ -6,9 +6,9 @@ use ticktax_model::net::{LinkSpec, Protocol, TrafficSpec};
 use ticktax_model::net_experiment::{Fact, FactorPlace, VariedFactor};
 use ticktax_probes::net::{Offload, TCP_CALL, Tuning, UDP_HEADERS};
 
-use super::MOST_CELLS;
+use super::MOST_ARMS;
 use crate::design::Factorial;
-use crate::vary::{Vary, VaryError};
+use crate::vary::{Axis, Grid, Parameter, Vary, VaryError};
 
 /// Default rate for datagrams, in bits per second.
 const UDP_RATE: f64 = 100e6;
@@ -399,94 +399,100 @@ pub static FACTORS: [Factor; 20] = [
     ),
 ];
 
-/// A factor that the user chose, with the values to try.
-#[derive(Debug)]
-struct Chosen {
-    name: String,
-    place: FactorPlace,
-    values: Vec<String>,
-    shown_by: &'static [&'static str],
-    set: ChosenSet,
-}
-
-#[derive(Debug)]
-enum ChosenSet {
+/// A factor that the user chose: a row of [`FACTORS`], or a sysctl.
+#[derive(Clone, Debug)]
+pub(super) enum Chosen {
+    /// A factor from the table.
     Row(&'static Factor),
+    /// Any sysctl of a network namespace.
     Sysctl(String),
 }
 
 impl Chosen {
-    fn read(vary: &Vary) -> Result<Self, VaryError> {
-        let values: Vec<String> = vary.values()?;
-        if values.len() < 2 {
-            return Err(vary.error(&"a comparison needs at least two values"));
+    fn place(&self) -> FactorPlace {
+        match self {
+            Self::Row(row) => row.place,
+            Self::Sysctl(_) => FactorPlace::Namespace,
         }
-        let name = vary.name();
-        let row = FACTORS
-            .iter()
+    }
+
+    fn shown_by(&self) -> &'static [&'static str] {
+        match self {
+            Self::Row(row) => row.shown_by,
+            Self::Sysctl(_) => &[],
+        }
+    }
+}
+
+impl Parameter for Chosen {
+    type Arm = Setup;
+    type Value = String;
+
+    fn find(name: &str, _: &Setup) -> Result<Self, String> {
+        let mut rows = FACTORS.iter();
+        let row = rows
             .find(|row| row.name == name || matches!(row.set, Set::Sysctl(full) if full == name));
-        let (place, shown_by, set) = match row {
-            Some(row) => (row.place, row.shown_by, ChosenSet::Row(row)),
-            None if name.starts_with("net.") => {
-                let set = ChosenSet::Sysctl(name.to_owned());
-                (FactorPlace::Namespace, &[][..], set)
-            }
+        match row {
+            Some(row) => Ok(Self::Row(row)),
+            None if name.starts_with("net.") => Ok(Self::Sysctl(name.to_owned())),
             None => {
                 let known: Vec<&str> = FACTORS.iter().map(|row| row.name).collect();
-                return Err(vary.error(&format_args!(
+                Err(format!(
                     "unknown factor: choose from {}, or a sysctl such as net.ipv4.tcp_rmem",
                     known.join(", ")
-                )));
+                ))
             }
-        };
-        let chosen = Self {
-            name: name.to_owned(),
-            place,
-            values,
-            shown_by,
-            set,
-        };
-        Ok(chosen)
+        }
+    }
+
+    fn parse(&self, item: &str, base: &Setup) -> Result<Vec<String>, String> {
+        let value = item.to_owned();
+        self.set(&mut base.clone(), &value)?;
+        Ok(vec![value])
     }
 
     /// The factor's canonical name, which all its aliases share.
-    fn full(&self) -> &str {
-        match &self.set {
-            ChosenSet::Row(row) => match row.set {
-                Set::Sysctl(full) => full,
-                _ => row.name,
-            },
-            ChosenSet::Sysctl(name) => name,
+    fn target(&self) -> String {
+        match self {
+            Self::Row(Factor {
+                set: Set::Sysctl(full),
+                ..
+            }) => (*full).to_owned(),
+            Self::Row(row) => row.name.to_owned(),
+            Self::Sysctl(name) => name.clone(),
         }
     }
 
-    fn set(&self, setup: &mut Setup, value: &str) -> Result<(), String> {
-        let tuning = &mut setup.tuning;
-        match &self.set {
-            ChosenSet::Sysctl(name) => {
-                tuning.sysctls.push((name.clone(), value.to_owned()));
-                Ok(())
+    fn set(&self, setup: &mut Setup, value: &String) -> Result<(), String> {
+        match self {
+            Self::Row(Factor {
+                set: Set::By(set), ..
+            }) => set(setup, value)?,
+            Self::Row(Factor {
+                set: Set::Offload(offload),
+                ..
+            }) => {
+                setup.tuning.offloads.push((*offload, switch(value)?));
+                // Offloads depend on each other, so apply them in dependency order.
+                let place =
+                    |offload: &Offload| Offload::ALL.iter().position(|other| other == offload);
+                setup
+                    .tuning
+                    .offloads
+                    .sort_by_key(|(offload, _)| place(offload));
             }
-            ChosenSet::Row(row) => match row.set {
-                Set::By(set) => set(setup, value),
-                Set::Sysctl(name) => {
-                    tuning.sysctls.push((name.to_owned(), value.to_owned()));
-                    Ok(())
-                }
-                Set::Offload(offload) => {
-                    tuning.offloads.push((offload, switch(value)?));
-                    Ok(())
-                }
-            },
+            Self::Row(_) | Self::Sysctl(_) => {
+                setup.tuning.sysctls.push((self.target(), value.clone()));
+            }
         }
+        Ok(())
     }
 }
 
 /// An experiment's factors, and the settings that do not vary.
 #[derive(Debug)]
 pub struct Factors {
-    base: Setup,
-    chosen: Vec<Chosen>,
+    grid: Grid<Chosen>,
     factorial: Factorial,
 }
 
@@ -494,36 +500,23 @@ impl Factors {
     /// Parses the factors typed by the user. All other settings come from `base`.
     ///
     /// # Errors
-    /// Returns an error if a factor is unknown, a value is invalid, or there are too many cells.
+    /// Returns an error if a factor is unknown, a value is invalid, or there are too many arms.
     pub fn read(typed: &[Vary], base: Setup) -> Result<Self, VaryError> {
-        let mut chosen: Vec<Chosen> = Vec::new();
-        let mut cells = 1_usize;
-        for vary in typed {
-            let factor = Chosen::read(vary)?;
-            if let Some(other) = chosen.iter().find(|other| other.full() == factor.full()) {
-                return Err(match &other.name {
-                    name if *name == factor.name => vary.error(&"it is already varied"),
-                    name => vary.error(&format_args!("it is already varied, as {name}")),
-                });
-            }
-            for value in &factor.values {
-                let set = factor.set(&mut base.clone(), value);
-                set.map_err(|why| vary.error(&why))?;
-            }
-            cells = cells.saturating_mul(factor.values.len());
-            if cells > MOST_CELLS {
-                return Err(vary.error(&format_args!(
-                    "more than {MOST_CELLS} combinations: give fewer factors or values"
-                )));
-            }
-            chosen.push(factor);
+        let grid = Grid::new(typed, base, MOST_ARMS)?;
+        if let Some(axis) = grid.axes().iter().find(|axis| axis.values().len() < 2) {
+            return Err(axis
+                .typed()
+                .error(&"a comparison needs at least two values"));
         }
-        let levels = chosen.iter().map(|factor| factor.values.len()).collect();
         Ok(Self {
-            base,
-            chosen,
-            factorial: Factorial::new(levels),
+            factorial: Factorial::new(grid.levels()),
+            grid,
         })
+    }
+
+    /// Number of arms: combinations of the factors' values.
+    pub fn arms(&self) -> usize {
+        self.grid.len()
     }
 
     /// All combinations of the factors' values.
@@ -531,68 +524,65 @@ impl Factors {
         &self.factorial
     }
 
-    /// The settings for a cell.
-    pub fn setup(&self, cell: &[usize]) -> Setup {
-        let mut setup = self.base.clone();
-        for (factor, &value) in self.chosen.iter().zip(cell) {
-            // Cannot fail: every value was tried while parsing it.
-            let _ = factor.set(&mut setup, &factor.values[value]);
-        }
-        // Offloads depend on each other, so apply them in dependency order.
-        let place =
-            |set: &(Offload, bool)| Offload::ALL.iter().position(|offload| *offload == set.0);
-        setup.tuning.offloads.sort_by_key(place);
-        setup
+    /// The settings of arm number `arm`.
+    pub fn setup(&self, arm: usize) -> Setup {
+        // Cannot fail: every value was tried while parsing it.
+        self.grid.arm(arm).unwrap_or_else(|_| self.base().clone())
     }
 
-    /// The settings in effect in a cell: the facts in `read`, and the values of factors that no
+    /// The settings in effect in an arm: the facts in `read`, and the values of factors that no
     /// fact shows.
-    pub fn in_effect(&self, cell: &[usize], read: &[Fact]) -> Vec<Fact> {
+    pub fn in_effect(&self, arm: usize, read: &[Fact]) -> Vec<Fact> {
         // Omit a sysctl's own value if other facts show its effect.
         let counts = |fact: &&Fact| {
-            let mut shown = self
-                .chosen
-                .iter()
-                .filter(|factor| !factor.shown_by.is_empty());
-            shown.all(|factor| factor.full() != fact.name || factor.shown_by.contains(&&*fact.name))
+            let mut shown = self.chosen().filter(|factor| !factor.shown_by().is_empty());
+            shown.all(|factor| {
+                factor.target() != fact.name || factor.shown_by().contains(&&*fact.name)
+            })
         };
         let mut facts: Vec<Fact> = read.iter().filter(counts).cloned().collect();
-        for (factor, &value) in self.chosen.iter().zip(cell) {
-            let name = factor.full();
-            if factor.shown_by.is_empty() && facts.iter().all(|fact| fact.name != name) {
-                facts.push(Fact::new(name, &factor.values[value]));
+        for (factor, value) in self.chosen().zip(self.grid.values(arm)) {
+            let name = factor.target();
+            if factor.shown_by().is_empty() && facts.iter().all(|fact| fact.name != name) {
+                facts.push(Fact::new(&name, value));
             }
         }
         facts.sort();
         facts
     }
 
+    fn chosen(&self) -> impl Iterator<Item = &Chosen> {
+        self.grid.axes().iter().map(Axis::parameter)
+    }
+
     /// Whether the factor called `name` is varied.
     pub fn varies(&self, name: &str) -> bool {
-        self.chosen.iter().any(|factor| factor.name == name)
+        self.grid.axes().iter().any(|axis| axis.name() == name)
     }
 
     /// The factors, for the document.
     pub fn varied(&self) -> Vec<VariedFactor> {
-        let varied = self.chosen.iter().map(|factor| VariedFactor {
-            name: factor.name.clone(),
-            place: factor.place,
-            values: factor.values.clone(),
+        let varied = self.grid.axes().iter().map(|axis| VariedFactor {
+            name: axis.name().to_owned(),
+            place: axis.parameter().place(),
+            values: axis.values().to_vec(),
         });
         varied.collect()
     }
 
     /// Names of the varied factors that need separate network namespaces.
     pub fn of_namespaces(&self) -> Vec<&str> {
-        let needs =
-            |factor: &&Chosen| matches!(factor.place, FactorPlace::Device | FactorPlace::Namespace);
-        let needs = self.chosen.iter().filter(needs);
-        needs.map(|factor| &*factor.name).collect()
+        let needs = |axis: &&Axis<Chosen>| {
+            let place = axis.parameter().place();
+            matches!(place, FactorPlace::Device | FactorPlace::Namespace)
+        };
+        let needs = self.grid.axes().iter().filter(needs);
+        needs.map(Axis::name).collect()
     }
 
     /// The settings that are not varied.
     pub fn base(&self) -> &Setup {
-        &self.base
+        self.grid.base()
     }
 }
 

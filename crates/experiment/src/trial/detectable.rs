@@ -1,14 +1,15 @@
 //! Estimates the smallest effect that a trial can detect, before the trial's blocks are run.
 
-use ticktax_model::trial::Scale;
+use ticktax_analysis::judge::level;
+use ticktax_model::trial::{Effect, Scale};
 
-use super::{FALSE_VERDICTS, POWER};
-use crate::statistics::student_quantile;
+use super::POWER;
+use crate::statistics::{mean, mean_interval, student_quantile};
 
 /// Minimum number of successive runs needed to estimate the noise.
 const FEWEST_RUNS: usize = 6;
 /// Largest number of blocks to suggest.
-pub(crate) const MOST_BLOCKS: u64 = 10_000;
+const MOST_BLOCKS: u64 = 10_000;
 /// Factor by which an effect must be larger for a rank test to find it than for a t test, if values
 /// are normal: 1/√(3/π) (Lehmann 1975, 2.4).
 const RANKS: f64 = 1.023_3;
@@ -100,17 +101,22 @@ pub(super) fn effect_of(scale: Scale, sum: f64) -> f64 {
     }
 }
 
+/// The mean of additive differences as an effect, with its interval. Returns `None` for fewer than
+/// two differences.
+pub(crate) fn mean_effect(scale: Scale, differences: &[f64]) -> Option<Effect> {
+    mean_interval(differences).map(|(low, high)| Effect {
+        value: effect_of(scale, mean(differences)),
+        low: effect_of(scale, low),
+        high: effect_of(scale, high),
+    })
+}
+
 /// Converts an effect to an additive difference: the inverse of [`effect_of`].
 pub(super) fn sum_of(scale: Scale, effect: f64) -> f64 {
     match scale {
         Scale::Relative => effect.ln_1p(),
         Scale::Absolute => effect,
     }
-}
-
-/// Significance level that the smallest of `comparisons` p-values must reach.
-pub(crate) fn level(comparisons: usize) -> f64 {
-    FALSE_VERDICTS / comparisons.max(1) as f64
 }
 
 /// Minimum number of blocks for a significant difference. With fewer, all signs are equal by chance
@@ -158,7 +164,13 @@ pub(super) fn blocks_for_a_verdict(
     let enough = |blocks: u64| {
         least_effect(noise, blocks, level) <= effect || margin(noise, blocks) <= limit - effect
     };
-    let (mut low, mut high) = (fewest_blocks(comparisons), MOST_BLOCKS);
+    fewest_that(fewest_blocks(comparisons), enough)
+}
+
+/// The smallest number of blocks, from `low` on, that is `enough`. Returns `None` if it is more
+/// than 10,000.
+pub(crate) fn fewest_that(mut low: u64, enough: impl Fn(u64) -> bool) -> Option<u64> {
+    let mut high = MOST_BLOCKS;
     if !enough(high) {
         return None;
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ticktax_model::prediction::{Figure, Measure, Origin, PredictionRow, PredictionStatement};
+use ticktax_model::prediction::{Figure, Measure, Origin, PredictionArm, PredictionStatement};
 use ticktax_model::trial::{Comparison, Effect, Predicted, Scale, TrialStatement};
 
 use crate::text::read_document;
@@ -24,8 +24,8 @@ pub enum ForetoldError {
     NoFirstArm,
     /// The number of predicted settings differs from the number of arms.
     #[error(
-        "it predicts {predicted} changed settings, but the trial has {arms} variants besides A; \
-         predict one setting per variant, in the same order"
+        "it predicts {predicted} changed settings, but the trial has {arms} arms besides A; \
+         predict one setting per arm, in the same order"
     )]
     Arms {
         /// Number of settings that the prediction covers.
@@ -56,8 +56,8 @@ pub fn read_prediction(file: &Path) -> Result<PredictionStatement, ForetoldError
 #[derive(Clone, Debug)]
 pub struct Foretold<'a> {
     load: &'a str,
-    first: &'a PredictionRow,
-    others: Vec<&'a PredictionRow>,
+    first: &'a PredictionArm,
+    others: Vec<&'a PredictionArm>,
 }
 
 impl<'a> Foretold<'a> {
@@ -72,11 +72,11 @@ impl<'a> Foretold<'a> {
         arms: usize,
         metrics: &[&str],
     ) -> Result<Self, ForetoldError> {
-        let rows = prediction.rows.iter();
+        let rows = prediction.arms.iter();
         let mut rows = rows.filter(|row| row.origin == Origin::Predicted);
         let first = rows.next().filter(|row| row.settings.is_empty());
         let first = first.ok_or(ForetoldError::NoFirstArm)?;
-        let others: Vec<&PredictionRow> = rows.collect();
+        let others: Vec<&PredictionArm> = rows.collect();
         if others.len() + 1 != arms {
             return Err(ForetoldError::Arms {
                 predicted: others.len(),
@@ -119,7 +119,10 @@ impl<'a> Foretold<'a> {
             load: self.load.to_owned(),
             settings: row.settings.clone(),
             effect,
-            error: comparison.effect.map(|proven| effect.value - proven.value),
+            error: comparison
+                .contrast
+                .effect
+                .map(|proven| effect.value - proven.value),
         })
     }
 }
@@ -147,13 +150,13 @@ fn effect(scale: Scale, measure: Measure, first: &Figure, value: f64) -> Option<
 #[cfg(test)]
 mod tests {
     use ticktax_model::Nanos;
-    use ticktax_model::prediction::{Figure, Measure, Origin, PredictionRow, PredictionStatement};
+    use ticktax_model::prediction::{Figure, Measure, Origin, PredictionArm, PredictionStatement};
 
     use super::{Foretold, ForetoldError};
 
-    fn row(origin: Origin, setting: &str, fps: f64) -> PredictionRow {
+    fn row(origin: Origin, setting: &str, fps: f64) -> PredictionArm {
         let settings = [setting].into_iter().filter(|setting| !setting.is_empty());
-        PredictionRow {
+        PredictionArm {
             origin,
             settings: settings.map(str::to_owned).collect(),
             figures: vec![Figure {
@@ -164,7 +167,7 @@ mod tests {
         }
     }
 
-    fn prediction(rows: Vec<PredictionRow>) -> PredictionStatement {
+    fn prediction(arms: Vec<PredictionArm>) -> PredictionStatement {
         PredictionStatement {
             tool_version: String::new(),
             load: "game.parquet".to_owned(),
@@ -176,7 +179,7 @@ mod tests {
             coverage: 0.95,
             seed: 1,
             control: None,
-            rows,
+            arms,
             taken: Vec::new(),
             assumed: Vec::new(),
             left_out: Vec::new(),

@@ -7,19 +7,19 @@
 //! resampled interval ([`mean_interval`]). A difference counts only if two criteria agree: the
 //! test, corrected for all comparisons (Holm), and the interval.
 
+use ticktax_analysis::judge::{Evidence, corrected};
 use ticktax_model::trial::{
-    ArmSuccess, Better, Check, Comparison, Effect, FailIf, FailIfResult, RunPurpose, Scale, Trial,
-    TrialStatement, Verdict,
+    ArmFigures, ArmSuccess, Better, Check, Comparison, Contrast, FailIf, FailIfResult, RunPurpose,
+    Scale, Trial, TrialStatement, Verdict,
 };
 
-use super::FALSE_VERDICTS;
 use super::blocks::{Blocks, Pair, figures};
 use super::checks;
 use super::detectable::{
-    Detectable, additive_difference, blocks_for_a_verdict, detectable, effect_of, fewest_blocks,
+    Detectable, additive_difference, blocks_for_a_verdict, detectable, fewest_blocks, mean_effect,
     scale_of, sum_of,
 };
-use crate::statistics::{fisher_exact, holm, mean, mean_interval, signed_rank, variance};
+use crate::statistics::{fisher_exact, mean, signed_rank, variance};
 
 /// Judges a trial and evaluates the conditions in `fail_if`.
 ///
@@ -33,8 +33,8 @@ pub fn judge(trial: Trial, fail_if: &[FailIf]) -> TrialStatement {
         .map(|(arm, metric)| compare(&trial, &successes, arm, metric, count))
         .collect();
     let chances: Vec<Option<f64>> = drafts.iter().map(|draft| draft.comparison.chance).collect();
-    for (draft, corrected) in drafts.iter_mut().zip(holm(&chances)) {
-        draft.comparison.chance_corrected = corrected;
+    for (draft, corrected) in drafts.iter_mut().zip(corrected(&chances, count)) {
+        draft.comparison.contrast.chance = corrected;
         draft.conclude(trial.design.difference, count);
     }
     let comparisons: Vec<Comparison> = drafts.into_iter().map(|draft| draft.comparison).collect();
@@ -93,10 +93,10 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Sets the verdict. `chance_corrected` must already be set. `difference` is the largest effect
+    /// Sets the verdict. `contrast.chance` must already be set. `difference` is the largest effect
     /// that counts as no difference, as a fraction of the first arm.
     pub(super) fn conclude(&mut self, difference: f64, comparisons: usize) {
-        self.comparison.verdict = self.verdict(difference, comparisons);
+        self.comparison.contrast.verdict = self.verdict(difference, comparisons);
     }
 
     fn verdict(&self, difference: f64, comparisons: usize) -> Verdict {
@@ -105,39 +105,25 @@ impl Draft {
             .checks
             .iter()
             .any(|check| matches!(check, Check::Constant { .. }));
-        let (Some(effect), Some(first), false) = (comparison.effect, comparison.first, constant)
-        else {
-            return Verdict::CannotTell { more_blocks: None };
-        };
-        let certain = comparison
-            .chance_corrected
-            .is_some_and(|chance| chance <= FALSE_VERDICTS);
-        if certain && !effect.may_be_none() {
-            let falls = effect.value < 0.0;
-            return match self.better {
-                Better::Unknown => Verdict::Differs,
-                better if falls == (better == Better::Lower) => Verdict::Better,
-                Better::Lower | Better::Higher => Verdict::Worse,
-            };
-        }
+        let mean = comparison.first.map_or(0.0, |figures| figures.mean);
         let limit = match comparison.scale {
             Scale::Relative => difference,
-            Scale::Absolute => difference * first.mean.abs(),
+            Scale::Absolute => difference * mean.abs(),
         };
-        if effect.bound() <= limit {
-            return Verdict::NoDifferenceBeyond {
-                bound: effect.bound(),
-            };
-        }
-        let limit = sum_of(comparison.scale, limit);
-        let needed = blocks_for_a_verdict(self.centre, self.spread, limit, comparisons);
-        let have = comparison.blocks.unwrap_or_else(|| {
-            let values = comparison.second.map_or(0, |figures| figures.count);
-            values.min(first.count)
-        });
-        Verdict::CannotTell {
-            more_blocks: needed.map(|needed| needed.saturating_sub(have).max(1)),
-        }
+        let evidence = Evidence {
+            effect: comparison.contrast.effect.filter(|_| !constant),
+            chance: comparison.contrast.chance,
+            better: self.better,
+            limit,
+        };
+        evidence.verdict(|| {
+            let limit = sum_of(comparison.scale, limit);
+            let needed = blocks_for_a_verdict(self.centre, self.spread, limit, comparisons);
+            let count = |figures: Option<ArmFigures>| figures.map_or(0, |figures| figures.count);
+            let values = count(comparison.first).min(count(comparison.second));
+            let have = comparison.blocks.unwrap_or(values);
+            needed.map(|needed| needed.saturating_sub(have).max(1))
+        })
     }
 }
 
@@ -160,11 +146,7 @@ fn compare(
         .map(|(a, b)| additive_difference(scale, *a, *b))
         .collect();
     let centre = mean(&differences);
-    let effect = mean_interval(&differences).map(|(low, high)| Effect {
-        value: effect_of(scale, centre),
-        low: effect_of(scale, low),
-        high: effect_of(scale, high),
-    });
+    let effect = mean_effect(scale, &differences);
     let ahead = detectable(&noise_runs(trial, metric), trial.design.blocks, comparisons);
     let ahead = ahead.and_then(|known| in_scale(known, scale, first.map(|figures| figures.mean)));
     let mut checks = checks::block_checks(&blocks, scale);
@@ -188,13 +170,14 @@ fn compare(
             second,
             blocks: Some(have),
             scale,
-            effect,
+            contrast: Contrast {
+                effect,
+                ..Contrast::default()
+            },
             chance: (!constant && have > 1).then(|| signed_rank(&differences)),
-            chance_corrected: None,
             noise: ahead.map(|known| known.noise),
             detectable: ahead.and_then(|known| known.effect),
             predicted: None,
-            verdict: Verdict::CannotTell { more_blocks: None },
             checks,
         },
     }

@@ -1,6 +1,6 @@
 //! Compares two unpaired lists of numbers.
 
-use ticktax_model::trial::{Better, Check, Comparison, Effect, Scale, Verdict};
+use ticktax_model::trial::{Better, Check, Comparison, Contrast, Effect, Scale};
 
 use super::FALSE_VERDICTS;
 use super::blocks::figures;
@@ -71,13 +71,15 @@ pub fn compare_lists(first: &[f64], second: &[f64], better: Better, difference: 
             second: figures(second),
             blocks: None,
             scale,
-            effect,
+            contrast: Contrast {
+                effect,
+                chance,
+                ..Contrast::default()
+            },
             chance,
-            chance_corrected: chance,
             noise: None,
             detectable: None,
             predicted: None,
-            verdict: Verdict::CannotTell { more_blocks: None },
             checks: found,
         },
     };
@@ -98,12 +100,12 @@ mod tests {
     #[test]
     fn a_published_comparison_comes_out_as_published() {
         let comparison = compare_lists(&STOCK, &PATCHED, Better::Lower, 0.05);
-        let effect = comparison.effect.unwrap();
+        let effect = comparison.contrast.effect.unwrap();
         assert!((effect.value + 0.0253).abs() < 5e-5, "{effect:?}");
         assert!(effect.low < -0.0253 && effect.high > -0.0253, "{effect:?}");
         assert!(effect.low > -0.035 && effect.high < -0.018, "{effect:?}");
         assert!((comparison.chance.unwrap() - 2.0 / 924.0).abs() < 1e-12);
-        assert_eq!(comparison.verdict, Verdict::Better);
+        assert_eq!(comparison.contrast.verdict, Verdict::Better);
         let [
             Check::Sorted {
                 first: true,
@@ -116,9 +118,9 @@ mod tests {
         };
         assert!((chance - 1.0 / 720.0 / 720.0).abs() < 1e-12);
         let blind = compare_lists(&STOCK, &PATCHED, Better::Unknown, 0.05);
-        assert_eq!(blind.verdict, Verdict::Differs);
+        assert_eq!(blind.contrast.verdict, Verdict::Differs);
         let back = compare_lists(&PATCHED, &STOCK, Better::Lower, 0.05);
-        assert_eq!(back.verdict, Verdict::Worse);
+        assert_eq!(back.contrast.verdict, Verdict::Worse);
     }
 
     #[test]
@@ -127,17 +129,32 @@ mod tests {
         assert_eq!(fewest_values(), 4);
         let few = compare_lists(&STOCK[..3], &PATCHED[..3], Better::Lower, 0.05);
         assert!(matches!(few.checks[0], Check::TooFew { have: 3, need: 4 }));
-        assert!(!few.verdict.differs(), "{:?}", few.verdict);
+        assert!(
+            !few.contrast.verdict.differs(),
+            "{:?}",
+            few.contrast.verdict
+        );
         let same = compare_lists(&STOCK, &STOCK, Better::Lower, 0.05);
         assert!(same.checks.contains(&Check::Identical));
-        assert!(matches!(same.verdict, Verdict::NoDifferenceBeyond { bound } if bound < 0.01));
+        assert!(
+            matches!(same.contrast.verdict, Verdict::NoDifferenceBeyond { bound } if bound < 0.01)
+        );
         let constant = compare_lists(&[0.0; 6], &[0.0; 6], Better::Lower, 0.05);
         assert_eq!(constant.checks, [Check::Constant { value: 0.0 }]);
-        assert_eq!(constant.verdict, Verdict::CannotTell { more_blocks: None });
+        assert_eq!(
+            constant.contrast.verdict,
+            Verdict::CannotTell { more_blocks: None }
+        );
         let none = compare_lists(&[], &STOCK, Better::Lower, 0.05);
-        assert_eq!((none.first, none.chance, none.effect), (None, None, None));
+        assert_eq!(
+            (none.first, none.chance, none.contrast.effect),
+            (None, None, None)
+        );
         let one = compare_lists(&[1.0], &[2.0], Better::Lower, 0.05);
-        assert_eq!(one.verdict, Verdict::CannotTell { more_blocks: None });
+        assert_eq!(
+            one.contrast.verdict,
+            Verdict::CannotTell { more_blocks: None }
+        );
     }
 
     #[test]
@@ -147,9 +164,9 @@ mod tests {
         let comparison = compare_lists(&a, &b, Better::Lower, 0.05);
         let Verdict::CannotTell {
             more_blocks: Some(more),
-        } = comparison.verdict
+        } = comparison.contrast.verdict
         else {
-            panic!("{:?}", comparison.verdict);
+            panic!("{:?}", comparison.contrast.verdict);
         };
         // (2.8 · 0.24 / 0.029)² = 540 values are needed to find 2.9 %, or slightly fewer to keep
         // the effect within 5 %.
@@ -161,6 +178,6 @@ mod tests {
             Better::Unknown,
             0.05,
         );
-        assert!((around.effect.unwrap().value - 1.0).abs() < 1e-12);
+        assert!((around.contrast.effect.unwrap().value - 1.0).abs() < 1e-12);
     }
 }

@@ -448,7 +448,7 @@ impl Runner {
                 return Ok(Vec::new());
             }
         };
-        if header.ended_early == Some(EndedEarly::ProgramEnded) {
+        if header.ended_early == Some(EndedEarly::ProgramExited) {
             return Err(TryError::ProcessEnded { pid });
         }
         let statement = audit.finish(&header);

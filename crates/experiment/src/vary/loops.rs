@@ -1,72 +1,57 @@
-//! Variants of a paced loop: one for each combination of parameter values.
+//! Parameters of a paced loop that can be varied.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::{FrameRate, LoopSpec, PaceRule, SleepMethod};
 
-use super::{Vary, VaryError};
+use super::{Grid, MOST_ARMS, Row, Table, Vary, VaryError, set};
 
-/// Values for each parameter of a loop. A parameter with an empty list is not varied.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct LoopVariants {
-    /// Sleep methods.
-    pub sleeps: Vec<SleepMethod>,
-    /// Rules for when frames are due.
-    pub rules: Vec<PaceRule>,
-    /// Frame rates.
-    pub rates: Vec<FrameRate>,
+/// Changes to a loop. `None` keeps the loop's own value.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Pacing {
+    /// Frames per second.
+    pub rate: Option<FrameRate>,
     /// CPU time per frame.
-    pub works: Vec<Nanos>,
+    pub work: Option<Nanos>,
+    /// Sleep method. In the model, only its resolution and whether it spins matter.
+    pub sleep: Option<SleepMethod>,
+    /// Rule for when frames are due.
+    pub rule: Option<PaceRule>,
 }
 
-impl LoopVariants {
-    /// Stores the values of `vary`. Returns `false` if it does not name a loop parameter.
-    ///
-    /// # Errors
-    /// Returns an error if a value is invalid, or if the parameter already has values.
-    pub fn take(&mut self, vary: &Vary) -> Result<bool, VaryError> {
-        match vary.name() {
-            "sleep" => vary.fill(&mut self.sleeps),
-            "rule" => vary.fill(&mut self.rules),
-            "rate" => vary.fill(&mut self.rates),
-            "work" => vary.fill(&mut self.works),
-            _ => return Ok(false),
-        }?;
-        Ok(true)
-    }
-
-    /// Whether no parameter is varied.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
-    /// Every combination of the values. Parameters that are not varied have the value in `base`.
-    pub fn combinations(&self, base: &LoopSpec) -> Vec<LoopSpec> {
-        fn each<T: Copy>(
-            specs: Vec<LoopSpec>,
-            list: &[T],
-            set: impl Fn(&mut LoopSpec, T),
-        ) -> Vec<LoopSpec> {
-            if list.is_empty() {
-                return specs;
-            }
-            let with = |spec: LoopSpec| {
-                let set = &set;
-                list.iter().map(move |&value| {
-                    let mut spec = spec;
-                    set(&mut spec, value);
-                    spec
-                })
-            };
-            specs.into_iter().flat_map(with).collect()
+impl Pacing {
+    /// The loop `spec` with these changes.
+    pub fn changed(&self, spec: &LoopSpec) -> LoopSpec {
+        LoopSpec {
+            rate: self.rate.map_or(spec.rate, FrameRate::get),
+            period: self.rate.map_or(spec.period, FrameRate::period),
+            work: self.work.unwrap_or(spec.work),
+            sleep: self.sleep.unwrap_or(spec.sleep),
+            rule: self.rule.unwrap_or(spec.rule),
         }
-        let specs = each(vec![*base], &self.rates, |spec, rate: FrameRate| {
-            spec.rate = rate.get();
-            spec.period = rate.period();
-        });
-        let specs = each(specs, &self.works, |spec, work| spec.work = work);
-        let specs = each(specs, &self.sleeps, |spec, sleep| spec.sleep = sleep);
-        each(specs, &self.rules, |spec, rule| spec.rule = rule)
     }
+}
+
+impl Table for Pacing {
+    const ROWS: &'static [Row<Self>] = &[
+        Row::new("sleep", |arm, text| set(&mut arm.sleep, text)),
+        Row::new("rule", |arm, text| set(&mut arm.rule, text)),
+        Row::new("rate", |arm, text| set(&mut arm.rate, text)),
+        Row::new("work", |arm, text| set(&mut arm.work, text)),
+    ];
+}
+
+/// Variants of a loop.
+pub type Loops = Grid<&'static Row<Pacing>>;
+
+/// Parses the options about a loop. The order of `names` determines the order of the arms: the
+/// first name changes slowest.
+///
+/// # Errors
+/// Returns an error if an option does not name a loop parameter, or if it is invalid.
+pub fn loops(typed: &[Vary], names: &[&str]) -> Result<Loops, VaryError> {
+    let mut typed = typed.to_vec();
+    typed.sort_by_key(|vary| names.iter().position(|name| *name == vary.name()));
+    Grid::new(&typed, Pacing::default(), MOST_ARMS)
 }
 
 #[cfg(test)]
@@ -74,45 +59,39 @@ mod tests {
     use ticktax_model::Nanos;
     use ticktax_model::pace::{LoopSpec, PaceRule, SleepMethod};
 
-    use super::LoopVariants;
+    use super::{Loops, Vary, loops};
 
-    fn read(all: &[&str]) -> Result<LoopVariants, String> {
-        let mut variants = LoopVariants::default();
-        for text in all {
-            let vary = text.parse().map_err(|error| format!("{error}"))?;
-            let taken = variants.take(&vary).map_err(|error| error.to_string())?;
-            if !taken {
-                return Err(format!("{text} is not taken"));
-            }
-        }
-        Ok(variants)
+    fn read(all: &[&str]) -> Result<Loops, String> {
+        let typed: Result<Vec<Vary>, _> = all.iter().map(|text| text.parse()).collect();
+        let typed = typed.map_err(|error| error.to_string())?;
+        loops(&typed, &["rate", "work", "sleep", "rule"]).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn lists_are_assigned_by_name() {
-        let variants = read(&["sleep=nanosleep,timerfd", "rate=35,60"]).unwrap();
-        assert_eq!(
-            variants.sleeps,
-            [SleepMethod::Nanosleep, SleepMethod::Timerfd]
-        );
-        let rates: Vec<Nanos> = variants.rates.iter().map(|rate| rate.period()).collect();
-        assert_eq!(rates, [Nanos(28_571_429), Nanos(16_666_667)]);
-        assert!(variants.rules.is_empty() && variants.works.is_empty() && !variants.is_empty());
+    fn errors_start_with_the_parameters_name() {
         for (wrong, why) in [
-            ("nanosleep", "NAME=LIST"),
-            ("sleep=", "sleep: "),
-            ("sleep=nap", "sleep: unknown word `nap`: choose nanosleep"),
-            ("rate=0", "rate: "),
-            ("rate=35,60,35", "rate: duplicate value `35`"),
-            ("work=3", "work: invalid duration `3`"),
-            ("speed=3", "not taken"),
-            ("rate=35,,60", "rate: "),
+            (
+                &["nanosleep"][..],
+                "`nanosleep` has no values: use NAME=LIST",
+            ),
+            (&["sleep="], "sleep: "),
+            (
+                &["sleep=nap"],
+                "sleep: unknown word `nap`: choose nanosleep",
+            ),
+            (&["rate=0"], "rate: "),
+            (&["rate=35,60,35"], "rate: duplicate value `35`"),
+            (&["work=3"], "work: invalid duration `3`"),
+            (
+                &["speed=3"],
+                "speed: unknown parameter: choose from sleep, rule, rate",
+            ),
+            (&["rate=35,,60"], "rate: "),
+            (&["rate=35", "rate=60"], "rate: it is already varied"),
         ] {
-            let error = read(&[wrong]).unwrap_err();
-            assert!(error.contains(why), "{wrong}: {error}");
+            let error = read(wrong).unwrap_err();
+            assert!(error.starts_with(why), "{wrong:?}: {error}");
         }
-        let error = read(&["rate=35", "rate=60"]).unwrap_err();
-        assert_eq!(error, "rate: it is already varied");
     }
 
     #[test]
@@ -124,14 +103,14 @@ mod tests {
             sleep: SleepMethod::Nanosleep,
             rule: PaceRule::Deadline,
         };
-        let variants = read(&["sleep=nanosleep,timerfd", "rate=35,60", "work=0ms"]).unwrap();
-        let names: Vec<String> = variants
-            .combinations(&base)
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+        let names = |all: &[&str]| -> Vec<String> {
+            let arms = read(all).unwrap().arms().unwrap();
+            arms.iter()
+                .map(|arm| arm.changed(&base).to_string())
+                .collect()
+        };
         assert_eq!(
-            names,
+            names(&["sleep=nanosleep,timerfd", "rate=35,60", "work=0ms"]),
             [
                 "35/s 0 ns nanosleep deadline",
                 "35/s 0 ns timerfd deadline",
@@ -139,5 +118,6 @@ mod tests {
                 "60/s 0 ns timerfd deadline",
             ]
         );
+        assert_eq!(names(&[]), ["35/s 3.00 ms nanosleep deadline"]);
     }
 }

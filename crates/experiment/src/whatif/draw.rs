@@ -5,13 +5,13 @@
 //! disturbance that affects several frames therefore stays together.
 
 use ticktax_model::autogroup::Autogroup;
-use ticktax_model::pace::SleepMethod;
+use ticktax_model::pace::{FrameRate, SleepMethod};
 use ticktax_model::policy::SpecialPolicy;
 use ticktax_model::workload::{Burst, InterruptLoad, PacedLoad, ThreadLoad, Workload};
 use ticktax_model::{Cpu, Nanos};
 use ticktax_sim::{Call, Class, Law, Machine, Setup, Source, Step, Stream, TaskId, TaskSpec, Then};
 
-use super::Pacing;
+use crate::vary::Pacing;
 
 /// Maximum number of steps in a program. A longer simulation repeats the program.
 const MAX_DRAWN: usize = 1 << 17;
@@ -94,11 +94,7 @@ fn blocks(n: usize, stream: &mut Stream, mut enough: impl FnMut(usize) -> bool) 
 
 fn paced(load: &PacedLoad, pacing: &Pacing, length: Nanos, stream: &mut Stream) -> TaskSpec {
     let rule = pacing.rule.unwrap_or(load.rule);
-    let period = pacing.rate.map_or(load.period, |rate| {
-        #[expect(clippy::cast_possible_truncation, reason = "rates are checked")]
-        let period = (1e9 / rate).round() as i64;
-        Nanos(period.max(1))
-    });
+    let period = pacing.rate.map_or(load.period, FrameRate::period);
     let unit = pacing.sleep.map_or(Nanos(1), SleepMethod::unit);
     // A hybrid loop's spin time is calibrated later, when its machine is known (see `calibrate`).
     let spin = pacing.sleep.and_then(|sleep| sleep.spin(period, None));

@@ -6,7 +6,7 @@ use ticktax_analysis::workload::{Asked, NoWorkload, Recorded};
 use ticktax_analysis::{Auditor, figures, of_frames};
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Machine as Facts;
-use ticktax_model::prediction::{Figure, Measure, Origin, PredictionRow};
+use ticktax_model::prediction::{Figure, Measure, Origin, PredictionArm};
 use ticktax_model::recording::{Header, RowSink, World};
 use ticktax_model::workload::Workload;
 use ticktax_model::{Nanos, SourceTable};
@@ -81,7 +81,7 @@ pub struct Loaded {
     /// Length of the recording or scenario.
     pub length: Nanos,
     /// Figures that the recording itself shows.
-    pub row: Option<PredictionRow>,
+    pub row: Option<PredictionArm>,
     /// Descriptions of the work and settings taken from the file.
     pub taken: Vec<String>,
     /// Descriptions of the assumptions that were made.
@@ -176,7 +176,7 @@ fn row(
     header: &Header,
     sources: &SourceTable,
     recorded: &Recorded,
-) -> PredictionRow {
+) -> PredictionArm {
     let paced = recorded.workload.paced.as_ref();
     let pid = paced.map(|paced| paced.pid);
     if let Some(pid) = pid {
@@ -192,7 +192,7 @@ fn row(
     if let Some(frames) = &recorded.figures {
         figures.extend(of_frames(frames, elapsed));
     }
-    PredictionRow {
+    PredictionArm {
         origin: match header.world {
             World::Simulated => Origin::Simulated,
             World::Live | World::Lab => Origin::Measured,

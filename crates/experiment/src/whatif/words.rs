@@ -39,7 +39,7 @@ pub(super) fn taken(work: &Workload, machine: &Machine) -> Vec<String> {
     ));
     taken.push(format!(
         "machine settings: {}",
-        settings::told(machine).join(" ")
+        settings::list(machine).join(" ")
     ));
     taken
 }

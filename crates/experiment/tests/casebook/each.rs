@@ -7,7 +7,7 @@ fn frames_are_predicted_better_than_by_a_straight_line() {
     let (case, file, _) = judged("frame-rate-vs-hz");
     let remarks = case.hold_out(&file);
     let numbers: Vec<f64> = remarks[0]
-        .why
+        .reason
         .split([' ', ';'])
         .filter_map(|word| word.parse().ok())
         .collect();
@@ -22,7 +22,7 @@ fn true_cpu_use_does_not_depend_on_the_tick_rate() {
     let (_, _, judgement) = judged("frame-rate-vs-hz");
     for remark in &judgement.remarks {
         let shares = remark
-            .why
+            .reason
             .split([' ', ',', ':'])
             .map(|word| word.trim_end_matches('.'));
         let shares = shares.filter(|word| word.contains('.'));
@@ -42,8 +42,8 @@ fn hogs_switch_at_ticks_or_at_slices() {
         let found = judgement
             .remarks
             .iter()
-            .find(|remark| remark.what.contains(name));
-        found.map_or("", |remark| &remark.why)
+            .find(|remark| remark.topic.contains(name));
+        found.map_or("", |remark| &remark.reason)
     };
     // Once the interactive task has slept long enough to be preferred, the hogs alternate at every
     // tick.

@@ -126,7 +126,7 @@ fn two_counters_reproduce_the_simulated_rates() {
             "switches, patched" => true,
             _ => continue,
         };
-        let Some(at) = place(&line.at) else {
+        let Some(at) = place(&line.label) else {
             panic!("{line:?}")
         };
         let counted = changes(&file.values(), at, collects, Refilled::Stays);

@@ -24,7 +24,7 @@ pub(super) fn write_caches(reading: &mut Reading) -> Vec<WriteCache> {
         let mut text = |path: &str| Some(reading.text(path)?.trim().to_owned());
         Some(WriteCache {
             kernel: text(&format!("sys/block/{disk}/queue/write_cache"))?,
-            own: text(&format!("{folder}/{address}/cache_type"))?,
+            cache_type: text(&format!("{folder}/{address}/cache_type"))?,
             disk,
         })
     };
@@ -53,7 +53,11 @@ pub(super) fn fsync_off(reading: &mut Reading) -> Vec<FsyncOff> {
         } else {
             argument(&program, &file("cmdline"))
         };
-        found.extend(by.map(|by| FsyncOff { program, pid, by }));
+        found.extend(by.map(|by| FsyncOff {
+            program,
+            pid,
+            cause: by,
+        }));
     }
     if is_denied {
         reading.missed("proc/PID/environ", Unreadable::NeedsRoot);

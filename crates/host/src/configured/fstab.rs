@@ -33,7 +33,7 @@ pub(super) fn read(reading: &mut Reading) -> (Vec<FstabLine>, Vec<OtherMount>) {
         let mounted = above.find(|mount| same_place(&mount[1], &place));
         FstabLine {
             device,
-            place,
+            mount_point: place,
             kind,
             options: list(&options),
             mounted: mounted.map(|mount| mounted_as(reading, mount)),
@@ -69,7 +69,10 @@ fn others(reading: &mut Reading, mounts: &[[String; 4]], lines: &[[String; 4]]) 
         );
         if seen.insert(key) {
             let place = mount[1].clone();
-            others.push(OtherMount { place, mounted });
+            others.push(OtherMount {
+                mount_point: place,
+                mounted,
+            });
         }
     }
     others

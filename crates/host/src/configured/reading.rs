@@ -117,7 +117,7 @@ impl Reading {
             paths.truncate(NAMED);
             Limitation::SettingsUnread {
                 paths,
-                more: more as u64,
+                paths_left_out: more as u64,
                 reason,
             }
         };

@@ -59,10 +59,10 @@ pub(super) fn read(reading: &mut Reading) -> Vec<SysctlSetting> {
         let others = in_folders.get(&path).filter(|(other, _)| *other != value);
         settings.push(SysctlSetting {
             key: dotted(&path),
-            others: others.map(|(other, _)| other.clone()).into_iter().collect(),
+            other_values: others.map(|(other, _)| other.clone()).into_iter().collect(),
             value,
-            place,
-            live,
+            location: place,
+            effective: live,
         });
     }
     settings

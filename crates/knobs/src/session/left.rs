@@ -33,7 +33,7 @@ pub(super) struct Left {
 
 impl Left {
     /// Replays a journal's records.
-    pub(super) fn of(records: &[Record]) -> Self {
+    pub(super) fn from_records(records: &[Record]) -> Self {
         let mut left = Self::default();
         let mut latest = "";
         for record in records {

@@ -198,7 +198,7 @@ fn settings_changed_by_another_program_are_left_alone() {
     );
     machine.put("proc/sys/vm/stat_interval", "7\n");
     let statement = session.undo();
-    assert_eq!(outcomes(&statement), [UndoOutcome::Foreign]);
+    assert_eq!(outcomes(&statement), [UndoOutcome::ChangedByOther]);
     assert_eq!(statement.settings[0].found.as_deref(), Some("7"));
     assert_eq!(machine.text(SWAPPINESS), "33\n");
     assert_eq!(length(&machine), 0);
@@ -207,7 +207,7 @@ fn settings_changed_by_another_program_are_left_alone() {
 #[test]
 fn values_that_were_not_read_back_are_restored() {
     for (found, outcome) in [
-        ("60\n", UndoOutcome::Already),
+        ("60\n", UndoOutcome::AlreadyRestored),
         ("10\n", UndoOutcome::Restored),
         // The kernel clamped the value.
         ("12\n", UndoOutcome::RestoredUnread),

@@ -29,7 +29,7 @@ pub(super) struct Place<'a> {
 
 impl<'a> Place<'a> {
     /// Splits `SUITE:PACKAGE` into the source and the package's name. `SUITE:` is optional.
-    pub(super) fn of(name: &'a str, arch: Arch) -> (Self, &'a str) {
+    pub(super) fn parse(name: &'a str, arch: Arch) -> (Self, &'a str) {
         match name.split_once(':') {
             Some((suite, name)) => (
                 Self {
@@ -131,7 +131,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::at(folder.path().to_owned());
         let arguments = |name: &str, arch| {
-            let (place, name) = Place::of(name, arch);
+            let (place, name) = Place::parse(name, arch);
             let apt = place.apt_get(&cache).unwrap();
             let words = apt
                 .get_args()

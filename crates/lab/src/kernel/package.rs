@@ -36,7 +36,7 @@ pub(super) fn fetch_kernel(
     tell: &mut dyn FnMut(&str),
 ) -> Result<Kernel, LabError> {
     let _held = cache.hold(kept)?;
-    let (place, name) = Place::of(name, arch);
+    let (place, name) = Place::parse(name, arch);
     let package = fetch_from(place, name, "linux-image-", cache, tell)?;
     let mut parts = vec![package];
     // Since 6.19, the package itself is empty and depends on two others: one with the image and one
@@ -83,7 +83,7 @@ pub(super) fn fetch(
     cache: &Cache,
     tell: &mut dyn FnMut(&str),
 ) -> Result<Unpacked, LabError> {
-    let (place, name) = Place::of(name, Arch::HOST);
+    let (place, name) = Place::parse(name, Arch::HOST);
     fetch_from(place, name, prefix, cache, tell)
 }
 
@@ -126,7 +126,7 @@ pub fn fetch_with_libraries(
     tell: &mut dyn FnMut(&str),
 ) -> Result<Vec<Unpacked>, LabError> {
     let mut wanted: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
-    let (place, _) = Place::of("", Arch::HOST);
+    let (place, _) = Place::parse("", Arch::HOST);
     let mut all = Vec::new();
     while let Some(name) = wanted.get(all.len()).cloned() {
         tell(&format!("fetching {name} with apt"));

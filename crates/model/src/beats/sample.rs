@@ -12,7 +12,8 @@ pub struct EventSample {
     /// CPU on which the events occurred, if the period was found on a single CPU.
     pub cpu: Option<Cpu>,
     /// Number of recorded events from which the sample was drawn.
-    pub of: u64,
+    #[serde(alias = "of")]
+    pub events: u64,
     /// Due time of the first event on the period's grid (phase 0), relative to the start of the
     /// observation.
     #[serde(rename = "first_ns")]
@@ -60,8 +61,8 @@ pub struct PeriodSpectrum {
     #[serde(rename = "strength_nats")]
     pub strengths: Vec<f64>,
     /// For each period, the index in `sources` of the source that has it.
-    #[serde(rename = "source_place")]
-    pub of: Vec<u64>,
+    #[serde(alias = "source_place")]
+    pub source_index: Vec<u64>,
 }
 
 impl PeriodSpectrum {
@@ -78,7 +79,7 @@ mod tests {
     fn phase_is_the_signed_distance_from_the_nearest_grid_point() {
         let sample = EventSample {
             cpu: None,
-            of: 3,
+            events: 3,
             first: Nanos(100),
             began: Vec::new(),
         };

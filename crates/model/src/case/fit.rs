@@ -9,7 +9,7 @@ use super::{CaseHead, Constant, Remark};
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CaseFit {
     /// Case.
-    pub head: CaseHead,
+    pub case: CaseHead,
     /// Outcome of the fit; `None` if the case has no fitted constants.
     pub outcome: Option<FitOutcome>,
 }
@@ -50,9 +50,9 @@ pub struct SensitivityPoint {
     /// Whether the case's file uses this value.
     pub used: bool,
     /// Number of comparable rows that the model matches.
-    pub met: usize,
+    pub matched: usize,
     /// Number of comparable rows.
-    pub of: usize,
+    pub comparable: usize,
     /// The result and whether it is close enough, for each of [`Sensitivity::rows`].
     pub outcomes: Vec<(f64, bool)>,
 }

@@ -17,9 +17,9 @@ pub struct Constant {
     /// Published text that states the value, quoted verbatim; `None` if the value is ours.
     pub quote: Option<String>,
     /// Why the constant has this value; empty if the value is published or fitted.
-    pub from: String,
+    pub reason: String,
     /// Range to search for the best fit; `None` if the constant is not fitted.
-    pub fit: Option<[f64; 2]>,
+    pub fit_range: Option<[f64; 2]>,
 }
 
 /// A series of published figures.
@@ -37,7 +37,7 @@ pub struct PublishedSeries {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PublishedRow {
     /// Row label.
-    pub at: String,
+    pub label: String,
     /// Published text, quoted verbatim.
     pub quote: Option<String>,
     /// Published number.
@@ -54,7 +54,7 @@ pub struct PublishedRow {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CaseSheet {
     /// Case.
-    pub head: CaseHead,
+    pub case: CaseHead,
     /// Constants of its model.
     pub constants: Vec<Constant>,
     /// Published series.

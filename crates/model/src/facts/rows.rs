@@ -118,7 +118,7 @@ impl BeatFact<'_> {
             cells: vec![
                 Cell::text(&group.signature.program),
                 Cell::text(group.signature.kind.name()),
-                Cell::text(&group.signature.by),
+                Cell::text(&group.signature.culprit),
                 Cell::Number(time),
                 Cell::Real(beat.period),
                 Cell::Real(beat.low),
@@ -169,7 +169,7 @@ impl IncidentEntry {
             cells: vec![
                 Cell::text(&signature.program),
                 Cell::text(signature.kind.name()),
-                Cell::text(&signature.by),
+                Cell::text(&signature.culprit),
                 Cell::Number(incident.at_unix_ms),
                 Cell::count(self.number),
                 Cell::Number(incident.lasted.0),
@@ -180,7 +180,7 @@ impl IncidentEntry {
                 Cell::maybe(incident.waited_on.map(|cpu| cpu.0)),
                 Cell::some(incident.woken_by.as_deref()),
                 Cell::text(&incident.chain.join(" → ")),
-                Cell::text(&incident.words),
+                Cell::text(&incident.text),
                 Cell::count(incident.triggers),
                 Cell::count(incident.events_lost),
                 Cell::some(self.recording.as_deref()),
@@ -308,7 +308,7 @@ mod tests {
             not_kept: Some(LossCause::DiskFull),
             incident: Incident {
                 lasted: Nanos::ZERO,
-                words: "here".to_owned(),
+                text: "here".to_owned(),
                 ..Incident::new(TriggerKind::Mark, 5)
             },
         }
@@ -319,7 +319,7 @@ mod tests {
             signature: Signature {
                 kind: TriggerKind::Wait,
                 program: "game".to_owned(),
-                by: "backup".to_owned(),
+                culprit: "backup".to_owned(),
             },
             count: 9,
             time: Nanos(9),

@@ -102,8 +102,8 @@ pub struct Trigger {
     pub kind: TriggerKind,
     /// When the trigger fired, on `CLOCK_MONOTONIC`. The excessive delay had just ended or was
     /// still going on.
-    #[serde(rename = "time_ns")]
-    pub time: Nanos,
+    #[serde(rename = "at_ns", alias = "time_ns")]
+    pub at: Nanos,
     /// CPU on which the trigger fired: the CPU on which the thread then ran or the stretch
     /// occurred. `None` for a signal or mark.
     pub cpu: Option<Cpu>,
@@ -126,7 +126,7 @@ impl Trigger {
     /// Start of the delay.
     pub fn begin(&self) -> Nanos {
         // Saturates, because a file can contain arbitrary times.
-        Nanos(self.time.0.saturating_sub(self.lasted.0))
+        Nanos(self.at.0.saturating_sub(self.lasted.0))
     }
 }
 

@@ -7,7 +7,7 @@ use super::GuestClock;
 use crate::Nanos;
 use crate::pace::{PaceRule, SleepMethod};
 
-/// Loops measured on kernels and predicted by the model. Each cell is one loop on one kernel.
+/// Loops measured on kernels and predicted by the model. Each arm is one loop on one kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelComparison {
     /// Command that ran in each guest, with its arguments.
@@ -16,8 +16,8 @@ pub struct KernelComparison {
     pub clock: GuestClock,
     /// Largest allowed deviation from the model.
     pub tolerance: Tolerance,
-    /// Cells, in the order in which they were measured.
-    pub cells: Vec<KernelCell>,
+    /// Arms, in the order in which they were measured.
+    pub arms: Vec<KernelArm>,
     /// Published figures of a different loop at the same tick rates, highest rate first.
     pub published: Vec<PublishedLoop>,
 }
@@ -35,7 +35,7 @@ pub struct Tolerance {
 
 /// One loop on one kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct KernelCell {
+pub struct KernelArm {
     /// Name of the kernel.
     pub kernel: String,
     /// Tick rate, in Hz, if known.
@@ -53,16 +53,16 @@ pub struct KernelCell {
     #[serde(rename = "work_ns")]
     pub work: Nanos,
     /// Figures measured on the kernel.
-    pub measured: CellFigures,
+    pub measured: LoopFigures,
     /// The model's prediction; `None` if the model does not cover this loop.
-    pub predicted: Option<PredictedCell>,
+    pub predicted: Option<PredictedLoop>,
     /// Figures that differ by more than the tolerance.
     pub differs: Vec<Difference>,
 }
 
 /// The figures of a loop on a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct CellFigures {
+pub struct LoopFigures {
     /// Frames per second.
     pub rate_hz: f64,
     /// Mean time from a frame's due time to its start.
@@ -79,7 +79,7 @@ pub struct CellFigures {
 
 /// The model's prediction for a loop: minimum and maximum over all phases at which it can start.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct PredictedCell {
+pub struct PredictedLoop {
     /// Frames per second.
     pub rate_hz: (f64, f64),
     /// Mean time from a frame's due time to its start.
@@ -128,9 +128,9 @@ pub struct PublishedLoop {
 }
 
 impl KernelComparison {
-    /// Whether the model covers every cell and every cell agrees with it.
+    /// Whether the model covers every arm and every arm agrees with it.
     pub fn agrees(&self) -> bool {
-        let agrees = |cell: &KernelCell| cell.predicted.is_some() && cell.differs.is_empty();
-        !self.cells.is_empty() && self.cells.iter().all(agrees)
+        let agrees = |arm: &KernelArm| arm.predicted.is_some() && arm.differs.is_empty();
+        !self.arms.is_empty() && self.arms.iter().all(agrees)
     }
 }

@@ -63,7 +63,7 @@ impl KnobProposal {
 
     /// A proposal to set `knob` to `value`; `None` if the setting is not in
     /// [`KnobProposal::KNOBS`].
-    pub fn of(knob: &str, value: impl fmt::Display) -> Option<Self> {
+    pub fn new(knob: &str, value: impl fmt::Display) -> Option<Self> {
         let known = Self::KNOBS.iter().find(|(id, _)| *id == knob);
         known.map(|&(id, dangerous)| Self {
             knob: id.to_owned(),
@@ -75,7 +75,7 @@ impl KnobProposal {
 
     /// The same proposal for the interrupt line `irq`.
     #[must_use]
-    pub fn of_irq(self, irq: u32) -> Self {
+    pub fn for_irq(self, irq: u32) -> Self {
         Self {
             irq: Some(irq),
             ..self
@@ -110,15 +110,15 @@ mod tests {
     #[test]
     fn proposals_print_as_shell_arguments() {
         let words =
-            |knob, value| KnobProposal::of(knob, value).map(|proposal| proposal.to_string());
+            |knob, value| KnobProposal::new(knob, value).map(|proposal| proposal.to_string());
         let expected = "kernel.sched_rt_runtime_us=now,-1 --yes";
         assert_eq!(
             words("kernel.sched_rt_runtime_us", "-1").as_deref(),
             Some(expected)
         );
         assert_eq!(words("kernel.randomize_va_space", "0"), None);
-        let cpus = KnobProposal::of("irq.affinity", "0-1,3")
-            .map(|proposal| proposal.of_irq(24).to_string());
+        let cpus = KnobProposal::new("irq.affinity", "0-1,3")
+            .map(|proposal| proposal.for_irq(24).to_string());
         assert_eq!(cpus.as_deref(), Some("'irq.affinity=now;0-1,3' --irq 24"));
     }
 }

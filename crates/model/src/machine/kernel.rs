@@ -80,11 +80,13 @@ pub enum MachineFact {
 /// How a fact about a kernel was established, if not from its build configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "by", rename_all = "kebab-case")]
-pub enum Known {
+pub enum Evidence {
     /// Reported by the running kernel, through the resolution of its clocks or its version string.
-    Running,
+    #[serde(alias = "running")]
+    RunningKernel,
     /// Implied by the functions in the kernel's type information (BTF).
-    Functions,
+    #[serde(alias = "functions")]
+    Btf,
     /// Shown by the kernel's behaviour in a self-test.
     SelfTest {
         /// Number of ticks in the self-test.
@@ -92,11 +94,11 @@ pub enum Known {
     },
 }
 
-impl fmt::Display for Known {
+impl fmt::Display for Evidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Running => f.write_str("the running kernel says"),
-            Self::Functions => f.write_str("by its functions"),
+            Self::RunningKernel => f.write_str("the running kernel says"),
+            Self::Btf => f.write_str("by its functions"),
             Self::SelfTest { ticks } => write!(f, "by a self-test over {ticks} ticks"),
         }
     }

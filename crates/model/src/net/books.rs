@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Doing;
+use super::SampledActivity;
 use crate::{Cpu, Nanos};
 
 /// An account of CPU time during traffic.
@@ -114,14 +114,14 @@ pub struct CpuTraffic {
     #[serde(rename = "net_softirq_ns")]
     pub net_softirq: Nanos,
     /// Time of all interrupts and softirqs that interrupted the sending thread.
-    #[serde(rename = "on_sender_ns")]
-    pub on_sender: Nanos,
+    #[serde(rename = "interrupts_on_sender_ns")]
+    pub interrupts_on_sender: Nanos,
     /// Time of all interrupts and softirqs that interrupted the receiving thread.
-    #[serde(rename = "on_receiver_ns")]
-    pub on_receiver: Nanos,
+    #[serde(rename = "interrupts_on_receiver_ns")]
+    pub interrupts_on_receiver: Nanos,
     /// Remaining time, either idle or used by a soaker.
-    #[serde(rename = "left_ns")]
-    pub left: Nanos,
+    #[serde(rename = "spare_ns")]
+    pub spare: Nanos,
 }
 
 impl CpuTraffic {
@@ -132,16 +132,16 @@ impl CpuTraffic {
             sender: Nanos::ZERO,
             receiver: Nanos::ZERO,
             net_softirq: Nanos::ZERO,
-            on_sender: Nanos::ZERO,
-            on_receiver: Nanos::ZERO,
-            left: Nanos::ZERO,
+            interrupts_on_sender: Nanos::ZERO,
+            interrupts_on_receiver: Nanos::ZERO,
+            spare: Nanos::ZERO,
         }
     }
 }
 
 /// A host's CPU accounts between the first byte and the last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct TrafficBooks {
+pub struct TracedTraffic {
     /// Elapsed time, summed over all CPUs.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
@@ -153,7 +153,7 @@ pub struct TrafficBooks {
     pub events_lost: u64,
 }
 
-impl TrafficBooks {
+impl TracedTraffic {
     /// The time of an account.
     pub fn time(&self, account: TrafficAccount) -> Nanos {
         let matching = self
@@ -164,11 +164,11 @@ impl TrafficBooks {
     }
 
     /// Total time of the accounts that a sampler would count as `doing`.
-    pub fn doing(&self, doing: Doing) -> Nanos {
+    pub fn doing(&self, doing: SampledActivity) -> Nanos {
         let matching = self
             .accounts
             .iter()
-            .filter(|entry| Doing::of(entry.account) == doing);
+            .filter(|entry| SampledActivity::from_account(entry.account) == doing);
         matching.map(|entry| entry.time).sum()
     }
 

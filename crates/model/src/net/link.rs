@@ -10,7 +10,7 @@ use crate::Nanos;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkSpec {
     /// Rate in bits per second, counting entire Ethernet frames.
-    #[serde(rename = "rate_bits_hz")]
+    #[serde(rename = "rate_bps", alias = "rate_bits_hz")]
     pub rate: Option<f64>,
     /// Delay of each packet.
     #[serde(rename = "delay_ns")]
@@ -61,7 +61,8 @@ pub struct Shaping {
     /// Queueing discipline.
     pub shaper: Shaper,
     /// Requested restrictions.
-    pub asked: LinkSpec,
+    #[serde(alias = "asked")]
+    pub requested: LinkSpec,
     /// Restrictions in effect.
     pub effective: LinkSpec,
     /// Size of a burst that can exceed the rate (tbf), in bytes.
@@ -87,7 +88,8 @@ pub enum Link {
     /// The loopback device, because namespaces could not be created.
     Loopback {
         /// Why namespaces could not be created.
-        why: String,
+        #[serde(alias = "why")]
+        reason: String,
     },
     /// The network between this host and another address.
     Network {

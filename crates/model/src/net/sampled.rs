@@ -11,7 +11,7 @@ use crate::Nanos;
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum Doing {
+pub enum SampledActivity {
     /// The sending thread.
     Sender,
     /// The receiving thread.
@@ -23,10 +23,10 @@ pub enum Doing {
     /// Another thread, or something unknown.
     Other,
     /// Idle, or a soaker.
-    Left,
+    Spare,
 }
 
-impl Doing {
+impl SampledActivity {
     /// All activities, in the order in which they are printed.
     pub const ALL: [Self; 6] = [
         Self::Sender,
@@ -34,11 +34,11 @@ impl Doing {
         Self::Softirq,
         Self::Irq,
         Self::Other,
-        Self::Left,
+        Self::Spare,
     ];
 
     /// The activity under which a sampler counts `account`.
-    pub const fn of(account: TrafficAccount) -> Self {
+    pub const fn from_account(account: TrafficAccount) -> Self {
         match account {
             TrafficAccount::SenderUser | TrafficAccount::SenderCall => Self::Sender,
             TrafficAccount::ReceiverUser | TrafficAccount::ReceiverCall => Self::Receiver,
@@ -52,7 +52,7 @@ impl Doing {
             | TrafficAccount::Tool
             | TrafficAccount::Steal
             | TrafficAccount::Unexplained => Self::Other,
-            TrafficAccount::Soaker | TrafficAccount::Idle => Self::Left,
+            TrafficAccount::Soaker | TrafficAccount::Idle => Self::Spare,
         }
     }
 }
@@ -83,7 +83,7 @@ pub struct Sample {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SampleCount {
     /// Activity.
-    pub doing: Doing,
+    pub activity: SampledActivity,
     /// Number of samples with this activity, judged by the code that was running.
     pub by_code: u64,
     /// Number of samples with this activity, judged by the current thread. Interrupts and softirqs
@@ -107,11 +107,11 @@ pub struct Sampled {
 
 impl Sampled {
     /// Share of samples that found the activity `doing`, judged by code and by thread.
-    pub fn shares(&self, doing: Doing) -> (f64, f64) {
+    pub fn shares(&self, doing: SampledActivity) -> (f64, f64) {
         let all: u64 = self.counts.iter().map(|count| count.by_code).sum();
         let share = |count: u64| count as f64 / all.max(1) as f64;
         let mut counts = self.counts.iter();
-        let found = counts.find(|count| count.doing == doing);
+        let found = counts.find(|count| count.activity == doing);
         found.map_or((0.0, 0.0), |count| {
             (share(count.by_code), share(count.by_thread))
         })

@@ -36,9 +36,9 @@ fn statement() -> NetStatement {
         },
         sender: Some(end(End::Sender, 250_000)),
         receiver: Some(end(End::Receiver, 240_000)),
-        here: vec![End::Sender, End::Receiver],
-        books: None,
-        no_books: None,
+        local_ends: vec![End::Sender, End::Receiver],
+        traced: None,
+        untraced_reason: None,
         sampled: None,
         soaked: None,
         shown: None,
@@ -83,19 +83,19 @@ fn the_places_of_losses_sum_to_the_loss() {
         places.socket_buffer,
         places.backlog,
         places.device,
-        places.not_placed,
+        places.unknown,
     );
-    assert_eq!((places.lost, at), (10, (6, 4, 0, 0)));
+    assert_eq!((places.total, at), (10, (6, 4, 0, 0)));
     receiver.counters = ProtocolCounters::default();
     net.receiver = Some(receiver.clone());
-    assert_eq!(net.losses().unwrap().not_placed, 10);
+    assert_eq!(net.losses().unwrap().unknown, 10);
     // The sender's queue also dropped an acknowledgement.
     if let Some(sender) = &mut net.sender {
         sender.counters.queue_drops = 11;
     }
     let places = net.losses().unwrap();
     assert_eq!(
-        (places.lost, places.send_queue, places.not_placed),
+        (places.total, places.send_queue, places.unknown),
         (10, 10, 0)
     );
     // The sender did not report how many datagrams it sent.

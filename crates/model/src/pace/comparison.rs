@@ -1,4 +1,4 @@
-//! Comparison of variants of a paced loop.
+//! Comparison of the arms of a paced loop.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use crate::policy::PolicyGrant;
 use crate::recording::World;
 use crate::{Cpu, Nanos};
 
-/// Variants of a loop that took turns, several turns each, with a recommendation.
+/// Arms of a loop comparison that took turns, several turns each, with a recommendation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PaceComparison {
     /// Version of ticktax that wrote the document.
@@ -33,12 +33,12 @@ pub struct PaceComparison {
     /// Planned length of a turn.
     #[serde(rename = "turn_ns")]
     pub turn: Nanos,
-    /// Planned number of turns per variant.
+    /// Planned number of turns per arm.
     pub rounds: u64,
-    /// Variants, in the order of the command line.
-    pub rows: Vec<PaceVariant>,
-    /// Quantile of the waits that is shown and compared. It is the highest one that every variant
-    /// has enough frames for; `None` if a variant has too few frames for any.
+    /// Arms, in the order of the command line.
+    pub arms: Vec<PaceArm>,
+    /// Quantile of the waits that is shown and compared. It is the highest one that every arm
+    /// has enough frames for; `None` if an arm has too few frames for any.
     pub quantile: Option<f64>,
     /// Recommendation for each combination of rate and work.
     pub choices: Vec<Choice>,
@@ -46,9 +46,9 @@ pub struct PaceComparison {
     pub ended_early: Option<PaceEnd>,
 }
 
-/// One variant: a combination of the varied parameters.
+/// One arm: a combination of the varied parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct PaceVariant {
+pub struct PaceArm {
     /// Specification of the loop.
     #[serde(flatten)]
     pub spec: LoopSpec,
@@ -74,7 +74,7 @@ pub struct PaceVariant {
     pub by_turn: Vec<PaceTurn>,
 }
 
-/// Results of one turn of a variant.
+/// Results of one turn of an arm.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PaceTurn {
     /// Number of slots that no frame served in time: dropped, slipped or started late.
@@ -105,10 +105,10 @@ impl PaceTurn {
 }
 
 fn wanted(figures: &Figures) -> u64 {
-    figures.wanted.unwrap_or(figures.frames)
+    figures.expected.unwrap_or(figures.frames)
 }
 
-impl PaceVariant {
+impl PaceArm {
     /// Number of slots that no frame served in time, over all turns: dropped, slipped or started
     /// late.
     pub fn late(&self) -> u64 {
@@ -121,7 +121,7 @@ impl PaceVariant {
     }
 }
 
-/// Recommended variants for one combination of frame rate and work.
+/// Recommended arms for one combination of frame rate and work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Choice {
     /// Frames per second.
@@ -130,9 +130,9 @@ pub struct Choice {
     /// CPU time of each frame's work.
     #[serde(rename = "work_ns")]
     pub work: Nanos,
-    /// Indices of the best variants. There are several if the measurements cannot tell them apart.
+    /// Indices of the best arms. There are several if the measurements cannot tell them apart.
     pub best: Vec<usize>,
-    /// Criterion that excluded the last variants not in `best`; `None` if none was excluded.
+    /// Criterion that excluded the last arms not in `best`; `None` if none was excluded.
     pub by: Option<Criterion>,
 }
 

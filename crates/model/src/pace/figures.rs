@@ -13,23 +13,24 @@ pub struct Figures {
     pub period: Nanos,
     /// Delay above which a frame's step counts as overshot, if requested. By default, a step is
     /// overshot if no frame started before the next step was due.
-    #[serde(rename = "overshot_from_ns")]
-    pub overshot_from: Option<Nanos>,
+    #[serde(rename = "overshot_threshold_ns", alias = "overshot_from_ns")]
+    pub overshot_threshold: Option<Nanos>,
     /// Delay above which a frame counts as late.
-    #[serde(rename = "late_from_ns")]
-    pub late_from: Nanos,
+    #[serde(rename = "late_threshold_ns", alias = "late_from_ns")]
+    pub late_threshold: Nanos,
     /// Number of frames that started.
     pub frames: u64,
     /// Number of frames that the rate calls for between the first frame's due time and the last
     /// frame's start; `None` if the rate is unknown.
-    pub wanted: Option<u64>,
+    #[serde(alias = "wanted")]
+    pub expected: Option<u64>,
     /// Number of slots in which no frame started.
     pub dropped: u64,
     /// Number of dropped slots through which the loop slept.
     pub slept_through: u64,
     /// Number of steps of a fixed [`Schedule`](super::Schedule) that no frame reached in time.
     pub overshot: u64,
-    /// Number of frames that started more than `late_from` after they were due.
+    /// Number of frames that started more than `late_threshold` after they were due.
     pub late: u64,
     /// Number of wanted frames that were never due. Under a relative rule, each delay postpones all
     /// later frames. Under [`PaceRule::Fixed`](super::PaceRule::Fixed), so does each frame's work.
@@ -67,7 +68,7 @@ impl Figures {
     /// themselves are known.
     pub fn caught_up(&self) -> u64 {
         let run_into = self.dropped.saturating_sub(self.slept_through);
-        let work = self.work.as_ref().filter(|_| self.wanted.is_none());
+        let work = self.work.as_ref().filter(|_| self.expected.is_none());
         let median_work = work.and_then(|work| work.quantile(0.5));
         let (Some(work), Some(median_work)) =
             (work, median_work.filter(|&time| time > Nanos::ZERO))
@@ -235,7 +236,8 @@ pub struct Wakeups {
     /// Number of wake-ups.
     pub count: u64,
     /// Wake-ups that ended a CPU's idle period, if known.
-    pub ended_idle: Option<EndedIdle>,
+    #[serde(alias = "ended_idle")]
+    pub idle_exits: Option<EndedIdle>,
 }
 
 /// Wake-ups that ended a CPU's idle period. Each costs energy.
@@ -246,7 +248,8 @@ pub struct EndedIdle {
     /// Whether `count` contains only the loop's own wake-ups. Otherwise it is the number of times
     /// that the loop's CPU left a power-saving idle state for any reason. That is an upper bound,
     /// because it includes idle periods that the loop did not end.
-    pub own: bool,
+    #[serde(alias = "own")]
+    pub loop_only: bool,
 }
 
 #[cfg(test)]
@@ -270,10 +273,10 @@ mod tests {
         };
         Figures {
             period: Nanos(16_666_667),
-            overshot_from: None,
-            late_from: Nanos(4_000_000),
+            overshot_threshold: None,
+            late_threshold: Nanos(4_000_000),
             frames,
-            wanted: None,
+            expected: None,
             dropped,
             slept_through,
             overshot: dropped,
@@ -304,7 +307,7 @@ mod tests {
         assert_eq!(figures(1_600, 110, 5, 4_100_000).caught_up(), 0);
         // The frames of ticktax's own loop are known, so nothing is estimated.
         let own = Figures {
-            wanted: Some(1_710),
+            expected: Some(1_710),
             ..caught_up
         };
         assert_eq!(own.caught_up(), 0);

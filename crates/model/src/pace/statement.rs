@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{CpuReading, CpuStatement, Figures, LoopSpec, PaceVariant, Wakeups};
+use super::{CpuReading, CpuStatement, Figures, LoopSpec, PaceArm, Wakeups};
 use crate::beats::Periodicity;
 use crate::limitation::Limitation;
 use crate::machine::Machine;
@@ -48,12 +48,12 @@ pub struct PaceStatement {
 impl PaceStatement {
     /// ticktax's own loop, as a comparison with a single variant; `None` for another process's
     /// loop.
-    pub fn as_variant(&self) -> Option<PaceVariant> {
+    pub fn as_arm(&self) -> Option<PaceArm> {
         let Subject::Loop(report) = &self.subject else {
             return None;
         };
         let own = self.cpu.readings.first();
-        Some(PaceVariant {
+        Some(PaceArm {
             spec: report.spec,
             turns: 1,
             figures: self.figures.clone(),
@@ -122,13 +122,13 @@ pub enum PaceEnd {
         failure: ProbeFailure,
     },
     /// The watched process exited.
-    ProcessEnded {
+    ProcessExited {
         /// Process id.
         pid: i32,
     },
     /// The loop was interrupted.
     Interrupted,
-    /// A comparison of variants was interrupted.
+    /// A comparison of arms was interrupted.
     InterruptedInTurn {
         /// Number of the interrupted turn, from 1.
         turn: u64,
@@ -160,14 +160,14 @@ pub struct ThreadReport {
     /// Number of wake-ups.
     pub wakeups: u64,
     /// Number of wake-ups that ended a CPU's idle period.
-    pub ended_idle: u64,
+    pub idle_exits: u64,
     /// CPU time of the thread.
     #[serde(rename = "cpu_time_ns")]
     pub cpu: Nanos,
     /// Periodic events in the thread, strongest first.
-    pub rhythms: Vec<RhythmReport>,
+    pub periods: Vec<RhythmReport>,
     /// Why no periodic events were found, or why they do not count as the process's frames.
-    pub why_none: Option<String>,
+    pub no_frames_reason: Option<String>,
 }
 
 /// The events that mark frames of another program's loop.
@@ -185,7 +185,7 @@ pub enum FrameMark {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RhythmReport {
     /// Events that make up the sequence.
-    pub mark: FrameMark,
+    pub events: FrameMark,
     /// Period and significance.
     #[serde(flatten)]
     pub rhythm: Periodicity,

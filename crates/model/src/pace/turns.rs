@@ -1,4 +1,4 @@
-//! Specifications of loops, and variants of a loop that take turns.
+//! Specifications of loops, and arms that take turns.
 
 use std::fmt;
 
@@ -39,16 +39,17 @@ impl fmt::Display for LoopSpec {
     }
 }
 
-/// Loop variants that take turns. Each round contains one turn of every variant.
+/// The arms of a loop comparison, which take turns. Each round contains one turn of every arm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoopTurns {
     /// Planned length of a turn.
     #[serde(rename = "turn_ns")]
     pub turn: Nanos,
-    /// Planned number of turns per variant.
+    /// Planned number of turns per arm.
     pub rounds: u64,
-    /// Variants in their order within a round; at least one.
-    pub variants: Vec<LoopSpec>,
+    /// Arms in their order within a round; at least one.
+    #[serde(alias = "variants")]
+    pub arms: Vec<LoopSpec>,
     /// Results of the turns, in order. If `pace` ended early, there are fewer than planned.
     pub runs: Vec<LoopRun>,
 }
@@ -56,14 +57,14 @@ pub struct LoopTurns {
 impl LoopTurns {
     /// Planned total number of turns.
     pub fn planned(&self) -> u64 {
-        self.rounds * self.variants.len() as u64
+        self.rounds * self.arms.len() as u64
     }
 }
 
 /// Source name of all frames of ticktax's loops.
 const NAME: &str = "pace";
 
-/// The source of frames from a ticktax loop. If variants take turns, `turn` is the number of the
+/// The source of frames from a ticktax loop. If arms take turns, `turn` is the number of the
 /// turn, from 0.
 pub fn frame_source(turn: Option<u64>) -> Source {
     let detail = turn.map_or_else(String::new, |turn| turn.to_string());
@@ -84,7 +85,13 @@ pub fn turn_of(source: &Source) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{frame_source, turn_of};
+    use super::{LoopTurns, frame_source, turn_of};
+
+    #[test]
+    fn recordings_that_call_arms_variants_are_read() {
+        let turns = r#"{"turn_ns": 2000000000, "rounds": 5, "variants": [], "runs": []}"#;
+        assert_eq!(serde_json::from_str::<LoopTurns>(turns).unwrap().rounds, 5);
+    }
 
     #[test]
     fn frame_sources_identify_their_turn() {

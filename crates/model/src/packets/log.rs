@@ -14,7 +14,8 @@ pub struct PacketRun {
     /// Link that carried the datagrams.
     pub link: Link,
     /// Ends that ran on this host.
-    pub here: Vec<End>,
+    #[serde(alias = "here")]
+    pub local_ends: Vec<End>,
     /// Report of the sender.
     pub sender: Option<EndReport>,
     /// Report of the receiver.
@@ -29,7 +30,8 @@ pub struct PacketRun {
     /// CPU that the receiver was pinned to.
     pub receiver_cpu: Option<u32>,
     /// Why nothing was traced; `None` if the transfer was traced.
-    pub no_trace: Option<String>,
+    #[serde(alias = "no_trace")]
+    pub untraced_reason: Option<String>,
 }
 
 /// Number of datagrams that the kernel dropped for one reason.
@@ -50,13 +52,14 @@ pub struct PacketLog {
     /// Bursts of losses, in order.
     pub bursts: Vec<LossBurst>,
     /// Number of datagrams lost in bursts that did not fit into the log.
-    pub not_kept: u64,
+    #[serde(alias = "not_kept")]
+    pub lost_outside_bursts: u64,
     /// Arrivals and pauses around the bursts, in order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub courses: Vec<Course>,
-    /// Whether some intervals did not fit into `courses`.
-    #[serde(default)]
-    pub is_course_missing: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "courses")]
+    pub burst_windows: Vec<BurstWindow>,
+    /// Whether some intervals did not fit into `burst_windows`.
+    #[serde(default, alias = "is_course_missing")]
+    pub burst_windows_incomplete: bool,
     /// Longest pause without losses.
     #[serde(rename = "other_pause_ns", default)]
     pub other_pause: Nanos,
@@ -77,14 +80,17 @@ pub struct PacketLog {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SocketBuffer {
     /// Size requested with `SO_RCVBUF`, in bytes; `None` if no size was requested.
-    pub asked_bytes: Option<u32>,
+    #[serde(alias = "asked_bytes")]
+    pub requested_bytes: Option<u32>,
     /// Size as the kernel counts it, in bytes. This is what `getsockopt(SO_RCVBUF)` returns, which
     /// is twice the size that was set.
     pub bytes: u64,
     /// Largest size that a program can request without privileges: `net.core.rmem_max`.
-    pub max_ask_bytes: Option<u64>,
-    /// Whether the buffer was made larger than `max_ask_bytes` with `SO_RCVBUFFORCE`.
-    pub is_forced: bool,
+    #[serde(alias = "max_ask_bytes")]
+    pub max_request_bytes: Option<u64>,
+    /// Whether the buffer was made larger than `max_request_bytes` with `SO_RCVBUFFORCE`.
+    #[serde(alias = "is_forced")]
+    pub forced: bool,
     /// Buffer space taken by a datagram, if measured.
     pub charge: Option<Charge>,
 }
@@ -93,12 +99,14 @@ pub struct SocketBuffer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Charge {
     /// Bytes charged to the buffer per datagram, including kernel overhead.
-    pub each_bytes: u64,
+    #[serde(alias = "each_bytes")]
+    pub bytes_per_datagram: u64,
     /// Number of datagrams that fit into the buffer.
     pub datagrams: u64,
     /// Whether the charge was measured beforehand, by filling a similar buffer over the same link.
     /// Otherwise it was derived from the first burst of losses.
-    pub is_filled: bool,
+    #[serde(alias = "is_filled")]
+    pub measured_beforehand: bool,
 }
 
 /// A burst of losses.
@@ -109,9 +117,10 @@ pub struct LossBurst {
     /// Number of datagrams lost.
     pub lost: u64,
     /// Number of these datagrams that the socket counted as dropped.
-    pub in_socket: u64,
+    #[serde(alias = "in_socket")]
+    pub socket_drops: u64,
     /// When the first lost datagram was sent, relative to the first datagram of the transfer.
-    #[serde(rename = "time_ns")]
+    #[serde(rename = "at_ns", alias = "time_ns")]
     pub at: Nanos,
     /// When the first lost datagram was sent, on the receiver's `CLOCK_MONOTONIC`.
     #[serde(rename = "lost_at_ns", default)]
@@ -140,7 +149,7 @@ pub struct Pause {
 /// An interval around bursts of losses. It ends when a receiver that lost nothing would have read
 /// everything that was waiting.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Course {
+pub struct BurstWindow {
     /// Start, on the receiver's `CLOCK_MONOTONIC`.
     #[serde(rename = "start_ns")]
     pub start: Nanos,

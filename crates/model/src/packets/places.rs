@@ -1,6 +1,6 @@
 //! Determines where datagrams were lost.
 
-use super::{DropReason, PacketLog, PacketPlaces};
+use super::{DropReason, PacketLog, PacketLosses};
 use crate::net::EndReport;
 
 /// Drop reasons that are also covered by a counter, and the reasons that kernels give if they know
@@ -34,7 +34,7 @@ pub fn places(
     receiver: &EndReport,
     log: Option<&PacketLog>,
     reasons: &[DropReason],
-) -> Option<PacketPlaces> {
+) -> Option<PacketLosses> {
     let lost = receiver.datagrams?.lost()?;
     let mut left = lost;
     let mut take = |count: u64| {
@@ -73,8 +73,8 @@ pub fn places(
                 .saturating_sub(at_receiver.backlog_drops)
         });
     let device = take(device);
-    Some(PacketPlaces {
-        lost,
+    Some(PacketLosses {
+        total: lost,
         send_queue,
         socket_buffer,
         udp_memory,
@@ -83,6 +83,6 @@ pub fn places(
         backlog,
         ring,
         device,
-        not_placed: left,
+        unknown: left,
     })
 }

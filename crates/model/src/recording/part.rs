@@ -19,8 +19,8 @@ pub struct RecordingPart {
     #[serde(rename = "to_ns")]
     pub to: Nanos,
     /// Length of the entire recording.
-    #[serde(rename = "whole_ns")]
-    pub whole: Nanos,
+    #[serde(rename = "total_ns", alias = "whole_ns")]
+    pub total: Nanos,
 }
 
 impl RecordingPart {

@@ -88,14 +88,16 @@ pub enum ProbeFailure {
         /// Rejected method.
         method: SleepMethod,
         /// The kernel's error.
-        why: String,
+        #[serde(alias = "why")]
+        reason: String,
     },
     /// The thread failed, which is a bug in ticktax.
     Failed,
     /// Another reason.
     Other {
         /// Description.
-        why: String,
+        #[serde(alias = "why")]
+        reason: String,
     },
 }
 
@@ -117,7 +119,8 @@ pub struct ProbeReport {
     #[serde(rename = "threshold_ns")]
     pub threshold: Nanos,
     /// Number of iterations or wake-ups.
-    pub turns: u64,
+    #[serde(alias = "turns")]
+    pub iterations: u64,
     /// Start of the measurement.
     #[serde(rename = "begin_ns")]
     pub begin: Nanos,

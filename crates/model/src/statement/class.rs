@@ -23,7 +23,8 @@ pub enum Class {
     EntryExit,
     /// Gaps in which the kernel provably ran nothing, because the hypervisor or firmware held the
     /// CPU.
-    Outside,
+    #[serde(alias = "outside")]
+    HypervisorOrFirmware,
     /// Stolen time, according to the hypervisor's steal clock.
     Steal,
     /// Time that no source explains.
@@ -45,7 +46,7 @@ impl Class {
         Self::Softirq,
         Self::Nmi,
         Self::EntryExit,
-        Self::Outside,
+        Self::HypervisorOrFirmware,
         Self::Steal,
         Self::Unexplained,
         Self::Tool,
@@ -62,7 +63,7 @@ impl Class {
             Self::Softirq => "softirq",
             Self::Nmi => "nmi",
             Self::EntryExit => "entry_exit",
-            Self::Outside => "outside",
+            Self::HypervisorOrFirmware => "hypervisor_or_firmware",
             Self::Steal => "steal",
             Self::Unexplained => "unexplained",
             Self::Tool => "tool",
@@ -85,7 +86,7 @@ impl Class {
             Self::Program => Nature::new(Programs, Thread).with_precedence(4),
             Self::Tool => Nature::new(Tool, Thread),
             Self::EntryExit => Nature::new(Kernel, Surround),
-            Self::Outside | Self::Steal => Nature::new(Hypervisor, Absent),
+            Self::HypervisorOrFirmware | Self::Steal => Nature::new(Hypervisor, Absent),
             Self::Unexplained => Nature::new(Unexplained, Absent),
             Self::Probe => Nature::new(Nothing, Loop),
             Self::Idle => Nature::new(Nothing, Absent),
@@ -98,7 +99,7 @@ impl Class {
         match self {
             Self::Program | Self::KernelThread | Self::Irq | Self::Softirq | Self::Nmi => None,
             Self::EntryExit => Some("entry and exit"),
-            Self::Outside => Some("outside"),
+            Self::HypervisorOrFirmware => Some("hypervisor or firmware"),
             Self::Steal => Some("steal"),
             Self::Unexplained => Some("unexplained"),
             Self::Tool => Some("ticktax"),
@@ -116,7 +117,7 @@ impl Class {
             Self::Irq => Some("interrupts"),
             Self::Softirq => Some("softirqs"),
             Self::Steal | Self::Unexplained | Self::Probe | Self::Idle => self.account(),
-            Self::Nmi | Self::EntryExit | Self::Outside | Self::Tool => None,
+            Self::Nmi | Self::EntryExit | Self::HypervisorOrFirmware | Self::Tool => None,
         }
     }
 

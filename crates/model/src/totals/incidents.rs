@@ -37,7 +37,7 @@ impl IncidentTotals {
             signature = Signature {
                 kind: signature.kind,
                 program: OTHERS.to_owned(),
-                by: OTHERS.to_owned(),
+                culprit: OTHERS.to_owned(),
             };
         }
         *self.counts.entry(signature).or_default() += 1;

@@ -19,16 +19,14 @@ pub struct Comparison {
     pub blocks: Option<u64>,
     /// Scale of `effect`, `noise` and `detectable`.
     pub scale: Scale,
-    /// Effect of this arm relative to the first; `None` if there are too few values.
-    pub effect: Option<Effect>,
+    /// Effect of this arm relative to the first, and the conclusion.
+    #[serde(flatten)]
+    pub contrast: Contrast,
     /// Two-sided probability that chance alone separates the arms this far. Blocks are tested with
     /// the exact signed-rank test (Wilcoxon 1945), lists with the rank-sum test (Mann and Whitney
     /// 1947).
     #[serde(rename = "chance_probability")]
     pub chance: Option<f64>,
-    /// `chance`, corrected for all comparisons in the document (Holm 1979).
-    #[serde(rename = "corrected_probability")]
-    pub chance_corrected: Option<f64>,
     /// Standard deviation of a block's difference if the first arm is compared with itself. It
     /// comes from the runs before the blocks.
     pub noise: Option<f64>,
@@ -38,10 +36,29 @@ pub struct Comparison {
     /// The model's prediction; `None` if none was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted: Option<Predicted>,
-    /// Conclusion of the comparison.
-    pub verdict: Verdict,
     /// Observations that weaken the conclusion.
     pub checks: Vec<Check>,
+}
+
+/// The difference between two arms in one metric, with the conclusion. Every comparison that tests
+/// differences reports them in this form.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Contrast {
+    /// Difference, with its interval; `None` if there are too few values.
+    pub effect: Option<Effect>,
+    /// Two-sided probability that chance alone separates the arms this far, corrected for all tests
+    /// in the document (Holm 1979).
+    #[serde(rename = "corrected_probability")]
+    pub chance: Option<f64>,
+    /// Conclusion.
+    pub verdict: Verdict,
+}
+
+impl Contrast {
+    /// Whether the arms differ by more than chance explains; `None` if that was not tested.
+    pub fn differs(&self) -> Option<bool> {
+        self.chance.map(|_| self.verdict.differs())
+    }
 }
 
 /// Statistics of an arm's values.
@@ -83,6 +100,15 @@ pub struct Effect {
 }
 
 impl Effect {
+    /// The difference `value`, with an interval that extends by `margin` to both sides.
+    pub fn within(value: f64, margin: f64) -> Self {
+        Self {
+            value,
+            low: value - margin,
+            high: value + margin,
+        }
+    }
+
     /// The larger absolute value of the interval's ends.
     pub fn bound(&self) -> f64 {
         self.low.abs().max(self.high.abs())
@@ -131,6 +157,12 @@ pub enum Verdict {
         /// reasonable number would be enough.
         more_blocks: Option<u64>,
     },
+}
+
+impl Default for Verdict {
+    fn default() -> Self {
+        Self::CannotTell { more_blocks: None }
+    }
 }
 
 impl Verdict {

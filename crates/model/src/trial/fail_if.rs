@@ -171,7 +171,7 @@ impl FailIf {
             (Bound::Points(bound), Scale::Relative) => Some(bound / mean),
         };
         let bound = bound.filter(|_| mean != 0.0 || matches!(self.bound, Bound::Points(_)));
-        let (Some(effect), Some(bound)) = (comparison.effect, bound) else {
+        let (Some(effect), Some(bound)) = (comparison.contrast.effect, bound) else {
             return Outcome::CannotTell;
         };
         let (holds, does_not) = match self.relation {
@@ -214,7 +214,7 @@ impl fmt::Display for FailIf {
 mod tests {
     use super::{Bound, FailIf, FailIfError, Outcome, Relation};
     use crate::trial::{
-        ArmFigures, Better, Comparison, Effect, Metric, Origin, Scale, Unit, Verdict,
+        ArmFigures, Better, Comparison, Contrast, Effect, Metric, Origin, Scale, Unit,
     };
 
     #[test]
@@ -313,17 +313,18 @@ mod tests {
             second: None,
             blocks: Some(8),
             scale,
-            effect: effect.map(|(low, high)| Effect {
-                value: f64::midpoint(low, high),
-                low,
-                high,
-            }),
+            contrast: Contrast {
+                effect: effect.map(|(low, high)| Effect {
+                    value: f64::midpoint(low, high),
+                    low,
+                    high,
+                }),
+                ..Contrast::default()
+            },
             chance: None,
-            chance_corrected: None,
             noise: None,
             detectable: None,
             predicted: None,
-            verdict: Verdict::CannotTell { more_blocks: None },
             checks: Vec::new(),
         }
     }

@@ -103,7 +103,7 @@ pub struct ThreadUsage {
 
 impl ThreadUsages {
     /// Resource usage of thread `tid` between the readings, and the time between the readings.
-    pub fn of(&self, tid: i32) -> Option<(Usage, Nanos)> {
+    pub fn usage(&self, tid: i32) -> Option<(Usage, Nanos)> {
         let thread = self.threads.iter().find(|thread| thread.tid == tid)?;
         Some((thread.after.since(&thread.before), self.end - self.begin))
     }

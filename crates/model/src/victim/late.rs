@@ -14,10 +14,11 @@ pub struct LateFrames {
     pub frames: u64,
     /// Number of late frames whose cause is unknown because there were too many activities to
     /// track. All other numbers exclude them.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub not_judged: u64,
+    #[serde(default, skip_serializing_if = "is_zero", alias = "not_judged")]
+    pub unclassified: u64,
     /// Number of frame slots that were left empty by late frames.
-    pub lost: u64,
+    #[serde(alias = "lost")]
+    pub dropped: u64,
     /// Causes of late frames, largest number of frames first. Each late frame counts once, towards
     /// the cause of most of its delay.
     pub causes: Vec<LateCause>,
@@ -31,7 +32,8 @@ pub struct LateFrames {
     #[serde(default, rename = "stolen_ns")]
     pub stolen: Option<Nanos>,
     /// Frames with the longest delays, longest first.
-    pub latest: Vec<LateFrame>,
+    #[serde(alias = "latest")]
+    pub longest: Vec<LateFrame>,
 }
 
 /// Kind of cause that delays a frame.
@@ -120,11 +122,13 @@ pub struct LateCause {
     /// Kind of cause.
     pub kind: HoldUp,
     /// Program, kernel thread or interrupt that caused the delay; `None` if the kind says enough.
-    pub by: Option<LostTo>,
+    #[serde(alias = "by")]
+    pub culprit: Option<LostTo>,
     /// Number of frames delayed mostly by this cause.
     pub frames: u64,
     /// Number of frame slots that were left empty by these frames.
-    pub lost: u64,
+    #[serde(alias = "lost")]
+    pub dropped: u64,
     /// Longest delay among these frames.
     #[serde(rename = "max_late_ns")]
     pub max: Nanos,
@@ -150,12 +154,14 @@ pub struct LateFrame {
     #[serde(rename = "late_ns")]
     pub late: Nanos,
     /// Number of frame slots that were left empty by this frame.
-    pub lost: u64,
+    #[serde(alias = "lost")]
+    pub dropped: u64,
     /// Kind of the largest cause.
     pub kind: HoldUp,
     /// Programs and kernel activities that caused the delay, largest first. The program's own work
     /// and sleep are excluded.
-    pub lost_to: Vec<LostTo>,
+    #[serde(alias = "lost_to")]
+    pub causes: Vec<LostTo>,
 }
 
 /// A thread whose scheduling policy is not the default.

@@ -8,7 +8,7 @@
 
 use std::thread::{self, JoinHandle};
 
-use ticktax_model::recording::{Books, Loss};
+use ticktax_model::recording::{CpuInterval, Loss};
 use ticktax_trace::{Counted, Output, TraceError, TraceSettings, Tracer, Triggers};
 
 use super::{Recorder, SumsWindow, sizes};
@@ -18,7 +18,7 @@ use super::{Recorder, SumsWindow, sizes};
 pub(super) struct Past {
     pub(super) counted: Counted,
     pub(super) suppressed: u64,
-    pub(super) books: Vec<Books>,
+    pub(super) books: Vec<CpuInterval>,
 }
 
 impl Past {

@@ -84,13 +84,13 @@ impl Recorder {
         let (world, hidden) = ticktax_host::world(&machine);
         let mut limitations = tracer.limitations().to_vec();
         limitations.extend(hidden);
-        limitations.push(Limitation::OutsideNotSeparated {
+        limitations.push(Limitation::HypervisorTimeNotSeparated {
             reason: NoGaps::NoProbe,
         });
         let late = frozen.books.iter().map(|books| books.begin).max();
         limitations.extend(late.and_then(|late| too_short(window, late)));
         limitations.extend(frozen.full.map(|_| Limitation::WindowCutShort {
-            asked: window.end() - begin,
+            requested: window.end() - begin,
             kept: end - begin,
         }));
         if frozen.threads_left_out > 0 {
@@ -110,7 +110,7 @@ impl Recorder {
         Some(Header {
             machine,
             began_unix: (begin + ahead).0 / 1_000_000_000,
-            books: frozen.books.clone(),
+            cpus: frozen.books.clone(),
             coverage: Coverage {
                 attached: tracer.attached().to_vec(),
                 limitations,
@@ -124,7 +124,7 @@ impl Recorder {
                 memory_bytes: ticktax_host::own_peak_memory(),
                 events: frozen.hits,
                 nice: self.collector.as_ref().map_or(0, Collector::nice),
-                apart: self.collector.as_ref().is_some_and(Collector::is_apart),
+                avoided_program_cpus: self.collector.as_ref().is_some_and(Collector::is_apart),
                 ..ToolCost::default()
             },
             victim: main_trigger(&window.triggers).map(|trigger| victim(trigger, begin)),
@@ -163,7 +163,10 @@ fn victim(trigger: &Trigger, begin: Nanos) -> VictimHeader {
 fn too_short(window: &Window, begin: Nanos) -> Option<Limitation> {
     let trigger = window.triggers.first()?;
     // A ring that has just replaced another may start after the trigger.
-    let reached = (trigger.time - begin).max(Nanos::ZERO);
-    let asked = trigger.time - window.begin();
-    (asked - reached > TOLERANCE).then_some(Limitation::RingTooShort { asked, reached })
+    let reached = (trigger.at - begin).max(Nanos::ZERO);
+    let asked = trigger.at - window.begin();
+    (asked - reached > TOLERANCE).then_some(Limitation::RingTooShort {
+        requested: asked,
+        reached,
+    })
 }

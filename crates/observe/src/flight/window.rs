@@ -39,11 +39,11 @@ impl Window {
     /// A window that covers the delay plus the margins before and after it. If that exceeds the
     /// maximum length, the start is cut off.
     pub(super) fn new(first: Trigger, margins: Margins, not_before: Nanos) -> Self {
-        let end = first.time + margins.after;
+        let end = first.at + margins.after;
         let begin = (first.begin() - margins.before)
             .max(end - margins.longest)
             .max(not_before)
-            .min(first.time);
+            .min(first.at);
         Self {
             begin,
             end,
@@ -66,11 +66,11 @@ impl Window {
     /// Adds a trigger if it falls into the window, and extends the window if needed. Returns
     /// whether the trigger was added.
     pub(super) fn add(&mut self, trigger: &Trigger) -> bool {
-        if trigger.time > self.end {
+        if trigger.at > self.end {
             return false;
         }
         let longest = self.begin + self.margins.longest;
-        let end = (trigger.time + self.margins.after).min(longest);
+        let end = (trigger.at + self.margins.after).min(longest);
         self.end = self.end.max(end);
         if self.pending.len() < TRIGGERS {
             self.pending.push(trigger.clone());
@@ -83,7 +83,7 @@ impl Window {
     /// When the window must be reported even if it still grows: once the margin after the first
     /// unreported trigger has passed. [`FAR`] if all triggers were reported.
     pub(super) fn due(&self) -> Nanos {
-        let first = self.pending.iter().map(|trigger| trigger.time).min();
+        let first = self.pending.iter().map(|trigger| trigger.at).min();
         first.map_or(FAR, |first| first + self.margins.after)
     }
 
@@ -91,7 +91,7 @@ impl Window {
     pub(super) fn report(&mut self, until: Nanos) -> usize {
         let before = self.triggers.len();
         let pending = std::mem::take(&mut self.pending).into_iter();
-        let (now, later): (Vec<_>, Vec<_>) = pending.partition(|trigger| trigger.time <= until);
+        let (now, later): (Vec<_>, Vec<_>) = pending.partition(|trigger| trigger.at <= until);
         self.triggers.extend(now);
         self.pending = later;
         before
@@ -114,7 +114,7 @@ mod tests {
     fn at(millis: i64, lasted: i64) -> Trigger {
         Trigger {
             kind: TriggerKind::Wait,
-            time: Nanos::from_millis(millis),
+            at: Nanos::from_millis(millis),
             cpu: None,
             tid: 1,
             pid: 1,
@@ -169,10 +169,7 @@ mod tests {
                 let before = window.report(window.due());
                 let new = &window.triggers[before..];
                 assert!(!new.is_empty());
-                assert!(
-                    new.iter()
-                        .all(|trigger| now - trigger.time <= MARGINS.after)
-                );
+                assert!(new.iter().all(|trigger| now - trigger.at <= MARGINS.after));
                 reports.push((millis, new.len()));
             }
         }

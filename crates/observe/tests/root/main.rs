@@ -12,7 +12,7 @@ use ticktax_inject::{Disturbance, Event as Stalled, Schedule};
 use ticktax_model::incident::{Trigger, TriggerKind};
 use ticktax_model::limitation::Limitation;
 use ticktax_model::pace::FrameRhythm;
-use ticktax_model::recording::{Books, Row};
+use ticktax_model::recording::{CpuInterval, Row};
 use ticktax_model::{Cpu, Kind, Nanos};
 use ticktax_observe::{
     Event, FrameState, FrameStatus, FrozenWindow, GapProbe, Plan, ProbeChoice, Program, Recorder,
@@ -106,10 +106,10 @@ fn frozen(event: RecorderEvent<'_>) -> Option<Box<FrozenWindow>> {
 /// lost.
 fn balances(frozen: &FrozenWindow) -> Result<(), Failed> {
     let header = &frozen.header;
-    if header.books.is_empty() || header.coverage.events_lost() > 0 {
-        return Err(format!("{:?}, lost {:?}", header.books, header.coverage.lost).into());
+    if header.cpus.is_empty() || header.coverage.events_lost() > 0 {
+        return Err(format!("{:?}, lost {:?}", header.cpus, header.coverage.lost).into());
     }
-    for books in &header.books {
+    for books in &header.cpus {
         let rows = frozen.rows.iter().filter(|row| row.cpu() == books.cpu);
         let rows = rows.filter(|row| frozen.sources.get(row.source()).kind != Kind::Wait);
         let own: Nanos = rows.map(|row| row.span().self_time).sum();
@@ -139,7 +139,7 @@ fn a_stall_is_caught_with_what_ran_instead() -> Result<(), Failed> {
     let frozen = drive(&mut recorder, 20, frozen)?;
     balances(&frozen)?;
     let during = |trigger: &&Trigger| {
-        trigger.begin() < event.start + event.length && trigger.time > event.start
+        trigger.begin() < event.start + event.length && trigger.at > event.start
     };
     let triggers = &frozen.header.triggers;
     let caught: Vec<&Trigger> = triggers.iter().filter(during).collect();
@@ -153,9 +153,8 @@ fn a_stall_is_caught_with_what_ran_instead() -> Result<(), Failed> {
         return Err(format!("{caught:?}").into());
     }
     // The rows must contain the wait and all of the time that other threads ran during it.
-    let during = |row: &Row| {
-        row.span().start < caught.time && row.span().end() > caught.time - caught.lasted
-    };
+    let during =
+        |row: &Row| row.span().start < caught.at && row.span().end() > caught.at - caught.lasted;
     let rows = || frozen.rows.iter().filter(during);
     let name = |row: &Row| frozen.sources.get(row.source()).name.to_string();
     let culprit = rows().filter(|row| row.cpu() == cpu && name(row) == injected.comm);
@@ -185,7 +184,7 @@ fn stall(cpu: Cpu, length: Nanos) -> Result<Stalled, Failed> {
 
 /// Whether the triggering delay overlaps the stall.
 fn is_during(trigger: &Trigger, event: &Stalled) -> bool {
-    trigger.begin() < event.start + event.length && trigger.time > event.start
+    trigger.begin() < event.start + event.length && trigger.at > event.start
 }
 
 /// Stalls `cpu` once. Also returns the trigger that overlaps the stall.
@@ -412,7 +411,7 @@ fn a_growing_window_is_emitted_in_time() -> Result<(), Failed> {
         balances(frozen)?;
         let header = &frozen.header;
         let new = header.triggers.get(reported..).unwrap_or_default();
-        let first = new.iter().map(|trigger| trigger.time).min();
+        let first = new.iter().map(|trigger| trigger.at).min();
         let late = first.is_some_and(|first| header.after.at > first + after);
         if frozen.told != reported || header.before.at != begin || (late && !frozen.over) {
             return Err(format!("{:?} after {reported}: {header:?}", frozen.told).into());
@@ -427,7 +426,7 @@ fn a_growing_window_is_emitted_in_time() -> Result<(), Failed> {
 
 /// Checks that all windows of a CPU plus its open intervals add up to exactly its accounting
 /// interval.
-fn sums_match_the_books(windows: &[Box<SumsWindow>], all: &[Books]) -> Result<(), Failed> {
+fn sums_match_the_books(windows: &[Box<SumsWindow>], all: &[CpuInterval]) -> Result<(), Failed> {
     if all.is_empty() {
         return Err("no books".into());
     }
@@ -569,21 +568,21 @@ fn a_session_has_the_requested_length() -> Result<(), Failed> {
     };
     drop(busy);
     let end = header.end();
-    let elapsed = header.books.iter().map(Books::elapsed);
+    let elapsed = header.cpus.iter().map(CpuInterval::elapsed);
     let longest = elapsed.max().ok_or("no CPU has books")?;
     let off = Nanos((longest - LENGTH).0.abs());
     let limitations = &header.coverage.limitations;
     let reported = limitations
         .iter()
-        .any(|limitation| matches!(limitation, Limitation::LengthNotKept { .. }));
+        .any(|limitation| matches!(limitation, Limitation::LengthDiffers { .. }));
     // If the start is late, the recording gets longer but never shorter, and the header must report
     // it.
     if reported != (off > TOLERANCE) || longest < LENGTH {
         return Err(format!("{longest}: {limitations:?}").into());
     }
-    for books in &header.books {
+    for books in &header.cpus {
         if end - books.end > Nanos::from_millis(5) {
-            return Err(format!("not at {end}: {:?}", header.books).into());
+            return Err(format!("not at {end}: {:?}", header.cpus).into());
         }
         let own = own.get(&books.cpu).copied().unwrap_or_default();
         if header.coverage.events_lost() == 0 && own != books.elapsed() {

@@ -188,7 +188,7 @@ fn judge(check: &CounterCheck, available: &str) -> CounterVerdict {
     if let Some(nominal) = check.nominal_hz {
         let ppm = (check.frequency_hz as f64 / nominal as f64 - 1.0) * 1e6;
         if ppm.abs() > NOMINAL_LIMIT_PPM {
-            reasons.push(Distrust::OffNominal { ppm });
+            reasons.push(Distrust::OffNominal { deviation_ppm: ppm });
         }
     }
     if reasons.is_empty() {

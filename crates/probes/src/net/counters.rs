@@ -54,8 +54,8 @@ fn parse(snmp: &str, netstat: &str, dev: &str, softnet: &str) -> ProtocolCounter
     ProtocolCounters {
         segments_out: value("Tcp:", "OutSegs"),
         segments_in: value("Tcp:", "InSegs"),
-        segments_again: value("Tcp:", "RetransSegs"),
-        segments_twice: counter(netstat, "TcpExt:", "TCPDSACKRecvSegs").unwrap_or_default(),
+        segments_retransmitted: value("Tcp:", "RetransSegs"),
+        segments_duplicated: counter(netstat, "TcpExt:", "TCPDSACKRecvSegs").unwrap_or_default(),
         datagrams_out: value("Udp:", "OutDatagrams"),
         datagrams_in: value("Udp:", "InDatagrams"),
         buffer_drops: value("Udp:", "RcvbufErrors"),
@@ -132,10 +132,10 @@ Inter-|   Receive                                                |  Transmit
         let tcp = (
             counters.segments_in,
             counters.segments_out,
-            counters.segments_again,
+            counters.segments_retransmitted,
         );
         assert_eq!(tcp, (20, 30, 4));
-        assert_eq!(counters.segments_twice, 3);
+        assert_eq!(counters.segments_duplicated, 3);
         let udp = (
             counters.datagrams_in,
             counters.datagrams_out,

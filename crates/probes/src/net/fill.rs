@@ -76,10 +76,10 @@ impl Logging {
     pub(super) fn set(&self, socket: &UdpSocket) -> Result<SocketBuffer, NetError> {
         let is_forced = ask(socket, self.ask)?;
         Ok(SocketBuffer {
-            asked_bytes: self.ask.bytes,
+            requested_bytes: self.ask.bytes,
             bytes: size(socket)?,
-            max_ask_bytes: self.max_ask_bytes,
-            is_forced,
+            max_request_bytes: self.max_ask_bytes,
+            forced: is_forced,
             charge: self.charge,
         })
     }
@@ -145,9 +145,9 @@ pub(super) fn charge(
             let datagrams = sent - u64::from(drops);
             let each_bytes = u64::from(waiting).checked_div(datagrams);
             return Ok(each_bytes.map(|each_bytes| Charge {
-                each_bytes,
+                bytes_per_datagram: each_bytes,
                 datagrams,
-                is_filled: true,
+                measured_beforehand: true,
             }));
         }
         before = waiting;
@@ -224,8 +224,9 @@ mod tests {
         for coming in [0, 5, 9] {
             let share = f64::from(coming) / 10.0;
             let expected = f64::from(WAITING) / (1.0 - share / 4.0);
-            let enough =
-                |&holds: &u64| lost_while_reading(WAITING, coming, holds, each.each_bytes) == 0;
+            let enough = |&holds: &u64| {
+                lost_while_reading(WAITING, coming, holds, each.bytes_per_datagram) == 0
+            };
             let smallest = (40..100).find(enough).unwrap() as f64;
             assert!(
                 (smallest - expected).abs() <= 2.0,
@@ -242,8 +243,8 @@ mod tests {
                 .unwrap()
         };
         let (small, large) = (charge_in(20_000), charge_in(80_000));
-        assert_eq!(small.each_bytes, large.each_bytes);
-        assert!(small.each_bytes >= 200, "{small:?}");
+        assert_eq!(small.bytes_per_datagram, large.bytes_per_datagram);
+        assert!(small.bytes_per_datagram >= 200, "{small:?}");
         assert!(small.datagrams * 3 < large.datagrams, "{small:?} {large:?}");
     }
 
@@ -254,7 +255,7 @@ mod tests {
             bytes: Some(30_000),
         };
         let buffer = Logging::alone(ask).set(&socket).unwrap();
-        assert_eq!((buffer.bytes, buffer.is_forced), (60_000, false));
-        assert!(buffer.max_ask_bytes.is_some());
+        assert_eq!((buffer.bytes, buffer.forced), (60_000, false));
+        assert!(buffer.max_request_bytes.is_some());
     }
 }

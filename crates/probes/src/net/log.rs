@@ -295,7 +295,7 @@ impl Log {
             self.bursts.push(LossBurst {
                 first,
                 lost: 0,
-                in_socket: 0,
+                socket_drops: 0,
                 at: sent.0 - self.first_sent.unwrap_or(sent.0),
                 lost_at: came.0,
                 pause,
@@ -304,7 +304,7 @@ impl Log {
         self.open = true;
         let burst = self.bursts.len() - 1;
         self.bursts[burst].lost += lost;
-        self.bursts[burst].in_socket += drops.min(lost);
+        self.bursts[burst].socket_drops += drops.min(lost);
         self.gaps.push(Gap {
             first,
             end,
@@ -367,7 +367,7 @@ impl Log {
                 let ends = ((gap.first, gap.sent.0), (gap.end - 1, gap.sent.1));
                 let burst = &mut self.bursts[gap.burst];
                 burst.lost -= 1;
-                burst.in_socket = burst.in_socket.min(burst.lost);
+                burst.socket_drops = burst.socket_drops.min(burst.lost);
                 // At the end, the gap will count this datagram as lost in its slot. Subtract it in
                 // advance.
                 let slot = self.slot_at(between(ends.0, ends.1, number));
@@ -481,9 +481,9 @@ impl Log {
         PacketLog {
             buffer: self.buffer,
             bursts: self.bursts,
-            not_kept: self.not_kept,
-            courses,
-            is_course_missing,
+            lost_outside_bursts: self.not_kept,
+            burst_windows: courses,
+            burst_windows_incomplete: is_course_missing,
             other_pause: self.other_pause,
             socket_drops,
             never_read,

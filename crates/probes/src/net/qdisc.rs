@@ -288,7 +288,7 @@ fn shaping(attributes: &[u8], asked: &LinkSpec) -> Option<Shaping> {
             let bucket = u64::from(word(parms, 28)?) * PSCHED;
             Some(Shaping {
                 shaper: Shaper::Tbf,
-                asked: *asked,
+                requested: *asked,
                 effective: LinkSpec {
                     rate: Some(rate as f64 * 8.0),
                     ..LinkSpec::default()
@@ -312,7 +312,7 @@ fn shaping(attributes: &[u8], asked: &LinkSpec) -> Option<Shaping> {
             let loss = f64::from(word(options, 8)?) / f64::from(u32::MAX);
             Some(Shaping {
                 shaper: Shaper::Netem,
-                asked: *asked,
+                requested: *asked,
                 effective: LinkSpec {
                     rate: rate.map(|rate| rate as f64 * 8.0),
                     delay: (delay > Nanos::ZERO).then_some(delay),

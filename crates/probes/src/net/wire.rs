@@ -16,7 +16,7 @@ use super::{LOOK, SILENCE};
 use crate::clock::now;
 
 /// Protocol version. It changes whenever a message does.
-pub(super) const PROTOCOL: u32 = 2;
+pub(super) const PROTOCOL: u32 = 3;
 
 /// Version of ticktax.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -29,6 +29,7 @@ const UNITS: &[(&str, Unit)] = &[
     ("_ms", Unit::Time(1e6)),
     ("_s", Unit::Time(1e9)),
     ("_hz", Unit::Named("Hz")),
+    ("_bps", Unit::Named("bit/s")),
     ("_khz", Unit::Named("kHz")),
     ("_mhz", Unit::Named("MHz")),
     ("_ppm", Unit::Named("ppm")),

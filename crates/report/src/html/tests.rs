@@ -45,8 +45,8 @@ fn documents() -> Vec<Document> {
         trials::two_arms().into(),
         trials::lists().into(),
         KnobList {
-            of: Some("<b>".to_owned()),
-            known: 3,
+            search: Some("<b>".to_owned()),
+            total: 3,
             knobs: Vec::new(),
         }
         .into(),

@@ -42,9 +42,10 @@ fn names_of_times_end_with_their_unit() {
 
 #[test]
 fn names_of_real_numbers_contain_their_unit() {
-    const UNITS: [&str; 9] = [
+    const UNITS: [&str; 10] = [
         "_ns",
         "_hz",
+        "_bps",
         "_ppm",
         "_nats",
         "_probability",
@@ -54,7 +55,7 @@ fn names_of_real_numbers_contain_their_unit() {
         "_per_byte",
     ];
     // Numbers without a unit, or with a unit given in another field.
-    const WITHOUT: [&str; 38] = [
+    const WITHOUT: [&str; 36] = [
         "value",
         "interval",
         "plus_minus",
@@ -68,19 +69,17 @@ fn names_of_real_numbers_contain_their_unit() {
         "allowed",
         "middle",
         "range",
-        "fit",
+        "fit_range",
         "misfit",
         "constants",
         "q",
         "quantile",
         "deviations",
-        "events_per_beat",
+        "events_per_period",
         "of",
         // Values of a change. Their unit depends on the measure.
         "first",
         "second",
-        "difference_low",
-        "difference_high",
         // Values of a trial. Their unit depends on the metric, and their scale on the comparison.
         "values",
         "mean",

@@ -15,7 +15,7 @@ fn cpus(list: &str) -> CpuList {
 fn unread(reason: Unreadable) -> Limitation {
     Limitation::SettingsUnread {
         paths: vec!["/etc/fstab".to_owned(), "/etc/sysctl.conf".to_owned()],
-        more: 3,
+        paths_left_out: 3,
         reason,
     }
 }
@@ -25,7 +25,7 @@ fn machine_limitations() -> Vec<Limitation> {
     let message = || "the error of the system".to_owned();
     let function = || "handle_mm_fault".to_owned();
     let reasons = [
-        HookMissing::OnRequest,
+        HookMissing::Excluded,
         HookMissing::NoTracepoint,
         HookMissing::NoFunction(function()),
         HookMissing::FunctionNotPermitted(function()),
@@ -41,16 +41,16 @@ fn machine_limitations() -> Vec<Limitation> {
         reason: reason.clone(),
     }));
     all.extend([
-        Limitation::LengthNotKept {
-            asked: Nanos::from_millis(10),
+        Limitation::LengthDiffers {
+            requested: Nanos::from_millis(10),
             watched: Nanos::from_millis(31),
         },
         Limitation::RingTooShort {
-            asked: Nanos::from_secs(2),
+            requested: Nanos::from_secs(2),
             reached: Nanos::from_millis(700),
         },
         Limitation::WindowCutShort {
-            asked: Nanos::from_secs(4),
+            requested: Nanos::from_secs(4),
             kept: Nanos::from_millis(3_200),
         },
         Limitation::FunctionNamesHidden,
@@ -66,7 +66,7 @@ fn machine_limitations() -> Vec<Limitation> {
         unread(Unreadable::Failed(message())),
         Limitation::CpusWentOffline { cpus: cpus("2") },
         Limitation::CpusPluggedIn { cpus: cpus("3") },
-        Limitation::BooksBeganLate { cpus: cpus("1-3") },
+        Limitation::AccountsBeganLate { cpus: cpus("1-3") },
         Limitation::CpusNotWatched { cpus: cpus("0,2") },
         Limitation::CpusNotProbed { cpus: cpus("1") },
         Limitation::ProbePolicyRefused {
@@ -77,10 +77,10 @@ fn machine_limitations() -> Vec<Limitation> {
                 refusal: Some("Operation not permitted".to_owned()),
             },
         },
-        Limitation::OutsideNotSeparated {
+        Limitation::HypervisorTimeNotSeparated {
             reason: NoGaps::NoProbe,
         },
-        Limitation::OutsideNotSeparated {
+        Limitation::HypervisorTimeNotSeparated {
             reason: NoGaps::Soaker,
         },
         Limitation::ProgramNotFollowed,
@@ -104,38 +104,38 @@ fn recording_limitations() -> Vec<Limitation> {
             count: 30,
         },
         Limitation::SwitchesMissed { count: 4 },
-        Limitation::FramesCut { count: 3 },
+        Limitation::InterruptsSwitchedOut { count: 3 },
         Limitation::SwitchesUnreported { count: 9 },
         Limitation::ProcessNotTraced {
             name: "quiet".to_owned(),
             pid: 7,
             ran: Nanos::from_millis(34),
         },
-        Limitation::ProcessTracedInPart {
+        Limitation::ProcessPartlyTraced {
             name: "game".to_owned(),
             pid: 8,
             ran: Nanos::from_millis(900),
             missing: Nanos::from_millis(40),
         },
-        Limitation::BordersMissed { count: 5 },
-        Limitation::SourcesFolded { intervals: 60 },
+        Limitation::EntriesMissed { count: 5 },
+        Limitation::SourcesMerged { intervals: 60 },
         Limitation::FollowingCutShort {
             after: Nanos::from_secs(61),
         },
         Limitation::FrameEventsLost { events: 3 },
         Limitation::GapContentsUnknown { cpus: cpus("0") },
         Limitation::Other {
-            what: "steal time".to_owned(),
-            why: "the hypervisor does not report it".to_owned(),
+            topic: "steal time".to_owned(),
+            reason: "the hypervisor does not report it".to_owned(),
         },
         Limitation::Suspended {
             time: Nanos::from_secs(2),
         },
         Limitation::ClockSet {
-            by: Nanos::from_millis(500),
+            step: Nanos::from_millis(500),
         },
         Limitation::ClockSet {
-            by: Nanos::from_millis(-500),
+            step: Nanos::from_millis(-500),
         },
         Limitation::InstructionTime {
             instruction: Nanos(8),
@@ -161,7 +161,7 @@ fn beat_limitations() -> Vec<Limitation> {
         Limitation::BeatSourcesUnnamed,
         Limitation::BeatsTooFewEvents { min_events: 5 },
         Limitation::BeatPeriodsTooLong {
-            over: Nanos::from_secs(900),
+            max_period: Nanos::from_secs(900),
         },
         Limitation::BeatSourcesQuiet {
             sources: 12,

@@ -16,7 +16,7 @@ pub(super) fn incidents(all: &mut Families, incidents: &IncidentTotals) {
         let labels = [
             ("kind", signature.kind.name()),
             ("program", &*signature.program),
-            ("by", &*signature.by),
+            ("by", &*signature.culprit),
         ];
         family.value(&labels, *count as f64);
     }
@@ -76,7 +76,7 @@ mod tests {
         let signature = Signature {
             kind: TriggerKind::Wait,
             program: "game \"srv\"".to_owned(),
-            by: "backup".to_owned(),
+            culprit: "backup".to_owned(),
         };
         let text = metrics(&Totals {
             incidents: Some(IncidentTotals {

@@ -137,7 +137,7 @@ fn waits(all: &mut Families, totals: &Totals) {
          refilled.",
     );
     for (name, sum) in &totals.throttled {
-        family.time(&[("name", name), ("why", "throttled")], sum.time);
+        family.time(&[("name", name), ("reason", "throttled")], sum.time);
     }
     let family = all.histogram(
         "throttled_duration_seconds",

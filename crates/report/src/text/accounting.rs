@@ -2,7 +2,8 @@
 
 use ticktax_model::Nanos;
 use ticktax_model::accounting::{
-    AccountingStatement, Bias, BiasKind, Counting, CpuCheck, Left, Method, ProgramCheck, Witness,
+    AccountingStatement, Bias, BiasKind, Counting, CpuCheck, Method, ProgramCheck, SpareTime,
+    SpareTimeSource,
 };
 use ticktax_model::statement::Statement;
 
@@ -24,7 +25,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         return;
     };
     page.section("Accuracy of the kernel's CPU accounting");
-    page.paragraph(Tone::Faint, "", &how(&check.counting));
+    page.paragraph(Tone::Faint, "", &how(&check.config));
     cpus(page, &check.cpus);
     programs(page, check);
 }
@@ -92,13 +93,13 @@ fn cpus(page: &mut Page, cpus: &[CpuCheck]) {
         elapsed time, as measured here. error: shown minus traced, in percentage points. \
         unaccounted: time missing from /proc/stat; negative if counted twice."
             .to_owned();
-    let witness = cpus.iter().find_map(|cpu| cpu.left);
-    legend.push_str(match witness.map(|left| left.witness) {
-        Some(Witness::Soaker) => {
+    let witness = cpus.iter().find_map(|cpu| cpu.spare);
+    legend.push_str(match witness.map(|left| left.measured_by) {
+        Some(SpareTimeSource::Soaker) => {
             " spare: CPU time left for the soaker, by the work it did. Its time is in neither \
              share."
         }
-        Some(Witness::Spin) => {
+        Some(SpareTimeSource::Spin) => {
             " spare: CPU time left for the spin probe. Its time is in neither share."
         }
         None => "",
@@ -107,13 +108,13 @@ fn cpus(page: &mut Page, cpus: &[CpuCheck]) {
 }
 
 fn cpu_cells(cpu: &CpuCheck) -> Columns {
-    let left = |left: Left| percent(left.time.share_of(left.watched));
+    let left = |left: SpareTime| percent(left.time.share_of(left.watched));
     cells([
         percent(cpu.shown_share),
         cpu.busy_share.map_or_else(|| "?".to_owned(), percent),
         cpu.off().map_or_else(String::new, points),
-        signed(cpu.uncounted.share_of(cpu.between)),
-        cpu.left.map_or_else(String::new, left),
+        signed(cpu.uncounted.share_of(cpu.stat_elapsed)),
+        cpu.spare.map_or_else(String::new, left),
     ])
 }
 
@@ -175,7 +176,7 @@ fn cause_text(cause: &Bias, cpu: &CpuCheck) -> String {
                 tied(cause.sampled)
             )
         }
-        BiasKind::NotReported => format!(
+        BiasKind::SwitchesNotReported => format!(
             "{effect} from unexplained time: the CPU may have been busy for {} more",
             tied(cause.ran)
         ),
@@ -191,13 +192,13 @@ fn cause_text(cause: &Bias, cpu: &CpuCheck) -> String {
             let missing = tied(-cause.time);
             format!("{effect} from {all}; {missing} of this while no program ran")
         }
-        BiasKind::StolenUnseen => format!(
+        BiasKind::StealNotObserved => format!(
             "the steal column shows {}, of which {} were traced as {OUTSIDE}: the rest is in the \
              traced time of the running task, and in no busy column",
             tied(cause.sampled),
             tied(cause.ran)
         ),
-        BiasKind::StolenSilently => format!(
+        BiasKind::StealNotReported => format!(
             "{} in {OUTSIDE}, of which the steal column shows {}: the rest is charged to the \
              running task",
             tied(cause.ran),
@@ -224,13 +225,13 @@ fn programs(page: &mut Page, check: &AccountingStatement) {
     page.legend(&format!(
         "ran: without interrupts. /proc/PID: {}. by samples: the program's ticks, each counted \
              whole, as in /proc/stat.",
-        if check.unwatched.is_empty() {
+        if check.unwatched_cpus.is_empty() {
             "user and system time in /proc/PID/stat, which `top` shows for a process".to_owned()
         } else {
             format!(
                 "not shown: it covers all CPUs, and {} {} not watched",
-                check.unwatched.named(),
-                if check.unwatched.len() == 1 {
+                check.unwatched_cpus.named(),
+                if check.unwatched_cpus.len() == 1 {
                     "was"
                 } else {
                     "were"

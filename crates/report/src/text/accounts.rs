@@ -79,7 +79,7 @@ fn legend(accounts: &[Account]) -> String {
     if has(Class::EntryExit) {
         legend += " entry and exit: kernel entry and exit around named work.";
     }
-    if has(Class::Outside) {
+    if has(Class::HypervisorOrFirmware) {
         legend += " hypervisor or firmware: the kernel provably ran nothing, so one of these had \
             the CPU.";
     }
@@ -193,7 +193,7 @@ pub(crate) fn name(account: &Account) -> String {
         (Class::Softirq, _) if !account.sampled => format!("softirq {name}"),
         (Class::Tool, _) => "its own work".to_owned(),
         (Class::Probe, _) => "its probes' loops".to_owned(),
-        (Class::Outside, _) => format!("{OUTSIDE}{}", mark(account)),
+        (Class::HypervisorOrFirmware, _) => format!("{OUTSIDE}{}", mark(account)),
         _ => format!("{}{}", displayed(name), mark(account)),
     }
 }

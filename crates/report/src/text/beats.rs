@@ -3,7 +3,8 @@
 mod first;
 
 use ticktax_model::beats::{
-    AliasLine, BeatGaps, BeatKind, BeatLine, BeatStatement, FollowsTick, Outside, SamePeriod,
+    AliasLine, BeatGaps, BeatKind, BeatLine, BeatStatement, FollowsTick, HypervisorOrFirmware,
+    SamePeriod,
 };
 use ticktax_model::recording::ProbeKind;
 use ticktax_model::statement::Statement;
@@ -35,7 +36,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     let Some(beats) = &statement.beats else {
         return;
     };
-    let all: Vec<&BeatLine> = beats.beats.iter().filter(|beat| !beat.own).collect();
+    let all: Vec<&BeatLine> = beats.beats.iter().filter(|beat| !beat.by_ticktax).collect();
     if all.is_empty() && beats.searched == 0 {
         return;
     }
@@ -107,7 +108,7 @@ fn all(page: &mut Page, beats: &BeatStatement) {
     );
     page.paragraph(Tone::Faint, "", &about);
     let (own, others): (Vec<&BeatLine>, Vec<&BeatLine>) =
-        beats.beats.iter().partition(|beat| beat.own);
+        beats.beats.iter().partition(|beat| beat.by_ticktax);
     if others.is_empty() {
         page.paragraph(Tone::Plain, "", "No periodic source found.");
     }
@@ -126,10 +127,10 @@ fn all(page: &mut Page, beats: &BeatStatement) {
 /// Lists the sources that could not be searched for periods.
 fn unknown(page: &mut Page, beats: &BeatStatement) {
     page.section("Limitations");
-    if beats.unknown.is_empty() {
+    if beats.limitations.is_empty() {
         page.paragraph(Tone::Good, "  ", "None: every source was searched.");
     }
-    for limitation in &beats.unknown {
+    for limitation in &beats.limitations {
         page.paragraph(Tone::Plain, "  - ", &clean(&words(limitation).sentence()));
     }
 }
@@ -168,8 +169,8 @@ fn entry(page: &mut Page, beat: &BeatLine, detailed: bool) {
     if let Some(tick) = &beat.follows_tick {
         page.paragraph(Tone::Faint, "    follows the tick: ", &follows_text(tick));
     }
-    if !beat.held.is_empty() {
-        let names: Vec<String> = beat.held.iter().map(tied).collect();
+    if !beat.ran_in_gaps.is_empty() {
+        let names: Vec<String> = beat.ran_in_gaps.iter().map(tied).collect();
         page.paragraph(Tone::Faint, "    most contain ", &names.join(", "));
     }
     if let Some(alias) = &beat.alias {
@@ -185,7 +186,7 @@ pub(super) fn beat_name(beat: &BeatLine) -> String {
         (Some(pid), _) => format!("{} ({pid})", beat.name),
         (None, Some(gaps)) if beat.kind == BeatKind::Gaps => {
             let noun = noun(gaps.probe);
-            format!("{noun} of {} or more", gaps.from)
+            format!("{noun} of {} or more", gaps.threshold)
         }
         (None, _) => displayed(&beat.name).to_owned(),
     }
@@ -224,10 +225,13 @@ fn sizes(beat: &BeatLine) -> String {
         )),
         tied(share),
     ];
-    if beat.burst >= 1.5 {
-        parts.push(tied(format!("{:.1} events per burst", beat.burst)));
+    if beat.events_per_period >= 1.5 {
+        parts.push(tied(format!(
+            "{:.1} events per burst",
+            beat.events_per_period
+        )));
     }
-    if let Some((from, to)) = beat.during {
+    if let Some((from, to)) = beat.active_range {
         let (from, to) = (from.as_secs_f64(), to.as_secs_f64());
         parts.push(tied(format!("present from {from:.1} to {to:.1} s")));
     }
@@ -245,7 +249,7 @@ fn gap_text(gaps: &BeatGaps, beat: &BeatLine) -> String {
         tied(percent(gaps.share))
     );
     if beat.kind == BeatKind::Gaps {
-        if let Some(outside) = &beat.outside {
+        if let Some(outside) = &beat.hypervisor_or_firmware {
             return format!("{watched}; {}", outside_text(*outside, beat));
         }
         let others: Vec<String> = beat.same_period.iter().map(same_period).collect();
@@ -274,7 +278,7 @@ fn follows_text(tick: &FollowsTick) -> String {
 }
 
 /// Describes the cause of gaps during which the kernel ran nothing.
-fn outside_text(outside: Outside, beat: &BeatLine) -> String {
+fn outside_text(outside: HypervisorOrFirmware, beat: &BeatLine) -> String {
     let every = tied(plain(beat.rhythm.period));
     match outside.host_hz {
         Some(hz) => format!(
@@ -288,7 +292,7 @@ fn outside_text(outside: Outside, beat: &BeatLine) -> String {
 /// Describes a source that has the same period but does not explain the gaps.
 fn same_period(other: &SamePeriod) -> String {
     let name = tied(&other.name);
-    match other.locked_at {
+    match other.offset {
         Some(after) => format!("same period as {name}, {} after it", tied(after)),
         None => format!("same period as {name}"),
     }
@@ -322,7 +326,7 @@ fn evidence(beat: &BeatLine) -> String {
     } else {
         "on a fixed grid"
     };
-    let restarts = match beat.rhythm.restarts {
+    let restarts = match beat.rhythm.phase_jumps {
         0 => String::new(),
         n => format!(", restarted {}", counted(n.into(), "time")),
     };

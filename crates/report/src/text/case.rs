@@ -47,7 +47,7 @@ pub(super) fn cases(list: &CaseList) -> String {
 
 /// Shows the contents of a case's file.
 pub(super) fn case_sheet(sheet: &CaseSheet) -> String {
-    let mut page = head(&sheet.head);
+    let mut page = head(&sheet.case);
     constants(&mut page, &sheet.constants);
     section(&mut page, "Published and derived values");
     for series in &sheet.series {
@@ -55,7 +55,10 @@ pub(super) fn case_sheet(sheet: &CaseSheet) -> String {
         for row in &series.rows {
             let words = words(row.quote.as_deref(), row.published);
             let role = if row.fit { "calibrates" } else { "" };
-            line(&mut page, &format!("    {:<36}{words:<42}{role}", row.at));
+            line(
+                &mut page,
+                &format!("    {:<36}{words:<42}{role}", row.label),
+            );
             if let Some(derived) = row.derived {
                 let formula = row.formula.join(" to ");
                 wrapped(
@@ -76,10 +79,10 @@ fn constants(page: &mut String, constants: &[Constant]) {
     }
     section(page, "Constants of the model");
     for constant in constants {
-        let from = match (&constant.quote, constant.fit) {
+        let from = match (&constant.quote, constant.fit_range) {
             (Some(quote), _) => format!("published: {quote}"),
             (None, Some([low, high])) => format!("fitted, from {low} to {high}"),
-            (None, None) => constant.from.clone(),
+            (None, None) => constant.reason.clone(),
         };
         let text = format!(
             "{:<14}{:>9} {}: {from}",
@@ -93,10 +96,10 @@ fn constants(page: &mut String, constants: &[Constant]) {
 
 /// Shows published and derived figures next to the model's results.
 pub(super) fn case(statement: &CaseStatement) -> String {
-    let mut page = head(&statement.head);
+    let mut page = head(&statement.case);
     constants(&mut page, &statement.constants);
     let mut series = "";
-    for row in &statement.lines {
+    for row in &statement.rows {
         if row.series != series {
             measured(&mut page, &statement.measured, series);
             series = &row.series;
@@ -106,7 +109,11 @@ pub(super) fn case(statement: &CaseStatement) -> String {
         comparison(&mut page, row);
     }
     measured(&mut page, &statement.measured, series);
-    remarks(&mut page, "Measured on this machine", &statement.here);
+    remarks(
+        &mut page,
+        "Measured on this machine",
+        &statement.this_machine,
+    );
     verdict(&mut page, statement);
     remarks(&mut page, "Calibrated with other rows", &statement.hold_out);
     for parameter in &statement.sensitivity {
@@ -121,7 +128,10 @@ pub(super) fn case(statement: &CaseStatement) -> String {
 fn measured(page: &mut String, rows: &[MeasuredRow], series: &str) {
     for row in rows.iter().filter(|row| row.series == series) {
         let value = number(row.value);
-        line(page, &format!("  {:<40}{value:>10}  measured here", row.at));
+        line(
+            page,
+            &format!("  {:<40}{value:>10}  measured here", row.label),
+        );
     }
 }
 
@@ -146,7 +156,7 @@ fn comparison(page: &mut String, row: &Line) {
     };
     let published = words(row.quote.as_deref(), row.published);
     let mut published = textwrap(&published, 25).into_iter();
-    let mut at = textwrap(&row.at, 31).into_iter();
+    let mut at = textwrap(&row.label, 31).into_iter();
     let next = |lines: &mut std::vec::IntoIter<String>| lines.next().unwrap_or_default();
     line(
         page,
@@ -166,7 +176,7 @@ fn comparison(page: &mut String, row: &Line) {
 /// Title of the section with the verdict.
 pub(crate) fn verdict_title(statement: &CaseStatement) -> String {
     let count = |kind: RowKind| {
-        let rows = statement.lines.iter().filter(move |line| line.kind == kind);
+        let rows = statement.rows.iter().filter(move |line| line.kind == kind);
         let met = rows.clone().filter(|line| line.met() == Some(true)).count();
         (met, rows.count())
     };
@@ -182,17 +192,17 @@ pub(crate) fn verdict_title(statement: &CaseStatement) -> String {
 /// needs to match.
 fn verdict(page: &mut String, statement: &CaseStatement) {
     section(page, &verdict_title(statement));
-    for row in &statement.lines {
+    for row in &statement.rows {
         if row.met() == Some(false) {
-            let why = row.fails.as_deref().unwrap_or("unknown reason");
-            let text = format!("missed: {} at {}: {why}.", row.series, row.at);
+            let why = row.known_failure.as_deref().unwrap_or("unknown reason");
+            let text = format!("missed: {} at {}: {why}.", row.series, row.label);
             wrapped(page, &text, 2);
         }
         if !row.only_with.is_empty() {
             let with = row.only_with.join(", ");
             let text = format!(
                 "matches only with {with}, of all tried values: {} at {}.",
-                row.series, row.at
+                row.series, row.label
             );
             wrapped(page, &text, 2);
         }
@@ -229,7 +239,7 @@ fn sensitivity(page: &mut String, sensitivity: &Sensitivity) {
     let met = columns(&|point| {
         format!(
             "{}/{}",
-            sensitivity.points[point].met, sensitivity.points[point].of
+            sensitivity.points[point].matched, sensitivity.points[point].comparable
         )
     });
     line(page, &format!("  {:<34}{met}", "matching rows"));
@@ -307,7 +317,7 @@ fn textwrap(text: &str, width: usize) -> Vec<String> {
 
 /// Shows the fitted constants next to those in the case's file.
 pub(super) fn case_fit(fit: &CaseFit) -> String {
-    let mut page = head(&fit.head);
+    let mut page = head(&fit.case);
     let Some(outcome) = &fit.outcome else {
         line(&mut page, "\nThis case has no fitted constants.");
         return page;
@@ -354,7 +364,7 @@ pub(super) fn remarks(page: &mut String, title: &str, remarks: &[Remark]) {
     }
     section(page, title);
     for remark in remarks {
-        wrapped(page, &format!("{}: {}.", remark.what, remark.why), 2);
+        wrapped(page, &format!("{}: {}.", remark.topic, remark.reason), 2);
     }
 }
 

@@ -116,7 +116,7 @@ fn tick_moved(statement: &ChangeStatement) -> bool {
             let moved = row.change.difference().unwrap_or(f64::MAX).abs();
             moved > 0.02 * first
         }
-        _ => row.change.certain == Some(true),
+        _ => row.change.contrast.differs() == Some(true),
     })
 }
 
@@ -124,9 +124,9 @@ fn tick_moved(statement: &ChangeStatement) -> bool {
 fn verdict(page: &mut Page, statement: &ChangeStatement) {
     let all = shown_accounts(statement).count();
     let changed = shown_accounts(statement)
-        .filter(|account| account.share.certain == Some(true) && moved(account));
+        .filter(|account| account.share.contrast.differs() == Some(true) && moved(account));
     let changed = changed.count();
-    let judged = shown_accounts(statement).any(|account| account.share.certain.is_some());
+    let judged = shown_accounts(statement).any(|account| is_tested(&account.share));
     let beats = statement.beats.len() as u64;
     let text = if judged {
         format!(
@@ -172,17 +172,20 @@ fn shown_accounts(statement: &ChangeStatement) -> impl Iterator<Item = &AccountC
 /// be worth showing.
 fn moved(account: &AccountChange) -> bool {
     let size = account.share.difference().unwrap_or_default().abs();
-    account.share.certain.unwrap_or(size >= SMALL) && size >= TINY
+    account.share.contrast.differs().unwrap_or(size >= SMALL) && size >= TINY
+}
+
+/// Whether a change has an interval, so that chance could be excluded.
+fn is_tested(change: &Change) -> bool {
+    change.contrast.differs().is_some()
 }
 
 /// Whether a change's interval excludes 0 although the change is not certain. With many accounts,
 /// some intervals exclude 0 by chance.
 fn is_doubtful(change: &Change) -> bool {
-    let excludes_zero = match (change.difference_low, change.difference_high) {
-        (Some(low), Some(high)) => low > 0.0 || high < 0.0,
-        _ => false,
-    };
-    excludes_zero && change.certain == Some(false)
+    let effect = change.contrast.effect;
+    let excludes_zero = effect.is_some_and(|effect| !effect.may_be_none());
+    excludes_zero && change.contrast.differs() == Some(false)
 }
 
 /// Describes the two recordings and the differences between their machines.
@@ -269,7 +272,7 @@ fn accounts(page: &mut Page, statement: &ChangeStatement, most: usize) {
     let shown = shown_accounts(statement).filter(|account| most == usize::MAX || moved(account));
     let shown: Vec<_> = shown.collect();
     for account in shown.iter().take(most) {
-        let tone = match account.share.certain {
+        let tone = match account.share.contrast.differs() {
             Some(true) => Tone::Strong,
             _ => Tone::Plain,
         };
@@ -277,7 +280,7 @@ fn accounts(page: &mut Page, statement: &ChangeStatement, most: usize) {
         page.row(tone, 2, &account.name, &cells);
     }
     if shown.is_empty() {
-        let tested = |account: &AccountChange| account.share.certain.is_some();
+        let tested = |account: &AccountChange| is_tested(&account.share);
         let text = if shown_accounts(statement).all(tested) {
             "no account changed by more than chance or rounding"
         } else if shown_accounts(statement).any(tested) {
@@ -318,10 +321,13 @@ fn shares(page: &Page, change: &Change) -> Columns {
     let moved = moved.map_or_else(String::new, |difference| {
         format!("{} pp{narrow}", points(difference))
     });
-    let interval = match (change.difference_low, change.difference_high) {
-        (Some(low), Some(high)) => format!("{} to {} pp{doubt}", points(low), points(high)),
-        _ => String::new(),
-    };
+    let interval = change.contrast.effect.map_or_else(String::new, |effect| {
+        format!(
+            "{} to {} pp{doubt}",
+            points(effect.low),
+            points(effect.high)
+        )
+    });
     cells(
         page,
         [

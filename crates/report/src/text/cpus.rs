@@ -1,7 +1,7 @@
 //! CPU time by CPU and group of accounts.
 
 use ticktax_model::Nanos;
-use ticktax_model::statement::{CpuBooks, Statement};
+use ticktax_model::statement::{CpuAccounts, Statement};
 
 use super::Group;
 use super::block::Columns;
@@ -36,12 +36,12 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
 
 /// Splits the CPUs into those with their own line, in ascending order, and the rest. If there are
 /// too many CPUs, those with the most time taken from programs get a line.
-fn most_taken_first(cpus: &[CpuBooks]) -> (Vec<&CpuBooks>, Vec<&CpuBooks>) {
-    let taken = |cpu: &&CpuBooks| -> Nanos {
+fn most_taken_first(cpus: &[CpuAccounts]) -> (Vec<&CpuAccounts>, Vec<&CpuAccounts>) {
+    let taken = |cpu: &&CpuAccounts| -> Nanos {
         let parts = cpu.classes.iter().filter(|part| part.class.is_taken());
         parts.map(|part| part.time).sum()
     };
-    let mut all: Vec<&CpuBooks> = cpus.iter().collect();
+    let mut all: Vec<&CpuAccounts> = cpus.iter().collect();
     if all.len() <= SHOWN {
         return (all, Vec::new());
     }
@@ -52,7 +52,7 @@ fn most_taken_first(cpus: &[CpuBooks]) -> (Vec<&CpuBooks>, Vec<&CpuBooks>) {
 }
 
 /// Builds the table cells for one CPU, or for several CPUs together.
-fn cells_of(cpus: &[&CpuBooks]) -> Columns {
+fn cells_of(cpus: &[&CpuAccounts]) -> Columns {
     let elapsed: Nanos = cpus.iter().map(|cpu| cpu.elapsed).sum();
     let shares = Group::ALL.map(|group| {
         let parts = cpus.iter().flat_map(|cpu| &cpu.classes);

@@ -71,7 +71,11 @@ fn paragraph(finding: &Finding, again: bool, world: World) -> String {
         let time = cost
             .time
             .map(|time| format!(" ({} in this recording)", tied(time)));
-        sentences.push(format!("Cost: {}{}", cost.what, time.unwrap_or_default()));
+        sentences.push(format!(
+            "Cost: {}{}",
+            cost.description,
+            time.unwrap_or_default()
+        ));
     }
     if let Some(longest) = longest(finding) {
         sentences.push(format!(

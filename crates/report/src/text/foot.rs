@@ -55,7 +55,7 @@ const IN_PART: usize = 3;
 /// a sentence.
 fn limitations(all: &[Limitation]) -> Vec<String> {
     let missing = |limitation: &Limitation| match limitation {
-        Limitation::ProcessTracedInPart { missing, .. } => Some(*missing),
+        Limitation::ProcessPartlyTraced { missing, .. } => Some(*missing),
         _ => None,
     };
     let (mut in_part, others): (Vec<&Limitation>, Vec<&Limitation>) = all
@@ -164,12 +164,15 @@ pub(super) fn failure(why: &ProbeFailure) -> String {
              for SCHED_FIFO",
             tied(limit)
         ),
-        ProbeFailure::SleepRefused { method, why } => format!(
+        ProbeFailure::SleepRefused {
+            method,
+            reason: why,
+        } => format!(
             "it could not sleep by {method} ({why}); raise the limits of the process or choose \
              another --sleep"
         ),
         ProbeFailure::Failed => "its thread failed; please report this as a bug".to_owned(),
-        ProbeFailure::Other { why } => clean(why),
+        ProbeFailure::Other { reason: why } => clean(why),
     }
 }
 
@@ -234,7 +237,9 @@ fn distrust(reason: &Distrust) -> String {
             format!("it stepped backwards in {steps} of {comparisons} readings across CPUs")
         }
         Distrust::Drifts { ppm } => format!("its rate changed by {ppm:.0} ppm within 50 ms"),
-        Distrust::OffNominal { ppm } => format!("its rate is {ppm:+.0} ppm off the declared one"),
+        Distrust::OffNominal { deviation_ppm: ppm } => {
+            format!("its rate is {ppm:+.0} ppm off the declared one")
+        }
         Distrust::Other { reasons } => clean(reasons),
     }
 }
@@ -294,7 +299,7 @@ fn cost(cost: &ToolCost, elapsed: Nanos) -> String {
         )),
         None => {}
     }
-    if cost.apart {
+    if cost.avoided_program_cpus {
         parts.push("collected on CPUs that the program did not use".to_owned());
     }
     if cost.nice < 0 {
@@ -332,13 +337,13 @@ fn balance(page: &mut Page, balance: &Balance, cpus: usize) {
         tied(format!("{sign}{time}"))
     };
     let mut where_off: Vec<String> = balance
-        .off
+        .imbalances
         .iter()
         .take(OFF_SHOWN)
         .map(|(cpu, time)| format!("{} {}", off(*time), tied(format!("on CPU {cpu}"))))
         .collect();
-    if balance.off.len() > OFF_SHOWN {
-        let more = balance.off.len() - OFF_SHOWN;
+    if balance.imbalances.len() > OFF_SHOWN {
+        let more = balance.imbalances.len() - OFF_SHOWN;
         where_off.push(format!("and on {}", counted(more as u64, "more CPU")));
     }
     if where_off.is_empty() {

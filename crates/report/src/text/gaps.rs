@@ -89,7 +89,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     bounds(page, &gaps.entry_exit);
     causes_of(page, &gaps.causes, noun, scale);
     let all = gaps.yielded.gaps.count == 0;
-    worst(page, &gaps.worst, (noun, all));
+    worst(page, &gaps.longest, (noun, all));
 }
 
 /// Describes the probes' settings.
@@ -173,7 +173,7 @@ fn proofs(page: &mut Page, proofs: &[CpuProof]) {
             Proof::Unproven => format!(
                 "{cpus}: an empty gap proves nothing ({reasons}) and counts as unexplained."
             ),
-            Proof::Unwitnessed => continue,
+            Proof::Unconfirmed => continue,
         };
         page.paragraph(Tone::Faint, "", &text);
     }
@@ -184,7 +184,7 @@ fn doubted(doubt: Doubt) -> String {
         Doubt::EntriesNotWatched => "not every kernel entry was watched".to_owned(),
         Doubt::EventsLost { events } => format!("{} lost", counted(events, "event")),
         Doubt::NoTimes => "rows have no times".to_owned(),
-        Doubt::ClocksApart => "the clocks are not aligned well enough".to_owned(),
+        Doubt::ClocksNotAligned => "the clocks are not aligned well enough".to_owned(),
         Doubt::SwitchesNotReported { count } => {
             format!(
                 "{} not reported",
@@ -195,7 +195,7 @@ fn doubted(doubt: Doubt) -> String {
         Doubt::InterruptsNotTraced { count } => {
             format!("{} without a tracepoint", counted(count, "interrupt"))
         }
-        Doubt::ProgramsSkipped { count } => {
+        Doubt::BpfProgramsSkipped { count } => {
             format!("{} of the tracer skipped", counted(count, "run"))
         }
     }
@@ -215,7 +215,7 @@ fn bounds(page: &mut Page, bounds: &[EntryExitBound]) {
         format!(
             "{} around {} (median {}, bound {}): {}",
             counted(bound.beyond_count, "gap"),
-            bound.around,
+            bound.account,
             tied(bound.median),
             tied(bound.bound),
             tied(bound.beyond)
@@ -245,7 +245,7 @@ fn all_parts(page: &mut Page, name: &str, named: &str, parts: &GapParts, scale: 
     for (name, time, tone) in [
         (named, parts.named, Tone::Plain),
         ("entry and exit around it", parts.entry_exit, Tone::Plain),
-        (OUTSIDE, parts.outside, Tone::Plain),
+        (OUTSIDE, parts.hypervisor_or_firmware, Tone::Plain),
         ("unexplained", parts.unexplained, Tone::Warning),
     ] {
         if time != Nanos::ZERO {
@@ -268,21 +268,13 @@ fn causes_of(page: &mut Page, causes: &[GapCause], noun: &str, scale: Scale) {
             max: time_or_blank(cause.max),
             ..Cells::from_time(cause.time, scale.whole)
         };
-        page.row(Tone::Plain, 2, part_name(&cause.name), &cells.columns());
+        page.row(Tone::Plain, 2, displayed(&cause.name), &cells.columns());
     }
     if !others.is_empty() {
         let sums = |cause: &GapCause| (cause.time, cause.count, cause.max);
         let cells = scale.others(others.iter().map(sums));
         let name = counted(others.len() as u64, "other");
         page.row(Tone::Plain, 2, &name, &cells.columns());
-    }
-}
-
-/// Returns the display name of a cause, or of a part of a gap.
-pub(super) fn part_name(name: &str) -> &str {
-    match name {
-        "outside" => OUTSIDE,
-        name => displayed(name),
     }
 }
 
@@ -320,7 +312,7 @@ fn contents(gap: &WorstGap) -> String {
             };
             format!(
                 "{} {}{}",
-                part_name(&part.name),
+                displayed(&part.name),
                 tied(part.time),
                 tied(times)
             )

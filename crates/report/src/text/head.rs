@@ -100,7 +100,7 @@ pub(super) fn kernel(machine: &Machine) -> String {
     } else {
         &machine.kernel
     };
-    let known = |fact: MachineFact, words: String| match machine.known.get(&fact) {
+    let known = |fact: MachineFact, words: String| match machine.evidence.get(&fact) {
         Some(known) => format!("{words} ({known})"),
         None => words,
     };
@@ -128,7 +128,7 @@ pub(super) fn kernel(machine: &Machine) -> String {
             .map(|model| known(MachineFact::Preemption, format!("preemption {model}"))),
     );
     // The accounting section lists the configuration options.
-    let how = machine.known.get(&MachineFact::Accounting);
+    let how = machine.evidence.get(&MachineFact::Accounting);
     facts.extend(how.map(|known| {
         format!(
             "CPU time counted by {} ({known})",

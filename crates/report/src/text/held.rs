@@ -31,7 +31,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         let pid = program
             .pid
             .map_or_else(String::new, |pid| format!(" ({pid})"));
-        let name = format!("{}{pid} {}", program.name, program.why.name());
+        let name = format!("{}{pid} {}", program.name, program.reason.name());
         let cells = scale.cells(program.time, &program.intervals);
         page.row(Tone::Warning, 2, &name, &without_share(cells).columns());
     }
@@ -49,7 +49,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         .to_owned();
     if all
         .iter()
-        .any(|program| program.why == OffCpuReason::Throttled)
+        .any(|program| program.reason == OffCpuReason::Throttled)
     {
         legend += " throttled: its cgroup used up its CPU quota. Raise cpu.max there \
             (cpu.cfs_quota_us in cgroup version 1), or \

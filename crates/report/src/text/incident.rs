@@ -35,12 +35,12 @@ impl Paged for IncidentSheet {
         page.section(&format!("Incident {}, {at}", self.entry.number));
         page.paragraph(Tone::Plain, "", &format!("{}.", sentence(incident)));
         details(&mut page, incident);
-        if self.alike > 1 {
+        if self.similar_count > 1 {
             let first = Utc::from_unix_ms(self.first_unix_ms);
             let place = format!(
                 "number {} of {} since {}",
-                grouped(self.place),
-                grouped(self.alike),
+                grouped(self.position),
+                grouped(self.similar_count),
                 tied(first)
             );
             page.paragraph(Tone::Plain, "similar   ", &place);
@@ -62,7 +62,7 @@ pub fn incident_line(incident: &Incident) -> String {
 
 fn head(page: &mut Page, list: &IncidentList) {
     let all = list.groups.iter().map(|group| group.count).sum();
-    let title = format!("{} in {}", counted(all, "incident"), list.folder);
+    let title = format!("{} in {}", counted(all, "incident"), list.directory);
     let since = list.since_unix_ms.map(Utc::from_unix_ms);
     let since = since.map_or_else(String::new, |since| format!(" since {since}"));
     page.section(&format!("{title}{since}"));
@@ -129,22 +129,22 @@ fn foot(page: &mut Page, list: &IncidentList) {
             "Columns: total time, maximum. `ticktax incidents show N` explains one incident.",
         );
     }
-    if list.not_kept.is_empty() && list.found_again == 0 && list.damaged == 0 {
+    if list.not_kept.is_empty() && list.recovered == 0 && list.damaged_lines == 0 {
         return;
     }
     page.blank();
     for loss in &list.not_kept {
         page.paragraph(Tone::Warning, "not kept: ", &lost(loss));
     }
-    if list.found_again > 0 {
-        let found = counted(list.found_again, "recording");
+    if list.recovered > 0 {
+        let found = counted(list.recovered, "recording");
         let text = format!("{found} missing from the index");
         page.paragraph(Tone::Warning, "found: ", &text);
     }
-    if list.damaged > 0 {
+    if list.damaged_lines > 0 {
         let text = format!(
             "{} of the index cannot be read",
-            counted(list.damaged, "line")
+            counted(list.damaged_lines, "line")
         );
         page.paragraph(Tone::Warning, "damaged: ", &text);
     }
@@ -191,7 +191,7 @@ fn signature(signature: &Signature) -> String {
     match (
         signature.kind,
         signature.program.as_str(),
-        signature.by.as_str(),
+        signature.culprit.as_str(),
     ) {
         (TriggerKind::Signal | TriggerKind::Mark, ..) => verb(signature.kind).to_owned(),
         (TriggerKind::Stretch, "", "") => "long run of the kernel".to_owned(),
@@ -298,8 +298,8 @@ fn what_happened(incident: &Incident) -> String {
             format!("a frame of {who} started {lasted} late{on}: {why}")
         }
         TriggerKind::Signal => "requested by a signal".to_owned(),
-        TriggerKind::Mark if incident.words.is_empty() => "marked".to_owned(),
-        TriggerKind::Mark => format!("marked: {}", incident.words),
+        TriggerKind::Mark if incident.text.is_empty() => "marked".to_owned(),
+        TriggerKind::Mark => format!("marked: {}", incident.text),
     }
 }
 
@@ -318,7 +318,7 @@ fn late_cause(incident: &Incident) -> String {
         Some(ran) => tied(format!("{} ran instead for {}", named(ran), ran.time)),
         None if incident.asleep > Nanos::ZERO => {
             let asleep = tied(format!("asleep or blocked for {}", incident.asleep));
-            match incident.overran {
+            match incident.overrun {
                 Nanos::ZERO => format!("it was {asleep}"),
                 overran => format!(
                     "the previous frame overran by {}, then the thread was {asleep}",

@@ -39,8 +39,8 @@ impl Paged for UndoStatement {
 /// Lists the settings, one line each.
 fn list(list: &KnobList, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
-    if let (Some(topic), []) = (&list.of, &*list.knobs) {
-        let known = counted(list.known, "knob");
+    if let (Some(topic), []) = (&list.search, &*list.knobs) {
+        let known = counted(list.total, "knob");
         let text = format!("None of {known} matches `{}`.", clean(topic));
         page.paragraph(Tone::Plain, "", &text);
         return page.finish();
@@ -55,7 +55,11 @@ fn list(list: &KnobList, style: &TextStyle) -> Written {
             remarks => format!(" ({})", tied(remarks.join(", "))),
         };
         let label = format!("{:widest$}  ", knob.id);
-        page.paragraph(tone(knob.risk), &label, &format!("{}{remarks}", knob.about));
+        page.paragraph(
+            tone(knob.risk),
+            &label,
+            &format!("{}{remarks}", knob.description),
+        );
     }
     page.finish()
 }
@@ -84,8 +88,8 @@ fn scope_words(scope: KnobScope) -> Option<&'static str> {
 /// Describes one setting.
 fn sheet(sheet: &KnobSheet, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
-    page.paragraph(Tone::Strong, &format!("{}: ", sheet.id), &sheet.about);
-    page.paragraph(Tone::Plain, "  Effect   ", &sheet.trades);
+    page.paragraph(Tone::Strong, &format!("{}: ", sheet.id), &sheet.description);
+    page.paragraph(Tone::Plain, "  Effect   ", &sheet.trade_offs);
     let unit = sheet.unit.as_ref().map(|unit| format!(", in {unit}"));
     let values = format!("{}{}", sheet.values, unit.unwrap_or_default());
     page.paragraph(Tone::Plain, "  Values   ", &values);
@@ -96,7 +100,7 @@ fn sheet(sheet: &KnobSheet, style: &TextStyle) -> Written {
     page.paragraph(
         Tone::Plain,
         "  Where    ",
-        &format!("{}, {scope}", sheet.place),
+        &format!("{}, {scope}", sheet.location),
     );
     page.paragraph(Tone::Plain, "  Kernels  ", &sheet.kernels);
     if sheet.settle > Nanos::ZERO {
@@ -200,7 +204,7 @@ pub(super) fn is_back(outcome: UndoOutcome) -> bool {
         outcome,
         UndoOutcome::Restored
             | UndoOutcome::RestoredUnread
-            | UndoOutcome::Already
+            | UndoOutcome::AlreadyRestored
             | UndoOutcome::Released
     )
 }
@@ -216,12 +220,12 @@ fn words(setting: &UndoneSetting) -> (Tone, String) {
             Tone::Good,
             format!("restored to {original}, was {found} (not read back)"),
         ),
-        UndoOutcome::Already => (Tone::Plain, format!("already {original}")),
+        UndoOutcome::AlreadyRestored => (Tone::Plain, format!("already {original}")),
         UndoOutcome::Released => (
             Tone::Plain,
             "ended with the process that held it".to_owned(),
         ),
-        UndoOutcome::Foreign => (
+        UndoOutcome::ChangedByOther => (
             Tone::Warning,
             format!("left at {found}, because another program changed it; originally {original}"),
         ),

@@ -32,13 +32,17 @@ pub(super) fn table(page: &mut Page, late: &LateFrames) {
     page.headings(Tone::Strong, "LATE FRAMES BY CAUSE", &heading);
     let (shown, others) = late.causes.split_at(by_name(late.causes.len(), CAUSES));
     for cause in shown {
-        let cells = cells(&number(cause.frames), &number(cause.lost), &pattern(cause));
+        let cells = cells(
+            &number(cause.frames),
+            &number(cause.dropped),
+            &pattern(cause),
+        );
         page.row(Tone::Plain, 2, &name(cause).replace(TIE, " "), &cells);
     }
     let sum = |count: fn(&LateCause) -> u64| others.iter().map(count).sum();
-    let rest = (sum(|cause| cause.frames), sum(|cause| cause.lost));
+    let rest = (sum(|cause| cause.frames), sum(|cause| cause.dropped));
     let other = counted(others.len() as u64, "other").replace(TIE, " ");
-    for (name, (frames, dropped)) in [(&*other, rest), ("unknown", (late.not_judged, 0))] {
+    for (name, (frames, dropped)) in [(&*other, rest), ("unknown", (late.unclassified, 0))] {
         if frames > 0 {
             let cells = cells(&number(frames), &number(dropped), "");
             page.row(Tone::Faint, 2, name, &cells);
@@ -120,7 +124,7 @@ fn pattern(cause: &LateCause) -> String {
 
 /// Returns the display name of a cause.
 pub(super) fn name(cause: &LateCause) -> String {
-    match &cause.by {
+    match &cause.culprit {
         Some(by) if by.kind == Kind::Idle => WAKE_UP.to_owned(),
         Some(by) => match *by.pids {
             [pid] => format!("{} {}", by.name, tied(format!("({pid})"))),

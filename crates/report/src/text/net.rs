@@ -8,7 +8,8 @@ use std::fmt::Write;
 
 use ticktax_model::Nanos;
 use ticktax_model::net::{
-    End, EndReport, EndedBy, Link, NetStatement, Protocol, ShownTimes, TrafficAccount, TrafficBooks,
+    End, EndReport, EndedBy, Link, NetStatement, Protocol, ShownTimes, TracedTraffic,
+    TrafficAccount,
 };
 
 use super::block::{Columns, Written};
@@ -22,14 +23,14 @@ impl Paged for NetStatement {
     fn page(&self, style: &TextStyle) -> Written {
         let mut page = Page::new(*style);
         head(&mut page, self);
-        match &self.books {
+        match &self.traced {
             Some(books) => accounts(&mut page, self, books),
             None => own_clocks(&mut page, self),
         }
-        if let Some(books) = &self.books {
+        if let Some(books) = &self.traced {
             by_cpu(&mut page, self, books);
         }
-        if let (Some(books), Some(sampled)) = (&self.books, &self.sampled) {
+        if let (Some(books), Some(sampled)) = (&self.traced, &self.sampled) {
             sampled::beside(&mut page, books, sampled, self.soaked);
         }
         other_end(&mut page, self);
@@ -45,7 +46,7 @@ fn route(traffic: &NetStatement) -> String {
     match &traffic.link {
         Link::Veth { mtu, .. } => format!("a veth pair (MTU {mtu}) on {}", clean(&traffic.host)),
         Link::Loopback { .. } => format!("the loopback device of {}", clean(&traffic.host)),
-        Link::Network { peer } => match traffic.here.first() {
+        Link::Network { peer } => match traffic.local_ends.first() {
             Some(End::Receiver) => {
                 format!(
                     "the network, from {} to {}",
@@ -118,7 +119,7 @@ fn head(page: &mut Page, traffic: &NetStatement) {
         );
         page.paragraph(Tone::Warning, "", &text);
     }
-    if let Link::Loopback { why } = &traffic.link {
+    if let Link::Loopback { reason: why } = &traffic.link {
         let text = format!(
             "The stream had no namespaces or device of its own ({}). The MTU is that of the \
              loopback device, its counters include everything that the machine sends to itself, \
@@ -150,8 +151,8 @@ fn early(page: &mut Page, traffic: &NetStatement) {
 fn lost(page: &mut Page, traffic: &NetStatement) {
     if let (Protocol::Tcp, Some(sender)) = (traffic.spec.protocol, &traffic.sender) {
         let (again, twice) = (
-            sender.counters.segments_again,
-            sender.counters.segments_twice,
+            sender.counters.segments_retransmitted,
+            sender.counters.segments_duplicated,
         );
         if again > 0 {
             // These counters cover everything that this host sent, not only this transfer.
@@ -238,7 +239,7 @@ fn row_of(time: &str, share: &str, units: &[impl AsRef<str>; 3]) -> Columns {
 }
 
 /// Writes this machine's CPU time by account.
-fn accounts(page: &mut Page, traffic: &NetStatement, books: &TrafficBooks) {
+fn accounts(page: &mut Page, traffic: &NetStatement, books: &TracedTraffic) {
     let units = Units::new(traffic);
     let row = |page: &mut Page, tone, name: &str, time: Nanos, of_traffic: bool| {
         let share = percent(time.share_of(books.elapsed));
@@ -301,7 +302,7 @@ fn accounts(page: &mut Page, traffic: &NetStatement, books: &TrafficBooks) {
 }
 
 /// Writes CPU time by CPU, and the time that interrupts and softirqs took from each end's thread.
-fn by_cpu(page: &mut Page, traffic: &NetStatement, books: &TrafficBooks) {
+fn by_cpu(page: &mut Page, traffic: &NetStatement, books: &TracedTraffic) {
     page.section("CPU time by CPU");
     let wall = Nanos(books.elapsed.0 / i64::try_from(books.cpus.len().max(1)).unwrap_or(1));
     let cells = |cells: [&str; 4]| Columns::right([8, 8, 12, 8].into_iter().zip(cells));
@@ -309,7 +310,7 @@ fn by_cpu(page: &mut Page, traffic: &NetStatement, books: &TrafficBooks) {
     page.headings(Tone::Faint, "", &head);
     for cpu in &books.cpus {
         let share = |time: Nanos| percent(time.share_of(wall));
-        let times = [cpu.sender, cpu.receiver, cpu.net_softirq, cpu.left].map(share);
+        let times = [cpu.sender, cpu.receiver, cpu.net_softirq, cpu.spare].map(share);
         let text = cells([&times[0], &times[1], &times[2], &times[3]]);
         page.row(Tone::Plain, 2, &format!("CPU {}", cpu.cpu), &text);
     }
@@ -318,10 +319,10 @@ fn by_cpu(page: &mut Page, traffic: &NetStatement, books: &TrafficBooks) {
     };
     let mut text = String::new();
     for (end, time) in [
-        (End::Sender, sum(|cpu| cpu.on_sender)),
-        (End::Receiver, sum(|cpu| cpu.on_receiver)),
+        (End::Sender, sum(|cpu| cpu.interrupts_on_sender)),
+        (End::Receiver, sum(|cpu| cpu.interrupts_on_receiver)),
     ] {
-        if traffic.here.contains(&end) && time > Nanos::ZERO {
+        if traffic.local_ends.contains(&end) && time > Nanos::ZERO {
             let end = end.name();
             // Writing to a `String` cannot fail.
             let _ = write!(
@@ -330,7 +331,7 @@ fn by_cpu(page: &mut Page, traffic: &NetStatement, books: &TrafficBooks) {
             );
         }
     }
-    if traffic.here.len() == 2 && books.time(TrafficAccount::SoftirqReceive) > Nanos::ZERO {
+    if traffic.local_ends.len() == 2 && books.time(TrafficAccount::SoftirqReceive) > Nanos::ZERO {
         text.push_str(match traffic.spec.protocol {
             Protocol::Tcp => {
                 "NET_RX processes the receiver's data and the sender's acknowledgements together."
@@ -347,7 +348,7 @@ fn own_clocks(page: &mut Page, traffic: &NetStatement) {
     page.section("CPU time of the threads by their own clocks");
     page.headings(Tone::Faint, "", &row_of("time", "% CPU", &Units::HEAD));
     let ends = [&traffic.sender, &traffic.receiver].into_iter().flatten();
-    for end in ends.filter(|end| traffic.here.contains(&end.end)) {
+    for end in ends.filter(|end| traffic.local_ends.contains(&end.end)) {
         for (name, time) in [("user", end.user), ("system calls", end.cpu - end.user)] {
             let name = format!("{}, {name}", end.end.name());
             let share = percent(time.share_of(end.elapsed()));
@@ -355,7 +356,10 @@ fn own_clocks(page: &mut Page, traffic: &NetStatement) {
             page.row(Tone::Plain, 2, &name, &cells);
         }
     }
-    let why = traffic.no_books.as_deref().unwrap_or("nothing was traced");
+    let why = traffic
+        .untraced_reason
+        .as_deref()
+        .unwrap_or("nothing was traced");
     let text = format!(
         "No accounts: {}. The time of softirqs and interrupts is unknown, and these times may \
          include part of it.",
@@ -367,7 +371,7 @@ fn own_clocks(page: &mut Page, traffic: &NetStatement) {
 /// Writes the CPU time that the other host reports for its thread.
 fn other_end(page: &mut Page, traffic: &NetStatement) {
     let ends = [&traffic.sender, &traffic.receiver].into_iter().flatten();
-    let there = |end: &&EndReport| !traffic.here.contains(&end.end);
+    let there = |end: &&EndReport| !traffic.local_ends.contains(&end.end);
     for end in ends.filter(there) {
         let share = percent(end.cpu.share_of(end.elapsed()));
         let each = match traffic.bytes() {

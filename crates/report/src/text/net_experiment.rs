@@ -1,4 +1,4 @@
-//! The page about a traffic experiment: the cost of each option, the combinations, the effects, and
+//! The page about a traffic experiment: the cost of each option, the arms, the effects, and
 //! the questions left open.
 
 mod words;
@@ -48,7 +48,7 @@ fn head(page: &mut Page, experiment: &NetExperiment) {
     let plan = &experiment.plan;
     let text = format!(
         "{}, {} of {} each, in {} in random order (seed {}), {} in total.",
-        counted(experiment.cells.len() as u64, "combination"),
+        counted(experiment.arms.len() as u64, "arm"),
         counted(plan.blocks * 2, "run"),
         plan.run,
         counted(plan.blocks, "block"),
@@ -74,13 +74,13 @@ fn answer(page: &mut Page, experiment: &NetExperiment) {
         let magnitude = |share: Option<ticktax_model::trial::Effect>| {
             share.map_or(0.0, |effect| effect.value.abs())
         };
-        magnitude(effect.cpu.share).max(magnitude(effect.rate.share))
+        magnitude(effect.cpu.contrast.effect).max(magnitude(effect.rate.contrast.effect))
     };
     let mut all: Vec<&FactorEffect> = experiment.effects.iter().collect();
     all.sort_by(|a, b| size(b).total_cmp(&size(a)));
     let (mut same, mut open) = (Vec::new(), Vec::new());
     for effect in all {
-        let (label, tone) = match (effect.cpu.verdict, effect.rate.verdict) {
+        let (label, tone) = match (effect.cpu.contrast.verdict, effect.rate.contrast.verdict) {
             (Verdict::Worse, _) => ("Costs: ", Tone::Warning),
             (Verdict::Better, _) => ("Saves: ", Tone::Good),
             (_, rate) if rate.differs() => ("Changes throughput only: ", Tone::Plain),
@@ -130,8 +130,8 @@ fn sentence(experiment: &NetExperiment, effect: &FactorEffect) -> String {
     };
     let mut text = format!("{what}: ");
     let mut parts = Vec::new();
-    if let (Some(share), Some(ns)) = (effect.cpu.share, effect.cpu.amount) {
-        parts.push(match effect.cpu.verdict {
+    if let (Some(share), Some(ns)) = (effect.cpu.contrast.effect, effect.cpu.amount) {
+        parts.push(match effect.cpu.contrast.verdict {
             verdict if verdict.differs() => format!(
                 "{} CPU time per byte ({}, {}){}",
                 change(share.value),
@@ -145,8 +145,8 @@ fn sentence(experiment: &NetExperiment, effect: &FactorEffect) -> String {
             _ => format!("CPU time per byte undecided ({})", ends(share)),
         });
     }
-    if let Some(share) = effect.rate.share {
-        parts.push(match effect.rate.verdict {
+    if let Some(share) = effect.rate.contrast.effect {
+        parts.push(match effect.rate.contrast.verdict {
             verdict if verdict.differs() => {
                 format!("{} throughput ({})", change(share.value), ends(share))
             }
@@ -176,7 +176,7 @@ fn mostly(effect: &FactorEffect) -> String {
     part.map_or_else(String::new, |(_, whose)| format!(", mostly {whose}"))
 }
 
-/// Writes the number of combinations that turned out to be identical, and the number of effects
+/// Writes the number of arms that turned out to be identical, and the number of effects
 /// that can still be estimated.
 fn design(page: &mut Page, experiment: &NetExperiment) {
     let check = &experiment.check;
@@ -186,7 +186,7 @@ fn design(page: &mut Page, experiment: &NetExperiment) {
     let text = format!(
         "{} were set, but {} in effect: of {} to estimate, only {} can be separated. The reasons \
          are below.",
-        counted(check.cells as u64, "combination"),
+        counted(check.arms as u64, "arm"),
         match check.different {
             1 => "none differ".to_owned(),
             many => format!("only {many} differ"),
@@ -198,7 +198,7 @@ fn design(page: &mut Page, experiment: &NetExperiment) {
 }
 
 fn cells(page: &mut Page, experiment: &NetExperiment) {
-    page.section("Combinations");
+    page.section("Arms");
     let columns = |cells: [&str; 5]| Columns::right([12, 8, 8, 8, 8].into_iter().zip(cells));
     let softirq = if experiment.no_books.is_some() {
         ""
@@ -212,7 +212,7 @@ fn cells(page: &mut Page, experiment: &NetExperiment) {
         .map(|factor| clean(&factor.name))
         .collect();
     page.headings(Tone::Faint, &format!("  {}", names.join(" ")), &head);
-    for (at, cell) in experiment.cells.iter().enumerate() {
+    for (at, cell) in experiment.arms.iter().enumerate() {
         let values = cell.values.iter().enumerate();
         let values: Vec<String> = values
             .map(|(factor, &value)| value_of(experiment, factor, value))
@@ -265,7 +265,7 @@ fn effects(page: &mut Page, experiment: &NetExperiment) {
     let head = columns(["CPU/byte", "95 %", "ns/byte", "throughput"]);
     page.headings(Tone::Faint, "", &head);
     for effect in &experiment.effects {
-        let share = effect.cpu.share;
+        let share = effect.cpu.contrast.effect;
         let cells = [
             share.map_or_else(String::new, |effect| change(effect.value)),
             share.map_or_else(String::new, ends),
@@ -275,11 +275,12 @@ fn effects(page: &mut Page, experiment: &NetExperiment) {
                 .map_or_else(String::new, |effect| amount(effect.value)),
             effect
                 .rate
-                .share
+                .contrast
+                .effect
                 .map_or_else(String::new, |effect| change(effect.value)),
         ];
         let cells = cells.each_ref().map(String::as_str);
-        let tone = match effect.cpu.verdict {
+        let tone = match effect.cpu.contrast.verdict {
             Verdict::Worse => Tone::Warning,
             Verdict::Better => Tone::Good,
             _ => Tone::Plain,
@@ -324,7 +325,7 @@ fn costs(page: &mut Page, experiment: &NetExperiment) {
             .map(|&unit_kind| unit(unit_kind))
             .collect();
         let text = format!(
-            "{0}s have no separate cost: in all combinations their number is nearly proportional \
+            "{0}s have no separate cost: in all arms their number is nearly proportional \
              to that of {1}s, whose cost includes them.",
             unit(bound.unit),
             with.join(" and ")
@@ -334,10 +335,10 @@ fn costs(page: &mut Page, experiment: &NetExperiment) {
     let text = match costs.misfit {
         Some(misfit) => format!(
             "Least-squares fit of the CPU time over {}; it leaves {} unexplained.",
-            counted(costs.equations as u64, "combination"),
+            counted(costs.equations as u64, "arm"),
             percent(misfit)
         ),
-        None => "There are as many combinations as costs, so the fit cannot be checked.".to_owned(),
+        None => "There are as many arms as costs, so the fit cannot be checked.".to_owned(),
     };
     page.paragraph(Tone::Faint, "", &text);
 }
@@ -361,7 +362,7 @@ fn unresolved(page: &mut Page, experiment: &NetExperiment) {
     for terms in &experiment.check.nothing {
         if terms.len() > 1 {
             let text = format!(
-                "{}: the combinations are identical.",
+                "{}: the arms are identical.",
                 effect_name(experiment, terms)
             );
             page.hanging(Tone::Plain, &text);
@@ -391,14 +392,14 @@ fn unresolved(page: &mut Page, experiment: &NetExperiment) {
     windows(page, experiment);
 }
 
-/// Writes the window size that the fastest combination needs.
+/// Writes the window size that the fastest arm needs.
 fn windows(page: &mut Page, experiment: &NetExperiment) {
     /// Links with a shorter round trip show nothing about long distances.
     const NEAR: Nanos = Nanos::from_millis(1);
     /// The largest window without window scaling, in bytes.
     const UNSCALED: f64 = 65_535.0;
     let window = |rate: f64, trip: Nanos| rate / 8.0 * trip.as_secs_f64();
-    let windows = experiment.cells.iter().filter_map(|cell| {
+    let windows = experiment.arms.iter().filter_map(|cell| {
         let (shortest, smoothed) = (cell.shortest_round_trip?, cell.round_trip?);
         Some((window(cell.rate, shortest), cell.rate, shortest, smoothed))
     });

@@ -105,7 +105,7 @@ fn subject_lines(page: &mut Page, statement: &PaceStatement) {
 pub(super) fn ended(why: &PaceEnd) -> String {
     match why {
         PaceEnd::Failed { failure } => foot::failure(failure),
-        PaceEnd::ProcessEnded { pid } => format!("process {pid} ended"),
+        PaceEnd::ProcessExited { pid } => format!("process {pid} ended"),
         PaceEnd::Interrupted => "interrupted".to_owned(),
         PaceEnd::InterruptedInTurn { turn, turns } => {
             format!("interrupted in turn {turn} of {turns}")
@@ -213,10 +213,10 @@ fn process(page: &mut Page, report: &ProcessReport, figures: Option<&Figures>) {
             counted(report.threads.len() as u64, "thread")
         );
         page.paragraph(Tone::Plain, "Thread    ", &text);
-        if let Some(rhythm) = thread.rhythms.first() {
+        if let Some(rhythm) = thread.periods.first() {
             page.paragraph(Tone::Plain, "Rhythm    ", &rhythm_in_words(rhythm, figures));
         }
-        let busier = |other: &&ThreadReport| other.rhythms.is_empty() && other.cpu > thread.cpu;
+        let busier = |other: &&ThreadReport| other.periods.is_empty() && other.cpu > thread.cpu;
         for other in report.threads.iter().filter(busier).take(THREADS) {
             let text = format!(
                 "uses more CPU time, but is not periodic: \
@@ -236,13 +236,13 @@ fn without_rhythm(thread: &ThreadReport) -> String {
         thread.tid,
         counted(thread.wakeups, "wake-up"),
         tied(thread.cpu),
-        thread.why_none.as_deref().unwrap_or_default()
+        thread.no_frames_reason.as_deref().unwrap_or_default()
     )
 }
 
 fn rhythm_in_words(rhythm: &RhythmReport, figures: Option<&Figures>) -> String {
     use ticktax_model::pace::FrameMark::{LongRuns, Wakeups};
-    let marks = match rhythm.mark {
+    let marks = match rhythm.events {
         Wakeups => "counting all its wake-ups",
         LongRuns => "counting only wake-ups that it works after",
     };
@@ -271,7 +271,7 @@ fn frames(page: &mut Page, figures: &Figures, subject: &Subject) {
         "FPS {fps} [dropped {}, overshot {}]",
         figures.dropped, figures.overshot
     ));
-    let mut parts = vec![match figures.wanted {
+    let mut parts = vec![match figures.expected {
         Some(expected) => format!(
             "{} of {} expected",
             tied(grouped(figures.frames)),
@@ -279,7 +279,7 @@ fn frames(page: &mut Page, figures: &Figures, subject: &Subject) {
         ),
         None => counted(figures.frames, "frame"),
     }];
-    parts.push(late::over(figures.late, figures.late_from));
+    parts.push(late::over(figures.late, figures.late_threshold));
     page.paragraph(Tone::Plain, "", &format!("{}.", parts.join(", ")));
     let reasons = lost_in_words(figures, subject);
     if !reasons.is_empty() {
@@ -498,7 +498,7 @@ fn nothing(page: &mut Page, statement: &PaceStatement) {
 
 /// Explains the terms used on the page.
 fn legend(figures: &Figures, subject: &Subject) -> String {
-    let overshot = figures.overshot_from.map_or_else(String::new, |from| {
+    let overshot = figures.overshot_threshold.map_or_else(String::new, |from| {
         format!(", or whose frame started more than {} late", tied(from))
     });
     let mut legend = format!(
@@ -512,7 +512,7 @@ fn legend(figures: &Figures, subject: &Subject) -> String {
          them. Bars: a full bar of frames per second is all seconds; a full bar of a histogram is \
          its highest count. Each histogram line counts from the time at its left to the next.",
         tied(figures.period),
-        tied(figures.late_from)
+        tied(figures.late_threshold)
     );
     let exact = figures.frame_time.as_ref().is_none_or(|times| times.exact);
     if !exact {

@@ -2,8 +2,8 @@
 //! delays.
 
 use ticktax_model::packet_path::{
-    NotFollowed, PacketCpu, PacketDelay, PacketHolder, PacketPaths, PacketStep, PacketThread,
-    PacketWay, ReceivedIn, Step, StepTime,
+    NotFollowed, PacketCpu, PacketDelay, PacketPathGroup, PacketPaths, PacketRan, PacketStep,
+    PacketThread, ReceivedIn, Step, StepTime,
 };
 use ticktax_model::statement::Statement;
 use ticktax_model::{Intervals, Kind, Nanos};
@@ -81,26 +81,26 @@ fn steps(page: &mut Page, packets: &PacketPaths, wall: Nanos) {
     row(page, Tone::Strong, (0, whole), &packets.delay, wall);
     for step in &packets.steps {
         row(page, Tone::Plain, (2, step.step.name()), &step.length, wall);
-        if step.held > 0 {
+        if step.slow_count > 0 {
             page.paragraph(Tone::Faint, "    ", &held(step));
         }
     }
 }
 
 fn held(step: &PacketStep) -> String {
-    let times = if step.held == 1 {
+    let times = if step.slow_count == 1 {
         "the longest step once".to_owned()
     } else {
-        format!("the longest step {} times", grouped(step.held))
+        format!("the longest step {} times", grouped(step.slow_count))
     };
-    match behind(&step.by) {
+    match behind(&step.ran) {
         Some(behind) => format!("{times}: {behind}"),
         None => times,
     }
 }
 
 /// Lists the CPU holders with their times. `None` if they are unknown.
-pub(super) fn behind(by: &[PacketHolder]) -> Option<String> {
+pub(super) fn behind(by: &[PacketRan]) -> Option<String> {
     let parts = by.iter().take(HOLDERS);
     let parts = parts.map(|holder| tied(format!("{} {}", culprit_name(holder), holder.time)));
     let parts: Vec<String> = parts.collect();
@@ -108,7 +108,7 @@ pub(super) fn behind(by: &[PacketHolder]) -> Option<String> {
 }
 
 /// Returns the display name of a CPU holder.
-pub(super) fn culprit_name(holder: &PacketHolder) -> String {
+pub(super) fn culprit_name(holder: &PacketRan) -> String {
     match (holder.kind, holder.pid) {
         (Kind::Idle, _) => WAKE_UP.to_owned(),
         (_, Some(pid)) => format!("{} ({pid})", holder.name),
@@ -118,7 +118,9 @@ pub(super) fn culprit_name(holder: &PacketHolder) -> String {
 
 fn ways(page: &mut Page, packets: &PacketPaths, wall: Nanos) {
     page.line(Tone::Strong, "By source of NET_RX");
-    let (shown, others) = packets.ways.split_at(by_name(packets.ways.len(), SHOWN));
+    let (shown, others) = packets
+        .groups
+        .split_at(by_name(packets.groups.len(), SHOWN));
     for way in shown {
         let tone = match way.received_in {
             ReceivedIn::Ksoftirqd => Tone::Warning,
@@ -126,12 +128,16 @@ fn ways(page: &mut Page, packets: &PacketPaths, wall: Nanos) {
         };
         row(page, tone, (2, &raised(way)), &way.delay, wall);
     }
-    left_out(page, others.len() as u64 + packets.ways_left_out, "source");
+    left_out(
+        page,
+        others.len() as u64 + packets.groups_left_out,
+        "source",
+    );
     handed_over(page, packets);
 }
 
 /// Describes the source that raised `NET_RX`, and the context in which `NET_RX` then ran.
-fn raised(way: &PacketWay) -> String {
+fn raised(way: &PacketPathGroup) -> String {
     let by = match (&way.raised_by, way.kind) {
         (Some(name), Some(Kind::Irq)) => format!("interrupt {name}"),
         (Some(name), Some(Kind::Softirq)) => format!("softirq {name}"),
@@ -155,7 +161,7 @@ fn ran_in(received_in: ReceivedIn) -> &'static str {
 fn handed_over(page: &mut Page, packets: &PacketPaths) {
     let delays = |place: ReceivedIn| {
         let ways = packets
-            .ways
+            .groups
             .iter()
             .filter(move |way| way.received_in == place);
         ways.map(|way| &way.delay)
@@ -260,7 +266,7 @@ fn delay_text(delay: &PacketDelay) -> String {
     parts.extend(delay.steps.iter().map(|step: &StepTime| {
         let text = tied(format!("{} {}", step.step.name(), step.time));
         let is_longest = step.step == delay.longest;
-        match behind(&delay.by).filter(|_| is_longest && step.step != Step::Receiving) {
+        match behind(&delay.ran).filter(|_| is_longest && step.step != Step::Receiving) {
             Some(behind) => format!("{text} {behind}"),
             None => text,
         }

@@ -6,7 +6,7 @@ pub(super) mod words;
 
 use ticktax_model::Nanos;
 use ticktax_model::net::{End, EndReport, EndedBy};
-use ticktax_model::packets::{HeldBy, NeededBuffer, PacketStatement};
+use ticktax_model::packets::{NeededBuffer, PacketStatement, StallCause};
 
 use super::beats::with_interval;
 use super::block::Written;
@@ -34,10 +34,10 @@ impl Paged for PacketStatement {
 
 /// Writes the rate, the link, and the verdict in capitals.
 fn headline(page: &mut Page, statement: &PacketStatement) {
-    let (tone, verdict) = match &statement.places {
+    let (tone, verdict) = match &statement.losses {
         None => (Tone::Warning, "UNCLEAR".to_owned()),
-        Some(places) if places.lost == 0 => (Tone::Good, "OK, none lost".to_owned()),
-        Some(places) => (Tone::Alarm, format!("LOST {}", grouped(places.lost))),
+        Some(places) if places.total == 0 => (Tone::Good, "OK, none lost".to_owned()),
+        Some(places) => (Tone::Alarm, format!("LOST {}", grouped(places.total))),
     };
     let end = statement.sender.as_ref().or(statement.receiver.as_ref());
     let elapsed = end.map_or(statement.spec.length, EndReport::elapsed);
@@ -86,13 +86,13 @@ fn troubles(page: &mut Page, statement: &PacketStatement) {
         page.paragraph(Tone::Warning, "", early);
     }
     if let Some(buffer) = &statement.buffer
-        && let Some(asked) = buffer.asked_bytes
+        && let Some(asked) = buffer.requested_bytes
     {
-        let max = buffer.max_ask_bytes.map_or_else(String::new, |max| {
+        let max = buffer.max_request_bytes.map_or_else(String::new, |max| {
             format!(" (net.core.rmem_max is {})", grouped(max))
         });
         let wanted = 2 * u64::from(asked);
-        if buffer.is_forced {
+        if buffer.forced {
             let text = format!(
                 "The requested buffer of {} exceeds the limit{max}; granted because you are root.",
                 bytes(asked.into())
@@ -120,7 +120,7 @@ fn lost(page: &mut Page, statement: &PacketStatement) {
         grouped(datagrams.reordered),
         grouped(datagrams.duplicates)
     );
-    let (Some(sent), Some(places)) = (datagrams.sent, &statement.places) else {
+    let (Some(sent), Some(places)) = (datagrams.sent, &statement.losses) else {
         let text = format!(
             "{} arrived, {odd}. The number of losses is unknown: the sender did not report how \
              many it sent.",
@@ -128,10 +128,10 @@ fn lost(page: &mut Page, statement: &PacketStatement) {
         );
         return page.paragraph(Tone::Warning, "", &text);
     };
-    let share = percent(places.lost as f64 / sent.max(1) as f64);
+    let share = percent(places.total as f64 / sent.max(1) as f64);
     let mut text = format!(
         "{} of {} lost ({share})",
-        grouped(places.lost),
+        grouped(places.total),
         counted(sent, "datagram")
     );
     match statement.bursts.as_deref() {
@@ -145,7 +145,7 @@ fn lost(page: &mut Page, statement: &PacketStatement) {
             }
         }
     }
-    let tone = if places.lost > 0 {
+    let tone = if places.total > 0 {
         Tone::Strong
     } else {
         Tone::Plain
@@ -155,7 +155,7 @@ fn lost(page: &mut Page, statement: &PacketStatement) {
 
 /// Writes the places where datagrams were lost.
 fn places(page: &mut Page, statement: &PacketStatement) {
-    let Some(places) = statement.places.as_ref().filter(|places| places.lost > 0) else {
+    let Some(places) = statement.losses.as_ref().filter(|places| places.total > 0) else {
         return;
     };
     let held = statement
@@ -166,7 +166,7 @@ fn places(page: &mut Page, statement: &PacketStatement) {
             "receive buffer ({} = {} of {} in memory)",
             bytes(size),
             counted(charge.datagrams, "datagram"),
-            bytes(charge.each_bytes)
+            bytes(charge.bytes_per_datagram)
         ),
         None => "receive buffer".to_owned(),
     };
@@ -208,7 +208,7 @@ fn predicted(page: &mut Page, statement: &PacketStatement) {
         );
         page.paragraph(Tone::Warning, "", &text);
     }
-    if let Some(why) = &statement.no_trace {
+    if let Some(why) = &statement.untraced_reason {
         let text = format!("causes of the receiver's stalls: {}.", clean(why));
         page.paragraph(Tone::Warning, "Unknown: ", &text);
     }
@@ -221,7 +221,7 @@ fn delays(page: &mut Page, statement: &PacketStatement) {
             .map_or_else(String::new, |p99| format!("p99 {p99}, "));
         let text = format!("median {}, {p99}max {}.", delays.median, delays.max);
         page.paragraph(Tone::Plain, "Time from send to read: ", &text);
-    } else if statement.buffer.is_some() && statement.here.len() < 2 {
+    } else if statement.buffer.is_some() && statement.local_ends.len() < 2 {
         let text = "The one-way delay is unknown: the clocks of the two hosts may differ.";
         page.paragraph(Tone::Faint, "", text);
     }
@@ -229,7 +229,7 @@ fn delays(page: &mut Page, statement: &PacketStatement) {
 
 /// Writes advice about the losses.
 fn next(page: &mut Page, statement: &PacketStatement) {
-    let Some(places) = statement.places.as_ref().filter(|places| places.lost > 0) else {
+    let Some(places) = statement.losses.as_ref().filter(|places| places.total > 0) else {
         return;
     };
     if statement.buffer.is_none() {
@@ -257,7 +257,7 @@ fn next(page: &mut Page, statement: &PacketStatement) {
     let whose = statement
         .causes
         .iter()
-        .find_map(|cause| cause.held_by.as_ref());
+        .find_map(|cause| cause.cause.as_ref());
     if let Some((by, pid)) = whose.and_then(|by| Some((by, by.pid?))) {
         let text = format!(
             "Or keep {} off the receiver's CPU. See when and why it runs.",
@@ -297,8 +297,8 @@ fn enough(needed: &NeededBuffer) -> String {
 
 /// Returns the commands that set this buffer size and test it.
 fn buffer_commands(statement: &PacketStatement, needed: &NeededBuffer) -> Vec<String> {
-    let ask = needed.ask_bytes;
-    let max = statement.buffer.and_then(|buffer| buffer.max_ask_bytes);
+    let ask = needed.request_bytes;
+    let max = statement.buffer.and_then(|buffer| buffer.max_request_bytes);
     let mut commands = Vec::new();
     if max.is_none_or(|max| max < ask) {
         commands.push(format!("sysctl -w net.core.rmem_max={ask}"));
@@ -308,7 +308,7 @@ fn buffer_commands(statement: &PacketStatement, needed: &NeededBuffer) -> Vec<St
 }
 
 /// Returns the name of a cause, for a table.
-fn cause_name(by: Option<&HeldBy>) -> String {
+fn cause_name(by: Option<&StallCause>) -> String {
     by.map_or_else(|| "unknown".to_owned(), culprit_name)
 }
 
@@ -316,7 +316,7 @@ fn cause_name(by: Option<&HeldBy>) -> String {
 fn is_pair(statement: &PacketStatement) -> bool {
     [End::Sender, End::Receiver]
         .iter()
-        .all(|end| statement.here.contains(end))
+        .all(|end| statement.local_ends.contains(end))
 }
 
 /// Formats a time since the first datagram, in seconds.

@@ -1,7 +1,7 @@
 //! The page about a prediction: the measured figures, with the model's below them.
 
 use ticktax_model::Nanos;
-use ticktax_model::prediction::{Control, Measure, Origin, PredictionRow, PredictionStatement};
+use ticktax_model::prediction::{Control, Measure, Origin, PredictionArm, PredictionStatement};
 
 use super::block::{Columns, Written};
 use super::head;
@@ -68,7 +68,7 @@ pub(super) fn prediction(statement: &PredictionStatement, style: &TextStyle) -> 
     let whose = statement.program.as_deref();
     if let Some(whose) = whose {
         let frames = statement
-            .rows
+            .arms
             .iter()
             .any(|row| row.figure(Measure::Fps).is_some());
         if frames {
@@ -113,7 +113,7 @@ fn control(page: &mut Page, control: &Control, statement: &PredictionStatement) 
         page.paragraph(Tone::Good, "Control   ", &compared);
         return;
     }
-    let predicted = statement.rows.iter();
+    let predicted = statement.arms.iter();
     let others = predicted
         .filter(|row| row.origin == Origin::Predicted)
         .count()
@@ -133,11 +133,11 @@ fn control(page: &mut Page, control: &Control, statement: &PredictionStatement) 
 
 /// If there is a measurement, writes why the model was not checked against it.
 fn no_control(page: &mut Page, statement: &PredictionStatement) {
-    let row = |origin| statement.rows.iter().find(|row| row.origin == origin);
+    let row = |origin| statement.arms.iter().find(|row| row.origin == origin);
     let Some(measured) = row(Origin::Measured) else {
         return;
     };
-    let has_frames = |row: &PredictionRow| row.figure(Measure::Fps).is_some();
+    let has_frames = |row: &PredictionArm| row.figure(Measure::Fps).is_some();
     let why = match (&statement.program, row(Origin::Predicted)) {
         (None, _) => "no program was selected".to_owned(),
         (Some(program), _) if !has_frames(measured) => {
@@ -150,7 +150,7 @@ fn no_control(page: &mut Page, statement: &PredictionStatement) {
         _ => return,
     };
     let text = format!(
-        "{why}, so the model is not checked against the measurement; compare the rows \
+        "{why}, so the model is not checked against the measurement; compare the arms \
          \"measured unchanged\" and \"predicted unchanged\"."
     );
     page.paragraph(Tone::Alarm, "No control: ", &text);
@@ -170,7 +170,7 @@ fn table(page: &mut Page, title: &str, statement: &PredictionStatement, columns:
     page.section(title);
     let headings = side_by_side(columns.iter().map(|(name, _)| *name));
     page.headings(Tone::Faint, "", &headings);
-    for row in &statement.rows {
+    for row in &statement.arms {
         let tone = match row.origin {
             Origin::Measured | Origin::Simulated => Tone::Strong,
             Origin::Predicted => Tone::Plain,
@@ -200,7 +200,7 @@ fn table(page: &mut Page, title: &str, statement: &PredictionStatement, columns:
 }
 
 /// Returns the row's origin and settings.
-pub(crate) fn name(row: &PredictionRow) -> String {
+pub(crate) fn name(row: &PredictionArm) -> String {
     let settings = if row.settings.is_empty() {
         "unchanged".to_owned()
     } else {
@@ -210,9 +210,9 @@ pub(crate) fn name(row: &PredictionRow) -> String {
 }
 
 fn cells_of(
-    row: &PredictionRow,
+    row: &PredictionArm,
     columns: &[Column],
-    value: impl Fn(&PredictionRow, Measure) -> Option<f64>,
+    value: impl Fn(&PredictionArm, Measure) -> Option<f64>,
 ) -> Columns {
     let cell = |&(_, measure): &Column| {
         value(row, measure).map_or_else(String::new, |value| measure_text(measure, value))
@@ -260,7 +260,7 @@ fn time(ns: f64) -> String {
 #[cfg(test)]
 mod tests {
     use ticktax_model::prediction::{
-        Control, Figure, Measure, Origin, PredictionRow, PredictionStatement,
+        Control, Figure, Measure, Origin, PredictionArm, PredictionStatement,
     };
 
     use super::prediction;
@@ -274,7 +274,7 @@ mod tests {
             value,
             interval,
         };
-        let row = |origin, settings: &[&str], figure| PredictionRow {
+        let row = |origin, settings: &[&str], figure| PredictionArm {
             origin,
             settings: settings.iter().map(ToString::to_string).collect(),
             figures: vec![figure],
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn a_missing_control_is_reported_first() {
-        let row = |origin| PredictionRow {
+        let row = |origin| PredictionArm {
             origin,
             settings: Vec::new(),
             figures: Vec::new(),
@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_failed_control_is_reported_first() {
-        let row = |origin, value| PredictionRow {
+        let row = |origin, value| PredictionArm {
             origin,
             settings: Vec::new(),
             figures: vec![Figure {

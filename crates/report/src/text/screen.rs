@@ -220,7 +220,7 @@ fn lost(page: &mut Page, statement: &Statement) {
 /// Describes the part of the recording that a page covers.
 pub(super) fn part_text(part: &RecordingPart) -> String {
     let second = |at: ticktax_model::Nanos| format!("{:.3}", at.as_secs_f64());
-    let (from, to, length) = (second(part.from), second(part.to), second(part.whole));
+    let (from, to, length) = (second(part.from), second(part.to), second(part.total));
     format!(
         "Only {} of a recording of {}; times count from its start.",
         tied(format!("{from} to {to} s")),

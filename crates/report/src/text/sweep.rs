@@ -1,7 +1,7 @@
-//! The page about a sweep: its outcome, and the points with the highest and lowest values.
+//! The page about a sweep: its outcome, and the arms with the highest and lowest values.
 
 use ticktax_model::Nanos;
-use ticktax_model::sweep::{GridStatement, RankedPoint, Ranking};
+use ticktax_model::sweep::{GridStatement, RankedArm, Ranking};
 
 use super::block::Written;
 use super::numbers::{counted, grouped};
@@ -17,8 +17,8 @@ impl Paged for GridStatement {
 /// Renders the outcome of a sweep, ending with a line break.
 pub(super) fn grid(statement: &GridStatement, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
-    let points = counted(statement.points, "point");
-    let title = format!("ticktax: {points} of {}", clean(&statement.scenario));
+    let arms = counted(statement.arms, "arm");
+    let title = format!("ticktax: {arms} of {}", clean(&statement.scenario));
     page.line(Tone::Strong, &title);
     let axes = statement.axes.iter();
     let axes = axes.map(|(name, count)| tied(format!("{} ({})", clean(name), grouped(*count))));
@@ -32,7 +32,7 @@ pub(super) fn grid(statement: &GridStatement, style: &TextStyle) -> Written {
     page.paragraph(Tone::Plain, "Run       ", &run(statement));
     if statement.damaged > 0 {
         let text = format!(
-            "{} of the journal could not be read; these points ran again",
+            "{} of the journal could not be read; these arms ran again",
             counted(statement.damaged, "line")
         );
         page.paragraph(Tone::Warning, "Journal   ", &text);
@@ -48,10 +48,10 @@ pub(super) fn grid(statement: &GridStatement, style: &TextStyle) -> Written {
 }
 
 fn run(statement: &GridStatement) -> String {
-    let ran = statement.points.saturating_sub(statement.found);
+    let ran = statement.arms.saturating_sub(statement.found);
     let found = match (statement.found, ran) {
         (0, _) => String::new(),
-        (_, 0) => return "all points were already finished".to_owned(),
+        (_, 0) => return "all arms were already finished".to_owned(),
         (found, _) => format!("{} already finished; ", grouped(found)),
     };
     let seconds = statement.took.as_secs_f64();
@@ -63,7 +63,7 @@ fn run(statement: &GridStatement) -> String {
     };
     format!(
         "{found}{} in {}: {:.1} M events{rate}",
-        counted(ran, "point"),
+        counted(ran, "arm"),
         statement.took,
         statement.events as f64 / 1e6
     )
@@ -76,30 +76,27 @@ fn rank(page: &mut Page, statement: &GridStatement, ranking: &Ranking) {
         .iter()
         .map(|(name, _)| name.as_str())
         .collect();
-    let row = |page: &mut Page, point: &RankedPoint| {
-        let values = names.iter().zip(&point.values);
+    let row = |page: &mut Page, arm: &RankedArm| {
+        let values = names.iter().zip(&arm.values);
         let values: Vec<String> = values
             .map(|(name, value)| format!("{}={}", clean(name), clean(value)))
             .collect();
-        let name = format!("#{} {}", point.point, values.join(" "));
-        page.row(Tone::Plain, 2, &name, &value(&ranking.column, point.value));
+        let name = format!("#{} {}", arm.arm, values.join(" "));
+        page.row(Tone::Plain, 2, &name, &value(&ranking.column, arm.value));
     };
     if ranking.highest.is_empty() {
-        page.line(Tone::Plain, "  no point has this value");
+        page.line(Tone::Plain, "  no arm has this value");
     }
-    for point in &ranking.highest {
-        row(page, point);
+    for arm in &ranking.highest {
+        row(page, arm);
     }
     let shown = (ranking.highest.len() + ranking.lowest.len()) as u64;
-    if shown < ranking.points {
-        let text = format!(
-            "  {} between these",
-            counted(ranking.points - shown, "point")
-        );
+    if shown < ranking.arms {
+        let text = format!("  {} between these", counted(ranking.arms - shown, "arm"));
         page.line(Tone::Faint, &text);
     }
-    for point in ranking.lowest.iter().rev() {
-        row(page, point);
+    for arm in ranking.lowest.iter().rev() {
+        row(page, arm);
     }
 }
 
@@ -123,7 +120,7 @@ fn fail(page: &mut Page, statement: &GridStatement) {
     page.section(&format!(
         "{} of {} failed",
         grouped(statement.failed),
-        counted(statement.points, "point")
+        counted(statement.arms, "arm")
     ));
     for failure in &statement.failures {
         let names = statement.axes.iter().zip(&failure.values);
@@ -131,7 +128,7 @@ fn fail(page: &mut Page, statement: &GridStatement) {
             .map(|((name, _), value)| format!("{}={}", clean(name), clean(value)))
             .collect();
         let text = format!("{}: {}", values.join(" "), clean(&failure.why));
-        page.paragraph(Tone::Warning, &format!("  #{} ", failure.point), &text);
+        page.paragraph(Tone::Warning, &format!("  #{} ", failure.arm), &text);
     }
     let shown = statement.failures.len() as u64;
     if shown < statement.failed {

@@ -203,11 +203,11 @@ fn each(cost: &TickCost, basis: Basis) -> String {
             .collect();
         parts.join(", ")
     };
-    parts.push(format!("on average: {}", named(&cost.within)));
+    parts.push(format!("on average: {}", named(&cost.parts)));
     if !cost.softirqs.is_empty() {
         parts.push(format!("then softirqs: {}", named(&cost.softirqs)));
     }
-    if let Some(around) = &cost.around {
+    if let Some(around) = &cost.entry_exit {
         parts.push(format!(
             "entry and exit around it: {}, in {} that the probe saw",
             quantiles(around.median, around.p99),
@@ -244,7 +244,7 @@ fn a_day(bill: &TickBill, cost: &TickCost, statement: &Statement) -> String {
         tied(percent(share)),
     )];
     let wall = wall(statement);
-    if let Some(around) = cost.around.filter(|_| wall > Nanos::ZERO) {
+    if let Some(around) = cost.entry_exit.filter(|_| wall > Nanos::ZERO) {
         let cores = around.median.as_secs_f64() * bill.all().count as f64 / wall.as_secs_f64();
         let more = tied(format!("{:.0} more", cores * Estimate::DAY));
         text.push(format!("and about {more} for entry and exit"));

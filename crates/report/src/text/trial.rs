@@ -213,7 +213,7 @@ fn verdicts(page: &mut Page, statement: &TrialStatement, brief: bool) {
 /// to.
 fn clause(comparison: &Comparison, shown: Shown, brief: bool) -> (usize, String) {
     let metric = clean(&comparison.metric);
-    let effect = || match comparison.effect {
+    let effect = || match comparison.contrast.effect {
         Some(effect) if brief => format!("{metric} {}", tied(shown.effect(&effect))),
         Some(effect) => {
             let (value, interval) = (shown.effect(&effect), shown.interval_with_unit(&effect));
@@ -221,7 +221,7 @@ fn clause(comparison: &Comparison, shown: Shown, brief: bool) -> (usize, String)
         }
         None => metric.clone(),
     };
-    match comparison.verdict {
+    match comparison.contrast.verdict {
         Verdict::Better => (0, effect()),
         Verdict::Worse => (1, effect()),
         Verdict::Differs => (2, effect()),
@@ -230,7 +230,7 @@ fn clause(comparison: &Comparison, shown: Shown, brief: bool) -> (usize, String)
         }
         Verdict::CannotTell { .. } if brief => (4, metric),
         Verdict::CannotTell { more_blocks } => {
-            let why = match (more_blocks, comparison.effect) {
+            let why = match (more_blocks, comparison.contrast.effect) {
                 _ if is_constant(comparison) => "it is constant".to_owned(),
                 (_, None) => "too few values".to_owned(),
                 (Some(more), _) => format!("about {} would decide", counted_more(more)),
@@ -395,11 +395,21 @@ fn table(page: &mut Page, statement: &TrialStatement, most: usize) {
             mean(comparison.second.map(|figures| figures.mean)),
         );
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-        let effect = or_dash(comparison.effect.map(|effect| shown.effect(&effect)));
-        let interval = or_dash(comparison.effect.map(|effect| shown.interval(&effect)));
+        let effect = or_dash(
+            comparison
+                .contrast
+                .effect
+                .map(|effect| shown.effect(&effect)),
+        );
+        let interval = or_dash(
+            comparison
+                .contrast
+                .effect
+                .map(|effect| shown.interval(&effect)),
+        );
         let detectable = or_dash(comparison.detectable.map(|effect| shown.size(effect)));
-        let p = or_dash(comparison.chance_corrected.map(chance));
-        let (tone, verdict) = match comparison.verdict {
+        let p = or_dash(comparison.contrast.chance.map(chance));
+        let (tone, verdict) = match comparison.contrast.verdict {
             Verdict::Better => (Tone::Good, "better"),
             Verdict::Worse => (Tone::Alarm, "worse"),
             Verdict::Differs => (Tone::Strong, "differs"),
@@ -433,7 +443,7 @@ fn predictions(statement: &TrialStatement, brief: bool) -> Vec<(String, String)>
             format!("{} ({interval})", tied(shown.effect(effect)))
         };
         let predicted = with_interval(&prediction.effect);
-        let proven = match (&comparison.effect, prediction.error) {
+        let proven = match (&comparison.contrast.effect, prediction.error) {
             (Some(effect), Some(error)) => {
                 let error = tied(shown.error(error));
                 format!(

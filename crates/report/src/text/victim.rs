@@ -209,7 +209,7 @@ fn interferers(
             max: interferer.max.to_string(),
             ..Cells::from_time(interferer.time, threads.elapsed)
         };
-        let name = if interferer.moved {
+        let name = if interferer.migrated {
             MIGRATION.to_owned()
         } else {
             culprit_name(&interferer.name, interferer.pid, interferer.kind)
@@ -314,8 +314,8 @@ fn timeline(delay: &Delay) -> String {
     if let Some(limit) = delay.limit {
         episodes.insert(0, format!("stopped by {}", limit_name(limit)));
     }
-    if delay.more > 0 {
-        episodes.push(format!("{} more", grouped(delay.more)));
+    if delay.episodes_left_out > 0 {
+        episodes.push(format!("{} more", grouped(delay.episodes_left_out)));
     }
     if episodes.is_empty() {
         episodes.push("cause unknown".to_owned());
@@ -335,13 +335,13 @@ fn balance(page: &mut Page, threads: &ThreadTimes) {
         return;
     }
     let mut off: Vec<String> = threads
-        .off
+        .imbalances
         .iter()
         .take(OFF_SHOWN)
         .map(|(tid, time)| tied(format!("{time} in thread {tid}")))
         .collect();
-    if threads.off.len() > OFF_SHOWN {
-        let more = counted((threads.off.len() - OFF_SHOWN) as u64, "more thread");
+    if threads.imbalances.len() > OFF_SHOWN {
+        let more = counted((threads.imbalances.len() - OFF_SHOWN) as u64, "more thread");
         off.push(format!("in {more}"));
     }
     if off.is_empty() {

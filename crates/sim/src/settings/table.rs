@@ -22,7 +22,7 @@ const fn row(name: &'static str, kind: Kind, help: &'static str, get: Get, set: 
         help,
         section: Section::Machine,
         is_required: false,
-        is_always_told: false,
+        is_always_listed: false,
         sets: name,
         get,
         set,
@@ -34,15 +34,15 @@ impl Setting {
     const fn required(self) -> Self {
         Self {
             is_required: true,
-            is_always_told: true,
+            is_always_listed: true,
             ..self
         }
     }
 
     /// Includes the setting in descriptions of a machine even if it has its default value.
-    const fn always_told(self) -> Self {
+    const fn always_listed(self) -> Self {
         Self {
-            is_always_told: true,
+            is_always_listed: true,
             ..self
         }
     }
@@ -122,7 +122,7 @@ pub(super) static ALL: [Setting; 22] = [
             Ok(())
         },
     )
-    .always_told(),
+    .always_listed(),
     row(
         "policy",
         words!(Policy),
@@ -166,7 +166,7 @@ pub(super) static ALL: [Setting; 22] = [
             Ok(())
         },
     )
-    .always_told(),
+    .always_listed(),
     row(
         "timers",
         words!(TimerRule),
@@ -177,7 +177,7 @@ pub(super) static ALL: [Setting; 22] = [
             Ok(())
         },
     )
-    .always_told(),
+    .always_listed(),
     row(
         "highres",
         Kind::SWITCH,

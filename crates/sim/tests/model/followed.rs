@@ -167,7 +167,7 @@ proptest! {
         let (report, header, sources) = ticktax_sim::record(&setup, &mut auditor).unwrap();
         let statement = auditor.finish(&header, &sources, 1);
         let accounting = statement.accounting.unwrap();
-        let tick = accounting.counting.tick.unwrap();
+        let tick = accounting.config.tick.unwrap();
         for (check, cpu) in accounting.cpus.iter().zip(&report.cpus) {
             prop_assert_eq!(check.busy, Some(report.elapsed - cpu.time(ticktax_sim::Mode::Idle)));
             prop_assert_eq!(check.ticks, Some(cpu.sampled()));

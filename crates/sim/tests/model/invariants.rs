@@ -132,7 +132,7 @@ proptest! {
                 }
             }
         }
-        for books in &header.books {
+        for books in &header.cpus {
             prop_assert_eq!(own[&books.cpu.0], books.elapsed());
             prop_assert_eq!(base_end[&books.cpu], books.end);
         }

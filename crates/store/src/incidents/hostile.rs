@@ -93,7 +93,7 @@ impl Place {
 /// Adds an incident to a directory whose budget allows no recording.
 fn keep_and_make_room(store: &mut IncidentStore) {
     store.tell(Incident::new(TriggerKind::Wait, NOON));
-    let recorded = store.record(&header(), (&SourceTable::default(), Vec::new()));
+    let recorded = store.record(&header(), &SourceTable::default(), Vec::new());
     assert_eq!(recorded.trouble, None);
 }
 

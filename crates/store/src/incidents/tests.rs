@@ -42,10 +42,10 @@ fn frozen() -> (Header, SourceTable, Vec<Row>) {
     let mut sources = SourceTable::default();
     let game = sources.intern(process(Owner::Program, "game", 10));
     let mut header = header();
-    header.books.push(books(0, 0, 1_000_000));
+    header.cpus.push(books(0, 0, 1_000_000));
     header.triggers.push(Trigger {
         kind: TriggerKind::Wait,
-        time: Nanos(900_000),
+        at: Nanos(900_000),
         cpu: Some(Cpu(0)),
         tid: 10,
         pid: 10,
@@ -77,7 +77,7 @@ fn keep(store: &mut IncidentStore, at: i64) -> Stored {
 
 fn record(store: &mut IncidentStore) -> Recorded {
     let (header, sources, rows) = frozen();
-    store.record(&header, (&sources, rows))
+    store.record(&header, &sources, rows)
 }
 
 fn open(folder: &Path, budget: Budget) -> (IncidentStore, Vec<Unindexed>) {

@@ -76,7 +76,7 @@ pub(super) fn check_header(header: &Header) -> Result<(), Excess> {
         ));
     }
     check_lists(header)?;
-    for books in &header.books {
+    for books in &header.cpus {
         check_interval("its books", books.begin, books.end)?;
     }
     for probe in &header.probes {
@@ -87,14 +87,14 @@ pub(super) fn check_header(header: &Header) -> Result<(), Excess> {
     }
     if let Some(part) = &header.part {
         check_interval("its part", part.from, part.to)?;
-        check_interval("the whole of its part", Nanos::ZERO, part.whole)?;
+        check_interval("the whole of its part", Nanos::ZERO, part.total)?;
     }
     Ok(())
 }
 
 fn check_lists(header: &Header) -> Result<(), Excess> {
     let Header {
-        books,
+        cpus: books,
         coverage,
         probes,
         soakers,

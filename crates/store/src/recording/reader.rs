@@ -10,7 +10,7 @@ use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::ChunkReader;
 use ticktax_model::SourceTable;
 use ticktax_model::limitation::Limitation;
-use ticktax_model::recording::{Header, Row, RowSource, SCHEMA_VERSION};
+use ticktax_model::recording::{Header, OLDEST_SCHEMA_VERSION, Row, RowSource, SCHEMA_VERSION};
 
 use super::checksum::{Checksums, Failure, Found};
 use super::column::Fault;
@@ -266,7 +266,7 @@ fn checksums(path: &Path, file: &Unopened) -> Result<Found, RecordingError> {
     })
 }
 
-/// Parses a file's header, provided that it has this version's schema.
+/// Parses a file's header, provided that it has a schema that this program reads.
 fn header(path: &Path, json: &str) -> Result<Header, RecordingError> {
     /// The only field that the headers of all schema versions share.
     #[derive(serde::Deserialize)]
@@ -280,14 +280,13 @@ fn header(path: &Path, json: &str) -> Result<Header, RecordingError> {
     let found = serde_json::from_str::<Version>(json)
         .map_err(damaged)?
         .schema;
-    let known = u64::from(SCHEMA_VERSION);
-    if found > known {
+    if found > u64::from(SCHEMA_VERSION) {
         return Err(RecordingError::Newer {
             path: path.to_owned(),
             found,
         });
     }
-    if found < known {
+    if found < u64::from(OLDEST_SCHEMA_VERSION) {
         return Err(RecordingError::UnknownSchema {
             path: path.to_owned(),
             found,

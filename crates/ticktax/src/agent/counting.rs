@@ -9,7 +9,7 @@ use ticktax_analysis::totals::{Accumulator, Moment, Windows};
 use ticktax_host::{Proc, own_peak_memory, own_process_cpu_time};
 use ticktax_model::facts::{HostFact, Row as Fact, Window, WindowLength};
 use ticktax_model::machine::{Machine, Pressure};
-use ticktax_model::recording::{Books, Header, Level, Loss, Row, RowSink, World};
+use ticktax_model::recording::{CpuInterval, Header, Level, Loss, Row, RowSink, World};
 use ticktax_model::totals::{IncidentTotals, OwnCost, Totals};
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_observe::Counted;
@@ -229,7 +229,7 @@ impl Agent {
     /// Writes the remaining facts, and checks that the accounts balance.
     pub(super) fn finish(
         mut self,
-        (books, lost): (&[Books], &[Loss]),
+        (books, lost): (&[CpuInterval], &[Loss]),
         terminal: &Terminal,
     ) -> Result<ExitCode, Failure> {
         let end = books.iter().map(|books| books.end).max();
@@ -245,7 +245,7 @@ impl Agent {
             None => Ok(()),
         };
         let off = self.accumulator.off(books, lost);
-        let watched = books.iter().map(Books::elapsed).max();
+        let watched = books.iter().map(CpuInterval::elapsed).max();
         let watched = watched.unwrap_or_default();
         if !off.is_empty() {
             let off: Vec<String> = off

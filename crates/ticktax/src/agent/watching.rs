@@ -8,7 +8,7 @@ use ticktax_model::Nanos;
 use ticktax_model::facts::{BeatFact, WindowLength};
 use ticktax_model::incident::IncidentEntry;
 use ticktax_model::machine::Machine;
-use ticktax_model::recording::{Books, Loss, Row};
+use ticktax_model::recording::{CpuInterval, Loss, Row};
 use ticktax_model::totals::IncidentTotals;
 use ticktax_observe::{Event, Plan, Recorder, RecorderPlan, Session};
 use ticktax_probes::clock::now;
@@ -133,7 +133,7 @@ impl Agent {
         ready: Ready,
         (interrupt, length): (&Interrupt, Option<Nanos>),
         terminal: &Terminal,
-    ) -> (Vec<Books>, Vec<Loss>) {
+    ) -> (Vec<CpuInterval>, Vec<Loss>) {
         match ready {
             Ready::Sums(session) => self.watch_sums(*session, interrupt, terminal),
             Ready::Flight(recorder, keeper, asks) => {
@@ -152,7 +152,7 @@ impl Agent {
         mut session: Session,
         interrupt: &Interrupt,
         terminal: &Terminal,
-    ) -> (Vec<Books>, Vec<Loss>) {
+    ) -> (Vec<CpuInterval>, Vec<Loss>) {
         loop {
             // End time of the latest sums among these rows.
             let mut summed = None;
@@ -168,7 +168,7 @@ impl Agent {
                 }
                 Event::Ended(header) => {
                     let header = *header;
-                    return (header.books, header.coverage.lost);
+                    return (header.cpus, header.coverage.lost);
                 }
             }
             if let Some(at) = summed {
@@ -192,7 +192,7 @@ impl Agent {
         (mut keeper, asks): (Keeper, &Asks),
         ends: &Ends<'_>,
         terminal: &Terminal,
-    ) -> (Vec<Books>, Vec<Loss>) {
+    ) -> (Vec<CpuInterval>, Vec<Loss>) {
         self.caught(totals(&recorder, &keeper));
         self.show();
         let mut beats = Beats::default();

@@ -27,7 +27,7 @@ pub(super) fn knobs() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let knobs = ticktax_knobs::registry::all();
         let word = |knob: &ticktax_knobs::Knob| {
-            CompletionCandidate::new(knob.id()).help(Some(knob.line().about.into()))
+            CompletionCandidate::new(knob.id()).help(Some(knob.line().description.into()))
         };
         knobs.map(word).collect()
     })
@@ -40,7 +40,7 @@ pub(super) fn assignments() -> ArgValueCandidates {
         let knobs = knobs.filter(|knob| knob.permits(Consent::Given).is_ok());
         let word = |knob: &ticktax_knobs::Knob| {
             let word = CompletionCandidate::new(format!("{}=", knob.id()));
-            word.help(Some(knob.line().about.into()))
+            word.help(Some(knob.line().description.into()))
         };
         knobs.map(word).collect()
     })
@@ -73,7 +73,7 @@ pub(super) fn sections_of_recording() -> ArgValueCandidates {
         let has_section = |section: &&Section| {
             kinds
                 .iter()
-                .any(|&kind| Section::of(kind).contains(section))
+                .any(|&kind| Section::of_kind(kind).contains(section))
         };
         let words = Section::ALL.iter().filter(has_section);
         let word = |section: &Section| {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::files::HtmlFile;
 use clap::{Args, Subcommand};
-use ticktax_experiment::vary::Vary;
+use ticktax_experiment::vary::{Grid, MOST_ARMS, Row, Vary};
 use ticktax_lab::Arch;
 use ticktax_lab::kernel::{KernelSource, Wanted};
 use ticktax_lab::qemu::Clock;
@@ -13,8 +13,7 @@ use ticktax_model::document::DocumentKind;
 use ticktax_report::Format;
 
 use super::files::HTML;
-use super::vary::all_taken;
-use super::{KernelVariants, Length, PrintArguments, formats};
+use super::{GuestArm, Length, PrintArguments, formats};
 use crate::failure::Failure;
 
 pub(super) const EXAMPLES: &str = "\
@@ -226,8 +225,8 @@ pub(crate) struct CompareArguments {
     /// Vary hz, kernel or cmdline, for example hz=1000,100; repeatable
     ///
     /// `hz` selects kernels built by `lab build`. `kernel` takes the same values as
-    /// `lab run --kernel`. `cmdline` takes sets of boot parameters, separated by commas. A set can
-    /// be empty: `--vary hz=1000,100 --vary cmdline=,nohz=off`.
+    /// `lab run --kernel`, such as hz250. `cmdline` takes sets of boot parameters, separated by
+    /// commas. A set can be empty: `--vary hz=1000,100 --vary cmdline=,nohz=off`.
     #[arg(long, value_name = "NAME=LIST", required_unless_present = "case")]
     pub(crate) vary: Vec<Vary>,
 
@@ -255,19 +254,23 @@ pub(crate) struct CompareArguments {
 }
 
 impl CompareArguments {
-    pub(crate) fn variants(&self) -> Result<KernelVariants, Failure> {
-        let mut variants = KernelVariants::default();
-        let known = ("lab compare", "hz, kernel and cmdline");
-        all_taken(&self.vary, known, &mut |vary| variants.take(vary))?;
+    /// Returns the guests to boot: each kernel with each set of boot parameters.
+    pub(crate) fn arms(&self) -> Result<Vec<GuestArm>, Failure> {
+        let mut typed = self.vary.clone();
+        typed.sort_by_key(|vary| vary.name() == "cmdline");
+        let error = |error: String| Failure::Arguments(error);
+        let grid = Grid::<&Row<GuestArm>>::new(&typed, GuestArm::default(), MOST_ARMS);
+        let grid = grid.map_err(|why| error(why.to_string()))?;
+        let arms = grid.arms().map_err(|why| error(why.to_string()))?;
         let why = match &self.case {
-            Some(_) if !variants.cmdlines.is_empty() => {
+            Some(_) if arms.iter().any(|arm| arm.cmdline.is_some()) => {
                 "--vary cmdline= cannot be used with --case, which sets its own boot parameters: \
                  drop one"
             }
-            None if variants.rates.is_empty() && variants.kernels.is_empty() => {
+            None if arms.iter().any(|arm| arm.kernel.is_none()) => {
                 "no kernel to boot: add --vary hz=1000,250 or --vary kernel=PACKAGE"
             }
-            _ => return Ok(variants),
+            _ => return Ok(arms),
         };
         Err(Failure::Arguments(why.to_owned()))
     }

@@ -92,17 +92,17 @@ impl PairArguments {
 pub(crate) struct ExperimentArguments {
     /// Vary this factor, for example mss=536,1460; repeatable
     ///
-    /// Every combination of values is measured, and the cost of each factor is reported. Traffic
-    /// factors: size, protocol, rate. Socket factors: mss, sndbuf, rcvbuf, nodelay, congestion.
-    /// Device factors: mtu, link-rate, delay, loss, tx-checksum, tso, gso, gro. Sysctls of the
-    /// network namespaces: `tcp_timestamps`, `tcp_window_scaling`, `tcp_sack`,
+    /// Every combination of values is an arm, and all arms are measured. The cost of each factor is
+    /// reported. Traffic factors: size, protocol, rate. Socket factors: mss, sndbuf, rcvbuf,
+    /// nodelay, congestion. Device factors: mtu, link-rate, delay, loss, tx-checksum, tso, gso,
+    /// gro. Sysctls of the network namespaces: `tcp_timestamps`, `tcp_window_scaling`, `tcp_sack`,
     /// `tcp_congestion_control`, `net.*`
     #[arg(long, value_name = "NAME=LIST", conflicts_with = "soak")]
     pub(crate) vary: Vec<Vary>,
 
     /// Run this many blocks [default: 5]
     ///
-    /// Each block runs every combination twice: in random order, then in reverse.
+    /// Each block runs every arm twice: in random order, then in reverse.
     #[arg(long, value_name = "N", requires = "vary", hide_short_help = true,
           value_parser = clap::value_parser!(u64).range(1..=1_000))]
     pub(crate) blocks: Option<u64>,

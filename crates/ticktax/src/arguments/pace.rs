@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use ticktax_experiment::vary::{LoopVariants, Vary};
+use ticktax_experiment::vary::{Loops, Vary, loops};
 use ticktax_model::document::DocumentKind;
 use ticktax_model::net::TrafficSpec;
 use ticktax_model::pace::{FrameRate, FrameRateError, PaceRule, SleepMethod};
@@ -14,7 +14,6 @@ use ticktax_observe::Program;
 use ticktax_report::Format;
 
 use super::packets::{PaceRate, PacketArguments};
-use super::vary::all_taken;
 use super::{FileArguments, Length, PageArguments, ProcessId, formats};
 use crate::failure::Failure;
 
@@ -111,7 +110,7 @@ pub(crate) struct PaceArguments {
     #[arg(long, value_name = "NAME=LIST")]
     pub(crate) vary: Vec<Vary>,
 
-    /// Run each variant this many times, 1 to 1000
+    /// Run each arm this many times, 1 to 1000
     #[arg(long, value_name = "N", default_value_t = 5, requires = "vary", hide_short_help = true,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) rounds: u32,
@@ -157,12 +156,10 @@ impl PaceArguments {
         pid.or_else(|| self.comm.clone().map(Program::Named))
     }
 
-    /// Returns the variants of the loop to compare.
-    pub(crate) fn variants(&self) -> Result<LoopVariants, Failure> {
-        let mut variants = LoopVariants::default();
-        let known = ("pace", "sleep, rule, rate and work");
-        all_taken(&self.vary, known, &mut |vary| variants.take(vary))?;
-        Ok(variants)
+    /// Returns the arms to compare. The arms of each rate and amount of work are consecutive.
+    pub(crate) fn arms(&self) -> Result<Loops, Failure> {
+        let arms = loops(&self.vary, &["rate", "work", "sleep", "rule"]);
+        arms.map_err(|error| Failure::Arguments(error.to_string()))
     }
 
     pub(crate) fn output(&self) -> (Format, Option<&Path>) {

@@ -4,14 +4,13 @@ use std::path::PathBuf;
 
 use crate::files::HtmlFile;
 use clap::Args;
-use ticktax_experiment::vary::{LoopVariants, Vary};
+use ticktax_experiment::vary::Vary;
 use ticktax_model::document::DocumentKind;
 use ticktax_model::pace::FrameRate;
 use ticktax_report::Format;
 
 use super::files::HTML;
 use super::{Length, formats};
-use crate::failure::Failure;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -61,7 +60,7 @@ pub(crate) struct SimArguments {
     #[arg(long = "for", alias = "duration", value_name = "TIME")]
     pub(crate) length: Option<Length>,
 
-    /// Run each combination this many times; 39 runs give a 95 % interval
+    /// Run each arm this many times; 39 runs give a 95 % interval
     #[arg(long, value_name = "N", default_value_t = ticktax_experiment::whatif::RUNS,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) resample: u32,
@@ -76,7 +75,7 @@ pub(crate) struct SimArguments {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// Save a recording of the first run of the last combination
+    /// Save a recording of the first run of the last arm
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
 
@@ -90,20 +89,4 @@ pub(crate) struct SimArguments {
     /// Write to a file instead of standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-}
-
-impl SimArguments {
-    /// Splits `--vary` into variants of the recorded loop, and settings of the machine.
-    pub(crate) fn varied(&self) -> Result<(LoopVariants, Vec<Vary>), Failure> {
-        let mut variants = LoopVariants::default();
-        let mut rest = Vec::new();
-        for vary in &self.vary {
-            let is_of_loop = matches!(vary.name(), "rate" | "rule" | "sleep");
-            let taken = is_of_loop.then(|| variants.take(vary)).transpose();
-            if taken.map_err(|error| Failure::Arguments(error.to_string()))? != Some(true) {
-                rest.push(vary.clone());
-            }
-        }
-        Ok((variants, rest))
-    }
 }

@@ -56,19 +56,19 @@ pub(crate) struct SweepArguments {
     #[arg(long, value_name = "NAME=LIST")]
     pub(crate) vary: Vec<Vary>,
 
-    /// Write the results to this Parquet file, one row per combination
+    /// Write the results to this Parquet file, one row per arm
     #[arg(long, value_name = "FILE")]
     pub(crate) results: PathBuf,
 
-    /// Simulate this many combinations in parallel [default: one per CPU]
+    /// Simulate this many arms in parallel [default: one per CPU]
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(crate) jobs: Option<u16>,
 
-    /// Run each combination with N seeds, starting from the scenario's seed
+    /// Run each arm with N seeds, starting from the scenario's seed
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) repeat: Option<u32>,
 
-    /// Also print the combinations with the highest and lowest values in this column
+    /// Also print the arms with the highest and lowest values in this column
     #[arg(long, value_name = "COLUMN")]
     pub(crate) best: Option<String>,
 

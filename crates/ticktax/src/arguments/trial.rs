@@ -41,7 +41,7 @@ pub(crate) struct TrialArguments {
     /// Setting and its values, for example vm.swappiness=60,10
     ///
     /// `now` is the current value. Several settings change together: give each one value per
-    /// variant, or one value for all variants. If a value contains a comma, separate the values
+    /// arm, or one value for all arms. If a value contains a comma, separate the values
     /// with `;`. `ticktax knob list` lists the settings.
     #[arg(value_name = "KNOB=A,B", required = true, add = complete::assignments())]
     pub(crate) settings: Vec<String>,
@@ -82,17 +82,17 @@ pub(crate) struct TrialArguments {
 
     /// Run this many blocks
     ///
-    /// Each block runs every variant twice: in random order, then in reverse.
+    /// Each block runs every arm twice: in random order, then in reverse.
     #[arg(long, value_name = "N", default_value = "10",
           value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(crate) blocks: u64,
 
-    /// First run each variant this many times without counting the results
+    /// First run each arm this many times without counting the results
     #[arg(long, value_name = "N", default_value = "1", hide_short_help = true,
           value_parser = clap::value_parser!(u64).range(0..=1_000))]
     pub(crate) warm_ups: u64,
 
-    /// Run the first variant this many times before the blocks, to measure noise
+    /// Run the first arm this many times before the blocks, to measure noise
     ///
     /// At least 6 runs are needed for an estimate of the noise.
     #[arg(long, value_name = "N", default_value = "12", hide_short_help = true,
@@ -124,7 +124,7 @@ pub(crate) struct TrialArguments {
 
     /// Compare the result with a prediction from `ticktax sim --format json`
     ///
-    /// Apart from the unchanged settings, the file must predict the same variants in the same
+    /// Apart from the unchanged settings, the file must predict the same arms in the same
     /// order. The model predicts only the metrics fps, lost and cpu.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) predicted: Option<PathBuf>,
@@ -167,7 +167,7 @@ pub(crate) struct TrialArguments {
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) journal: Option<PathBuf>,
 
-    /// Command to run with each variant
+    /// Command to run with each arm
     #[arg(last = true, value_name = "COMMAND", required_unless_present = "pid")]
     pub(crate) command: Vec<OsString>,
 

@@ -1,47 +1,24 @@
-//! Values of `--vary` other than the model's settings.
+//! The parameters of `lab compare --vary`.
 
-use ticktax_experiment::vary::{Vary, VaryError};
+use ticktax_experiment::vary::{Row, Table, set};
 use ticktax_lab::kernel::Wanted;
 
-use crate::failure::Failure;
-
-/// Passes every list to `take`, which returns `false` for an unknown list. The error about such a
-/// list names `known`.
-pub(super) fn all_taken(
-    typed: &[Vary],
-    (verb, known): (&str, &str),
-    take: &mut dyn FnMut(&Vary) -> Result<bool, VaryError>,
-) -> Result<(), Failure> {
-    for vary in typed {
-        let taken = take(vary);
-        if !taken.map_err(|error| Failure::Arguments(error.to_string()))? {
-            let name = vary.name();
-            let why = format!("{verb} cannot vary `{name}`: choose {known}");
-            return Err(Failure::Arguments(why));
-        }
-    }
-    Ok(())
-}
-
-/// Kernels to compare, and their boot parameters.
+/// A guest to boot: a kernel and its boot parameters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct KernelVariants {
-    /// Tick rates of kernels from `lab build`.
-    pub(crate) rates: Vec<u32>,
-    pub(crate) kernels: Vec<Wanted>,
-    /// Sets of boot parameters. A set can be empty.
-    pub(crate) cmdlines: Vec<String>,
+pub(crate) struct GuestArm {
+    pub(crate) kernel: Option<Wanted>,
+    /// Boot parameters in addition to those built into the kernel.
+    pub(crate) cmdline: Option<String>,
 }
 
-impl KernelVariants {
-    /// Takes a list, or returns `false` if it is not about kernels.
-    pub(crate) fn take(&mut self, vary: &Vary) -> Result<bool, VaryError> {
-        match vary.name() {
-            "hz" => vary.fill(&mut self.rates),
-            "kernel" => vary.fill(&mut self.kernels),
-            "cmdline" => vary.fill(&mut self.cmdlines),
-            _ => return Ok(false),
-        }?;
-        Ok(true)
-    }
+impl Table for GuestArm {
+    const ROWS: &'static [Row<Self>] = &[
+        Row::alias("hz", "kernel", |arm, text| {
+            let rate = text.parse().map_err(|why| format!("`{text}`: {why}"))?;
+            arm.kernel = Some(Wanted::with_rate(rate));
+            Ok(())
+        }),
+        Row::new("kernel", |arm, text| set(&mut arm.kernel, text)),
+        Row::new("cmdline", |arm, text| set(&mut arm.cmdline, text)),
+    ];
 }

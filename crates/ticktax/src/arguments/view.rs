@@ -94,7 +94,7 @@ pub(super) fn sections(kinds: &[DocumentKind]) -> impl TypedValueParser<Value = 
     let has_section = |section: &&Section| {
         kinds
             .iter()
-            .any(|&kind| Section::of(kind).contains(section))
+            .any(|&kind| Section::of_kind(kind).contains(section))
     };
     let word = |section: &Section| PossibleValue::new(section.name()).help(section.about());
     let words = Section::ALL.iter().filter(has_section).map(word);

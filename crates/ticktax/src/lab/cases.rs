@@ -9,7 +9,7 @@ use ticktax_model::kernels::KernelsStatement;
 
 use super::compare::{found, jobs};
 use super::run::Guest;
-use crate::arguments::{CompareArguments, KernelVariants};
+use crate::arguments::{CompareArguments, GuestArm};
 use crate::case;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
@@ -19,7 +19,7 @@ use crate::terminal::Terminal;
 pub(super) fn run(
     name: &str,
     typed: &CompareArguments,
-    variants: KernelVariants,
+    arms: &[GuestArm],
     interrupt: &Interrupt,
     terminal: &Terminal,
 ) -> Result<KernelsStatement, Failure> {
@@ -37,12 +37,11 @@ pub(super) fn run(
         let why = format!("{name} counts instructions: use --icount");
         return Err(Failure::Arguments(why));
     }
-    let rates = match variants.rates {
-        rates if rates.is_empty() && variants.kernels.is_empty() => on_kernels.rates(&file),
-        rates => rates,
-    };
-    let wanted = rates.into_iter().map(Wanted::with_rate);
-    let wanted: Vec<Wanted> = wanted.chain(variants.kernels).collect();
+    let varied: Option<Vec<Wanted>> = arms.iter().map(|arm| arm.kernel.clone()).collect();
+    let wanted = varied.unwrap_or_else(|| {
+        let rates = on_kernels.rates(&file).into_iter();
+        rates.map(Wanted::with_rate).collect()
+    });
     let progress = terminal.progress(Extent::Unknown, "looking for the kernels");
     let kernels = found(&wanted, typed.guest.arch, &progress)?;
     kernels::require_one_a_rate(kernels.iter().filter_map(Kernel::hz))?;

@@ -10,7 +10,7 @@ use ticktax_model::kernels::KernelComparison;
 
 use super::run::Guests;
 use super::{cache, cases};
-use crate::arguments::{CompareArguments, GuestVerb, KernelVariants};
+use crate::arguments::{CompareArguments, GuestArm, GuestVerb};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::output;
@@ -24,14 +24,14 @@ pub(super) fn run(typed: &CompareArguments, terminal: &Terminal) -> Result<ExitC
         require_writable(file)?;
     }
     let html = output::begin_page(typed.html.as_deref())?;
-    let variants = typed.variants()?;
+    let arms = typed.arms()?;
     let interrupt = Interrupt::listen()?;
     let (document, agrees) = if let Some(case) = &typed.case {
-        let statement = cases::run(case, typed, variants, &interrupt, terminal)?;
+        let statement = cases::run(case, typed, &arms, &interrupt, terminal)?;
         let agrees = statement.agrees();
         (statement.into(), agrees)
     } else {
-        let comparison = loops(typed, variants, &interrupt, terminal)?;
+        let comparison = loops(typed, &arms, &interrupt, terminal)?;
         let agrees = comparison.agrees();
         (comparison.into(), agrees)
     };
@@ -46,7 +46,7 @@ pub(super) fn run(typed: &CompareArguments, terminal: &Terminal) -> Result<ExitC
 
 fn loops(
     typed: &CompareArguments,
-    variants: KernelVariants,
+    arms: &[GuestArm],
     interrupt: &Interrupt,
     terminal: &Terminal,
 ) -> Result<KernelComparison, Failure> {
@@ -55,29 +55,30 @@ fn loops(
         let why = "`lab compare` can only run `pace`: put `-- pace` at the end";
         return Err(Failure::Arguments(why.to_owned()));
     }
-    let wanted = variants.rates.iter().copied().map(Wanted::with_rate);
-    let wanted: Vec<Wanted> = wanted.chain(variants.kernels).collect();
-    // By default, the kernel's built-in parameters only.
-    let cmdlines = match variants.cmdlines {
-        sets if sets.is_empty() => vec![String::new()],
-        sets => sets,
-    };
+    let mut wanted: Vec<Wanted> = arms.iter().filter_map(|arm| arm.kernel.clone()).collect();
+    wanted.dedup();
     let progress = terminal.progress(Extent::Unknown, "looking for the kernels");
     let kernels = found(&wanted, typed.guest.arch, &progress)?;
-    let with = |kernel| cmdlines.iter().map(move |cmdline| (kernel, cmdline));
-    let places: Vec<(&Kernel, &String)> = kernels.iter().flat_map(with).collect();
-    let cells = in_turns(&places, jobs(typed), |&(kernel, cmdline), is_over| {
+    // By default, the kernel's built-in parameters only.
+    let found_arm = |arm: &GuestArm| {
+        let place = wanted
+            .iter()
+            .position(|wanted| Some(wanted) == arm.kernel.as_ref())?;
+        Some((kernels.get(place)?, arm.cmdline.clone().unwrap_or_default()))
+    };
+    let places: Vec<(&Kernel, String)> = arms.iter().filter_map(found_arm).collect();
+    let compared = in_turns(&places, jobs(typed), |(kernel, cmdline), is_over| {
         let guest = guests.guest();
         let outcome = guest.boot(kernel, cmdline, None, is_over, &progress)?;
         let document = RecordingAnalysis::document(&mut outcome.recording()?, 1)?;
         let no_loop = || LabError::NoResult("its recording contains no loop".to_owned());
-        let cells = matrix::cells_of(&kernel.name, cmdline, document).ok_or_else(no_loop)?;
-        Ok::<_, Failure>(cells)
+        let compared = matrix::arms_of(&kernel.name, cmdline, document).ok_or_else(no_loop)?;
+        Ok::<_, Failure>(compared)
     });
     progress.done();
-    let cells = cells?.into_iter().flatten().collect();
+    let compared = compared?.into_iter().flatten().collect();
     let clock = typed.guest.clock().facts();
-    Ok(matrix::comparison(guests.typed_verb(), clock, cells))
+    Ok(matrix::comparison(guests.typed_verb(), clock, compared))
 }
 
 pub(super) fn jobs(typed: &CompareArguments) -> usize {

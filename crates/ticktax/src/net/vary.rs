@@ -7,7 +7,7 @@ use ticktax_experiment::traffic::{
     judge, needed, spread,
 };
 use ticktax_experiment::trial::{DIFFERENCE, plan};
-use ticktax_model::net::{EndReport, Link, NetStatement, TrafficAccount, TrafficBooks};
+use ticktax_model::net::{EndReport, Link, NetStatement, TracedTraffic, TrafficAccount};
 use ticktax_model::net_experiment::{
     CpuCost, DesignCheck, ExperimentPlan, NetExperiment, UnitCosts,
 };
@@ -87,7 +87,7 @@ pub(super) fn run(typed: &PairArguments, terminal: &Terminal) -> Result<ExitCode
             ended_early,
         },
         no_books: runner.no_books.clone(),
-        cells: Vec::new(),
+        arms: Vec::new(),
         check: DesignCheck::default(),
         effects: Vec::new(),
         costs: UnitCosts::default(),
@@ -122,15 +122,15 @@ fn require_varied_once(typed: &PairArguments, factors: &Factors) -> Result<(), F
 
 /// Rejects experiments that would take too long, before anything runs.
 fn require_affordable(factors: &Factors, blocks: u64) -> Result<(), Failure> {
-    let cells = factors.factorial().cells().len() as u64;
-    let runs = cells.saturating_mul(2).saturating_mul(blocks);
+    let arms = factors.arms() as u64;
+    let runs = arms.saturating_mul(2).saturating_mul(blocks);
     if runs <= MOST_RUNS {
         return Ok(());
     }
     let each = (factors.base().length + OVERHEAD).as_secs_f64();
     let all = Nanos::from_secs(1).times(each * runs as f64);
     Err(Failure::Arguments(format!(
-        "cannot make {runs} runs ({blocks} blocks of {cells} combinations), about {all}: \
+        "cannot make {runs} runs ({blocks} blocks of {arms} arms), about {all}: \
          {MOST_RUNS} are allowed; vary fewer values, use fewer blocks, or raise --resolve"
     )))
 }
@@ -170,12 +170,13 @@ fn link(
     }
     let link = match why {
         None => Link::Veth { mtu, shaping },
-        Some(why) => Link::Loopback { why },
+        Some(why) => Link::Loopback { reason: why },
     };
-    let cells = factors.factorial().cells();
-    let single = |cell: &&Vec<usize>| cell.iter().filter(|value| **value > 0).count() <= 1;
-    for cell in cells.iter().filter(single) {
-        let setup = factors.setup(cell);
+    let arms = factors.factorial().arms();
+    let single =
+        |(_, arm): &(usize, &Vec<usize>)| arm.iter().filter(|value| **value > 0).count() <= 1;
+    for (arm, _) in arms.iter().enumerate().filter(single) {
+        let setup = factors.setup(arm);
         let tried = Traffic::both(
             setup.spec(),
             place(&link, &setup),
@@ -279,8 +280,7 @@ impl Runner<'_> {
 
     /// Runs `blocks` blocks, or fewer after Ctrl-C or a failure. Keeps only complete blocks.
     fn blocks(&mut self, blocks: u64, seed: u64, what: &str) -> Result<Measured, Failure> {
-        let cells = self.factors.factorial().cells();
-        let slots = plan(cells.len(), blocks, seed);
+        let slots = plan(self.factors.arms(), blocks, seed);
         let bar = self
             .terminal
             .progress(Extent::Runs(slots.len() as u64), what);
@@ -291,14 +291,14 @@ impl Runner<'_> {
             failed: None,
         };
         for (done, slot) in (0..).zip(&slots) {
-            let setup = self.factors.setup(&cells[slot.arm]);
+            let setup = self.factors.setup(slot.arm);
             let figures = self.measure(&setup);
             let failure = match figures {
                 _ if self.interrupt.signal().is_some() => None,
                 Ok(figures) => {
                     measured.runs.push(MeasuredRun {
                         block: slot.block,
-                        cell: slot.arm,
+                        arm: slot.arm,
                         figures,
                     });
                     bar.reach(done + 1);
@@ -332,11 +332,11 @@ impl Runner<'_> {
         let (facts, connection) = (outcome.facts.clone(), outcome.connection);
         let statement = watched.statement(outcome, &ends, Some(self.link.clone()));
         if self.is_first {
-            self.no_books.clone_from(&statement.no_books);
+            self.no_books.clone_from(&statement.untraced_reason);
             self.is_first = false;
-        } else if self.no_books.is_some() != statement.books.is_none() {
+        } else if self.no_books.is_some() != statement.traced.is_none() {
             let why = statement
-                .no_books
+                .untraced_reason
                 .unwrap_or_else(|| "only some were".to_owned());
             return Err(NetError::System {
                 what: "trace every run",
@@ -374,7 +374,7 @@ impl Runner<'_> {
 fn cost(statement: &NetStatement) -> CpuCost {
     let bytes = statement.bytes() as f64;
     let each = |time: Nanos| time.0 as f64 / bytes;
-    let (sender, receiver, all) = if let Some(books) = &statement.books {
+    let (sender, receiver, all) = if let Some(books) = &statement.traced {
         by_account(books)
     } else {
         let cpu = |end: &Option<EndReport>| end.as_ref().map_or(Nanos::ZERO, |end| end.cpu);
@@ -389,7 +389,7 @@ fn cost(statement: &NetStatement) -> CpuCost {
     }
 }
 
-fn by_account(books: &TrafficBooks) -> (Nanos, Nanos, Nanos) {
+fn by_account(books: &TracedTraffic) -> (Nanos, Nanos, Nanos) {
     let sum = |a, b| books.time(a) + books.time(b);
     (
         sum(TrafficAccount::SenderUser, TrafficAccount::SenderCall),

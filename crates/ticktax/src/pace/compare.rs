@@ -1,8 +1,8 @@
-//! Compares variants of a paced loop.
+//! Compares arms of a paced loop.
 
 use crate::files::RowFiles;
 use ticktax_analysis::pace::TurnStats;
-use ticktax_experiment::vary::LoopVariants;
+use ticktax_experiment::vary::Loops;
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_observe::{Observation, PacedTurns, Progress, TurnsPlan};
 use ticktax_report::RowsEnded;
@@ -16,28 +16,31 @@ use crate::progress::Extent;
 use crate::terminal::Terminal;
 use crate::watch::watch;
 
-/// Default length of a trial of one variant.
+/// Default length of a trial of one arm.
 const TURN: Nanos = Nanos::from_secs(2);
 
 /// Runs every combination of the lists, interleaved, and compares them.
 pub(super) fn run(
-    lists: &LoopVariants,
+    arms: &Loops,
     typed: &PaceArguments,
     mut files: RowFiles,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
     let plan = own::plan(typed, typed.length.map_or(TURN, |length| length.0))?;
-    let variants = lists.combinations(&plan.spec);
-    let plan = TurnsPlan::new(plan, variants, typed.rounds)?;
+    let arms = arms
+        .arms()
+        .map_err(|error| Failure::Arguments(error.to_string()))?;
+    let arms = arms.iter().map(|arm| arm.changed(&plan.spec)).collect();
+    let plan = TurnsPlan::new(plan, arms, typed.rounds)?;
     let interrupt = Interrupt::listen()?;
     let bar = terminal.progress(Extent::Time(plan.length()), "");
     let mut paced = PacedTurns::start(plan.clone())?;
-    let mut stats = TurnStats::new(plan.variants(), typed.overshot_from());
+    let mut stats = TurnStats::new(plan.arms(), typed.overshot_from());
     let mut shown = None;
     let mut show = |_: &mut TurnStats, _: &SourceTable, Progress { elapsed, .. }: Progress| {
         let turn = plan.turn_at(elapsed);
         if shown.replace(turn) != Some(turn) {
-            let (turns, name) = (plan.turns(), plan.variant_of(turn));
+            let (turns, name) = (plan.turns(), plan.arm_of(turn));
             bar.tell(&format!("{}/{turns} {name}", turn + 1));
         }
         bar.at(elapsed);

@@ -81,7 +81,7 @@ fn begin(typed: &PaceArguments, terminal: &Terminal) -> Result<(Traffic, Option<
             let why = error.to_string();
             terminal.complain(&format_args!("using the loopback device: {why}"));
             let traffic = Traffic::both_logged(spec, Place::Loopback, cpus, buffer)?;
-            Ok((traffic, Some(Link::Loopback { why })))
+            Ok((traffic, Some(Link::Loopback { reason: why })))
         }
         Err(error) => Err(error.into()),
     }
@@ -189,7 +189,7 @@ impl Watched {
             link: link.unwrap_or(Link::Network {
                 peer: peer.unwrap_or_default(),
             }),
-            here,
+            local_ends: here,
             sender: report_of(End::Sender),
             receiver: report_of(End::Receiver),
             log: outcome.log.map(|log| *log),
@@ -201,7 +201,7 @@ impl Watched {
                 .1
                 .filter(|_| is_received)
                 .map(|cpu| cpu.0),
-            no_trace: self.no_trace,
+            untraced_reason: self.no_trace,
         };
         let (mut header, sources, watch) = match self.session {
             Some((session, watch, header)) => (*header, session.sources().clone(), watch),
@@ -209,8 +209,8 @@ impl Watched {
         };
         let cpu = run.receiver_cpu.map(Cpu);
         let hold_ups = watch.and_then(|watch| watch.finish(&sources, cpu));
-        if hold_ups.is_none() && run.no_trace.is_none() && is_received {
-            run.no_trace = Some(
+        if hold_ups.is_none() && run.untraced_reason.is_none() && is_received {
+            run.untraced_reason = Some(
                 "the trace has another number for the receiver's thread: run ticktax outside the \
                  container's PID namespace"
                     .to_owned(),

@@ -72,7 +72,7 @@ pub(super) fn watch_process(
     bar.done();
     let header = Header {
         paced: Some(Paced::Program),
-        overshot_from,
+        overshot_threshold: overshot_from,
         ..*header
     };
     let threads = crate::beats::threads();

@@ -117,7 +117,7 @@ fn fields(entry: &IncidentEntry, path: Option<&Path>) -> Vec<(&'static str, Stri
     if let Some(cpu) = incident.cpu {
         fields.push(("TICKTAX_CPU", cpu.to_string()));
     }
-    let by = incident.signature().by;
+    let by = incident.signature().culprit;
     if !by.is_empty() {
         fields.push(("TICKTAX_BY", by));
     }
@@ -145,7 +145,7 @@ mod tests {
             not_kept: None,
             incident: Incident {
                 lasted: Nanos(20),
-                words: "two words".to_owned(),
+                text: "two words".to_owned(),
                 ..Incident::new(TriggerKind::Mark, 1_000)
             },
         }

@@ -100,8 +100,9 @@ impl Keeper {
         if !frozen.over {
             return Vec::new();
         }
-        let (sources, rows) = (&frozen.sources, &frozen.rows);
-        let recorded = self.store.record(&frozen.header, (sources, rows));
+        let recorded = self
+            .store
+            .record(&frozen.header, &frozen.sources, &frozen.rows);
         if let Some(why) = &recorded.trouble {
             terminal.complain(why);
         }
@@ -185,7 +186,7 @@ fn explained_anew(frozen: &FrozenWindow) -> Option<Incident> {
     // Use the wall clock of that moment, because the clock may since have been set or the machine
     // suspended.
     let clocks = header.before.clocks;
-    let time = analysis.trigger().time;
+    let time = analysis.trigger().at;
     let at = clocks.map_or_else(
         || wall_clock::unix_ms_at(time),
         |clocks| (time + clocks.wall).0 / 1_000_000,
@@ -199,7 +200,7 @@ fn series(sheet: &IncidentSheet) -> String {
         return String::new();
     };
     let first = Utc::from_unix_ms(sheet.first_unix_ms);
-    let number = sheet.place;
+    let number = sheet.position;
     let ending = match (number % 10, number % 100) {
         (1, rest) if rest != 11 => "st",
         (2, rest) if rest != 12 => "nd",

@@ -171,7 +171,7 @@ pub(crate) fn unmeasured_interrupts_are_named(audited: Audited<'_>) -> Result<()
     })?;
     let mut causes = line.causes.iter();
     let cause = causes.find(|cause| cause.kind == BiasKind::InterruptsNotMeasured);
-    if found.counting.interrupts_measured != Some(false) {
+    if found.config.interrupts_measured != Some(false) {
         return check(cause.is_none(), || format!("{line:?}"));
     }
     // On a busy CPU, samples can be right by chance, and then no difference is reported.

@@ -3,7 +3,7 @@
 use libtest_mimic::Failed;
 use ticktax_model::kernel_words::TICK_FUNCTIONS;
 use ticktax_model::machine::Counters;
-use ticktax_model::recording::Books;
+use ticktax_model::recording::CpuInterval;
 use ticktax_model::statement::Statement;
 use ticktax_model::tick::{Basis, TickBill};
 use ticktax_model::{Cpu, Kind, Nanos};
@@ -47,7 +47,7 @@ fn starts(recorded: &Recorded, cpu: Cpu, kind: Kind, names: &[&str]) -> Vec<Nano
 /// Checks that the number of spans matches the kernel's counts of interrupts and softirqs.
 pub(crate) fn spans_match_counts(recorded: &Recorded, tolerance: Tolerance) -> Result<(), Failed> {
     let header = &recorded.header;
-    for books in &header.books {
+    for books in &header.cpus {
         let cpu = books.cpu;
         let outside = (books.begin - header.before.at) + (header.after.at - books.end);
         let between = outside.max(Nanos::ZERO) + READING + READING;
@@ -106,8 +106,8 @@ fn without_a_tick(recorded: &Recorded, cpu: Cpu) -> u64 {
 /// cover.
 fn unaccounted(recorded: &Recorded, cpu: Cpu) -> Nanos {
     let header = &recorded.header;
-    let mut books = header.books.iter().filter(|books| books.cpu == cpu);
-    let elapsed = books.next().map(Books::elapsed).unwrap_or_default();
+    let mut books = header.cpus.iter().filter(|books| books.cpu == cpu);
+    let elapsed = books.next().map(CpuInterval::elapsed).unwrap_or_default();
     header.after.at - header.before.at - elapsed
 }
 
@@ -140,6 +140,6 @@ pub(crate) fn ticks_match_counts(
 /// Checks that the parts of a tick's cost add up.
 pub(crate) fn tick_costs_add_up(statement: &Statement) -> Result<(), Failed> {
     let cost = bill(statement)?.cost.as_ref().ok_or("no cost")?;
-    let within: i64 = cost.within.iter().map(|part| part.time.0).sum();
+    let within: i64 = cost.parts.iter().map(|part| part.time.0).sum();
     check(within == cost.time.0, || format!("{cost:?}"))
 }

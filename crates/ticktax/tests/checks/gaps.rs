@@ -10,7 +10,7 @@ use super::check;
 pub(crate) fn are_explained(statement: &Statement) -> Result<(), Failed> {
     let gaps = statement.gaps.as_ref().ok_or("no probe ran")?;
     let parts = gaps.long;
-    let sum = parts.named + parts.entry_exit + parts.outside + parts.unexplained;
+    let sum = parts.named + parts.entry_exit + parts.hypervisor_or_firmware + parts.unexplained;
     check(sum == parts.time, || format!("{parts:?}"))?;
     // If the kernel does not report a switch, the owner of the time is unknown.
     let missed = statement.coverage.limitations.iter().any(|limitation| {

@@ -66,9 +66,7 @@ impl Caught {
     /// Returns the event that fully contains the trigger's delay.
     fn event(&self, trigger: &Trigger) -> Option<&Event> {
         let mut log = self.truth.log.iter();
-        log.find(|event| {
-            event.start <= trigger.begin() && trigger.time <= event.start + event.length
-        })
+        log.find(|event| event.start <= trigger.begin() && trigger.at <= event.start + event.length)
     }
 
     /// Returns the triggers whose delay lies within an event, each with that event.
@@ -202,14 +200,14 @@ pub(crate) fn is_stall(incident: &Value, victim: &str, culprit: u32, stall: Nano
 
 /// Whether the delay of `trigger` overlaps `event`.
 fn is_of(trigger: &Trigger, event: &Event) -> bool {
-    trigger.begin() < event.start + event.length && trigger.time > event.start
+    trigger.begin() < event.start + event.length && trigger.at > event.start
 }
 
 /// Returns the frame that `trigger` is about, and the frame before it. The loop reads the clock
 /// after the trigger, because it must run first.
 fn reading(readings: &[Reading], trigger: &Trigger) -> Option<(Reading, Reading)> {
     let mut pairs = readings.windows(2).map(|pair| (pair[0], pair[1]));
-    pairs.find(|(_, reading)| reading.began >= trigger.time)
+    pairs.find(|(_, reading)| reading.began >= trigger.at)
 }
 
 /// Checks that each trigger is about a frame that the loop measured as a period late. The trigger

@@ -12,7 +12,7 @@ use super::{Recorded, Tolerance, check};
 pub(crate) fn threads(statement: &Statement) -> Result<ThreadTimes, Failed> {
     let victim = statement.victim.as_ref().ok_or("no victim")?;
     let threads = victim.threads.clone().ok_or("it was not followed")?;
-    check(threads.balances(), || format!("{:?}", threads.off))?;
+    check(threads.balances(), || format!("{:?}", threads.imbalances))?;
     let sum: Nanos = threads.accounts.iter().map(|account| account.time).sum();
     check(sum == threads.elapsed && threads.threads > 0, || {
         format!("{threads:?}")
@@ -34,7 +34,7 @@ pub(crate) fn waits_behind(
     threads: &ThreadTimes,
     tolerance: Tolerance,
 ) -> Result<(), Failed> {
-    let mut books = recorded.header.books.iter();
+    let mut books = recorded.header.cpus.iter();
     let books = books.find(|books| books.cpu == truth.cpu);
     let books = books.ok_or("its CPU has no books")?;
     // The statement covers the time since the victim's only thread became known.

@@ -20,10 +20,10 @@ fn put(folder: &Path, at_unix_ms: i64, by: &str) {
     let game = sources.intern(process(Owner::Program, "game", 10));
     let other = sources.intern(process(Owner::Program, by, 20));
     let mut header = header();
-    header.books.push(books(0, 0, 1_000 * MS));
+    header.cpus.push(books(0, 0, 1_000 * MS));
     header.triggers.push(Trigger {
         kind: TriggerKind::Wait,
-        time: Nanos(520 * MS),
+        at: Nanos(520 * MS),
         cpu: Some(Cpu(0)),
         tid: 10,
         pid: 10,

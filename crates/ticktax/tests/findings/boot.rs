@@ -101,13 +101,13 @@ fn clocks() -> Vec<Case> {
             Silence,
         ),
         case(
-            "clocksource-not-as-asked",
+            "clocksource-not-as-requested",
             "another clock",
             &[(CLOCK, "kvm-clock\n"), (CMDLINE, "quiet clocksource=tsc\n")],
             Found("clocksource kvm-clock"),
         ),
         case(
-            "clocksource-not-as-asked",
+            "clocksource-not-as-requested",
             "that clock, the last one asked for",
             &[
                 (CLOCK, "tsc\n"),
@@ -124,7 +124,7 @@ fn clocks() -> Vec<Case> {
 fn high_resolution() -> Vec<Case> {
     vec![
         case(
-            "highres-not-as-asked",
+            "highres-not-as-requested",
             "high resolution although it was turned off",
             &[
                 CONFIG,
@@ -134,7 +134,7 @@ fn high_resolution() -> Vec<Case> {
             Found("highres=off"),
         ),
         case(
-            "highres-not-as-asked",
+            "highres-not-as-requested",
             "one CPU without",
             &[
                 CONFIG,
@@ -143,13 +143,13 @@ fn high_resolution() -> Vec<Case> {
             Found("up to one tick late"),
         ),
         case(
-            "highres-not-as-asked",
+            "highres-not-as-requested",
             "all with it",
             &[CONFIG, (TIMERS, "  .hres_active    : 1\n")],
             Silence,
         ),
         case(
-            "highres-not-as-asked",
+            "highres-not-as-requested",
             "off as asked",
             &[
                 CONFIG,
@@ -159,7 +159,7 @@ fn high_resolution() -> Vec<Case> {
             Silence,
         ),
         case(
-            "highres-not-as-asked",
+            "highres-not-as-requested",
             "not readable",
             &[CONFIG, (CMDLINE, "highres=off")],
             Silence,
@@ -270,7 +270,7 @@ fn divider() -> Vec<Case> {
 fn huge_pages() -> Vec<Case> {
     vec![
         case(
-            "huge-pages-not-as-asked",
+            "huge-pages-not-as-requested",
             "set again after the boot",
             &[
                 (CMDLINE, "transparent_hugepage=never"),
@@ -282,7 +282,7 @@ fn huge_pages() -> Vec<Case> {
             Found("always"),
         ),
         case(
-            "huge-pages-not-as-asked",
+            "huge-pages-not-as-requested",
             "as asked",
             &[
                 (CMDLINE, "transparent_hugepage=never"),
@@ -299,7 +299,7 @@ fn huge_pages() -> Vec<Case> {
 fn watchdogs() -> Vec<Case> {
     vec![
         case(
-            "watchdog-not-as-asked",
+            "watchdog-not-as-requested",
             "on although turned off",
             &[
                 (CMDLINE, "nmi_watchdog=0"),
@@ -308,7 +308,7 @@ fn watchdogs() -> Vec<Case> {
             Found("nmi_watchdog=0"),
         ),
         case(
-            "watchdog-not-as-asked",
+            "watchdog-not-as-requested",
             "off as asked",
             &[
                 (CMDLINE, "nmi_watchdog=0 nowatchdog"),

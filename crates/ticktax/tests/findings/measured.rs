@@ -33,10 +33,10 @@ fn shown(share: f64) -> Option<AccountingStatement> {
     let second = Nanos::from_secs(1);
     let busy = Nanos::from_millis(600);
     Some(AccountingStatement {
-        counting: Counting::default(),
+        config: Counting::default(),
         cpus: vec![CpuCheck {
             cpu: Cpu(1),
-            between: second,
+            stat_elapsed: second,
             columns: CpuTimes::default(),
             shown_busy: Nanos::ZERO,
             shown_share: share,
@@ -46,14 +46,14 @@ fn shown(share: f64) -> Option<AccountingStatement> {
             busy_share: Some(0.6),
             unexplained: Nanos::ZERO,
             interrupts: None,
-            outside: None,
-            left: None,
+            hypervisor_or_firmware: None,
+            spare: None,
             ticks: None,
             causes: Vec::new(),
         }],
         programs: Vec::new(),
         programs_left_out: 0,
-        unwatched: CpuList::default(),
+        unwatched_cpus: CpuList::default(),
     })
 }
 
@@ -128,9 +128,9 @@ fn costly() -> Option<TickBill> {
     bill.cost = Some(TickCost {
         ticks: Intervals::default(),
         time: Nanos::from_millis(10),
-        within: Vec::new(),
+        parts: Vec::new(),
         softirqs: Vec::new(),
-        around: None,
+        entry_exit: None,
         cores: Estimate::default(),
     });
     Some(bill)
@@ -144,7 +144,7 @@ fn fifo_probe(header: &mut Header) -> Option<TickBill> {
         policy: PolicyGrant::full(SchedulingPolicy::Fifo(50)),
         period: Nanos(10),
         threshold: Nanos(100),
-        turns: 1,
+        iterations: 1,
         begin: Nanos::ZERO,
         end: Nanos::from_secs(1),
         ended_early: None,
@@ -309,35 +309,35 @@ fn stopping() -> Vec<Case> {
     let off = [CONFIG, (CMDLINE, "nohz=off")];
     vec![
         with(
-            "nohz-not-as-asked",
+            "nohz-not-as-requested",
             "stops though off",
             &off,
             |_| bill(250.0, 10, Some(40)),
             Found("40 times"),
         ),
         with(
-            "nohz-not-as-asked",
+            "nohz-not-as-requested",
             "off as asked",
             &off,
             |_| bill(250.0, 250, Some(0)),
             Silence,
         ),
         with(
-            "nohz-not-as-asked",
+            "nohz-not-as-requested",
             "goes on while idle",
             &[CONFIG],
             |_| bill(250.0, 250, Some(0)),
             Found("continued at 250 Hz"),
         ),
         with(
-            "nohz-not-as-asked",
+            "nohz-not-as-requested",
             "stops while idle",
             &[CONFIG],
             |_| bill(250.0, 10, Some(40)),
             Silence,
         ),
         with(
-            "nohz-not-as-asked",
+            "nohz-not-as-requested",
             "not counted",
             &[CONFIG],
             |_| bill(250.0, 250, None),

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use ticktax_model::configured::{DeviceOffloads, Offload};
 use ticktax_model::machine::{DevicePackets, InterruptRow, UdpSocket};
 use ticktax_model::packet_path::{
-    PacketCpu, PacketDelay, PacketHolder, PacketPaths, PacketThread, PacketWay, ReceivedIn, Step,
-    StepLength, StepTime,
+    PacketCpu, PacketDelay, PacketPathGroup, PacketPaths, PacketRan, PacketThread, ReceivedIn,
+    Step, StepLength, StepTime,
 };
 use ticktax_model::recording::Header;
 use ticktax_model::statement::{Account, Class};
@@ -41,7 +41,7 @@ fn with(
     reason = "the packets of a case are optional"
 )]
 fn squeezed(times: u64) -> Option<PacketPaths> {
-    let way = |received_in, count, ms| PacketWay {
+    let way = |received_in, count, ms| PacketPathGroup {
         raised_by: Some("eth0".to_owned()),
         kind: None,
         received_in,
@@ -54,7 +54,7 @@ fn squeezed(times: u64) -> Option<PacketPaths> {
     Some(PacketPaths {
         wakeups: 50,
         followed: 50,
-        ways: vec![
+        groups: vec![
             way(ReceivedIn::Softirq, 49, 1),
             way(ReceivedIn::Ksoftirqd, 1, 4),
         ],
@@ -125,7 +125,7 @@ fn stalled() -> Option<PacketPaths> {
             received_in: ReceivedIn::Softirq,
             steps: vec![StepTime { step, time: length }],
             longest: step,
-            by: vec![PacketHolder {
+            ran: vec![PacketRan {
                 name: "backup".to_owned(),
                 kind: Kind::Task,
                 pid: Some(20),
@@ -222,11 +222,11 @@ fn interrupted(ms: i64) -> Option<ThreadTimes> {
             pid: None,
             program: None,
             threads: 0,
-            own: false,
+            same_program: false,
             time,
             count: 400,
             max: time,
-            moved: false,
+            migrated: false,
             period: None,
             policy: None,
         }],
@@ -286,7 +286,7 @@ fn interrupts(header: &mut Header) -> Option<TickBill> {
 /// Returns the packets of [`stalled`], with a softirq that the interrupt `name` raised.
 fn raised_by(name: &str) -> Option<PacketPaths> {
     let mut packets = stalled()?;
-    packets.ways = vec![PacketWay {
+    packets.groups = vec![PacketPathGroup {
         raised_by: Some(name.to_owned()),
         kind: Some(Kind::Irq),
         received_in: ReceivedIn::Softirq,

@@ -153,7 +153,7 @@ pub(crate) fn everything_on_this_architecture_is_recorded() {
     assert!(gaps.long.coverage() > 0.99, "{:?}", gaps.long);
     // Nothing outside this guest takes time: no gap is empty, and little is left besides the named
     // time.
-    let outside = gaps.long.outside.share_of(gaps.watched);
+    let outside = gaps.long.hypervisor_or_firmware.share_of(gaps.watched);
     assert!(outside < 0.001, "{outside}: {:?}", gaps.causes);
     let is_empty = |cause: &GapCause| cause.named == Nanos::ZERO;
     assert!(!gaps.causes.iter().any(is_empty), "{:?}", gaps.causes);
@@ -241,7 +241,11 @@ pub(crate) fn time_taken_by_the_host_is_outside() {
         "{outside:?}, {longest}"
     );
     let lower: Nanos = outside.iter().map(|&length| length - named).sum();
-    let account = account(&statement, Class::Outside, "outside");
+    let account = account(
+        &statement,
+        Class::HypervisorOrFirmware,
+        "hypervisor or firmware",
+    );
     // Doubtful gaps count as unexplained.
     let lower = lower - Nanos(2 * STOP.0 * doubted.cast_signed());
     assert!(account.time >= lower, "{account:?}, {outside:?}");
@@ -354,7 +358,7 @@ pub(crate) fn interrupts_of_performance_counters_are_named() {
     assert!(seen >= 0.95 * made, "{seen} of {made} a second");
     assert!((100.0..1_000.0).contains(&seen), "{seen} a second");
     let gaps = statement.gaps.as_ref().unwrap();
-    let outside = gaps.long.outside.share_of(gaps.watched);
+    let outside = gaps.long.hypervisor_or_firmware.share_of(gaps.watched);
     assert!(outside < 0.001, "{outside}: {:?}", gaps.causes);
 }
 
@@ -479,8 +483,12 @@ pub(crate) fn everything_is_named_on(kernel: &str) {
     assert!((0.045..0.055).contains(&share), "{share}");
     // Nothing outside this guest takes time, because its clock counts its own instructions.
     let outside = statement.accounts.iter();
-    let outside =
-        outside.filter(|account| matches!(account.class, Class::Outside | Class::Unexplained));
+    let outside = outside.filter(|account| {
+        matches!(
+            account.class,
+            Class::HypervisorOrFirmware | Class::Unexplained
+        )
+    });
     let outside: Nanos = outside.map(|account| account.time).sum();
     let outside = outside.share_of(statement.cpus[0].elapsed);
     assert!(outside < 0.000_05, "{outside}");

@@ -131,7 +131,7 @@ pub(crate) fn verbs_that_no_guest_can_run_are_refused() {
         (
             &["--vary", "tick=periodic", "--", "pace"],
             2,
-            "hz, kernel and cmdline",
+            "hz, kernel, cmdline",
         ),
         (
             &["--vary", "cmdline=,nohz=off", "--", "pace"],

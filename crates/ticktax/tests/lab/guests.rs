@@ -6,7 +6,7 @@ use std::thread;
 
 use libtest_mimic::Failed;
 use ticktax_model::document::Document;
-use ticktax_model::kernels::{KernelCell, KernelComparison, KernelsStatement};
+use ticktax_model::kernels::{KernelArm, KernelComparison, KernelsStatement};
 use ticktax_model::pace::{PaceStatement, SleepMethod};
 use ticktax_model::recording::World;
 use ticktax_report::{Format, TextStyle, render};
@@ -148,7 +148,7 @@ pub(crate) fn a_guest_returns_a_complete_audit() -> Result<(), Failed> {
     assert!(page.contains("lab kernel 6."), "{page}");
     let mut recording = RecordingReader::open(&file).unwrap();
     assert_eq!(recording.header().world, World::Lab);
-    assert_eq!(recording.header().books.len(), 1);
+    assert_eq!(recording.header().cpus.len(), 1);
     let mut rows = 0;
     recording.replay(&mut |_, _| rows += 1).unwrap();
     assert!(rows > 100, "{rows}");
@@ -161,7 +161,7 @@ pub(crate) fn a_guest_returns_a_complete_audit() -> Result<(), Failed> {
     let watched = statement
         .gaps
         .as_ref()
-        .map(|gaps| (gaps.long.outside, gaps.watched));
+        .map(|gaps| (gaps.long.hypervisor_or_firmware, gaps.watched));
     let (outside, watched) = watched.ok_or("no probe ran")?;
     check(outside.share_of(watched) < 0.001, || {
         format!("{outside} of {watched}")
@@ -247,9 +247,9 @@ pub(crate) fn a_comparison_does_not_depend_on_the_number_of_jobs() {
     };
     let json = compared("1", "json");
     let comparison: KernelComparison = serde_json::from_str(&json).unwrap();
-    assert_eq!(comparison.cells.len(), 4);
-    let is_modelled = |cell: &KernelCell| cell.hz == Some(250) && cell.predicted.is_some();
-    assert!(comparison.cells.iter().all(is_modelled), "{comparison:#?}");
+    assert_eq!(comparison.arms.len(), 4);
+    let is_modelled = |cell: &KernelArm| cell.hz == Some(250) && cell.predicted.is_some();
+    assert!(comparison.arms.iter().all(is_modelled), "{comparison:#?}");
     // The second run prints the page of the first run's document.
     let document = Document::KernelComparison(Box::new(comparison.clone()));
     let text = Format::named("text").unwrap();
@@ -258,10 +258,10 @@ pub(crate) fn a_comparison_does_not_depend_on_the_number_of_jobs() {
     // All cells were compared, including the spinning loops, which reach 35 frames per second on
     // the kernel and in the model.
     assert!(page.contains(" of 4 agree"), "{page}");
-    let spins = |cell: &&KernelCell| cell.sleep == SleepMethod::Spin;
-    let spins: Vec<&KernelCell> = comparison.cells.iter().filter(spins).collect();
+    let spins = |cell: &&KernelArm| cell.sleep == SleepMethod::Spin;
+    let spins: Vec<&KernelArm> = comparison.arms.iter().filter(spins).collect();
     // The page's own criterion: within 1 %.
-    let in_time = |cell: &&KernelCell| {
+    let in_time = |cell: &&KernelArm| {
         let (least, most) = cell.predicted.as_ref().unwrap().rate_hz;
         let rates = [cell.measured.rate_hz, least, most];
         rates.iter().all(|rate| (rate - 35.0).abs() < 0.35)

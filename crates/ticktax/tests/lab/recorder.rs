@@ -117,7 +117,7 @@ impl Caught {
         let began = header.began_unix * 1_000;
         assert!((at - 15_000..=at).contains(&began), "{stall} {began}");
         // A stall cannot be longer than its window, so no time is counted twice.
-        for books in &header.books {
+        for books in &header.cpus {
             assert!(books.elapsed() <= Nanos::from_secs(10), "{stall} {books:?}");
         }
     }
@@ -130,7 +130,7 @@ impl Caught {
         self.limitations()
             .iter()
             .find_map(|limitation| match limitation {
-                Limitation::ClockSet { by } => Some(*by),
+                Limitation::ClockSet { step: by } => Some(*by),
                 _ => None,
             })
     }

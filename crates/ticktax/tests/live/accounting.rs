@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 use ticktax_analysis::accounting::{counting, sampled};
 use ticktax_host::Proc;
 use ticktax_inject::{Disturbance, Plan, Schedule, Truth, Window};
-use ticktax_model::accounting::Witness;
+use ticktax_model::accounting::SpareTimeSource;
 use ticktax_model::statement::Statement;
 use ticktax_model::{Cpu, Nanos};
 
@@ -93,9 +93,14 @@ pub(crate) fn the_soak_probe_gets_the_remaining_time() -> Result<(), Failed> {
     let plan = dodge(Window::BETWEEN)?;
     let audited = audit(&plan, "soak")?;
     let line = line(&audited.truth, accounting(&audited.statement)?)?;
-    let left = line.left.ok_or("nobody soaked")?;
-    check(left.witness == Witness::Soaker, || format!("{left:?}"))?;
-    let outside = line.outside.unwrap_or_default().share_of(line.elapsed);
+    let left = line.spare.ok_or("nobody soaked")?;
+    check(left.measured_by == SpareTimeSource::Soaker, || {
+        format!("{left:?}")
+    })?;
+    let outside = line
+        .hypervisor_or_firmware
+        .unwrap_or_default()
+        .share_of(line.elapsed);
     let mut soakers = audited.recorded.header.soakers.iter();
     let soaker = soakers.find(|soaker| soaker.cpu == audited.truth.cpu);
     let block = soaker.ok_or("no soaker was there")?.block;

@@ -45,8 +45,8 @@ pub(crate) fn small_calls_cost() -> Result<(), Failed> {
     check(result.check.is_whole() && result.plan.blocks == 3, why)?;
     check(result.no_books.is_none(), why)?;
     let effect = result.effects.first().ok_or("no effect")?;
-    let share = effect.cpu.share.ok_or("no interval")?;
-    check(effect.cpu.verdict == Verdict::Better, why)?;
+    let share = effect.cpu.contrast.effect.ok_or("no interval")?;
+    check(effect.cpu.contrast.verdict == Verdict::Better, why)?;
     check(share.high < -0.3, why)?;
     let mut costs = result.costs.costs.iter();
     let call = costs.find(|cost| cost.unit == CostUnit::Call);
@@ -69,7 +69,7 @@ pub(crate) fn a_degenerate_design_is_explained() -> Result<(), Failed> {
         "tso=0,1",
     ])?;
     let why = || format!("{result:?}");
-    check((result.check.cells, result.check.different) == (4, 3), why)?;
+    check((result.check.arms, result.check.different) == (4, 3), why)?;
     check(result.check.rank < result.check.effects, why)?;
     let off = Term {
         factor: 0,
@@ -91,7 +91,7 @@ pub(crate) fn a_degenerate_design_is_explained() -> Result<(), Failed> {
     ])?;
     let why = || format!("{result:?}");
     check(result.check.rank == 0 && result.effects.is_empty(), why)?;
-    check(result.cells[1].same_as == 0, why)
+    check(result.arms[1].same_as == 0, why)
 }
 
 /// Checks that each option takes effect, and only within the namespaces.
@@ -111,7 +111,7 @@ pub(crate) fn options_are_in_effect_and_only_in_the_namespaces() -> Result<(), F
     let why = || format!("{result:?}");
     check(sysctl()? == before, why)?;
     check(result.check.different == 4, why)?;
-    for cell in &result.cells {
+    for cell in &result.arms {
         let fact = |name: &str| {
             let mut facts = cell.facts.iter().filter(|fact| fact.name == name);
             facts.next().map(|fact| fact.value.clone())
@@ -183,7 +183,7 @@ pub(crate) fn a_pilot_determines_the_number_of_blocks() -> Result<(), Failed> {
     check(plan.planned >= 2 && plan.blocks == plan.planned, why)?;
     let needed = needed.ok_or("no number of blocks")?;
     check(needed.blocks == plan.planned, why)?;
-    let runs: u64 = result.cells.iter().map(|cell| cell.runs).sum();
+    let runs: u64 = result.arms.iter().map(|cell| cell.runs).sum();
     check(runs == 2 * 2 * plan.blocks, why)?;
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     let remark = format!("{} blocks resolve 60.0 %", plan.planned);
@@ -195,7 +195,7 @@ pub(crate) fn a_link_can_be_varied() -> Result<(), Failed> {
     let vary = ["--blocks", "3", "--untraced", "--vary", "link-rate=10M,40M"];
     let result = experiment(&[&["300ms"][..], &vary].concat())?;
     let why = || format!("{result:?}");
-    let [narrow, wide] = &*result.cells else {
+    let [narrow, wide] = &*result.arms else {
         return Err(why().into());
     };
     check(narrow.rate < 10.5e6 && wide.rate < 42e6, why)?;
@@ -271,7 +271,7 @@ pub(crate) fn an_interrupted_experiment_keeps_whole_blocks() -> Result<(), Faile
     check(result.plan.blocks > 0 && result.plan.blocks < 500, why)?;
     check(
         result
-            .cells
+            .arms
             .iter()
             .all(|cell| cell.runs == 2 * result.plan.blocks),
         why,

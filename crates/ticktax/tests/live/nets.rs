@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use libtest_mimic::Failed;
 use ticktax_model::Nanos;
-use ticktax_model::net::{Doing, EndReport, Link, NetStatement, TrafficAccount};
+use ticktax_model::net::{EndReport, Link, NetStatement, SampledActivity, TrafficAccount};
 
 use super::faults::{as_nobody, folder_for_nobody};
 use super::fixture::{check, ticktax};
@@ -35,7 +35,7 @@ pub(crate) fn the_accounts_of_traffic_balance() -> Result<(), Failed> {
         let statement = pair(arguments)?;
         let why = || format!("{arguments:?}: {statement:?}");
         let (Some(books), Some(sender), Some(receiver)) =
-            (&statement.books, &statement.sender, &statement.receiver)
+            (&statement.traced, &statement.sender, &statement.receiver)
         else {
             return Err(why().into());
         };
@@ -76,7 +76,7 @@ pub(crate) fn the_accounts_of_traffic_balance() -> Result<(), Failed> {
 /// Checks that the soak probe gets the time that the accounts leave.
 pub(crate) fn a_soak_probe_gets_the_remaining_time() -> Result<(), Failed> {
     let statement = pair(&["--soak"])?;
-    let books = statement.books.as_ref().ok_or("no books")?;
+    let books = statement.traced.as_ref().ok_or("no books")?;
     let soaked = books.time(TrafficAccount::Soaker);
     let idle = books.time(TrafficAccount::Idle);
     // Programs that use all CPUs leave nothing for the soak probe.
@@ -96,7 +96,7 @@ pub(crate) fn every_datagram_is_placed() -> Result<(), Failed> {
         statement.packets() == Some(datagrams.arrived + lost),
         || format!("{statement:?}"),
     )?;
-    let unplaced = statement.losses().map_or(0, |places| places.not_placed);
+    let unplaced = statement.losses().map_or(0, |places| places.unknown);
     check(unplaced == 0, || format!("{statement:?}"))
 }
 
@@ -127,9 +127,9 @@ pub(crate) fn a_link_has_the_requested_rate() -> Result<(), Failed> {
             format!("{share} of the rate: {statement:?}")
         })?;
         if let Some(places) = statement.losses() {
-            check(places.send_queue > 0 && places.not_placed == 0, why)?;
+            check(places.send_queue > 0 && places.unknown == 0, why)?;
             let sum = places.send_queue + places.socket_buffer + places.backlog + places.device;
-            check(sum == places.lost, why)?;
+            check(sum == places.total, why)?;
         }
     }
     Ok(())
@@ -159,23 +159,26 @@ pub(crate) fn a_link_is_delayed_or_the_missing_kernel_option_is_named() -> Resul
 pub(crate) fn a_sampler_finds_no_interrupt() -> Result<(), Failed> {
     let statement = pair(&["--soak"])?;
     let why = || format!("{statement:?}");
-    let (Some(books), Some(sampled)) = (&statement.books, &statement.sampled) else {
+    let (Some(books), Some(sampled)) = (&statement.traced, &statement.sampled) else {
         return Err(why().into());
     };
-    let traced: f64 = Doing::ALL
+    let traced: f64 = SampledActivity::ALL
         .iter()
         .map(|&doing| books.doing(doing).share_of(books.elapsed))
         .sum();
     check((traced - 1.0).abs() < 1e-9, why)?;
     let by_thread: u64 = sampled.counts.iter().map(|count| count.by_thread).sum();
     check(by_thread == sampled.samples() && by_thread > 0, why)?;
-    let irq = books.doing(Doing::Irq).share_of(books.elapsed);
-    check(irq > 0.0 && sampled.shares(Doing::Irq).0 < irq, why)?;
+    let irq = books.doing(SampledActivity::Irq).share_of(books.elapsed);
     check(
-        sampled.shares(Doing::Irq).1 + sampled.shares(Doing::Softirq).1 == 0.0,
+        irq > 0.0 && sampled.shares(SampledActivity::Irq).0 < irq,
         why,
     )?;
-    check(sampled.shares(Doing::Softirq).0 > 0.0, why)?;
+    check(
+        sampled.shares(SampledActivity::Irq).1 + sampled.shares(SampledActivity::Softirq).1 == 0.0,
+        why,
+    )?;
+    check(sampled.shares(SampledActivity::Softirq).0 > 0.0, why)?;
     // If others keep the CPUs busy, the soak probe has too little time to know its speed.
     let fits = |soaked: Nanos| Nanos::ZERO < soaked && soaked < books.elapsed;
     let left = books.time(TrafficAccount::Soaker).share_of(books.elapsed);
@@ -257,7 +260,7 @@ pub(crate) fn without_rights_it_goes_over_loopback() -> Result<(), Failed> {
         format!("{statement:?}")
     })?;
     check(
-        statement.books.is_none() && statement.no_books.is_some(),
+        statement.traced.is_none() && statement.untraced_reason.is_some(),
         || format!("{statement:?}"),
     )?;
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -72,7 +72,7 @@ pub(crate) fn finds_the_rate_of_a_loop_from_its_wakeups() -> Result<(), Failed> 
     check(thread.name.starts_with("ttx-pace"), || {
         format!("{thread:#?}")
     })?;
-    let period = thread.rhythms[0].rhythm.period;
+    let period = thread.periods[0].rhythm.period;
     check((period / 20e6 - 1.0).abs() < 1e-3, || {
         format!("{period} ns")
     })?;
@@ -112,7 +112,12 @@ pub(crate) fn names_the_culprit_of_late_frames() -> Result<(), Failed> {
     let late = statement.late.ok_or("no frame was late")?;
     // The disturbing thread belongs to this process.
     let here = i32::try_from(std::process::id())?;
-    let named = |cause: &&LateCause| cause.by.as_ref().is_some_and(|by| by.pids.contains(&here));
+    let named = |cause: &&LateCause| {
+        cause
+            .culprit
+            .as_ref()
+            .is_some_and(|by| by.pids.contains(&here))
+    };
     let cause = late.causes.iter().find(named);
     let cause = cause.ok_or_else(|| format!("{} is not named: {late:#?}", truth.comm))?;
     // The thread runs 20 times. Ten times in eleven, it overlaps a slot by more than a tick.
@@ -147,6 +152,6 @@ pub(crate) fn ends_with_the_process() -> Result<(), Failed> {
     let complaint = String::from_utf8_lossy(&output.stderr);
     check(output.status.success(), || complaint.to_string())?;
     let statement: PaceStatement = serde_json::from_slice(&output.stdout)?;
-    let ended = matches!(statement.ended_early, Some(PaceEnd::ProcessEnded { .. }));
+    let ended = matches!(statement.ended_early, Some(PaceEnd::ProcessExited { .. }));
     check(ended, || format!("{:?}", statement.ended_early))
 }

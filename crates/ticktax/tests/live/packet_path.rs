@@ -12,7 +12,7 @@ use libtest_mimic::Failed;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
 use ticktax_inject::{Disturbance, Plan, Schedule};
-use ticktax_model::packet_path::{NotFollowed, PacketDelay, PacketHolder, PacketPaths, Step};
+use ticktax_model::packet_path::{NotFollowed, PacketDelay, PacketPaths, PacketRan, Step};
 use ticktax_model::recording::{Effect, Row};
 use ticktax_model::{Cpu, Intervals, Kind, Nanos};
 use ticktax_store::recording::RecordingReader;
@@ -317,9 +317,9 @@ pub(crate) fn packets_wait_behind_a_fifo_thread() -> Result<(), Failed> {
     // The disturbance is a thread of this process. On a busy machine, packets may wait longer for
     // other programs.
     let own = i32::try_from(std::process::id())?;
-    let is_own = |holder: &&PacketHolder| holder.pid == Some(own);
+    let is_own = |holder: &&PacketRan| holder.pid == Some(own);
     let all = packets.steps.iter().find(|step| step.step == Step::Woken);
-    let held = all.and_then(|step| step.by.iter().find(is_own));
+    let held = all.and_then(|step| step.ran.iter().find(is_own));
     let held = held.ok_or_else(why)?.time;
     let injected: Nanos = truth.log.iter().map(|event| event.length).sum();
     check(Nanos::from_millis(3) <= held && held <= injected, why)?;
@@ -333,7 +333,7 @@ pub(crate) fn packets_wait_behind_a_fifo_thread() -> Result<(), Failed> {
             way.at + way.length - woken.ok_or_else(why)?.time,
             way.at + way.length,
         );
-        let (own, rest): (Vec<_>, Vec<_>) = way.by.iter().partition(is_own);
+        let (own, rest): (Vec<_>, Vec<_>) = way.ran.iter().partition(is_own);
         let held: Nanos = own.iter().map(|by| by.time).sum();
         let rest: Nanos = rest.iter().map(|by| by.time).sum();
         let row = rows.others_on(way.ran_on, window);

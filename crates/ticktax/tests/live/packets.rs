@@ -80,12 +80,15 @@ pub(crate) fn a_stall_is_named_and_predicts_what_it_loses() -> Result<(), Failed
     ];
     let statement = stalled(&options, (&sender, &receiver))?;
     let why = || format!("{statement:#?}");
-    let places = statement.places.ok_or("no places")?;
+    let places = statement.losses.ok_or("no places")?;
     let bursts = statement.bursts.as_ref().ok_or("no bursts")?;
-    check(places.lost > 0 && places.not_placed == 0, why)?;
-    check(places.socket_buffer == places.lost, why)?;
+    check(places.total > 0 && places.unknown == 0, why)?;
+    check(places.socket_buffer == places.total, why)?;
     let lost: u64 = bursts.iter().map(|burst| burst.lost).sum();
-    check(lost == places.lost && statement.lost_in_no_burst == 0, why)?;
+    check(
+        lost == places.total && statement.lost_outside_bursts == 0,
+        why,
+    )?;
     // The kernel's drop reasons count the same losses.
     if let Some(reasons) = &statement.drop_reasons {
         let full = reasons
@@ -96,13 +99,13 @@ pub(crate) fn a_stall_is_named_and_predicts_what_it_loses() -> Result<(), Failed
     }
     let here = i32::try_from(std::process::id())?;
     let by_us = statement.causes.iter().find(|cause| {
-        let by = cause.held_by.as_ref();
+        let by = cause.cause.as_ref();
         by.is_some_and(|by| by.pid == Some(here))
     });
     let cause = by_us.ok_or_else(why)?;
     check(cause.bursts >= 8 && cause.longest >= STALL, why)?;
     let ours = bursts.iter().filter(|burst| {
-        let most = burst.stall.as_ref().and_then(|stall| stall.held_by.first());
+        let most = burst.stall.as_ref().and_then(|stall| stall.causes.first());
         most.is_some_and(|by| by.pid == Some(here))
     });
     let met = |burst: &&Burst| {
@@ -142,9 +145,9 @@ pub(crate) fn the_advised_buffer_loses_almost_nothing() -> Result<(), Failed> {
     let at = (&*sender, &*receiver);
     let first = stalled(&[&options[..], &["40000"]].concat(), at)?;
     let needed = first.needed.ok_or_else(|| format!("{first:#?}"))?;
-    let bytes = (needed.ask_bytes * 3 / 2).to_string();
+    let bytes = (needed.request_bytes * 3 / 2).to_string();
     let second = stalled(&[&options[..], &[&bytes]].concat(), at)?;
-    let lost = |statement: &PacketStatement| statement.places.map(|places| places.lost);
+    let lost = |statement: &PacketStatement| statement.losses.map(|places| places.total);
     let (before, after) = (lost(&first).ok_or("none")?, lost(&second).ok_or("none")?);
     check(after * 10 <= before, || format!("{needed:?}: {second:#?}"))
 }
@@ -158,8 +161,8 @@ pub(crate) fn no_culprit_is_named_without_losses() -> Result<(), Failed> {
         ]
         .concat(),
     ))?;
-    let places = statement.places.ok_or("no places")?;
-    check(places.lost == 0, || format!("{statement:#?}"))?;
+    let places = statement.losses.ok_or("no places")?;
+    check(places.total == 0, || format!("{statement:#?}"))?;
     check(
         statement.causes.is_empty() && statement.needed.is_none(),
         || format!("{statement:#?}"),
@@ -193,13 +196,13 @@ pub(crate) fn without_rights_it_goes_over_loopback() -> Result<(), Failed> {
         format!("{statement:#?}")
     })?;
     check(
-        statement.no_trace.is_some() && statement.causes.is_empty(),
+        statement.untraced_reason.is_some() && statement.causes.is_empty(),
         || format!("{statement:#?}"),
     )?;
     // The receiver gets the largest buffer that the kernel allows ordinary users.
     let buffer = statement.buffer.ok_or("no buffer")?;
-    let limit = buffer.max_ask_bytes.ok_or("no net.core.rmem_max")?;
-    check(!buffer.is_forced && buffer.bytes == 2 * limit, || {
+    let limit = buffer.max_request_bytes.ok_or("no net.core.rmem_max")?;
+    check(!buffer.forced && buffer.bytes == 2 * limit, || {
         format!("{buffer:?}")
     })?;
     check(

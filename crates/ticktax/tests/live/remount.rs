@@ -63,7 +63,7 @@ pub(crate) fn a_disk_can_become_read_only_and_writable_again() -> Result<(), Fai
         .filter(|line| line["line"] == "incident")
         .collect();
     let outcomes = incidents.iter().map(|line| {
-        let words = line["incident"]["words"].as_str().unwrap_or("");
+        let words = line["incident"]["text"].as_str().unwrap_or("");
         let not_kept = line["not_kept"].as_str().unwrap_or("kept");
         format!("{words}: {not_kept}")
     });

@@ -311,7 +311,7 @@ fn recording(
         }
     }
     let mut header_of_recording = header();
-    header_of_recording.books.push(books(0, 0, now));
+    header_of_recording.cpus.push(books(0, 0, now));
     "vm-7".clone_into(&mut header_of_recording.machine.host);
     change(&mut header_of_recording);
     writer.finish(&header_of_recording)?;

@@ -170,7 +170,7 @@ pub(crate) fn a_real_time_loop_is_throttled_by_the_kernel() -> Result<(), Failed
     check(time <= waited && time >= Nanos::from_millis(20), || {
         format!("{time} of {waited}: {held:?}")
     })?;
-    let advised = |advice: &Advice| matches!(advice, Advice::RealTimeHeld { .. });
+    let advised = |advice: &Advice| matches!(advice, Advice::RealTimeLimited { .. });
     check(statement.advice.iter().any(advised), || {
         format!("{:?}", statement.advice)
     })

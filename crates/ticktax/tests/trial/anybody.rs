@@ -98,7 +98,7 @@ fn a_command_that_always_fails_is_not_compared() -> Result<(), Failed> {
         format!("{}", output.status)
     })?;
     check(
-        why.contains("COMMAND fails in every variant (exit status: 1)"),
+        why.contains("COMMAND fails in every arm (exit status: 1)"),
         || why.clone(),
     )?;
     place.require_clear()

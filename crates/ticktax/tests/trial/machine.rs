@@ -141,7 +141,7 @@ fn a_setting_that_does_nothing() -> Result<(), Failed> {
     let restored = statement["restored"].as_array().unwrap();
     let is_back = |setting: &Value| {
         setting["id"] == QUIET
-            && (setting["outcome"] == "restored" || setting["outcome"] == "already")
+            && (setting["outcome"] == "restored" || setting["outcome"] == "already-restored")
     };
     check(restored.len() == 1 && is_back(&restored[0]), || {
         format!("{restored:?}")

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use ticktax_model::hook::Hook;
 use ticktax_model::limitation::Limitation;
-use ticktax_model::recording::{Books, Edge, Effect, Header, Level, Row, RowSink, Sum, World};
+use ticktax_model::recording::{
+    CpuInterval, Edge, Effect, Header, Level, Row, RowSink, Sum, World,
+};
 use ticktax_model::{
     Cpu, CpuList, Histogram, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread,
 };
@@ -31,7 +33,7 @@ impl Recording {
         header.coverage.attached = Hook::ALL.to_vec();
         header.machine.online = CpuList::first(1);
         header.machine.hz_configured = Some(250);
-        header.books = vec![books(0, Nanos::from_secs(1))];
+        header.cpus = vec![books(0, Nanos::from_secs(1))];
         header.after.at = Nanos::from_secs(1);
         Self {
             sources: SourceTable::default(),
@@ -67,8 +69,8 @@ impl Recording {
     }
 }
 
-fn books(cpu: u32, end: Nanos) -> Books {
-    Books {
+fn books(cpu: u32, end: Nanos) -> CpuInterval {
+    CpuInterval {
         cpu: Cpu(cpu),
         begin: Nanos::ZERO,
         end,
@@ -197,7 +199,7 @@ fn many_threads_that_wait_for_each_other() {
 fn every_cpu_that_can_exist() {
     let mut recording = Recording::new();
     let idle = recording.sources.intern(Source::idle());
-    recording.header.books = (0..8_192)
+    recording.header.cpus = (0..8_192)
         .map(|cpu| books(cpu, Nanos::from_secs(1)))
         .collect();
     for cpu in 0..8_192 {
@@ -248,7 +250,7 @@ fn the_longest_spans() {
     const YEAR: i64 = Nanos::from_days(365).0;
     let mut recording = Recording::new();
     let thread = recording.thread(1, "a");
-    recording.header.books = vec![books(0, Nanos(9 * YEAR))];
+    recording.header.cpus = vec![books(0, Nanos(9 * YEAR))];
     for row in 0..900 {
         recording.span(0, row * (YEAR / 100), YEAR / 100, thread);
     }
@@ -261,7 +263,7 @@ fn many_cpus_for_years() {
     let mut recording = Recording::new();
     let thread = recording.thread(1, "a");
     let of_cpu = |cpu| books(cpu, Nanos(YEARS));
-    recording.header.books = (0..4_000).map(of_cpu).collect();
+    recording.header.cpus = (0..4_000).map(of_cpu).collect();
     recording.header.after.at = Nanos(YEARS);
     for cpu in 0..4_000_u32 {
         let start = i64::from(cpu) * 70_000_000_000_000 % YEARS;
@@ -307,8 +309,8 @@ fn a_long_header() {
     let thread = recording.thread(1, "a");
     recording.span(0, 0, 1_000_000_000, thread);
     let other = |number: u32| Limitation::Other {
-        what: format!("a{number}"),
-        why: String::new(),
+        topic: format!("a{number}"),
+        reason: String::new(),
     };
     recording.header.coverage.limitations = (0..16_000).map(other).collect();
     check_recording("header", &recording);
@@ -403,8 +405,8 @@ fn impossible_numbers_are_refused_in_one_line() {
     let file = path.to_str().unwrap();
     let cases: [fn(&mut Recording); 4] = [
         |recording| recording.header.machine.hz_configured = Some(2_000_000_000),
-        |recording| recording.header.books = vec![books(0, Nanos(i64::MAX))],
-        |recording| recording.header.books = vec![books(0, Nanos(1)); 100_000],
+        |recording| recording.header.cpus = vec![books(0, Nanos(i64::MAX))],
+        |recording| recording.header.cpus = vec![books(0, Nanos(1)); 100_000],
         |recording| {
             let idle = recording.sources.intern(Source::idle());
             recording.span(i32::MAX.unsigned_abs(), 0, 1, idle);

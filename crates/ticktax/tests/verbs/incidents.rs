@@ -30,13 +30,13 @@ fn similar_incidents_are_grouped() {
         .iter()
         .map(|group| {
             (
-                group["by"].as_str().unwrap(),
+                group["culprit"].as_str().unwrap(),
                 group["count"].as_i64().unwrap(),
             )
         })
         .collect();
     assert_eq!(counts, [("indexer", 1), ("backup", 12)]);
-    assert_eq!(list["found_again"], 13);
+    assert_eq!(list["recovered"], 13);
     let period = groups[1]["beats"][0]["period_ns"].as_f64().unwrap();
     assert!((period / 60e9 - 1.0).abs() < 1e-3, "{period}");
     // The same list as text, limited to later incidents.

@@ -71,7 +71,7 @@ fn listed_knobs_can_be_shown_and_read() {
     let list = json(&ticktax(&["knob", "list", "--format", "json"]));
     let knobs = list["knobs"].as_array().unwrap();
     assert!(knobs.len() > 50, "{}", knobs.len());
-    assert_eq!(list["known"].as_u64(), Some(knobs.len() as u64));
+    assert_eq!(list["total"].as_u64(), Some(knobs.len() as u64));
     let matching = json(&ticktax(&[
         "knob", "list", "--of", "swap", "--format", "json",
     ]));
@@ -82,7 +82,7 @@ fn listed_knobs_can_be_shown_and_read() {
     // The description takes more than a line, and is printed in full.
     let words: Vec<&str> = page.split_whitespace().collect();
     let about = knobs.iter().find(|knob| knob["id"] == "vm.swappiness");
-    let about = about.unwrap()["about"].as_str().unwrap();
+    let about = about.unwrap()["description"].as_str().unwrap();
     assert!(words.join(" ").contains(about), "{page}");
     for word in ["0 to 200", "/proc/sys/vm/swappiness", "Effect", "safe"] {
         assert!(page.contains(word), "{page}");

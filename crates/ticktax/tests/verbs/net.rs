@@ -65,7 +65,7 @@ fn sender_and_receiver_report_the_same() {
         }
         let (sent, received) = (statement(&sent), statement(&received));
         assert_eq!(
-            (&sent.here[..], &received.here[..]),
+            (&sent.local_ends[..], &received.local_ends[..]),
             (&[End::Sender][..], &[End::Receiver][..])
         );
         assert_eq!(sent.sender, received.sender);

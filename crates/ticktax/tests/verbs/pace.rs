@@ -26,7 +26,7 @@ fn invalid_arguments_exit_with_2_and_a_hint() {
             (&["--policy", "fifo:0"], "fifo:1"),
             (&["--vary", "nanosleep"], "NAME=LIST"),
             (&["--vary", "sleep=nap"], "clock_nanosleep-abs"),
-            (&["--vary", "speed=3"], "sleep, rule, rate and work"),
+            (&["--vary", "speed=3"], "sleep, rule, rate, work"),
             (&["--rounds", "0", "--vary", "rate=35"], "1..=1000"),
             (&["--rounds", "3"], "--vary"),
             (&["--pid", "1", "--rate", "35"], "--pid"),
@@ -79,7 +79,7 @@ fn a_short_loop_has_complete_figures() {
     let statement: PaceStatement = serde_json::from_slice(&output.stdout).unwrap();
     let figures = statement.figures.unwrap();
     assert!(figures.frames > 0);
-    assert_eq!(figures.wanted, Some(figures.frames + figures.dropped));
+    assert_eq!(figures.expected, Some(figures.frames + figures.dropped));
     assert_eq!(figures.slipped, Some(0), "frames on a grid do not slip");
     assert!(figures.work.unwrap().min >= Nanos::from_millis(1));
     let expected = Nanos::from_millis(1);
@@ -154,8 +154,8 @@ fn a_comparison_has_a_row_per_combination_and_a_choice_per_rate() {
     let output = pace(&[&arguments[..], &["--format", "json"]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let comparison: PaceComparison = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(comparison.rows.len(), 4);
-    assert!(comparison.rows.iter().all(|row| row.turns == 2));
+    assert_eq!(comparison.arms.len(), 4);
+    assert!(comparison.arms.iter().all(|row| row.turns == 2));
     let rates: Vec<f64> = comparison
         .choices
         .iter()
@@ -238,8 +238,8 @@ fn variants_are_compared_again_from_their_recording() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let live: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(live["document"], "pace-comparison");
-    assert_eq!(live["rows"].as_array().unwrap().len(), 4);
-    assert_eq!(live["rows"][3]["turns"], 2);
+    assert_eq!(live["arms"].as_array().unwrap().len(), 4);
+    assert_eq!(live["arms"][3]["turns"], 2);
     let output = ticktax(&["report", &file, "--format", "json"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let again: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -67,13 +67,13 @@ fn between_hosts_the_receiver_reports_everything_but_delays() {
     }
     let (sent, received) = (statement(&sent), statement(&received));
     assert_eq!(
-        (&sent.here[..], &received.here[..]),
+        (&sent.local_ends[..], &received.local_ends[..]),
         (&[End::Sender][..], &[End::Receiver][..])
     );
     assert_eq!(sent.receiver, received.receiver);
     assert_eq!(
-        sent.places.map(|places| places.lost),
-        received.places.map(|places| places.lost)
+        sent.losses.map(|places| places.total),
+        received.losses.map(|places| places.total)
     );
     assert!(sent.buffer.is_none() && received.buffer.is_some());
     let arrived: u64 = received.by_time.iter().map(|slot| slot.arrived).sum();
@@ -114,7 +114,7 @@ fn a_killed_sender_leaves_the_receiver_with_partial_results() {
         Some(EndedBy::PeerGone)
     );
     // The number of sent datagrams is unknown, so no losses are reported.
-    assert_eq!(received.places, None);
+    assert_eq!(received.losses, None);
 }
 
 #[test]

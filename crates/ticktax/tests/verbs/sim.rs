@@ -3,7 +3,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ticktax_model::pace::{PaceRule, PaceStatement, Subject};
-use ticktax_model::prediction::{Measure, Origin, PredictionRow, PredictionStatement};
+use ticktax_model::prediction::{Measure, Origin, PredictionArm, PredictionStatement};
 use ticktax_model::recording::{Header, Level, Row, RowSink, Sum, World};
 use ticktax_model::statement::Statement;
 use ticktax_model::{Cpu, Histogram, Nanos, Source, SourceId, SourceTable, Span};
@@ -31,15 +31,15 @@ fn recorded() -> (tempfile::TempDir, PathBuf, PredictionStatement) {
     (folder, recording, simulated)
 }
 
-fn value(row: &PredictionRow, measure: Measure) -> f64 {
+fn value(row: &PredictionArm, measure: Measure) -> f64 {
     row.figure(measure)
         .unwrap_or_else(|| panic!("no {measure:?} in {row:#?}"))
         .value
 }
 
 /// Whether the intervals of `measure` in the two rows overlap.
-fn meet(a: &PredictionRow, b: &PredictionRow, measure: Measure) -> bool {
-    let interval = |row: &PredictionRow| row.figure(measure).unwrap().interval.unwrap();
+fn meet(a: &PredictionArm, b: &PredictionArm, measure: Measure) -> bool {
+    let interval = |row: &PredictionArm| row.figure(measure).unwrap().interval.unwrap();
     let ((a, b), (c, d)) = (interval(a), interval(b));
     a <= d && c <= b
 }
@@ -65,10 +65,10 @@ fn predictions_from_a_recording_match_the_scenario_under_other_settings() {
     let settings = ["--vary", "hz=100,1000", "--vary", "highres=on,off"];
     let predicted = predict(&recording, &settings);
     let truth = predict(&scenario, &settings);
-    assert_eq!(predicted.rows[0].origin, Origin::Simulated);
+    assert_eq!(predicted.arms[0].origin, Origin::Simulated);
     assert_eq!(predicted.program.as_deref(), Some("game"));
-    assert_eq!(predicted.rows.len(), truth.rows.len() + 1);
-    for (row, truth) in predicted.rows[1..].iter().zip(&truth.rows) {
+    assert_eq!(predicted.arms.len(), truth.arms.len() + 1);
+    for (row, truth) in predicted.arms[1..].iter().zip(&truth.arms) {
         assert_eq!(row.settings, truth.settings);
         assert_eq!(row.origin, Origin::Predicted);
         for measure in REPRODUCED {
@@ -87,7 +87,7 @@ fn predictions_from_a_recording_match_the_scenario_under_other_settings() {
     }
     // Waiting for ticks of 10 ms costs a loop on a fixed grid no frames, but delays them.
     let coarse = predicted
-        .rows
+        .arms
         .iter()
         .find(|row| row.settings == ["hz=100", "highres=off"]);
     assert!(value(coarse.unwrap(), Measure::LateMedian) > 2e6);
@@ -98,8 +98,8 @@ fn predictions_from_a_recording_match_the_scenario_under_other_settings() {
 fn unchanged_settings_reproduce_the_recording() {
     let (_folder, recording, _) = recorded();
     let prediction = predict(&recording, &[]);
-    let [recorded_row, again] = &prediction.rows[..] else {
-        panic!("{:#?}", prediction.rows);
+    let [recorded_row, again] = &prediction.arms[..] else {
+        panic!("{:#?}", prediction.arms);
     };
     for measure in REPRODUCED
         .into_iter()
@@ -114,8 +114,8 @@ fn unchanged_settings_reproduce_the_recording() {
     }
     // The same seed gives the same prediction.
     assert_eq!(
-        predict(&recording, &["--resample", "3"]).rows,
-        predict(&recording, &["--resample", "3"]).rows
+        predict(&recording, &["--resample", "3"]).arms,
+        predict(&recording, &["--resample", "3"]).arms
     );
 }
 
@@ -132,7 +132,7 @@ fn other_rates_and_rules_have_the_expected_effect() {
     ];
     let prediction = predict(&recording, &settings);
     let fps = |settings: &[&str]| {
-        let row = prediction.rows.iter().find(|row| row.settings == settings);
+        let row = prediction.arms.iter().find(|row| row.settings == settings);
         value(row.unwrap(), Measure::Fps)
     };
     assert!((fps(&["rate=100", "rule=deadline"]) - 100.0).abs() < 0.5);
@@ -242,8 +242,8 @@ fn a_recorded_loop_can_be_predicted_to_spin() {
     ];
     let prediction = predict(&recording, &[&ways[..], &["--resample", "5"]].concat());
     let row = |way: &str| {
-        let matches = |row: &&PredictionRow| row.settings.contains(&format!("sleep={way}"));
-        prediction.rows.iter().find(matches).unwrap()
+        let matches = |row: &&PredictionArm| row.settings.contains(&format!("sleep={way}"));
+        prediction.arms.iter().find(matches).unwrap()
     };
     let figure = |way, measure| value(row(way), measure);
     assert!(figure("spin", Measure::Busy) > 0.999 && figure("hybrid", Measure::Busy) < 0.2);
@@ -360,7 +360,7 @@ fn a_simulated_loop_is_reported_like_a_real_one() {
         report_of_loop.spec.work
     );
     let figures = statement_of_loop.figures.as_ref().unwrap();
-    let row = &prediction.rows[0];
+    let row = &prediction.arms[0];
     let wait = figures.wait.as_ref().unwrap();
     for (measure, figure) in [
         (Measure::Fps, figures.average_fps.unwrap()),

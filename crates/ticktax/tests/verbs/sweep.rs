@@ -17,7 +17,7 @@ const SCENARIO: &str = concat!(
     "/../../scenarios/game-server.toml"
 );
 
-/// Returns a sweep of about 400 points that take a few ms each.
+/// Returns a sweep of about 400 arms that take a few ms each.
 fn sweep(results: &Path, more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
     command
@@ -35,7 +35,7 @@ fn sweep(results: &Path, more: &[&str]) -> Command {
     command
 }
 
-/// Starts a sweep, and waits until it has finished some points.
+/// Starts a sweep, and waits until it has finished some arms.
 fn running_sweep(results: &Path) -> Child {
     let mut child = sweep(results, &["--jobs", "2"]).spawn().unwrap();
     let journal = results.with_extension("parquet.journal");
@@ -50,7 +50,7 @@ fn running_sweep(results: &Path) -> Child {
     }
 }
 
-/// Runs the sweep to its end. Returns the number of points that were already finished.
+/// Runs the sweep to its end. Returns the number of arms that were already finished.
 fn resume(results: &Path) -> usize {
     let output = sweep(results, &[]).output().unwrap();
     let text = text(&output.stdout);
@@ -143,12 +143,12 @@ fn invalid_sweeps_are_refused_in_one_line_and_leave_no_files() {
         (
             &[SCENARIO, "--vary", "colour=1"],
             2,
-            "axis colour: unknown setting",
+            "colour: unknown setting",
         ),
         (
             &[SCENARIO, "--vary", "hz=9x"],
             2,
-            "axis hz: `9x` is not an integer",
+            "hz: `9x` is not an integer",
         ),
         (
             &[SCENARIO, "--vary", "hz=9..1/1"],
@@ -158,12 +158,12 @@ fn invalid_sweeps_are_refused_in_one_line_and_leave_no_files() {
         (
             &[SCENARIO, "--vary", "seed=1..1000000000/1"],
             2,
-            "1000000000 points are too many",
+            "seed: the range `1..1000000000/1` has more than 1000000 values",
         ),
         (
             &[SCENARIO, "--vary", "seed=1,2", "--repeat", "2"],
             2,
-            "sets the same value as",
+            "seed: it is already varied",
         ),
         (
             &[SCENARIO, "--best", "beauty"],
@@ -203,7 +203,7 @@ fn invalid_points_are_reported_and_set_the_exit_code() {
             .unwrap();
         let page = text(&output.stdout);
         assert_eq!(output.status.code(), Some(4), "{page}");
-        assert!(page.contains("2 of 4 points failed"), "{page}");
+        assert!(page.contains("2 of 4 arms failed"), "{page}");
         assert!(
             page.contains("only the policy eevdf has a configurable"),
             "{page}"

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use ticktax_model::recording::{Books, Loss};
+use ticktax_model::recording::{CpuInterval, Loss};
 use ticktax_model::{Cpu, Nanos, SourceTable};
 
 use crate::close::{monotonic, open_frames};
@@ -80,7 +80,7 @@ pub struct Frozen {
     /// Rows of the window.
     pub rows: FrozenRows,
     /// For each CPU, the part of the window that its ring still contained.
-    pub books: Vec<Books>,
+    pub books: Vec<CpuInterval>,
     /// Number of records overwritten before they were read, by CPU.
     pub lost: Vec<Loss>,
     /// Number of tracepoint hits between the first and the last row, added up over all CPUs.
@@ -287,7 +287,7 @@ fn open_events(state: &CpuState, cpu: usize, now: u64, hits: u64) -> Vec<Event> 
 
 impl Frozen {
     fn add_books(&mut self, cpu: Cpu, cut: &Cut, missed: u64) {
-        self.books.push(Books {
+        self.books.push(CpuInterval {
             cpu,
             begin: time(cut.begin),
             end: time(cut.end),

@@ -157,7 +157,7 @@ pub(super) fn a_window_at_a_high_rate_loses_nothing() -> Result<(), Failed> {
         return Err(format!("{rows} rows take {bytes} bytes; {} hits", frozen.hits).into());
     }
     let is_complete =
-        |books: &&ticktax_model::recording::Books| (books.begin, books.end) == (begin, end);
+        |books: &&ticktax_model::recording::CpuInterval| (books.begin, books.end) == (begin, end);
     // A border may be off by one stretch if an interrupt arrived while a stretch was being emitted.
     let shifted = frozen.books.iter().filter(|books| !is_complete(books));
     for books in shifted {

@@ -448,7 +448,7 @@ fn a_missing_hook_loses_its_account() -> Result<(), Failed> {
     }
     let missing = Limitation::HookMissing {
         hook: Hook::LocalTimer,
-        reason: HookMissing::OnRequest,
+        reason: HookMissing::Excluded,
     };
     if !tracer.limitations().contains(&missing) {
         return Err(format!("{:?}", tracer.limitations()).into());

@@ -64,7 +64,7 @@ fn threads_that_are_not_reported_do_not_make_top_wrong() {
     let cpu = &check.cpus[0];
     assert!((cpu.off().unwrap() - 0.4).abs() < 0.003, "{cpu:?}");
     assert_eq!(cpu.surely_off(), Some(0.0));
-    let unexplained = cause(&check, BiasKind::NotReported).unwrap();
+    let unexplained = cause(&check, BiasKind::SwitchesNotReported).unwrap();
     assert_eq!(unexplained.time, cpu.unexplained);
     // The columns show only idle time, so their error is at least the programs' time.
     let check = world.check(&OneCpu::header());
@@ -156,8 +156,8 @@ fn a_steal_column_that_shows_more_than_was_outside_is_not_silent() {
     let columns = header.after.cpu_times.get_mut(&0).unwrap();
     columns.steal = Nanos::from_millis(100);
     let check = OneCpu::new(&aligned(20, 80)).check(&header);
-    assert_eq!(cause(&check, BiasKind::StolenSilently), None);
-    let unseen = cause(&check, BiasKind::StolenUnseen).unwrap();
+    assert_eq!(cause(&check, BiasKind::StealNotReported), None);
+    let unseen = cause(&check, BiasKind::StealNotObserved).unwrap();
     assert_eq!(unseen.time, -Nanos::from_millis(100));
     assert_eq!(
         (unseen.ran, unseen.sampled),

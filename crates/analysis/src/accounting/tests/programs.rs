@@ -76,7 +76,7 @@ fn times_of_all_cpus_are_not_compared_with_those_of_watched_cpus() {
         header.machine.online = online.parse().unwrap();
         let check = world.check(&header);
         let times: Vec<_> = check.programs.iter().map(|p| (p.pid, p.shown)).collect();
-        (times, check.unwatched.to_string())
+        (times, check.unwatched_cpus.to_string())
     };
     let secs = |secs| Some(Nanos::from_secs(secs));
     assert_eq!(

@@ -1,6 +1,6 @@
 //! Tests how much time a probe or soaker got, compared with niced time in the kernel's columns.
 
-use ticktax_model::accounting::{CpuCheck, Witness};
+use ticktax_model::accounting::{CpuCheck, SpareTimeSource};
 use ticktax_model::machine::{CpuTimes, ProgramTime};
 use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
 use ticktax_model::recording::{
@@ -25,7 +25,7 @@ fn spun(nice: Nanos) -> Header {
         policy: PolicyGrant::full(SchedulingPolicy::Other),
         period: Nanos(10),
         threshold: Nanos(100),
-        turns: 1,
+        iterations: 1,
         begin: Nanos::ZERO,
         end,
         ended_early: None,
@@ -59,7 +59,7 @@ fn time_of_a_probe_before_it_measured_counts_as_watched() {
     let mut header = spun(ALL);
     header.probes[0].begin = header.probes[0].end - Nanos::from_millis(1);
     let check = OneCpu::new(&aligned(20, 80)).with_probe().check(&header);
-    let left = check.cpus[0].left.unwrap();
+    let left = check.cpus[0].spare.unwrap();
     let share = left.time.share_of(left.watched);
     assert!((share - 0.4).abs() < 0.003, "{left:?}");
 }
@@ -80,7 +80,7 @@ fn samples_of_a_probe_are_not_charged_to_a_program() {
 fn soaked() -> Header {
     let mut header = OneCpu::header();
     header.level = Level::Proc;
-    header.books[0].end = SECOND;
+    header.cpus[0].end = SECOND;
     header.after.at = SECOND;
     header.soakers = vec![SoakReport {
         cpu: Cpu(0),
@@ -126,7 +126,7 @@ fn at_level_proc_the_soaker_is_the_witness() {
     let (statement, cpu) = close(&soaked());
     assert!((cpu.shown_share - 0.01).abs() < 1e-9, "{cpu:?}");
     assert!((cpu.busy_share.unwrap() - 0.63).abs() < 1e-6, "{cpu:?}");
-    assert_eq!(cpu.left.unwrap().witness, Witness::Soaker);
+    assert_eq!(cpu.spare.unwrap().measured_by, SpareTimeSource::Soaker);
     assert_eq!(cpu.interrupts, None);
     let program = &statement.accounting.as_ref().unwrap().programs[0];
     assert_eq!(program.shown, Some(Nanos::from_millis(600)));
@@ -142,7 +142,7 @@ fn a_cpu_that_ran_faster_than_calibrated_left_the_soaker_less_time() {
     header.soakers[0].blocks = 44_400;
     header.soakers[0].block.block_fast_ns = Some(12_500.0);
     let (_, cpu) = close(&header);
-    assert_eq!(cpu.left.unwrap().time, Nanos::from_millis(555));
+    assert_eq!(cpu.spare.unwrap().time, Nanos::from_millis(555));
     assert!((cpu.busy_share.unwrap() - 0.445).abs() < 1e-6, "{cpu:?}");
     // The slowest calibration took 31 µs, the fastest 12.5 µs.
     let drift = header.soakers[0].block.drift().unwrap();
@@ -150,7 +150,7 @@ fn a_cpu_that_ran_faster_than_calibrated_left_the_soaker_less_time() {
     // Old recordings contain only the calibrations at both ends.
     header.soakers[0].block.block_fast_ns = None;
     assert_eq!(
-        close(&header).1.left.unwrap().time,
+        close(&header).1.spare.unwrap().time,
         Nanos::from_millis(1_110)
     );
 }
@@ -180,7 +180,7 @@ fn a_soaker_that_failed_is_no_witness() {
     let mut header = soaked();
     header.soakers[0].ended_early = Some(ProbeFailure::Moved { to: Cpu(1) });
     let (statement, cpu) = close(&header);
-    assert_eq!((cpu.left, cpu.busy), (None, None));
+    assert_eq!((cpu.spare, cpu.busy), (None, None));
     assert_eq!(cpu.shown_busy, Nanos::from_millis(10));
     // It is unknown whether the soaker used the time in the nice column.
     let time = |class| statement.cpus[0].of(class);

@@ -6,7 +6,7 @@ use ticktax_model::beats::{BeatLine, BeatStatement};
 use ticktax_model::machine::RunQueue;
 use ticktax_model::policy::SpecialPolicy;
 use ticktax_model::real_time::{RealTimeHeld, RealTimeLimit};
-use ticktax_model::statement::{Class, ClassTime, CpuBooks, Part, Statement};
+use ticktax_model::statement::{Class, ClassTime, CpuAccounts, Part, Statement};
 use ticktax_model::victim::ThreadPolicy;
 use ticktax_model::waits::{WaitStatement, WaitedFor, WaitingProgram};
 use ticktax_model::{Cpu, Kind, Nanos, Owner};
@@ -29,7 +29,7 @@ fn steal_kernel_work_and_full_cpus_are_reported() {
             [
                 Advice::KernelWork { .. },
                 Advice::Stolen { .. },
-                Advice::CpusFull { .. },
+                Advice::CpusSaturated { .. },
             ]
         ),
         "{advice:?}"
@@ -63,7 +63,7 @@ fn crowded(waits: &[(&str, i32, i64)]) -> Statement {
         (Class::Probe, "probe", 2_000),
         (Class::Idle, "idle", 900),
     ]);
-    statement.cpus = vec![CpuBooks {
+    statement.cpus = vec![CpuAccounts {
         cpu: Cpu(0),
         elapsed: Nanos::from_secs(10),
         classes: Vec::new(),
@@ -142,14 +142,14 @@ fn a_real_time_process_is_named_and_lifting_its_limit_is_costly() {
         let all = advise_with(statement, &known);
         all.into_iter()
             .filter_map(|advice| match advice {
-                Advice::RealTimeFirst {
+                Advice::RealTimePriority {
                     waiter,
                     timer,
                     time,
                     ..
                 } => Some(format!("{waiter} {} {}", timer.unwrap_or_default(), time)),
-                Advice::RealTimeHeld { costly, .. } => Some(format!("held, costly {costly}")),
-                Advice::Overbooked { .. } => Some("overbooked".to_owned()),
+                Advice::RealTimeLimited { costly, .. } => Some(format!("held, costly {costly}")),
+                Advice::CpusOversubscribed { .. } => Some("overbooked".to_owned()),
                 _ => None,
             })
             .collect::<Vec<String>>()
@@ -176,7 +176,7 @@ fn a_real_time_process_is_named_and_lifting_its_limit_is_costly() {
     );
     // Waiting behind an ordinary program is not worth advice.
     let ordinary = advise_with(&statement, &Processes::default());
-    let is_real_time_first = |advice: &Advice| matches!(advice, Advice::RealTimeFirst { .. });
+    let is_real_time_first = |advice: &Advice| matches!(advice, Advice::RealTimePriority { .. });
     assert!(!ordinary.iter().any(is_real_time_first));
 }
 
@@ -192,9 +192,9 @@ fn overbooked(
     };
     let groups: Vec<ProcessAutogroup> = groups.iter().map(process).collect();
     match advise_with(statement, &in_groups(&groups)).pop() {
-        Some(Advice::Overbooked {
+        Some(Advice::CpusOversubscribed {
             cpus: 1,
-            wanted_cores,
+            demand_cores: wanted_cores,
             most,
             ..
         }) => Some((
@@ -238,7 +238,7 @@ fn a_machine_with_enough_cpus_is_not_overbooked() {
     let expected = Some((3.0, "rustc".to_owned(), 7_000, Vec::new()));
     assert_eq!(overbooked(&sums, &[]), expected);
     let sampled = |statement: &Statement| match advise(statement).pop() {
-        Some(Advice::Overbooked { sampled, share, .. }) => (sampled, share),
+        Some(Advice::CpusOversubscribed { sampled, share, .. }) => (sampled, share),
         other => panic!("{other:?}"),
     };
     // The share is that of the time all programs used, because the time they needed is unknown.
@@ -255,7 +255,7 @@ fn a_machine_with_enough_cpus_is_not_overbooked() {
 #[test]
 fn a_machine_with_an_idle_cpu_is_not_overbooked() {
     let mut statement = crowded(&[("rustc", 7, 30_000)]);
-    let with_spare = |millis| CpuBooks {
+    let with_spare = |millis| CpuAccounts {
         cpu: Cpu(1),
         elapsed: Nanos::from_secs(10),
         classes: vec![ClassTime {

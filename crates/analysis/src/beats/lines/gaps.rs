@@ -41,7 +41,7 @@ impl Lines<'_> {
                 done.push(g);
                 let gaps = BeatGaps {
                     probe,
-                    from: min,
+                    threshold: min,
                     ..gaps
                 };
                 let known = &mut self.gaps[source];
@@ -121,7 +121,7 @@ impl Lines<'_> {
                 let source = members(&events(self.finder, other.stream), &other.beat);
                 same.push(SamePeriod {
                     name,
-                    locked_at: locked(gaps, &source, beat.period.value),
+                    offset: locked(gaps, &source, beat.period.value),
                 });
             }
         }
@@ -138,7 +138,7 @@ impl Lines<'_> {
         if let Some((probe, from)) = self.identity(g).gaps() {
             line.gaps = Some(BeatGaps {
                 probe,
-                from,
+                threshold: from,
                 count: rounded(found.beat.seen as f64 * found.beat.burst),
                 lengths: found.beat.lengths,
                 share: found.beat.share,
@@ -146,7 +146,7 @@ impl Lines<'_> {
             });
         }
         line.same_period = self.same_period(g, &outer);
-        line.outside = self.cpu_of(g).and_then(|cpu| {
+        line.hypervisor_or_firmware = self.cpu_of(g).and_then(|cpu| {
             let period = found.beat.period.value;
             outside(self.finder, cpu, &outer, period)
         });
@@ -168,12 +168,12 @@ impl Lines<'_> {
             if share >= HOLDING && examined >= FEWEST {
                 let mean = stream.time.0 / i64::try_from(stream.count).unwrap_or(1).max(1);
                 held.push((-mean, stream.key.identity.name()));
-                line.own |= stream.key.identity.is_own();
+                line.by_ticktax |= stream.key.identity.is_own();
             }
         }
         held.sort();
         held.truncate(3);
-        line.held = held.into_iter().map(|(_, name)| name).collect();
+        line.ran_in_gaps = held.into_iter().map(|(_, name)| name).collect();
         line
     }
 
@@ -243,7 +243,7 @@ fn gaps_of(outer: &Events, places: &[usize], inside: f64) -> BeatGaps {
     let total: Nanos = lengths.iter().sum();
     BeatGaps {
         probe: ProbeKind::Spin,
-        from: Nanos::ZERO,
+        threshold: Nanos::ZERO,
         count: places.len() as u64,
         lengths: lengths_of(lengths),
         share: total.share_of(observed),

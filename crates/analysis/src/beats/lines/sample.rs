@@ -23,7 +23,7 @@ impl Lines<'_> {
     /// spectral peaks of all of them. Programs take precedence over ticktax, and running over
     /// sleeping.
     pub(super) fn sample(&self, lines: &mut [BeatLine]) -> Option<PeriodSpectrum> {
-        let later = |line: &BeatLine| (line.own, line.kind == BeatKind::OffCpu);
+        let later = |line: &BeatLine| (line.by_ticktax, line.kind == BeatKind::OffCpu);
         let mut order: Vec<usize> = (0..lines.len()).collect();
         order.sort_by_key(|&place| later(&lines[place]));
         order.truncate(EventSample::BEATS);
@@ -74,7 +74,7 @@ impl Lines<'_> {
         let began = sampled(&kept.starts, EventSample::MAX);
         EventSample {
             cpu: stream.only_cpu().or(stream.key.cpu),
-            of: kept.starts.len() as u64,
+            events: kept.starts.len() as u64,
             first: found.beat.first - self.origin,
             began: began.into_iter().map(|time| time - self.origin).collect(),
         }
@@ -148,7 +148,7 @@ fn in_columns(
         longest,
         periods: best.iter().map(|peak| rounded(peak.period, 7)).collect(),
         strengths: best.iter().map(|peak| rounded(peak.strength, 3)).collect(),
-        of: best.iter().map(|peak| peak.source as u64).collect(),
+        source_index: best.iter().map(|peak| peak.source as u64).collect(),
     }
 }
 

@@ -29,7 +29,10 @@ fn a_steady_beat_has_one_phase() {
     let line = &found.beats[0];
     let sample = line.sample.as_ref().unwrap();
     assert_eq!(sample.began.len(), EventSample::MAX);
-    assert!(sample.of > 900 && sample.began.is_sorted(), "{sample:?}");
+    assert!(
+        sample.events > 900 && sample.began.is_sorted(),
+        "{sample:?}"
+    );
     let times = sample.began.iter();
     let phases = times.map(|&time| sample.phase(time, line.rhythm.period));
     let (low, high) = phases.fold((f64::MAX, f64::MIN), |ends, phase| {
@@ -53,8 +56,8 @@ fn the_period_stands_out_of_its_spectrum() {
     assert_eq!(spectrum.sources, ["mixer"]);
     assert!(spectrum.periods.len() <= PeriodSpectrum::COLUMNS && spectrum.periods.is_sorted());
     assert_eq!(spectrum.periods.len(), spectrum.strengths.len());
-    assert_eq!(spectrum.periods.len(), spectrum.of.len());
-    assert!(spectrum.of.iter().all(|&of| of == 0));
+    assert_eq!(spectrum.periods.len(), spectrum.source_index.len());
+    assert!(spectrum.source_index.iter().all(|&of| of == 0));
     // Fractions of the period are equally strong. Among longer periods, only the true one is
     // strong.
     let peaks = spectrum.periods.iter().zip(&spectrum.strengths);

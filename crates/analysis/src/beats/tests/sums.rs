@@ -51,8 +51,8 @@ fn long_beats_and_gaps_are_found_over_hours() {
     assert_eq!(backup.gaps.unwrap().count, 232);
     assert!(gaps.kind == BeatKind::Gaps && near(gaps, 7_013 * MS));
     // Shorter events may have run in the gaps, so nothing is proven about them.
-    assert_eq!(gaps.outside, None);
-    let limits = &found.unknown;
+    assert_eq!(gaps.hypervisor_or_firmware, None);
+    let limits = &found.limitations;
     let summed = |limitation: &Limitation| matches!(limitation, Limitation::BeatTimesSummed { .. });
     assert!(limits.iter().any(summed), "{limits:?}");
     let other = |limitation: &Limitation| {
@@ -99,7 +99,7 @@ fn with_full_buffer(windows: i64) -> BeatStatement {
 #[test]
 fn windows_without_times_count_as_unobserved() {
     let limit = |statement: &BeatStatement| {
-        let limits = statement.unknown.iter();
+        let limits = statement.limitations.iter();
         let mut limits = limits.filter_map(|limitation| match *limitation {
             Limitation::BeatLongTimesSummed {
                 windows, sources, ..

@@ -29,7 +29,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         measured: "current_clocksource in /sys/devices/system/clocksource".to_owned(),
         confidence: Confidence::Certain,
         severity: Severity::Serious,
-        cost: Cost::said("each clock reading takes a system call and at least 1 µs"),
+        cost: Cost::unmeasured("each clock reading takes a system call and at least 1 µs"),
         proposal: None,
         remedy: "find out why the kernel rejected the TSC (firmware, unsynchronized sockets, \
             suspend); if you know it is reliable, boot with tsc=reliable"

@@ -46,11 +46,11 @@ fn finding(
         measured: "/sys/devices/system/cpu/cpufreq/policy*/".to_owned(),
         confidence: Confidence::Certain,
         severity: Severity::Warning,
-        cost: Cost::said(format!(
+        cost: Cost::unmeasured(format!(
             "up to {:.0} % of the speed",
             100.0 * (1.0 - max as f64 / hardware as f64)
         )),
-        proposal: KnobProposal::of("cpu.max_freq", hardware),
+        proposal: KnobProposal::new("cpu.max_freq", hardware),
         remedy:
             "write cpuinfo_max_freq to scaling_max_freq, unless the cap is meant to limit heat \
             or power"

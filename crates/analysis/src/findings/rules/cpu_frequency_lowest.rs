@@ -30,8 +30,10 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
                 .to_owned(),
         confidence: Confidence::Certain,
         severity: Severity::Serious,
-        cost: Cost::said("all work slows down by the ratio of the highest to the lowest frequency"),
-        proposal: KnobProposal::of("cpu.governor", "performance"),
+        cost: Cost::unmeasured(
+            "all work slows down by the ratio of the highest to the lowest frequency",
+        ),
+        proposal: KnobProposal::new("cpu.governor", "performance"),
         remedy: "write schedutil or performance to scaling_governor".to_owned(),
     }]
 }

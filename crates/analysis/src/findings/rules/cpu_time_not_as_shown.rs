@@ -1,7 +1,7 @@
 //! Finds CPUs that were busier, or less busy, than `top` shows.
 
 use ticktax_model::Nanos;
-use ticktax_model::accounting::{BiasKind, CpuCheck, Witness};
+use ticktax_model::accounting::{BiasKind, CpuCheck, SpareTimeSource};
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
 use super::super::Facts;
@@ -28,8 +28,8 @@ fn finding(facts: &Facts<'_>, cpu: &CpuCheck) -> Finding {
     let busy = cpu.busy_share.unwrap_or_default();
     let by_books = facts.header.level == ticktax_model::recording::Level::Kernel;
     let soaked = cpu
-        .left
-        .filter(|left| left.witness == Witness::Soaker)
+        .spare
+        .filter(|left| left.measured_by == SpareTimeSource::Soaker)
         .map(|left| left.time.share_of(left.watched));
     let measured = match (by_books, soaked) {
         (true, None) => "every span of the CPU's time".to_owned(),
@@ -69,7 +69,7 @@ fn finding(facts: &Facts<'_>, cpu: &CpuCheck) -> Finding {
             Confidence::Likely
         },
         severity: Severity::Warning,
-        cost: Some(Cost::of(
+        cost: Some(Cost::new(
             "capacity planning based on wrong CPU use",
             cpu.busy.map(|busy| {
                 let shown = Nanos(busy.0.min(cpu.shown_busy.0));

@@ -7,8 +7,9 @@ use super::super::Facts;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let caches = facts.configured.write_caches.iter();
-    let unflushed = caches
-        .filter(|cache| cache.kernel == "write through" && cache.own.starts_with("write back"));
+    let unflushed = caches.filter(|cache| {
+        cache.kernel == "write through" && cache.cache_type.starts_with("write back")
+    });
     unflushed
         .map(|cache| Finding {
             rule: "disk-cache-not-flushed".to_owned(),
@@ -19,12 +20,12 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             ),
             effective: format!(
                 "the disk's cache is {}, but the kernel does not flush it",
-                cache.own
+                cache.cache_type
             ),
             measured: "cache_type, as the disk reports it".to_owned(),
             confidence: Confidence::Certain,
             severity: Severity::Warning,
-            cost: Cost::said(
+            cost: Cost::unmeasured(
                 "a power failure loses data that fsync reported as written, unless the cache has a \
                  battery; benchmarks show the cache's speed, not the disk's",
             ),

@@ -12,7 +12,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             .options
             .iter()
             .any(|option| EXCUSES.contains(&&**option));
-        let has_place = line.place.starts_with('/');
+        let has_place = line.mount_point.starts_with('/');
         line.mounted.is_none()
             && has_place
             && !excused
@@ -22,18 +22,18 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     missing
         .map(|line| Finding {
             rule: "fstab-not-mounted".to_owned(),
-            title: format!("{} is not mounted", line.place),
+            title: format!("{} is not mounted", line.mount_point),
             configured: format!(
                 "/etc/fstab: {} on {} as {}",
-                line.device, line.place, line.kind
+                line.device, line.mount_point, line.kind
             ),
             effective: "not mounted; data written there goes to the file system below".to_owned(),
             measured: "/proc/mounts".to_owned(),
             confidence: Confidence::Likely,
             severity: Severity::Warning,
-            cost: Cost::said("the data is on a disk with other space and speed than planned"),
+            cost: Cost::unmeasured("the data is on a disk with other space and speed than planned"),
             proposal: None,
-            remedy: format!("mount {}, or add noauto to its line", line.place),
+            remedy: format!("mount {}, or add noauto to its line", line.mount_point),
         })
         .collect()
 }

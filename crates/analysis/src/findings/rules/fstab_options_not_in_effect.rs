@@ -50,18 +50,18 @@ fn value<'a>(options: &'a [String], name: &str) -> Option<&'a str> {
 fn finding(line: &FstabLine, configured: &str, effective: &str, cost: &str) -> Finding {
     Finding {
         rule: "fstab-options-not-in-effect".to_owned(),
-        title: format!("{} is not mounted as configured", line.place),
-        configured: format!("/etc/fstab: {} with {configured}", line.place),
+        title: format!("{} is not mounted as configured", line.mount_point),
+        configured: format!("/etc/fstab: {} with {configured}", line.mount_point),
         effective: effective.to_owned(),
         measured: "/proc/mounts, and /proc/fs for options missing there".to_owned(),
         confidence: Confidence::Certain,
         severity: Severity::Warning,
-        cost: Cost::said(cost),
+        cost: Cost::unmeasured(cost),
         proposal: None,
         remedy: format!(
             "run `mount -o remount {}`; for the root file system, check the initial ramdisk and \
              rootflags=",
-            line.place
+            line.mount_point
         ),
     }
 }

@@ -40,8 +40,8 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             let lost_journal = mounted.kind == "ext2" && line.kind != "ext2";
             Finding {
                 rule: "fstab-type-not-in-effect".to_owned(),
-                title: format!("{} is not a {} file system", line.place, line.kind),
-                configured: format!("/etc/fstab: {} as {}", line.place, line.kind),
+                title: format!("{} is not a {} file system", line.mount_point, line.kind),
+                configured: format!("/etc/fstab: {} as {}", line.mount_point, line.kind),
                 effective: format!("mounted as {}", mounted.kind),
                 measured: "/proc/mounts".to_owned(),
                 confidence: Confidence::Certain,
@@ -51,7 +51,9 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
                     Severity::Warning
                 },
                 cost: lost_journal
-                    .then(|| Cost::said("no journal: a long check after a crash, and lost files"))
+                    .then(|| {
+                        Cost::unmeasured("no journal: a long check after a crash, and lost files")
+                    })
                     .flatten(),
                 proposal: None,
                 remedy: "fix the line, or mount it again; for the root file system, pass \

@@ -22,8 +22,8 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let mut programs: BTreeMap<(&FsyncOffBy, &str), Vec<i32>> = BTreeMap::new();
     for process in &facts.configured.fsync_off {
         // If every program loads the library, report it only once.
-        if everywhere.is_none() || matches!(process.by, FsyncOffBy::Argument(_)) {
-            let key = (&process.by, &*process.program);
+        if everywhere.is_none() || matches!(process.cause, FsyncOffBy::Argument(_)) {
+            let key = (&process.cause, &*process.program);
             programs.entry(key).or_default().push(process.pid);
         }
     }
@@ -106,7 +106,7 @@ fn finding(
         measured: measured.to_owned(),
         confidence: Confidence::Certain,
         severity: Severity::Warning,
-        cost: Cost::said(
+        cost: Cost::unmeasured(
             "a power failure loses recent writes, and benchmarks measure memory instead of the \
              disk",
         ),

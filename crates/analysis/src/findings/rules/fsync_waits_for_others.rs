@@ -49,7 +49,7 @@ fn finding(mount: &Mount<'_>, why: &str) -> Finding {
         measured: "/proc/mounts, and /proc/fs for options missing there".to_owned(),
         confidence: Confidence::Certain,
         severity: Severity::Note,
-        cost: Cost::said(
+        cost: Cost::unmeasured(
             "a program that syncs often waits for programs that write a lot, and fsync benchmarks \
              include other programs' writes",
         ),

@@ -26,7 +26,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         measured: "/proc/mounts, and /proc/fs for options missing there".to_owned(),
         confidence: Confidence::Certain,
         severity: Severity::Warning,
-        cost: Cost::said(
+        cost: Cost::unmeasured(
             "a power failure loses data that fsync reported as written, unless the cache has a \
              battery; benchmarks show the cache's speed, not the disk's",
         ),

@@ -101,7 +101,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         measured: "intervals between ticks on CPUs that were not idle".to_owned(),
         confidence: Confidence::Likely,
         severity: Severity::Warning,
-        cost: Cost::said(words.cost),
+        cost: Cost::unmeasured(words.cost),
         proposal: None,
         remedy: words.remedy.to_owned(),
     }]

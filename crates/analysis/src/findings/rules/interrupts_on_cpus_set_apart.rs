@@ -61,7 +61,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         .first()
         .filter(|_| balancer.is_empty() && !others.is_empty());
     let proposal =
-        movable.and_then(|irq| Some(KnobProposal::of("irq.affinity", &others)?.of_irq(*irq)));
+        movable.and_then(|irq| Some(KnobProposal::new("irq.affinity", &others)?.for_irq(*irq)));
     vec![Finding {
         rule: "interrupts-on-cpus-set-apart".to_owned(),
         title: "Devices interrupt isolated CPUs".to_owned(),
@@ -72,7 +72,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             .to_owned(),
         confidence: Confidence::Certain,
         severity: Severity::Warning,
-        cost: Some(Cost::of("each one interrupts the program that runs there", None).at(longest)),
+        cost: Some(Cost::new("each one interrupts the program that runs there", None).at(longest)),
         proposal,
         remedy: format!("{balancer}write the other CPUs to /proc/irq/N/smp_affinity_list"),
     }]

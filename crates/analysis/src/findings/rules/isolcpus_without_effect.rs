@@ -29,7 +29,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         measured: format!("/{ISOLATED} is empty"),
         confidence: Confidence::Certain,
         severity: Severity::Serious,
-        cost: Cost::said("programs wait behind others on CPUs meant for them alone"),
+        cost: Cost::unmeasured("programs wait behind others on CPUs meant for them alone"),
         proposal: None,
         remedy: "check that the listed CPUs exist, and that the kernel was built with \
             CONFIG_CPU_ISOLATION"

@@ -26,7 +26,7 @@ fn found(line: &str) -> Option<Finding> {
         measured: format!("/{EXPORTS}"),
         confidence: Confidence::Certain,
         severity: Severity::Warning,
-        cost: Cost::said(
+        cost: Cost::unmeasured(
             "if this machine crashes, its clients lose data that fsync reported as written, \
              without an error",
         ),

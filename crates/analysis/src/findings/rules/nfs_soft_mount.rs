@@ -37,7 +37,7 @@ fn found(mount: &Mount<'_>) -> Option<Finding> {
         measured: "/proc/mounts".to_owned(),
         confidence: Confidence::Certain,
         severity: Severity::Warning,
-        cost: Cost::said(
+        cost: Cost::unmeasured(
             "unsent data is lost, unless the program checks the results of fsync and close",
         ),
         proposal: None,

@@ -55,7 +55,7 @@ fn found(facts: &Facts<'_>) -> Option<Finding> {
         // The memory may have been needed for something else.
         confidence: Confidence::Possible,
         severity: Severity::Warning,
-        cost: Cost::said("programs wait for their memory to return from swap"),
+        cost: Cost::unmeasured("programs wait for their memory to return from swap"),
         proposal: None,
         remedy: format!(
             "lower vm.dirty_bytes, or the mount's share: find its number N:M with `mountpoint -d \

@@ -58,5 +58,5 @@ fn cost(asked: &str, tick: Option<&TickBill>) -> Cost {
         let all = tick.all().count;
         (known && all > 0).then(|| cost.time.times(busy as f64 / all as f64))
     });
-    Cost::of(format!("ticks of {named} while busy"), time)
+    Cost::new(format!("ticks of {named} while busy"), time)
 }

@@ -97,7 +97,7 @@ fn finding(
         // It was not measured how much of the time would be saved.
         confidence: Confidence::Possible,
         severity: Severity::Note,
-        cost: Some(Cost::of(
+        cost: Some(Cost::new(
             format!(
                 "part of NET_RX and NET_TX ({:.1} % of all CPU time), and of the system calls that \
                  send",

@@ -44,8 +44,8 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             .to_owned(),
         confidence: Confidence::Certain,
         severity: Severity::Warning,
-        cost: Some(Cost::of(cost(packets), None).at(longest(packets))),
-        proposal: budget.and_then(|budget| KnobProposal::of("netdev.budget", 2 * budget)),
+        cost: Some(Cost::new(cost(packets), None).at(longest(packets))),
+        proposal: budget.and_then(|budget| KnobProposal::new("netdev.budget", 2 * budget)),
         remedy: remedy(budget, time),
     }]
 }
@@ -54,7 +54,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
 fn cost(packets: &PacketPaths) -> String {
     let delays_of = |context: ReceivedIn| {
         let ways = packets
-            .ways
+            .groups
             .iter()
             .filter(move |way| way.received_in == context);
         ways.map(|way| &way.delay)

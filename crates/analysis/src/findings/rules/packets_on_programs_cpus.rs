@@ -44,7 +44,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     // Find the interrupts that raised NET_RX for the program's threads, according to the edges.
     let lines = after.interrupts.iter().filter_map(|(label, row)| {
         let irq: u32 = label.parse().ok()?;
-        let mut ways = packets.ways.iter();
+        let mut ways = packets.groups.iter();
         let name = ways.find_map(|way| {
             let name = way.raised_by.as_deref();
             let name = name.filter(|_| way.kind == Some(Kind::Irq))?;
@@ -72,7 +72,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
                 others.named()
             )
         };
-        let proposal = KnobProposal::of("irq.affinity", &others).filter(|_| !others.is_empty());
+        let proposal = KnobProposal::new("irq.affinity", &others).filter(|_| !others.is_empty());
         Finding {
             rule: "packets-on-programs-cpus".to_owned(),
             title: format!("{name} interrupts the CPUs of the watched program"),
@@ -88,11 +88,11 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
                 .to_owned(),
             confidence: Confidence::Likely,
             severity: Severity::Warning,
-            cost: Some(Cost::of(
+            cost: Some(Cost::new(
                 "NET_RX interrupts the program",
                 Some(receiving.time),
             )),
-            proposal: proposal.map(|proposal| proposal.of_irq(irq)),
+            proposal: proposal.map(|proposal| proposal.for_irq(irq)),
             remedy,
         }
     });

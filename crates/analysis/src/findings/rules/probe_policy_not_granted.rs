@@ -28,7 +28,9 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         measured: "the kernel's answer to sched_setscheduler(2)".to_owned(),
         confidence: Confidence::Certain,
         severity: Severity::Warning,
-        cost: Cost::said("programs of this user that request this priority wait behind others"),
+        cost: Cost::unmeasured(
+            "programs of this user that request this priority wait behind others",
+        ),
         proposal: None,
         remedy: "grant CAP_SYS_NICE, or raise RLIMIT_RTPRIO (limits.conf, or LimitRTPRIO= of the \
             service); in a container, also give its cgroup real-time bandwidth"

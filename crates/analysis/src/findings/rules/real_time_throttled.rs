@@ -44,8 +44,8 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             .to_owned(),
         confidence: Confidence::Possible,
         severity: Severity::Note,
-        cost: Cost::said(format!("gaps of up to {} ms", (period - runtime) / 1000)),
-        proposal: KnobProposal::of("kernel.sched_rt_runtime_us", -1),
+        cost: Cost::unmeasured(format!("gaps of up to {} ms", (period - runtime) / 1000)),
+        proposal: KnobProposal::new("kernel.sched_rt_runtime_us", -1),
         remedy:
             "if the real-time threads are known to sleep, set kernel.sched_rt_runtime_us = -1, \
             or since 6.12 the fair server's runtime in debugfs"

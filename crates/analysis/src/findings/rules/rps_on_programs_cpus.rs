@@ -74,7 +74,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             .to_owned(),
         confidence: Confidence::Likely,
         severity: Severity::Warning,
-        cost: Some(Cost::of("NET_RX interrupts the program", Some(receiving.time)).at(longest)),
+        cost: Some(Cost::new("NET_RX interrupts the program", Some(receiving.time)).at(longest)),
         proposal: None,
         remedy,
     }]

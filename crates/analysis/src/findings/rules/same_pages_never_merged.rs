@@ -20,11 +20,11 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         measured: "/sys/kernel/mm/ksm/pages_sharing".to_owned(),
         confidence: Confidence::Likely,
         severity: Severity::Note,
-        cost: Some(Cost::of_account(
+        cost: Some(Cost::from_account(
             "the time of ksmd, and cache lines that it evicts",
             facts.kernel_thread("ksmd"),
         )),
-        proposal: KnobProposal::of("ksm.run", 2),
+        proposal: KnobProposal::new("ksm.run", 2),
         remedy: "write 2 to /sys/kernel/mm/ksm/run, unless similar virtual machines are about to \
             start"
             .to_owned(),

@@ -41,17 +41,17 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let differs = |setting: &&SysctlSetting| {
         let key = &*setting.key;
         let skipped = MOVING.contains(&key) || key.starts_with("kernel.random.");
-        let mut wanted = setting.others.iter().chain([&setting.value]);
-        !skipped && !is_of_an_interface(key) && !wanted.any(|value| same(value, &setting.live))
+        let mut wanted = setting.other_values.iter().chain([&setting.value]);
+        !skipped && !is_of_an_interface(key) && !wanted.any(|value| same(value, &setting.effective))
     };
     let settings = facts.configured.sysctl.iter().filter(differs);
     settings
         .map(|setting| Finding {
             rule: "sysctl-not-in-effect".to_owned(),
             title: format!("{} is not as configured", setting.key),
-            configured: format!("{} in {}", setting.value, setting.place),
+            configured: format!("{} in {}", setting.value, setting.location),
             effective: setting
-                .live
+                .effective
                 .split_ascii_whitespace()
                 .collect::<Vec<_>>()
                 .join(" "),
@@ -59,7 +59,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             confidence: Confidence::Certain,
             severity: Severity::Warning,
             cost: cost(&setting.key),
-            proposal: KnobProposal::of(&setting.key, &setting.value),
+            proposal: KnobProposal::new(&setting.key, &setting.value),
             remedy: "run `sysctl --system`; if that does not help, a program sets it later, the \
                 kernel rejects the value, or the loader does not read /etc/sysctl.conf: find out \
                 which, or correct the file"
@@ -118,7 +118,7 @@ fn cost(key: &str) -> Option<Cost> {
         key if key.starts_with("net.core.") => "packets that wait or are lost in a buffer",
         _ => return None,
     };
-    Cost::said(what)
+    Cost::unmeasured(what)
 }
 
 #[cfg(test)]

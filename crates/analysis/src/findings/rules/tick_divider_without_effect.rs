@@ -49,7 +49,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         measured: how.to_owned(),
         confidence,
         severity: Severity::Serious,
-        cost: Some(Cost::of(
+        cost: Some(Cost::new(
             "the ticks that should have been skipped",
             facts
                 .tick

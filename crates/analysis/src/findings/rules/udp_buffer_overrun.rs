@@ -44,7 +44,7 @@ fn finding(facts: &Facts<'_>, socket: &UdpSocket, lost: u64) -> Finding {
     let stall = facts.packets.and_then(|packets| stall(packets, socket.pid));
     let (cost, confidence) = match &stall {
         Some((length, way)) => {
-            let by = way.and_then(|way| way.by.first());
+            let by = way.and_then(|way| way.ran.first());
             let behind = by.map_or_else(String::new, |by| format!(", behind {}", by.name));
             let text = format!(
                 "{lost} datagrams lost; after a packet woke it, one of its threads waited {length} \
@@ -88,7 +88,7 @@ fn finding(facts: &Facts<'_>, socket: &UdpSocket, lost: u64) -> Finding {
         .to_owned(),
         confidence,
         severity: Severity::Serious,
-        cost: Some(Cost::of(cost, None).at(longest)),
+        cost: Some(Cost::new(cost, None).at(longest)),
         proposal: None,
         remedy,
     }

@@ -1,4 +1,6 @@
-//! Compares two variants turn by turn.
+//! Compares two arms turn by turn.
+
+use crate::judge::{mean, student_chance, variance};
 
 /// Result of a turn: a share, and how many items it is a share of.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,22 +31,19 @@ impl Turn {
     }
 }
 
-/// Returns the two-sided probability that chance makes the mean difference between two variants at
+/// Returns the two-sided probability that chance makes the mean difference between two arms at
 /// least as large as observed, based on the differences within each round. Returns `None` if `a` is
 /// not the larger one, or if there are fewer than two rounds.
 pub(super) fn difference(a: &[Turn], b: &[Turn]) -> Option<f64> {
     let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| a.share - b.share).collect();
-    let n = differences.len() as f64;
-    let mean = differences.iter().sum::<f64>() / n;
-    if differences.len() < 2 || mean <= 0.0 {
+    let (rounds, mean) = (differences.len(), mean(&differences));
+    if rounds < 2 || mean <= 0.0 {
         return None;
     }
-    let squares: f64 = differences.iter().map(|d| (d - mean).powi(2)).sum();
-    let rounds = differences.len();
     let counted = of_counts(&a[..rounds]) + of_counts(&b[..rounds]);
     // Turns that agree by luck must not look more certain than their number of frames permits.
-    let variance = (squares / (n - 1.0) / n).max(counted);
-    Some(student_two_sided(mean / variance.sqrt(), n - 1.0))
+    let variance = (variance(&differences) / rounds as f64).max(counted);
+    Some(student_chance(mean / variance.sqrt(), rounds as f64 - 1.0))
 }
 
 /// Variance of the mean share due to the counts alone. Both hits and misses are increased by one,
@@ -64,51 +63,9 @@ fn of_counts(turns: &[Turn]) -> f64 {
     likely * (1.0 - likely) / (all + 2.0)
 }
 
-/// Probability that Student's t, with a whole number of degrees of `freedom`, is at least as far
-/// from 0 as `t` (Abramowitz and Stegun 26.7.3 and 26.7.4).
-fn student_two_sided(t: f64, freedom: f64) -> f64 {
-    if !t.is_finite() {
-        return 0.0;
-    }
-    let angle = (t.abs() / freedom.sqrt()).atan();
-    let (sin, cos) = angle.sin_cos();
-    let odd = freedom.rem_euclid(2.0) > 0.5;
-    let mut term = if odd { cos } else { 1.0 };
-    let mut sum = if odd && freedom < 1.5 { 0.0 } else { term };
-    let mut k = if odd { 3.0 } else { 2.0 };
-    while k < freedom - 0.5 {
-        term *= cos * cos * (k - 1.0) / k;
-        sum += term;
-        k += 2.0;
-    }
-    let within = if odd {
-        (angle + sin * sum) / std::f64::consts::FRAC_PI_2
-    } else {
-        sin * sum
-    };
-    (1.0 - within).max(0.0)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Turn, difference, student_two_sided};
-
-    #[test]
-    fn students_distribution_agrees_with_tables() {
-        for (freedom, t) in [
-            (1.0, 12.706),
-            (2.0, 4.303),
-            (3.0, 3.182),
-            (4.0, 2.776),
-            (9.0, 2.262),
-        ] {
-            assert!(
-                (student_two_sided(t, freedom) - 0.05).abs() < 1e-4,
-                "{freedom}"
-            );
-        }
-        assert!((student_two_sided(8.610, 4.0) - 0.001).abs() < 1e-5);
-    }
+    use super::{Turn, difference};
 
     #[test]
     fn a_difference_that_all_turns_agree_on_is_significant() {

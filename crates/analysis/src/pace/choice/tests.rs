@@ -1,7 +1,5 @@
 use ticktax_model::Nanos;
-use ticktax_model::pace::{
-    Criterion, Frame, LoopSpec, PaceRule, PaceTurn, PaceVariant, SleepMethod,
-};
+use ticktax_model::pace::{Criterion, Frame, LoopSpec, PaceArm, PaceRule, PaceTurn, SleepMethod};
 
 use super::super::{FrameStats, Terms};
 use super::{choices, common_quantile};
@@ -15,9 +13,9 @@ fn terms() -> Terms {
 }
 
 /// A row that has these turns. Each turn is given by its frames and its CPU time.
-fn row_of(sleep: SleepMethod, turns: &[(Vec<Frame>, Nanos)]) -> PaceVariant {
+fn row_of(sleep: SleepMethod, turns: &[(Vec<Frame>, Nanos)]) -> PaceArm {
     let elapsed = Nanos::from_secs(4);
-    let mut row = PaceVariant {
+    let mut row = PaceArm {
         readings: Vec::new(),
         margin: None,
         spec: LoopSpec {
@@ -50,7 +48,7 @@ fn row_of(sleep: SleepMethod, turns: &[(Vec<Frame>, Nanos)]) -> PaceVariant {
 
 /// A row with five turns of 4 s at 50 frames per second. One in `late_every` frames is 5 ms late.
 /// All others are `wait_us` late.
-fn row(sleep: SleepMethod, late_every: i64, wait_us: i64, cpu_ms: i64) -> PaceVariant {
+fn row(sleep: SleepMethod, late_every: i64, wait_us: i64, cpu_ms: i64) -> PaceArm {
     let frame = |k: i64| {
         let due = Nanos::from_millis(20 * k);
         let is_late = late_every > 0 && k % late_every == 0;
@@ -123,11 +121,11 @@ fn single_turns_are_a_tie() {
 /// This is a smaller version of the benchmark `--example choice_null`.
 #[test]
 fn equal_variants_are_rarely_distinguished() {
-    for variants in [2, 5, 10] {
+    for arms in [2, 5, 10] {
         let mut chosen = 0;
         for seed in 0..100 {
-            let rows = ticktax_fixture::equal_turns(variants, 5, seed);
-            let rows: Vec<PaceVariant> = rows
+            let rows = ticktax_fixture::equal_turns(arms, 5, seed);
+            let rows: Vec<PaceArm> = rows
                 .into_iter()
                 .map(|turns| {
                     let turns = turns.into_iter().map(|frames| {
@@ -140,7 +138,7 @@ fn equal_variants_are_rarely_distinguished() {
             chosen += usize::from(choices(&rows)[0].by.is_some());
         }
         // At 5 %, one seed in 240 gives more than 11 choices in 100.
-        assert!(chosen <= 11, "{chosen} of 100 for {variants} variants");
+        assert!(chosen <= 11, "{chosen} of 100 for {arms} arms");
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ticktax_analysis::beats::BeatFinder;
 use ticktax_model::beats::BeatStatement;
 use ticktax_model::machine::Machine;
-use ticktax_model::recording::{Books, Edge, Effect, Header, Level, Row, RowSink, World};
+use ticktax_model::recording::{CpuInterval, Edge, Effect, Header, Level, Row, RowSink, World};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceTable, Span, Thread};
 
 const US: i64 = 1_000;
@@ -153,7 +153,7 @@ impl Recording {
             finder.row(&self.sources, row);
         }
         let header = Header {
-            books: vec![Books {
+            cpus: vec![CpuInterval {
                 cpu: Cpu(0),
                 begin: Nanos::ZERO,
                 end: Nanos(LENGTH),

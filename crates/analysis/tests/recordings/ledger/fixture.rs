@@ -346,7 +346,7 @@ impl Fixture {
             for segment in script {
                 machinery.segment(segment);
             }
-            header.books.push(books(cpu, begin, machinery.now));
+            header.cpus.push(books(cpu, begin, machinery.now));
             cpus.push(machinery.delivered());
         }
         Self {

@@ -36,7 +36,7 @@ fn times(statement: &Statement) -> BTreeMap<String, i64> {
     for account in &statement.accounts {
         let moved = matches!(
             account.class,
-            Class::Probe | Class::EntryExit | Class::Outside | Class::Unexplained
+            Class::Probe | Class::EntryExit | Class::HypervisorOrFirmware | Class::Unexplained
         );
         let name = if moved {
             "the probe's".to_owned()
@@ -60,8 +60,8 @@ proptest! {
     ) {
         let fixture = Fixture::run(&scripts);
         let (header, sources, rows) = (&fixture.header, &fixture.sources, fixture.rows());
-        let begin = header.books.iter().map(|books| books.begin).min().unwrap();
-        let end = header.books.iter().map(|books| books.end).max().unwrap();
+        let begin = header.cpus.iter().map(|books| books.begin).min().unwrap();
+        let end = header.cpus.iter().map(|books| books.end).max().unwrap();
         let length = (end - begin).0;
         #[expect(clippy::cast_possible_truncation, reason = "a part of a length")]
         let point = |share: f64| (length as f64 * share) as i64;
@@ -92,7 +92,7 @@ fn interrupted() -> (Vec<Row>, Header, SourceTable) {
         row(0, 0, 100, 80, game),
     ];
     let mut header = watched_header();
-    header.books.push(books(0, 0, 100));
+    header.cpus.push(books(0, 0, 100));
     (rows, header, sources)
 }
 
@@ -120,7 +120,7 @@ fn a_row_across_an_edge_is_cut_with_all_its_nested_rows() {
             to: Nanos(to),
         };
         assert!(part.coverage.limitations.contains(&limitation));
-        assert_eq!(part.part.map(|part| part.whole), Some(Nanos(100)));
+        assert_eq!(part.part.map(|part| part.total), Some(Nanos(100)));
     }
 }
 
@@ -176,7 +176,7 @@ fn a_part_of_a_part_is_selected_by_times_of_the_original_recording() {
     assert!(part.balance.balances());
     let part = part.part.unwrap();
     assert_eq!((part.from, part.to), (Nanos(47), Nanos(70)));
-    assert_eq!(part.whole, Nanos(100));
+    assert_eq!(part.total, Nanos(100));
     let (at, begin, end) = (Nanos(10), Nanos(30), Nanos(80));
     assert_eq!(
         self::part(&rows, &header, &sources, (10, 50)).unwrap_err(),
@@ -189,7 +189,7 @@ fn losses_within_a_part_are_the_time_without_rows() {
     let (mut rows, mut header, sources) = interrupted();
     // Another row of the game covers 130 to 200. The rows from 100 to 130 are lost.
     rows.push(whole(0, 130, 70, rows[2].source()));
-    header.books = vec![books(0, 0, 200)];
+    header.cpus = vec![books(0, 0, 200)];
     header.coverage.lost = vec![Loss {
         events: 3,
         self_time: Nanos(30),

@@ -69,7 +69,7 @@ fn with_account(mut desk: Desk, ran: i64) -> Desk {
 #[test]
 fn a_process_whose_rows_fall_short_of_its_cpu_time_is_named() {
     let named = |traced, ran| traced_in_part(traced, ran).close().coverage.limitations;
-    let missing = |ran, missing| Limitation::ProcessTracedInPart {
+    let missing = |ran, missing| Limitation::ProcessPartlyTraced {
         name: "game".to_owned(),
         pid: 10,
         ran: Nanos::from_millis(ran),
@@ -107,7 +107,7 @@ fn time_charged_before_a_switch_is_not_missing() {
     assert!(
         matches!(
             named[..],
-            [Limitation::ProcessTracedInPart { missing, .. }] if missing == Nanos::from_millis(32)
+            [Limitation::ProcessPartlyTraced { missing, .. }] if missing == Nanos::from_millis(32)
         ),
         "{named:?}"
     );

@@ -14,7 +14,7 @@ use crate::ledger::{statement, time_of};
 const MADE_BY_THE_LEDGER: [Class; 5] = [
     Class::Probe,
     Class::EntryExit,
-    Class::Outside,
+    Class::HypervisorOrFirmware,
     Class::Steal,
     Class::Unexplained,
 ];
@@ -79,7 +79,7 @@ proptest! {
             truth.gaps.iter().map(part).sum::<i64>()
         };
         prop_assert_eq!(time_of(&statement, Class::EntryExit).0, gap_time(|side| side.2));
-        prop_assert_eq!(time_of(&statement, Class::Outside).0, gap_time(|side| side.3));
+        prop_assert_eq!(time_of(&statement, Class::HypervisorOrFirmware).0, gap_time(|side| side.3));
         prop_assert_eq!(time_of(&statement, Class::Unexplained).0, truth.unreported());
     }
 
@@ -147,7 +147,7 @@ proptest! {
             return Ok(());
         };
         for (parts, truth) in [gaps.long, gaps.short, gaps.yielded].iter().zip(fixture.truth.gaps) {
-            let times = [parts.named, parts.entry_exit, parts.outside, parts.unexplained];
+            let times = [parts.named, parts.entry_exit, parts.hypervisor_or_firmware, parts.unexplained];
             prop_assert_eq!(parts.time, times.iter().sum());
             let [named, around, empty, unknown] = times.map(|time| time.0);
             prop_assert_eq!((parts.gaps.count, named, around, empty, unknown), truth);
@@ -156,8 +156,8 @@ proptest! {
         let named: Nanos = gaps.causes.iter().map(|cause| cause.named).sum();
         prop_assert_eq!(count, gaps.long.gaps.count + gaps.short.gaps.count);
         prop_assert_eq!(named, gaps.long.named + gaps.short.named);
-        prop_assert!(gaps.worst.is_sorted_by(|a, b| a.length >= b.length));
-        for worst in &gaps.worst {
+        prop_assert!(gaps.longest.is_sorted_by(|a, b| a.length >= b.length));
+        for worst in &gaps.longest {
             prop_assert_eq!(worst.parts.iter().map(|part| part.time).sum::<Nanos>(), worst.length);
         }
     }
@@ -168,7 +168,7 @@ proptest! {
         fixture.header.coverage.every_entry_watched = false;
         let statement = book(&fixture);
         prop_assert!(statement.balance.balances());
-        prop_assert_eq!(time_of(&statement, Class::Outside), Nanos::ZERO);
+        prop_assert_eq!(time_of(&statement, Class::HypervisorOrFirmware), Nanos::ZERO);
         let empty: i64 = fixture.truth.gaps.iter().map(|side| side.3).sum();
         let unreported = fixture.truth.unreported();
         prop_assert_eq!(time_of(&statement, Class::Unexplained).0, empty + unreported);
@@ -198,7 +198,7 @@ proptest! {
         let torn = statement(&rows, &fixture.header, &fixture.sources);
         let off = (missing.cpu, -missing.self_time);
         let expected = if missing.self_time == Nanos::ZERO { vec![] } else { vec![off] };
-        prop_assert_eq!(&torn.balance.off, &expected);
+        prop_assert_eq!(&torn.balance.imbalances, &expected);
         prop_assert_eq!(torn.balance.accounted - torn.balance.elapsed, -missing.self_time);
 
         let (cpu, self_time) = (missing.cpu, missing.self_time);
@@ -210,7 +210,7 @@ proptest! {
         prop_assert_eq!(lost.map(|part| (part.time, part.count)), Some((self_time, 1)));
         // An empty gap on a CPU that lost rows proves nothing.
         let books = mended.cpus.iter().find(|books| books.cpu == cpu);
-        prop_assert_eq!(books.map(|books| books.of(Class::Outside)), Some(Nanos::ZERO));
+        prop_assert_eq!(books.map(|books| books.of(Class::HypervisorOrFirmware)), Some(Nanos::ZERO));
         // If it is unknown whether lost time fell into a gap, it is charged twice at worst, in gaps
         // that contain other rows.
         if fixture.sources.get(missing.source).owner != Owner::Probe {

@@ -5,9 +5,10 @@ use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::CpuTimes;
 use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
 use ticktax_model::recording::{ClockReport, Header, Level, Loss, ProbeKind, ProbeReport, Row};
+use ticktax_model::statement::Class::HypervisorOrFirmware;
 use ticktax_model::statement::{Class, Statement};
 use ticktax_model::victim::{MOVED, OffCpuReason};
-use ticktax_model::witness::{ProbeWitness, Proof, Witnesses};
+use ticktax_model::witness::{CrossChecks, ProbeWitness, Proof};
 use ticktax_model::{Cpu, CpuList, Kind, Nanos, Owner, Source, SourceTable};
 
 use crate::ledger::{statement, time_of};
@@ -44,7 +45,7 @@ impl Desk {
     /// A recording that starts at 1 s and is `elapsed` ns long.
     pub(crate) fn open(elapsed: i64) -> Self {
         let mut header = watched_header();
-        header.books.push(books(0, BEGIN, BEGIN + elapsed));
+        header.cpus.push(books(0, BEGIN, BEGIN + elapsed));
         Self {
             sources: SourceTable::default(),
             header,
@@ -65,7 +66,7 @@ impl Desk {
     }
 
     fn report(&mut self, probe: ProbeKind) {
-        let books = self.header.books[0];
+        let books = self.header.cpus[0];
         self.header.probes.push(ProbeReport {
             probe,
             cpu: Cpu(0),
@@ -73,7 +74,7 @@ impl Desk {
             policy: PolicyGrant::full(SchedulingPolicy::Other),
             period: Nanos(11),
             threshold: Nanos(100),
-            turns: 1,
+            iterations: 1,
             begin: books.begin,
             end: books.end,
             ended_early: None,
@@ -113,7 +114,12 @@ fn two_losses() -> Desk {
 fn residuals_go_to_the_right_accounts() {
     let statement = two_losses().close();
     assert!(statement.balance.balances());
-    let classes = [Class::Irq, Class::EntryExit, Class::Outside, Class::Probe];
+    let classes = [
+        Class::Irq,
+        Class::EntryExit,
+        HypervisorOrFirmware,
+        Class::Probe,
+    ];
     assert_eq!(times(&statement, classes), [1_000, 2_000, 500, 96_500]);
     let around = statement
         .accounts
@@ -126,14 +132,20 @@ fn residuals_go_to_the_right_accounts() {
         .iter()
         .map(|c| (&*c.name, c.count, c.time.0))
         .collect();
-    assert_eq!(causes, [("local_timer", 1, 3_000), ("outside", 1, 500)]);
-    let worst: Vec<_> = gaps.worst[0]
+    assert_eq!(
+        causes,
+        [
+            ("local_timer", 1, 3_000),
+            ("hypervisor or firmware", 1, 500)
+        ]
+    );
+    let worst: Vec<_> = gaps.longest[0]
         .parts
         .iter()
         .map(|p| (&*p.name, p.time.0))
         .collect();
     assert_eq!(worst, [("entry and exit", 2_000), ("local_timer", 1_000)]);
-    assert_eq!(gaps.worst[0].at, Nanos(10_000));
+    assert_eq!(gaps.longest[0].at, Nanos(10_000));
 }
 
 #[test]
@@ -144,7 +156,7 @@ fn steal_is_taken_from_outside_time_up_to_all_of_it() {
         let statement = desk.close();
         assert!(statement.balance.balances());
         assert_eq!(
-            times(&statement, [Class::Outside, Class::Steal]),
+            times(&statement, [HypervisorOrFirmware, Class::Steal]),
             [outside, steal]
         );
     }
@@ -161,7 +173,7 @@ fn after_a_loss_empty_gaps_prove_nothing() {
     }];
     let statement = desk.close();
     assert!(statement.balance.balances());
-    let classes = [Class::EntryExit, Class::Outside, Class::Unexplained];
+    let classes = [Class::EntryExit, HypervisorOrFirmware, Class::Unexplained];
     assert_eq!(times(&statement, classes), [2_000, 0, 500]);
     assert_eq!(statement.coverage.lost_on(Cpu(0)).gaps, 3);
 }
@@ -197,7 +209,7 @@ fn after_a_very_late_row_gaps_on_its_cpu_prove_nothing() {
     let statement = desk.close();
     assert!(statement.balance.balances());
     assert_eq!(
-        times(&statement, [Class::Outside, Class::Unexplained]),
+        times(&statement, [HypervisorOrFirmware, Class::Unexplained]),
         [0, 2_000]
     );
     assert_eq!(
@@ -244,11 +256,11 @@ fn a_sleeping_probes_gap_is_reported_but_moves_no_time() {
 fn a_row_outside_the_recorded_time_of_its_cpu_is_an_error() {
     let mut desk = Desk::open(1_000);
     desk.row((-200, 1_200, 1_200), Source::idle());
-    assert_eq!(desk.close().balance.off, [(Cpu(0), Nanos(200))]);
+    assert_eq!(desk.close().balance.imbalances, [(Cpu(0), Nanos(200))]);
 
-    desk.header.books.clear();
+    desk.header.cpus.clear();
     let balance = desk.close().balance;
-    assert_eq!(balance.off, [(Cpu(0), Nanos(1_200))]);
+    assert_eq!(balance.imbalances, [(Cpu(0), Nanos(1_200))]);
     assert!(!balance.balances());
 }
 
@@ -260,7 +272,7 @@ fn a_cpu_that_cannot_exist_is_an_error_and_not_an_allocation() {
         span.cpu = Cpu(u32::MAX);
     }
     assert_eq!(
-        desk.close().balance.off,
+        desk.close().balance.imbalances,
         [(Cpu(CpuList::MAX_CPU + 1), Nanos(10))]
     );
 }
@@ -377,14 +389,14 @@ fn a_throttled_wait_belongs_to_its_program_and_is_not_cpu_time() {
         whole(0, 200, 700, second),
     ];
     let mut header = watched_header();
-    header.books = vec![books(0, 0, 1_000)];
+    header.cpus = vec![books(0, 0, 1_000)];
     let statement = statement(&rows, &header, &sources);
     assert!(statement.balance.balances());
     let [throttled] = &statement.throttled[..] else {
         panic!("{:?}", statement.throttled)
     };
     assert_eq!(
-        (throttled.name.as_str(), throttled.why),
+        (throttled.name.as_str(), throttled.reason),
         ("game", OffCpuReason::Throttled)
     );
     assert_eq!(
@@ -426,7 +438,7 @@ fn time_too_long_for_entry_and_exit_is_outside() {
     assert!(statement.balance.balances());
     let [around, outside, unexplained] = times(
         &statement,
-        [Class::EntryExit, Class::Outside, Class::Unexplained],
+        [Class::EntryExit, HypervisorOrFirmware, Class::Unexplained],
     );
     assert_eq!(unexplained, 0);
     let truth: i64 = late.iter().sum();
@@ -438,20 +450,20 @@ fn time_too_long_for_entry_and_exit_is_outside() {
     let gaps = statement.gaps.unwrap();
     let bound = &gaps.entry_exit[0];
     assert_eq!(
-        (&*bound.around, bound.count, bound.beyond_count),
+        (&*bound.account, bound.count, bound.beyond_count),
         ("local_timer", 103, 3)
     );
     assert_eq!(bound.beyond.0, outside);
     assert!((900..1_100).contains(&bound.median.0), "{bound:?}");
-    let worst = &gaps.worst[0].parts;
-    assert_eq!(worst[0].name, "outside");
+    let worst = &gaps.longest[0].parts;
+    assert_eq!(worst[0].name, "hypervisor or firmware");
     // Without proof, the time stays unexplained.
     desk.header.coverage.every_entry_watched = false;
     let statement = desk.close();
     assert!(statement.balance.balances());
     let moved = times(
         &statement,
-        [Class::EntryExit, Class::Outside, Class::Unexplained],
+        [Class::EntryExit, HypervisorOrFirmware, Class::Unexplained],
     );
     assert_eq!(moved, [around, 0, outside]);
 }
@@ -463,7 +475,7 @@ fn too_few_gaps_have_no_bound() {
     desk.row((9_000, 500_000, 500_000), gap("spin"));
     desk.row((0, 1_000_000, 999_000), probe());
     let statement = desk.close();
-    let moved = times(&statement, [Class::EntryExit, Class::Outside]);
+    let moved = times(&statement, [Class::EntryExit, HypervisorOrFirmware]);
     assert_eq!(moved, [499_000, 0]);
 }
 
@@ -479,9 +491,9 @@ fn witnessed(witness: ProbeWitness) -> Desk {
     desk.row((500_000, 10_000, 10_000), kworker);
     desk.row((510_000, 490_000, 490_000), probe());
     desk.report(ProbeKind::Spin);
-    desk.header.witnesses = Some(Witnesses {
+    desk.header.cross_checks = Some(CrossChecks {
         probes: [(0, witness)].into(),
-        ..Witnesses::default()
+        ..CrossChecks::default()
     });
     desk
 }
@@ -498,7 +510,7 @@ fn if_all_switches_were_reported_empty_gaps_are_outside() {
     })
     .close();
     assert_eq!(proof(&statement), Proof::Proven);
-    let empty = times(&statement, [Class::Outside, Class::Unexplained]);
+    let empty = times(&statement, [HypervisorOrFirmware, Class::Unexplained]);
     assert_eq!(empty, [32_400, 0]);
 }
 
@@ -511,11 +523,14 @@ fn each_unseen_entry_makes_one_of_the_longest_empty_gaps_unexplained() {
     let statement = desk.close();
     assert_eq!(proof(&statement), Proof::Bounded(2));
     assert!(statement.balance.balances());
-    let empty = times(&statement, [Class::Outside, Class::Unexplained]);
+    let empty = times(&statement, [HypervisorOrFirmware, Class::Unexplained]);
     assert_eq!(empty, [400, 32_000]);
-    let worst = statement.gaps.unwrap().worst;
+    let worst = statement.gaps.unwrap().longest;
     let names: Vec<&str> = worst.iter().map(|gap| &*gap.parts[0].name).collect();
-    assert_eq!(names, ["unexplained", "unexplained", "outside"]);
+    assert_eq!(
+        names,
+        ["unexplained", "unexplained", "hypervisor or firmware"]
+    );
     // If there are as many unseen entries as gaps, the proof fails.
     for (switches, proof_then) in [(4, Proof::Bounded(4)), (900, Proof::Bounded(900))] {
         desk = witnessed(ProbeWitness {
@@ -524,7 +539,7 @@ fn each_unseen_entry_makes_one_of_the_longest_empty_gaps_unexplained() {
         });
         let statement = desk.close();
         assert_eq!(proof(&statement), proof_then);
-        let empty = times(&statement, [Class::Outside, Class::Unexplained]);
+        let empty = times(&statement, [HypervisorOrFirmware, Class::Unexplained]);
         assert_eq!(empty, [0, 32_400]);
     }
 }
@@ -544,16 +559,20 @@ fn untraced_interrupts_and_skipped_programs_weaken_the_proof() {
             count: 1,
         });
     assert_eq!(proof(&desk.close()), Proof::Bounded(1));
-    desk.header.witnesses.as_mut().unwrap().programs_skipped = Some(2);
+    desk.header
+        .cross_checks
+        .as_mut()
+        .unwrap()
+        .bpf_programs_skipped = Some(2);
     assert_eq!(proof(&desk.close()), Proof::Bounded(3));
     desk.header.coverage.lost = vec![Loss {
         events: 1,
         ..Loss::none(Cpu(0))
     }];
     assert_eq!(proof(&desk.close()), Proof::Unproven);
-    desk.header.witnesses = None;
+    desk.header.cross_checks = None;
     desk.header.coverage.lost.clear();
-    assert_eq!(proof(&desk.close()), Proof::Unwitnessed);
+    assert_eq!(proof(&desk.close()), Proof::Unconfirmed);
 }
 
 #[test]
@@ -571,7 +590,7 @@ fn a_gap_with_a_row_within_the_clocks_uncertainty_is_not_empty() {
         });
         let statement = desk.close();
         assert!(statement.balance.balances());
-        times(&statement, [Class::Outside, Class::Unexplained])
+        times(&statement, [HypervisorOrFirmware, Class::Unexplained])
     };
     assert_eq!(outside(50), [32_400, 0]);
     assert_eq!(outside(400), [30_400, 2_000]);

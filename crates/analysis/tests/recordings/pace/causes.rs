@@ -235,7 +235,7 @@ fn header(injected: Injected) -> Header {
             threads: None,
             only_thread: None,
         }),
-        books: vec![books(0, BEGIN, end), books(1, BEGIN, end)],
+        cpus: vec![books(0, BEGIN, end), books(1, BEGIN, end)],
         ..Header::new(World::Live, Level::Kernel, "test")
     };
     header.coverage.attached = vec![
@@ -302,7 +302,7 @@ fn the_cause_of_late_frames_is_named_and_no_other() {
         let [cause] = &*late.causes else {
             panic!("{injected:?}: {late:#?}");
         };
-        let by = cause.by.as_ref().map(|by| &*by.name);
+        let by = cause.culprit.as_ref().map(|by| &*by.name);
         assert_eq!((cause.kind, by), (kind, name), "{injected:?}: {late:#?}");
         assert_eq!(late.by_kind.len(), HoldUp::ALL.len(), "all could be seen");
         for late_time in &late.by_kind {

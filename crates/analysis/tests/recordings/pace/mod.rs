@@ -21,12 +21,12 @@ fn a_loop_on_a_grid_is_found() {
     let late = |_| 60 + random.between(0, 40);
     let watched = watch(10, &[("frames", grid(PERIOD, 349, 3_000, late))]);
     assert_eq!(watched.chosen, Some(0));
-    let rhythm = watched.threads[0].rhythms[0];
+    let rhythm = watched.threads[0].periods[0];
     assert!(
         (rhythm.rhythm.period / 28_571_000.0 - 1.0).abs() < 1e-5,
         "{rhythm:?}"
     );
-    assert!(!rhythm.rhythm.rearmed && rhythm.mark == FrameMark::Wakeups);
+    assert!(!rhythm.rhythm.rearmed && rhythm.events == FrameMark::Wakeups);
     let figures = watched.figures.unwrap();
     // The start of the first on-CPU period and the end of the last are unknown.
     assert!((347..=349).contains(&figures.frames), "{}", figures.frames);
@@ -34,7 +34,7 @@ fn a_loop_on_a_grid_is_found() {
     // 35 slots are 15 µs shorter than a second, so the first second contains one extra start.
     let fps = [(36, 1), (35, 8)].map(|(fps, seconds)| FpsSeconds { fps, seconds });
     assert_eq!(figures.fps, fps);
-    assert_eq!(figures.wanted, None);
+    assert_eq!(figures.expected, None);
     let wait = figures.wait.unwrap();
     // A delay shared by all wake-ups is invisible. The 40 µs of jitter and the 20 µs from wake-up
     // to start are visible.
@@ -42,7 +42,7 @@ fn a_loop_on_a_grid_is_found() {
     assert_eq!(figures.work.unwrap().mean, Nanos::from_millis(3));
     let wakeups = watched.wakeups.unwrap();
     assert_eq!(wakeups.count, figures.frames);
-    assert_eq!(wakeups.ended_idle.unwrap().count, figures.frames);
+    assert_eq!(wakeups.idle_exits.unwrap().count, figures.frames);
 }
 
 /// An audit of the same process finds the same frames. An audit of another process finds none.
@@ -81,7 +81,7 @@ fn an_audit_finds_the_same_frames() {
     assert_eq!(Some(frames.figures), watched.figures);
     // No other thread ran, so the loop itself slept too long. `pace --pid` reports the same.
     let late = frames.late.unwrap();
-    assert_eq!((late.frames, late.lost, late.causes.len()), (7, 0, 1));
+    assert_eq!((late.frames, late.dropped, late.causes.len()), (7, 0, 1));
     assert_eq!(
         (late.causes[0].kind, late.causes[0].frames),
         (HoldUp::OwnSleep, 7)
@@ -113,8 +113,8 @@ fn a_thread_that_does_little_does_not_define_the_frames() {
         .iter()
         .find(|thread| thread.name == "looks")
         .unwrap();
-    assert!(!looking.rhythms.is_empty());
-    let why = looking.why_none.as_deref();
+    assert!(!looking.periods.is_empty());
+    let why = looking.no_frames_reason.as_deref();
     assert_eq!(why, Some("it used too little of the process's CPU time"));
     assert_eq!(watched.rhythm(), Err(NoRhythm::LittleWork));
     // If the polling thread is the only one, it does define the frames.
@@ -130,7 +130,7 @@ fn late_frames_have_the_right_lateness() {
     // The frames start within their slots, but more than 4 ms late.
     assert_eq!((figures.dropped, figures.overshot), (0, 0));
     assert_eq!(
-        (figures.late, figures.late_from),
+        (figures.late, figures.late_threshold),
         (7, Nanos::from_millis(4))
     );
     let max = figures.wait.unwrap().max;
@@ -181,7 +181,7 @@ fn a_grid_with_drifting_lateness_is_a_grid() {
     };
     let watched = watch(8, &[("frames", grid(20_000, 399, 3_000, late))]);
     assert!(
-        !watched.threads[0].rhythms[0].rhythm.rearmed,
+        !watched.threads[0].periods[0].rhythm.rearmed,
         "{:?}",
         watched.threads[0]
     );
@@ -199,7 +199,7 @@ fn a_rearmed_loop_is_due_its_shortest_interval_after_the_last_frame() {
         at += 27_000 + random.between(0, 2_000);
     }
     let watched = watch(10, &[("frames", doings)]);
-    let rhythm = watched.threads[0].rhythms[0];
+    let rhythm = watched.threads[0].periods[0];
     assert!(rhythm.rhythm.rearmed, "{rhythm:?}");
     assert!((rhythm.rhythm.period / 28e6 - 1.0).abs() < 0.01);
     let figures = watched.figures.unwrap();
@@ -223,8 +223,8 @@ fn the_frames_of_a_loop_that_polls_the_clock_are_its_long_runs() {
         at += 3 + work + 1_060 + random.between(0, 30);
     }
     let watched = watch(10, &[("frames", doings)]);
-    let rhythm = watched.threads[0].rhythms[0];
-    assert_eq!(rhythm.mark, FrameMark::LongRuns);
+    let rhythm = watched.threads[0].periods[0];
+    assert_eq!(rhythm.events, FrameMark::LongRuns);
     assert!(
         (rhythm.rhythm.period / 28_571_000.0 - 1.0).abs() < 1e-3,
         "{rhythm:?}"
@@ -254,7 +254,7 @@ fn the_rhythm_is_returned_or_the_reason_why_none_was_found() {
     let spins = vec![(BEGIN, BEGIN, BEGIN + 4_900_000)];
     let watched = watch(5, &[("frames", spins.clone())]).rhythm().unwrap_err();
     assert!(
-        matches!(&watched, NoRhythm::OnlyThread(why) if why.starts_with("it never slept")),
+        matches!(&watched, NoRhythm::OnlyThread(why) if why.starts_with("only 1 events")),
         "{watched}"
     );
     let watched = watch(5, &[("frames", spins.clone()), ("other", spins)]);
@@ -269,7 +269,7 @@ fn the_thread_that_does_the_work_defines_the_frames() {
     let watched = watch(10, &[("watchdog", watchdog), ("frames", frames)]);
     assert_eq!(watched.threads[0].name, "frames");
     assert_eq!(watched.threads[1].name, "watchdog");
-    assert!(!watched.threads[1].rhythms.is_empty());
+    assert!(!watched.threads[1].periods.is_empty());
     assert_eq!(watched.cpus.to_string(), "1");
 }
 
@@ -296,7 +296,7 @@ fn a_process_without_a_rhythm_reports_what_was_seen() {
     assert!(watched.figures.is_none() && watched.wakeups.is_none());
     let why = |name: &str| {
         let thread = watched.threads.iter().find(|thread| thread.name == name);
-        thread.unwrap().why_none.clone().unwrap()
+        thread.unwrap().no_frames_reason.clone().unwrap()
     };
     assert_eq!(
         why("requests"),

@@ -70,8 +70,8 @@ impl Cast {
 
 fn traced() -> Header {
     let mut header = header();
-    header.books.push(books(0, 0, 1_000 * MS));
-    header.books.push(books(1, 0, 1_000 * MS));
+    header.cpus.push(books(0, 0, 1_000 * MS));
+    header.cpus.push(books(1, 0, 1_000 * MS));
     header
 }
 
@@ -97,7 +97,7 @@ fn steps(packets: &PacketPaths) -> Vec<(Step, i64)> {
 
 /// The sources on the CPU during the longest step of the longest path, with their times in ns.
 fn behind(packets: &PacketPaths) -> Vec<(&str, i64)> {
-    let by = packets.longest.first().unwrap().by.iter();
+    let by = packets.longest.first().unwrap().ran.iter();
     by.map(|holder| (&*holder.name, holder.time.0)).collect()
 }
 
@@ -123,8 +123,8 @@ fn a_path_has_four_steps_from_the_interrupt_to_the_run() {
     let longest = &packets.longest[0];
     assert_eq!(longest.at, Nanos(100 * US));
     assert_eq!(longest.longest, Step::Woken);
-    assert!(longest.by.is_empty(), "a short delay is not examined");
-    let way = &packets.ways[0];
+    assert!(longest.ran.is_empty(), "a short delay is not examined");
+    let way = &packets.groups[0];
     let named = (way.raised_by.as_deref(), way.kind, way.received_in);
     assert_eq!(named, (Some("eth0"), Some(Kind::Irq), ReceivedIn::Softirq));
     let thread = &packets.threads[0];
@@ -150,7 +150,7 @@ fn a_wait_for_the_cpu_is_reported_with_the_occupants() {
         .find(|step| step.step == Step::Woken)
         .unwrap();
     assert_eq!(woken.length.max, Some(Nanos(5 * MS - 107 * US)));
-    assert_eq!(woken.held, 1);
+    assert_eq!(woken.slow_count, 1);
     // The part of the wait that `NET_RX` itself takes is reported as `NET_RX`.
     let own = 5 * MS - 107 * US - 3 * US - 20 * US;
     let expected = [("hog", own), ("TIMER", 20 * US), ("NET_RX", 3 * US)];
@@ -196,7 +196,7 @@ fn a_softirq_deferred_to_ksoftirqd_is_a_separate_kind_of_path() {
     let packets = cast.packets(&rows);
     let way_in = |received_in| {
         packets
-            .ways
+            .groups
             .iter()
             .find(|way| way.received_in == received_in)
             .unwrap()
@@ -230,8 +230,8 @@ fn the_path_of_a_softirq_raised_by_a_thread_begins_there() {
         ]);
     }
     let packets = cast.packets(&rows);
-    assert_eq!(packets.ways.len(), 1, "threads of a program count as one");
-    let way = &packets.ways[0];
+    assert_eq!(packets.groups.len(), 1, "threads of a program count as one");
+    let way = &packets.groups[0];
     let raised_by = (way.raised_by.as_deref(), way.kind, way.delay.count);
     assert_eq!(raised_by, (Some("peer"), Some(Kind::Task), 2));
     let (raised, receiving) = ((Step::Raised, US), (Step::Receiving, US));
@@ -270,7 +270,7 @@ fn missing_edges_drop_a_step_and_missing_rows_drop_the_packet() {
     assert_eq!((packets.wakeups, packets.followed), (3, 1));
     let first = [(Step::Receiving, 3 * US), (Step::Woken, 8 * US)];
     assert_eq!(steps(&packets), first);
-    assert_eq!(packets.ways[0].raised_by, None);
+    assert_eq!(packets.groups[0].raised_by, None);
     // Wake-ups by other sources do not count, and neither do softirqs that wake no thread.
     let others = [woke(0, 5, cast.timers, GAME), ran(0, 10, 20, cast.game)];
     assert_eq!(cast.statement(&others, &traced()), None);

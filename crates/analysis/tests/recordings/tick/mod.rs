@@ -3,7 +3,7 @@
 use ticktax_analysis::{Auditor, tick};
 use ticktax_fixture::{books, process, replay, span, watched_header};
 use ticktax_model::machine::{InterruptRow, Machine};
-use ticktax_model::recording::{Books, Header, Level, Row, Sum};
+use ticktax_model::recording::{CpuInterval, Header, Level, Row, Sum};
 use ticktax_model::tick::{Basis, TickBill};
 use ticktax_model::{Histogram, Kind, Nanos, Owner, Source, SourceId, SourceTable};
 
@@ -20,7 +20,7 @@ const OTHER: i64 = 40 * US;
 struct Machinery {
     sources: SourceTable,
     rows: Vec<Row>,
-    books: Vec<Books>,
+    books: Vec<CpuInterval>,
     seconds: i64,
 }
 
@@ -108,7 +108,7 @@ impl Machinery {
                 cmdline: Some("quiet nohz=on skew_tick=1 -- divider=3".to_owned()),
                 ..Machine::default()
             },
-            books: self.books.clone(),
+            cpus: self.books.clone(),
             level,
             ..watched_header()
         }
@@ -163,9 +163,9 @@ fn one_cpu_is_busy_and_the_other_idles_without_a_tick() {
             0.12
         ));
         assert_eq!(cost.ticks.max, Some(Nanos(OWN + FUNCTION)));
-        assert_eq!(cost.within[0].name, "tick_nohz_handler");
-        assert_eq!(cost.within[0].time, Nanos(ticks * FUNCTION));
-        assert!(cost.around.is_none());
+        assert_eq!(cost.parts[0].name, "tick_nohz_handler");
+        assert_eq!(cost.parts[0].time, Nanos(ticks * FUNCTION));
+        assert!(cost.entry_exit.is_none());
         let truth = (ticks * (OWN + FUNCTION + SOFTIRQ)) as f64 / 20e9;
         assert!(near(cost.cores.value, truth, 1e-9));
         assert!(cost.cores.plus_minus.unwrap() < 0.02 * truth);
@@ -217,7 +217,7 @@ fn entry_and_exit_around_a_tick_come_from_the_spinning_probe() {
     let bill = machine.bill(250);
     assert!(bill.cpus[0].busy.is_none(), "{bill:?}");
     assert_eq!(bill.cpus[0].probed.unwrap().count, 1250);
-    let around = bill.cost.unwrap().around.unwrap();
+    let around = bill.cost.unwrap().entry_exit.unwrap();
     // Every tenth gap also contains another timer.
     assert_eq!(around.count, 1125);
     assert!(

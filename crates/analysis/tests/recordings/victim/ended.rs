@@ -19,13 +19,13 @@ fn has_ended(target: Target, change: impl Fn(&mut Header)) -> bool {
     let mut auditor = Auditor::books();
     auditor.victim_since(Nanos(BEGIN - 1));
     replay(&sources, &[whole(0, BEGIN, 1_000, game)], &mut auditor);
-    auditor.finish(&header, &sources, 1).victim.unwrap().ended
+    auditor.finish(&header, &sources, 1).victim.unwrap().exited
 }
 
 #[test]
 fn a_program_has_exited_if_the_recording_shows_it() {
     let with = |why| move |header: &mut Header| header.ended_early = Some(why);
-    assert!(has_ended(Target::Process, with(EndedEarly::ProgramEnded)));
+    assert!(has_ended(Target::Process, with(EndedEarly::ProgramExited)));
     assert!(!has_ended(Target::Process, with(EndedEarly::Interrupted)));
     let ran = |exit| {
         move |header: &mut Header| {

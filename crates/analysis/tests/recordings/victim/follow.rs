@@ -142,7 +142,7 @@ proptest! {
         let statement = statement(&followed, &rows);
         let victim = statement.victim.unwrap();
         let threads = victim.threads.unwrap();
-        prop_assert!(threads.balances(), "{:?}", threads.off);
+        prop_assert!(threads.balances(), "{:?}", threads.imbalances);
     }
 }
 
@@ -176,7 +176,7 @@ fn game() -> (Vec<Row>, Header, SourceTable) {
         ran(30, 31, game),
     ];
     let mut header = machine(&ticktax_fixture::header());
-    header.books.push(books(0, 0, 31 * MS));
+    header.cpus.push(books(0, 0, 31 * MS));
     (rows, header, sources)
 }
 
@@ -332,7 +332,7 @@ fn a_recording_of_another_program_does_not_show_the_subjects_end_or_quota() {
         Event::Switch(5 * MS, 0, 6, 1),
     ]);
     let mut header = world.header.clone();
-    header.ended_early = Some(EndedEarly::ProgramEnded);
+    header.ended_early = Some(EndedEarly::ProgramExited);
     header.coverage.attached.push(Hook::SchedWaking);
     let rows = (&*world.rows, &header, &world.sources);
     let same = follow(rows, Subject::Processes(vec![10])).unwrap();

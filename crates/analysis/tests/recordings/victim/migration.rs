@@ -88,7 +88,7 @@ fn waited_behind_both(threads: &ThreadTimes) {
     assert_eq!(threads.waited_on.to_string(), "0-1");
     let delay = &threads.delays[0];
     assert_eq!((delay.cpu, delay.waited_on), (Cpu(1), Some(Cpu(0))));
-    let lost: Vec<&str> = delay.lost_to.iter().map(|lost| &*lost.name).collect();
+    let lost: Vec<&str> = delay.ran.iter().map(|lost| &*lost.name).collect();
     assert_eq!(lost, ["compiler", "other"]);
 }
 

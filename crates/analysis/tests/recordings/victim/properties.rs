@@ -37,7 +37,7 @@ proptest! {
     fn every_moment_of_every_thread_is_in_its_account(events in events()) {
         let fixture = Fixture::run(&events);
         let threads = threads(&fixture.rows, &fixture.header, &fixture.sources);
-        prop_assert!(threads.balances(), "{:?}", threads.off);
+        prop_assert!(threads.balances(), "{:?}", threads.imbalances);
         prop_assert_eq!(threads.threads, VICTIMS as u64);
         prop_assert_eq!(threads.elapsed.0, fixture.elapsed);
         let truth: BTreeMap<ThreadState, i64> =
@@ -89,7 +89,7 @@ proptest! {
         let removed = rows.remove(waits[pick.index(waits.len())]);
         let torn = threads(&rows, &fixture.header, &fixture.sources);
         prop_assert!(!torn.balances());
-        prop_assert_eq!(torn.off.iter().map(|&(_, time)| time).sum::<Nanos>(), -removed.span().dur);
+        prop_assert_eq!(torn.imbalances.iter().map(|&(_, time)| time).sum::<Nanos>(), -removed.span().dur);
 
         let mut header = fixture.header.clone();
         header.coverage.lost.push(Loss { events: 1, ..Loss::none(Cpu(0)) });

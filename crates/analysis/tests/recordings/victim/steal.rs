@@ -16,7 +16,7 @@ const BEGIN: i64 = 1_000_000_000;
 fn guest(before: i64, after: i64) -> Header {
     let mut header = followed(Target::Process, "game", Some(10), BEGIN);
     header.machine.hypervisor = Some("VMware".to_owned());
-    header.books = vec![books(0, BEGIN, 2 * BEGIN)];
+    header.cpus = vec![books(0, BEGIN, 2 * BEGIN)];
     for (counters, steal) in [(&mut header.before, before), (&mut header.after, after)] {
         let times = CpuTimes {
             steal: Nanos(steal),

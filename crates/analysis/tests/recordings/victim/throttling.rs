@@ -47,7 +47,7 @@ fn audit(target: Target, pid: Option<i32>) -> Option<ThreadTimes> {
 #[test]
 fn throttling_is_among_the_delays_and_ends_with_the_timer() {
     let threads = audit(Target::Process, Some(10)).unwrap();
-    assert!(threads.balances(), "{:?}", threads.off);
+    assert!(threads.balances(), "{:?}", threads.imbalances);
     let state = |state| {
         let account = threads
             .accounts
@@ -60,14 +60,14 @@ fn throttling_is_among_the_delays_and_ends_with_the_timer() {
     let longest = &threads.delays[0];
     assert_eq!(longest.kind, DelayKind::Throttled);
     assert_eq!(longest.length, Nanos(75 * MS));
-    assert!(longest.lost_to.is_empty(), "{longest:?}");
+    assert!(longest.ran.is_empty(), "{longest:?}");
     let waits = threads.delays.iter();
     let waits: Vec<_> = waits
         .filter(|delay| delay.kind == DelayKind::Unthrottled)
         .collect();
     assert_eq!(waits.len(), 5);
     assert_eq!(waits[0].length, Nanos(5 * MS));
-    assert_eq!(waits[0].lost_to[0].name, "other");
+    assert_eq!(waits[0].ran[0].name, "other");
 }
 
 #[test]

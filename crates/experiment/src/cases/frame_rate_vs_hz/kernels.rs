@@ -91,7 +91,7 @@ impl KernelCase for Frames {
         let table = |figure: &Figure| {
             let rows = seen.iter().map(|(hz, kernel, expected)| {
                 let (published, modelled) = published(file, &modelled, figure.series, *hz);
-                let range = Range::of(expected.iter().map(figure.value));
+                let range = Range::from_values(expected.iter().map(figure.value));
                 KernelRow {
                     hz: *hz,
                     published,
@@ -150,13 +150,13 @@ fn measured(trial: &Trial) -> Option<Seen> {
 /// The model's results for the same loop on this kernel, one per start phase within the tick. Each
 /// burst includes the CPU time that the kernel adds on entry and exit.
 fn expected(trial: &Trial, task: &TaskSpec) -> Vec<Seen> {
-    let Some(kernel) = Kernel::of(&trial.replay.machine) else {
+    let Some(kernel) = Kernel::from_machine(&trial.replay.machine) else {
         return Vec::new();
     };
     let replayed = trial.replay.tasks.first();
     let more = replayed.map_or(Nanos::ZERO, |task| {
         let bursts = i64::try_from(task.bursts.max(1)).unwrap_or(i64::MAX);
-        Nanos((task.ran - task.asked).0 / bursts)
+        Nanos((task.ran - task.requested).0 / bursts)
     });
     let phases = (0..PHASES).map(|phase| {
         let mut setup = Setup::new(machine(kernel, phase), trial.job.length);
@@ -216,7 +216,10 @@ mod tests {
         };
         let case = cases::find("frame-rate-vs-hz").unwrap();
         let file = case.file().unwrap();
-        let mut setup = Setup::new(machine(Kernel::of(&facts).unwrap(), 5), JOB.length);
+        let mut setup = Setup::new(
+            machine(Kernel::from_machine(&facts).unwrap(), 5),
+            JOB.length,
+        );
         setup.tasks = case.programs(&file.values());
         let task = run(&setup).unwrap().tasks[0];
         #[expect(
@@ -239,7 +242,7 @@ mod tests {
                     overshot: task.overshot,
                     bursts: task.bursts,
                     sleeps: task.sleeps,
-                    asked: task.ran,
+                    requested: task.ran,
                     ran: task.ran,
                 }],
             },

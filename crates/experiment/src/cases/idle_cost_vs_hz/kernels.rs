@@ -244,7 +244,7 @@ fn waking(hz: u32, wakeups: f64) -> f64 {
 
 /// Minimum and maximum count in thousands, as text.
 fn min_and_max(counts: &[(u32, f64)]) -> String {
-    let range = Range::of(counts.iter().map(|(_, count)| count / 1e3));
+    let range = Range::from_values(counts.iter().map(|(_, count)| count / 1e3));
     format!("{:.0} to {:.0}", range.min, range.max)
 }
 
@@ -370,7 +370,7 @@ mod tests {
         );
         // Two rates must calibrate the programs' fit, and all rates the straight line.
         assert_eq!(programs.rows.iter().filter(|row| row.fit).count(), 2);
-        let line = &statement.remarks[0].why;
+        let line = &statement.remarks[0].reason;
         assert!(
             line.starts_with("9.0 thousand instructions per second plus 2000"),
             "{line}"

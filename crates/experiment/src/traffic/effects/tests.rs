@@ -25,10 +25,10 @@ fn normal(stream: &mut Stream) -> f64 {
     sum / f64::from(1 << 30) - 6.0
 }
 
-fn run(cell: usize, block: u64, ns: f64, facts: Vec<Fact>) -> MeasuredRun {
+fn run(arm: usize, block: u64, ns: f64, facts: Vec<Fact>) -> MeasuredRun {
     MeasuredRun {
         block,
-        cell,
+        arm,
         figures: RunFigures {
             rate: 1e9 / ns,
             cpu: CpuCost {
@@ -76,14 +76,14 @@ pub(in crate::traffic) fn document(factors: &Factors) -> NetExperiment {
             ended_early: None,
         },
         no_books: None,
-        cells: Vec::new(),
+        arms: Vec::new(),
         check: DesignCheck::default(),
         effects: Vec::new(),
         costs: UnitCosts::default(),
     }
 }
 
-/// Simulates runs in the planned order on a machine that drifts. `ns` gives a cell's cost per byte
+/// Simulates runs in the planned order on a machine that drifts. `ns` gives an arm's cost per byte
 /// without noise.
 fn simulated(
     factors: &Factors,
@@ -91,15 +91,15 @@ fn simulated(
     noise: f64,
     ns: impl Fn(&[usize]) -> f64,
 ) -> Vec<MeasuredRun> {
-    let cells = factors.factorial().cells();
+    let arms = factors.factorial().arms();
     let mut stream = Stream::new(seed, 1);
-    plan(cells.len(), blocks, seed)
+    plan(arms.len(), blocks, seed)
         .iter()
         .enumerate()
         .map(|(at, slot)| {
             let drift = 1.0 + 0.001 * at as f64;
             let moved = (noise * normal(&mut stream)).exp();
-            let ns = ns(&cells[slot.arm]) * drift * moved;
+            let ns = ns(&arms[slot.arm]) * drift * moved;
             run(slot.arm, slot.block, ns, Vec::new())
         })
         .collect()
@@ -119,8 +119,8 @@ fn intervals_hold_known_effects_and_false_verdicts_are_rare() {
     let factors = factors(&["mtu=1500,9000", "size=1k,64k", "nodelay=0,1"]);
     // The second factor costs 3 %, and another 4 % in combination with the third.
     let truth = [0.0, 0.03_f64, 0.02];
-    let ns = |cell: &[usize]| {
-        let on = |at: usize| cell[at] as f64;
+    let ns = |arm: &[usize]| {
+        let on = |at: usize| arm[at] as f64;
         (truth[1] * on(1) + 0.04 * on(1) * on(2)).exp()
     };
     let mut held = 0_u64;
@@ -129,12 +129,12 @@ fn intervals_hold_known_effects_and_false_verdicts_are_rare() {
     for seed in 0..EXPERIMENTS {
         let runs = with_nodelay_facts(simulated(&factors, (6, seed), 0.03, ns), &factors);
         let document = judged(&factors, &runs);
-        // Effects are averages over the other factors. The third one adds 4 % in those cells where
+        // Effects are averages over the other factors. The third one adds 4 % in those arms where
         // the second is on, which is half of them.
         let expected = [0.0, 0.05, 0.02, 0.0, 0.0, 0.04];
         assert_eq!(document.effects.len(), expected.len());
         for (effect, expected) in document.effects.iter().zip(expected) {
-            let share = effect.cpu.share.unwrap();
+            let share = effect.cpu.contrast.effect.unwrap();
             let truth = f64::exp_m1(expected);
             held += u64::from(share.low <= truth && truth <= share.high);
             all += 1;
@@ -144,7 +144,7 @@ fn intervals_hold_known_effects_and_false_verdicts_are_rare() {
         let mut verdicts = document
             .effects
             .iter()
-            .flat_map(|effect| [effect.cpu.verdict, effect.rate.verdict]);
+            .flat_map(|effect| [effect.cpu.contrast.verdict, effect.rate.contrast.verdict]);
         false_verdicts += u64::from(verdicts.any(Verdict::differs));
     }
     let held = held as f64 / all as f64;
@@ -156,9 +156,9 @@ fn intervals_hold_known_effects_and_false_verdicts_are_rare() {
 
 /// Adds the facts that a kernel would report about `nodelay`.
 fn with_nodelay_facts(mut runs: Vec<MeasuredRun>, factors: &Factors) -> Vec<MeasuredRun> {
-    let cells = factors.factorial().cells();
+    let arms = factors.factorial().arms();
     for run in &mut runs {
-        let facts = vec![Fact::new("nodelay", cells[run.cell][2])];
+        let facts = vec![Fact::new("nodelay", arms[run.arm][2])];
         run.figures.facts = facts;
     }
     runs
@@ -167,18 +167,18 @@ fn with_nodelay_facts(mut runs: Vec<MeasuredRun>, factors: &Factors) -> Vec<Meas
 #[test]
 fn cells_with_equal_facts_are_merged() {
     let factors = factors(&["tcp_timestamps=0,1", "rcvbuf=1M,2M"]);
-    let cells = factors.factorial().cells();
-    let mut runs = simulated(&factors, (6, 3), 0.001, |cell| 1.0 + 0.02 * cell[0] as f64);
+    let arms = factors.factorial().arms();
+    let mut runs = simulated(&factors, (6, 3), 0.001, |arm| 1.0 + 0.02 * arm[0] as f64);
     for run in &mut runs {
         run.figures.facts = vec![
-            Fact::new("timestamps", cells[run.cell][0]),
+            Fact::new("timestamps", arms[run.arm][0]),
             Fact::new("receive buffer", 425_984),
         ];
     }
     let document = judged(&factors, &runs);
     assert_eq!(
         (
-            document.check.cells,
+            document.check.arms,
             document.check.different,
             document.check.rank
         ),
@@ -186,14 +186,14 @@ fn cells_with_equal_facts_are_merged() {
     );
     assert_eq!(document.check.idle.len(), 1);
     assert_eq!(document.effects.len(), 1);
-    assert_eq!(document.effects[0].cpu.verdict, Verdict::Worse);
-    assert_eq!(document.effects[0].rate.verdict, Verdict::Worse);
-    assert_eq!(document.cells[1].same_as, 0);
-    assert_eq!(document.cells[3].same_as, 2);
-    // Facts that differ between a cell's runs must be reported as changed.
+    assert_eq!(document.effects[0].cpu.contrast.verdict, Verdict::Worse);
+    assert_eq!(document.effects[0].rate.contrast.verdict, Verdict::Worse);
+    assert_eq!(document.arms[1].same_as, 0);
+    assert_eq!(document.arms[3].same_as, 2);
+    // Facts that differ between an arm's runs must be reported as changed.
     runs[0].figures.facts.clear();
     let document = judged(&factors, &runs);
-    let odd = &document.cells[runs[0].cell];
+    let odd = &document.arms[runs[0].arm];
     assert!(
         odd.facts
             .iter()
@@ -211,14 +211,18 @@ fn the_planned_number_of_blocks_finds_the_effect() {
     let pilot = simulated(&factors, (3, 1), 0.02, |_| 1.0);
     assert!(spread(&factors, &pilot).is_some());
     assert!(spread(&factors, &pilot[..4]).is_none());
-    // Noise of an effect within a block, in which each of the two cells runs twice.
+    // Noise of an effect within a block, in which each of the two arms runs twice.
     let noise = 0.02_f64.exp_m1();
     let blocks = blocks_to_resolve(noise, 0.02, 2).unwrap();
     let found = (0..300).filter(|&seed| {
-        let runs = simulated(&factors, (blocks, seed), 0.02, |cell| {
-            1.02_f64.powf(cell[0] as f64)
+        let runs = simulated(&factors, (blocks, seed), 0.02, |arm| {
+            1.02_f64.powf(arm[0] as f64)
         });
-        judged(&factors, &runs).effects[0].cpu.verdict.differs()
+        judged(&factors, &runs).effects[0]
+            .cpu
+            .contrast
+            .verdict
+            .differs()
     });
     let found = found.count() as f64 / 300.0;
     assert!(found >= 0.75, "{found} of {blocks} blocks");
@@ -227,21 +231,21 @@ fn the_planned_number_of_blocks_finds_the_effect() {
 #[test]
 fn independent_unit_costs_are_estimated() {
     let factors = factors(&["size=1k,64k", "mss=536,1460"]);
-    let cells = factors.factorial().cells();
-    let ns = |cell: &[usize]| {
+    let arms = factors.factorial().arms();
+    let ns = |arm: &[usize]| {
         let (calls, packets) = (
-            2.0 / [1_024.0, 65_536.0][cell[0]],
-            1.0 / [536.0, 1_460.0][cell[1]],
+            2.0 / [1_024.0, 65_536.0][arm[0]],
+            1.0 / [536.0, 1_460.0][arm[1]],
         );
         0.2 + 400.0 * calls + 300.0 * packets
     };
     let mut runs = simulated(&factors, (6, 5), 0.005, ns);
     for run in &mut runs {
-        let cell = &cells[run.cell];
+        let arm = &arms[run.arm];
         let figures = &mut run.figures;
-        figures.facts = vec![Fact::new("segment data", [536, 1_460][cell[1]])];
-        figures.calls = 2.0 / [1_024.0, 65_536.0][cell[0]];
-        figures.packets = 1.0 / [536.0, 1_460.0][cell[1]];
+        figures.facts = vec![Fact::new("segment data", [536, 1_460][arm[1]])];
+        figures.calls = 2.0 / [1_024.0, 65_536.0][arm[0]];
+        figures.packets = 1.0 / [536.0, 1_460.0][arm[1]];
         // One acknowledgement per two packets.
         let acks = (figures.packets / 2.0 * figures.bytes as f64).round();
         figures.connection.as_mut().unwrap().acks = format!("{acks}").parse().unwrap();
@@ -274,7 +278,7 @@ fn independent_unit_costs_are_estimated() {
     assert!(costs.misfit.unwrap() < 0.02);
     // This time does not depend on any of the units.
     for run in &mut runs {
-        run.figures.cpu.ns_per_byte = if run.cell == 1 || run.cell == 2 {
+        run.figures.cpu.ns_per_byte = if run.arm == 1 || run.arm == 2 {
             9.0
         } else {
             1.0

@@ -36,15 +36,15 @@ fn only(statement: &TrialStatement) -> &Comparison {
 fn an_effect_is_reported_with_its_size_and_direction() {
     let statement = judge(trial(RunLaw::Normal, 2, 10, 0.1, 1), &[]);
     let comparison = only(&statement);
-    let effect = comparison.effect.unwrap();
+    let effect = comparison.contrast.effect.unwrap();
     assert_eq!(
-        (comparison.verdict, comparison.scale),
+        (comparison.contrast.verdict, comparison.scale),
         (Verdict::Worse, Scale::Relative)
     );
     assert!(effect.low < 0.1 && 0.1 < effect.high, "{effect:?}");
     assert!(effect.bound() < 0.13, "{effect:?}");
     assert!((comparison.chance.unwrap() - 2.0 / 1024.0).abs() < 1e-12);
-    assert_eq!(comparison.chance, comparison.chance_corrected);
+    assert_eq!(comparison.chance, comparison.contrast.chance);
     assert_eq!(
         (comparison.blocks, comparison.first.unwrap().count),
         (Some(10), 20)
@@ -55,26 +55,26 @@ fn an_effect_is_reported_with_its_size_and_direction() {
     let detectable = comparison.detectable.unwrap();
     assert!((0.8..1.3).contains(&(detectable / noise)), "{detectable}");
     let shorter = judge(trial(RunLaw::Normal, 2, 10, -0.1, 1), &[]);
-    assert_eq!(only(&shorter).verdict, Verdict::Better);
+    assert_eq!(only(&shorter).contrast.verdict, Verdict::Better);
 }
 
 #[test]
 fn no_effect_is_bounded_or_left_open() {
     let quiet = judge(trial(RunLaw::Normal, 2, 20, 0.0, 2), &[]);
-    let Verdict::NoDifferenceBeyond { bound } = only(&quiet).verdict else {
+    let Verdict::NoDifferenceBeyond { bound } = only(&quiet).contrast.verdict else {
         panic!("{:?}", only(&quiet));
     };
     assert!(bound < 0.02, "{bound}");
     let noisy = judge(trial(RunLaw::LogNormal, 2, 10, 0.0, 3), &[]);
     let Verdict::CannotTell {
         more_blocks: Some(more),
-    } = only(&noisy).verdict
+    } = only(&noisy).contrast.verdict
     else {
         panic!("{:?}", only(&noisy));
     };
     assert!(more > 5, "{more}");
     let few = judge(trial(RunLaw::Normal, 2, 4, 0.2, 4), &[]);
-    assert!(!only(&few).verdict.differs(), "4 blocks: 2 in 16");
+    assert!(!only(&few).contrast.verdict.differs(), "4 blocks: 2 in 16");
     assert!(
         only(&few)
             .checks
@@ -102,10 +102,10 @@ fn p_values_are_corrected_for_all_arms_and_metrics() {
         .collect();
     assert_eq!(compared, [("time", 1), ("cpu", 1), ("time", 2), ("cpu", 2)]);
     for comparison in &statement.comparisons {
-        assert_eq!(comparison.verdict, Verdict::Worse);
+        assert_eq!(comparison.contrast.verdict, Verdict::Worse);
         let (alone, together) = (
             comparison.chance.unwrap(),
-            comparison.chance_corrected.unwrap(),
+            comparison.contrast.chance.unwrap(),
         );
         assert!((together - 4.0 * alone).abs() < 1e-9, "{alone} {together}");
     }
@@ -170,7 +170,7 @@ fn constant_and_missing_values_have_no_verdict() {
     }
     let statement = judge(constant, &[]);
     assert_eq!(
-        only(&statement).verdict,
+        only(&statement).contrast.verdict,
         Verdict::CannotTell { more_blocks: None }
     );
     assert_eq!(only(&statement).checks, [Check::Constant { value: 0.0 }]);
@@ -180,11 +180,15 @@ fn constant_and_missing_values_have_no_verdict() {
     let statement = judge(absent.clone(), &["time > +1%".parse().unwrap()]);
     let (comparison, answers) = (only(&statement), &statement.fail_if);
     assert_eq!(
-        (comparison.first, comparison.effect, comparison.chance),
+        (
+            comparison.first,
+            comparison.contrast.effect,
+            comparison.chance
+        ),
         (None, None, None)
     );
     assert_eq!(
-        comparison.verdict,
+        comparison.contrast.verdict,
         Verdict::CannotTell { more_blocks: None }
     );
     assert_eq!(answers[0].outcome, Outcome::CannotTell);
@@ -210,10 +214,10 @@ fn a_change_from_zero_is_an_absolute_difference() {
     );
     let comparison = only(&statement);
     assert_eq!(
-        (comparison.scale, comparison.verdict),
+        (comparison.scale, comparison.contrast.verdict),
         (Scale::Absolute, Verdict::Worse)
     );
-    assert!((comparison.effect.unwrap().value - 0.3).abs() < 0.01);
+    assert!((comparison.contrast.effect.unwrap().value - 0.3).abs() < 0.01);
     // A percentage of zero is undefined.
     let outcomes: Vec<Outcome> = statement
         .fail_if
@@ -241,8 +245,8 @@ fn equal_arms_rarely_differ_and_the_interval_holds_the_truth() {
                 let seed = u64::from(seed) * 1_000 + blocks;
                 let statement = judge(trial(law, 2, blocks, 0.0, seed), &[]);
                 let comparison = only(&statement);
-                differ += u32::from(comparison.verdict.differs());
-                missed += u32::from(!comparison.effect.unwrap().may_be_none());
+                differ += u32::from(comparison.contrast.verdict.differs());
+                missed += u32::from(!comparison.contrast.effect.unwrap().may_be_none());
             }
             let name = law.name();
             assert!(
@@ -268,7 +272,7 @@ fn detectable_effects_are_detected() {
             let statement = judge(trial(RunLaw::Normal, 2, blocks, 0.0, seed), &[]);
             let at = only(&statement).detectable.unwrap() * 0.02 / only(&statement).noise.unwrap();
             let statement = judge(trial(RunLaw::Normal, 2, blocks, at, seed + 77_777), &[]);
-            found += u32::from(only(&statement).verdict.differs());
+            found += u32::from(only(&statement).contrast.verdict.differs());
         }
         let share = f64::from(found) / f64::from(TRIALS);
         assert!((0.73..0.88).contains(&share), "{blocks}: {share}");

@@ -177,16 +177,14 @@ fn count(assignments: &[Assignment]) -> Result<usize, TryError> {
         ));
     }
     if arms > MAX_ARMS {
-        return wrong(format!(
-            "too many variants ({arms}): give at most {MAX_ARMS}"
-        ));
+        return wrong(format!("too many arms ({arms}): give at most {MAX_ARMS}"));
     }
     let odd =
         |assignment: &&Assignment| assignment.values.len() != 1 && assignment.values.len() != arms;
     match assignments.iter().find(odd) {
         Some(odd) => wrong(format!(
             "{} has {} values, but {} has {arms}: give the same number, or one value for all \
-             variants",
+             arms",
             odd.knob.id(),
             odd.values.len(),
             longest.knob.id(),
@@ -322,7 +320,7 @@ fn require_different(rows: &[Row], now: &[Vec<String>], arms: usize) -> Result<(
                 format!("{} to {value}", row.knob.id())
             });
             return Err(TryError::Senseless(format!(
-                "variants {} and {} are the same: both set {}",
+                "arms {} and {} are the same: both set {}",
                 label(before),
                 label(arm),
                 settings.collect::<Vec<String>>().join(", "),

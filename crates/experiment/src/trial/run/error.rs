@@ -17,7 +17,7 @@ pub enum TryError {
     Observe(#[from] ObserveError),
     /// The kernel stored the same value for two arms although different values were written.
     #[error(
-        "variants {first} and {second} have the same effect ({settings}) although their values \
+        "arms {first} and {second} have the same effect ({settings}) although their values \
          differ: choose other values"
     )]
     SameInEffect {
@@ -30,7 +30,7 @@ pub enum TryError {
     },
     /// The command fails in every arm, so there is nothing to compare.
     #[error(
-        "cannot compare: COMMAND fails in every variant ({ended}); use --show-output to see why, \
+        "cannot compare: COMMAND fails in every arm ({ended}); use --show-output to see why, \
          or run it \
          alone"
     )]

@@ -95,7 +95,7 @@ fn a_journal_damaged_between_lines_is_restored_and_stays_unchanged() {
         let expected = if round == 0 {
             UndoOutcome::Restored
         } else {
-            UndoOutcome::Already
+            UndoOutcome::AlreadyRestored
         };
         assert_eq!(outcomes(&statement), [expected]);
         assert_eq!(machine.text(SWAPPINESS), "60\n");

@@ -111,7 +111,7 @@ fn each_fault_makes_the_counter_untrusted() {
     let CounterVerdict::Untrusted(reasons) = judge(&off, "tsc") else {
         panic!("trusted")
     };
-    let [Distrust::OffNominal { ppm }] = reasons[..] else {
+    let [Distrust::OffNominal { deviation_ppm: ppm }] = reasons[..] else {
         panic!("{reasons:?}")
     };
     assert!((ppm - 40_006.0).abs() < 1.0, "{ppm}");

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 
 use ticktax_model::Nanos;
-use ticktax_model::packets::Course;
+use ticktax_model::packets::BurstWindow;
 
 /// Minimum length of a slot.
 const SHORTEST: Nanos = Nanos::from_micros(50);
@@ -47,7 +47,7 @@ pub(super) struct Courses {
     owed: Nanos,
     /// Number of reads that took place while more datagrams were waiting, and their total duration.
     reads: (i64, Nanos),
-    kept: Vec<Course>,
+    kept: Vec<BurstWindow>,
     room: usize,
     is_one_missing: bool,
 }
@@ -133,7 +133,7 @@ impl Courses {
             return;
         }
         self.room -= size;
-        self.kept.push(Course {
+        self.kept.push(BurstWindow {
             start,
             slot: self.slot,
             sent,
@@ -170,7 +170,7 @@ impl Courses {
     }
 
     /// Returns all courses, and whether any are missing or incomplete.
-    pub(super) fn finish(self) -> (Vec<Course>, bool) {
+    pub(super) fn finish(self) -> (Vec<BurstWindow>, bool) {
         (self.kept, self.is_one_missing)
     }
 

@@ -157,12 +157,16 @@ fn a_delayed_sender_reports_when_it_sent_lost_datagrams() {
     assert!((burst.lost_at.0 - 114 * MS).abs() <= 100 * US, "{burst:?}");
     assert!(burst.pause.unwrap().sent.unwrap().abs_diff(850) <= 2);
     let came = |log: &PacketLog, from: i64, to: i64| -> u64 {
-        let course = &log.courses[0];
+        let course = &log.burst_windows[0];
         let place = |at: i64| usize::try_from((Nanos(at) - course.start).0 / course.slot.0);
         let slots = &course.sent[place(from).unwrap()..place(to).unwrap()];
         slots.iter().map(|&sent| u64::from(sent)).sum()
     };
-    assert!(came(&log, 105 * MS, 113 * MS) == 0, "{:?}", log.courses);
+    assert!(
+        came(&log, 105 * MS, 113 * MS) == 0,
+        "{:?}",
+        log.burst_windows
+    );
     let at_once = came(&log, 113 * MS, 115 * MS);
     assert!((540..=560).contains(&at_once), "{at_once}");
     let lost: u64 = log.by_time.iter().map(|slot| slot.lost).sum();
@@ -224,7 +228,7 @@ fn impossible_answers_of_a_sender_are_ignored() {
 fn a_reader_that_keeps_up_loses_nothing() {
     let log = Link::new(100, &[]).run(10_000, true);
     assert!(log.bursts.is_empty());
-    assert_eq!((log.not_kept, log.socket_drops), (0, 0));
+    assert_eq!((log.lost_outside_bursts, log.socket_drops), (0, 0));
     let arrived: u64 = log.by_time.iter().map(|slot| slot.arrived).sum();
     assert_eq!(arrived, 10_000);
     assert_eq!(log.delays.unwrap().max, Nanos(Link::READ));
@@ -240,7 +244,7 @@ fn a_stall_causes_one_burst_in_its_pause() {
     };
     assert!((545..=551).contains(&burst.lost), "{burst:?}");
     assert_eq!(
-        (burst.in_socket, log.socket_drops),
+        (burst.socket_drops, log.socket_drops),
         (burst.lost, burst.lost)
     );
     let pause = burst.pause.unwrap();
@@ -265,10 +269,10 @@ fn a_stall_causes_one_burst_in_its_pause() {
 fn a_course_lasts_until_lost_datagrams_would_have_been_read() {
     let stall = (100 * MS, 117 * MS);
     let log = Link::new(300, &[stall]).run(10_000, true);
-    let [course] = &*log.courses else {
-        panic!("{:#?}", log.courses);
+    let [course] = &*log.burst_windows else {
+        panic!("{:#?}", log.burst_windows);
     };
-    assert!(!log.is_course_missing);
+    assert!(!log.burst_windows_incomplete);
     assert_eq!(course.slot, Nanos(4 * Link::EACH));
     assert!(course.start < Nanos(stall.0 - 5 * MS), "{course:?}");
     assert_eq!(course.read, Nanos(Link::READ));
@@ -298,10 +302,10 @@ fn a_stall_before_the_end_of_a_course_belongs_to_it() {
         Link::new(300, &stalls).run(10_000, true)
     };
     let log = log_with(118 * MS + 200 * US);
-    assert_eq!((log.bursts.len(), log.courses.len()), (2, 1));
-    assert_eq!(log.courses[0].pauses.len(), 2);
+    assert_eq!((log.bursts.len(), log.burst_windows.len()), (2, 1));
+    assert_eq!(log.burst_windows[0].pauses.len(), 2);
     let log = log_with(150 * MS);
-    assert_eq!((log.bursts.len(), log.courses.len()), (2, 2));
+    assert_eq!((log.bursts.len(), log.burst_windows.len()), (2, 2));
 }
 
 /// The buffer has room for a pause of 3 ms, so that must be the longest pause without losses.
@@ -330,12 +334,16 @@ fn courses_that_do_not_fit_are_reported_missing() {
         .map(|round| (round * 20 * MS, (round * 20 + 15) * MS))
         .collect();
     let log = Link::new(300, &stalls).run(500_000, true);
-    assert!(log.is_course_missing);
-    let size: usize = log.courses.iter().map(|course| course.sent.len()).sum();
+    assert!(log.burst_windows_incomplete);
+    let size: usize = log
+        .burst_windows
+        .iter()
+        .map(|course| course.sent.len())
+        .sum();
     assert!(size <= 1 << 17, "{size}");
     // The stall is longer than what the log remembers.
     let log = Link::new(300, &[(100 * MS, 30_000 * MS)]).run(1_600_000, true);
-    assert!(log.is_course_missing);
+    assert!(log.burst_windows_incomplete);
 }
 
 #[test]
@@ -371,7 +379,7 @@ fn losses_before_the_socket_are_not_the_sockets() {
     let [burst] = &*log.bursts else {
         panic!("{:#?}", log.bursts);
     };
-    assert_eq!((burst.first, burst.lost, burst.in_socket), (400, 10, 0));
+    assert_eq!((burst.first, burst.lost, burst.socket_drops), (400, 10, 0));
 }
 
 #[test]
@@ -393,8 +401,8 @@ fn late_datagrams_are_not_lost() {
 #[test]
 fn datagrams_that_never_arrive_are_lost() {
     let log_after = |sent| finish(log(true), sent, 0);
-    assert_eq!(log_after(Some(7)).not_kept, 7);
-    assert_eq!(log_after(None).not_kept, 0);
+    assert_eq!(log_after(Some(7)).lost_outside_bursts, 7);
+    assert_eq!(log_after(None).lost_outside_bursts, 0);
     // Every datagram but one is lost. The one that arrives is not the first.
     let mut log = log(true);
     log.take(&datagram(3, 0), Nanos(US), None);
@@ -419,6 +427,6 @@ fn implausible_clocks_cause_no_panic() {
         assert!(!log.take(b"hello", Nanos(MS), None));
         let log = finish(log, Some(20), u64::MAX);
         let lost: u64 = log.bursts.iter().map(|burst| burst.lost).sum();
-        assert_eq!(lost + log.not_kept, 15);
+        assert_eq!(lost + log.lost_outside_bursts, 15);
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use ticktax_model::case::{CaseStatement, Ends, Line, RowKind};
 use ticktax_model::kernels::{
-    CellFigures, KernelCell, KernelComparison, KernelRow, KernelTable, KernelsStatement,
+    KernelArm, KernelComparison, KernelRow, KernelTable, KernelsStatement, LoopFigures,
 };
 
 use super::Plot;
@@ -28,7 +28,7 @@ pub(super) fn case_plot(statement: &CaseStatement) -> Option<Plot> {
          the source has no number for the row. error: how far the model is above the published \
          value or range, or below it.</p>\n"
     );
-    let mut rest = &*statement.lines;
+    let mut rest = &*statement.rows;
     let before = html.len();
     while let Some(first) = rest.first() {
         let same = |line: &&Line| line.series == first.series && line.unit == first.unit;
@@ -98,7 +98,7 @@ fn series(out: &mut String, lines: &[Line]) {
                 line.modelled.map(|value| Mark::at(2, value)),
             ];
             let marks: Vec<Mark> = marks.into_iter().flatten().collect();
-            table.row(&line.at, &cells, &[&marks]);
+            table.row(&line.label, &cells, &[&marks]);
         }
     }
     out.push_str(&table.finish());
@@ -244,41 +244,41 @@ fn marks(row: &KernelRow) -> (Vec<Mark>, Vec<Mark>) {
 
 /// Loops on kernels, compared with the model of each: rates, waits, and sampled CPU time.
 pub(super) fn loops_plot(comparison: &KernelComparison) -> Option<Plot> {
-    let cells = &comparison.cells;
-    if cells.is_empty() {
+    let arms = &comparison.arms;
+    if arms.is_empty() {
         return None;
     }
     let mut html = format!("<p class=\"legend\">{MARKS}</p>\n");
     for measure in MEASURES {
-        measure_table(&mut html, cells, measure);
+        measure_table(&mut html, arms, measure);
     }
     Some(Plot {
-        id: "cells",
+        id: "arms",
         title: "Kernels and their models",
         topic: Topic::Other,
         html,
     })
 }
 
-/// Draws one measure of every cell.
+/// Draws one measure of every arm.
 fn measure_table(
     out: &mut String,
-    cells: &[KernelCell],
+    arms: &[KernelArm],
     (title, unit, figure): (&str, Unit, CellFigure),
 ) {
-    let measured = cells.iter().filter_map(|cell| figure(&cell.measured));
+    let measured = arms.iter().filter_map(|arm| figure(&arm.measured));
     if measured.clone().next().is_none() {
         return;
     }
-    let predicted = |cell: &KernelCell| {
-        let predicted = cell.predicted.as_ref()?;
+    let predicted = |arm: &KernelArm| {
+        let predicted = arm.predicted.as_ref()?;
         Some(match title {
             RATE => predicted.rate_hz,
             WAIT => predicted.wait_ns,
             _ => predicted.sampled_share,
         })
     };
-    let ranges = cells.iter().filter_map(predicted);
+    let ranges = arms.iter().filter_map(predicted);
     let values = measured.chain(ranges.flat_map(|(a, b)| [a, b]));
     let axis = Axis::fitting(title, values, unit);
     let _ = writeln!(out, "<h3>{}</h3>", text(title));
@@ -288,9 +288,9 @@ fn measure_table(
         &["kernel", "model"],
         vec![axis],
     );
-    for cell in cells {
-        let value = figure(&cell.measured);
-        let range = predicted(cell);
+    for arm in arms {
+        let value = figure(&arm.measured);
+        let range = predicted(arm);
         let shown = |value: f64| match unit {
             Unit::Share => Quantity::share(value),
             Unit::Time => Quantity::ns(value),
@@ -307,10 +307,10 @@ fn measure_table(
             .chain(range.map(|ends| Mark::over(1, ends)));
         let marks: Vec<Mark> = marks.collect();
         let name = [
-            &*cell.kernel,
-            &*cell.cmdline,
-            &cell.sleep.to_string(),
-            &cell.rule.to_string(),
+            &*arm.kernel,
+            &*arm.cmdline,
+            &arm.sleep.to_string(),
+            &arm.rule.to_string(),
         ];
         let name: Vec<&str> = name.into_iter().filter(|word| !word.is_empty()).collect();
         table.row(&name.join(" "), &texts, &[&marks]);
@@ -320,7 +320,7 @@ fn measure_table(
 
 const RATE: &str = "frames per second";
 const WAIT: &str = "mean start delay of a frame";
-type CellFigure = fn(&CellFigures) -> Option<f64>;
+type CellFigure = fn(&LoopFigures) -> Option<f64>;
 const MEASURES: [(&str, Unit, CellFigure); 3] = [
     (RATE, Unit::Number, |figures| Some(figures.rate_hz)),
     (WAIT, Unit::Time, |figures| Some(figures.wait_ns)),

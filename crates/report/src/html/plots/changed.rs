@@ -40,7 +40,7 @@ pub(super) fn accounts(statement: &ChangeStatement) -> Option<Plot> {
     for account in &known {
         let share = |value: Option<f64>| value.map_or_else(Quantity::unknown, Quantity::share);
         let points = |value: Option<f64>| value.map_or_else(Quantity::unknown, Quantity::points);
-        let certain = match account.share.certain {
+        let certain = match account.share.contrast.differs() {
             Some(true) => "yes",
             Some(false) => "no",
             None => "unknown",
@@ -48,8 +48,8 @@ pub(super) fn accounts(statement: &ChangeStatement) -> Option<Plot> {
         let cells = [
             share(account.share.first),
             share(account.share.second),
-            points(account.share.difference_low),
-            points(account.share.difference_high),
+            points(account.share.contrast.effect.map(|effect| effect.low)),
+            points(account.share.contrast.effect.map(|effect| effect.high)),
             certain.to_owned().into(),
         ];
         let marks: Vec<Mark> = mark(&account.share).into_iter().collect();
@@ -78,7 +78,10 @@ pub(super) fn accounts(statement: &ChangeStatement) -> Option<Plot> {
 }
 
 fn mark(change: &Change) -> Option<Mark> {
-    let ends = change.difference_low.zip(change.difference_high);
+    let ends = change
+        .contrast
+        .effect
+        .map(|effect| (effect.low, effect.high));
     Some(Mark {
         over: ends,
         ..Mark::at(0, change.difference()?)

@@ -92,7 +92,7 @@ pub(super) fn waits_plot(statement: &Statement) -> Option<Plot> {
 
 /// The frame waits of each compared loop.
 pub(super) fn comparison_plot(statement: &PaceComparison) -> Option<Plot> {
-    let curves = statement.rows.iter().filter_map(|row| {
+    let curves = statement.arms.iter().filter_map(|row| {
         let spec = &row.spec;
         let name = format!("{}/s {} {} {}", spec.rate, spec.work, spec.sleep, spec.rule);
         Some(Curve::new(name, row.figures.as_ref()?.wait.as_ref()?))
@@ -120,10 +120,7 @@ fn plot(title: &'static str, mut curves: Vec<Curve<'_>>) -> Option<Plot> {
     );
     if left_out > 0 {
         // Writing to a `String` cannot fail.
-        let _ = write!(
-            below,
-            " {left_out} more variants are in the table of frames."
-        );
+        let _ = write!(below, " {left_out} more arms are in the table of frames.");
     }
     below.push_str("</p>\n");
     let mut html = chart.finish(title, &below);

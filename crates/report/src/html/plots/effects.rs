@@ -39,7 +39,7 @@ fn shares(rows: Vec<(String, &Comparison)>, first: &str) -> Option<String> {
         .into_iter()
         .filter(|(_, comparison)| comparison.scale == Scale::Relative);
     let all: Vec<(String, Effect)> = relative
-        .filter_map(|(name, comparison)| comparison.effect.map(|effect| (name, effect)))
+        .filter_map(|(name, comparison)| comparison.contrast.effect.map(|effect| (name, effect)))
         .collect();
     let widest = all.iter().map(|(_, effect)| effect.bound());
     let widest = widest.fold(0.0, f64::max);

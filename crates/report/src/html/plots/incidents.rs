@@ -82,7 +82,11 @@ fn moment(unix_ms: i64) -> Quantity {
 /// The name of a group: kind of incident, affected program, and culprit.
 fn named(group: &IncidentGroup) -> String {
     let signature = &group.signature;
-    let words = [signature.kind.name(), &*signature.program, &*signature.by];
+    let words = [
+        signature.kind.name(),
+        &*signature.program,
+        &*signature.culprit,
+    ];
     let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
     words.join(", ")
 }

@@ -100,7 +100,12 @@ fn table(out: &mut String, sampled: &[(&BeatLine, &EventSample)]) {
             text(&titled(place, line, sample))
         );
         Quantity::ns(line.rhythm.period).cell(out);
-        let _ = write!(out, "<td>{}</td><td>{}</td>", sample.began.len(), sample.of);
+        let _ = write!(
+            out,
+            "<td>{}</td><td>{}</td>",
+            sample.began.len(),
+            sample.events
+        );
         for tenths in [0, 1, 5, 9, 10] {
             let phase = phases.get(last * tenths / 10).copied().unwrap_or_default();
             Quantity::ns(phase).cell(out);
@@ -197,7 +202,7 @@ fn peak(spectrum: &PeriodSpectrum, line: &BeatLine) -> Option<(f64, f64)> {
         .periods
         .iter()
         .zip(&spectrum.strengths)
-        .zip(&spectrum.of);
+        .zip(&spectrum.source_index);
     let is_of_line = |place: u64| {
         let name = usize::try_from(place)
             .ok()

@@ -1,6 +1,6 @@
-//! A plot of the points of a sweep with the highest and lowest values.
+//! A plot of the arms of a sweep with the highest and lowest values.
 
-use ticktax_model::sweep::{GridStatement, RankedPoint};
+use ticktax_model::sweep::{GridStatement, RankedArm};
 
 use super::Plot;
 use super::axis::{Axis, Unit};
@@ -8,7 +8,7 @@ use super::strips::{Mark, Strips};
 use crate::html::quantity::Quantity;
 use crate::text::Topic;
 
-/// The points with the highest and lowest values. `None` if no column was ranked.
+/// The arms with the highest and lowest values. `None` if no column was ranked.
 pub(super) fn plot(statement: &GridStatement) -> Option<Plot> {
     let ranking = statement.ranking.as_ref()?;
     let all = || ranking.highest.iter().chain(ranking.lowest.iter().rev());
@@ -22,36 +22,37 @@ pub(super) fn plot(statement: &GridStatement) -> Option<Plot> {
         Unit::Time => Quantity::ns(value),
         Unit::Number | Unit::Share => Quantity::number(value, ""),
     };
-    let axis = Axis::fitting(&ranking.column, all().map(|point| point.value), unit);
-    let title = "Highest and lowest points";
+    let axis = Axis::fitting(&ranking.column, all().map(|arm| arm.value), unit);
+    let title = "Highest and lowest arms";
     let column = [&*ranking.column];
-    let mut table = Strips::new(title, &column, &["point"], vec![axis]);
-    let name = |point: &RankedPoint| {
-        let values = statement.axes.iter().zip(&point.values);
+    let mut table = Strips::new(title, &column, &["arm"], vec![axis]);
+    let name = |arm: &RankedArm| {
+        let values = statement.axes.iter().zip(&arm.values);
         let values: Vec<String> = values
             .map(|((name, _), value)| format!("{name}={value}"))
             .collect();
-        format!("#{} {}", point.point, values.join(" "))
+        format!("#{} {}", arm.arm, values.join(" "))
     };
-    for (group, points) in [("highest", &ranking.highest), ("lowest", &ranking.lowest)] {
-        if points.is_empty() {
+    for (group, arms) in [("highest", &ranking.highest), ("lowest", &ranking.lowest)] {
+        if arms.is_empty() {
             continue;
         }
         table.group(group);
-        for point in points {
+        for arm in arms {
             table.row(
-                &name(point),
-                &[quantity(point.value)],
-                &[&[Mark::at(0, point.value)]],
+                &name(arm),
+                &[quantity(arm.value)],
+                &[&[Mark::at(0, arm.value)]],
             );
         }
     }
-    let mut html = "<p class=\"legend\">Each circle is one combination of settings. The results \
+    let mut html =
+        "<p class=\"legend\">Each circle is one arm: a combination of settings. The results \
         file contains all of them.</p>\n"
-        .to_owned();
+            .to_owned();
     html.push_str(&table.finish());
     Some(Plot {
-        id: "points",
+        id: "arms",
         title,
         topic: Topic::Other,
         html,

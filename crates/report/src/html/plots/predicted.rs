@@ -23,7 +23,7 @@ pub(super) fn plot(statement: &PredictionStatement) -> Option<Plot> {
     let mut any = false;
     for measure in Measure::ALL {
         let rows: Vec<_> = statement
-            .rows
+            .arms
             .iter()
             .filter_map(|row| Some((row, row.figure(measure)?)))
             .collect();

@@ -3,7 +3,7 @@
 use ticktax_model::case::{CaseHead, CaseNotes, CaseStatement, Line, RowKind};
 use ticktax_model::document::Document;
 use ticktax_model::kernels::{Allowance, GuestClock, KernelRow, KernelTable, KernelsStatement};
-use ticktax_model::prediction::{Figure, Measure, Origin, PredictionRow, PredictionStatement};
+use ticktax_model::prediction::{Figure, Measure, Origin, PredictionArm, PredictionStatement};
 use ticktax_model::statement::Statement;
 
 use super::reader::read;
@@ -110,7 +110,7 @@ fn effects_are_drawn_with_their_intervals() {
     let effects = statement
         .comparisons
         .iter()
-        .filter_map(|comparison| comparison.effect);
+        .filter_map(|comparison| comparison.contrast.effect);
     let drawn = html.matches("class=\"over c0\"").count();
     assert!(drawn > 0 && drawn <= effects.count(), "{html}");
     assert!(html.contains("-3.9"), "{html}");
@@ -146,7 +146,7 @@ pub(super) fn a_case() -> CaseStatement {
     let line = |at: &str, kind, published, modelled, residual| Line {
         series: "frames".to_owned(),
         unit: "FPS".to_owned(),
-        at: at.to_owned(),
+        label: at.to_owned(),
         quote: None,
         published,
         derived: Some([Some(30.0), Some(31.0)]),
@@ -154,13 +154,13 @@ pub(super) fn a_case() -> CaseStatement {
         kind,
         residual,
         allowed: 0.5,
-        fails: None,
+        known_failure: None,
         only_with: Vec::new(),
     };
     CaseStatement {
-        head: head(),
+        case: head(),
         constants: Vec::new(),
-        lines: vec![
+        rows: vec![
             line(
                 "HZ=100",
                 RowKind::Fit,
@@ -178,7 +178,7 @@ pub(super) fn a_case() -> CaseStatement {
             line("HZ=300", RowKind::NotComparable, None, Some(31.0), None),
         ],
         measured: Vec::new(),
-        here: Vec::new(),
+        this_machine: Vec::new(),
         hold_out: Vec::new(),
         sensitivity: Vec::new(),
         remarks: Vec::new(),
@@ -215,7 +215,7 @@ pub(super) fn on_kernels() -> KernelsStatement {
 
 /// A measurement, and predictions for it and for another setting.
 pub(super) fn predicted() -> PredictionStatement {
-    let row = |origin, settings: &[&str], value, interval| PredictionRow {
+    let row = |origin, settings: &[&str], value, interval| PredictionArm {
         origin,
         settings: settings.iter().map(ToString::to_string).collect(),
         figures: vec![Figure {
@@ -333,7 +333,7 @@ fn kernels_have_a_verdict_in_words() {
     }
     // Two units need two axes.
     assert_eq!(count(&html, "class=\"strip axis\""), 2, "{html}");
-    let html = plot(&kernels::loops().into(), "cells");
+    let html = plot(&kernels::loops().into(), "arms");
     assert_eq!(count(&html, "class=\"strip axis\""), 3, "{html}");
 }
 
@@ -377,8 +377,8 @@ fn every_measured_run_has_a_mark() {
 }
 
 #[test]
-fn points_of_a_sweep_and_incidents_have_marks() {
-    let html = plot(&grids::statement().into(), "points");
+fn arms_of_a_sweep_and_incidents_have_marks() {
+    let html = plot(&grids::statement().into(), "arms");
     assert!(html.contains("#3 hz=1000 task.game.work=1.5ms"), "{html}");
     assert_eq!(count(&html, "class=\"mark c0\""), 4, "{html}");
     let list = incidents::list();

@@ -94,7 +94,7 @@ fn page_with_rows(statement: Statement, (sources, rows): &(SourceTable, Vec<Row>
             .map(Row::span)
             .filter(|span| span.cpu == Cpu(cpu));
         let end = ends.map(|span| span.end().0).max().unwrap_or(2_000_000);
-        header.books.push(books(cpu, 1_000_000, end));
+        header.cpus.push(books(cpu, 1_000_000, end));
     }
     let document: Document = statement.into();
     let ended = RowsEnded {

@@ -160,7 +160,7 @@ fn triggers(marks: &[Mark]) -> String {
 /// The zero point of times, and the start and end of the timeline.
 fn range(timeline: &Timeline, header: &Header) -> Option<(Nanos, Nanos, Nanos)> {
     let (first, last) = timeline.seen?;
-    let cpus = header.books.iter();
+    let cpus = header.cpus.iter();
     let begin = cpus.clone().map(|cpu| cpu.begin).min();
     let end = cpus.map(|cpu| cpu.end).max();
     let (begin, end) = (begin.unwrap_or(first), end.unwrap_or(last));
@@ -171,7 +171,7 @@ fn range(timeline: &Timeline, header: &Header) -> Option<(Nanos, Nanos, Nanos)> 
 /// of a program.
 fn marks(ended: &RowsEnded<'_>, zero: Nanos) -> Vec<Mark> {
     let triggers = ended.header.triggers.iter().map(|trigger| Mark {
-        at: (trigger.time - trigger.lasted - zero).0,
+        at: (trigger.at - trigger.lasted - zero).0,
         length: trigger.lasted.0,
         cpu: trigger.cpu.map(|cpu| cpu.0),
         name: plain(&format!("{}: {}", trigger.kind.name(), trigger.comm)),

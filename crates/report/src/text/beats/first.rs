@@ -41,7 +41,7 @@ pub(super) fn first(beats: &BeatStatement, style: &TextStyle) -> Written {
 fn with(beats: &BeatStatement, style: &TextStyle, (rows, causes): (usize, bool)) -> Written {
     let mut page = Page::new(narrowed(style));
     let (own, others): (Vec<&BeatLine>, Vec<&BeatLine>) =
-        beats.beats.iter().partition(|beat| beat.own);
+        beats.beats.iter().partition(|beat| beat.by_ticktax);
     let mut others = others;
     others.sort_by(|a, b| {
         taken(b)
@@ -135,7 +135,7 @@ fn cost(beat: &BeatLine) -> f64 {
 fn taken(beat: &BeatLine) -> f64 {
     match beat.kind {
         BeatKind::OffCpu => 0.0,
-        BeatKind::Gaps if beat.outside.is_none() => 0.0,
+        BeatKind::Gaps if beat.hypervisor_or_firmware.is_none() => 0.0,
         _ => cost(beat),
     }
 }
@@ -158,14 +158,14 @@ fn cause(beat: &BeatLine) -> Option<String> {
         );
         return Some(text);
     }
-    if let Some(outside) = &beat.outside {
+    if let Some(outside) = &beat.hypervisor_or_firmware {
         return Some(outside_text(*outside, beat).replace(TIE, " "));
     }
     if let Some(same) = beat.same_period.first() {
         return Some(same_period(same).replace(TIE, " "));
     }
-    if !beat.held.is_empty() {
-        return Some(format!("most contain {}", beat.held.join(", ")));
+    if !beat.ran_in_gaps.is_empty() {
+        return Some(format!("most contain {}", beat.ran_in_gaps.join(", ")));
     }
     let alone = beat.kind == BeatKind::Gaps;
     alone.then(|| "no traced source has this period".to_owned())
@@ -180,8 +180,8 @@ fn foot(page: &mut Page, beats: &BeatStatement, own: &[&BeatLine]) {
         let own = grouped(own.len() as u64);
         parts.push(tied(format!("{own} of ticktax's own not listed.")));
     }
-    if !beats.unknown.is_empty() {
-        let unknown = counted(beats.unknown.len() as u64, "limitation");
+    if !beats.limitations.is_empty() {
+        let unknown = counted(beats.limitations.len() as u64, "limitation");
         parts.push(format!("{unknown} (--section limits)."));
     }
     page.paragraph(Tone::Plain, "", &parts.join(" "));

@@ -1,6 +1,6 @@
 //! Loops measured on kernels, compared with the model of each kernel.
 
-use ticktax_model::kernels::{Difference, KernelCell, KernelComparison, PredictedCell, Tolerance};
+use ticktax_model::kernels::{Difference, KernelArm, KernelComparison, PredictedLoop, Tolerance};
 
 use super::super::case::{line, section};
 use super::clock;
@@ -23,23 +23,23 @@ pub(in crate::text) fn comparison(comparison: &KernelComparison) -> String {
         &format!("Guests' time: {}", clock(comparison.clock)),
     );
     let mut group = None;
-    for cell in &comparison.cells {
-        let this = (&cell.kernel, &cell.cmdline);
+    for arm in &comparison.arms {
+        let this = (&arm.kernel, &arm.cmdline);
         if group != Some(this) {
             group = Some(this);
-            heading(&mut page, cell);
+            heading(&mut page, arm);
         }
-        row(&mut page, cell);
+        row(&mut page, arm);
     }
-    plot(&mut page, &comparison.cells);
+    plot(&mut page, &comparison.arms);
     published(&mut page, comparison);
     verdict(&mut page, comparison);
     page
 }
 
-fn heading(page: &mut String, cell: &KernelCell) {
-    let hz = cell.hz.map_or_else(String::new, |hz| format!(" ({hz} Hz)"));
-    let title = format!("{}{hz} {}", cell.kernel, cell.cmdline);
+fn heading(page: &mut String, arm: &KernelArm) {
+    let hz = arm.hz.map_or_else(String::new, |hz| format!(" ({hz} Hz)"));
+    let title = format!("{}{hz} {}", arm.kernel, arm.cmdline);
     section(page, title.trim_end());
     line(
         page,
@@ -53,28 +53,28 @@ fn heading(page: &mut String, cell: &KernelCell) {
     );
 }
 
-fn row(page: &mut String, cell: &KernelCell) {
-    let measured = &cell.measured;
-    let modelled = |value: fn(&PredictedCell) -> (f64, f64), scale: f64| {
-        cell.predicted.as_ref().map_or_else(
+fn row(page: &mut String, arm: &KernelArm) {
+    let measured = &arm.measured;
+    let modelled = |value: fn(&PredictedLoop) -> (f64, f64), scale: f64| {
+        arm.predicted.as_ref().map_or_else(
             || "-".to_owned(),
             |predicted| range(value(predicted), scale),
         )
     };
     let sampled = measured.sampled_share;
     let sampled = sampled.map_or_else(|| "-".to_owned(), |share| format!("{:.2}", share * 100.0));
-    let wrong = if cell.differs.is_empty() { "" } else { " *" };
-    let name = format!("{} {}", cell.sleep, cell.rule);
+    let wrong = if arm.differs.is_empty() { "" } else { " *" };
+    let name = format!("{} {}", arm.sleep, arm.rule);
     let text = format!(
         "  {name:<29}{:>7.2} {:>7} {:>8.3} {:>11} {:>7.2} {:>6.2} {:>6} {:>11}{wrong}",
         measured.rate_hz,
-        modelled(|cell| cell.rate_hz, 1.0),
+        modelled(|arm| arm.rate_hz, 1.0),
         measured.wait_ns / 1e6,
-        modelled(|cell| cell.wait_ns, 1e-6),
+        modelled(|arm| arm.wait_ns, 1e-6),
         measured.overshot_hz,
         measured.used_share * 100.0,
         sampled,
-        modelled(|cell| cell.sampled_share, 100.0),
+        modelled(|arm| arm.sampled_share, 100.0),
     );
     line(page, text.trim_end());
 }
@@ -89,15 +89,15 @@ fn range((min, max): (f64, f64), scale: f64) -> String {
     }
 }
 
-/// Writes a bar chart of the mean wait by kernel and boot parameters, for the first cell's loop
+/// Writes a bar chart of the mean wait by kernel and boot parameters, for the first arm's loop
 /// only.
-fn plot(page: &mut String, cells: &[KernelCell]) {
-    let Some(first) = cells.first() else {
+fn plot(page: &mut String, arms: &[KernelArm]) {
+    let Some(first) = arms.first() else {
         return;
     };
-    let same = |cell: &&KernelCell| (cell.sleep, cell.rule) == (first.sleep, first.rule);
-    let cells: Vec<&KernelCell> = cells.iter().filter(same).collect();
-    let waits = cells.iter().map(|cell| cell.measured.wait_ns);
+    let same = |arm: &&KernelArm| (arm.sleep, arm.rule) == (first.sleep, first.rule);
+    let arms: Vec<&KernelArm> = arms.iter().filter(same).collect();
+    let waits = arms.iter().map(|arm| arm.measured.wait_ns);
     let max = waits.fold(0.0, f64::max);
     let scale = if max > 0.0 {
         format!("; a full bar is {:.3} ms", max / 1e6)
@@ -108,15 +108,15 @@ fn plot(page: &mut String, cells: &[KernelCell]) {
         page,
         &format!("Mean wait with {}, {}{scale}", first.sleep, first.rule),
     );
-    for cell in cells {
-        let wait = cell.measured.wait_ns;
+    for arm in arms {
+        let wait = arm.measured.wait_ns;
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "a share of the chart's width, between 0 and 1"
         )]
         let length = ((wait / max.max(1.0)).clamp(0.0, 1.0) * PLOT as f64).round() as usize;
-        let name = format!("{} {}", cell.kernel, cell.cmdline);
+        let name = format!("{} {}", arm.kernel, arm.cmdline);
         let bar = "#".repeat(length);
         let text = format!("  {name:<32} {:>7.3} ms {bar}", wait / 1e6);
         line(page, text.trim_end());
@@ -151,13 +151,10 @@ fn verdict(page: &mut String, comparison: &KernelComparison) {
         wait_period_share,
         sampled_share,
     } = comparison.tolerance;
-    let predicted = comparison.cells.iter();
-    let predicted = predicted.filter_map(|cell| cell.predicted.as_ref());
+    let predicted = comparison.arms.iter();
+    let predicted = predicted.filter_map(|arm| arm.predicted.as_ref());
     let compared = predicted.clone().count();
-    let differ = comparison
-        .cells
-        .iter()
-        .filter(|cell| !cell.differs.is_empty());
+    let differ = comparison.arms.iter().filter(|arm| !arm.differs.is_empty());
     section(page, "Comparison of model and kernel");
     line(
         page,
@@ -170,7 +167,7 @@ fn verdict(page: &mut String, comparison: &KernelComparison) {
             sampled_share * 100.0,
         ),
     );
-    let wide = predicted.filter(|cell| cell.wide).count();
+    let wide = predicted.filter(|arm| arm.wide).count();
     line(
         page,
         &format!(
@@ -178,7 +175,7 @@ fn verdict(page: &mut String, comparison: &KernelComparison) {
              starts"
         ),
     );
-    let silent = comparison.cells.len() - compared;
+    let silent = comparison.arms.len() - compared;
     if silent > 0 {
         line(
             page,
@@ -188,8 +185,8 @@ fn verdict(page: &mut String, comparison: &KernelComparison) {
             ),
         );
     }
-    for cell in differ {
-        let words: Vec<&str> = cell
+    for arm in differ {
+        let words: Vec<&str> = arm
             .differs
             .iter()
             .map(|difference| Difference::name(*difference))
@@ -198,10 +195,10 @@ fn verdict(page: &mut String, comparison: &KernelComparison) {
             page,
             &format!(
                 "  * differs: {} {} {} {}: {}",
-                cell.kernel,
-                cell.cmdline,
-                cell.sleep,
-                cell.rule,
+                arm.kernel,
+                arm.cmdline,
+                arm.sleep,
+                arm.rule,
                 words.join(", ")
             ),
         );

@@ -1,7 +1,7 @@
 //! Compares sampled CPU shares with the traced ones, and with the soaker's.
 
 use ticktax_model::Nanos;
-use ticktax_model::net::{Doing, Sampled, TrafficBooks};
+use ticktax_model::net::{Sampled, SampledActivity, TracedTraffic};
 
 use super::super::block::Columns;
 use super::super::numbers::{counted, percent};
@@ -11,7 +11,7 @@ use super::super::page::{Page, Tone};
 /// by the soaker.
 pub(super) fn beside(
     page: &mut Page,
-    books: &TrafficBooks,
+    books: &TracedTraffic,
     sampled: &Sampled,
     soaked: Option<Nanos>,
 ) {
@@ -20,11 +20,11 @@ pub(super) fn beside(
     let head = cells(["traced", "by code", "by thread", "soaker"]);
     page.headings(Tone::Faint, "", &head);
     let soaked = soaked.map(|time| time.share_of(books.elapsed));
-    for doing in Doing::ALL {
+    for doing in SampledActivity::ALL {
         let traced = percent(books.doing(doing).share_of(books.elapsed));
         let (by_code, by_thread) = sampled.shares(doing);
         let got = match (doing, soaked) {
-            (Doing::Left, Some(share)) => percent(share),
+            (SampledActivity::Spare, Some(share)) => percent(share),
             _ => String::new(),
         };
         let text = cells([&traced, &percent(by_code), &percent(by_thread), &got]);
@@ -50,13 +50,13 @@ pub(super) fn beside(
     page.paragraph(Tone::Faint, "", &text);
 }
 
-fn name(doing: Doing) -> &'static str {
+fn name(doing: SampledActivity) -> &'static str {
     match doing {
-        Doing::Sender => "sender",
-        Doing::Receiver => "receiver",
-        Doing::Softirq => "softirqs",
-        Doing::Irq => "interrupts",
-        Doing::Other => "others and unexplained",
-        Doing::Left => "spare: idle or soaker",
+        SampledActivity::Sender => "sender",
+        SampledActivity::Receiver => "receiver",
+        SampledActivity::Softirq => "softirqs",
+        SampledActivity::Irq => "interrupts",
+        SampledActivity::Other => "others and unexplained",
+        SampledActivity::Spare => "spare: idle or soaker",
     }
 }

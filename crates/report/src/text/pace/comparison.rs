@@ -1,6 +1,6 @@
 //! The page that compares paced loops.
 
-use ticktax_model::pace::{Choice, Criterion, LoopSpec, PaceComparison, PaceVariant};
+use ticktax_model::pace::{Choice, Criterion, LoopSpec, PaceArm, PaceComparison};
 
 use super::super::TextStyle;
 use super::super::block::{Columns, Written};
@@ -14,8 +14,8 @@ use crate::view::View;
 pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     let title = format!(
-        "ticktax: {} to pace a loop{}, started {}",
-        counted(statement.rows.len() as u64, "way"),
+        "ticktax: {} of a paced loop{}, started {}",
+        counted(statement.arms.len() as u64, "arm"),
         head::in_world(statement.world),
         date(statement.began_unix),
     );
@@ -39,7 +39,7 @@ pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextS
         "",
         &cells("FPS", "lost", "late", &heading(statement.quantile), "CPU"),
     );
-    for (place, row) in statement.rows.iter().enumerate() {
+    for (place, row) in statement.arms.iter().enumerate() {
         let best = statement
             .choices
             .iter()
@@ -55,11 +55,11 @@ pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextS
     page.section("Best choice on this kernel");
     for choice in &statement.choices {
         let label = format!("{}/s, {}: ", number(choice.rate), choice.work);
-        let advice = advice(choice, &statement.rows, statement.rounds);
+        let advice = advice(choice, &statement.arms, statement.rounds);
         page.paragraph(Tone::Plain, &label, &advice);
     }
-    let figures = statement.rows.iter().find_map(|row| row.figures.as_ref());
-    let late = match figures.and_then(|figures| figures.overshot_from) {
+    let figures = statement.arms.iter().find_map(|row| row.figures.as_ref());
+    let late = match figures.and_then(|figures| figures.overshot_threshold) {
         Some(from) => format!("more than {}", tied(from)),
         None => "more than 4 ms or a quarter of a period, whichever is less,"
             .replace("4 ms", &tied("4 ms")),
@@ -69,7 +69,7 @@ pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextS
          the loop was asleep) or slipped (delays, and the work under fixed, shifted all later \
          frames). late: frames that started {late} after they were due. wait p99: 99 of 100 frames \
          started within this time after they were due, lost frames included. p90 or p50 stand in \
-         if a variant has too few frames. CPU: by the thread's own clock. Variants are ranked by \
+         if an arm has too few frames. CPU: by the thread's own clock. Arms are ranked by \
          fewest frames lost or late, then shorter waits, then less CPU. Differences within chance \
          count as equal, and so do CPU times within a tenth. Differences are tested turn by turn, \
          at 5 % for all pairs and criteria together.",
@@ -98,7 +98,7 @@ fn heading(q: Option<f64>) -> String {
     format!("wait{q}")
 }
 
-fn settings(row: &PaceVariant) -> String {
+fn settings(row: &PaceArm) -> String {
     let LoopSpec {
         rate,
         work,
@@ -109,7 +109,7 @@ fn settings(row: &PaceVariant) -> String {
     format!("{}/s {work} {sleep} {rule}", number(rate))
 }
 
-fn loop_cells(row: &PaceVariant, q: Option<f64>) -> Columns {
+fn loop_cells(row: &PaceArm, q: Option<f64>) -> Columns {
     let Some(figures) = &row.figures else {
         return cells("-", "-", "-", "-", "-");
     };
@@ -127,7 +127,7 @@ fn loop_cells(row: &PaceVariant, q: Option<f64>) -> Columns {
     )
 }
 
-fn advice(choice: &Choice, rows: &[PaceVariant], turns: u64) -> String {
+fn advice(choice: &Choice, rows: &[PaceArm], turns: u64) -> String {
     let group = rows
         .iter()
         .filter(|row| (row.spec.rate - choice.rate).abs() < 1e-9 && row.spec.work == choice.work)
@@ -144,7 +144,7 @@ fn advice(choice: &Choice, rows: &[PaceVariant], turns: u64) -> String {
             choose"
                 .to_owned();
         }
-        _ if group == 1 => return "only one variant ran; name several to compare".to_owned(),
+        _ if group == 1 => return "only one arm ran; name several to compare".to_owned(),
         None if turns < 3 => {
             let turns = counted(turns, "turn");
             return format!(

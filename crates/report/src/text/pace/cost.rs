@@ -104,11 +104,11 @@ fn wakeups_text(wakeups: &Wakeups, cpu: &CpuStatement) -> String {
         rate => rate,
     };
     let woken = per_second(wakeups.count);
-    let idle = match wakeups.ended_idle {
+    let idle = match wakeups.idle_exits {
         None => "This kernel has no idle-state counters (cpuidle), so the number of woken idle \
             CPUs, which cost energy, is unknown."
             .to_owned(),
-        Some(ended) if ended.own => format!(
+        Some(ended) if ended.loop_only => format!(
             "{} of them per second woke an idle CPU, which costs energy.",
             per_second(ended.count)
         ),

@@ -133,7 +133,7 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
     if let Some(figures) = &statement.figures {
         let mut parts = Vec::new();
         parts.extend(figures.average_fps.map(|fps| tied(format!("{fps:.2} FPS"))));
-        parts.push(match figures.wanted {
+        parts.push(match figures.expected {
             Some(wanted) => format!(
                 "{} of {}",
                 tied(grouped(figures.frames)),
@@ -146,7 +146,7 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
         if figures.overshot != figures.dropped {
             parts.push(tied(format!("{} overshot", grouped(figures.overshot))));
         }
-        parts.push(late::over(figures.late, figures.late_from));
+        parts.push(late::over(figures.late, figures.late_threshold));
         if let Some(slipped @ 1..) = figures.slipped {
             parts.push(tied(format!("{} slipped", grouped(slipped))));
         }
@@ -177,7 +177,7 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
                 return;
             };
             let figures = statement.figures.as_ref();
-            let rhythm = thread.rhythms.first().map_or_else(String::new, |rhythm| {
+            let rhythm = thread.periods.first().map_or_else(String::new, |rhythm| {
                 let jitter = tied(rhythm.rhythm.jitter);
                 format!(", {}, jitter {jitter}", rate_in_words(rhythm, figures))
             });
@@ -185,7 +185,7 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
             page.paragraph(Tone::Plain, "", &text);
             let busier = report.threads.iter();
             let mut busier =
-                busier.filter(|other| other.rhythms.is_empty() && other.cpu > thread.cpu);
+                busier.filter(|other| other.periods.is_empty() && other.cpu > thread.cpu);
             if let Some(other) = busier.next() {
                 let other = without_rhythm(other);
                 let text = format!("uses more CPU time, but is not periodic: {other}");
@@ -311,7 +311,7 @@ fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
                 _ => "to see its longest delays and their causes",
             };
             // No command can name a process that has exited.
-            let ended = matches!(statement.ended_early, Some(PaceEnd::ProcessEnded { .. }));
+            let ended = matches!(statement.ended_early, Some(PaceEnd::ProcessExited { .. }));
             let remedy = if ended {
                 "Start it again and audit it"
             } else {
@@ -372,7 +372,7 @@ fn again(report: &LoopReport, figures: &Figures, changed: [Option<String>; 2]) -
     ];
     let policy = report.policy.requested;
     words.extend((policy != SchedulingPolicy::Other).then(|| format!("--policy {policy}")));
-    let overshot = figures.overshot_from;
+    let overshot = figures.overshot_threshold;
     words.extend(overshot.map(|from| format!("--overshot-from {}", from.exact())));
     words.extend(changed.into_iter().flatten());
     let words: Vec<String> = words.into_iter().map(tied).collect();

@@ -13,7 +13,7 @@ const LINES: usize = 20;
 
 /// Writes the causes of the receiver's stalls during which datagrams were lost.
 pub(super) fn causes(page: &mut Page, statement: &PacketStatement) {
-    if statement.causes.is_empty() || statement.no_trace.is_some() {
+    if statement.causes.is_empty() || statement.untraced_reason.is_some() {
         return;
     }
     let row = |cells: [&str; 4]| Columns::right([8, 9, 8, 9].into_iter().zip(cells));
@@ -22,14 +22,14 @@ pub(super) fn causes(page: &mut Page, statement: &PacketStatement) {
     page.headings(Tone::Strong, "RECEIVER STALLED BY", &head);
     for cause in &statement.causes {
         let share = percent(cause.lost as f64 / all.max(1) as f64);
-        let longest = cause.held_by.as_ref().map(|_| cause.longest);
+        let longest = cause.cause.as_ref().map(|_| cause.longest);
         let cells = row([
             &grouped(cause.bursts),
             &grouped(cause.lost),
             &share,
             &time_or_blank(longest),
         ]);
-        let name = cause_name(cause.held_by.as_ref());
+        let name = cause_name(cause.cause.as_ref());
         page.named_row(Tone::Plain, 2, ("", &name), &cells);
     }
 }
@@ -44,7 +44,7 @@ pub(super) fn bursts(page: &mut Page, statement: &PacketStatement) {
     let head = row(["at", "lost", "predicted", "stall", "no reads"]);
     page.headings(Tone::Faint, "  receiver stalled by", &head);
     for burst in bursts.iter().take(LINES) {
-        let most = burst.stall.as_ref().and_then(|stall| stall.held_by.first());
+        let most = burst.stall.as_ref().and_then(|stall| stall.causes.first());
         let cells = row([
             &at(burst.at),
             &grouped(burst.lost),
@@ -52,7 +52,7 @@ pub(super) fn bursts(page: &mut Page, statement: &PacketStatement) {
             &time_or_blank(burst.stall.as_ref().map(|stall| stall.length)),
             &time_or_blank(burst.read_pause),
         ]);
-        let name = match &statement.no_trace {
+        let name = match &statement.untraced_reason {
             Some(_) => String::new(),
             None => cause_name(most),
         };
@@ -63,10 +63,10 @@ pub(super) fn bursts(page: &mut Page, statement: &PacketStatement) {
         let text = format!("{} more (--format json)", counted(left as u64, "burst"));
         page.paragraph(Tone::Faint, "  ", &text);
     }
-    if statement.lost_in_no_burst > 0 {
+    if statement.lost_outside_bursts > 0 {
         let text = format!(
             "{} more were lost in bursts beyond the limit of this table.",
-            grouped(statement.lost_in_no_burst)
+            grouped(statement.lost_outside_bursts)
         );
         page.paragraph(Tone::Warning, "  ", &text);
     }

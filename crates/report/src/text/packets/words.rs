@@ -2,7 +2,7 @@
 
 use ticktax_model::Kind;
 use ticktax_model::net::{End, Link};
-use ticktax_model::packets::{HeldBy, PacketPlaces, PacketStatement};
+use ticktax_model::packets::{PacketLosses, PacketStatement, StallCause};
 
 use super::super::late;
 use super::super::numbers::{WAKE_UP, displayed, grouped};
@@ -41,7 +41,7 @@ pub(super) fn link(statement: &PacketStatement) -> String {
     match &statement.link {
         Link::Veth { .. } => format!("over a veth pair on {host}"),
         Link::Loopback { .. } => format!("over the loopback device of {host}"),
-        Link::Network { peer } if statement.here.contains(&End::Receiver) => {
+        Link::Network { peer } if statement.local_ends.contains(&End::Receiver) => {
             format!("from {} to {host}", clean(peer))
         }
         Link::Network { peer } => format!("from {host} to {}", clean(peer)),
@@ -50,7 +50,7 @@ pub(super) fn link(statement: &PacketStatement) -> String {
 
 /// Describes the blind spots of a measurement over the loopback device.
 pub(super) fn loopback(statement: &PacketStatement) -> Option<String> {
-    let Link::Loopback { why } = &statement.link else {
+    let Link::Loopback { reason: why } = &statement.link else {
         return None;
     };
     Some(format!(
@@ -61,9 +61,9 @@ pub(super) fn loopback(statement: &PacketStatement) -> Option<String> {
 }
 
 /// Lists the places where datagrams were lost. `buffer` describes the receiving socket's buffer.
-pub(in crate::text) fn lost_in(places: &PacketPlaces, buffer: &str) -> String {
-    let PacketPlaces {
-        lost: _,
+pub(in crate::text) fn lost_in(places: &PacketLosses, buffer: &str) -> String {
+    let PacketLosses {
+        total: _,
         send_queue,
         socket_buffer,
         udp_memory,
@@ -72,7 +72,7 @@ pub(in crate::text) fn lost_in(places: &PacketPlaces, buffer: &str) -> String {
         backlog,
         ring,
         device,
-        not_placed,
+        unknown: not_placed,
     } = *places;
     let losses = [
         (socket_buffer, buffer),
@@ -93,7 +93,7 @@ pub(in crate::text) fn lost_in(places: &PacketPlaces, buffer: &str) -> String {
 }
 
 /// Returns the display name of the receiver's stall: a process or a kind of delay.
-pub(super) fn culprit_name(by: &HeldBy) -> String {
+pub(super) fn culprit_name(by: &StallCause) -> String {
     match (by.source_kind, &*by.name, by.pid) {
         (Kind::Idle, ..) => WAKE_UP.to_owned(),
         (_, "", _) => late::kind(by.kind).to_owned(),

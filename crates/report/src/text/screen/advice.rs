@@ -5,7 +5,7 @@ mod framing;
 mod without;
 
 use ticktax_model::Nanos;
-use ticktax_model::advice::{Advice, CrowdingProgram};
+use ticktax_model::advice::{Advice, CompetingProgram};
 use ticktax_model::kernel_words::LOCAL_TIMER;
 use ticktax_model::knob::KnobProposal;
 use ticktax_model::policy::SpecialPolicy;
@@ -69,7 +69,7 @@ fn commented(command: String, comment: &str, width: usize) -> String {
 fn words(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     match advice {
         Advice::PeriodicProgram { .. } => periodic(advice, screen),
-        Advice::CrowdingPrograms {
+        Advice::CompetingPrograms {
             programs, share, ..
         } => crowding(programs, *share, screen),
         Advice::OwnThreads { share, .. } => (
@@ -85,7 +85,7 @@ fn words(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
                 _ => None,
             },
         ),
-        Advice::CrowdingKernelThread { name, share, .. } => (
+        Advice::CompetingKernelThread { name, share, .. } => (
             format!(
                 "Find out what keeps the kernel's {name} busy: it caused {} of the waiting.",
                 tied(percent(*share))
@@ -98,7 +98,7 @@ fn words(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
             cgroup,
             time,
             count,
-            ended,
+            exited: ended,
         } => (
             format!(
                 "Raise {}: {program} was throttled {}.",
@@ -130,17 +130,17 @@ fn proof(advice: &Advice, screen: &Screen<'_>) -> Option<String> {
     let (proposal, metric) = match advice {
         Advice::Finding { proposal, .. } => (proposal.clone(), None),
         Advice::KernelWork { name, .. } => (off_switch(name), None),
-        Advice::RealTimeHeld { held, .. } if held.limit == RealTimeLimit::Throttling => {
+        Advice::RealTimeLimited { held, .. } if held.limit == RealTimeLimit::Throttling => {
             screen.watched()?;
-            let unlimited = KnobProposal::of("kernel.sched_rt_runtime_us", -1);
+            let unlimited = KnobProposal::new("kernel.sched_rt_runtime_us", -1);
             (unlimited, Some("wait"))
         }
-        Advice::CrowdingPrograms { programs, .. }
+        Advice::CompetingPrograms { programs, .. }
             if Lowered::from_programs(programs).can_be_tried(screen) =>
         {
             // Raising the victim to nice -19 changes the ratio of weights as much as lowering the
             // others to nice 19.
-            (KnobProposal::of("proc.nice", -19), Some("wait"))
+            (KnobProposal::new("proc.nice", -19), Some("wait"))
         }
         _ => return None,
     };
@@ -150,9 +150,11 @@ fn proof(advice: &Advice, screen: &Screen<'_>) -> Option<String> {
 /// Returns the setting that stops a kernel thread, if the thread's work only improves performance.
 fn off_switch(thread: &str) -> Option<KnobProposal> {
     match thread {
-        "ksmd" => KnobProposal::of("ksm.run", 0),
-        "khugepaged" => KnobProposal::of("thp.enabled", "never"),
-        name if name.starts_with("kcompactd") => KnobProposal::of("vm.compaction_proactiveness", 0),
+        "ksmd" => KnobProposal::new("ksm.run", 0),
+        "khugepaged" => KnobProposal::new("thp.enabled", "never"),
+        name if name.starts_with("kcompactd") => {
+            KnobProposal::new("vm.compaction_proactiveness", 0)
+        }
         _ => None,
     }
 }
@@ -168,7 +170,7 @@ fn periodic(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
         cpus,
         other_cpus,
         max,
-        ended,
+        exited: ended,
         ..
     } = advice
     else {
@@ -222,7 +224,7 @@ fn by_timer(timer: Option<&str>) -> String {
 
 /// Describes advice about programs that ran during much of another program's waiting time.
 fn crowding(
-    programs: &[CrowdingProgram],
+    programs: &[CompetingProgram],
     share: f64,
     screen: &Screen<'_>,
 ) -> (String, Option<String>) {
@@ -230,7 +232,7 @@ fn crowding(
     let mut names: Vec<String> = most.iter().map(|p| name(&p.program, &p.pids)).collect();
     names.extend((!more.is_empty()).then(|| format!("{} more", more.len())));
     let all: usize = programs.iter().map(|p| p.pids.len()).sum();
-    let ended: usize = programs.iter().map(|p| p.standing.ended.len()).sum();
+    let ended: usize = programs.iter().map(|p| p.standing.exited_pids.len()).sum();
     let names = listed(&names);
     let remedy = match (all, ended) {
         (all, ended) if all == ended => {
@@ -367,9 +369,9 @@ fn largest(name: &str, share: f64) -> String {
 /// Describes advice about overbooked CPUs and real-time threads.
 fn machine_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     match advice {
-        Advice::Overbooked {
+        Advice::CpusOversubscribed {
             cpus,
-            wanted_cores,
+            demand_cores: wanted_cores,
             most,
             share,
             sampled,
@@ -388,7 +390,7 @@ fn machine_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Strin
             );
             (sentence, Lowered::from_program(most).command(screen))
         }
-        Advice::CpusFull {
+        Advice::CpusSaturated {
             busy_share,
             most,
             share,
@@ -401,14 +403,14 @@ fn machine_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Strin
             );
             (sentence, Lowered::from_program(most).command(screen))
         }
-        Advice::RealTimeHeld { held, costly } => real_time(held, *costly, screen),
-        Advice::RealTimeFirst { .. } => real_time_first(advice, screen),
+        Advice::RealTimeLimited { held, costly } => real_time(held, *costly, screen),
+        Advice::RealTimePriority { .. } => real_time_first(advice, screen),
         _ => (String::new(), None),
     }
 }
 
 /// Describes advice for fully used CPUs: moving the program `most` would not help.
-fn run_fewer(most: &CrowdingProgram) -> String {
+fn run_fewer(most: &CompetingProgram) -> String {
     let who = name(&most.program, &most.pids);
     format!("Run fewer programs at once, or lower the priority of {who}")
 }
@@ -416,7 +418,7 @@ fn run_fewer(most: &CrowdingProgram) -> String {
 /// Describes advice about a process that preempts every ordinary thread. The command audits a
 /// program that waits behind it.
 fn real_time_first(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
-    let Advice::RealTimeFirst {
+    let Advice::RealTimePriority {
         program,
         pid,
         policy,
@@ -425,7 +427,7 @@ fn real_time_first(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Stri
         time,
         waiter,
         waiter_pid,
-        ended,
+        exited: ended,
     } = advice
     else {
         return (String::new(), None);

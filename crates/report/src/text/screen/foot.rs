@@ -84,7 +84,7 @@ fn sections(statement: &Statement) -> String {
         Section::Legend => false,
         _ => true,
     };
-    let all = Section::of(DocumentKind::Statement).iter();
+    let all = Section::of_kind(DocumentKind::Statement).iter();
     let names: Vec<&str> = all.filter(has).map(|section| section.name()).collect();
     names.join(",")
 }

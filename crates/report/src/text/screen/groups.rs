@@ -111,7 +111,7 @@ pub(super) fn interferers(all: &[Interferer], by: Grouping) -> Vec<Group> {
             Grouping::Thread => (&culprit.name, culprit.pid),
         };
         let group = Group {
-            name: if culprit.moved {
+            name: if culprit.migrated {
                 MIGRATION.to_owned()
             } else {
                 culprit_name(name, culprit.kind)
@@ -145,7 +145,7 @@ pub(super) fn assign_frames<'a>(
     causes: &'a [LateCause],
     by: Grouping,
 ) -> Vec<&'a LateCause> {
-    let matches = |group: &Group, cause: &LateCause| match (&cause.by, cause.kind) {
+    let matches = |group: &Group, cause: &LateCause| match (&cause.culprit, cause.kind) {
         (_, HoldUp::Migration) => group.name == MIGRATION,
         (Some(culprit), HoldUp::Waiting) if culprit.kind == Kind::Idle => group.name == WAKE_UP,
         (Some(culprit), HoldUp::Waiting) => {
@@ -164,7 +164,7 @@ pub(super) fn assign_frames<'a>(
         match groups.iter_mut().find(|group| matches(group, cause)) {
             Some(group) => {
                 group.late += cause.frames;
-                group.dropped += cause.lost;
+                group.dropped += cause.dropped;
             }
             None => others.push(cause),
         }

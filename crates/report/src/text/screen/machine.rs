@@ -6,14 +6,13 @@ mod repeats;
 use ticktax_model::Nanos;
 use ticktax_model::accounting::CpuCheck;
 use ticktax_model::recording::ProbeKind;
-use ticktax_model::statement::{Account, CpuBooks, Holder, Statement};
+use ticktax_model::statement::{Account, CpuAccounts, Holder, Statement};
 use ticktax_model::waits::{WaitStatement, WaitingProgram};
 use ticktax_model::witness::Proof;
 
 use super::groups::{Group, programs};
 use super::tables::{CPUS, LARGE, MUCH, Rest, Table, WAIT, WORDS_WIDTH};
 use super::{Screen, advice};
-use crate::text::gaps::part_name;
 use crate::text::numbers::{counted, displayed, percent};
 use crate::text::page::{Page, Tone, columns, tied};
 use crate::view::Grouping;
@@ -233,7 +232,7 @@ fn hypervisor(statement: &Statement) -> String {
     let whole = statement.balance.elapsed;
     let seen = time_of(statement, Holder::Hypervisor);
     let share = percent(seen.share_of(whole));
-    let proven = |cpu: &CpuBooks| {
+    let proven = |cpu: &CpuAccounts| {
         let mut proofs = statement.gaps.iter().flat_map(|gaps| &gaps.proofs);
         proofs.any(|proof| proof.cpu == cpu.cpu && proof.proof == Proof::Proven)
     };
@@ -293,7 +292,7 @@ fn gaps(page: &mut Page, statement: &Statement) {
     let Some(gaps) = &statement.gaps else {
         return;
     };
-    let Some(worst) = gaps.worst.first() else {
+    let Some(worst) = gaps.longest.first() else {
         return;
     };
     let most = worst.parts.first().map_or(Nanos::ZERO, |part| part.time);
@@ -302,7 +301,7 @@ fn gaps(page: &mut Page, statement: &Statement) {
         .iter()
         .take(2)
         .take_while(|part| part.time.share_of(most) >= LITTLE_OF_GAP)
-        .map(|part| tied(format!("{} {}", part_name(&part.name), part.time)))
+        .map(|part| tied(format!("{} {}", displayed(&part.name), part.time)))
         .collect();
     // The list of worst gaps excludes gaps in which a program ran.
     let noun = match (gaps.probe, gaps.yielded.gaps.count) {

@@ -125,11 +125,11 @@ fn waited_behind(
         let mut parts: Vec<String> = other_causes
             .iter()
             .map(|cause| {
-                let frames = late_and_dropped(cause.frames, cause.lost);
+                let frames = late_and_dropped(cause.frames, cause.dropped);
                 format!("{} {}", late::name(cause), tied(frames))
             })
             .collect();
-        let not_judged = (late.not_judged > 0).then_some(late.not_judged);
+        let not_judged = (late.unclassified > 0).then_some(late.unclassified);
         parts.extend(not_judged.map(|frames| tied(format!("unknown {}", grouped(frames)))));
         if !parts.is_empty() {
             let label = if groups.is_empty() {
@@ -179,7 +179,7 @@ fn packets(page: &mut Page, statement: &Statement) {
         tied(format!("({})", counted(packets.delay.count, "packet"))),
         tied(longest.longest.name()),
     );
-    if let Some(first) = longest.by.first() {
+    if let Some(first) = longest.ran.first() {
         let behind = format!("behind {} {}", called_holder(first), first.time);
         text = format!("{text}, {}", tied(behind));
     }
@@ -276,18 +276,18 @@ pub(super) fn delay(victim: &VictimStatement, threads: &ThreadTimes) -> DelaySha
 fn concerns_delay(advice: &Advice) -> Option<bool> {
     match advice {
         Advice::PeriodicProgram { .. }
-        | Advice::CrowdingPrograms { .. }
+        | Advice::CompetingPrograms { .. }
         | Advice::OwnThreads { .. }
-        | Advice::CrowdingKernelThread { .. }
+        | Advice::CompetingKernelThread { .. }
         | Advice::Throttled { .. }
-        | Advice::RealTimeHeld { .. }
+        | Advice::RealTimeLimited { .. }
         | Advice::Interrupts { .. }
         | Advice::PageFaults { .. }
         | Advice::MemoryReclaim { .. } => Some(true),
         Advice::Stolen { .. } | Advice::EventsLost { .. } => None,
-        Advice::RealTimeFirst { .. }
-        | Advice::Overbooked { .. }
-        | Advice::CpusFull { .. }
+        Advice::RealTimePriority { .. }
+        | Advice::CpusOversubscribed { .. }
+        | Advice::CpusSaturated { .. }
         | Advice::KernelWork { .. }
         | Advice::Finding { .. } => Some(false),
     }
@@ -306,7 +306,7 @@ fn frames_in_words(frames: &ProgramFrames) -> String {
     let rate = 1e9 / (figures.period.0.max(1) as f64);
     let mut parts = Vec::from_iter(fps);
     parts.push(dropped(figures));
-    parts.push(late::over(figures.late, figures.late_from));
+    parts.push(late::over(figures.late, figures.late_threshold));
     format!(
         "{} loop (thread {}): {}",
         tied(format!("{rate:.1} Hz")),
@@ -438,7 +438,7 @@ fn delay_in_words(delay: &Delay, room: usize) -> String {
     if delay.kind == DelayKind::Throttled {
         return "throttled by its CPU quota".to_owned();
     }
-    let first = delay.lost_to.first().filter(|_| delay.limit.is_none());
+    let first = delay.ran.first().filter(|_| delay.limit.is_none());
     // If more than half of the delay is unexplained, that part comes first.
     let is_behind = first.is_some_and(|first| first.kind != Kind::Idle && unseen(delay).is_none());
     let kind = match (delay.kind, is_behind) {
@@ -459,7 +459,7 @@ fn delay_in_words(delay: &Delay, room: usize) -> String {
 
 /// Returns the part of a delay without a known cause, if it is more than half of the delay.
 fn unseen(delay: &Delay) -> Option<Nanos> {
-    let seen: Nanos = delay.lost_to.iter().map(|lost| lost.time).sum();
+    let seen: Nanos = delay.ran.iter().map(|lost| lost.time).sum();
     let unseen = delay.length - seen;
     (unseen + unseen > delay.length).then_some(unseen)
 }
@@ -475,7 +475,7 @@ fn lost_to(delay: &Delay, room: usize) -> String {
     let mut text =
         unseen(delay).map_or_else(String::new, |unseen| format!("unknown cause {unseen}"));
     let mut named = unseen(delay).unwrap_or_default();
-    for lost in &delay.lost_to {
+    for lost in &delay.ran {
         // Small parts are not main causes.
         if !text.is_empty() && lost.time.share_of(delay.length) < 0.05 {
             break;
@@ -521,7 +521,7 @@ fn ruled_out(
     wanted: Nanos,
 ) {
     let watched = |hook| statement.coverage.attached.contains(&hook);
-    let moving = threads.behind.iter().filter(|culprit| culprit.moved);
+    let moving = threads.behind.iter().filter(|culprit| culprit.migrated);
     let moving: Nanos = moving.map(|culprit| culprit.time).sum();
     let mut small = Vec::new();
     let mut none = Vec::new();

@@ -2,7 +2,8 @@
 //! ticks.
 
 use ticktax_model::accounting::{
-    AccountingStatement, Bias, BiasKind, Counting, CpuCheck, Left, Method, ProgramCheck, Witness,
+    AccountingStatement, Bias, BiasKind, Counting, CpuCheck, Method, ProgramCheck, SpareTime,
+    SpareTimeSource,
 };
 use ticktax_model::machine::CpuTimes;
 use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
@@ -24,7 +25,7 @@ pub(super) fn cpu(number: u32, shown: i64, busy: i64, causes: Vec<Bias>) -> CpuC
     let idle = ELAPSED - ms(busy);
     CpuCheck {
         cpu: Cpu(number),
-        between: ELAPSED,
+        stat_elapsed: ELAPSED,
         columns: CpuTimes {
             user: ms(shown),
             idle,
@@ -38,9 +39,9 @@ pub(super) fn cpu(number: u32, shown: i64, busy: i64, causes: Vec<Bias>) -> CpuC
         busy_share: Some(ms(busy).share_of(ELAPSED)),
         unexplained: Nanos::ZERO,
         interrupts: Some(ms(40)),
-        outside: None,
-        left: (number == 1).then(|| Left {
-            witness: Witness::Soaker,
+        hypervisor_or_firmware: None,
+        spare: (number == 1).then(|| SpareTime {
+            measured_by: SpareTimeSource::Soaker,
             watched: ELAPSED,
             time: idle - ms(90),
         }),
@@ -101,7 +102,7 @@ pub(crate) fn checked() -> Statement {
         sampled: ms(20),
     };
     let outside = Bias {
-        kind: BiasKind::StolenSilently,
+        kind: BiasKind::StealNotReported,
         time: ms(300),
         ran: ms(320),
         ..interrupts.clone()
@@ -121,7 +122,7 @@ pub(crate) fn checked() -> Statement {
         ..interrupts.clone()
     };
     let accounting = AccountingStatement {
-        counting: Counting {
+        config: Counting {
             options: vec!["TICK_CPU_ACCOUNTING".to_owned()],
             method: Some(Method::Sampled),
             tick: Some(ms(4)),
@@ -148,7 +149,7 @@ pub(crate) fn checked() -> Statement {
             program("short-lived", 900, 40, None, 48),
         ],
         programs_left_out: 7,
-        unwatched: CpuList::default(),
+        unwatched_cpus: CpuList::default(),
     };
     Statement {
         accounting: Some(accounting),
@@ -214,7 +215,7 @@ fn failed_soakers_and_changes_of_speed_are_reported() {
 #[test]
 fn process_times_are_left_out_if_some_cpus_were_not_watched() {
     let mut statement = checked();
-    statement.accounting.as_mut().unwrap().unwatched = "2-3".parse().unwrap();
+    statement.accounting.as_mut().unwrap().unwatched_cpus = "2-3".parse().unwrap();
     let page = text(&statement, &TextStyle::default());
     let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(

@@ -1,6 +1,6 @@
 //! The advice on pages, and its commands.
 
-use ticktax_model::advice::{Advice, CrowdingProgram, Standing};
+use ticktax_model::advice::{Advice, CompetingProgram, ExemptPids};
 use ticktax_model::knob::KnobProposal;
 use ticktax_model::policy::SpecialPolicy;
 use ticktax_model::real_time::{RealTimeHeld, RealTimeLimit};
@@ -38,12 +38,12 @@ fn advised(advice: Vec<Advice>) -> Statement {
 }
 
 fn crowd() -> Advice {
-    Advice::CrowdingPrograms {
-        programs: vec![CrowdingProgram {
+    Advice::CompetingPrograms {
+        programs: vec![CompetingProgram {
             program: "cc1".to_owned(),
             pids: vec![20_000],
             autogroup_pids: Vec::new(),
-            standing: Standing::default(),
+            standing: ExemptPids::default(),
             time: Nanos::from_millis(782),
         }],
         time: Nanos::from_millis(782),
@@ -117,7 +117,7 @@ fn own_threads() -> Advice {
 }
 
 fn kernel_thread() -> Advice {
-    Advice::CrowdingKernelThread {
+    Advice::CompetingKernelThread {
         name: "kswapd0".to_owned(),
         time: Nanos::from_millis(300),
         share: 0.3,
@@ -154,7 +154,7 @@ fn commands_only_name_existing_local_processes() {
     }
     // The program has exited, but the programs that it waited behind have not.
     let gone = |mut statement: Statement| {
-        statement.victim.as_mut().unwrap().ended = true;
+        statement.victim.as_mut().unwrap().exited = true;
         flat(&statement)
     };
     assert!(gone(all()).contains("$ renice"));
@@ -165,7 +165,7 @@ fn commands_only_name_existing_local_processes() {
         begin: Nanos::ZERO,
         from: Nanos::ZERO,
         to: Nanos::from_secs(10),
-        whole: Nanos::from_secs(20),
+        total: Nanos::from_secs(20),
     });
     assert!(!flat(&part).contains('$'));
 }
@@ -186,7 +186,7 @@ fn advice_that_a_setting_carries_out_proposes_a_trial() {
         rule: "cpu-frequency-lowest".to_owned(),
         title: "CPUs run at their lowest frequency".to_owned(),
         remedy: "write schedutil to scaling_governor".to_owned(),
-        proposal: KnobProposal::of("cpu.governor", "performance"),
+        proposal: KnobProposal::new("cpu.governor", "performance"),
     };
     let page = proposed(governor);
     let governor = "$ ticktax try cpu.governor=now,performance -- COMMAND";
@@ -206,7 +206,7 @@ fn advice_that_a_setting_carries_out_proposes_a_trial() {
     let page = proposed(worker("kswapd0"));
     assert!(!page.contains("ticktax try"), "{page}");
     // A nice value has no effect on processes in another session.
-    let Advice::CrowdingPrograms {
+    let Advice::CompetingPrograms {
         mut programs,
         time,
         share,
@@ -215,7 +215,7 @@ fn advice_that_a_setting_carries_out_proposes_a_trial() {
         unreachable!("a crowd")
     };
     programs[0].autogroup_pids = vec![20_000];
-    let apart = Advice::CrowdingPrograms {
+    let apart = Advice::CompetingPrograms {
         programs,
         time,
         share,
@@ -230,7 +230,7 @@ fn an_audit_of_a_command_repeats_the_command() {
     let page_for = |argv: &[&str]| {
         let mut statement = advised(vec![kernel_thread()]);
         let victim = statement.victim.as_mut().unwrap();
-        (victim.target, victim.ended) = (Target::Command, true);
+        (victim.target, victim.exited) = (Target::Command, true);
         let command = statement.command.as_mut().unwrap();
         command.argv = argv.iter().copied().map(str::to_owned).collect();
         flat(&statement)
@@ -276,13 +276,13 @@ fn only_a_share_above_half_is_called_mostly() {
 #[test]
 fn full_cpus_get_no_advice_to_move_programs() {
     let mut statement = kernel_level();
-    statement.advice = vec![Advice::CpusFull {
+    statement.advice = vec![Advice::CpusSaturated {
         busy_share: 0.99,
-        most: CrowdingProgram {
+        most: CompetingProgram {
             program: "make".to_owned(),
             pids: (1..9).collect(),
             autogroup_pids: Vec::new(),
-            standing: Standing::default(),
+            standing: ExemptPids::default(),
             time: Nanos::from_secs(9),
         },
         share: 0.4,
@@ -303,7 +303,7 @@ fn throttled_time_of_a_machine_lasts_until_the_program_ran_again() {
         cgroup: None,
         time: Nanos::from_millis(1_210),
         count: 17,
-        ended: false,
+        exited: false,
     };
     let mut machine = kernel_level();
     machine.advice = vec![throttled.clone()];
@@ -361,7 +361,7 @@ fn a_part_of_a_recording_has_no_number_of_lost_events() {
         begin: Nanos::ZERO,
         from: Nanos::ZERO,
         to: Nanos::from_secs(10),
-        whole: Nanos::from_secs(20),
+        total: Nanos::from_secs(20),
     });
     let part = items(&statement).replace('\u{a0}', " ");
     assert!(
@@ -374,7 +374,7 @@ fn a_part_of_a_recording_has_no_number_of_lost_events() {
 fn late(causes: &[(HoldUp, Option<&str>)]) -> LateFrames {
     let cause = |&(kind, by): &(HoldUp, Option<&str>)| LateCause {
         kind,
-        by: by.map(|name| LostTo {
+        culprit: by.map(|name| LostTo {
             name: name.to_owned(),
             kind: Kind::Task,
             pids: vec![812],
@@ -382,7 +382,7 @@ fn late(causes: &[(HoldUp, Option<&str>)]) -> LateFrames {
             count: 5,
         }),
         frames: 5,
-        lost: 0,
+        dropped: 0,
         max: Nanos::from_millis(9),
         period: None,
         timer: None,
@@ -462,7 +462,7 @@ fn late_frames_are_a_column_of_the_table() {
 fn unplaced_steal_is_a_possible_cause_of_late_frames() {
     let stolen = LateFrames {
         stolen: Some(Nanos::from_millis(300)),
-        not_judged: 2,
+        unclassified: 2,
         ..late(&[(HoldUp::OwnSleep, None)])
     };
     let page = flat(&lagging(Some(stolen)));
@@ -497,7 +497,7 @@ fn the_real_time_limit_is_named_with_its_value() {
         let threads = threads.expect("the program was followed");
         threads.delays[0].limit = Some(limit);
         threads.real_time = vec![held.clone()];
-        statement.advice = vec![Advice::RealTimeHeld { held, costly }];
+        statement.advice = vec![Advice::RealTimeLimited { held, costly }];
         flat(&statement)
     };
     let runtime = Some(Nanos::from_millis(950));

@@ -2,8 +2,8 @@
 
 use ticktax_fixture::beat;
 use ticktax_model::beats::{
-    AliasLine, BeatGaps, BeatKind, BeatLine, BeatStatement, EventSample, Outside, PeriodSpectrum,
-    SamePeriod,
+    AliasLine, BeatGaps, BeatKind, BeatLine, BeatStatement, EventSample, HypervisorOrFirmware,
+    PeriodSpectrum, SamePeriod,
 };
 use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::ProbeKind;
@@ -39,7 +39,7 @@ fn line(name: &str, period: f64, margin: f64, cpus: &str) -> BeatLine {
 fn gaps(share: f64) -> BeatGaps {
     BeatGaps {
         probe: ProbeKind::Spin,
-        from: Nanos::from_millis(1),
+        threshold: Nanos::from_millis(1),
         count: 110,
         lengths: Lengths {
             median: Nanos(17_100_000),
@@ -77,10 +77,10 @@ pub(crate) fn a_server() -> BeatStatement {
     (
         mixer.pid,
         mixer.rhythm.rearmed,
-        mixer.rhythm.restarts,
-        mixer.burst,
+        mixer.rhythm.phase_jumps,
+        mixer.events_per_period,
     ) = (Some(4_121), true, 1, 2.4);
-    mixer.during = Some((Nanos::from_secs(1_800), Nanos::from_secs(3_600)));
+    mixer.active_range = Some((Nanos::from_secs(1_800), Nanos::from_secs(3_600)));
     mixer.share = 0.000_1;
     syncer.sample = Some(sample(30.999e9, 116));
     mixer.sample = Some(sample(10.076e6, 16_384));
@@ -99,30 +99,30 @@ pub(crate) fn a_server() -> BeatStatement {
     let mut held = line("gaps", 250e3, 11.0, "1");
     held.kind = BeatKind::Gaps;
     held.gaps = Some(gaps(0.000_009));
-    held.held = vec!["call_function".to_owned(), "kworker drain".to_owned()];
+    held.ran_in_gaps = vec!["call_function".to_owned(), "kworker drain".to_owned()];
     held.same_period = vec![
         SamePeriod {
             name: "hpet".to_owned(),
-            locked_at: Some(Nanos(61_000)),
+            offset: Some(Nanos(61_000)),
         },
         SamePeriod {
             name: "eth2".to_owned(),
-            locked_at: None,
+            offset: None,
         },
     ];
     let mut host = line("gaps", 10e6, 40.0, "1");
     host.kind = BeatKind::Gaps;
     host.gaps = Some(gaps(0.000_008));
-    host.outside = Some(Outside { host_hz: Some(100) });
+    host.hypervisor_or_firmware = Some(HypervisorOrFirmware { host_hz: Some(100) });
     let mut own = line("ticktax", 50e6, 3e3, "0");
-    (own.kind, own.own) = (BeatKind::Thread, true);
+    (own.kind, own.by_ticktax) = (BeatKind::Thread, true);
     BeatStatement {
         beats: vec![syncer, tick, mixer, met, held, host, own],
         searched: 1_840,
         window: Nanos::from_secs(3_600),
         family_alarm: 0.01,
-        unknown: vec![Limitation::BeatPeriodsTooLong {
-            over: Nanos::from_secs(900),
+        limitations: vec![Limitation::BeatPeriodsTooLong {
+            max_period: Nanos::from_secs(900),
         }],
         spectrum: Some(PeriodSpectrum {
             sources: vec!["kworker wb_workfn".to_owned(), "mixer".to_owned()],
@@ -130,7 +130,7 @@ pub(crate) fn a_server() -> BeatStatement {
             longest: 900e9,
             periods: vec![5.038e6, 10.076e6, 15.4995e9, 30.999e9],
             strengths: vec![310.0, 1_240.0, 41.2, 43.0],
-            of: vec![1, 1, 0, 0],
+            source_index: vec![1, 1, 0, 0],
         }),
     }
 }
@@ -145,7 +145,7 @@ fn sample(period: f64, of: u64) -> EventSample {
     };
     EventSample {
         cpu: Some(Cpu(3)),
-        of,
+        events: of,
         first: Nanos(1_234_567_890),
         began: (0..40).map(at).collect(),
     }
@@ -155,7 +155,7 @@ fn sample(period: f64, of: u64) -> EventSample {
 pub(super) fn nothing_repeats() -> BeatStatement {
     BeatStatement {
         family_alarm: 0.01,
-        unknown: vec![Limitation::BeatTimesSummed { rows: 4_000 }],
+        limitations: vec![Limitation::BeatTimesSummed { rows: 4_000 }],
         ..BeatStatement::default()
     }
 }
@@ -202,18 +202,18 @@ fn sources_that_take_no_time_from_others_have_no_line_on_the_machines_screen() {
     let mut yielded = line("gaps", 100.4e6, 7.5e4, "1");
     (yielded.kind, yielded.gaps) = (BeatKind::Gaps, Some(gaps(0.005)));
     let outside = BeatLine {
-        outside: Some(Outside { host_hz: None }),
+        hypervisor_or_firmware: Some(HypervisorOrFirmware { host_hz: None }),
         rhythm: line("gaps", 30e6, 9.0, "1").rhythm,
         ..yielded.clone()
     };
     let mut asleep = line("game sleeping", 16_666_667.0, 20.0, "1");
     (asleep.kind, asleep.pid, asleep.share) = (BeatKind::OffCpu, Some(7), 0.956);
     let mut starts = line("a new bash", 367e6, 2e6, "1");
-    (starts.kind, starts.share) = (BeatKind::Starts, 0.004);
+    (starts.kind, starts.share) = (BeatKind::ThreadStarts, 0.004);
     let mut thread = line("kdamond.0", 512e6, 2e5, "1");
     (thread.kind, thread.share) = (BeatKind::Thread, 0.002);
     let mut own = line("ticktax", 50e6, 3e3, "1");
-    (own.kind, own.own) = (BeatKind::Thread, true);
+    (own.kind, own.by_ticktax) = (BeatKind::Thread, true);
     let mut statement = kernel_level();
     statement.beats = Some(BeatStatement {
         beats: vec![yielded, outside, asleep, starts, thread, own],

@@ -6,6 +6,7 @@ use ticktax_model::changes::{
 };
 use ticktax_model::recording::{Level, World};
 use ticktax_model::statement::Class;
+use ticktax_model::trial::{Contrast, Effect, Verdict};
 use ticktax_model::{Cpu, Nanos};
 
 use super::beats::a_server;
@@ -28,6 +29,19 @@ fn side(file: &str) -> ComparedRecording {
     }
 }
 
+/// A tested difference that chance explains, or does not.
+fn contrast(effect: Effect, certain: bool) -> Contrast {
+    Contrast {
+        effect: Some(effect),
+        chance: Some(if certain { 0.001 } else { 0.5 }),
+        verdict: if certain {
+            Verdict::Differs
+        } else {
+            Verdict::default()
+        },
+    }
+}
+
 fn share(name: &str, class: Class, first: f64, second: f64, certain: bool) -> AccountChange {
     let difference = second - first;
     AccountChange {
@@ -36,9 +50,7 @@ fn share(name: &str, class: Class, first: f64, second: f64, certain: bool) -> Ac
         share: Change {
             first: Some(first),
             second: Some(second),
-            difference_low: Some(difference - 0.012),
-            difference_high: Some(difference + 0.012),
-            certain: Some(certain),
+            contrast: contrast(Effect::within(difference, 0.012), certain),
         },
         rate_hz: Change::default(),
     }
@@ -138,14 +150,15 @@ fn chance_is_only_mentioned_if_it_was_tested() {
     let mut statement = moved();
     for account in &mut statement.accounts {
         account.share.second = account.share.first;
-        account.share.certain = None;
+        account.share.contrast = Contrast::default();
     }
     let page = statement.page(&TextStyle::default());
     assert!(
         page.contains("no account changed by 0.1 pp or more"),
         "{page}"
     );
-    statement.accounts[0].share.certain = Some(false);
+    let share = &mut statement.accounts[0].share;
+    share.contrast = contrast(Effect::within(share.difference().unwrap(), 0.012), false);
     let page = statement.page(&TextStyle::default());
     assert!(page.contains("if not tested"), "{page}");
 }
@@ -154,8 +167,7 @@ fn chance_is_only_mentioned_if_it_was_tested() {
 fn without_intervals_nothing_is_called_a_change() {
     let mut statement = moved();
     for account in &mut statement.accounts {
-        (account.share.difference_low, account.share.difference_high) = (None, None);
-        account.share.certain = None;
+        account.share.contrast = Contrast::default();
     }
     statement.second.blocks = None;
     let page = statement.page(&TextStyle::default());
@@ -168,7 +180,8 @@ fn without_intervals_nothing_is_called_a_change() {
 #[test]
 fn an_uncertain_change_whose_interval_excludes_0_is_marked() {
     let mut statement = moved();
-    statement.accounts[2].share.certain = Some(false);
+    let share = &mut statement.accounts[2].share;
+    share.contrast = contrast(Effect::within(share.difference().unwrap(), 0.012), false);
     let page = statement.page(&TextStyle::default());
     assert!(page.starts_with("2 of 4 accounts changed"), "{page}");
     let expected = "1 more may have changed, or it is chance (--section time)";
@@ -192,7 +205,7 @@ fn an_uncertain_change_whose_interval_excludes_0_is_marked() {
     statement
         .accounts
         .iter_mut()
-        .for_each(|account| account.share.certain = None);
+        .for_each(|account| account.share.contrast = Contrast::default());
     let page = statement.page(&TextStyle::default());
     assert!(
         page.contains("without intervals: both recordings have only sums."),

@@ -1,14 +1,14 @@
 //! Pages about sweeps.
 
 use ticktax_model::Nanos;
-use ticktax_model::sweep::{GridStatement, PointFailure, RankedPoint, Ranking};
+use ticktax_model::sweep::{ArmFailure, GridStatement, RankedArm, Ranking};
 
 use crate::TextStyle;
 use crate::text::sweep::grid;
 
-fn point(point: u64, hz: &str, value: f64) -> RankedPoint {
-    RankedPoint {
-        point,
+fn arm(arm: u64, hz: &str, value: f64) -> RankedArm {
+    RankedArm {
+        arm,
         values: vec![hz.to_owned(), "1.5ms".to_owned()],
         value,
     }
@@ -18,12 +18,12 @@ pub(crate) fn statement() -> GridStatement {
     GridStatement {
         scenario: "game.toml".to_owned(),
         axes: vec![("hz".to_owned(), 4), ("task.game.work".to_owned(), 500)],
-        points: 2000,
+        arms: 2000,
         found: 317,
         damaged: 1,
         failed: 500,
-        failures: vec![PointFailure {
-            point: 1500,
+        failures: vec![ArmFailure {
+            arm: 1500,
             values: vec!["1000".to_owned(), "1.5ms".to_owned()],
             why: "machine: a phase must be between 0 and one tick".to_owned(),
         }],
@@ -32,9 +32,9 @@ pub(crate) fn statement() -> GridStatement {
         results: "game.parquet".to_owned(),
         ranking: Some(Ranking {
             column: "task.game.fps".to_owned(),
-            points: 1500,
-            highest: vec![point(3, "1000", 35.25), point(9, "1000", 35.0)],
-            lowest: vec![point(0, "100", 24.875), point(7, "250", 26.0)],
+            arms: 1500,
+            highest: vec![arm(3, "1000", 35.25), arm(9, "1000", 35.0)],
+            lowest: vec![arm(0, "100", 24.875), arm(7, "250", 26.0)],
         }),
     }
 }
@@ -52,7 +52,7 @@ fn page_of_a_sweep_with_failures() {
 #[test]
 fn times_have_units_and_a_finished_sweep_says_so() {
     let mut statement = statement();
-    statement.found = statement.points;
+    statement.found = statement.arms;
     statement.failed = 0;
     if let Some(ranking) = &mut statement.ranking {
         ranking.column = "task.game.late_max_ns".to_owned();

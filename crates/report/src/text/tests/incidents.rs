@@ -44,14 +44,14 @@ pub(crate) fn waited() -> Incident {
         others: Nanos(50_000),
         unseen: Nanos(50_000),
         asleep: Nanos::ZERO,
-        overran: Nanos::ZERO,
+        overrun: Nanos::ZERO,
         woken_by: Some("virtio0-input.0".to_owned()),
         chain: vec![
             "local_timer hrtimer_wakeup".to_owned(),
             "cron".to_owned(),
             "backup".to_owned(),
         ],
-        words: String::new(),
+        text: String::new(),
         triggers: 3,
         events_lost: 0,
     }
@@ -79,8 +79,8 @@ pub(crate) fn sheet(incident: Incident) -> IncidentSheet {
             incident,
         },
         path: Some("/var/lib/ticktax/incidents/incident-20251122T120031.123Z.parquet".to_owned()),
-        place: 41,
-        alike: 42,
+        position: 41,
+        similar_count: 42,
         first_unix_ms: AT - 1_240_000,
         beat: Some(beat()),
     }
@@ -91,7 +91,7 @@ fn group(kind: TriggerKind, (program, by): (&str, &str), count: u64) -> Incident
         signature: Signature {
             kind,
             program: program.to_owned(),
-            by: by.to_owned(),
+            culprit: by.to_owned(),
         },
         count,
         time: Nanos(20_400_000 * i64::try_from(count).unwrap_or(0)),
@@ -122,7 +122,7 @@ pub(crate) fn list() -> IncidentList {
         ..group(TriggerKind::Wait, ("gamesrv", "backup"), 42)
     };
     IncidentList {
-        folder: "/var/lib/ticktax/incidents".to_owned(),
+        directory: "/var/lib/ticktax/incidents".to_owned(),
         since_unix_ms: Some(AT - 86_400_000),
         watched: Nanos::from_secs(86_000),
         groups: vec![
@@ -144,8 +144,8 @@ pub(crate) fn list() -> IncidentList {
                 count: 1,
             },
         ],
-        found_again: 1,
-        damaged: 2,
+        recovered: 1,
+        damaged_lines: 2,
     }
 }
 
@@ -157,15 +157,15 @@ fn page_of_a_list_of_incidents() {
 #[test]
 fn page_of_an_empty_list_of_incidents() {
     let list = IncidentList {
-        folder: "/tmp/x".to_owned(),
+        directory: "/tmp/x".to_owned(),
         since_unix_ms: None,
         watched: Nanos::ZERO,
         groups: Vec::new(),
         searched: 0,
         family_alarm: 0.01,
         not_kept: Vec::new(),
-        found_again: 0,
-        damaged: 0,
+        recovered: 0,
+        damaged_lines: 0,
     };
     insta::assert_snapshot!(shown(list));
 }
@@ -187,13 +187,13 @@ fn page_of_an_incident_without_a_recording() {
         unseen: Nanos::ZERO,
         woken_by: None,
         chain: Vec::new(),
-        words: "level\nloaded".to_owned(),
+        text: "level\nloaded".to_owned(),
         triggers: 1,
         events_lost: 7,
         ..waited()
     });
     (gone.path, gone.entry.not_kept) = (None, Some(LossCause::DiskFull));
-    (gone.alike, gone.beat) = (1, None);
+    (gone.similar_count, gone.beat) = (1, None);
     insta::assert_snapshot!(shown(gone));
 }
 
@@ -205,14 +205,14 @@ fn every_kind_of_incident_has_a_line() {
     for kind in TriggerKind::ALL {
         let known = Incident {
             kind,
-            words: "now".to_owned(),
+            text: "now".to_owned(),
             ..waited()
         };
         let unknown = Incident {
             thread: None,
             ran: Vec::new(),
             woken_by: None,
-            words: String::new(),
+            text: String::new(),
             ..known.clone()
         };
         lines.extend([incident_line(&known), incident_line(&unknown)]);
@@ -238,7 +238,7 @@ fn every_kind_of_incident_has_a_line() {
         idle.kind = kind;
         lines.push(incident_line(&idle));
         assert_eq!(
-            idle.signature().by,
+            idle.signature().culprit,
             "",
             "a CPU that idled kept nobody waiting"
         );
@@ -248,9 +248,9 @@ fn every_kind_of_incident_has_a_line() {
     slept.asleep = Nanos::from_millis(20);
     slept.ran = vec![ran("backup", Kind::Task, &[977], 400_000)];
     lines.push(incident_line(&slept));
-    slept.overran = Nanos::from_micros(400);
+    slept.overrun = Nanos::from_micros(400);
     lines.push(incident_line(&slept));
-    assert_eq!(slept.signature().by, "");
+    assert_eq!(slept.signature().culprit, "");
     slept.ran = vec![ran("gamesrv", Kind::Task, &[4_121], 20_100_000)];
     lines.push(incident_line(&slept));
     let mut odd = waited();

@@ -2,15 +2,15 @@
 
 use ticktax_model::Nanos;
 use ticktax_model::kernels::{
-    BuiltKernel, CellFigures, Difference, GuestClock, KernelBuild, KernelCell, KernelComparison,
-    PredictedCell, PublishedLoop, Tolerance,
+    BuiltKernel, Difference, GuestClock, KernelArm, KernelBuild, KernelComparison, LoopFigures,
+    PredictedLoop, PublishedLoop, Tolerance,
 };
 use ticktax_model::pace::{PaceRule, SleepMethod};
 
 use crate::text::kernels::{built, comparison, legend};
 
-fn cell(kernel: &str, cmdline: &str, rate_hz: f64) -> KernelCell {
-    KernelCell {
+fn cell(kernel: &str, cmdline: &str, rate_hz: f64) -> KernelArm {
+    KernelArm {
         kernel: kernel.to_owned(),
         hz: Some(200),
         cmdline: cmdline.to_owned(),
@@ -18,14 +18,14 @@ fn cell(kernel: &str, cmdline: &str, rate_hz: f64) -> KernelCell {
         rule: PaceRule::Remaining,
         period: Nanos::from_millis(30),
         work: Nanos::from_millis(1),
-        measured: CellFigures {
+        measured: LoopFigures {
             rate_hz,
             wait_ns: 2e6,
             overshot_hz: 0.25,
             used_share: 0.03,
             sampled_share: None,
         },
-        predicted: Some(PredictedCell {
+        predicted: Some(PredictedLoop {
             rate_hz: (33.0, 33.0),
             wait_ns: (1.9e6, 2.6e6),
             overshot_hz: (0.0, 0.0),
@@ -38,15 +38,15 @@ fn cell(kernel: &str, cmdline: &str, rate_hz: f64) -> KernelCell {
 
 /// Returns loops on three kernels. One kernel differs from its model, and one has no model.
 pub(crate) fn loops() -> KernelComparison {
-    let mut cells = vec![
+    let mut arms = vec![
         cell("hz200", "", 33.1),
         cell("hz200", "nohz=off", 34.0),
         cell("vmlinuz", "", 30.0),
     ];
-    cells[1].differs = vec![Difference::Rate, Difference::Wait];
-    cells[1].measured.sampled_share = Some(0.0297);
-    cells[2].hz = None;
-    cells[2].predicted = None;
+    arms[1].differs = vec![Difference::Rate, Difference::Wait];
+    arms[1].measured.sampled_share = Some(0.0297);
+    arms[2].hz = None;
+    arms[2].predicted = None;
     KernelComparison {
         verb: "pace --rate 33".to_owned(),
         clock: GuestClock::Instructions { each: Nanos(4) },
@@ -55,7 +55,7 @@ pub(crate) fn loops() -> KernelComparison {
             wait_period_share: 0.01,
             sampled_share: 0.005,
         },
-        cells,
+        arms,
         published: vec![PublishedLoop {
             hz: 200,
             rate_hz: 29.0,

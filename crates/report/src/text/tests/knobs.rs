@@ -14,15 +14,15 @@ fn line(id: &str, scope: KnobScope, risk: KnobRisk, about: &str) -> KnobLine {
         id: id.to_owned(),
         scope,
         risk,
-        about: about.to_owned(),
+        description: about.to_owned(),
     }
 }
 
 #[test]
 fn page_of_a_list_of_settings() {
     let list = KnobList {
-        of: None,
-        known: 3,
+        search: None,
+        total: 3,
         knobs: vec![
             line(
                 "vm.swappiness",
@@ -52,13 +52,13 @@ fn page_of_a_setting() {
     let sheet = KnobSheet {
         id: "disk.scheduler".to_owned(),
         scope: KnobScope::Disk,
-        place: "/sys/block/N/queue/scheduler".to_owned(),
+        location: "/sys/block/N/queue/scheduler".to_owned(),
         unit: None,
         values: "one that the kernel offers".to_owned(),
         risk: KnobRisk::Careful,
         risk_reason: Some("Requests may wait longer.".to_owned()),
-        about: "I/O scheduler of a disk".to_owned(),
-        trades: "none costs least CPU time; mq-deadline and kyber bound waits, bfq is fair to \
+        description: "I/O scheduler of a disk".to_owned(),
+        trade_offs: "none costs least CPU time; mq-deadline and kyber bound waits, bfq is fair to \
                  programs."
             .to_owned(),
         kernels: "2.6.10 and later".to_owned(),

@@ -1,9 +1,9 @@
 //! Pages about traffic.
 
 use ticktax_model::net::{
-    CpuTraffic, Datagrams, Doing, End, EndReport, EndedBy, Link, LinkSpec, NetStatement, Protocol,
-    ProtocolCounters, SampleCount, Sampled, Shaper, Shaping, ShownTimes, TrafficAccount,
-    TrafficBooks, TrafficSpec, TrafficTime,
+    CpuTraffic, Datagrams, End, EndReport, EndedBy, Link, LinkSpec, NetStatement, Protocol,
+    ProtocolCounters, SampleCount, Sampled, SampledActivity, Shaper, Shaping, ShownTimes,
+    TracedTraffic, TrafficAccount, TrafficSpec, TrafficTime,
 };
 use ticktax_model::{Cpu, Nanos};
 
@@ -24,12 +24,12 @@ fn end(end: End, bytes: u64) -> EndReport {
     }
 }
 
-fn books() -> TrafficBooks {
+fn books() -> TracedTraffic {
     let account = |account, ms| TrafficTime {
         account,
         time: Nanos::from_millis(ms),
     };
-    TrafficBooks {
+    TracedTraffic {
         elapsed: Nanos::from_secs(4),
         accounts: vec![
             account(TrafficAccount::SenderUser, 30),
@@ -45,13 +45,13 @@ fn books() -> TrafficBooks {
             CpuTraffic {
                 sender: Nanos::from_millis(1_200),
                 net_softirq: Nanos::from_millis(500),
-                on_sender: Nanos::from_millis(495),
-                left: Nanos::from_millis(300),
+                interrupts_on_sender: Nanos::from_millis(495),
+                spare: Nanos::from_millis(300),
                 ..CpuTraffic::new(Cpu(0))
             },
             CpuTraffic {
                 receiver: Nanos::from_millis(1_000),
-                left: Nanos::from_millis(900),
+                spare: Nanos::from_millis(900),
                 ..CpuTraffic::new(Cpu(1))
             },
         ],
@@ -85,9 +85,9 @@ fn datagrams() -> NetStatement {
         },
         sender: Some(end(End::Sender, 1_000_000_000)),
         receiver: Some(receiver),
-        here: vec![End::Sender, End::Receiver],
-        books: Some(books()),
-        no_books: None,
+        local_ends: vec![End::Sender, End::Receiver],
+        traced: Some(books()),
+        untraced_reason: None,
         sampled: None,
         soaked: None,
         shown: Some(ShownTimes {
@@ -116,12 +116,12 @@ fn page_of_an_untraced_stream_to_another_host() {
     statement.link = Link::Network {
         peer: "192.0.2.7:7117".to_owned(),
     };
-    statement.here = vec![End::Sender];
-    (statement.books, statement.no_books) = (None, Some("run as root".to_owned()));
+    statement.local_ends = vec![End::Sender];
+    (statement.traced, statement.untraced_reason) = (None, Some("run as root".to_owned()));
     if let Some(sender) = &mut statement.sender {
         sender.counters.segments_out = 690_000;
-        sender.counters.segments_again = 12;
-        sender.counters.segments_twice = 9;
+        sender.counters.segments_retransmitted = 12;
+        sender.counters.segments_duplicated = 9;
     }
     if let Some(receiver) = &mut statement.receiver {
         receiver.datagrams = None;
@@ -134,7 +134,7 @@ fn unknown_figures_are_not_shown() {
     let mut statement = datagrams();
     statement.counter_hz = None;
     statement.link = Link::Loopback {
-        why: "operation not permitted".to_owned(),
+        reason: "operation not permitted".to_owned(),
     };
     if let Some(receiver) = &mut statement.receiver {
         receiver.ended_early = Some(EndedBy::PeerGone);
@@ -181,18 +181,18 @@ fn traffic_without_bytes_has_a_page() {
 fn page_with_sampled_and_traced_shares() {
     let mut statement = datagrams();
     let count = |doing, by_code, by_thread| SampleCount {
-        doing,
+        activity: doing,
         by_code,
         by_thread,
     };
     statement.sampled = Some(Sampled {
         period: Nanos(997_003),
         counts: vec![
-            count(Doing::Sender, 1_200, 1_660),
-            count(Doing::Receiver, 1_010, 1_010),
-            count(Doing::Softirq, 500, 0),
-            count(Doing::Other, 80, 80),
-            count(Doing::Left, 1_222, 1_262),
+            count(SampledActivity::Sender, 1_200, 1_660),
+            count(SampledActivity::Receiver, 1_010, 1_010),
+            count(SampledActivity::Softirq, 500, 0),
+            count(SampledActivity::Other, 80, 80),
+            count(SampledActivity::Spare, 1_222, 1_262),
         ],
         samples_lost: 1,
     });
@@ -204,7 +204,7 @@ fn page_with_sampled_and_traced_shares() {
     statement.spec.rate = Some(200e6);
     let shaping = |effective, queue_packets| Shaping {
         shaper: Shaper::Tbf,
-        asked: effective,
+        requested: effective,
         effective,
         burst_bytes: Some(12_500),
         queue_bytes: Some(625_000),

@@ -4,10 +4,10 @@ use ticktax_model::Nanos;
 use ticktax_model::net::{Link, Protocol, TrafficSpec};
 use ticktax_model::net_experiment::{
     Alias, AliasPart, BlocksNeeded, BoundUnit, CostRefusal, CostUnit, CpuCost, DesignCheck,
-    ExperimentCell, ExperimentPlan, FactorEffect, FactorPlace, IdleFactor, MeasuredEffect,
+    ExperimentArm, ExperimentPlan, FactorEffect, FactorPlace, IdleFactor, MeasuredEffect,
     NetExperiment, Term, UnitCost, UnitCosts, VariedFactor,
 };
-use ticktax_model::trial::{Effect, Verdict};
+use ticktax_model::trial::{Contrast, Effect, Verdict};
 
 use super::page;
 
@@ -19,8 +19,8 @@ fn factor(name: &str, place: FactorPlace, values: &[&str]) -> VariedFactor {
     }
 }
 
-fn cell(values: &[usize], same_as: usize, ns: f64) -> ExperimentCell {
-    ExperimentCell {
+fn arm(values: &[usize], same_as: usize, ns: f64) -> ExperimentArm {
+    ExperimentArm {
         values: values.to_vec(),
         facts: Vec::new(),
         same_as,
@@ -47,10 +47,12 @@ fn measured(value: f64, plus_minus: f64, unit: f64, verdict: Verdict) -> Measure
         high: (value + plus_minus) * scale,
     };
     MeasuredEffect {
-        share: Some(effect(1.0)),
+        contrast: Contrast {
+            effect: Some(effect(1.0)),
+            chance: Some(0.001),
+            verdict,
+        },
         amount: Some(effect(unit)),
-        chance: Some(0.001),
-        verdict,
     }
 }
 
@@ -81,15 +83,15 @@ pub(crate) fn small_calls() -> NetExperiment {
         ],
         plan: plan(),
         no_books: None,
-        cells: vec![
-            cell(&[0, 0, 0], 0, 1.41),
-            cell(&[0, 0, 1], 0, 1.42),
-            cell(&[0, 1, 0], 2, 1.43),
-            cell(&[0, 1, 1], 2, 1.42),
-            cell(&[1, 0, 0], 4, 0.51),
-            cell(&[1, 0, 1], 4, 0.52),
-            cell(&[1, 1, 0], 6, 0.53),
-            cell(&[1, 1, 1], 6, 0.53),
+        arms: vec![
+            arm(&[0, 0, 0], 0, 1.41),
+            arm(&[0, 0, 1], 0, 1.42),
+            arm(&[0, 1, 0], 2, 1.43),
+            arm(&[0, 1, 1], 2, 1.42),
+            arm(&[1, 0, 0], 4, 0.51),
+            arm(&[1, 0, 1], 4, 0.52),
+            arm(&[1, 1, 0], 6, 0.53),
+            arm(&[1, 1, 1], 6, 0.53),
         ],
         check: check(),
         effects: effects(),
@@ -123,7 +125,7 @@ fn plan() -> ExperimentPlan {
 
 fn check() -> DesignCheck {
     DesignCheck {
-        cells: 8,
+        arms: 8,
         different: 4,
         effects: 6,
         rank: 3,

@@ -5,8 +5,8 @@ use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Machine;
 use ticktax_model::pace::{
     Bucket, Choice, CpuClock, CpuReading, CpuStatement, Criterion, Distribution, EndedIdle,
-    Figures, FpsSeconds, FrameMark, LoopReport, LoopSpec, PaceComparison, PaceEnd, PaceRule,
-    PaceStatement, PaceVariant, ProcessReport, Quantile, RhythmReport, SleepMethod, Subject,
+    Figures, FpsSeconds, FrameMark, LoopReport, LoopSpec, PaceArm, PaceComparison, PaceEnd,
+    PaceRule, PaceStatement, ProcessReport, Quantile, RhythmReport, SleepMethod, Subject,
     ThreadReport, TickAlias, Wakeups,
 };
 use ticktax_model::policy::{PolicyGrant, SchedulingPolicy, SpecialPolicy};
@@ -56,10 +56,10 @@ fn times(count: u64, us: [i64; 5]) -> Distribution {
 pub(super) fn figures() -> Figures {
     Figures {
         period: Nanos(28_571_429),
-        overshot_from: None,
-        late_from: Nanos::from_millis(4),
+        overshot_threshold: None,
+        late_threshold: Nanos::from_millis(4),
         frames: 344,
-        wanted: Some(350),
+        expected: Some(350),
         dropped: 4,
         slept_through: 1,
         overshot: 7,
@@ -133,9 +133,9 @@ pub(crate) fn a_loop() -> PaceStatement {
         wakeups: Some(Wakeups {
             elapsed: Nanos::from_secs(10),
             count: 351,
-            ended_idle: Some(EndedIdle {
+            idle_exits: Some(EndedIdle {
                 count: 420,
-                own: false,
+                loop_only: false,
             }),
         }),
         limitations: Vec::new(),
@@ -149,17 +149,17 @@ fn thread(name: &str, tid: i32, rhythms: Vec<RhythmReport>) -> ThreadReport {
         tid,
         name: name.to_owned(),
         wakeups: 812,
-        ended_idle: 600,
+        idle_exits: 600,
         cpu: Nanos::from_millis(640),
-        why_none: rhythms.is_empty().then(|| none.to_owned()),
-        rhythms,
+        no_frames_reason: rhythms.is_empty().then(|| none.to_owned()),
+        periods: rhythms,
     }
 }
 
 fn a_process(rhythms: Vec<RhythmReport>) -> PaceStatement {
     let chosen = (!rhythms.is_empty()).then_some(0);
     let figures = Figures {
-        wanted: None,
+        expected: None,
         slipped: None,
         ..figures()
     };
@@ -179,13 +179,13 @@ fn a_process(rhythms: Vec<RhythmReport>) -> PaceStatement {
         wakeups: chosen.map(|_| Wakeups {
             elapsed: Nanos::from_secs(10),
             count: 351,
-            ended_idle: Some(EndedIdle {
+            idle_exits: Some(EndedIdle {
                 count: 340,
-                own: true,
+                loop_only: true,
             }),
         }),
         limitations: vec![Limitation::FrameEventsLost { events: 3 }],
-        ended_early: Some(PaceEnd::ProcessEnded { pid: 4121 }),
+        ended_early: Some(PaceEnd::ProcessExited { pid: 4121 }),
         ..a_loop()
     }
 }
@@ -193,7 +193,7 @@ fn a_process(rhythms: Vec<RhythmReport>) -> PaceStatement {
 #[test]
 fn a_busier_thread_without_a_rhythm_is_named() {
     let rhythm = RhythmReport {
-        mark: FrameMark::Wakeups,
+        events: FrameMark::Wakeups,
         rhythm: Periodicity {
             period: 28_571_429.0,
             low: 28_571_400.0,
@@ -203,7 +203,7 @@ fn a_busier_thread_without_a_rhythm_is_named() {
             expected: 350,
             jitter: Nanos::from_micros(40),
             rearmed: false,
-            restarts: 0,
+            phase_jumps: 0,
         },
         share: 0.1,
     };
@@ -231,7 +231,7 @@ fn the_undelayed_rate_is_shown_next_to_the_average() {
         let Subject::Process(report) = &statement.subject else {
             panic!("{statement:?}")
         };
-        let mut rhythm = report.threads[0].rhythms[0];
+        let mut rhythm = report.threads[0].periods[0];
         rhythm.rhythm.rearmed = true;
         rhythm.rhythm.period = average;
         let first = TextStyle {
@@ -280,7 +280,7 @@ fn page_of_a_process_without_a_rhythm() {
 
 #[test]
 fn page_that_compares_loops() {
-    let row = |rate: f64, sleep, dropped| PaceVariant {
+    let row = |rate: f64, sleep, dropped| PaceArm {
         by_turn: Vec::new(),
         readings: Vec::new(),
         margin: None,
@@ -316,7 +316,7 @@ fn page_that_compares_loops() {
         policy: Some(PolicyGrant::full(SchedulingPolicy::Other)),
         turn: Nanos::from_secs(2),
         rounds: 5,
-        rows: vec![
+        arms: vec![
             row(35.0, SleepMethod::ClockNanosleepAbs, 0),
             row(35.0, SleepMethod::Poll, 9),
             row(60.0, SleepMethod::Nanosleep, 0),
@@ -370,7 +370,7 @@ fn no_line_is_too_long() {
 
 pub(crate) fn with_rhythm() -> PaceStatement {
     a_process(vec![RhythmReport {
-        mark: FrameMark::LongRuns,
+        events: FrameMark::LongRuns,
         rhythm: Periodicity {
             period: 28_571_428.6,
             low: 28_571_391.0,
@@ -380,7 +380,7 @@ pub(crate) fn with_rhythm() -> PaceStatement {
             expected: 350,
             jitter: Nanos::from_micros(91),
             rearmed: false,
-            restarts: 0,
+            phase_jumps: 0,
         },
         share: 0.1,
     }])
@@ -391,9 +391,9 @@ pub(crate) fn with_rhythm() -> PaceStatement {
 fn late() -> LateFrames {
     let cause = |kind, frames, by| LateCause {
         kind,
-        by,
+        culprit: by,
         frames,
-        lost: 1,
+        dropped: 1,
         max: Nanos::from_millis(31),
         period: None,
         timer: None,
@@ -429,12 +429,12 @@ fn late() -> LateFrames {
     };
     LateFrames {
         frames: 9,
-        not_judged: 0,
-        lost: 3,
+        unclassified: 0,
+        dropped: 3,
         by_kind: HoldUp::ALL.into_iter().map(time).collect(),
         stolen: Some(Nanos::from_millis(100)),
         causes,
-        latest: Vec::new(),
+        longest: Vec::new(),
     }
 }
 
@@ -519,7 +519,7 @@ fn the_proposed_command_only_changes_what_it_proposes() {
         report.spec.work = Nanos::from_micros(2_500);
     }
     if let Some(figures) = &mut statement.figures {
-        (figures.slipped, figures.overshot_from) = (Some(0), Some(Nanos::from_millis(4)));
+        (figures.slipped, figures.overshot_threshold) = (Some(0), Some(Nanos::from_millis(4)));
     }
     let second = wide(&statement);
     let command = "$ ticktax pace --rate 35 --work 2.5ms --cpu 1 --policy SCHED_FIFO:50 \
@@ -546,7 +546,7 @@ fn the_first_screen_of_a_loop_fits_on_one_screen() {
     }
     let mut many = late();
     many.causes.extend(many.causes.clone());
-    many.not_judged = 7;
+    many.unclassified = 7;
     crowded.late = Some(many);
     for statement in [a_loop(), with_rhythm(), a_process(Vec::new()), crowded] {
         for width in [80, 120, 200] {
@@ -564,7 +564,7 @@ fn the_first_screen_of_a_loop_fits_on_one_screen() {
 fn sections_of_a_loop_are_parts_of_its_full_page() {
     let statement = with_rhythm();
     let full = pace(&statement, &TextStyle::default());
-    for section in Section::of(ticktax_model::document::DocumentKind::Pace) {
+    for section in Section::of_kind(ticktax_model::document::DocumentKind::Pace) {
         let style = TextStyle {
             view: View::Only(Sections::from_iter([*section])),
             ..TextStyle::default()

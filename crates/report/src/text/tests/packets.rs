@@ -5,8 +5,8 @@ use ticktax_model::net::{
     Datagrams, End, EndReport, EndedBy, Link, Protocol, ProtocolCounters, TrafficSpec,
 };
 use ticktax_model::packets::{
-    Burst, BurstCause, Charge, DropReason, HeldBy, NeededBuffer, PacketPlaces, PacketStatement,
-    SocketBuffer, Stall, TimeSlot,
+    Burst, BurstCause, Charge, DropReason, NeededBuffer, PacketLosses, PacketStatement,
+    SocketBuffer, Stall, StallCause, TimeSlot,
 };
 use ticktax_model::victim::HoldUp;
 use ticktax_model::{Kind, Lengths, Nanos};
@@ -34,8 +34,8 @@ fn end(end: End, lost: u64) -> EndReport {
     }
 }
 
-fn by(name: &str, kind: HoldUp, pid: Option<i32>) -> HeldBy {
-    HeldBy {
+fn by(name: &str, kind: HoldUp, pid: Option<i32>) -> StallCause {
+    StallCause {
         kind,
         name: name.to_owned(),
         source_kind: Kind::Task,
@@ -44,16 +44,16 @@ fn by(name: &str, kind: HoldUp, pid: Option<i32>) -> HeldBy {
     }
 }
 
-fn burst(number: i64, by: Option<HeldBy>) -> Burst {
+fn burst(number: i64, by: Option<StallCause>) -> Burst {
     let stall = by.map(|by| Stall {
         length: Nanos::from_micros(17_040),
-        held_by: vec![by],
+        causes: vec![by],
     });
     Burst {
         at: Nanos::from_millis(500 * number + 5),
         first: u64::try_from(30_000 * number + 277).unwrap(),
         lost: 746,
-        in_socket: 746,
+        socket_drops: 746,
         read_pause: Some(Nanos::from_micros(17_110)),
         sent_in_pause: Some(1_023),
         queued: Some(277),
@@ -64,14 +64,14 @@ fn burst(number: i64, by: Option<HeldBy>) -> Burst {
 
 fn buffer() -> SocketBuffer {
     SocketBuffer {
-        asked_bytes: None,
+        requested_bytes: None,
         bytes: 212_992,
-        max_ask_bytes: Some(212_992),
-        is_forced: false,
+        max_request_bytes: Some(212_992),
+        forced: false,
         charge: Some(Charge {
-            each_bytes: 768,
+            bytes_per_datagram: 768,
             datagrams: 277,
-            is_filled: true,
+            measured_beforehand: true,
         }),
     }
 }
@@ -97,15 +97,15 @@ fn stalled() -> PacketStatement {
             mtu: 1_500,
             shaping: None,
         },
-        here: vec![End::Sender, End::Receiver],
+        local_ends: vec![End::Sender, End::Receiver],
         sender: Some(end(End::Sender, 0)),
         receiver: Some(end(End::Receiver, lost)),
         receiver_cpu: Some(1),
         buffer: Some(buffer()),
-        places: Some(PacketPlaces {
-            lost,
+        losses: Some(PacketLosses {
+            total: lost,
             socket_buffer: lost,
-            ..PacketPlaces::default()
+            ..PacketLosses::default()
         }),
         drop_reasons: Some(vec![DropReason {
             reason: "SOCKET_RCVBUFF".to_owned(),
@@ -113,20 +113,20 @@ fn stalled() -> PacketStatement {
         }]),
         causes: vec![
             BurstCause {
-                held_by: Some(backup),
+                cause: Some(backup),
                 bursts: 19,
                 lost: 746 * 19,
                 longest: Nanos::from_micros(17_040),
             },
             BurstCause {
-                held_by: None,
+                cause: None,
                 bursts: 1,
                 lost: 746,
                 longest: Nanos::ZERO,
             },
         ],
         bursts: Some(bursts),
-        lost_in_no_burst: 0,
+        lost_outside_bursts: 0,
         beat: Some(Periodicity {
             period: 500e6,
             low: 499.99e6,
@@ -141,7 +141,7 @@ fn stalled() -> PacketStatement {
             spare_datagrams: 24,
             spare_pause: Nanos::from_micros(400),
             bytes: 815_104,
-            ask_bytes: 407_552,
+            request_bytes: 407_552,
         }),
         delays: Some(Lengths {
             median: Nanos::from_micros(31),
@@ -156,7 +156,7 @@ fn stalled() -> PacketStatement {
             })
             .collect(),
         slot: Nanos::from_millis(500),
-        no_trace: None,
+        untraced_reason: None,
         events_lost: 0,
     }
 }
@@ -172,18 +172,18 @@ fn page_of_an_untraced_receiver_of_another_host() {
     statement.link = Link::Network {
         peer: "192.0.2.7:40012".to_owned(),
     };
-    statement.here = vec![End::Receiver];
-    statement.no_trace = Some("run as root".to_owned());
+    statement.local_ends = vec![End::Receiver];
+    statement.untraced_reason = Some("run as root".to_owned());
     (statement.delays, statement.beat, statement.needed) = (None, None, None);
     statement.bursts = Some(vec![Burst {
-        in_socket: 0,
+        socket_drops: 0,
         read_pause: None,
         sent_in_pause: None,
         queued: None,
         ..burst(3, None)
     }]);
-    statement.places = Some(PacketPlaces {
-        lost: 14_920,
+    statement.losses = Some(PacketLosses {
+        total: 14_920,
         socket_buffer: 10_000,
         send_queue: 20,
         udp_memory: 30,
@@ -192,17 +192,17 @@ fn page_of_an_untraced_receiver_of_another_host() {
         backlog: 50,
         ring: 60,
         device: 70,
-        not_placed: 4_605,
+        unknown: 4_605,
     });
     let reasons = statement.drop_reasons.as_mut().unwrap();
     reasons.push(DropReason {
         reason: "NETFILTER_\u{1b}DROP".to_owned(),
         datagrams: 45,
     });
-    statement.lost_in_no_burst = 14_174;
+    statement.lost_outside_bursts = 14_174;
     statement.events_lost = 12;
     if let Some(buffer) = &mut statement.buffer {
-        buffer.asked_bytes = Some(1_000_000);
+        buffer.requested_bytes = Some(1_000_000);
         buffer.bytes = 425_984;
     }
     insta::assert_snapshot!(page(statement));
@@ -212,7 +212,7 @@ fn page_of_an_untraced_receiver_of_another_host() {
 fn a_run_without_losses_has_a_short_page() {
     let mut statement = stalled();
     statement.receiver = Some(end(End::Receiver, 0));
-    statement.places = Some(PacketPlaces::default());
+    statement.losses = Some(PacketLosses::default());
     (statement.bursts, statement.causes) = (Some(Vec::new()), Vec::new());
     (statement.needed, statement.beat) = (None, None);
     statement.by_time.clear();
@@ -228,9 +228,9 @@ fn a_run_without_losses_has_a_short_page() {
 fn unknown_figures_are_named() {
     let mut statement = stalled();
     statement.link = Link::Loopback {
-        why: "operation not permitted".to_owned(),
+        reason: "operation not permitted".to_owned(),
     };
-    statement.places = None;
+    statement.losses = None;
     statement.sender = None;
     if let Some(receiver) = &mut statement.receiver {
         receiver.ended_early = Some(EndedBy::PeerGone);

@@ -36,7 +36,7 @@ pub(crate) fn distorted(mut statement: Statement, names: &[String], factor: i64)
     if let Some(bill) = &mut statement.tick {
         bill.parameters.iter_mut().for_each(&mut rename);
         if let Some(cost) = &mut bill.cost {
-            let parts = cost.within.iter_mut().chain(&mut cost.softirqs);
+            let parts = cost.parts.iter_mut().chain(&mut cost.softirqs);
             parts.for_each(|part| rename(&mut part.name));
             scale(&mut cost.time);
             cost.cores = cost.cores.times(factor as f64);
@@ -55,7 +55,7 @@ pub(crate) fn distorted(mut statement: Statement, names: &[String], factor: i64)
         gaps.causes
             .iter_mut()
             .for_each(|cause| rename(&mut cause.name));
-        for gap in &mut gaps.worst {
+        for gap in &mut gaps.longest {
             scale(&mut gap.at);
             gap.parts.iter_mut().for_each(|part| rename(&mut part.name));
         }
@@ -68,7 +68,10 @@ pub(crate) fn distorted(mut statement: Statement, names: &[String], factor: i64)
         let (mut what, mut why) = ("what".to_owned(), "why".to_owned());
         rename(&mut what);
         rename(&mut why);
-        *limitation = Limitation::Other { what, why };
+        *limitation = Limitation::Other {
+            topic: what,
+            reason: why,
+        };
     }
     distort_program(&mut statement, &mut rename, &scale);
     statement
@@ -91,7 +94,7 @@ fn distort_program(
 ) {
     for advice in &mut statement.advice {
         match advice {
-            Advice::CrowdingPrograms { programs, .. } => {
+            Advice::CompetingPrograms { programs, .. } => {
                 for program in programs {
                     rename(&mut program.program);
                 }
@@ -116,7 +119,7 @@ fn distort_program(
     }
     for delay in &mut threads.delays {
         scale(&mut delay.length);
-        for lost in &mut delay.lost_to {
+        for lost in &mut delay.ran {
             rename(&mut lost.name);
         }
     }

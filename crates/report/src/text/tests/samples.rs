@@ -5,14 +5,14 @@ use ticktax_model::hook::Hook;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::{Machine, Preemption, TickMode};
 use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
-use ticktax_model::prediction::{PredictionRow, PredictionStatement};
+use ticktax_model::prediction::{PredictionArm, PredictionStatement};
 use ticktax_model::recording::{
     ClockReport, CommandReport, Coverage, Level, Loss, ProbeFailure, ProbeKind, ProbeReport,
     ToolCost, World,
 };
 use ticktax_model::statement::{
-    Account, Balance, Class, ClassTime, CpuBooks, EntryExitBound, GapCause, GapParts, GapStatement,
-    Part, Statement, ThrottledProgram, WorstGap,
+    Account, Balance, Class, ClassTime, CpuAccounts, EntryExitBound, GapCause, GapParts,
+    GapStatement, Part, Statement, ThrottledProgram, WorstGap,
 };
 use ticktax_model::victim::OffCpuReason;
 use ticktax_model::witness::{CpuProof, Doubt, Proof};
@@ -110,7 +110,7 @@ fn settle(statement: &mut Statement, cpus: u32) {
             .collect();
         let elapsed = classes.iter().map(|part| part.time).sum();
         accounted += elapsed;
-        statement.cpus.push(CpuBooks {
+        statement.cpus.push(CpuAccounts {
             cpu,
             elapsed,
             classes,
@@ -119,7 +119,7 @@ fn settle(statement: &mut Statement, cpus: u32) {
     statement.balance = Balance {
         elapsed: accounted,
         accounted,
-        off: Vec::new(),
+        imbalances: Vec::new(),
     };
 }
 
@@ -207,8 +207,8 @@ fn accounts() -> Vec<Account> {
             [22_400, 61_000, 900_000],
         ),
         (
-            Class::Outside,
-            "outside",
+            Class::HypervisorOrFirmware,
+            "hypervisor or firmware",
             612_400,
             220_400,
             [2_510, 9_800, 1_320_000],
@@ -253,7 +253,7 @@ fn gaps() -> GapStatement {
     };
     let mut causes = vec![
         cause("local_timer", 39_000, 1_540_000, 38_100, 300_000),
-        cause("outside", 220_000, 612_400, 2_510, 1_320_000),
+        cause("hypervisor or firmware", 220_000, 612_400, 2_510, 1_320_000),
         cause("local_timer + NET_RX", 2_100, 91_000, 44_000, 410_000),
         cause("unexplained", 210, 4_300, 3_000, 190_000),
     ];
@@ -278,7 +278,7 @@ fn gaps() -> GapStatement {
             time: Nanos::from_micros(2_250_000),
             named: Nanos::from_micros(602_300),
             entry_exit: Nanos::from_micros(1_031_000),
-            outside: Nanos::from_micros(612_400),
+            hypervisor_or_firmware: Nanos::from_micros(612_400),
             unexplained: Nanos::from_micros(4_300),
         },
         short: GapParts {
@@ -292,11 +292,11 @@ fn gaps() -> GapStatement {
             named: Nanos::from_micros(3_004_100),
             ..GapParts::default()
         },
-        worst: worst_gaps(),
+        longest: worst_gaps(),
         causes,
         proofs: proofs(),
         entry_exit: vec![EntryExitBound {
-            around: "local_timer".to_owned(),
+            account: "local_timer".to_owned(),
             count: 40_000,
             median: Nanos(3_100),
             bound: Nanos(9_400),
@@ -367,7 +367,7 @@ fn probe(probe: ProbeKind, cpu: u32) -> ProbeReport {
             Nanos::from_millis(1)
         },
         threshold: if spin { Nanos(57) } else { Nanos(1_000) },
-        turns: 1_700_000_000,
+        iterations: 1_700_000_000,
         begin: Nanos::ZERO,
         end: Nanos::from_secs(20),
         ended_early: None,
@@ -384,7 +384,7 @@ pub(crate) fn kernel_level() -> Statement {
         throttled: vec![ThrottledProgram {
             name: "game".to_owned(),
             pid: Some(4_121),
-            why: OffCpuReason::Throttled,
+            reason: OffCpuReason::Throttled,
             time: Nanos::from_millis(1_210),
             intervals: intervals(31, 38_000_000, 71_000_000, 72_000_000),
         }],
@@ -413,7 +413,7 @@ pub(crate) fn kernel_level() -> Statement {
         probes: vec![probe(ProbeKind::Spin, 0), probe(ProbeKind::Spin, 1)],
         cost: ToolCost {
             nice: 0,
-            apart: false,
+            avoided_program_cpus: false,
             load: Nanos::from_millis(812),
             cpu: Nanos::from_millis(22),
             memory_bytes: 47_300_000,
@@ -463,7 +463,7 @@ pub(crate) fn proc_level() -> Statement {
             },
             short: GapParts::default(),
             yielded: GapParts::default(),
-            worst: vec![WorstGap {
+            longest: vec![WorstGap {
                 cpu: Cpu(0),
                 at: Nanos(77_000_000),
                 length: Nanos(4_100_000),
@@ -480,8 +480,8 @@ pub(crate) fn proc_level() -> Statement {
                     needs_root: true,
                 },
                 Limitation::Other {
-                    what: "steal time".to_owned(),
-                    why: "the hypervisor does not report it".to_owned(),
+                    topic: "steal time".to_owned(),
+                    reason: "the hypervisor does not report it".to_owned(),
                 },
             ],
             ..Coverage::default()
@@ -503,7 +503,7 @@ pub(crate) fn off_by_17_ns() -> Statement {
         ..kernel_level()
     };
     statement.balance.accounted += Nanos(17);
-    statement.balance.off = vec![(Cpu(1), Nanos(17))];
+    statement.balance.imbalances = vec![(Cpu(1), Nanos(17))];
     statement.cpus[1].classes[0].time += Nanos(17);
     statement.gaps = None;
     statement.command = None;
@@ -541,7 +541,7 @@ pub(crate) fn many_cpus() -> Statement {
 }
 
 /// Returns a prediction for a recorded game.
-pub(crate) fn game_prediction(rows: Vec<PredictionRow>) -> PredictionStatement {
+pub(crate) fn game_prediction(arms: Vec<PredictionArm>) -> PredictionStatement {
     PredictionStatement {
         control: None,
         tool_version: "0".to_owned(),
@@ -553,7 +553,7 @@ pub(crate) fn game_prediction(rows: Vec<PredictionRow>) -> PredictionStatement {
         runs: 39,
         coverage: 0.95,
         seed: 1,
-        rows,
+        arms,
         taken: Vec::new(),
         assumed: Vec::new(),
         left_out: Vec::new(),

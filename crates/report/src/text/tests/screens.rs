@@ -1,6 +1,6 @@
 //! Snapshots of first screens at common terminal widths, and their properties.
 
-use ticktax_model::advice::{Advice, CrowdingProgram, Standing};
+use ticktax_model::advice::{Advice, CompetingProgram, ExemptPids};
 use ticktax_model::beats::{BeatKind, BeatLine};
 use ticktax_model::hook::Hook;
 use ticktax_model::limitation::Limitation;
@@ -49,8 +49,8 @@ fn compiler() -> impl Iterator<Item = Interferer> {
         pid: Some(20_000 + i),
         program: Some("cc1".to_owned()),
         threads: 1,
-        own: false,
-        moved: false,
+        same_program: false,
+        migrated: false,
         time: Nanos::from_millis(if i == 0 { 310 } else { 10 }),
         count: 12,
         max: Nanos::from_micros(4_000),
@@ -104,14 +104,14 @@ pub(crate) fn held_up() -> Statement {
             cgroup: Some("/sys/fs/cgroup/games".to_owned()),
             time: Nanos::from_millis(1_210),
             count: 17,
-            ended: false,
+            exited: false,
         },
-        Advice::CrowdingPrograms {
-            programs: vec![CrowdingProgram {
+        Advice::CompetingPrograms {
+            programs: vec![CompetingProgram {
                 program: "cc1".to_owned(),
                 pids: (20_000..20_046).collect(),
                 autogroup_pids: vec![20_000, 20_007],
-                standing: Standing::default(),
+                standing: ExemptPids::default(),
                 time: Nanos::from_millis(782),
             }],
             time: Nanos::from_millis(782),
@@ -127,7 +127,7 @@ pub(crate) fn held_up() -> Statement {
             other_cpus: Some("0".parse().unwrap()),
             time: Nanos::from_millis(200),
             max: Nanos::from_millis(66),
-            ended: false,
+            exited: false,
         },
     ];
     statement
@@ -145,7 +145,7 @@ fn waits() -> WaitStatement {
     let program = |name: &str, pids: &[i32], ms, count, behind: &[WaitedFor]| WaitingProgram {
         name: name.to_owned(),
         pids: pids.to_vec(),
-        ended: Vec::new(),
+        exited_pids: Vec::new(),
         time: Nanos::from_millis(ms),
         count,
         max: Nanos::from_micros(ms * 100),
@@ -229,14 +229,14 @@ fn waits_are_shown_with_the_programs_waited_for() {
 fn an_overbooked_machine_gets_advice() {
     let mut statement = a_machine();
     let pids: Vec<i32> = (900..910).collect();
-    statement.advice = vec![Advice::Overbooked {
+    statement.advice = vec![Advice::CpusOversubscribed {
         cpus: 2,
-        wanted_cores: 9.84,
-        most: CrowdingProgram {
+        demand_cores: 9.84,
+        most: CompetingProgram {
             program: "rustc".to_owned(),
             pids,
             autogroup_pids: vec![900],
-            standing: Standing::default(),
+            standing: ExemptPids::default(),
             time: Nanos::from_secs(180),
         },
         share: 0.93,
@@ -251,7 +251,7 @@ fn an_overbooked_machine_gets_advice() {
         page.contains("$ echo 19 | tee /proc/900/autogroup; ticktax audit"),
         "{page}"
     );
-    let Advice::Overbooked { most, .. } = &mut statement.advice[0] else {
+    let Advice::CpusOversubscribed { most, .. } = &mut statement.advice[0] else {
         unreachable!("the advice above")
     };
     most.autogroup_pids.clear();
@@ -263,7 +263,7 @@ fn an_overbooked_machine_gets_advice() {
         ),
         "{page}"
     );
-    let Advice::Overbooked { sampled, .. } = &mut statement.advice[0] else {
+    let Advice::CpusOversubscribed { sampled, .. } = &mut statement.advice[0] else {
         unreachable!("the advice above")
     };
     *sampled = true;
@@ -275,9 +275,9 @@ fn an_overbooked_machine_gets_advice() {
 /// A command that would have no effect is never proposed.
 #[test]
 fn renice_is_only_proposed_for_existing_ordinary_processes() {
-    let command = |standing: Standing, groups: &[i32]| {
+    let command = |standing: ExemptPids, groups: &[i32]| {
         let mut statement = held_up();
-        let Some(Advice::CrowdingPrograms { programs, .. }) = statement.advice.get_mut(1) else {
+        let Some(Advice::CompetingPrograms { programs, .. }) = statement.advice.get_mut(1) else {
             unreachable!("the advice above")
         };
         programs[0].pids = vec![20_000, 20_001, 20_002];
@@ -291,11 +291,11 @@ fn renice_is_only_proposed_for_existing_ordinary_processes() {
         assert!(page.contains(expected), "{expected}: {page}");
         page
     };
-    let standing_of = |ended: &[i32], real_time: &[i32], lowest: &[i32]| Standing {
-        ended: ended.to_vec(),
-        real_time: real_time.to_vec(),
-        lowest: lowest.to_vec(),
-        apart: Vec::new(),
+    let standing_of = |ended: &[i32], real_time: &[i32], lowest: &[i32]| ExemptPids {
+        exited_pids: ended.to_vec(),
+        real_time_pids: real_time.to_vec(),
+        lowest_priority_pids: lowest.to_vec(),
+        other_session_pids: Vec::new(),
     };
     let none = standing_of(&[], &[], &[]);
     let all = "$ renice -n 19 -p $(ps -L -o tid= -p 20000,20001,20002)";
@@ -314,9 +314,9 @@ fn renice_is_only_proposed_for_existing_ordinary_processes() {
     assert!(!shows(ended, &[], expected).contains("renice"));
     let lowest = standing_of(&[], &[], &[20_000, 20_001, 20_002]);
     assert!(!command(lowest, &[]).contains("renice"));
-    let apart = |pids: &[i32]| Standing {
-        apart: pids.to_vec(),
-        ..Standing::default()
+    let apart = |pids: &[i32]| ExemptPids {
+        other_session_pids: pids.to_vec(),
+        ..ExemptPids::default()
     };
     let expected = "$ renice -n 19 -p $(ps -L -o tid= -p 20001)";
     shows(apart(&[20_000, 20_002]), &[], expected);
@@ -333,7 +333,7 @@ fn long_waits_are_mentioned_if_there_is_no_advice() {
     let expected = "WHAT TO DO: game (4121) waited 1.40 s for a CPU behind rustc x3, up to 140 ms \
                     at once, although CPUs were idle: ticktax audit --pid 4121";
     assert!(page.contains(expected), "{page}");
-    statement.waits.as_mut().unwrap().programs[0].ended = vec![4_121];
+    statement.waits.as_mut().unwrap().programs[0].exited_pids = vec![4_121];
     let page = flat(&statement);
     assert!(
         page.contains("although CPUs were idle ticktax used"),
@@ -386,7 +386,7 @@ fn the_page_of_a_part_of_a_recording_starts_with_its_range() {
         begin: Nanos(77),
         from: Nanos::from_secs(12),
         to: Nanos::from_secs(14),
-        whole: Nanos::from_millis(20_004),
+        total: Nanos::from_millis(20_004),
     });
     let page = at(&statement, 80);
     let expected =
@@ -456,9 +456,9 @@ fn a_delay_that_was_hardly_seen_is_marked() {
     let mut statement = held_up();
     let threads = statement.victim.as_mut().unwrap().threads.as_mut().unwrap();
     let delay = &mut threads.delays[0];
-    delay.lost_to.truncate(1);
+    delay.ran.truncate(1);
     delay.length = Nanos::from_millis(80);
-    delay.lost_to[0].time = Nanos::from_micros(800);
+    delay.ran[0].time = Nanos::from_micros(800);
     let page = flat(&statement);
     assert!(page.contains("unknown cause 79.2 ms"), "{page}");
     statement
@@ -469,7 +469,7 @@ fn a_delay_that_was_hardly_seen_is_marked() {
         .as_mut()
         .unwrap()
         .delays[0]
-        .lost_to[0]
+        .ran[0]
         .time = Nanos::from_millis(79);
     assert!(!flat(&statement).contains("unknown cause"));
 }
@@ -511,7 +511,7 @@ fn accounts_that_do_not_balance_are_reported() {
 fn only_a_few_incompletely_traced_processes_are_listed() {
     let mut statement = a_machine();
     let before = crate::text::foot::items(&statement).len();
-    let in_part = |pid: i32| Limitation::ProcessTracedInPart {
+    let in_part = |pid: i32| Limitation::ProcessPartlyTraced {
         name: "cc1".to_owned(),
         pid,
         ran: Nanos::from_millis(900),
@@ -553,7 +553,7 @@ fn sections_are_parts_of_the_full_page() {
             ..TextStyle::default()
         },
     );
-    for section in Section::of(ticktax_model::document::DocumentKind::Statement) {
+    for section in Section::of_kind(ticktax_model::document::DocumentKind::Statement) {
         let style = TextStyle {
             view: View::Only(Sections::from_iter([*section])),
             ..TextStyle::default()

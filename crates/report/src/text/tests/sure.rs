@@ -108,12 +108,15 @@ fn periodic_sources_without_a_line_are_only_counted() {
     for beat in &mut beats.beats {
         (beat.share, beat.gaps) = (0.000_1, None);
     }
-    let others = beats.beats.iter().filter(|beat| !beat.own).count();
+    let others = beats.beats.iter().filter(|beat| !beat.by_ticktax).count();
     statement.beats = Some(beats.clone());
     let page = flat(&statement);
     let expected = format!("{others} periodic sources (--section repeats) Longest");
     assert!(page.contains(&expected), "{page}");
-    beats.beats.iter_mut().for_each(|beat| beat.own = true);
+    beats
+        .beats
+        .iter_mut()
+        .for_each(|beat| beat.by_ticktax = true);
     statement.beats = Some(beats);
     let page = flat(&statement);
     assert!(!page.contains("periodic source"), "{page}");

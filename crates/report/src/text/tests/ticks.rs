@@ -77,7 +77,7 @@ fn cost(basis: Basis) -> TickCost {
             max: Some(Nanos(37_700)),
         },
         time: Nanos(7_851 * 8_000),
-        within: vec![
+        parts: vec![
             part("the interrupt around it", 7_851 * 5_400, 7_851),
             part("tick_nohz_handler", 7_851 * 2_600, 7_851),
         ],
@@ -89,7 +89,7 @@ fn cost(basis: Basis) -> TickCost {
         } else {
             Vec::new()
         },
-        around: spans.then_some(Around {
+        entry_exit: spans.then_some(Around {
             count: 3_883,
             median: Nanos(9_210),
             p99: Some(Nanos(26_600)),
@@ -155,7 +155,7 @@ fn finding(severity: Severity, title: &str, cost: Option<Cost>) -> Finding {
         confidence: Confidence::Certain,
         severity,
         cost,
-        proposal: KnobProposal::of("kernel.nmi_watchdog", 0),
+        proposal: KnobProposal::new("kernel.nmi_watchdog", 0),
         remedy: "run `sysctl --system`".to_owned(),
     }
 }
@@ -174,13 +174,13 @@ pub(crate) fn findings() -> Vec<Finding> {
             ..finding(
                 Severity::Serious,
                 "KSM finds no pages to merge",
-                Some(Cost::of("the time of ksmd", Some(Nanos::from_millis(212))).at(Some(ksmd))),
+                Some(Cost::new("the time of ksmd", Some(Nanos::from_millis(212))).at(Some(ksmd))),
             )
         },
         finding(
             Severity::Warning,
             "kernel.nmi_watchdog is not as configured",
-            Cost::said("an NMI every some seconds on each CPU"),
+            Cost::unmeasured("an NMI every some seconds on each CPU"),
         ),
         finding(
             Severity::Warning,

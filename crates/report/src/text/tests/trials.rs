@@ -4,7 +4,7 @@ use ticktax_model::Nanos;
 use ticktax_model::knob::{UndoOutcome, UndoneSetting};
 use ticktax_model::machine::Machine;
 use ticktax_model::trial::{
-    Arm, ArmFigures, ArmSetting, ArmSuccess, Better, Check, Comparison, Design, Effect,
+    Arm, ArmFigures, ArmSetting, ArmSuccess, Better, Check, Comparison, Contrast, Design, Effect,
     FailIfResult, Metric, Numbers, NumbersComparison, Origin, Outcome, Predicted, RunPurpose,
     Scale, Trial, TrialRun, TrialStatement, Unit, Verdict,
 };
@@ -55,17 +55,15 @@ fn comparison(metric: &str, arm: usize, (a, b): (f64, f64), verdict: Verdict) ->
         second: Some(figures(20, b)),
         blocks: Some(10),
         scale: Scale::Relative,
-        effect: Some(Effect {
-            value,
-            low: value - margin,
-            high: value + margin,
-        }),
+        contrast: Contrast {
+            effect: Some(Effect::within(value, margin)),
+            chance: Some(0.005_9),
+            verdict,
+        },
         chance: Some(0.002),
-        chance_corrected: Some(0.005_9),
         noise: Some(0.013),
         detectable: Some(0.012),
         predicted: None,
-        verdict,
         checks: Vec::new(),
     }
 }
@@ -165,7 +163,7 @@ fn in_trouble() -> TrialStatement {
     statement.trial.arms.push(arm("C", "2"));
     statement.trial.interrupted = true;
     statement.successes = vec![succeeded(0, 20), succeeded(1, 14), succeeded(2, 20)];
-    statement.comparisons[0].verdict = Verdict::CannotTell { more_blocks: None };
+    statement.comparisons[0].contrast.verdict = Verdict::CannotTell { more_blocks: None };
     statement.comparisons[0].checks = vec![
         Check::TooFew { have: 4, need: 7 },
         Check::Drift {
@@ -196,14 +194,12 @@ fn in_trouble() -> TrialStatement {
         comparison.checks.clear();
     }
     third_arm[2].scale = Scale::Absolute;
-    third_arm[2].verdict = Verdict::Differs;
+    third_arm[2].contrast.verdict = Verdict::Differs;
     third_arm[3] = Comparison {
         first: Some(figures(20, 0.0)),
         second: Some(figures(20, 0.0)),
-        effect: None,
+        contrast: Contrast::default(),
         chance: None,
-        chance_corrected: None,
-        verdict: Verdict::CannotTell { more_blocks: None },
         checks: vec![Check::Constant { value: 0.0 }],
         ..third_arm[3].clone()
     };
@@ -216,6 +212,7 @@ fn in_trouble() -> TrialStatement {
             high: -0.029,
         },
         error: statement.comparisons[0]
+            .contrast
             .effect
             .map(|effect| -0.031 - effect.value),
     });
@@ -223,7 +220,7 @@ fn in_trouble() -> TrialStatement {
     statement.fail_if[0].outcome = Outcome::CannotTell;
     statement
         .restored
-        .push(undone("vm.swappiness", UndoOutcome::Foreign));
+        .push(undone("vm.swappiness", UndoOutcome::ChangedByOther));
     statement
 }
 
@@ -250,7 +247,6 @@ pub(crate) fn lists() -> NumbersComparison {
             noise: None,
             detectable: None,
             chance: Some(2.0 / 924.0),
-            chance_corrected: Some(2.0 / 924.0),
             checks: vec![Check::Sorted {
                 first: true,
                 second: true,
@@ -318,12 +314,12 @@ fn pages_of_inconclusive_comparisons() {
         )
     };
     pages.push(first(&document));
-    document.comparison.verdict = Verdict::NoDifferenceBeyond { bound: 0.034 };
+    document.comparison.contrast.verdict = Verdict::NoDifferenceBeyond { bound: 0.034 };
     document.comparison.checks = vec![Check::Identical];
     pages.push(first(&document));
-    document.comparison.effect = None;
+    document.comparison.contrast.effect = None;
     document.comparison.chance = None;
-    document.comparison.verdict = Verdict::CannotTell { more_blocks: None };
+    document.comparison.contrast.verdict = Verdict::CannotTell { more_blocks: None };
     document.comparison.checks = vec![Check::Constant { value: 0.25 }];
     pages.push(first(&document));
     insta::assert_snapshot!(pages.join("\n"));

@@ -23,8 +23,8 @@ fn interferer(name: &str, kind: Kind, pid: Option<i32>, us: i64, count: u64) -> 
         pid,
         program: pid.map(|_| program_of(name).to_owned()),
         threads: 1,
-        own: false,
-        moved: false,
+        same_program: false,
+        migrated: false,
         time: Nanos::from_micros(us),
         count,
         max: Nanos::from_micros(us / 3),
@@ -81,7 +81,7 @@ fn threads() -> ThreadTimes {
         threads: 2,
         elapsed,
         accounted: elapsed,
-        off: Vec::new(),
+        imbalances: Vec::new(),
         accounts,
         latency: Some(Latency {
             count: 16_240,
@@ -142,9 +142,9 @@ fn delays() -> Vec<Delay> {
                 episode((0, 4_000), 1, "backup", Kind::Task, Some(812)),
                 episode((4_000, 100), 12, "idle", Kind::Idle, None),
             ],
-            more: 3,
+            episodes_left_out: 3,
             woken_by: Some("local_timer hrtimer_wakeup".to_owned()),
-            lost_to: vec![
+            ran: vec![
                 lost_to("backup", Kind::Task, 3_900),
                 lost_to("idle", Kind::Idle, 100),
             ],
@@ -159,9 +159,9 @@ fn delays() -> Vec<Delay> {
             at: Nanos(900),
             length: Nanos(410_000),
             timeline: vec![],
-            more: 0,
+            episodes_left_out: 0,
             woken_by: None,
-            lost_to: vec![lost_to("NET_RX", Kind::Softirq, 410)],
+            ran: vec![lost_to("NET_RX", Kind::Softirq, 410)],
             limit: None,
         },
     ]
@@ -177,7 +177,7 @@ pub(crate) fn with_victim(statement: Statement) -> Statement {
             target: Target::Process,
             name: "game".to_owned(),
             pid: Some(4_121),
-            ended: false,
+            exited: false,
             threads: Some(threads()),
             usage: Some(Usage {
                 user: Nanos::from_millis(2_810),
@@ -224,7 +224,7 @@ fn an_imbalance_of_the_watched_program_is_reported() {
     let mut statement = with_victim(kernel_level());
     let threads = statement.victim.as_mut().unwrap().threads.as_mut().unwrap();
     threads.accounted += Nanos(17);
-    threads.off = vec![(4_122, Nanos(17))];
+    threads.imbalances = vec![(4_122, Nanos(17))];
     let page = section(&statement);
     assert!(
         page.contains("ITS ACCOUNTS DO NOT BALANCE: off by 17 ns in thread 4122"),

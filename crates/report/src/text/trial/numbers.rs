@@ -43,7 +43,7 @@ pub(super) fn numbers(document: &NumbersComparison, style: &TextStyle) -> Writte
         comparison.second.as_ref(),
         document.unit,
     );
-    if let (Some(effect), Some(p)) = (&comparison.effect, comparison.chance) {
+    if let (Some(effect), Some(p)) = (&comparison.contrast.effect, comparison.chance) {
         let text = format!(
             "{} ({}), {}",
             tied(shown.effect(effect)),
@@ -81,11 +81,14 @@ pub(super) fn numbers(document: &NumbersComparison, style: &TextStyle) -> Writte
 /// Writes the verdict in one sentence.
 fn verdict(page: &mut Page, document: &NumbersComparison, shown: Shown) {
     let comparison = &document.comparison;
-    let by = comparison.effect.as_ref();
+    let by = comparison.contrast.effect.as_ref();
     let by = by.map_or_else(String::new, |effect| tied(shown.effect(effect)));
-    let lower = comparison.effect.is_some_and(|effect| effect.value < 0.0);
+    let lower = comparison
+        .contrast
+        .effect
+        .is_some_and(|effect| effect.value < 0.0);
     let way = if lower { "lower" } else { "higher" };
-    let (tone, text) = match comparison.verdict {
+    let (tone, text) = match comparison.contrast.verdict {
         Verdict::Better => (Tone::Good, format!("B is better: {way}, {by}.")),
         Verdict::Worse => (Tone::Alarm, format!("B is worse: {way}, {by}.")),
         Verdict::Differs => (Tone::Strong, format!("B is {way}: {by}.")),
@@ -94,7 +97,7 @@ fn verdict(page: &mut Page, document: &NumbersComparison, shown: Shown) {
             (Tone::Strong, format!("No difference larger than {bound}."))
         }
         Verdict::CannotTell { more_blocks } => {
-            let more = match (more_blocks, comparison.effect) {
+            let more = match (more_blocks, comparison.contrast.effect) {
                 _ if is_constant(comparison) => "every value is the same".to_owned(),
                 (_, None) => "one list has a single value".to_owned(),
                 (Some(more), _) => format!(
@@ -107,7 +110,7 @@ fn verdict(page: &mut Page, document: &NumbersComparison, shown: Shown) {
         }
     };
     page.paragraph(tone, "", &text);
-    if document.better == Better::Unknown && comparison.verdict == Verdict::Differs {
+    if document.better == Better::Unknown && comparison.contrast.verdict == Verdict::Differs {
         let text = "Set --better lower or --better higher for a verdict.";
         page.paragraph(Tone::Faint, "", text);
     }

@@ -107,12 +107,12 @@ fn newer_recordings_ask_for_an_update() {
         &path,
         SAME,
         "irq",
-        Some(json((r#""schema":2"#, r#""schema":7,"novelty":[]"#))),
+        Some(json((r#""schema":3"#, r#""schema":7,"novelty":[]"#))),
     );
     assert_eq!(
         message(&path),
         "x.parquet was written by a newer ticktax (recording schema 7, but this version reads \
-         up to 2): update ticktax"
+         up to 3): update ticktax"
     );
 }
 
@@ -121,7 +121,7 @@ fn impossible_schema_versions_are_rejected() {
     let (_folder, path) = folder();
     for schema in [0, 1] {
         let edit = format!(r#""schema":{schema}"#);
-        let header = json((r#""schema":2"#, &edit));
+        let header = json((r#""schema":3"#, &edit));
         foreign(&path, SAME, "irq", Some(header));
         let expected = format!(
             "x.parquet has recording schema {schema}, which no ticktax writes: make a new recording"

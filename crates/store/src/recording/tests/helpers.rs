@@ -11,7 +11,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use ticktax_model::machine::Machine;
 use ticktax_model::recording::{
-    Books, ClockReport, Edge, Effect, Header, Level, PacedFrame, Row, RowSink, Sum, World,
+    ClockReport, CpuInterval, Edge, Effect, Header, Level, PacedFrame, Row, RowSink, Sum, World,
 };
 use ticktax_model::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceTable, Span, Thread};
 
@@ -25,7 +25,7 @@ pub(super) fn header() -> Header {
             ..Machine::default()
         },
         began_unix: 1_700_000_000,
-        books: vec![Books {
+        cpus: vec![CpuInterval {
             cpu: Cpu(3),
             begin: Nanos(-5),
             end: Nanos::from_secs(20),

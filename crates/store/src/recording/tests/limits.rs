@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::data_type::ByteArray;
 use parquet::file::properties::WriterProperties;
-use ticktax_model::recording::{Books, Edge, Effect, Header, PacedFrame, Row, RowSink, Sum};
+use ticktax_model::recording::{CpuInterval, Edge, Effect, Header, PacedFrame, Row, RowSink, Sum};
 use ticktax_model::{Cpu, Histogram, Kind, Nanos, Source, SourceTable, Span};
 
 use super::helpers::{foreign_rows, header, replay, rows, write};
@@ -70,12 +70,12 @@ fn headers_with_impossible_numbers_are_rejected() {
             "{text}"
         );
     }
-    let books = |cpu, begin, end| Books {
+    let books = |cpu, begin, end| CpuInterval {
         cpu: Cpu(cpu),
         begin: Nanos(begin),
         end: Nanos(end),
     };
-    let with = |books: Vec<Books>| refused_header(|header| header.books = books);
+    let with = |books: Vec<CpuInterval>| refused_header(|header| header.cpus = books);
     assert!(with(vec![books(0, 0, 100 * YEAR)]).contains("within 73 years"));
     assert!(with(vec![books(0, 0, 290 * YEAR)]).contains("`end_ns` is"));
     assert!(with(vec![books(0, 0, 11 * YEAR)]).contains("at most 9 years long"));

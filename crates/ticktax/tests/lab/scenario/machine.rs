@@ -133,7 +133,7 @@ fn quota(scenario: &Scenario) -> Result<(), Failed> {
         .filter(|program| program.pid == Some(truth.pid))
         .collect();
     let is_right = programs.len() == 1
-        && programs[0].why == OffCpuReason::Throttled
+        && programs[0].reason == OffCpuReason::Throttled
         && programs[0].intervals.count == truth.events
         && truth.allows_throttled(programs[0].time);
     check(is_right, || format!("{programs:?}: {truth:?}"))

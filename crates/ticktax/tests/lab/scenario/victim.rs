@@ -82,7 +82,7 @@ fn waits_behind_a_competitor(scenario: &Scenario) -> Result<(), Failed> {
     // The victim was runnable whenever the competitor ran, and while the competitor started.
     let why = || format!("{behind:#?}, which ran {ran}");
     check(behind.time >= ran && behind.time < ran + ran, why)?;
-    check(behind.pid == Some(truth.pid) && !behind.own, why)
+    check(behind.pid == Some(truth.pid) && !behind.same_program, why)
 }
 
 /// Returns the time and number of a thread's throttled waits.
@@ -203,7 +203,7 @@ fn has_children(scenario: &Scenario) -> Result<(), Failed> {
 fn ends(scenario: &Scenario) -> Result<(), Failed> {
     let header = &scenario.victim.recorded.header;
     let early = header.ended_early.as_ref();
-    check(matches!(early, Some(EndedEarly::ProgramEnded)), || {
+    check(matches!(early, Some(EndedEarly::ProgramExited)), || {
         format!("{early:?}")
     })
 }

@@ -49,7 +49,7 @@ pub(crate) fn a_killed_recorder_leaves_a_usable_folder() -> Result<(), Failed> {
     next.end()?;
     let words: Vec<String> = incidents(&folder)?
         .iter()
-        .map(|line| line["incident"]["words"].as_str().unwrap_or("").to_owned())
+        .map(|line| line["incident"]["text"].as_str().unwrap_or("").to_owned())
         .collect();
     check(words == ["first", "fourth"], || format!("{words:?}"))?;
     let left = fs::read_dir(&folder)?.count();

@@ -71,7 +71,7 @@ pub(crate) fn a_gap_is_caught_with_its_cause() -> Result<(), Failed> {
     // The probe was due at some time within a millisecond.
     let during = |trigger: &Trigger| {
         let mut log = caught.truth.log.iter();
-        log.any(|event| trigger.begin() < event.start + event.length && trigger.time > event.start)
+        log.any(|event| trigger.begin() < event.start + event.length && trigger.at > event.start)
     };
     let is_reported = |(incident, triggers): &(Value, Vec<Trigger>)| {
         let has_gap = triggers.iter().any(|trigger| {

@@ -63,7 +63,7 @@ fn senseless_assignments_are_refused() {
         (&["vm.swappiness=1,201"], "0 to 200"),
         (&["vm.swappiness=1,"], "a value is empty"),
         (&["vm.swappiness=1"], "a trial compares at least two"),
-        (&["vm.swappiness=1,1"], "variants A and B are the same"),
+        (&["vm.swappiness=1,1"], "arms A and B are the same"),
         (
             &["proc.nice=0,1", "proc.timer_slack=1,2,3"],
             "the same number, or one",

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use ticktax_model::advice::CrowdingProgram;
+use ticktax_model::advice::CompetingProgram;
 use ticktax_model::knob::KnobProposal;
 use ticktax_model::recording::World;
 use ticktax_model::victim::Target;
@@ -29,7 +29,7 @@ impl Screen<'_> {
     pub(super) fn watched(&self) -> Option<i32> {
         let victim = self.statement.victim.as_ref()?;
         // A part of a recording does not show whether the process still existed at the end.
-        let may_be_gone = victim.ended || self.statement.part.is_some();
+        let may_be_gone = victim.exited || self.statement.part.is_some();
         victim
             .pid
             .filter(|_| !may_be_gone && self.names_processes())
@@ -37,7 +37,7 @@ impl Screen<'_> {
 }
 
 /// Returns the command that lowers the priority of all `programs`.
-pub(super) fn lower_all(programs: &[CrowdingProgram], screen: &Screen<'_>) -> Option<String> {
+pub(super) fn lower_all(programs: &[CompetingProgram], screen: &Screen<'_>) -> Option<String> {
     Lowered::from_programs(programs).command(screen)
 }
 
@@ -60,13 +60,13 @@ pub(super) struct Lowered {
 impl Lowered {
     /// Selects the program's existing processes. If autogroups are in effect, they are lowered by
     /// session.
-    pub(super) fn from_program(program: &CrowdingProgram) -> Self {
+    pub(super) fn from_program(program: &CompetingProgram) -> Self {
         let (groups, standing) = (&*program.autogroup_pids, &program.standing);
         let others = [
-            &standing.ended,
-            &standing.real_time,
-            &standing.lowest,
-            &standing.apart,
+            &standing.exited_pids,
+            &standing.real_time_pids,
+            &standing.lowest_priority_pids,
+            &standing.other_session_pids,
         ];
         let others: BTreeSet<&i32> = others.into_iter().flatten().collect();
         let is_ordinary = |pid: &&i32| !others.contains(pid);
@@ -75,8 +75,8 @@ impl Lowered {
         Self {
             groups: groups.to_vec(),
             ordinary: by_group(ordinary.copied().collect()),
-            real_time: standing.real_time.clone(),
-            unknown: by_group(standing.apart.clone()),
+            real_time: standing.real_time_pids.clone(),
+            unknown: by_group(standing.other_session_pids.clone()),
         }
     }
 
@@ -102,7 +102,7 @@ impl Lowered {
     }
 
     /// Selects the existing processes of all `programs`.
-    pub(super) fn from_programs(programs: &[CrowdingProgram]) -> Self {
+    pub(super) fn from_programs(programs: &[CompetingProgram]) -> Self {
         let mut lowered = Self::default();
         for program in programs {
             lowered.add(Self::from_program(program));

@@ -76,7 +76,10 @@ fn held_up(screen: &Screen<'_>) -> Option<String> {
     let behind = program.behind.first();
     let behind = behind.map(|culprit| format!(" behind {}", name(&culprit.name, &culprit.pids)));
     // A part of a recording does not show which processes still existed at the end.
-    let alive = program.pids.iter().find(|pid| !program.ended.contains(pid));
+    let alive = program
+        .pids
+        .iter()
+        .find(|pid| !program.exited_pids.contains(pid));
     let alive = alive.filter(|_| screen.names_processes() && statement.part.is_none());
     let whose = alive.map_or_else(String::new, |pid| {
         format!(": {}", tied(format!("ticktax audit --pid {pid}")))

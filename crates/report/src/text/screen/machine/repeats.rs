@@ -33,13 +33,13 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     let wakers_known = beats.beats.iter().any(is_woken);
     let costs = |beat: &&BeatLine| {
         let slicing = beat.pid.is_some() && is_slicing(beat, tick, wakers_known);
-        !beat.own && !slicing && !is_tick(beat) && taken(beat) >= COSTLY
+        !beat.by_ticktax && !slicing && !is_tick(beat) && taken(beat) >= COSTLY
     };
     let mut shown: Vec<&BeatLine> = beats.beats.iter().filter(costs).collect();
     shown.sort_by(|a, b| taken(b).total_cmp(&taken(a)));
     shown.truncate(screen.room.other_rows);
     // ticktax's own sources are not counted, because the section leaves them out.
-    let all = beats.beats.iter().filter(|beat| !beat.own).count();
+    let all = beats.beats.iter().filter(|beat| !beat.by_ticktax).count();
     let left = all - shown.len();
     let wide = page.width() >= 60;
     let cells = |each: &str, share: &str, longest: &str| {
@@ -108,9 +108,9 @@ fn source_name(beat: &BeatLine, statement: &Statement) -> String {
 fn taken_by(beat: &BeatLine, statement: &Statement, scarce: bool) -> f64 {
     let is_thread = match beat.kind {
         BeatKind::OffCpu => return 0.0,
-        BeatKind::Gaps => return beat.outside.map_or(0.0, |_| cost(beat)),
+        BeatKind::Gaps => return beat.hypervisor_or_firmware.map_or(0.0, |_| cost(beat)),
         BeatKind::Interrupt | BeatKind::Work => false,
-        BeatKind::Thread | BeatKind::Starts => true,
+        BeatKind::Thread | BeatKind::ThreadStarts => true,
     };
     let of_kernel = beat.kind == BeatKind::Thread && beat.pid.is_none() && beat.name != UNREPORTED;
     match &statement.waits {
@@ -130,7 +130,7 @@ fn waited_behind(beat: &BeatLine, waits: &WaitStatement) -> Nanos {
     let name = beat.name.strip_prefix("a new ").unwrap_or(&beat.name);
     let is_source = |waited: &&WaitedFor| match (beat.pid, beat.kind) {
         (Some(pid), _) => waited.pids.contains(&pid),
-        (None, BeatKind::Starts) => waited.name == name,
+        (None, BeatKind::ThreadStarts) => waited.name == name,
         (None, _) => waited.name == name && waited.pids.is_empty(),
     };
     waits

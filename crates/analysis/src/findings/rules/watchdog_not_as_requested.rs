@@ -22,15 +22,15 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     vec![Finding {
-        rule: "watchdog-not-as-asked".to_owned(),
+        rule: "watchdog-not-as-requested".to_owned(),
         title: "The watchdog is on, although disabled at boot".to_owned(),
         configured: format!("{} on the kernel's command line", on_though_off.join(" ")),
         effective: "on".to_owned(),
         measured: "/proc/sys/kernel/nmi_watchdog and /proc/sys/kernel/watchdog".to_owned(),
         confidence: Confidence::Certain,
         severity: Severity::Warning,
-        cost: Cost::said("a timer on each CPU every 4 s, and a performance counter"),
-        proposal: KnobProposal::of(knob, 0),
+        cost: Cost::unmeasured("a timer on each CPU every 4 s, and a performance counter"),
+        proposal: KnobProposal::new(knob, 0),
         remedy: "find what sets kernel.nmi_watchdog or kernel.watchdog after boot".to_owned(),
     }]
 }

@@ -18,18 +18,18 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         return Vec::new();
     };
     vec![Finding {
-        rule: "huge-pages-not-as-asked".to_owned(),
+        rule: "huge-pages-not-as-requested".to_owned(),
         title: "Huge pages are not as requested at boot".to_owned(),
         configured: format!("transparent_hugepage={asked} on the kernel's command line"),
         effective: effective.to_owned(),
         measured: format!("/{ENABLED}"),
         confidence: Confidence::Certain,
         severity: Severity::Warning,
-        cost: Some(Cost::of_account(
+        cost: Some(Cost::from_account(
             "page faults that clear 2 MiB or wait for memory compaction, or more TLB misses",
             facts.kernel_thread("khugepaged"),
         )),
-        proposal: KnobProposal::of("thp.enabled", asked),
+        proposal: KnobProposal::new("thp.enabled", asked),
         remedy: "find what writes that file after boot (tuned, a service), and decide on one \
             setting"
             .to_owned(),

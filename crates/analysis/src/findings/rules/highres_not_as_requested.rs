@@ -21,14 +21,14 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         _ => return Vec::new(),
     };
     vec![Finding {
-        rule: "highres-not-as-asked".to_owned(),
+        rule: "highres-not-as-requested".to_owned(),
         title: "High-resolution timers are not as configured".to_owned(),
         configured: configured.to_owned(),
         effective: effective.to_owned(),
         measured: "hres_active in /proc/timer_list".to_owned(),
         confidence: Confidence::Certain,
         severity: Severity::Warning,
-        cost: Cost::said(cost),
+        cost: Cost::unmeasured(cost),
         proposal: None,
         remedy: "check the kernel log for a clock event device without one-shot mode or an \
             unsuitable clock source, and the parameter's spelling"

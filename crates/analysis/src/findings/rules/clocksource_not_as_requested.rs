@@ -21,17 +21,17 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         .clocksource_asked()
         .filter(|asked| available.any(|listed| listed == *asked));
     vec![Finding {
-        rule: "clocksource-not-as-asked".to_owned(),
+        rule: "clocksource-not-as-requested".to_owned(),
         title: "The clock source is not the requested one".to_owned(),
         configured: format!("clocksource={asked} on the kernel's command line"),
         effective: format!("clocksource {current}"),
         measured: "current_clocksource in /sys/devices/system/clocksource".to_owned(),
         confidence: Confidence::Certain,
         severity: Severity::Warning,
-        cost: Cost::said(
+        cost: Cost::unmeasured(
             "reading a slow clock takes up to 100 times as long as reading a fast one",
         ),
-        proposal: selectable.and_then(|asked| KnobProposal::of("clock.source", asked)),
+        proposal: selectable.and_then(|asked| KnobProposal::new("clock.source", asked)),
         remedy:
             "choose one from available_clocksource in the same folder; the kernel log explains \
             why it rejected the requested one"

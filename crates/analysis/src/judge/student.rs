@@ -1,8 +1,14 @@
-//! Student's t distribution.
+//! Means, variances, and Student's t distribution.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-use super::mean;
+/// The mean, or 0 for an empty list.
+pub fn mean(values: &[f64]) -> f64 {
+    if values.is_empty() {
+        return 0.0;
+    }
+    values.iter().sum::<f64>() / values.len() as f64
+}
 
 /// The `p`-quantile of Student's t, or 1.96 if the distribution cannot be created.
 pub fn student_quantile(p: f64, freedom: f64) -> f64 {

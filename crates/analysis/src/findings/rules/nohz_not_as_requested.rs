@@ -36,14 +36,14 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         return Vec::new();
     };
     vec![Finding {
-        rule: "nohz-not-as-asked".to_owned(),
+        rule: "nohz-not-as-requested".to_owned(),
         title: "The tick of idle CPUs is not as configured".to_owned(),
         configured,
         effective,
         measured: "ticks during idle periods, and the tracepoint tick_stop".to_owned(),
         confidence: Confidence::Certain,
         severity: Severity::Warning,
-        cost: Cost::said(cost),
+        cost: Cost::unmeasured(cost),
         proposal: None,
         remedy: "check nohz and the clock event device in /proc/timer_list, and the spelling in \
             /proc/cmdline"
