@@ -346,8 +346,9 @@ impl Recent {
         }
         // The last wake-up counts. A waiting thread cannot be woken again, so between two wake-ups
         // it must have run without the kernel reporting the switch.
-        let mut wakes = self.wakes.iter().rev().copied();
-        let woken = wakes.find(|&at| at <= until && left.is_none_or(|left| at > left));
+        let woken = self.wakes.partition_point(|&at| at <= until).checked_sub(1);
+        let woken = woken.map(|last| self.wakes[last]);
+        let woken = woken.filter(|&at| left.is_none_or(|left| at > left));
         match (woken, left) {
             (Some(at), _) => Some(Start::Woken(at)),
             (None, Some(left)) if left < until => Some(Start::Preempted(left)),
