@@ -25,8 +25,8 @@ use observer::{Observer, observe};
 /// Target for an event's cost, as a multiple of the floor.
 const TARGET: f64 = 1.25;
 
-/// Hooks that the kernel passes when the two threads switch. All tracers in this benchmark attach a
-/// program to the first hook, but only some of them trace wake-ups.
+/// Tracepoints that fire when the kernel switches between the two threads. All tracers in this
+/// benchmark attach a program to the first one, but only some of them trace wake-ups.
 const SWITCH: &[&str] = &["sched_switch"];
 const SWITCH_AND_WAKEUP: &[&str] = &["sched_switch", "sched_waking"];
 

@@ -236,7 +236,7 @@ pub(crate) fn require_survivable(
 struct Spin {
     source: CounterSource,
     frequency_hz: u64,
-    /// Requested minimum length of a gap, in ticks.
+    /// Requested minimum length of a gap, in ticks of the clock's counter.
     wanted: Option<u64>,
     calibration: Calibration,
     producer: Producer<Gap>,

@@ -9,7 +9,7 @@ use crate::json::Json;
 use crate::openmetrics::OpenMetrics;
 use crate::text::Text;
 
-/// An output format of documents.
+/// An output format for documents.
 pub(crate) trait DocumentSink: Sync {
     /// Returns the format's name on the command line.
     fn name(&self) -> &'static str;

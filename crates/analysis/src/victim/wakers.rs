@@ -72,7 +72,7 @@ mod tests {
         let by = |since| wakers.leading_to(7, Nanos(since)).map(|(_, by)| by.0);
         assert_eq!(by(5_002_000), Some(2));
         assert_eq!(by(6_000_000), Some(3));
-        // The last wake-up was too early, or was that of another thread.
+        // The last wake-up of thread 7 was too long before. No wake-up of thread 8 is known.
         assert_eq!(by(9_000_000), None);
         assert_eq!(wakers.leading_to(8, Nanos(6_000_000)), None);
     }

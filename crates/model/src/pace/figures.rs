@@ -32,8 +32,9 @@ pub struct Figures {
     pub overshot: u64,
     /// Number of frames that started more than `late_threshold` after they were due.
     pub late: u64,
-    /// Number of wanted frames that were never due. Under a relative rule, each delay postpones all
-    /// later frames. Under [`PaceRule::Fixed`](super::PaceRule::Fixed), so does each frame's work.
+    /// Number of requested frames that never came due, because the schedule had slipped. Under a
+    /// relative rule, each delay postpones all later frames. Under
+    /// [`PaceRule::Fixed`](super::PaceRule::Fixed), so does each frame's work.
     pub slipped: Option<u64>,
     /// Frames per second, from the start of the first frame to the start of the last; `None` for a
     /// single frame.

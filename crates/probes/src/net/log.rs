@@ -377,7 +377,7 @@ impl Log {
         }
     }
 
-    /// Converts a time of sending to a time on the receiver's clock.
+    /// Converts a send time to the receiver's clock.
     fn on_own_clock(&self, sent: Nanos) -> Nanos {
         if self.same_clock {
             return sent;

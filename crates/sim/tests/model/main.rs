@@ -1,4 +1,4 @@
-//! Tests of the model: properties that random setups must have, and situations calculated by hand.
+//! Tests of the model: properties that hold for random setups, and cases worked out by hand.
 
 mod accounting;
 mod fixture;

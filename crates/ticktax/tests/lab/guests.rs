@@ -222,8 +222,8 @@ pub(crate) fn an_idle_guests_instructions_are_counted() {
     let [programs, idle, one_shot, stops] = thousands[..] else {
         panic!("{statement:#?}");
     };
-    // In thousands per second. At 250 Hz, each tick takes at least 500 instructions. Programming
-    // the next tick and waking programs take more.
+    // Thousands of instructions per second. At 250 Hz and at least 500 instructions per tick, even
+    // an idle CPU executes 125 thousand. Programming the next tick and waking programs add to that.
     assert!(
         125.0 < idle && idle < one_shot && idle < programs,
         "{thousands:?}"

@@ -69,7 +69,7 @@ impl Drop for Shell {
     }
 }
 
-/// Audits a command that makes a disturbance.
+/// Audits a command that causes a known disturbance.
 fn audit_of(plan: &Plan) -> Result<(Truth, ThreadTimes), Failed> {
     let place = Place::new();
     let (command, truth) = injector(plan, &place)?;
