@@ -5,22 +5,22 @@
 //! - An interrupt, a softirq, or a function within one is a separate source on each CPU. Each CPU
 //!   has its own timers, and timers with the same rate on two CPUs do not form a single beat.
 //! - A thread is a single source across all CPUs, because threads migrate. Its events are *runs*:
-//!   rows of the thread on one CPU that are less than [`JOIN`] apart. So a page fault or the start
+//!   rows of the thread on one CPU that are less than `JOIN` apart. So a page fault or the start
 //!   of a work item does not split an event in two.
 //! - A work item's function is one source per CPU if its worker is bound to a CPU, and otherwise a
 //!   single source across all CPUs.
-//! - A probe's gaps form one source per CPU and minimum length ([`gaps`]).
+//! - A probe's gaps form one source per CPU and minimum length (`gaps`).
 //!
 //! In a recording that keeps sums, only events of at least [`Sum::TIMED_FROM`] have times. That is
 //! enough for beats of minutes and hours, which consist of few long events. A window that contains
-//! such events without their times counts as unobserved for that source ([`MAX_UNTIMED`]).
+//! such events without their times counts as unobserved for that source (`MAX_UNTIMED`).
 //!
 //! Idling is not a source. ticktax's own threads are collected only to show their effects, and the
 //! statement marks them.
 //!
 //! # Memory
-//! There are at most [`MAX_STREAMS`] sources, each with at most 16 384 kept events. Only
-//! [`MAX_GROWN`] sources may keep more than their first 2048 events. Sources and events beyond
+//! There are at most `MAX_STREAMS` sources, each with at most 16 384 kept events. Only
+//! `MAX_GROWN` sources may keep more than their first 2048 events. Sources and events beyond
 //! these limits are counted and reported.
 
 mod causes;

@@ -15,8 +15,7 @@ pub struct CaseError {
     pub why: String,
 }
 
-/// What is wrong with a file, a parameter, a series, a row or the design. The message does not name
-/// it.
+/// A fault in a file, a parameter, a series, a row or the design. The message does not name it.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum CaseFault {
     /// The file has too many rows.

@@ -17,7 +17,7 @@ pub enum NoRhythm {
     #[error("it did not run")]
     NotRun,
     /// The program has a single thread, which has no rhythm for this reason
-    /// ([`ThreadReport::why_none`](super::ThreadReport::why_none)).
+    /// ([`ThreadReport::no_frames_reason`](super::ThreadReport::no_frames_reason)).
     #[error("{0}")]
     OnlyThread(String),
     /// The threads that wake up periodically do too little work to be the program's loop.

@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn another_version_is_reported_whatever_its_messages() {
         let (mut here, mut there) = connect_pair();
-        let line = "{\"Hello\":{\"ticktax_net\":3,\"version\":\"9.1\",\"plan\":[]}}\n";
+        let line = "{\"Hello\":{\"ticktax_net\":99,\"version\":\"9.1\",\"plan\":[]}}\n";
         there.write_all(line.as_bytes()).unwrap();
         let heard = here.hear(Nanos::from_secs(5), &AtomicBool::new(false));
         let Err(NetError::Version { theirs, .. }) = heard else {

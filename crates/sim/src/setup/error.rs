@@ -44,7 +44,7 @@ impl fmt::Display for SetupPart {
     }
 }
 
-/// What is wrong with a part of a setup.
+/// The fault in a part of a setup.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetupFault {
     /// The machine has no CPU, or more than 8192.

@@ -36,7 +36,7 @@ pub enum TriggerFault {
         /// Everything before the threshold.
         subject: String,
     },
-    /// The threshold starts like a percentile but is none.
+    /// The threshold starts like a percentile but is not a percentile.
     #[error("{0}, for example p99.9")]
     Percentile(PercentileError),
     /// The threshold is not a duration.
@@ -80,7 +80,7 @@ pub enum TriggerFault {
         /// Name as written.
         name: String,
     },
-    /// There is no such kind of target.
+    /// This kind of target does not exist.
     #[error("unknown target `{key}`: use pid=N, comm=NAME or cgroup=PATH")]
     UnknownTarget {
         /// Kind of target as written.
