@@ -2,9 +2,9 @@
 //!
 //! Low-resolution timers, deferred work and everything else that runs from the tick lie on a
 //! lattice one tick wide. Compared with uniform phases, such events look periodic no matter what
-//! causes them: if a random half of all ticks has an event, half of all one-tick slots are filled at the
-//! same phase. If most events lie on ticks, the null hypothesis is therefore "any tick" rather than
-//! "any time".
+//! causes them: if a random half of all ticks has an event, half of all one-tick slots are filled
+//! at the same phase. If most events lie on ticks, the null hypothesis is therefore "any tick"
+//! rather than "any time".
 //!
 //! A slot of period P contains the lattice points φ₁ … φₙ. By chance, an event lies on each with
 //! probability 1/n. The likelihood ratio of an event at φ is g(φ − path) divided by the mean of

@@ -169,13 +169,20 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn shifting_all_times_shifts_only_the_phase(seed in 0_u64..1000, shift in -1_000_000_000_i64..1_000_000_000) {
+    fn shifting_all_times_shifts_only_the_phase(
+        seed in 0_u64..1000,
+        shift in -1_000_000_000_i64..1_000_000_000,
+    ) {
         let times = grid(&mut Draws::new(seed), 1e7, 60, 0.02);
         let here = events(times, 6e8);
         let shifted = Events {
             starts: here.starts.iter().map(|&t| t + Nanos(shift)).collect(),
             durations: here.durations.clone(),
-            observed: here.observed.iter().map(|o| (o.0 + Nanos(shift), o.1 + Nanos(shift))).collect(),
+            observed: here
+                .observed
+                .iter()
+                .map(|&(from, to)| (from + Nanos(shift), to + Nanos(shift)))
+                .collect(),
             tick: None,
         };
         let (a, b) = (detect(&here), detect(&shifted));
@@ -196,7 +203,8 @@ proptest! {
         for beat in detect(&Events::new(Nanos::ZERO, Nanos::from_secs(10), starts, durations)) {
             prop_assert!(beat.seen >= FEWEST as u64 && beat.seen <= count);
             prop_assert!(beat.seen <= beat.expected);
-            prop_assert!(beat.period.low <= beat.period.value && beat.period.value <= beat.period.high);
+            let period = beat.period;
+            prop_assert!(period.low <= period.value && period.value <= period.high);
             prop_assert!((0.0..=5e-3).contains(&beat.false_alarm));
         }
     }

@@ -40,7 +40,7 @@ pub use ticktax_sim::settings::{Kind, Value};
 /// A parameter of a scenario together with the values it takes.
 pub type Axis = vary::Axis<Field>;
 
-/// Variants of a scenario.
+/// Arms that change a scenario.
 pub type Grid = vary::Grid<Field>;
 
 /// An option that varies the seed: `count` consecutive seeds (at least one), starting at `setup`'s.

@@ -3,9 +3,9 @@
 //!
 //! Each recording is cut into blocks of equal length. An account's share of CPU time in a block is
 //! one observation. A difference of means has Welch's interval and probability. All probabilities
-//! are corrected together ([`ticktax_analysis::judge`]). For two recordings of an unchanged machine,
-//! the probability of reporting any change is therefore at most [`FALSE_VERDICTS`]. JSON statements
-//! contain only totals, so their differences have no intervals.
+//! are corrected together ([`ticktax_analysis::judge`]). For two recordings of an unchanged
+//! machine, the probability of reporting any change is therefore at most [`FALSE_VERDICTS`]. JSON
+//! statements contain only totals, so their differences have no intervals.
 
 mod judge;
 mod load;

@@ -79,7 +79,8 @@ pub struct Prediction {
     pub last: (Setup, Option<TaskId>),
 }
 
-/// The variants of the recorded loop, and those of the machine. Each arm combines one of both.
+/// The arms of the recorded loop, and those of the machine. Each arm of the prediction combines one
+/// of both.
 struct Grids {
     loops: Loops,
     machine: Grid,

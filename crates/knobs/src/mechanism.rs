@@ -21,7 +21,7 @@ use crate::target::Target;
 pub(crate) use dirty_limit::FORM as DIRTY_LIMIT;
 pub(crate) use idle_states::FORM as IDLE_STATES;
 pub(crate) use quota::FORM as QUOTA;
-pub(crate) use scheduling::{POLICY, SLICE, is_real_time, resetting_children};
+pub(crate) use scheduling::{POLICY, SLICE, is_real_time, resetting_children, without_slice};
 
 /// How to read and write a setting. In paths, `{}` stands for the target: a CPU's number, a disk's
 /// name or a cgroup's directory.

@@ -5,6 +5,7 @@
 //! or [`undo`] restores them.
 
 mod left;
+mod raised;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +17,7 @@ use crate::error::{KnobError, RestoreError};
 use crate::group::{self, Controller};
 use crate::journal::{Contents, Journal, OnStep, Record, Step};
 use crate::knob::Knob;
-use crate::mechanism::{Held, Mechanism, is_real_time, resetting_children};
+use crate::mechanism::Held;
 use crate::registry;
 use crate::system::System;
 use crate::target::{Presence, Target};
@@ -124,45 +125,6 @@ impl Session {
         consent: Consent,
     ) -> Result<Change, KnobError> {
         knob.permits(consent)?;
-        self.change(knob, target, value)
-    }
-
-    /// Same as [`set`](Self::set), for a task that was already running. If the new value gives it
-    /// more than an ordinary task's priority, its future children do not inherit that. Otherwise,
-    /// a process of an unprivileged user could keep the priority in a child after the undo.
-    ///
-    /// `original` is the value before the session. If that has such a priority already, children
-    /// inherit as before.
-    ///
-    /// # Errors
-    /// Returns the same errors as [`set`](Self::set).
-    pub fn set_on_running(
-        &mut self,
-        knob: &'static Knob,
-        target: &Target,
-        value: &str,
-        original: &str,
-        consent: Consent,
-    ) -> Result<Change, KnobError> {
-        let is_raised = |value: &str| match &knob.mechanism {
-            Mechanism::Policy => is_real_time(value),
-            Mechanism::Nice => value.parse().is_ok_and(|nice: i32| nice < 0),
-            _ => false,
-        };
-        if !is_raised(value) || is_raised(original) {
-            return self.set(knob, target, value, consent);
-        }
-        if matches!(knob.mechanism, Mechanism::Policy) {
-            let resetting = resetting_children(value);
-            return self.set(knob, target, resetting.as_deref().unwrap_or(value), consent);
-        }
-        knob.permits(consent)?;
-        if let Some(policy) = registry::known("proc.policy")
-            && self.place(policy.id, target).is_none()
-            && let Some(resetting) = resetting_children(&policy.read(&self.system, target)?)
-        {
-            self.change(policy, target, &resetting)?;
-        }
         self.change(knob, target, value)
     }
 

@@ -465,6 +465,35 @@ fn children_of_a_running_task_start_without_its_priority() -> Result<(), Failed>
     Ok(())
 }
 
+/// Changing the slice changes the text of the policy, and restoring the policy changes the slice.
+fn a_policy_changed_for_a_nice_value_is_restored() -> Result<(), Failed> {
+    for (original, last) in [("default", "default"), ("4000000", "6000000")] {
+        let (_sleeper, task) = sleeper();
+        if read("proc.slice", &task).is_err() {
+            // Kernels before 6.12 have no slices, as `a_slice` checks.
+            return Ok(());
+        }
+        let mut owner = Run::new();
+        owner.set("proc.slice", &task, original)?;
+        let ids = ["proc.policy", "proc.nice", "proc.slice"];
+        let values = || ids.map(|id| read(id, &task).unwrap());
+        let before = values();
+        let mut run = Run::new();
+        run.set("proc.slice", &task, "5000000")?;
+        let nice = registry::find("proc.nice")?;
+        (run.session).set_on_running(nice, &task, "-5", "0", Consent::Withheld)?;
+        run.set("proc.slice", &task, last)?;
+        let changed = values();
+        let statement = run.session.undo();
+        let after = values();
+        let is_reset = changed[0].contains("reset-on-fork") && changed[1] == "-5";
+        if !is_reset || after != before || !statement.is_complete() {
+            return Err(format!("{before:?}, {changed:?}, {after:?}: {statement:?}").into());
+        }
+    }
+    Ok(())
+}
+
 type Test = fn() -> Result<(), Failed>;
 
 const ROOT: &[(&str, Test)] = &[
@@ -474,6 +503,10 @@ const ROOT: &[(&str, Test)] = &[
         timer_slack_outlives_a_change_of_policy,
     ),
     ("a_slice", a_slice),
+    (
+        "a_policy_changed_for_a_nice_value_is_restored",
+        a_policy_changed_for_a_nice_value_is_restored,
+    ),
     (
         "children_of_a_running_task_start_without_its_priority",
         children_of_a_running_task_start_without_its_priority,

@@ -257,12 +257,20 @@ mod tests {
             "coverage": { "limitations": [{ "id": "hook-missing", "hook": "csd_function" }],
                 "every_entry_watched": true },
             "cpus": [{}, {}],
-            "balance": { "elapsed_ns": 8_000_000_000_u64, "accounted_ns": 8_000_000_000_u64, "imbalances_ns": [] },
+            "balance": {
+                "elapsed_ns": 8_000_000_000_u64,
+                "accounted_ns": 8_000_000_000_u64,
+                "imbalances_ns": [],
+            },
             "accounts": [
                 { "class": "irq", "name": "local_timer", "count": 9, "parts": [{ "name": "tick_sched_timer" }] },
                 { "class": "irq", "name": "irq_work", "count": 401 },
                 { "class": "task", "name": "ticktax-inject", "parts": [{ "name": "fifo", "time_ns": 200_000_000 }] },
-                { "class": "hypervisor_or_firmware", "name": "hypervisor or firmware", "time_ns": 12_000 },
+                {
+                    "class": "hypervisor_or_firmware",
+                    "name": "hypervisor or firmware",
+                    "time_ns": 12_000,
+                },
                 { "class": "unexplained", "name": "unexplained", "time_ns": 4_000 },
             ],
             "gaps": { "proofs": [{ "proof": "proven" }, { "proof": "proven" }] },

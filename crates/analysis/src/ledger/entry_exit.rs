@@ -399,8 +399,8 @@ mod tests {
         let most = |signature| bounds.of(signature).unwrap().most.0;
         assert!((6_000..7_000).contains(&most(tick)), "{}", most(tick));
         assert!((30_000..35_000).contains(&most(rare)), "{}", most(rare));
-        // This shape has too few gaps for a bound of its own. Its bound is computed from the gaps of
-        // all shapes and is much higher than the one above.
+        // This shape has too few gaps for a separate bound. Its bound is computed from the gaps of
+        // all shapes, and is much higher than the one above.
         assert!((60_000..80_000).contains(&most(alone)), "{}", most(alone));
     }
 

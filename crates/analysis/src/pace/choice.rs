@@ -27,7 +27,7 @@ const SAME_SHARE: f64 = 1e-3;
 
 /// Chooses the best of `arms` for every combination of rate and work.
 ///
-/// The criteria are applied in order. Each keeps the arms that are no worse than its best arm:
+/// The criteria are applied in order. Each keeps its best arm and the arms that are as good:
 /// 1. fewest slots without a frame in time;
 /// 2. shortest waits, at the highest quantile known for every arm ([`common_quantile`]);
 /// 3. least CPU time.

@@ -39,7 +39,8 @@ const POLLS: usize = 100;
 
 /// Whether each interval starts at the previous wake-up, so that delays add up.
 ///
-/// A beat has its own test ([rhythm](ticktax_beats::Beat::rhythm)), but that test detects any drift.
+/// A beat has its own test ([rhythm](ticktax_beats::Beat::rhythm)), but that test detects any
+/// drift.
 /// Even wake-ups on the strictest grid drift a little, because the depth of the CPU's sleep changes
 /// slowly. This function tests whether delays persist in full. If they do, the spread over 16
 /// intervals is √16 times the spread over one. On a grid, the two are equal. The limit is in

@@ -40,7 +40,7 @@ impl Table for Pacing {
     ];
 }
 
-/// Variants of a loop.
+/// Arms that change a loop.
 pub type Loops = Grid<&'static Row<Pacing>>;
 
 /// Parses the options about a loop. The order of `names` determines the order of the arms: the

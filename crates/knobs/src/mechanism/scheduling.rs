@@ -89,6 +89,14 @@ pub(crate) fn resetting_children(policy: &str) -> Option<String> {
     Some(words(attr, 0))
 }
 
+/// Returns `policy` without the slice.
+pub(crate) fn without_slice(policy: &str) -> String {
+    let parts = policy
+        .split(',')
+        .filter(|part| !part.starts_with(SLICE_WORD));
+    parts.collect::<Vec<_>>().join(",")
+}
+
 /// Whether tasks with the policy run before all tasks that share CPU time by weight.
 pub(crate) fn is_real_time(policy: &str) -> bool {
     read_policy(policy).is_some_and(|attr| !is_fair(attr.policy))

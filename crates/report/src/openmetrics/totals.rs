@@ -59,7 +59,7 @@ fn about(all: &mut Families, totals: &Totals) {
     .value(&[], seconds(totals.began_unix_ms));
     all.gauge(
         "updated_timestamp_seconds",
-        "Time up to which everything is counted, in Unix time.",
+        "End of the time that has been counted, in Unix time.",
     )
     .value(&[], seconds(totals.updated_unix_ms));
 }

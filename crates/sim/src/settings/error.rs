@@ -12,7 +12,7 @@ pub enum SettingError {
     /// The text is not an integer.
     #[error("`{0}` is not an integer")]
     NotAnInteger(String),
-    /// The number is below the minimum, and there is no maximum.
+    /// The number is below the minimum of a setting without a maximum.
     #[error("{number} is too small: choose at least {min}")]
     TooSmall {
         /// The number.

@@ -51,7 +51,8 @@ pub fn open_promptly(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Why an input could not be read. The message does not name the file.
+/// Why an input could not be read. The message names the file only if it is refused
+/// ([`Distrust`]).
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
     /// The file cannot be opened or read.

@@ -95,7 +95,7 @@ pub(crate) struct AgentArguments {
           value_parser = one_of(&GapProbe::ALL, GapProbe::name, GapProbe::about))]
     pub(crate) probe: GapProbe,
 
-    /// Log each incident to the systemd journal, or to syslog if there is no journal
+    /// Log each incident to the systemd journal, or to syslog on systems without it
     #[arg(long, requires = "triggers", hide_short_help = true)]
     pub(crate) log: bool,
 

@@ -136,7 +136,7 @@ fn files(extensions: &'static [&'static str]) -> ArgValueCompleter {
 }
 
 /// Offers the paths that no shell would treat as more than a word. The scripts for shells insert a
-/// path as it is, so another user could name a file such that completing it runs a command.
+/// path without quotes, so another user could name a file such that completing it runs a command.
 fn paths(all: PathCompleter) -> ArgValueCompleter {
     ArgValueCompleter::new(move |typed: &OsStr| {
         let mut candidates = all.complete(typed);

@@ -123,7 +123,7 @@ pub(crate) struct RecordArguments {
           value_parser = one_of(&GapProbe::ALL, GapProbe::name, GapProbe::about))]
     pub(crate) probe: GapProbe,
 
-    /// Log each incident to the systemd journal, or to syslog if there is no journal
+    /// Log each incident to the systemd journal, or to syslog on systems without it
     #[arg(long)]
     pub(crate) log: bool,
 

@@ -103,7 +103,7 @@ pub(crate) struct TrialArguments {
     #[arg(long, value_name = "N", hide_short_help = true)]
     pub(crate) seed: Option<u64>,
 
-    /// Wait this long before each run, for example 500ms [default: depends on the settings being compared]
+    /// Wait this long before each run, for example 500ms [default: depends on the settings]
     #[arg(
         long,
         value_name = "TIME",

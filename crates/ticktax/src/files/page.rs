@@ -12,8 +12,8 @@ use ticktax_store::disk::{Temporary, creation_words, error_words};
 use super::{FileFormat, Finished, RowFile, RowFileError};
 
 /// The help text of the option.
-const ABOUT: &str = "Also write the report as a self-contained HTML file. It includes every section \
-    and figure, the data as JSON, and a timeline if events were recorded";
+const ABOUT: &str = "Also write the report as a self-contained HTML file. It includes every \
+    section and figure, the data as JSON, and a timeline if events were recorded";
 
 /// An HTML page under construction. If it is dropped unfinished, it leaves nothing behind, and an
 /// existing file stays unchanged.

@@ -177,7 +177,7 @@ fn programs_beside(typed: &[String]) -> Result<(Vec<Program>, Vec<Vec<String>>),
         let mut words = line.split_whitespace();
         let file = PathBuf::from(words.next().unwrap_or_default());
         let Some(name) = file.file_name().and_then(|name| name.to_str()) else {
-            let why = format!("--beside '{line}' contains no program: give its file first");
+            let why = format!("--beside '{line}' does not name a program: put its file first");
             return Err(Failure::Arguments(why));
         };
         let arguments = words.map(str::to_owned);

@@ -91,7 +91,7 @@ impl Journal {
                     .map(|(name, value)| format!("{}={value}", name.to_lowercase()))
                     .collect();
                 let sent = syslog.send(&format!("{line} [{}]", fields.join(" ")));
-                sent.map_err(|_| "it is no longer listening".to_owned())
+                sent.map_err(|_| "it has stopped listening".to_owned())
             }
         };
         sent.err()
@@ -195,7 +195,7 @@ mod tests {
         assert!(first.ends_with(&tail), "{first}");
         drop(daemon);
         let trouble = journal.write(&entry(), None);
-        let expected = "cannot write to the log: it is no longer listening";
+        let expected = "cannot write to the log: it has stopped listening";
         assert_eq!(trouble.as_deref(), Some(expected));
         std::fs::remove_file(&path).unwrap();
         let daemon = UnixDatagram::bind(&path).unwrap();

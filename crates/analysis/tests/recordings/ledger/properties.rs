@@ -79,7 +79,8 @@ proptest! {
             truth.gaps.iter().map(part).sum::<i64>()
         };
         prop_assert_eq!(time_of(&statement, Class::EntryExit).0, gap_time(|side| side.2));
-        prop_assert_eq!(time_of(&statement, Class::HypervisorOrFirmware).0, gap_time(|side| side.3));
+        let outside = Class::HypervisorOrFirmware;
+        prop_assert_eq!(time_of(&statement, outside).0, gap_time(|side| side.3));
         prop_assert_eq!(time_of(&statement, Class::Unexplained).0, truth.unreported());
     }
 
@@ -147,7 +148,12 @@ proptest! {
             return Ok(());
         };
         for (parts, truth) in [gaps.long, gaps.short, gaps.yielded].iter().zip(fixture.truth.gaps) {
-            let times = [parts.named, parts.entry_exit, parts.hypervisor_or_firmware, parts.unexplained];
+            let times = [
+                parts.named,
+                parts.entry_exit,
+                parts.hypervisor_or_firmware,
+                parts.unexplained,
+            ];
             prop_assert_eq!(parts.time, times.iter().sum());
             let [named, around, empty, unknown] = times.map(|time| time.0);
             prop_assert_eq!((parts.gaps.count, named, around, empty, unknown), truth);
@@ -210,7 +216,8 @@ proptest! {
         prop_assert_eq!(lost.map(|part| (part.time, part.count)), Some((self_time, 1)));
         // An empty gap on a CPU that lost rows proves nothing.
         let books = mended.cpus.iter().find(|books| books.cpu == cpu);
-        prop_assert_eq!(books.map(|books| books.of(Class::HypervisorOrFirmware)), Some(Nanos::ZERO));
+        let outside = books.map(|books| books.of(Class::HypervisorOrFirmware));
+        prop_assert_eq!(outside, Some(Nanos::ZERO));
         // If it is unknown whether lost time fell into a gap, it is charged twice at worst, in gaps
         // that contain other rows.
         if fixture.sources.get(missing.source).owner != Owner::Probe {

@@ -89,7 +89,8 @@ proptest! {
         let removed = rows.remove(waits[pick.index(waits.len())]);
         let torn = threads(&rows, &fixture.header, &fixture.sources);
         prop_assert!(!torn.balances());
-        prop_assert_eq!(torn.imbalances.iter().map(|&(_, time)| time).sum::<Nanos>(), -removed.span().dur);
+        let missing: Nanos = torn.imbalances.iter().map(|&(_, time)| time).sum();
+        prop_assert_eq!(missing, -removed.span().dur);
 
         let mut header = fixture.header.clone();
         header.coverage.lost.push(Loss { events: 1, ..Loss::none(Cpu(0)) });

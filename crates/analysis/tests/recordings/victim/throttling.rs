@@ -12,7 +12,7 @@ const MS: i64 = 1_000_000;
 
 /// Audits thread 11 of process 10. It uses 20 ms of CPU time in every 100 ms, never sleeps, and has
 /// wait rows only for throttling. Each time its throttling ends, it waits on the run queue for 5 ms
-/// behind another program. The quota's timer fires on the other of two CPUs, whose rows arrive last.
+/// behind another program. The quota's timer fires on the second CPU, whose rows arrive last.
 fn audit(target: Target, pid: Option<i32>) -> Option<ThreadTimes> {
     let mut sources = SourceTable::default();
     let program = |name: &str, pid| thread(Owner::Program, name, name, (pid, pid + 1));

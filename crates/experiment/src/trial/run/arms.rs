@@ -13,6 +13,8 @@ use super::{Subject, TryError};
 const MAX_ARMS: usize = 8;
 /// Keyword that stands for a setting's current value.
 const NOW: &str = "now";
+/// The flag of a policy that resets children.
+const RESET_ON_FORK: &str = "reset-on-fork";
 
 /// A setting and its value in each arm, parsed from `KNOB=A,B`.
 #[derive(Debug)]
@@ -145,9 +147,35 @@ pub(super) fn rows(
             values,
         });
     }
+    require_reset(&rows)?;
     let now = present(&rows, system)?;
     require_different(&rows, &now, arms)?;
     Ok(rows)
+}
+
+/// Rejects negative nice values of a running process together with policies that do not reset its
+/// children. A child could keep the nice value after the trial.
+fn require_reset(rows: &[Row]) -> Result<(), TryError> {
+    let values = |id: &str| {
+        let mut running = rows
+            .iter()
+            .filter(|row| matches!(row.place, Place::Threads(_)));
+        running
+            .find(|row| row.knob.id() == id)
+            .map(|row| &row.values)
+    };
+    let (Some(nice), Some(policy)) = (values("proc.nice"), values("proc.policy")) else {
+        return Ok(());
+    };
+    let is_raised = |value: &Value| matches!(value, Value::Is(nice) if nice.starts_with('-'));
+    let resets = |value: &Value| matches!(value, Value::Is(text) if text.contains(RESET_ON_FORK));
+    if nice.iter().any(is_raised) && !policy.iter().all(resets) {
+        let why = format!(
+            "with a negative proc.nice, append `,{RESET_ON_FORK}` to every value of proc.policy"
+        );
+        return Err(TryError::Senseless(why));
+    }
+    Ok(())
 }
 
 /// Number of arms, which must be the same for all assignments.

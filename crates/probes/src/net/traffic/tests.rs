@@ -212,8 +212,8 @@ fn a_lost_receiver_is_noticed_and_the_sender_still_reports() {
         let address = server.local_addr().unwrap().to_string();
         let serving = thread::spawn(move || {
             let (mut stream, _) = server.accept().unwrap();
-            let line =
-                b"{\"Welcome\":{\"ticktax_net\":3,\"version\":\"0\",\"token\":1}}\n{\"Ready\":{\"departures\":false}}\n";
+            let line = b"{\"Welcome\":{\"ticktax_net\":3,\"version\":\"0\",\"token\":1}}\n\
+                  {\"Ready\":{\"departures\":false}}\n";
             stream.write_all(line).unwrap();
             let data = (protocol == Protocol::Tcp).then(|| server.accept().unwrap());
             thread::sleep(Duration::from_millis(300));

@@ -170,8 +170,9 @@ fn is_stopped(scenario: &Scenario) -> Result<(), Failed> {
     let truth = scenario.truth(plan::STOPPED)?;
     let account = account(&threads(scenario)?, ThreadState::Stopped)?;
     check(account.count == 1, || format!("{account:?}"))?;
-    // The victim stops when it next runs, which can take until another thread's time slice ends. The
-    // kernel checks at ticks whether a slice of 3 ms has ended, so it can last nearly two ticks.
+    // The victim stops when it next runs, which can take until another thread's time slice ends.
+    // The kernel checks at ticks whether a slice of 3 ms has ended, so a slice can last nearly two
+    // ticks.
     let late = length(truth) - account.time;
     let two_ticks = Nanos(2 * plan::TICK.0);
     check((Nanos::ZERO..=two_ticks).contains(&late), || {

@@ -102,6 +102,29 @@ fn an_arm_equal_to_the_present_value_is_refused() {
     );
 }
 
+/// A child of the process could keep the nice value after the trial.
+#[test]
+fn a_negative_nice_value_needs_policies_that_reset_children() {
+    let pid = i32::try_from(std::process::id()).unwrap();
+    let process = Subject::Process {
+        pid,
+        each: Nanos::from_secs(1),
+    };
+    let both = |policy: &str, nice: &str| {
+        let texts = [
+            &*format!("proc.policy={policy}"),
+            &*format!("proc.nice={nice}"),
+        ];
+        resolved(&texts, &process, &Named::default())
+    };
+    for policy in ["other;batch", "now;batch,reset-on-fork"] {
+        let refused = both(policy, "0,-5").unwrap_err().to_string();
+        assert!(refused.contains("append `,reset-on-fork`"), "{refused}");
+    }
+    both("other,reset-on-fork;batch,reset-on-fork", "0,-5").unwrap();
+    both("other;batch", "0,5").unwrap();
+}
+
 #[test]
 fn a_cpu_without_a_per_cpu_setting_is_refused() {
     let named = Named {
