@@ -383,16 +383,10 @@ fn no_error(cpus: &[CpuCheck], compared: usize) -> String {
         );
     }
     // The verdict only shows the unexplained share of all CPUs together.
-    let share = |cpu: &CpuCheck| cpu.unexplained.share_of(cpu.elapsed);
-    let most = cpus.iter().max_by(|a, b| share(a).total_cmp(&share(b)));
-    let most = most.map_or_else(String::new, |cpu| {
-        let unexplained = format!("{} of CPU {}", percent(share(cpu)), cpu.cpu);
-        format!(
-            ", to within {}",
-            tied(format!("{unexplained} that is unexplained"))
-        )
-    });
-    format!("`top` is accurate on every CPU{most}.")
+    let shares = cpus.iter().map(|cpu| cpu.unexplained.share_of(cpu.elapsed));
+    let most = shares.max_by(f64::total_cmp).unwrap_or_default();
+    let most = tied(percent(most));
+    format!("`top` is accurate on every CPU. At most {most} of a CPU's time is unexplained.")
 }
 
 /// Whether `top` is right about a CPU, no matter how the unexplained time was spent.

@@ -73,7 +73,7 @@ fn top_is_called_right_only_if_nothing_can_make_it_wrong() {
         (calmer.cpu, calmer.unexplained) = (Cpu(1), calmer.elapsed.times(0.055));
         check.cpus.push(calmer);
     });
-    let beyond = "`top` is accurate on every CPU, to within 6.0 % of CPU 0 that is unexplained.";
+    let beyond = "`top` is accurate on every CPU. At most 6.0 % of a CPU's time is unexplained.";
     assert!(unexplained.contains(beyond), "{unexplained}");
     let unknown = topped(|check| {
         let mut other = check.cpus[0].clone();
