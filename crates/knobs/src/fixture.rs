@@ -11,7 +11,7 @@ pub(crate) struct Machine(TempDir);
 
 impl Machine {
     pub(crate) fn new() -> Self {
-        let machine = Self(tempfile::tempdir().unwrap());
+        let machine = Self(ticktax_fixture::scratch());
         machine.put("proc/sys/kernel/random/boot_id", "boot-1\n");
         machine
     }

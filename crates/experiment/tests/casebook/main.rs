@@ -1,5 +1,7 @@
 //! Tests that apply to every case.
 
+use std::thread;
+
 use ticktax_experiment::{Case, CaseFile, Judgement, all, find, fit, judge};
 
 mod each;
@@ -52,18 +54,25 @@ fn every_file_of_a_case_is_a_case() {
 /// tuned by hand.
 #[test]
 fn every_fitted_constant_is_reproduced_by_the_fit() {
-    for case in all() {
-        let (_, file, _) = judged(case.name());
-        let Some(fitted) = fit::fit(case, &file) else {
-            continue;
-        };
-        let in_file = judge::misfit(case, &file, &file.values());
-        assert!(
-            in_file <= fitted.misfit * 1.02 + 1e-3,
-            "{}: {in_file} in the file, {} by the fit: {:?}",
-            case.name(),
-            fitted.misfit,
-            fitted.values
-        );
-    }
+    // Fits take most of this program's time, so each case has a thread.
+    thread::scope(|scope| {
+        for case in all() {
+            scope.spawn(|| constants_are_reproduced_by_the_fit(case));
+        }
+    });
+}
+
+fn constants_are_reproduced_by_the_fit(case: &dyn Case) {
+    let (_, file, _) = judged(case.name());
+    let Some(fitted) = fit::fit(case, &file) else {
+        return;
+    };
+    let in_file = judge::misfit(case, &file, &file.values());
+    assert!(
+        in_file <= fitted.misfit * 1.02 + 1e-3,
+        "{}: {in_file} in the file, {} by the fit: {:?}",
+        case.name(),
+        fitted.misfit,
+        fitted.values
+    );
 }

@@ -20,7 +20,7 @@ use crate::recording::RecordingReader;
 const NOON: i64 = 1_763_812_800_000;
 
 fn folder() -> TempDir {
-    tempfile::tempdir().expect("a folder")
+    ticktax_fixture::scratch()
 }
 
 fn incident(at_unix_ms: i64) -> Incident {

@@ -38,7 +38,7 @@ const ALL: [&str; 22] = [
 ];
 
 fn machine_of(fill: impl Fn(&str) -> Vec<u8>) -> Machine {
-    let root = tempfile::tempdir().unwrap();
+    let root = ticktax_fixture::scratch();
     put(root.path(), "proc/sys/kernel/osrelease", b"6.1.0\n");
     for path in ALL {
         put(root.path(), path, &fill(path));
@@ -98,7 +98,7 @@ fn a_huge_file_is_read_in_part_and_reported() {
 
 #[test]
 fn a_folder_in_place_of_a_file_is_reported_and_a_missing_file_is_not() {
-    let root = tempfile::tempdir().unwrap();
+    let root = ticktax_fixture::scratch();
     fs::create_dir_all(root.path().join("etc/fstab")).unwrap();
     let machine = Proc::at(root.path()).machine();
     let unread = &machine.configured.unread;

@@ -93,7 +93,7 @@ impl Case {
     /// Returns all findings on the machine. The machine has a kernel release, so that its
     /// configuration is found.
     pub(crate) fn found(&self) -> Vec<Finding> {
-        let root = tempfile::tempdir().unwrap();
+        let root = ticktax_fixture::scratch();
         put(root.path(), "proc/sys/kernel/osrelease", b"6.1.0\n");
         for (path, text) in &self.files {
             match path.split_once(" mode ") {

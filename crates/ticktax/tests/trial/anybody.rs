@@ -126,7 +126,7 @@ fn arms_are_compared_by_success_too() -> Result<(), Failed> {
 fn a_fail_if_condition_sets_the_exit_code() -> Result<(), Failed> {
     let place = Place::new();
     // The command sleeps longer in the second arm.
-    let script = "[ $(nice) -lt 5 ] || sleep 0.3; sleep 0.1";
+    let script = "[ $(nice) -lt 5 ] || sleep 0.15; sleep 0.02";
     for (condition, code) in [("time > +20%", 6), ("time < -1%", 0)] {
         let arguments = ["proc.nice=now,5", "--blocks", "6", "--noise-runs", "0"];
         let output = place

@@ -58,15 +58,15 @@ fn main() -> ExitCode {
     if let Some(exit) = as_command() {
         return exit;
     }
-    // The tests share the machine and its settings, so they run one at a time.
-    let arguments = Arguments {
-        test_threads: Some(1),
-        ..Arguments::from_args()
-    };
     let may_change = geteuid().is_root() && Path::new("/sys/kernel/btf/vmlinux").exists();
     // The tests watch this machine. Some measure an effect, which takes minutes and a quiet
     // machine. The live tests of the default command change a setting and restore it.
     let left_out = left_out("live");
+    let mut arguments = Arguments::from_args();
+    if left_out.is_none() {
+        // These tests share the machine and its settings, so they run one at a time.
+        arguments.test_threads = Some(1);
+    }
     let measuring = |name: String, run: Box<dyn FnOnce() -> Result<(), Failed> + Send>| {
         Trial::test(name, run)
             .with_kind(left_out.clone().unwrap_or_default())

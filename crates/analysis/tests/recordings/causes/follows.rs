@@ -198,23 +198,30 @@ fn beats_reported_to_follow_the_tick_do() {
     const EACH: u64 = 30;
     // Per truth: how many beats were found, and how many of those were reported as following the
     // tick.
-    let mut counts: BTreeMap<Truth, (u32, u32)> = BTreeMap::new();
     let machine = Machine {
         hz_configured: Some(250),
         ..Machine::default()
     };
-    for truth in ALL {
+    let count = |truth: Truth| {
+        let mut count = (0_u32, 0_u32);
         for seed in 0..EACH {
             let (recording, name) = recording(truth, seed * 31 + 7);
             let statement = recording.search_on(machine.clone());
-            let count = counts.entry(truth).or_default();
             for line in statement.beats.iter().filter(|line| line.name == name) {
                 count.0 += 1;
                 count.1 += u32::from(line.follows_tick.is_some());
                 assert!(line.chain.is_empty());
             }
         }
-    }
+        count
+    };
+    // This takes longer than all other tests of this program together, so it uses all CPUs.
+    let counts: BTreeMap<Truth, (u32, u32)> = std::thread::scope(|scope| {
+        let count = &count;
+        let counting = ALL.map(|truth| (truth, scope.spawn(move || count(truth))));
+        let counted = counting.map(|(truth, counting)| (truth, counting.join().unwrap()));
+        counted.into_iter().collect()
+    });
     let totals = |follows: bool| {
         let counts = counts
             .iter()
