@@ -126,9 +126,9 @@ fn needs(path: &Path, bytes: &[u8]) -> Option<Needs> {
     let Some(dynamic) = dynamic else {
         return Some(Needs::default());
     };
-    let values = |wanted: u32| {
+    let values = |wanted: i64| {
         let entries = dynamic.iter();
-        let entries = entries.filter(move |entry| entry.tag32(endian) == Some(wanted));
+        let entries = entries.filter(move |entry| entry.tag(endian) == wanted);
         entries.map(|entry| entry.d_val(endian))
     };
     let (table, size) = (
