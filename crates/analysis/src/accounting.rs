@@ -151,7 +151,7 @@ impl AccountingCheck {
         self.by.iter().copied().find(seen)
     }
 
-    /// Whether all rows are single intervals from a traced kernel.
+    /// Returns whether all rows are single intervals from a traced kernel.
     fn has_spans(&self, header: &Header) -> bool {
         header.level == Level::Kernel && !self.summed
     }

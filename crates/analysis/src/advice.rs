@@ -45,7 +45,8 @@ impl Processes<'_> {
         self.present.is_some_and(|present| !present.contains(&pid))
     }
 
-    /// Share of a process's CPU time that was used by threads whose policy satisfies `is_such`.
+    /// Returns the share of a process's CPU time that was used by threads whose policy satisfies
+    /// `is_such`.
     fn share(&self, pid: i32, is_such: impl Fn(SpecialPolicy) -> bool) -> f64 {
         let share = self
             .ran
@@ -60,12 +61,12 @@ impl Processes<'_> {
         (policy.goes_first() && self.is_real_time(pid)).then_some(policy)
     }
 
-    /// Whether real-time threads used most of a process's CPU time.
+    /// Returns whether real-time threads used most of a process's CPU time.
     fn is_real_time(&self, pid: i32) -> bool {
         self.share(pid, SpecialPolicy::goes_first) > 0.5
     }
 
-    /// Whether only threads with the lowest priority used any of a process's CPU time.
+    /// Returns whether only threads with the lowest priority used any of a process's CPU time.
     fn is_lowest(&self, pid: i32) -> bool {
         self.share(pid, |policy| policy == SpecialPolicy::LOWEST) >= 1.0
     }
@@ -109,8 +110,8 @@ impl Processes<'_> {
         Some(known.group.number)
     }
 
-    /// Whether the nice value of process `pid` matters to one of `gaining`: either the two are in
-    /// the same autogroup, or autogroups are not in use.
+    /// Returns whether the nice value of process `pid` matters to one of `gaining`: either the two
+    /// are in the same autogroup, or autogroups are not in use.
     fn shares_with(&self, pid: i32, gaining: Option<&[i32]>) -> bool {
         let Some(group) = self.group(pid) else {
             return self.autogroups.is_empty();
@@ -161,7 +162,7 @@ pub(crate) fn advise(statement: &Statement, processes: &Processes<'_>) -> Vec<Ad
     advice
 }
 
-/// Advice from findings about problems that are costing CPU time now.
+/// Returns advice from findings about problems that are costing CPU time now.
 fn findings(statement: &Statement) -> impl Iterator<Item = Advice> {
     let serious = statement.findings.iter().filter(|finding| {
         let other = OTHER_TOPICS
@@ -177,7 +178,7 @@ fn findings(statement: &Statement) -> impl Iterator<Item = Advice> {
     })
 }
 
-/// Elapsed time of all CPUs together.
+/// Returns the elapsed time of all CPUs together.
 fn total_time(statement: &Statement) -> Nanos {
     statement.balance.elapsed
 }

@@ -54,8 +54,8 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// The cgroup given by its directory, such as `/sys/fs/cgroup/system.slice`, or by its path in
-    /// `/proc/PID/cgroup`.
+    /// Returns the cgroup given by its directory, such as `/sys/fs/cgroup/system.slice`, or by its
+    /// path in `/proc/PID/cgroup`.
     pub fn cgroup(folder: &str) -> Self {
         let Some(below) = folder.strip_prefix("/sys/fs/cgroup/") else {
             return Self::Cgroup(folder.to_owned());

@@ -305,7 +305,7 @@ const LEADS: Nanos = Nanos::from_millis(1);
 /// Largest difference between the kernel's scheduler clock and the clock of the rows.
 const ROUNDED: Nanos = Nanos::from_micros(20);
 
-/// Whether `source` is thread `tid`. Never true if `tid` is 0.
+/// Returns whether `source` is thread `tid`. Never true if `tid` is 0.
 fn is_thread(source: &ticktax_model::Source, tid: i32) -> bool {
     let thread = source.thread.as_ref();
     source.kind == Kind::Task && tid != 0 && thread.is_some_and(|thread| thread.tid == tid)

@@ -31,13 +31,14 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// Whether the arms differ by more than chance explains.
+    /// Returns whether the arms differ by more than chance explains.
     pub fn differs(&self) -> bool {
         let certain = self.chance.is_some_and(|chance| chance <= FALSE_VERDICTS);
         certain && self.effect.is_some_and(|effect| !effect.may_be_none())
     }
 
-    /// The difference with its conclusion. For `more_blocks`, see [`verdict`](Self::verdict).
+    /// Returns the difference with its conclusion. For `more_blocks`, see
+    /// [`verdict`](Self::verdict).
     pub fn contrast(&self, more_blocks: impl FnOnce() -> Option<u64>) -> Contrast {
         Contrast {
             effect: self.effect,
@@ -46,8 +47,8 @@ impl Evidence {
         }
     }
 
-    /// The conclusion. `more_blocks` computes how many more blocks would decide. It is called only
-    /// if the question is open.
+    /// Returns the conclusion. `more_blocks` computes how many more blocks would decide. It is
+    /// called only if the question is open.
     pub fn verdict(&self, more_blocks: impl FnOnce() -> Option<u64>) -> Verdict {
         let Some(effect) = self.effect else {
             return Verdict::CannotTell { more_blocks: None };
@@ -89,13 +90,13 @@ pub fn corrected(chances: &[Option<f64>], tests: usize) -> Vec<Option<f64>> {
     corrected
 }
 
-/// Significance level that the smallest of `tests` p-values must reach.
+/// Returns the significance level that the smallest of `tests` p-values must reach.
 pub fn level(tests: usize) -> f64 {
     FALSE_VERDICTS / tests.max(1) as f64
 }
 
-/// The 95 % interval and the p-value of `value`, the difference between the means of two lists
-/// (Welch 1947). Each list needs at least two values.
+/// Returns the 95 % interval and the p-value of `value`, the difference between the means of two
+/// lists (Welch 1947). Each list needs at least two values.
 pub fn difference(value: f64, first: &[f64], second: &[f64]) -> (Effect, f64) {
     let moments = |values: &[f64]| (variance(values), values.len());
     let (error, freedom) = welch(moments(first), moments(second));
@@ -106,8 +107,8 @@ pub fn difference(value: f64, first: &[f64], second: &[f64]) -> (Effect, f64) {
     )
 }
 
-/// Two-sided p-value of a difference with this standard error. Without any spread, a difference is
-/// certain.
+/// Returns the two-sided p-value of a difference with this standard error. Without any spread, a
+/// difference is certain.
 pub fn chance_of(value: f64, error: f64, freedom: f64) -> f64 {
     if value.abs() > 0.0 {
         student_chance(value / error, freedom)

@@ -77,7 +77,7 @@ mod tests {
 
     use super::Ran;
 
-    /// A browser that ran for 100 ms, including `audio_ms` of its real-time audio thread.
+    /// Builds a browser that ran for 100 ms, including `audio_ms` of its real-time audio thread.
     fn browser(audio_ms: i64) -> Ran {
         let mut ran = Ran::default();
         for (tid, ms) in [(312, 100 - audio_ms), (313, audio_ms)] {

@@ -98,15 +98,15 @@ impl Limits {
         (limits.throttling || limits.server).then_some(limits)
     }
 
-    /// Time per period that real-time threads can use. If there is no `runtime`, the fair server
-    /// limits them. Its default setting leaves them 950 ms, as does the default
+    /// Returns the time per period that real-time threads can use. If there is no `runtime`, the
+    /// fair server limits them. Its default setting leaves them 950 ms, as does the default
     /// `sched_rt_runtime_us`.
     fn granted(&self) -> Nanos {
         self.runtime.unwrap_or(Nanos::from_millis(950))
     }
 
-    /// Longest time per period that real-time threads can leave to others and still count as having
-    /// used up their own.
+    /// Returns the longest time per period that real-time threads can leave to others and still
+    /// count as having used up their own.
     fn most_left(&self) -> Nanos {
         #[expect(
             clippy::cast_possible_truncation,
@@ -116,7 +116,7 @@ impl Limits {
         self.period - Nanos(used)
     }
 
-    /// Whether threads with these CPU times in a period have used up their time.
+    /// Returns whether threads with these CPU times in a period have used up their time.
     fn used_up<'a>(&self, times: impl Iterator<Item = &'a Nanos>) -> bool {
         let time: Nanos = times.sum();
         time.share_of(self.granted()) >= USED_UP
@@ -287,14 +287,14 @@ impl RealTime {
         &mut self.lines[slot]
     }
 
-    /// Whether a limit can cause a wait of this length.
+    /// Returns whether a limit can cause a wait of this length.
     pub(crate) fn wants(&self, length: Nanos) -> bool {
         let left = self.limits.period - self.limits.granted();
         (SHORTEST..=Nanos(left.0 * 3 / 2) + LATE).contains(&length)
     }
 
-    /// Whether a limit may have held back a thread that now runs on the CPU in `slot`, from `start`
-    /// on, since its last run there. That run must be the last long one on this CPU.
+    /// Returns whether a limit may have held back a thread that now runs on the CPU in `slot`, from
+    /// `start` on, since its last run there. That run must be the last long one on this CPU.
     pub(crate) fn left(&self, slot: usize, tid: i32, start: Nanos) -> bool {
         let last = self.lines.get(slot).and_then(|line| line.long.back());
         last.is_some_and(|run| run.tid == tid && self.wants(start - run.end))

@@ -106,7 +106,7 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// Whether the CPU's number is one that the kernel can have.
+    /// Returns whether the CPU's number is one that the kernel can have.
     pub(crate) fn is_on_possible_cpu(&self) -> bool {
         self.slot <= CpuList::MAX_CPU as usize
     }

@@ -157,8 +157,8 @@ impl Victim {
         glance
     }
 
-    /// Whether the losses of process `pid` are kept. That process can be ticktax itself, as the
-    /// receiver of paced traffic.
+    /// Returns whether the losses of process `pid` are kept. That process can be ticktax itself, as
+    /// the receiver of paced traffic.
     fn keeps_losses_of(&self, pid: i32) -> bool {
         self.losses.as_ref().is_some_and(|losses| losses.is_of(pid))
     }
@@ -180,7 +180,7 @@ impl Victim {
         Some((losses.of(tid, outside), losses.full_at()))
     }
 
-    /// CPU time that other threads used while the victim waited behind them.
+    /// Returns the CPU time that other threads used while the victim waited behind them.
     pub(crate) fn ran_while_waiting(&self, sources: &SourceTable) -> Ran {
         let mut ran = Ran::default();
         for (&(id, _), waits) in &self.behind {

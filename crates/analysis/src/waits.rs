@@ -192,8 +192,8 @@ impl Waits {
         self.unreported.push_back((span.start, span.end()));
     }
 
-    /// Whether a thread that waited from `begin` to `end` may have had an unreported run in that
-    /// time.
+    /// Returns whether a thread that waited from `begin` to `end` may have had an unreported run in
+    /// that time.
     fn may_have_run(&self, begin: Nanos, end: Nanos) -> bool {
         let mut unreported = self.unreported.iter();
         begin < self.forgotten || unreported.any(|&(from, to)| from < end && to > begin)

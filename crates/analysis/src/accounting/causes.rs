@@ -61,7 +61,7 @@ fn plain(kind: BiasKind, time: Nanos, ran: Nanos, sampled: Nanos) -> Bias {
     }
 }
 
-/// Net effect of sampling on the busy time. Lost ticks count as if they had fired.
+/// Returns the net effect of sampling on the busy time. Lost ticks count as if they had fired.
 fn sampling(samples: &Samples<'_>) -> Bias {
     let busy = samples.cpu.busy();
     let found = samples.charged(busy.found(samples.by));
@@ -70,7 +70,7 @@ fn sampling(samples: &Samples<'_>) -> Bias {
     plain(BiasKind::Sampling, time, busy.on_cpu, found)
 }
 
-/// The effect of sampling on each program that depends on the tick.
+/// Returns the effect of sampling on each program that depends on the tick.
 fn phases(case: &Case<'_>, samples: &Samples<'_>) -> Vec<Bias> {
     let Samples { by, tick, cpu } = *samples;
     let mut phases: Vec<Bias> = cpu
@@ -94,9 +94,9 @@ fn phases(case: &Case<'_>, samples: &Samples<'_>) -> Vec<Bias> {
     phases
 }
 
-/// Time of the ticks that were due while a task ran but did not fire, up to the time that the
-/// columns lack. Beyond that, the kernel must have charged the tick without reporting an interrupt.
-/// A tick also looks lost if it is so late that the CPU has switched to another task.
+/// Returns the time of the ticks that were due while a task ran but did not fire, up to the time
+/// that the columns lack. Beyond that, the kernel must have charged the tick without reporting an
+/// interrupt. A tick also looks lost if it is so late that the CPU has switched to another task.
 fn lost(samples: &Samples<'_>, uncounted: Nanos) -> Option<Bias> {
     let lost = samples.charged(samples.cpu.busy().lost(samples.by));
     let time = if lost <= uncounted + COLUMNS_STEP {
@@ -108,7 +108,7 @@ fn lost(samples: &Samples<'_>, uncounted: Nanos) -> Option<Bias> {
     is_reported.then(|| plain(BiasKind::TicksLost, -time, time, Nanos::ZERO))
 }
 
-/// Effect of interrupt time, if the kernel does not measure it.
+/// Returns the effect of interrupt time, if the kernel does not measure it.
 fn interrupts(case: &Case<'_>, cpu: &CpuCheck, entry_exit: Nanos) -> Option<Bias> {
     let ran = cpu.interrupts?;
     if case.counting.interrupts_measured? {
@@ -135,8 +135,8 @@ fn interrupts(case: &Case<'_>, cpu: &CpuCheck, entry_exit: Nanos) -> Option<Bias
     ))
 }
 
-/// Difference between the steal counter and the outside time observed. Time stolen from a running
-/// task is in the task's traced time but not in the columns.
+/// Returns the difference between the steal counter and the outside time observed. Time stolen from
+/// a running task is in the task's traced time but not in the columns.
 fn stolen(cpu: &CpuCheck) -> Option<Bias> {
     let (outside, steal) = (cpu.hypervisor_or_firmware?, cpu.columns.steal);
     let kind = if outside > steal {

@@ -39,7 +39,7 @@ pub(super) struct Samples<'a> {
 }
 
 impl Samples<'_> {
-    /// Time that the kernel charges for `count` ticks.
+    /// Returns the time that the kernel charges for `count` ticks.
     pub(super) fn charged(&self, count: u64) -> Nanos {
         ticks(count, self.tick)
     }
@@ -158,7 +158,7 @@ fn cpu(case: &Case<'_>, books: &CpuAccounts, samples: Option<Samples<'_>>) -> Op
     })
 }
 
-/// Time in a CPU's columns that belongs to a spinning probe or soaker. Both are niced.
+/// Returns the time in a CPU's columns that belongs to a spinning probe or soaker. Both are niced.
 ///
 /// It can differ from the time they really used: if a program sleeps through every tick, they get
 /// all samples. If it is unknown which ticks hit them, nice time in excess of the time they used
@@ -186,8 +186,8 @@ fn of_probe(
     columns.nice - others.min(nice_programs(header))
 }
 
-/// Upper bound on how much niced programs added to the nice columns of all CPUs: their own time
-/// plus that of their exited children.
+/// Returns an upper bound on how much niced programs added to the nice columns of all CPUs: their
+/// own time plus that of their exited children.
 fn nice_programs(header: &Header) -> Nanos {
     let all = |program: &ProgramTime| program.time + program.children;
     let nice = header.after.programs.iter();
@@ -199,8 +199,8 @@ fn nice_programs(header: &Header) -> Nanos {
     nice.map(grew).sum()
 }
 
-/// CPU time left unused, as seen by a soaker or a spinning probe. A witness that ended early or was
-/// moved to another CPU does not count.
+/// Returns the CPU time left unused, as seen by a soaker or a spinning probe. A witness that ended
+/// early or was moved to another CPU does not count.
 fn left(header: &Header, books: &CpuAccounts) -> Option<SpareTime> {
     let mut soakers = header.soakers.iter();
     if let Some(soaker) = soakers.find(|soaker| soaker.cpu == books.cpu) {

@@ -75,7 +75,7 @@ impl Charge {
         self.found[by as usize]
     }
 
-    /// Number of ticks that would have hit the task but did not fire.
+    /// Returns the number of ticks that would have hit the task but did not fire.
     pub(super) fn lost(&self, by: By) -> u64 {
         self.due[by as usize].saturating_sub(self.found[by as usize])
     }
@@ -90,7 +90,8 @@ impl Charge {
         }
     }
 
-    /// Lower bound on how many standard deviations the samples are away from their expected number.
+    /// Returns a lower bound on how many standard deviations the samples are away from their
+    /// expected number.
     pub(super) fn deviations(&self, by: By, tick: Nanos) -> f64 {
         let expected = self.on_cpu.0 as f64 / tick.0 as f64;
         let variance = (self.bursts as f64 / 4.0).min(expected).max(1.0);
@@ -164,7 +165,7 @@ impl CpuSamples {
         self.pending = Default::default();
     }
 
-    /// Number of ticks that fired.
+    /// Returns the number of ticks that fired.
     pub(super) fn ticks(&self, by: By) -> u64 {
         self.ticks[by as usize]
     }

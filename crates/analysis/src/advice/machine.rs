@@ -75,7 +75,8 @@ fn throttled(
     })
 }
 
-/// Advice on processes that kept others waiting because their threads preempt all ordinary ones.
+/// Returns advice on processes that kept others waiting because their threads preempt all ordinary
+/// ones.
 fn real_time_first(
     statement: &Statement,
     processes: &Processes<'_>,
@@ -123,7 +124,7 @@ fn real_time_first(
     })
 }
 
-/// The costliest beat with a known timer among the threads of process `pid`.
+/// Returns the costliest beat with a known timer among the threads of process `pid`.
 fn timed_beat(statement: &Statement, pid: i32) -> Option<&BeatLine> {
     let mut beats = statement.beats.iter().flat_map(|beats| &beats.beats);
     beats.find(|beat| {
@@ -131,8 +132,8 @@ fn timed_beat(statement: &Statement, pid: i32) -> Option<&BeatLine> {
     })
 }
 
-/// Advice on throttled real-time threads. `first` is the advice on real-time processes that kept
-/// others waiting.
+/// Returns advice on throttled real-time threads. `first` is the advice on real-time processes that
+/// kept others waiting.
 fn held(statement: &Statement, first: &[(Nanos, Advice)]) -> impl Iterator<Item = (Nanos, Advice)> {
     let wall = statement.cpus.iter().map(|cpu| cpu.elapsed).max();
     let wall = wall.unwrap_or_default();
@@ -148,8 +149,8 @@ fn held(statement: &Statement, first: &[(Nanos, Advice)]) -> impl Iterator<Item 
     })
 }
 
-/// Advice on stolen time. This is the larger of two figures: the hypervisor's, and the time during
-/// which provably nothing ran. The second is known only with a probe.
+/// Returns advice on stolen time. This is the larger of two figures: the hypervisor's, and the time
+/// during which provably nothing ran. The second is known only with a probe.
 pub(super) fn stolen(statement: &Statement) -> Option<(Nanos, Advice)> {
     let seen = statement.time_of(|class| class.holder() == Holder::Hypervisor);
     let time = seen.max(statement.stolen.unwrap_or_default());

@@ -77,7 +77,7 @@ pub(super) fn advise(
     found.into_iter().map(|(_, advice)| advice).collect()
 }
 
-/// Whether `advice` addresses `cause`, a cause of late frames.
+/// Returns whether `advice` addresses `cause`, a cause of late frames.
 fn is_about(advice: &Advice, cause: &LateCause) -> bool {
     let name = cause.culprit.as_ref().map(|by| &*by.name);
     match (cause.kind, advice) {
@@ -101,7 +101,7 @@ fn wanted(threads: &ThreadTimes) -> Nanos {
     wanted.map(|account| account.time).sum()
 }
 
-/// Total time, count and maximum of a state's periods.
+/// Returns the total time, count and maximum of a state's periods.
 fn in_state(threads: &ThreadTimes, state: ThreadState) -> (Nanos, u64, Nanos) {
     let mut accounts = threads.accounts.iter();
     let account = accounts.find(|account| account.state == state);
@@ -110,7 +110,7 @@ fn in_state(threads: &ThreadTimes, state: ThreadState) -> (Nanos, u64, Nanos) {
     })
 }
 
-/// Advice on the programs and kernel threads that the program waited for.
+/// Returns advice on the programs and kernel threads that the program waited for.
 fn waiting(
     statement: &Statement,
     victim: &VictimStatement,
@@ -198,7 +198,7 @@ fn waiting(
     found
 }
 
-/// Advice on the program's real-time threads, if they were throttled.
+/// Returns advice on the program's real-time threads, if they were throttled.
 fn held(threads: &ThreadTimes, wanted: Nanos) -> impl Iterator<Item = (Nanos, Advice)> {
     let all = threads.real_time.iter();
     let much = all.filter(move |held| held.time.share_of(wanted) >= MUCH_THROTTLED);
@@ -232,15 +232,16 @@ fn crowds(behind: &[Interferer], watched: Option<i32>) -> BTreeMap<(&str, CrowdO
     crowds
 }
 
-/// Whether the owner of this time can be named in advice. An idle CPU delays nobody, and the owner
-/// of an unreported thread is unknown. Stolen time and ticktax's own cost are reported elsewhere.
+/// Returns whether the owner of this time can be named in advice. An idle CPU delays nobody, and
+/// the owner of an unreported thread is unknown. Stolen time and ticktax's own cost are reported
+/// elsewhere.
 fn has_known_owner(interferer: &Interferer) -> bool {
     let by_name =
         interferer.pid.is_none() && matches!(&*interferer.name, TOOL | PROBE | UNREPORTED);
     !by_name && !matches!(interferer.kind, Kind::Idle | Kind::Steal)
 }
 
-/// The period at which a group ran for most of its time, and the beat that shows it. `None`
+/// Returns the period at which a group ran for most of its time, and the beat that shows it. `None`
 /// unless the group is a single process that has a beat.
 fn rhythm<'a>(crowd: &Crowd<'_>, statement: &'a Statement) -> Option<(InRhythm, &'a BeatLine)> {
     let [pid] = *crowd.pids else {
@@ -251,8 +252,8 @@ fn rhythm<'a>(crowd: &Crowd<'_>, statement: &'a Statement) -> Option<(InRhythm, 
     Some((rhythm, beat_of(beats, pid, rhythm.period)?))
 }
 
-/// Online CPUs on which the program did not wait, except isolated ones. `None` if no CPU remains,
-/// or if it is unknown where the program waited.
+/// Returns the online CPUs on which the program did not wait, except isolated ones. `None` if no
+/// CPU remains, or if it is unknown where the program waited.
 fn other_cpus(statement: &Statement, waited_on: &CpuList) -> Option<CpuList> {
     let apart = statement.machine.configured.set_apart();
     let others = statement.machine.online.iter();

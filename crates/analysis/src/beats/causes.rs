@@ -80,7 +80,7 @@ impl Target {
     }
 }
 
-/// Whether this source runs because of wake-ups, queued work items or raised softirqs.
+/// Returns whether this source runs because of wake-ups, queued work items or raised softirqs.
 pub(super) fn has_cause(key: &Key) -> bool {
     Target::of_source(key).is_some()
 }
@@ -383,7 +383,7 @@ impl Onsets {
     }
 }
 
-/// Whether onsets in the 17 ms time slice that contains `time` are kept.
+/// Returns whether onsets in the 17 ms time slice that contains `time` are kept.
 fn is_kept(time: Nanos, thinned: u32) -> bool {
     let slice = (time.0 >> 24).cast_unsigned();
     let mixed = slice.wrapping_mul(0x9e37_79b9_7f4a_7c15);

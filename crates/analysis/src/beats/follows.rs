@@ -39,7 +39,7 @@ const SAMPLE: usize = 2_048;
 /// Softirqs that the tick raises.
 const OF_TICK: [&str; 3] = ["TIMER", "SCHED", "RCU"];
 
-/// Longest delay at which an event still follows a tick.
+/// Returns the longest delay at which an event still follows a tick.
 fn within(tick: Nanos) -> Nanos {
     Nanos(tick.0 / 20).min(Nanos::from_micros(200))
 }
@@ -155,7 +155,7 @@ impl Moments {
             .collect()
     }
 
-    /// Whether a source other than the tick could have caused these events.
+    /// Returns whether a source other than the tick could have caused these events.
     fn may_be_another(&self, finder: &Finder, own: u32, table: &Table) -> bool {
         let followed = sample(&table.followed);
         let others = sample(&table.others);
@@ -212,8 +212,8 @@ impl Table {
         Self { followed, others }
     }
 
-    /// Probability that chance would place at least as many events after ticks rather than in
-    /// controls.
+    /// Returns the probability that chance would place at least as many events after ticks rather
+    /// than in controls.
     fn chance(&self, controls: &[bool]) -> f64 {
         let with = controls.iter().filter(|with| **with).count();
         fisher(
@@ -223,7 +223,8 @@ impl Table {
     }
 }
 
-/// Whether `identity` is the tick, the interrupt around it, or a softirq that the tick raises.
+/// Returns whether `identity` is the tick, the interrupt around it, or a softirq that the tick
+/// raises.
 fn is_of_tick(identity: &Identity) -> bool {
     let Identity::Frame {
         kind,
@@ -259,7 +260,7 @@ fn first_in(starts: &[Nanos], from: Nanos, to: Nanos) -> Option<Nanos> {
     starts.get(place).copied().filter(|&start| start <= to)
 }
 
-/// Whether a thread that started before `at` is still running at that time.
+/// Returns whether a thread that started before `at` is still running at that time.
 fn is_running(events: &Events, at: Nanos) -> bool {
     let before = events.starts.partition_point(|&start| start < at);
     let last = before.checked_sub(1);
@@ -272,7 +273,7 @@ fn sample(moments: &[(Nanos, Nanos)]) -> Vec<(Nanos, Nanos)> {
     moments.iter().copied().step_by(stride).collect()
 }
 
-/// The intersection of two lists of intervals.
+/// Returns the intersection of two lists of intervals.
 fn intersection(a: &[(Nanos, Nanos)], b: &[(Nanos, Nanos)]) -> Vec<(Nanos, Nanos)> {
     let pairs = a.iter().flat_map(|a| b.iter().map(move |b| (a, b)));
     pairs

@@ -289,7 +289,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Whether `cause` is one of a beat's causes, or the interrupt around one.
+    /// Returns whether `cause` is one of a beat's causes, or the interrupt around one.
     fn leads_to(&self, cause: &Identity, found: usize) -> bool {
         let mut causes = self.causes[found].iter();
         causes.any(|identity| identity == cause || cause.is_frame_of(identity))
@@ -306,7 +306,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Whether the cause's beat has barely any effect other than this one.
+    /// Returns whether the cause's beat has barely any effect other than this one.
     fn is_mostly(&self, cause: usize, effect: usize) -> bool {
         let (p, t) = (&self.found[cause].beat, &self.found[effect].beat);
         p.seen as f64 <= 1.4 * t.seen as f64 && t.lengths.median.0 * 4 >= p.lengths.median.0
@@ -361,7 +361,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Whether this beat belongs to a timer that wakes one of ticktax's threads.
+    /// Returns whether this beat belongs to a timer that wakes one of ticktax's threads.
     fn is_own_timer(&self, found: &Found) -> bool {
         let streams = &self.finder.streams;
         let cause = &streams[found.stream as usize].key.identity;

@@ -73,9 +73,9 @@ pub(super) fn outside(
     })
 }
 
-/// Whether most of these gaps contain no event from any source seen on the CPU. This must hold even
-/// if `unseen` more events each fell into a different gap. A thread's events count even if they
-/// could have been on another CPU, because such a gap proves nothing.
+/// Returns whether most of these gaps contain no event from any source seen on the CPU. This must
+/// hold even if `unseen` more events each fell into a different gap. A thread's events count even
+/// if they could have been on another CPU, because such a gap proves nothing.
 fn is_mostly_empty(finder: &Finder, cpu: Cpu, gaps: &Events, unseen: u64) -> bool {
     let mut known = vec![true; gaps.starts.len()];
     let mut empty = vec![true; gaps.starts.len()];

@@ -60,7 +60,8 @@ impl Routes {
     }
 }
 
-/// Whether a source is a kernel worker's work item, as opposed to the worker's own activity.
+/// Returns whether a source is a kernel worker's work item, as opposed to the worker's own
+/// activity.
 pub(super) fn is_work_item(source: &Source) -> bool {
     let function = &*source.detail;
     source.owner == Owner::Kernel

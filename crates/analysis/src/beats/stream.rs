@@ -82,7 +82,7 @@ impl Identity {
         }
     }
 
-    /// The name that users see.
+    /// Returns the name that users see.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Frame {
@@ -138,7 +138,7 @@ impl Identity {
         )
     }
 
-    /// Whether `self` is the interrupt or softirq that contains the function `other`.
+    /// Returns whether `self` is the interrupt or softirq that contains the function `other`.
     pub(super) fn is_frame_of(&self, other: &Self) -> bool {
         match (self, other) {
             (
@@ -164,7 +164,7 @@ impl Identity {
         }
     }
 
-    /// Whether the source can start or end during the observation. Only a thread can.
+    /// Returns whether the source can start or end during the observation. Only a thread can.
     pub(super) fn is_mortal(&self) -> bool {
         matches!(self, Self::Thread { .. })
     }
@@ -261,7 +261,7 @@ impl Stream {
         }
     }
 
-    /// Whether the stream is full and has not been allowed to grow.
+    /// Returns whether the stream is full and has not been allowed to grow.
     pub(super) fn wants_to_grow(&self) -> bool {
         !self.may_grow && self.collector.count() >= BLOCK as u64
     }

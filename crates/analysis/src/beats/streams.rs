@@ -131,8 +131,8 @@ impl Streams {
         }
     }
 
-    /// Number of windows whose events have no times, and number of streams that have too many such
-    /// windows to be searched.
+    /// Returns the number of windows whose events have no times, and number of streams that have
+    /// too many such windows to be searched.
     pub(super) fn untimed(&self) -> (u64, u64) {
         (self.untimed_windows, self.untimed_sources)
     }
@@ -147,12 +147,12 @@ impl Streams {
         self.all.iter_mut().for_each(Stream::settle);
     }
 
-    /// Number of sources that were omitted because there was no room.
+    /// Returns the number of sources that were omitted because there was no room.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out.len() as u64
     }
 
-    /// Number of streams that could not keep all their events.
+    /// Returns the number of streams that could not keep all their events.
     pub(super) fn stunted(&self) -> u64 {
         self.stunted
     }

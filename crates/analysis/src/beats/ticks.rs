@@ -67,12 +67,12 @@ impl Ticks {
     }
 }
 
-/// Whether `identity` is the tick's own function.
+/// Returns whether `identity` is the tick's own function.
 pub(super) fn is_tick(identity: &Identity) -> bool {
     matches!(identity, Identity::Frame { function, .. } if TICK_FUNCTIONS.contains(&&**function))
 }
 
-/// Whether `identity` is the tick's own function or the interrupt around it.
+/// Returns whether `identity` is the tick's own function or the interrupt around it.
 fn is_interrupt_of_tick(identity: &Identity) -> bool {
     let is_interrupt_around = |identity: &Identity| {
         matches!(identity, Identity::Frame { name, function, .. }

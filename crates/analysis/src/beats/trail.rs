@@ -48,7 +48,7 @@ impl Trail {
         self.covered = Some((from.min(span.start), to.max(span.end())));
     }
 
-    /// Time from the start of the first thread or idle row to the end of the last.
+    /// Returns the time from the start of the first thread or idle row to the end of the last.
     pub(super) fn covered(&self) -> Option<(Nanos, Nanos)> {
         self.covered
     }

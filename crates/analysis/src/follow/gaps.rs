@@ -168,7 +168,7 @@ impl Machine {
         }
     }
 
-    /// Whether a thread that was not woken between two runs waited for a CPU all that time.
+    /// Returns whether a thread that was not woken between two runs waited for a CPU all that time.
     fn is_preempted(&self, before: Run, run: Run, is_real_time: bool) -> bool {
         let (from, to) = (before.end, run.start);
         let was_busy = |cpu: Cpu| !overlaps(self.idle_of(cpu), from, to, MAX_IDLE);
@@ -182,8 +182,8 @@ impl Machine {
     }
 }
 
-/// Whether one of `intervals` shares more than `least` with `from..to`. Intervals must be in order
-/// and disjoint.
+/// Returns whether one of `intervals` shares more than `least` with `from..to`. Intervals must be
+/// in order and disjoint.
 fn overlaps(intervals: &[(Nanos, Nanos)], from: Nanos, to: Nanos, least: Nanos) -> bool {
     let first = intervals.partition_point(|&(_, end)| end <= from);
     let mut common = intervals[first..].iter();

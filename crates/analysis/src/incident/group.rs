@@ -168,8 +168,8 @@ fn beats(entries: &[&IncidentEntry], watched: &[(Nanos, Nanos)], searched: usize
     beats
 }
 
-/// Whether an incident belongs to `beat`. It does if another one is one period away or, because
-/// some can be missing, two or three periods.
+/// Returns whether an incident belongs to `beat`. It does if another one is one period away or,
+/// because some can be missing, two or three periods.
 fn is_on(beat: &Beat, entry: &IncidentEntry, alike: &[&IncidentEntry]) -> bool {
     let at = began(entry);
     alike.iter().any(|other| {
@@ -180,7 +180,7 @@ fn is_on(beat: &Beat, entry: &IncidentEntry, alike: &[&IncidentEntry]) -> bool {
     })
 }
 
-/// Start of an incident's delay, ns since 1970.
+/// Returns the start of an incident's delay, ns since 1970.
 fn began(entry: &IncidentEntry) -> Nanos {
     let at = entry.incident.at_unix_ms.saturating_mul(1_000_000);
     Nanos(at.saturating_sub(entry.incident.lasted.0))

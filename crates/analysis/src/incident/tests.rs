@@ -72,7 +72,7 @@ fn edge(cpu: u32, at: i64, by: SourceId, effect: Effect) -> Row {
     Row::Edge(Edge::new(Cpu(cpu), Nanos(at), by, effect))
 }
 
-/// The sources that ran instead: their names, and their times in ms.
+/// Returns the sources that ran instead: their names, and their times in ms.
 fn instead(incident: &Incident) -> Vec<(&str, i64)> {
     let ran = incident.ran.iter();
     ran.map(|ran| (&*ran.name, ran.time.0 / MS)).collect()

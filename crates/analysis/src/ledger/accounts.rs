@@ -66,8 +66,8 @@ fn part_name(class: Class, source: &Source) -> Option<&str> {
     }
 }
 
-/// Whether the intervals of `source` count as intervals of its account. A function within an
-/// interrupt does not count, because it lies inside a frame that already counts.
+/// Returns whether the intervals of `source` count as intervals of its account. A function within
+/// an interrupt does not count, because it lies inside a frame that already counts.
 pub(crate) fn is_counted(class: Class, source: &Source) -> bool {
     !class.is_interrupt() || source.detail.is_empty()
 }

@@ -88,7 +88,7 @@ impl Contents {
         }
     }
 
-    /// Time in rows with a known thread.
+    /// Returns the time in rows with a known thread.
     pub(super) fn explained(&self) -> Nanos {
         self.named - self.unknown
     }

@@ -32,8 +32,8 @@ pub(super) fn nearness(distance: Nanos) -> Option<u8> {
         .filter(|&step| usize::from(step) < NEAR_STEPS)
 }
 
-/// Whether a row with nearness `near` could be inside the gap, given that the gap's edges are
-/// accurate to `uncertainty`.
+/// Returns whether a row with nearness `near` could be inside the gap, given that the gap's edges
+/// are accurate to `uncertainty`.
 pub(super) fn is_near(near: Option<u8>, uncertainty: Nanos) -> bool {
     near.is_some_and(|step| Nanos(1 << step) <= uncertainty)
 }
@@ -139,7 +139,7 @@ impl GapBook {
         }
     }
 
-    /// Total time of all gaps.
+    /// Returns the total time of all gaps.
     pub(super) fn time(&self) -> Nanos {
         self.long.gaps.tally.time + self.short.gaps.tally.time + self.yielded.gaps.tally.time
     }

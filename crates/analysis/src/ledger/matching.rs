@@ -27,7 +27,7 @@ impl Gap {
         Self { probe, span: *span }
     }
 
-    /// Whether the gap's time was charged to the probe and must be moved.
+    /// Returns whether the gap's time was charged to the probe and must be moved.
     pub(super) fn moves_time(&self) -> bool {
         self.probe == ProbeKind::Spin
     }
@@ -81,12 +81,13 @@ impl GapQueue {
         self.unplaceable = true;
     }
 
-    /// Whether there are rows that can neither be assigned to a gap nor be ruled out from one.
+    /// Returns whether there are rows that can neither be assigned to a gap nor be ruled out from
+    /// one.
     pub(super) fn is_unplaceable(&self) -> bool {
         self.unplaceable
     }
 
-    /// Self time of rows that may belong to gaps but were not found in one. Final after
+    /// Returns the self time of rows that may belong to gaps but were not found in one. Final after
     /// [`settle`](Self::settle).
     pub(super) fn unplaced(&self) -> Nanos {
         self.unplaced
@@ -103,8 +104,8 @@ impl GapQueue {
         self.unplaced += history.forgotten().unplaced;
     }
 
-    /// Whether the first gap is ripe, because all its rows must have arrived or too many gaps are
-    /// waiting.
+    /// Returns whether the first gap is ripe, because all its rows must have arrived or too many
+    /// gaps are waiting.
     #[inline]
     pub(super) fn has_ripe_gap(&self, history: &History) -> bool {
         self.gaps.front().is_some_and(|gap| {

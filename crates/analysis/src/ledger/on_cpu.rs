@@ -51,7 +51,7 @@ impl OnCpuTimes {
         self.by_source[index].runs += runs;
     }
 
-    /// Upper bound on the time missing from the processes' totals.
+    /// Returns an upper bound on the time missing from the processes' totals.
     pub(super) fn shortfall(&self) -> Nanos {
         self.summed_interrupts
     }

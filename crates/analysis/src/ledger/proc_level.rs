@@ -12,7 +12,7 @@ use super::books::ClassTimes;
 use super::gaps::GapBook;
 use super::tally::LengthTally;
 
-/// Whether the kernel's counters for `cpu` were read both before and after the recording.
+/// Returns whether the kernel's counters for `cpu` were read both before and after the recording.
 pub(super) fn has_counters(header: &Header, cpu: Cpu) -> bool {
     [&header.before, &header.after]
         .iter()
@@ -55,8 +55,8 @@ pub(super) fn class_times(
     classes
 }
 
-/// Time that spinning probes' loops and soakers ran on `cpu`. A probe's loop ran for the probe's
-/// measuring time minus its gaps.
+/// Returns the time that spinning probes' loops and soakers ran on `cpu`. A probe's loop ran for
+/// the probe's measuring time minus its gaps.
 fn loop_time(header: &Header, cpu: Cpu, gaps: Option<&GapBook>) -> Nanos {
     let probes = header.probes.iter();
     let spinning = probes.filter(|report| report.cpu == cpu && report.probe == ProbeKind::Spin);

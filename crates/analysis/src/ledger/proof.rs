@@ -168,7 +168,7 @@ pub(super) fn proof(
     CpuProof { cpu, proof, doubts }
 }
 
-/// Largest error in the position of a gap's edges.
+/// Returns the largest error in the position of a gap's edges.
 pub(super) fn uncertainty(header: &Header) -> Nanos {
     let clock = header.clock.as_ref();
     clock.map_or(Nanos::ZERO, |clock| clock.uncertainty)

@@ -73,13 +73,13 @@ impl Settled {
         settled
     }
 
-    /// Whether all kernel entries on this CPU are known.
+    /// Returns whether all kernel entries on this CPU are known.
     pub(super) fn is_proven(&self) -> bool {
         !self.unplaceable && matches!(self.proof, Proof::Proven | Proof::Unconfirmed)
     }
 
-    /// Whether an empty gap of this length counts as outside time. `near` is its distance to the
-    /// nearest row.
+    /// Returns whether an empty gap of this length counts as outside time. `near` is its distance
+    /// to the nearest row.
     pub(super) fn is_outside(&self, length: Nanos, near: Option<u8>) -> bool {
         let known = self.is_proven() || matches!(self.proof, Proof::Bounded(_));
         known && !self.unplaceable && length < self.suspect_from && !is_near(near, self.uncertainty)
@@ -203,7 +203,7 @@ impl Settled {
     }
 }
 
-/// All residuals in `books`, each with its signature.
+/// Returns all residuals in `books`, each with its signature.
 pub(super) fn residuals<'a>(
     books: impl Iterator<Item = &'a GapBook> + 'a,
 ) -> impl Iterator<Item = (usize, &'a Residuals)> + 'a {

@@ -104,8 +104,8 @@ impl Signatures {
         new
     }
 
-    /// Whether all gaps with this signature contain the same sources. Otherwise they only have the
-    /// first source in common.
+    /// Returns whether all gaps with this signature contain the same sources. Otherwise they only
+    /// have the first source in common.
     pub(super) fn is_exact(signature: usize) -> bool {
         signature < MAX_SIGNATURES
     }
@@ -121,7 +121,7 @@ pub(super) mod tests {
 
     use super::{Held, MAX_SIGNATURES, Shape, Signatures};
 
-    /// The contents of a gap with these sources.
+    /// Returns the contents of a gap with these sources.
     pub(in crate::ledger) fn held(sources: &[u32]) -> Vec<Held> {
         let one = |&source| Held {
             source: SourceId(source),

@@ -91,10 +91,10 @@ pub(super) fn unreported(
     unreported
 }
 
-/// Upper limit on how much a process's counters can plausibly exceed its rows, given that `threads`
-/// of its threads had rows. Before and after the recording, the process can have used as many CPUs
-/// as it has threads. A running thread's counter dates from the last tick that updated it. Returns
-/// `None` if it is unknown when the counters were read.
+/// Returns an upper limit on how much a process's counters can plausibly exceed its rows, given
+/// that `threads` of its threads had rows. Before and after the recording, the process can have
+/// used as many CPUs as it has threads. A running thread's counter dates from the last tick that
+/// updated it. Returns `None` if it is unknown when the counters were read.
 fn allowance(header: &Header, threads: usize) -> Option<Nanos> {
     let end = header.cpus.iter().map(|books| books.end).min()?;
     let read = header.after.programs_read?;
@@ -112,7 +112,7 @@ fn allowance(header: &Header, threads: usize) -> Option<Nanos> {
     Some(Nanos((at_ends + tick).0.saturating_mul(parallel)))
 }
 
-/// The time between the two counter readings that is not part of the recording.
+/// Returns the time between the two counter readings that is not part of the recording.
 fn unwatched(header: &Header) -> Nanos {
     let begin = header.cpus.iter().map(|books| books.begin).max();
     let end = header.cpus.iter().map(|books| books.end).min();

@@ -39,9 +39,9 @@ pub fn tick_alias(period: Nanos, work: Nanos, tick: Nanos, frames: u64) -> Optio
     })
 }
 
-/// Whether the frames stay at `phases` phases. After that many frames, the tick must be at the same
-/// phase again. Over all frames, the remaining error may add up to less than a quarter of the
-/// distance between phases.
+/// Returns whether the frames stay at `phases` phases. After that many frames, the tick must be at
+/// the same phase again. Over all frames, the remaining error may add up to less than a quarter of
+/// the distance between phases.
 fn stays(period: Nanos, tick: Nanos, phases: i64, frames: i64) -> bool {
     if frames < 4 * phases {
         return false;

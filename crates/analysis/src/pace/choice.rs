@@ -129,7 +129,7 @@ fn keep_best(places: &mut Vec<usize>, arms: &[PaceArm], criterion: Criterion, q:
     });
 }
 
-/// Whether `arm` takes significantly more CPU time than `than`.
+/// Returns whether `arm` takes significantly more CPU time than `than`.
 fn takes_more(arm: &PaceArm, than: &PaceArm) -> bool {
     let share = |arm: &PaceArm| arm.cpu_time.share_of(arm.elapsed);
     share(arm) > (share(than) * SAME_CPU).max(share(than) + SAME_SHARE)

@@ -48,7 +48,7 @@ pub(crate) struct Outside {
 }
 
 impl Outside {
-    /// The values for a thread pinned to `cpu` if only its rows are available.
+    /// Returns the values for a thread pinned to `cpu` if only its rows are available.
     pub(crate) fn of_cpu(cpu: Option<Cpu>) -> Self {
         Self {
             cpu,
@@ -56,7 +56,7 @@ impl Outside {
         }
     }
 
-    /// The values for a loop that ran on `cpus`, from the recording's header and accounts.
+    /// Returns the values for a loop that ran on `cpus`, from the recording's header and accounts.
     pub(crate) fn from_books(cpus: &CpuList, header: &Header, books: &Books) -> Self {
         let cpus: Vec<Cpu> = cpus.iter().collect();
         let cpu = match *cpus {

@@ -145,8 +145,8 @@ mod tests {
     const FRAMES: i64 = 200;
     const BEGIN: Nanos = Nanos::from_secs(1);
 
-    /// An audit of a process with one thread that works for 2 ms out of every 10, and the audit's
-    /// sources.
+    /// Builds an audit of a process with one thread that works for 2 ms out of every 10, and the
+    /// audit's sources.
     fn watch() -> (Auditor, SourceTable) {
         let thread = |kind, detail: &str| Source {
             thread: Some(Thread {

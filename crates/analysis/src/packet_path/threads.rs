@@ -184,7 +184,7 @@ impl Receivers {
         rest.collect()
     }
 
-    /// Number of packets that woke threads beyond the maximum number.
+    /// Returns the number of packets that woke threads beyond the maximum number.
     pub(super) fn refused(&self) -> u64 {
         self.refused
     }

@@ -13,8 +13,8 @@ const MARGIN_DATAGRAMS: u64 = 8;
 /// Maximum size of a socket buffer, in bytes.
 const MAX_BUFFER: u64 = 1 << 29;
 
-/// Number of datagrams lost in a stall of length S, at rate r and with a buffer for B datagrams:
-/// max(0, r·S − B) + 1. The 1 is the first datagram to find the buffer full.
+/// Returns the number of datagrams lost in a stall of length S, at rate r and with a buffer for B
+/// datagrams: max(0, r·S − B) + 1. The 1 is the first datagram to find the buffer full.
 pub(super) fn predicted(rate_hz: f64, stall: Nanos, capacity: u64) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,

@@ -9,7 +9,8 @@ use ticktax_model::packets::BurstWindow;
 /// (`udp_rmem_release` in `net/ipv4/udp.c`).
 pub(super) const CHARGED: u64 = 4;
 
-/// Whether a buffer with a `capacity` of this many datagrams would lose any datagram in `course`.
+/// Returns whether a buffer with a `capacity` of this many datagrams would lose any datagram in
+/// `course`.
 pub(super) fn loses(course: &BurstWindow, capacity: u64) -> bool {
     let mut receiver = Receiver::new(course, capacity);
     sent(course).any(|at| !receiver.accept(at))
@@ -25,7 +26,8 @@ fn sent(course: &BurstWindow) -> impl Iterator<Item = Nanos> {
     })
 }
 
-/// Whether the receiver could not have kept up even if it had used all of its unpaused time.
+/// Returns whether the receiver could not have kept up even if it had used all of its unpaused
+/// time.
 pub(super) fn is_too_slow(course: &BurstWindow) -> bool {
     let all: i64 = course.sent.iter().map(|&sent| i64::from(sent)).sum();
     let length = course.slot.times(course.sent.len() as f64);
@@ -122,7 +124,7 @@ mod tests {
     const US: i64 = 1_000;
     const MS: i64 = 1_000_000;
 
-    /// A course with 40 datagrams per millisecond, for 200 ms. Each takes `read` ns to read.
+    /// Builds a course with 40 datagrams per millisecond, for 200 ms. Each takes `read` ns to read.
     fn course(read: i64) -> BurstWindow {
         BurstWindow {
             start: Nanos(MS),

@@ -57,8 +57,8 @@ fn held(kind: HoldUp, name: &str, pid: Option<i32>, (from, to): (i64, i64)) -> H
 
 const PAUSE: Nanos = Nanos(17 * MS + 20 * US);
 
-/// A log of a buffer for 277 datagrams. It has `stalls` pauses of 17 ms, one every 500 ms, at 60
-/// 000 datagrams per second.
+/// Builds a log of a buffer for 277 datagrams. It has `stalls` pauses of 17 ms, one every 500 ms,
+/// at 60 000 datagrams per second.
 fn log(stalls: i64) -> PacketLog {
     let course = |number: i64| {
         let start = Nanos(number * 500 * MS);

@@ -73,7 +73,7 @@ fn machine(world: World) -> Machine {
     machine
 }
 
-/// The statement about the hog or, if `about_hog` is false, about the machine.
+/// Builds the statement about the hog or, if `about_hog` is false, about the machine.
 fn statement(world: World, about_hog: bool) -> Statement {
     let mut sources = SourceTable::default();
     let program = process(Owner::Program, "hog", HOG);

@@ -197,7 +197,7 @@ impl History {
             })
     }
 
-    /// Index of the first row that ended after `time`. Searches the latest rows first.
+    /// Returns the index of the first row that ended after `time`. Searches the latest rows first.
     fn first_after(&self, time: Nanos) -> usize {
         const LATEST: usize = 64;
         let latest = self.rows.iter().rev().take(LATEST);

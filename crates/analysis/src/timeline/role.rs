@@ -62,7 +62,7 @@ pub(crate) struct OffCpu {
 }
 
 impl OffCpu {
-    /// Whether the thread was not runnable: asleep, blocked, stopped or throttled.
+    /// Returns whether the thread was not runnable: asleep, blocked, stopped or throttled.
     pub(crate) fn is_off(self) -> bool {
         use OffCpuReason::{Disk, Lock, Sleeping, Stopped, Throttled};
         matches!(

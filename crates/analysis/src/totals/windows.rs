@@ -138,7 +138,7 @@ mod tests {
 
     use super::{Moment, Windows};
 
-    /// The moment `ms` after the start, which was 12 s after a full minute.
+    /// Builds the moment `ms` after the start, which was 12 s after a full minute.
     fn moment(ms: i64) -> Moment {
         Moment {
             at: Nanos::from_millis(5_000_000 + ms),

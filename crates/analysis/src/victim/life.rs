@@ -61,12 +61,12 @@ impl Life {
         self.span.map_or(Nanos::ZERO, |(_, end)| end)
     }
 
-    /// Time from the thread's first moment to its last.
+    /// Returns the time from the thread's first moment to its last.
     pub(super) fn elapsed(&self) -> Nanos {
         self.span.map_or(Nanos::ZERO, |(begin, end)| end - begin)
     }
 
-    /// Sum of the thread's accounts.
+    /// Returns the sum of the thread's accounts.
     pub(super) fn accounted(&self) -> Nanos {
         self.states.values().map(|tally| tally.time).sum()
     }

@@ -188,7 +188,7 @@ impl Losses {
         has_room
     }
 
-    /// Time from which intervals are missing, because there were too many.
+    /// Returns the time from which intervals are missing, because there were too many.
     pub(crate) fn full_at(&self) -> Option<Nanos> {
         self.full_at
     }

@@ -105,7 +105,7 @@ mod tests {
     use super::{ThreadShare, period};
     use crate::ledger::tally::Tally;
 
-    /// A beat of thread 8 of process 7, with a period of 3 s.
+    /// Builds a beat of thread 8 of process 7, with a period of 3 s.
     fn beats() -> [BeatLine; 1] {
         [BeatLine {
             pid: Some(7),

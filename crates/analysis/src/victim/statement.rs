@@ -45,7 +45,7 @@ pub(super) fn make(
     }
 }
 
-/// Whether the program is known to have exited.
+/// Returns whether the program is known to have exited.
 fn has_ended(about: &VictimHeader, header: &Header) -> bool {
     let command = header
         .command

@@ -64,8 +64,8 @@ impl Times {
     }
 }
 
-/// Whether most of the waiting time at these `times` matches `beat`. The times must be in order.
-/// The beat's phase is relative to `origin`.
+/// Returns whether most of the waiting time at these `times` matches `beat`. The times must be in
+/// order. The beat's phase is relative to `origin`.
 pub(super) fn match_beat(beat: &BeatLine, times: &[Interval], origin: Nanos) -> bool {
     let rhythm = &beat.rhythm;
     if times.is_empty() || rhythm.period <= 0.0 {
@@ -104,17 +104,17 @@ impl Evidence {
         }
     }
 
-    /// Whether chance is ruled out as the cause of the matches, and more than half of the time that
-    /// chance leaves unexplained matches.
+    /// Returns whether chance is ruled out as the cause of the matches, and more than half of the
+    /// time that chance leaves unexplained matches.
     fn suffices(&self) -> bool {
         let by_chance = self.chances / self.judged.max(1.0);
         self.log_chance <= CHANCE.ln() && self.matching > self.total * f64::midpoint(1.0, by_chance)
     }
 }
 
-/// Elapsed time of the beat's longest usual event. Longer ones may themselves have been delayed. If
-/// an event consists of several parts, other sources may run in between for as long as the event
-/// itself.
+/// Returns the elapsed time of the beat's longest usual event. Longer ones may themselves have been
+/// delayed. If an event consists of several parts, other sources may run in between for as long as
+/// the event itself.
 fn usual_length(beat: &BeatLine) -> f64 {
     let (median, max) = (beat.lengths.median.0 as f64, beat.lengths.max.0 as f64);
     let single = (USUAL * median).min(max);
@@ -125,8 +125,8 @@ fn usual_length(beat: &BeatLine) -> f64 {
     single.max(2.0 * busy)
 }
 
-/// Tolerance, in ns, for an event's time after `periods` periods. The jitter is multiplied by
-/// `spread`.
+/// Returns the tolerance, in ns, for an event's time after `periods` periods. The jitter is
+/// multiplied by `spread`.
 fn tolerance(beat: &BeatLine, periods: f64, spread: f64) -> f64 {
     let rhythm = &beat.rhythm;
     let margin = 0.5 * (rhythm.high - rhythm.low).abs();
@@ -224,7 +224,7 @@ mod tests {
     const MS: i64 = 1_000_000;
     const ORIGIN: i64 = 77_000 * MS;
 
-    /// A beat with events of 30 ms every 300 ms. The first is due 40 ms after the start.
+    /// Builds a beat with events of 30 ms every 300 ms. The first is due 40 ms after the start.
     fn beat(rearmed: bool) -> BeatLine {
         let line = ticktax_fixture::beat("backup", 300e6, 1e4);
         BeatLine {

@@ -11,7 +11,7 @@ pub(super) type Waking = (Nanos, SourceId);
 /// interrupt to another CPU.
 const UNDERWAY: Nanos = Nanos::from_millis(1);
 
-/// Whether this wake-up can have made a thread runnable at `since`.
+/// Returns whether this wake-up can have made a thread runnable at `since`.
 pub(super) fn leads_to((at, _): Waking, since: Nanos) -> bool {
     at <= since && since - at <= UNDERWAY
 }

@@ -105,7 +105,7 @@ impl Candidate {
         }
     }
 
-    /// A wait for a CPU on which `pieces` ran.
+    /// Builds a wait for a CPU on which `pieces` ran.
     pub(super) fn waiting(
         kind: DelayKind,
         span: &Span,
@@ -114,13 +114,13 @@ impl Candidate {
         Self::new(kind, *span, pieces, 0)
     }
 
-    /// A delay during which the thread was throttled. It has no pieces, because other threads did
-    /// not cause it.
+    /// Builds a delay during which the thread was throttled. It has no pieces, because other
+    /// threads did not cause it.
     pub(super) fn throttled(span: &Span) -> Self {
         Self::new(DelayKind::Throttled, *span, std::iter::empty(), 0)
     }
 
-    /// A burst of interrupts that interrupted the thread whose row is `base`.
+    /// Builds a burst of interrupts that interrupted the thread whose row is `base`.
     pub(super) fn interrupted(burst: &Burst, base: &Span) -> Self {
         let span = Span {
             start: burst.start(),
@@ -143,7 +143,7 @@ pub(super) struct Worst(Vec<Candidate>);
 impl Worst {
     const MAX: usize = 10;
 
-    /// Whether a delay of this length would be kept.
+    /// Returns whether a delay of this length would be kept.
     pub(super) fn wants(&self, length: Nanos) -> bool {
         self.0.len() < Self::MAX || self.0.last().is_some_and(|last| length > last.length())
     }

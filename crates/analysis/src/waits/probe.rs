@@ -37,13 +37,13 @@ impl CpuTimes {
         times
     }
 
-    /// Whether the thread waited, given that it preempts the probe immediately.
+    /// Returns whether the thread waited, given that it preempts the probe immediately.
     pub(super) fn is_wait(self) -> bool {
         self.idle + self.probe <= MAX_IDLE && self.others > Nanos::ZERO
     }
 
-    /// Whether the thread waited behind the probe, given that it does not preempt the probe.
-    /// `woken` is true if the wait began with a wake-up.
+    /// Returns whether the thread waited behind the probe, given that it does not preempt the
+    /// probe. `woken` is true if the wait began with a wake-up.
     pub(super) fn is_wait_behind_probe(self, woken: bool) -> bool {
         let others = self.others.0.saturating_mul(OTHERS) >= self.probe.0;
         self.idle <= MAX_IDLE && self.probe > MAX_IDLE && (woken || others)
@@ -73,8 +73,8 @@ impl Sessions {
         }
     }
 
-    /// Whether the source's thread is known to be outside the probe's autogroup. Kernel threads
-    /// belong to no autogroup.
+    /// Returns whether the source's thread is known to be outside the probe's autogroup. Kernel
+    /// threads belong to no autogroup.
     pub(super) fn differ(&self, source: SourceId, sources: &SourceTable) -> bool {
         let Some(probe) = self.probe else {
             return false;

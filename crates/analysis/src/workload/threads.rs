@@ -54,7 +54,7 @@ impl ThreadRows {
         }
     }
 
-    /// CPU time, excluding interrupts.
+    /// Returns the CPU time, excluding interrupts.
     pub(super) fn ran(&self) -> Nanos {
         self.on.iter().map(|piece| piece.own).sum()
     }
@@ -68,7 +68,7 @@ impl ThreadRows {
             .then_some(first)
     }
 
-    /// The thread's runs between waits.
+    /// Returns the thread's runs between waits.
     pub(super) fn runs(&self) -> Vec<Run> {
         runs_between(&self.on, &self.off)
     }
@@ -279,7 +279,7 @@ mod tests {
 
     const MS: i64 = 1_000_000;
 
-    /// A thread that ran on `cpu` during these intervals, in ms.
+    /// Builds a thread that ran on `cpu` during these intervals, in ms.
     fn thread(name: &str, cpu: u32, ran: &[(i64, i64)]) -> ThreadRows {
         let piece = |&(start, end): &(i64, i64)| Piece {
             cpu: Cpu(cpu),

@@ -8,8 +8,8 @@ use ticktax_model::recording::{RowSink, World};
 use ticktax_model::statement::Statement;
 use ticktax_store::recording::RecordingReader;
 
-/// A recording from `crates/store/tests/fixtures/schema2`, and the output that the program printed
-/// when it made it, with today's names of accounts.
+/// Reads a recording from `crates/store/tests/fixtures/schema2`, and the output that the program
+/// printed when it made the recording, with today's names of accounts.
 fn fixture(name: &str) -> (Statement, Value) {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../store/tests/fixtures/schema2");
     let mut recording = RecordingReader::open(folder.join(format!("{name}.parquet"))).unwrap();

@@ -180,8 +180,8 @@ fn a_real_time_process_is_named_and_lifting_its_limit_is_costly() {
     assert!(!ordinary.iter().any(is_real_time_first));
 }
 
-/// The advice on overbooking: how many CPUs are needed, and which program needs most, with its time
-/// in ms and one process per autogroup to deprioritise.
+/// Returns the advice on overbooking: how many CPUs are needed, and which program needs most, with
+/// its time in ms and one process per autogroup to deprioritise.
 fn overbooked(
     statement: &Statement,
     groups: &[(i32, u32)],

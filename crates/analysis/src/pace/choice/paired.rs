@@ -17,7 +17,7 @@ impl Turn {
         all: Some(0.0),
     };
 
-    /// A turn in which `part` of `all` items were counted.
+    /// Builds a turn in which `part` of `all` items were counted.
     pub(super) fn of_count(part: u64, all: u64) -> Self {
         Self {
             share: part as f64 / all.max(1) as f64,
@@ -25,7 +25,7 @@ impl Turn {
         }
     }
 
-    /// A turn whose share was measured rather than counted.
+    /// Builds a turn whose share was measured rather than counted.
     pub(super) fn of_share(share: f64) -> Self {
         Self { share, all: None }
     }
@@ -46,8 +46,8 @@ pub(super) fn difference(a: &[Turn], b: &[Turn]) -> Option<f64> {
     Some(student_chance(mean / variance.sqrt(), rounds as f64 - 1.0))
 }
 
-/// Variance of the mean share due to the counts alone. Both hits and misses are increased by one,
-/// so that no hits among a few items do not count as certainty.
+/// Returns the variance of the mean share due to the counts alone. Both hits and misses are
+/// increased by one, so that no hits among a few items do not count as certainty.
 fn of_counts(turns: &[Turn]) -> f64 {
     let counted = || {
         turns

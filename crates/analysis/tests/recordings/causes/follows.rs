@@ -57,7 +57,7 @@ impl Truth {
     }
 }
 
-/// Random delay from wake-up to start: tens of µs, occasionally up to 2 ms more.
+/// Returns a random delay from wake-up to start: tens of µs, occasionally up to 2 ms more.
 fn latency(random: &mut Random) -> i64 {
     let rare = random.below(12) / 11;
     5 * US + random.below(60 * US) + rare * random.below(2 * MS)
@@ -152,7 +152,7 @@ fn cause(
     }
 }
 
-/// A recording without wake-ups in which `truth` triggers a task, and the task's name.
+/// Builds a recording without wake-ups in which `truth` triggers a task, and the task's name.
 fn recording(truth: Truth, seed: u64) -> (Recording, String) {
     let mut random = Random(seed);
     let mut recording = Recording::new();

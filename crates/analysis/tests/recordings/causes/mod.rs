@@ -299,7 +299,7 @@ fn inject(recording: &mut Recording, number: i32, waker: Waker, random: &mut Ran
     task.injected(period)
 }
 
-/// A recording with ticks on two CPUs and one beat for each kind of waker.
+/// Builds a recording with ticks on two CPUs and one beat for each kind of waker.
 fn recording(seed: u64) -> (Recording, Vec<Injected>) {
     let mut random = Random(seed);
     let mut recording = Recording::new();

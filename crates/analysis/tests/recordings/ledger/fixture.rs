@@ -78,7 +78,7 @@ fn segment() -> impl Strategy<Value = Segment> {
     ]
 }
 
-/// Strategy for the scripts of two or three CPUs.
+/// Returns a strategy for the scripts of two or three CPUs.
 pub(crate) fn scripts() -> impl Strategy<Value = Vec<Vec<Segment>>> {
     prop::collection::vec(prop::collection::vec(segment(), 0..8), 2..4)
 }

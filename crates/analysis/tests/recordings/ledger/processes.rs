@@ -37,8 +37,8 @@ fn a_process_with_cpu_time_and_no_rows_is_named() {
     assert_eq!(desk.close().coverage.limitations, []);
 }
 
-/// A recording in which the scheduler counted `ran` ms for program 10, but rows cover only `traced`
-/// ms.
+/// Builds a recording in which the scheduler counted `ran` ms for program 10, but rows cover only
+/// `traced` ms.
 fn traced_in_part(traced: i64, ran: i64) -> Desk {
     let mut desk = Desk::open(1_000_000_000);
     let game = thread(Owner::Program, "game", "game", (10, 10));

@@ -27,7 +27,7 @@ fn is_gap(sources: &SourceTable, row: &Row) -> bool {
     sources.get(row.source()).kind == Kind::Gap
 }
 
-/// Time of the accounts that are made of rows, by key.
+/// Returns the time of the accounts that are made of rows, by key.
 fn by_key(statement: &Statement) -> BTreeMap<(Class, &str, Option<i32>), i64> {
     let accounts = statement.accounts.iter();
     let accounts = accounts.filter(|account| !MADE_BY_THE_LEDGER.contains(&account.class));

@@ -88,14 +88,15 @@ fn ran(cpu: u32, from: i64, to: i64, source: SourceId) -> Row {
     whole(cpu, from, to - from, source)
 }
 
-/// The steps of the longest path, with their lengths in ns.
+/// Returns the steps of the longest path, with their lengths in ns.
 fn steps(packets: &PacketPaths) -> Vec<(Step, i64)> {
     let longest = packets.longest.first().unwrap();
     let steps = longest.steps.iter();
     steps.map(|step| (step.step, step.time.0)).collect()
 }
 
-/// The sources on the CPU during the longest step of the longest path, with their times in ns.
+/// Returns the sources on the CPU during the longest step of the longest path, with their times in
+/// ns.
 fn behind(packets: &PacketPaths) -> Vec<(&str, i64)> {
     let by = packets.longest.first().unwrap().ran.iter();
     by.map(|holder| (&*holder.name, holder.time.0)).collect()

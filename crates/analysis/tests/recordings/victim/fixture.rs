@@ -20,7 +20,7 @@ pub(crate) enum Event {
     Interrupt(i64, usize, i64),
 }
 
-/// Strategy for a sequence of events.
+/// Returns a strategy for a sequence of events.
 pub(crate) fn events() -> impl Strategy<Value = Vec<Event>> {
     let event = prop_oneof![
         4 => (0i64..500_000, 0usize..2, 0usize..6, 0usize..7)
@@ -245,7 +245,8 @@ fn header() -> Header {
     followed(Target::Process, "program", Some(10), BEGIN)
 }
 
-/// Header of a recording that followed `name` from time `begin` (ns) on. Its `books` are empty.
+/// Builds the header of a recording that followed `name` from time `begin` (ns) on. Its `books` are
+/// empty.
 pub(crate) fn followed(target: Target, name: &str, pid: Option<i32>, begin: i64) -> Header {
     Header {
         victim: Some(VictimHeader {

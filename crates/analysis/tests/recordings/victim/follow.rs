@@ -92,8 +92,8 @@ fn off_cpu_rows(rows: &[Row], sources: &SourceTable) -> BTreeSet<Off> {
     off.collect()
 }
 
-/// The rows that a machine-wide recording of the same scenario would contain. It has no wait rows,
-/// but it has a wake-up at the start of each wait that followed one.
+/// Returns the rows that a machine-wide recording of the same scenario would contain. It has no
+/// wait rows, but it has a wake-up at the start of each wait that followed one.
 fn as_machine(fixture: &Fixture) -> Vec<Row> {
     let mut sources = fixture.sources.clone();
     let idle = sources.intern(Source::idle());
