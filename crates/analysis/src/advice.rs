@@ -1,8 +1,8 @@
 //! Advice on lost CPU time, from rules that read a complete statement.
 //!
-//! A rule gives advice only if the statement's numbers support it, and includes those numbers. If a
-//! program was watched, the rules consider that program's time. Otherwise they consider the
-//! machine's.
+//! A rule gives advice only if the statement's numbers support it, and the advice includes those
+//! numbers. If a program was watched, the rules consider that program's time. Otherwise they
+//! consider the machine's.
 
 mod machine;
 mod program;
@@ -25,16 +25,16 @@ use crate::ran::Ran;
 /// Id prefixes of rules whose findings are not about CPU time.
 const OTHER_TOPICS: [&str; 2] = ["fstab-", "sysctl-"];
 
-/// Facts about the processes that advice is about.
+/// Facts about processes that decide which advice applies to them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Processes<'a> {
     /// Autogroups of the processes. An autogroup is the scheduling group of one session.
     pub(crate) autogroups: &'a [ProcessAutogroup],
     /// Threads whose scheduling policy is not the default.
     pub(crate) policies: &'a [ThreadPolicy],
-    /// Processes that existed at the end; `None` if unknown.
+    /// Processes that existed at the end of the recording; `None` if unknown.
     pub(crate) present: Option<&'a BTreeSet<i32>>,
-    /// CPU time per thread. Only a thread that ran can have kept others waiting.
+    /// CPU time of each thread. Only a thread that ran can have kept others waiting.
     pub(crate) ran: Option<&'a Ran>,
     /// Processes that belong to the watched program.
     pub(crate) followed: &'a [i32],
@@ -66,7 +66,8 @@ impl Processes<'_> {
         self.share(pid, SpecialPolicy::goes_first) > 0.5
     }
 
-    /// Returns whether only threads with the lowest priority used any of a process's CPU time.
+    /// Returns whether all of a process's CPU time was used by threads that already have the lowest
+    /// priority.
     fn is_lowest(&self, pid: i32) -> bool {
         self.share(pid, |policy| policy == SpecialPolicy::LOWEST) >= 1.0
     }
@@ -122,7 +123,7 @@ impl Processes<'_> {
     }
 
     /// Returns one process from each autogroup of `pids`, ignoring exited and real-time processes.
-    /// Returns none if one of `gaining` is in one of these autogroups, or if no autogroup of
+    /// The result is empty if one of `gaining` is in one of these autogroups, or if no autogroup of
     /// `gaining` is known.
     fn one_per_group(&self, pids: &[i32], gaining: Option<&[i32]>) -> Vec<i32> {
         let lowered = |pid: &i32| !self.has_ended(*pid) && !self.is_real_time(*pid);
@@ -141,7 +142,8 @@ impl Processes<'_> {
 }
 
 /// Returns advice on `statement`, most important first. Ignores its [`Statement::advice`]. Below
-/// kernel level, counters do not show who used the time, so only findings lead to advice.
+/// level `kernel`, the counters do not show which programs used the time, so only findings lead to
+/// advice.
 pub(crate) fn advise(statement: &Statement, processes: &Processes<'_>) -> Vec<Advice> {
     let mut advice = Vec::new();
     if statement.level == Level::Kernel {
@@ -183,8 +185,8 @@ fn total_time(statement: &Statement) -> Nanos {
     statement.balance.elapsed
 }
 
-/// Groups the accounts by program name, costliest first. Each entry has the program's processes and
-/// CPU time.
+/// Groups the accounts by program name, costliest first. Each group has a name, its processes and
+/// their CPU time.
 fn programs(accounts: &[Account]) -> Vec<(&str, Vec<i32>, Nanos)> {
     let mut by_name: BTreeMap<&str, (Vec<i32>, Nanos)> = BTreeMap::new();
     for account in accounts.iter().filter(|a| a.class == Class::Program) {

@@ -82,7 +82,7 @@ impl fmt::Display for Subject {
     }
 }
 
-/// Reason why a recording cannot be analysed for a subject.
+/// Reason that a recording cannot be analysed for a subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FollowError {
     /// None of the subject's threads ran during the recording.
@@ -127,7 +127,7 @@ impl fmt::Display for FollowError {
 
 impl std::error::Error for FollowError {}
 
-/// Meaning of a source's rows to the first pass.
+/// Role of a source's rows in the first pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
     /// This thread of the subject ran.
@@ -159,7 +159,7 @@ pub struct Follow {
     machine: Machine,
     has_sums: bool,
     can_derive: bool,
-    /// Whether the tracer followed the subject. If so, the recording is passed on unchanged.
+    /// Whether the tracer followed the subject. If it did, the recording is passed on unchanged.
     is_recorded: bool,
 }
 
@@ -370,18 +370,18 @@ impl Thread {
 /// A derived row, and the start of the run on the same CPU that follows it.
 #[derive(Clone, Copy, Debug)]
 struct Wait {
-    /// Start of that run.
+    /// Start of the run that follows the derived row.
     run: Nanos,
     span: Span,
 }
 
-/// Second pass: turns the recording into one whose tracer followed the subject.
+/// Second pass: turns the recording into one that looks as if its tracer had followed the subject.
 #[derive(Debug)]
 pub struct Followed {
     header: Header,
     sources: SourceTable,
     meanings: Vec<Option<Meaning>>,
-    /// Derived rows, indexed by CPU and sorted by the run that follows.
+    /// Derived rows of each CPU, sorted by the start of the run that follows them.
     waits: Vec<Vec<Wait>>,
 }
 

@@ -85,7 +85,8 @@ use crate::timeline::{Event, EventKind, History, Role, Roles, Timeline};
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     registry: Registry,
-    /// Indexed by CPU number. Impossible CPU numbers all share the index after the kernel's limit.
+    /// State of each CPU, indexed by CPU number. Impossible CPU numbers all share the index after
+    /// the kernel's limit.
     cpus: Vec<Option<Box<CpuLedger>>>,
     gap_causes: GapCauses,
     waits: Waits,

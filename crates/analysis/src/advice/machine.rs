@@ -40,7 +40,8 @@ pub(super) fn advise(statement: &Statement, processes: &Processes<'_>) -> Vec<Ad
     found.extend(stolen(statement));
     found.extend(kernel_work(statement));
     let overbooked = overbooked(statement, processes);
-    // If nothing waited for the CPUs, they may be full on purpose, so that advice comes last.
+    // If no thread waited for a CPU, the CPUs may be busy on purpose, so advice about full CPUs
+    // comes last.
     let full = match overbooked {
         None => full(statement, processes),
         Some(_) => None,
@@ -124,7 +125,7 @@ fn real_time_first(
     })
 }
 
-/// Returns the costliest beat with a known timer among the threads of process `pid`.
+/// Returns the costliest beat that has a known timer and comes from a thread of process `pid`.
 fn timed_beat(statement: &Statement, pid: i32) -> Option<&BeatLine> {
     let mut beats = statement.beats.iter().flat_map(|beats| &beats.beats);
     beats.find(|beat| {
@@ -149,8 +150,9 @@ fn held(statement: &Statement, first: &[(Nanos, Advice)]) -> impl Iterator<Item 
     })
 }
 
-/// Returns advice on stolen time. This is the larger of two figures: the hypervisor's, and the time
-/// during which provably nothing ran. The second is known only with a probe.
+/// Returns advice on stolen time. The amount is the larger of two figures: the time that the
+/// hypervisor reports as stolen, and the time in which the kernel provably ran nothing. The latter
+/// is known only if a probe ran.
 pub(super) fn stolen(statement: &Statement) -> Option<(Nanos, Advice)> {
     let seen = statement.time_of(|class| class.holder() == Holder::Hypervisor);
     let time = seen.max(statement.stolen.unwrap_or_default());
@@ -225,8 +227,8 @@ fn overbooked(statement: &Statement, processes: &Processes<'_>) -> Option<(Nanos
         share: time.share_of(wanted),
         sampled: waits.is_none(),
     };
-    // Rank by the time that others waited. If that is unknown, rank last, because needed time is
-    // not comparable with lost time.
+    // Rank by the time that other threads waited. If that is unknown, rank last, because the time
+    // that a program needed is not comparable with lost time.
     let weight = waits.map_or(Nanos::ZERO, |waits| waits.time);
     Some((weight, advice))
 }

@@ -17,7 +17,7 @@ use crate::victim::{InRhythm, beat_of, in_rhythm, timer_of};
 
 /// Minimum waiting time to report, as a share of the time that the program needed a CPU.
 const MUCH_WAITING: f64 = 0.01;
-/// Same as [`MUCH_WAITING`] for a loop without late frames, which had time to spare.
+/// Same as [`MUCH_WAITING`], but for a loop without late frames. Such a loop had time to spare.
 const MUCH_IN_TIME: f64 = 0.05;
 /// A single wait at least this long is reported even if waits are rare.
 const LONG_WAIT: Nanos = Nanos::from_millis(10);
@@ -31,12 +31,13 @@ const MOSTLY_HELD: f64 = 0.5;
 /// needed a CPU.
 const MUCH_INTERRUPTED: f64 = 0.05;
 
-/// CPU time used while the program waited, by all processes with the same name.
+/// Processes with the same name that ran while the watched program waited, and the CPU time that
+/// they used.
 #[derive(Debug, Default)]
 struct Crowd<'a> {
     pids: Vec<i32>,
     time: Nanos,
-    /// The threads that ran, the one with the most time first.
+    /// The threads that ran, longest time first.
     parts: Vec<&'a Interferer>,
 }
 
@@ -101,7 +102,8 @@ fn wanted(threads: &ThreadTimes) -> Nanos {
     wanted.map(|account| account.time).sum()
 }
 
-/// Returns the total time, count and maximum of a state's periods.
+/// Returns the total time, the number and the maximum length of the periods that threads spent in
+/// `state`.
 fn in_state(threads: &ThreadTimes, state: ThreadState) -> (Nanos, u64, Nanos) {
     let mut accounts = threads.accounts.iter();
     let account = accounts.find(|account| account.state == state);
@@ -118,8 +120,8 @@ fn waiting(
     processes: &Processes<'_>,
 ) -> Vec<(Nanos, Advice)> {
     let (waited, _, longest) = in_state(threads, ThreadState::Waiting);
-    // If throttling kept the program from running, it is also why other programs ran in the
-    // meantime.
+    // If throttling kept the program from running, it is also the reason that other programs ran in
+    // the meantime.
     let held: Nanos = threads.real_time.iter().map(|held| held.time).sum();
     if held.share_of(waited) > MOSTLY_HELD {
         return Vec::new();
@@ -241,8 +243,8 @@ fn has_known_owner(interferer: &Interferer) -> bool {
     !by_name && !matches!(interferer.kind, Kind::Idle | Kind::Steal)
 }
 
-/// Returns the period at which a group ran for most of its time, and the beat that shows it. `None`
-/// unless the group is a single process that has a beat.
+/// Returns the rhythm in which a crowd used most of its CPU time, and the beat that shows it.
+/// Returns `None` unless the crowd is a single process that has such a beat.
 fn rhythm<'a>(crowd: &Crowd<'_>, statement: &'a Statement) -> Option<(InRhythm, &'a BeatLine)> {
     let [pid] = *crowd.pids else {
         return None;
@@ -252,8 +254,8 @@ fn rhythm<'a>(crowd: &Crowd<'_>, statement: &'a Statement) -> Option<(InRhythm, 
     Some((rhythm, beat_of(beats, pid, rhythm.period)?))
 }
 
-/// Returns the online CPUs on which the program did not wait, except isolated ones. `None` if no
-/// CPU remains, or if it is unknown where the program waited.
+/// Returns the online CPUs on which the program did not wait, except isolated ones. Returns `None`
+/// if no CPU remains, or if it is unknown where the program waited.
 fn other_cpus(statement: &Statement, waited_on: &CpuList) -> Option<CpuList> {
     let apart = statement.machine.configured.set_apart();
     let others = statement.machine.online.iter();

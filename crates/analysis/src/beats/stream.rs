@@ -36,7 +36,7 @@ pub(super) enum Identity {
     },
     /// The first runs of all threads with the same name.
     Starts { name: Arc<str> },
-    /// A probe's gaps of at least `min`.
+    /// A probe's gaps that last at least `min`.
     Gaps { probe: ProbeKind, min: Nanos },
 }
 
@@ -174,7 +174,7 @@ impl Identity {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) identity: Identity,
-    /// The CPU, if the source has a stream per CPU.
+    /// CPU of the stream. `None` if the source has a single stream for all CPUs.
     pub(super) cpu: Option<Cpu>,
 }
 
@@ -189,10 +189,10 @@ pub(super) struct Stream {
     pub(super) last: Nanos,
     /// Number of events that arrived too late to be sorted.
     pub(super) late: u64,
-    /// Windows in which the source had events, but without their times.
+    /// Windows in which the source had events whose times are unknown.
     pub(super) untimed: Vec<(Nanos, Nanos)>,
-    /// Whether the stream was refused more than one block, or has too many windows without times. A
-    /// stunted stream is not searched.
+    /// Whether the stream needed more than one block of events but was refused it, or has too many
+    /// windows without times. A stunted stream is not searched.
     pub(super) stunted: bool,
     may_grow: bool,
     seen_on: Vec<Cpu>,

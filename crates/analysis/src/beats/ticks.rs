@@ -1,4 +1,4 @@
-//! Determines the kernel's ticks, to check whether a source's events coincide with them.
+//! Determines when the kernel's ticks occur, to check whether a source's events coincide with them.
 
 use ticktax_model::kernel_words::{LOCAL_TIMER, TICK_FUNCTIONS};
 use ticktax_model::{Cpu, Nanos};
@@ -7,9 +7,10 @@ use super::stream::{Identity, Key};
 use super::streams::Streams;
 use ticktax_beats::{Events, FEWEST, Tick};
 
-/// The ticks' phase counts as known if their mean phase vector is longer than this.
+/// The phase of a CPU's ticks counts as known if the mean of the ticks' unit phase vectors is
+/// longer than this.
 const SHARP: f64 = 0.9;
-/// Two CPUs' ticks coincide if their phases differ by at most this share of a tick.
+/// The ticks of two CPUs coincide if their phases differ by at most this share of a tick.
 const TOGETHER: f64 = 0.1;
 
 /// The ticks of all CPUs.
@@ -23,7 +24,8 @@ pub(super) struct Ticks {
 }
 
 impl Ticks {
-    /// Determines the ticks from the streams so far. `end` is when the last event ended.
+    /// Determines when the ticks occur, from the streams so far. `end` is when the last event
+    /// ended.
     pub(super) fn new(tick: Option<Tick>, streams: &Streams, end: Nanos) -> Self {
         let mut ticks = Self {
             tick,
@@ -81,7 +83,8 @@ fn is_interrupt_of_tick(identity: &Identity) -> bool {
     is_tick(identity) || is_interrupt_around(identity)
 }
 
-/// Returns the time of one tick, or `None` if the ticks are not at multiples of their period.
+/// Returns the time of one tick. Returns `None` if there are too few ticks, or if they do not keep
+/// the same phase.
 fn phase(events: &Events, length: Nanos) -> Option<Nanos> {
     let turn = std::f64::consts::TAU;
     let first = *events.starts.first()?;

@@ -25,9 +25,9 @@ pub(super) struct Gap {
     pub(super) reason: OffCpuReason,
     /// Whether the thread resumed on another CPU.
     pub(super) moved: bool,
-    /// CPU of the run that follows.
+    /// CPU of the run that follows the gap.
     pub(super) cpu: Cpu,
-    /// Start of that run.
+    /// Start of the run that follows the gap.
     pub(super) until: Nanos,
 }
 
@@ -51,7 +51,7 @@ impl Gap {
     }
 }
 
-/// Machine-wide activity. It decides whether a wait without a wake-up is believed.
+/// Machine-wide activity, which decides whether a wait without a wake-up is believed.
 #[derive(Debug)]
 pub(super) struct Machine {
     /// Whether no event was lost and every CPU was watched. If so, a thread without a wake-up event

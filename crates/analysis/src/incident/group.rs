@@ -15,7 +15,7 @@ use ticktax_beats::{Beat, Events, FEWEST, detect};
 
 /// At most this many incidents per group are searched for beats. Older ones are ignored.
 const SEARCHED: usize = 2_048;
-/// An incident this close (ns) to a beat's grid belongs to the beat, however small the jitter is,
+/// An incident this close (ns) to a beat's grid belongs to the beat even if the jitter is smaller,
 /// because times are in whole milliseconds.
 const NEAR: f64 = 2e6;
 
@@ -180,7 +180,7 @@ fn is_on(beat: &Beat, entry: &IncidentEntry, alike: &[&IncidentEntry]) -> bool {
     })
 }
 
-/// Returns the start of an incident's delay, ns since 1970.
+/// Returns when an incident's delay started, in ns since 1970.
 fn began(entry: &IncidentEntry) -> Nanos {
     let at = entry.incident.at_unix_ms.saturating_mul(1_000_000);
     Nanos(at.saturating_sub(entry.incident.lasted.0))

@@ -74,7 +74,7 @@ pub(crate) fn is_counted(class: Class, source: &Source) -> bool {
 
 #[derive(Debug)]
 struct Entry {
-    /// `None` if the source's rows are not CPU time.
+    /// Class of the source's time. `None` if its rows are not CPU time.
     class: Option<Class>,
     account: AccountId,
     counted: bool,

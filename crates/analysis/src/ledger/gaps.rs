@@ -1,8 +1,8 @@
 //! Sums up each probe's gaps on each CPU.
 //!
 //! Whether an empty gap proves that the hypervisor or the firmware ran is not known until the end.
-//! Until then, separate sums are kept of time around named rows, of empty gaps, and of gaps whose
-//! rows may be missing.
+//! Until then, there are separate sums for time around named rows, for empty gaps, and for gaps
+//! whose rows may be missing.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -38,7 +38,8 @@ pub(super) fn is_near(near: Option<u8>, uncertainty: Nanos) -> bool {
     near.is_some_and(|step| Nanos(1 << step) <= uncertainty)
 }
 
-/// One CPU's long, short or yielded gaps, split into the parts that are known before the end.
+/// One CPU's long, short or yielded gaps, split into the parts that are known before the recording
+/// ends.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Side {
     gaps: LengthTally,
@@ -113,8 +114,8 @@ impl GapBook {
     }
 
     /// Returns the minimum length from which an empty gap could contain one of `unseen` missed
-    /// entries. That is the length of the `unseen`-th longest gap, or 0 if any gap could contain
-    /// one.
+    /// kernel entries. That is the length of the `unseen`-th longest gap, or 0 if any gap could
+    /// contain one.
     pub(super) fn suspect_from(&self, unseen: u64, uncertainty: Nanos) -> Nanos {
         let known = self.longest_empty();
         let mut lengths: Vec<Nanos> = known

@@ -56,7 +56,7 @@ impl GapQueue {
     /// Same as [`Self::SETTLED`], but for a later gap instead of a row. A gap is weaker evidence,
     /// but on a CPU where only the probe runs, there are no later rows.
     const SETTLED_BY_GAPS: Nanos = Nanos::from_secs(3);
-    /// Number of rows after a gap among which the nearest is sought.
+    /// Number of rows after a gap that are searched for the nearest one.
     const LATER: u32 = 4;
     /// Maximum number of waiting gaps, which take up to 3 MiB per CPU.
     const MAX: usize = 1 << 16;
@@ -87,8 +87,8 @@ impl GapQueue {
         self.unplaceable
     }
 
-    /// Returns the self time of rows that may belong to gaps but were not found in one. Final after
-    /// [`settle`](Self::settle).
+    /// Returns the self time of rows that may belong to gaps but were not found in one. The value
+    /// is final only after a call of [`settle`](Self::settle).
     pub(super) fn unplaced(&self) -> Nanos {
         self.unplaced
     }
@@ -104,8 +104,8 @@ impl GapQueue {
         self.unplaced += history.forgotten().unplaced;
     }
 
-    /// Returns whether the first gap is ripe, because all its rows must have arrived or too many
-    /// gaps are waiting.
+    /// Returns whether the first gap is ripe, because all its rows must have arrived or because too
+    /// many gaps are waiting.
     #[inline]
     pub(super) fn has_ripe_gap(&self, history: &History) -> bool {
         self.gaps.front().is_some_and(|gap| {

@@ -7,12 +7,13 @@ use ticktax_model::{Nanos, SourceId, SourceTable, Span};
 
 use crate::ran::Ran;
 
-/// Row lengths, including interruptions. The scheduler cannot count more than this: a kernel
-/// without interrupt accounting charges interrupts to the thread.
+/// On-CPU time of each source, computed from the lengths of its rows. The lengths include
+/// interruptions. The scheduler cannot count more than this, because even a kernel without
+/// interrupt accounting only charges interrupts to the thread.
 #[derive(Debug, Default)]
 pub(super) struct OnCpuTimes {
     by_source: Vec<Times>,
-    /// Time of interrupts that are known only as sums. They can have interrupted any thread.
+    /// Time of interrupts that are recorded only as sums. They can have interrupted any thread.
     summed_interrupts: Nanos,
 }
 

@@ -1,4 +1,4 @@
-//! Tests which causes are reported for a CPU's columns, and which are not.
+//! Tests which causes are reported if a CPU's columns are wrong.
 
 use ticktax_fixture::{process, row};
 use ticktax_model::accounting::{AccountingStatement, Bias, BiasKind};
@@ -119,7 +119,7 @@ fn sampling_and_interrupts_in_idle_time_explain_the_cpus_whole_error() {
 
 #[test]
 fn interrupts_within_programs_are_not_missing_from_busy() {
-    // The program is on the CPU from just before each tick, so every interrupt is in its time.
+    // The program is on the CPU from just before each tick, so its time includes every interrupt.
     let check = OneCpu::new(&aligned(97, 103)).check(&OneCpu::header());
     let interrupts = cause(&check, BiasKind::InterruptsNotMeasured).unwrap();
     assert_eq!(interrupts.ran, Nanos(HANDLER * TICKS));

@@ -6,7 +6,8 @@ use super::super::Facts;
 
 use ticktax_model::tick::Frequency;
 
-/// Relative deviations up to this are not reported. Clocks differ by less.
+/// Relative deviations of the tick rate up to this value are not reported. Two clocks differ by
+/// less.
 const TOLERANCE: f64 = 0.02;
 /// Minimum number of intervals between ticks, equal to one second at 250 Hz.
 const MIN: u64 = 250;
