@@ -48,15 +48,15 @@ const LATE: Nanos = Nanos::from_millis(10);
 /// Real-time threads count as having used up their time if the runs that are kept cover at least
 /// this share of it.
 const USED_UP: f64 = 0.97;
-/// Shorter runs are not kept.
+/// Minimum length of a run that is kept.
 const LONG: Nanos = Nanos::from_micros(250);
-/// Runs are kept for this long.
+/// Time for which runs are kept.
 const KEPT: Nanos = Nanos::from_secs(10);
 /// Maximum number of runs kept per CPU, and of starts of the fair server's timer.
 const RUNS: usize = 1 << 14;
 /// Maximum number of waits kept.
 const CANDIDATES: usize = 4_096;
-/// Longest time from the fair server's timer until the server runs a thread.
+/// Longest time from the start of the fair server's timer until the server runs a thread.
 const SERVER_DELAY: Nanos = Nanos::from_micros(300);
 /// First kernel version with a fair server. From then on, real-time threads are throttled only in
 /// groups (`RT_GROUP_SCHED`).
@@ -122,8 +122,9 @@ impl Limits {
         time.share_of(self.granted()) >= USED_UP
     }
 
-    /// Returns the limit that caused a wait during which the CPU was idle for `idled`. `timer` is
-    /// true if the fair server's timer ran just before the wait.
+    /// Returns the limit that caused a wait, or `None` if no limit can have caused it. The CPU was
+    /// idle for `idled` during the wait. `timer` is true if the fair server's timer ran just before
+    /// the wait.
     fn which(&self, idled: Nanos, timer: bool) -> Option<RealTimeLimit> {
         let idled = idled >= SHORTEST;
         match (self.throttling, self.server) {
@@ -244,11 +245,12 @@ struct Candidate {
     ran: BTreeMap<i32, Nanos>,
 }
 
-/// Takes a timeline's events, and the waits that another consumer has found among them.
+/// Finds the waits that limits on real-time threads caused, from a timeline's events and from the
+/// waits that another consumer has found among them.
 #[derive(Debug)]
 pub(crate) struct RealTime {
     limits: Limits,
-    /// Indexed by CPU slot.
+    /// Recent activity of each CPU, indexed by CPU slot.
     lines: Vec<Line>,
     found: Vec<Candidate>,
 }

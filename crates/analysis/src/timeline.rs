@@ -81,10 +81,10 @@ pub(crate) enum EventKind<'a> {
 /// How an occupant's row relates to the CPU's previous row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Onset {
-    /// The occupant was already running. Page faults and the start or end of a work item split a
-    /// run into several rows.
+    /// Whether the occupant was already running. Page faults and the start or end of a work item
+    /// split a run into several rows.
     pub(crate) continues: bool,
-    /// The CPU was idle just before.
+    /// Whether the CPU was idle just before.
     pub(crate) after_idle: bool,
 }
 
@@ -127,7 +127,7 @@ struct CpuLine {
 }
 
 impl CpuLine {
-    /// Takes an occupant's row, and returns how it relates to the previous one.
+    /// Records an occupant's row, and returns how it relates to the previous one.
     #[inline]
     fn occupy(&mut self, span: &Span, occupant: &Occupant) -> Onset {
         let new = Last {
@@ -149,11 +149,11 @@ impl CpuLine {
 #[derive(Debug)]
 pub(crate) struct Timeline {
     roles: Roles,
-    /// Indexed by CPU number. The slot one past the kernel's limit stands for all impossible CPU
-    /// numbers.
+    /// History of each CPU, indexed by CPU number. The slot one past the kernel's limit stands for
+    /// all impossible CPU numbers.
     cpus: Vec<CpuLine>,
     keep: Keep,
-    /// Sorts rows into the histories.
+    /// Inserts late rows into the histories in order.
     late: Inserter,
 }
 
@@ -168,7 +168,8 @@ impl Timeline {
         }
     }
 
-    /// Takes a row. Returns its event, and its CPU's history, which includes the row.
+    /// Processes a row. Returns the row's event, and the history of the row's CPU, which includes
+    /// the row.
     ///
     /// All calls must pass the same [`SourceTable`], which may grow between calls.
     #[expect(

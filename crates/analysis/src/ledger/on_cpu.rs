@@ -32,7 +32,7 @@ impl OnCpuTimes {
         self.note(span.source, span.dur, u64::from(!continues));
     }
 
-    /// Adds the sum of a thread's rows over a window. A sum shows only the rows' self time.
+    /// Adds the sum of a thread's rows over a window. A sum contains only the rows' self time.
     pub(super) fn add_sum(&mut self, sum: &Sum) {
         self.note(sum.span.source, sum.span.self_time, sum.count);
     }

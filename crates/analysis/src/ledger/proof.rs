@@ -48,8 +48,8 @@ impl Departures {
         }
     }
 
-    /// Returns the number of departures from `begin` to `end`, or `None` if too many others came
-    /// before or after.
+    /// Returns the number of departures from `begin` to `end`. Returns `None` if it cannot be
+    /// determined, because too many departures came before `begin` or after `end`.
     fn within(&self, begin: Nanos, end: Nanos) -> Option<u64> {
         let inside = |at: &&Nanos| (begin..=end).contains(*at);
         let count = |times: &mut dyn Iterator<Item = &Nanos>| times.filter(inside).count() as u64;
@@ -66,8 +66,8 @@ impl Departures {
 /// ledger.
 #[derive(Debug, Default)]
 pub(crate) struct Proofs {
-    /// Indexed by CPU number: departures of the probe's thread, and whether any rows were summed
-    /// and therefore have no times.
+    /// Departures of the probe's thread, and whether any rows were summed and therefore have no
+    /// times. Indexed by CPU number.
     cpus: Vec<(Departures, bool)>,
 }
 

@@ -11,7 +11,7 @@ use super::entry_exit::{Bounds, Residuals};
 use super::gaps::{GapBook, is_near};
 use super::tally::{LengthTally, Tally};
 
-/// How one side's residuals are divided among accounts.
+/// Division of one side's residuals among accounts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Shares {
     pub(super) entry_exit: Nanos,
@@ -29,7 +29,7 @@ pub(super) struct Settled {
     pub(super) shares: [Shares; 3],
     /// Empty gaps in which the kernel provably ran nothing.
     pub(super) outside: LengthTally,
-    /// All other empty gaps.
+    /// All other empty gaps, in which the kernel may have run something.
     pub(super) unproven: LengthTally,
     /// The part of the residuals that counts as entry and exit.
     pub(super) entry_exit: LengthTally,
@@ -118,8 +118,8 @@ impl Settled {
             shares.outside = side.empty - unproven.time;
             self.unproven.tally.merge(&unproven);
         }
-        // The two sums have no separate distributions. That is acceptable, because only the few
-        // longest gaps moved from one to the other.
+        // There are no separate distributions for the outside and the unproven gaps. That is
+        // acceptable, because only the few longest gaps were moved from one to the other.
         if !self.unproven.tally.is_empty() {
             self.unproven.histogram.record(self.unproven.tally.longest);
             self.outside.tally.time -= self.unproven.tally.time;
@@ -166,8 +166,8 @@ impl Settled {
 
 impl Settled {
     /// Assigns the excess over entry and exit to outside time. The longest residuals could contain
-    /// missed entries, so theirs stays unexplained. `beyond` groups residuals by length, and gives
-    /// each group's side.
+    /// missed entries, so their excess stays unexplained. `beyond` groups residuals by length, and
+    /// gives each group's side.
     fn settle_beyond(&mut self, mut beyond: Vec<(usize, Tally)>) {
         let mut suspect = match self.proof {
             _ if self.is_proven() => 0,

@@ -1,5 +1,5 @@
-//! Accounts for time that is not the self time of a row: that of lost rows, and time that leaves a
-//! probe's account when its gaps are judged.
+//! Accounts for time that is not the self time of a row. This is the time of lost rows, and the
+//! time that leaves a probe's account when its gaps are judged.
 
 use ticktax_model::Nanos;
 use ticktax_model::kernel_words::UNREPORTED;
@@ -33,7 +33,7 @@ pub(super) struct Transfers {
     lost: Tally,
     /// Empty gaps that prove nothing.
     unproven: LengthTally,
-    /// Gaps whose rows could not be placed.
+    /// Gaps from which rows may be missing.
     unmatched: LengthTally,
     from_probe: Nanos,
 }
@@ -117,8 +117,8 @@ impl Transfers {
         self.from_probe += time;
     }
 
-    /// Books stolen time as steal, up to the amount seen as outside time. Any further stolen time
-    /// is part of other rows, where it cannot be identified.
+    /// Books stolen time as steal instead of outside time, up to the amount of outside time. Any
+    /// further stolen time is part of other rows, where it cannot be identified.
     pub(super) fn book_steal(&mut self, stolen: Nanos, classes: &mut ClassTimes) {
         let stolen = stolen.min(classes.of(Class::HypervisorOrFirmware));
         if stolen > Nanos::ZERO {
@@ -165,7 +165,7 @@ impl Transfers {
         let around = around.filter(|(_, tally)| !tally.is_empty());
         let parts = around
             .map(|(id, tally)| tally.into_part(format!("around {}", registry.describe(id).1)));
-        // Programs that have the same name share a part.
+        // Programs that have the same name share one part.
         account.parts = merged(parts.collect());
         account
     }

@@ -10,11 +10,12 @@ use ticktax_model::{Kind, Nanos, SourceTable};
 
 use super::on_cpu::{OnCpuTimes, ProcessRows};
 
-/// Missing CPU time below this is not reported.
+/// Minimum missing CPU time that is reported.
 const WORTH_NAMING: Nanos = Nanos::from_millis(1);
 /// Missing time is ignored if it is less than 1/`PART` of a process's time.
 const PART: i64 = 100;
-/// Tick period assumed if the kernel's is unknown (`CONFIG_HZ_100`, which has the longest).
+/// Tick period that is assumed if the kernel's is unknown. It is the longest that a kernel can have
+/// (`CONFIG_HZ_100`).
 const LONGEST_TICK: Nanos = Nanos::from_millis(10);
 /// Longest interval between updates of a CPU's clock if the tick stops while the CPU is busy
 /// (`sched_tick_remote`).
@@ -123,7 +124,7 @@ fn unwatched(header: &Header) -> Nanos {
     before + (header.after.at - end).max(Nanos::ZERO)
 }
 
-/// Ids of processes that have at least one row on a CPU.
+/// Returns the ids of processes that have at least one row on a CPU.
 fn traced(sources: &SourceTable) -> BTreeSet<i32> {
     let threads = sources
         .iter()

@@ -48,7 +48,7 @@ fn stays(period: Nanos, tick: Nanos, phases: i64, frames: i64) -> bool {
     }
     let rest = (phases * period.0).rem_euclid(tick.0);
     let missing = rest.min(tick.0 - rest);
-    // Total error: that of one round, times the number of rounds.
+    // The total error is the error of one round multiplied by the number of rounds.
     missing.saturating_mul(frames / phases) * 4 <= tick.0 / phases
 }
 
@@ -94,7 +94,8 @@ mod tests {
     }
 
     proptest! {
-        /// Compares the bounds with a count of the sampling ticks, one by one, for any start time.
+        /// Compares the bounds with the actual number of sampling ticks, counted one by one, for
+        /// any start time.
         #[test]
         fn the_bounds_hold_and_are_reached(
             p in 1_i64..60, q in 1_i64..12, work in 0_i64..20_000_000, start in 0_i64..4_000_000,

@@ -264,7 +264,8 @@ mod tests {
         stats.close().figures().unwrap()
     }
 
-    /// Recordings from elsewhere can claim such times. Counting each slot would take years.
+    /// Recordings from other tools can contain such times. Counting the slots one by one would take
+    /// years.
     #[test]
     fn the_slots_before_a_frame_that_is_centuries_late_are_counted() {
         let late = 9_000_000_000_000;
@@ -326,7 +327,7 @@ mod tests {
         assert_eq!(wait.mean, Nanos((30 + 10) * MS / 6));
         let frame_time = figures.frame_time.unwrap();
         assert_eq!(frame_time.mean, Nanos((3 + 3 + 50 + 33 + 13 + 3) * MS / 6));
-        // As busy time, the stall is a single long frame out of five.
+        // In the busy times, the stall appears as a single long frame out of five.
         assert_eq!(figures.busy.unwrap().count, 5);
         assert_eq!(
             figures.wakeup.unwrap().count,

@@ -34,7 +34,7 @@ const SAME_SHARE: f64 = 1e-3;
 ///
 /// The remaining arms are equally good. An arm without frames is never chosen, so a group whose
 /// arms have no frames ends in an empty choice. Arms with fewer than two turns count as equal,
-/// because they do not show how much chance can do.
+/// because they do not show how much their results vary by chance.
 pub fn choices(arms: &[PaceArm]) -> Vec<Choice> {
     let q = common_quantile(arms);
     let mut groups: Vec<Choice> = Vec::new();

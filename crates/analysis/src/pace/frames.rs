@@ -157,7 +157,7 @@ fn on_grid(runs: &[Run], period: f64, first: Nanos) -> (Nanos, Vec<Frame>) {
     (whole_period, frames)
 }
 
-/// Returns where in their slots the earliest wake-ups are, in ns.
+/// Returns how long after the start of their slots the earliest wake-ups come, in ns.
 fn earliest(placed: &[Placed<'_>]) -> f64 {
     let mut after: Vec<f64> = placed.iter().map(|wakeup| wakeup.after).collect();
     after.sort_by(f64::total_cmp);

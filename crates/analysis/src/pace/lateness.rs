@@ -48,7 +48,8 @@ pub(crate) struct Outside {
 }
 
 impl Outside {
-    /// Returns the values for a thread pinned to `cpu` if only its rows are available.
+    /// Returns the values for a thread that is pinned to `cpu`, if only the thread's rows are
+    /// available.
     pub(crate) fn of_cpu(cpu: Option<Cpu>) -> Self {
         Self {
             cpu,
@@ -70,7 +71,7 @@ impl Outside {
             };
         }
         let proof = books.proofs.iter().find(|proof| Some(proof.cpu) == cpu);
-        // A steal clock that never advanced might not be implemented.
+        // A steal clock that never advanced might not be implemented by the hypervisor.
         let tells = header.after.tells_steal();
         let stolen = |&cpu: &Cpu| {
             let clock = header.after.steal_since(&header.before, cpu)?;
@@ -134,7 +135,7 @@ pub(crate) fn late_frames(
 /// A thread's losses, sorted by start. They may overlap.
 struct ByTime<'a> {
     losses: &'a [Loss],
-    /// For each loss, the latest end up to and including it.
+    /// For each loss, the latest end among the losses up to and including it.
     reach: Vec<Nanos>,
 }
 
@@ -150,7 +151,8 @@ impl<'a> ByTime<'a> {
         }
     }
 
-    /// Returns all losses that overlap the interval. They may include others that ended before it.
+    /// Returns all losses that overlap the interval. The result may include losses that ended
+    /// before the interval.
     fn between(&self, from: Nanos, to: Nanos) -> impl Iterator<Item = &'a Loss> {
         let first = self.reach.partition_point(|&end| end <= from);
         let losses = self.losses[first..].iter();

@@ -62,8 +62,8 @@ pub fn loop_statement(header: &Header, run: &LoopRun, accounts: &Accounts) -> Pa
     }
 }
 
-/// Returns the alias between the loop and the tick. Frames stay at the same phases of the tick only
-/// if the loop is on a grid and sleeps between frames.
+/// Returns the alias between the loop and the tick, if there is one. Frames stay at the same phases
+/// of the tick only if the loop is on a grid and sleeps between frames.
 fn alias(report: &LoopReport, machine: &Machine, figures: Option<&Figures>) -> Option<TickAlias> {
     let grid = report.spec.rule == PaceRule::Deadline && report.spec.sleep.sleeps();
     if !grid || sampled_at_tick(machine) != Some(true) {

@@ -188,8 +188,8 @@ impl Questions {
         None
     }
 
-    /// Removes and returns the next question about CPU `slot`, if it can be answered. It is known
-    /// what ran there up to time `known`.
+    /// Removes and returns the next question about CPU `slot`, if it can be answered. `known` is
+    /// the time up to which the CPU's activity is known.
     pub(super) fn pop(&mut self, slot: usize, known: Nanos) -> Option<Asked> {
         if self.count == 0 {
             return None;

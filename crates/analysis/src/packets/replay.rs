@@ -39,15 +39,15 @@ struct Receiver<'a> {
     pauses: &'a [(Nanos, Nanos)],
     read: Nanos,
     capacity: u64,
-    /// Maximum number of datagrams that can have been read but still be charged.
+    /// Maximum number of datagrams that can have been read but still be charged to the buffer.
     quarter: u64,
     /// Number of waiting datagrams that the kernel has handed to the reader.
     handed: u64,
-    /// Number of waiting datagrams that arrived after that.
+    /// Number of waiting datagrams that arrived after the last hand-over to the reader.
     arrived: u64,
     /// Number of datagrams that were read but are still charged.
     charged: u64,
-    /// When the reader can start on the next datagram.
+    /// Time at which the reader can start on the next datagram.
     free: Nanos,
 }
 
@@ -124,7 +124,8 @@ mod tests {
     const US: i64 = 1_000;
     const MS: i64 = 1_000_000;
 
-    /// Builds a course with 40 datagrams per millisecond, for 200 ms. Each takes `read` ns to read.
+    /// Builds a course in which 40 datagrams per millisecond are sent, for 200 ms. Each takes
+    /// `read` ns to read.
     fn course(read: i64) -> BurstWindow {
         BurstWindow {
             start: Nanos(MS),
@@ -186,7 +187,7 @@ mod tests {
     fn a_reader_slower_than_the_sender_is_too_slow() {
         assert!(!is_too_slow(&course(20 * US)));
         assert!(is_too_slow(&course(25 * US)));
-        // Without the pause, 24 µs per datagram are fast enough.
+        // Without the pause, 24 µs per datagram would be fast enough.
         assert!(is_too_slow(&course(24 * US)));
     }
 }

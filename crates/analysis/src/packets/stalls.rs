@@ -77,7 +77,7 @@ impl RowSink for ReceiverWatch {
 pub struct HeldUp {
     /// Start and end.
     pub time: (Nanos, Nanos),
-    /// The cause. Its `time` is not set.
+    /// Cause of the delay. Its `time` is not set.
     pub by: StallCause,
 }
 

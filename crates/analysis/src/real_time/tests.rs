@@ -29,7 +29,7 @@ enum Other {
     RealTime,
 }
 
-/// A machine with one CPU, and what that CPU does.
+/// A machine with one CPU, and the activity of that CPU.
 #[derive(Clone, Copy, Debug)]
 struct World {
     kernel: &'static str,

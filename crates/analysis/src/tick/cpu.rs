@@ -162,7 +162,7 @@ impl CpuBook {
         self.ticks.settle(occupation);
         self.frames.settle(occupation);
         for (index, length) in self.open_intervals.drain(..).enumerate() {
-            // The first interval started before this row, so earlier idle time counts for it.
+            // The first interval started before this row, so earlier idle time counts for it too.
             if idles || (index == 0 && self.idled) {
                 self.pauses.add(length);
             } else {
@@ -182,7 +182,8 @@ impl CpuBook {
         self.intervals.frequency()
     }
 
-    /// Pairs `counts` with the times during which the events occurred: busy, probe and idle time.
+    /// Pairs `counts` with the times during which the events occurred, separately for busy, probe
+    /// and idle time.
     pub(super) fn by_occupation(&self, counts: &Counts) -> [Ticks; 3] {
         [
             (counts.busy, self.busy_time),

@@ -17,7 +17,7 @@ impl Turn {
         all: Some(0.0),
     };
 
-    /// Builds a turn in which `part` of `all` items were counted.
+    /// Creates a turn in which `part` of `all` items were counted.
     pub(super) fn of_count(part: u64, all: u64) -> Self {
         Self {
             share: part as f64 / all.max(1) as f64,
@@ -25,7 +25,7 @@ impl Turn {
         }
     }
 
-    /// Builds a turn whose share was measured rather than counted.
+    /// Creates a turn whose share was measured rather than counted.
     pub(super) fn of_share(share: f64) -> Self {
         Self { share, all: None }
     }
@@ -41,7 +41,8 @@ pub(super) fn difference(a: &[Turn], b: &[Turn]) -> Option<f64> {
         return None;
     }
     let counted = of_counts(&a[..rounds]) + of_counts(&b[..rounds]);
-    // Turns that agree by luck must not look more certain than their number of frames permits.
+    // If the turns happen to agree closely, the result must not look more certain than their number
+    // of frames permits.
     let variance = (variance(&differences) / rounds as f64).max(counted);
     Some(student_chance(mean / variance.sqrt(), rounds as f64 - 1.0))
 }
@@ -77,7 +78,7 @@ mod tests {
         assert_eq!(difference(&few, &many), None);
         // A single bad turn must not be significant.
         assert!(difference(&turns_of(&[0, 0, 90, 0, 0]), &few).unwrap() > 0.2);
-        // Even turns that agree exactly have a limited number of frames.
+        // Even if the turns agree exactly, their limited number of frames leaves some doubt.
         assert!(difference(&turns_of(&[1; 5]), &turns_of(&[0; 5])).unwrap() > 0.05);
         assert_eq!(difference(&many[..1], &few[..1]), None);
     }
