@@ -124,7 +124,7 @@ impl Arrival {
 /// Follows packets through a timeline's events.
 #[derive(Debug, Default)]
 pub(crate) struct Packets {
-    /// Indexed by CPU.
+    /// Recent events of each CPU, indexed by CPU slot.
     cpus: Vec<CpuFrames>,
     receivers: Receivers,
     questions: Questions,

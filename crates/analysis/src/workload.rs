@@ -37,7 +37,7 @@ pub const MAX: usize = 1 << 23;
 /// CPU.
 pub const SMALL: f64 = 0.0005;
 
-/// Reason why a recording yields no workload.
+/// Reason that a recording yields no workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoWorkload {
     /// The recording was made at level `proc`, so it contains no rows of threads.
@@ -154,7 +154,7 @@ impl WorkRows {
                 rows.policy = Some(thread.policy);
             }
         }
-        // Only the wake-ups of ticktax's own threads are kept.
+        // Drop ticktax's own threads. Only their wake-ups were kept, so they have no name.
         self.threads.retain(|_, rows| !rows.name.is_empty());
         let mut assumed = Vec::new();
         groups::set(&mut self.threads, header, &mut assumed);
@@ -163,7 +163,7 @@ impl WorkRows {
         }
         let found = paced::find(&self.threads, (begin, end), asked)?;
         let (tick, timer) = interrupts::timers(self.cpus.iter().map(|cpu| &cpu.interrupts));
-        // Without high-resolution timers, ticks wake threads.
+        // If there are no high-resolution timers, ticks wake threads.
         let wakes = if timer > Nanos::ZERO {
             timer
         } else {

@@ -127,7 +127,7 @@ struct Cause {
 pub(super) struct Causes {
     /// The edges to each target, oldest first.
     edges: FastMap<Target, VecDeque<Act>>,
-    /// Sorts edges in.
+    /// Inserts late edges in order.
     late: Inserter,
     /// The onsets of each source, indexed by stream.
     onsets: Vec<Onsets>,

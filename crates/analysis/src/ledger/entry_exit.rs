@@ -208,7 +208,7 @@ fn bounds_of<K: Copy + Eq + Hash>(
 /// The bounds of all signatures.
 #[derive(Debug, Default)]
 pub(super) struct Bounds {
-    /// Indexed by signature.
+    /// The bounds, indexed by signature. `None` if no bound applies.
     bounds: Vec<Option<Bound>>,
     first: Vec<(SourceId, Shape)>,
 }

@@ -25,7 +25,7 @@ pub(super) struct Settled {
     pub(super) proof: Proof,
     /// Whether the times of some of this CPU's rows are unknown.
     pub(super) unplaceable: bool,
-    /// Indexed by side: long, short and yielded gaps.
+    /// Shares of each side, in the order long, short and yielded gaps.
     pub(super) shares: [Shares; 3],
     /// Empty gaps in which the kernel provably ran nothing.
     pub(super) outside: LengthTally,

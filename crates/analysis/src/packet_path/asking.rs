@@ -164,7 +164,7 @@ fn received_in(source: SourceId, sources: &SourceTable) -> ReceivedIn {
 /// Open questions about each CPU, in the order in which they were asked.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
-    /// Indexed by CPU.
+    /// Open questions, indexed by CPU slot.
     cpus: Vec<VecDeque<Asked>>,
     count: usize,
 }

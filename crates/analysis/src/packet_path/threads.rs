@@ -79,7 +79,7 @@ struct Receiver {
     pid: Option<i32>,
     /// Number of packets that woke the thread without the thread being seen to run afterwards.
     lost: usize,
-    /// Sorted by time.
+    /// Wake-ups that no run has followed yet, sorted by time.
     wakes: VecDeque<Wake>,
     /// The last run that was processed.
     last: Option<Run>,
@@ -89,7 +89,7 @@ struct Receiver {
 #[derive(Debug, Default)]
 pub(super) struct Receivers {
     threads: FastMap<i32, Receiver>,
-    /// Sorts wake-ups in.
+    /// Inserts late wake-ups in order.
     late: Inserter,
     /// Runs that are still to be processed, ordered by end, then by arrival.
     runs: BinaryHeap<Reverse<Ended>>,

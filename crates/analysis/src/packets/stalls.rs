@@ -84,7 +84,7 @@ pub struct HeldUp {
 /// All of a thread's delays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HoldUps {
-    /// Sorted by start.
+    /// The delays, sorted by start.
     pub all: Vec<HeldUp>,
     /// Time after which delays may be missing because there were too many. `None` if none are
     /// missing.

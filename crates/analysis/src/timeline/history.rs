@@ -59,7 +59,7 @@ pub(crate) struct Piece {
 #[derive(Debug)]
 pub(crate) struct History {
     keep: Keep,
-    /// Sorted by end.
+    /// The rows that are kept, sorted by end.
     rows: VecDeque<Recent>,
     /// Latest end among all rows.
     newest: Nanos,

@@ -15,7 +15,8 @@ pub(super) type Interval = (Nanos, Nanos);
 
 /// The times match the beat if the probability that chance produces such a match is at most this.
 const CHANCE: f64 = 0.05;
-/// Bounds that are further apart than this share of a period carry no information.
+/// Bounds on an event's start that are further apart than this share of a period carry no
+/// information.
 const WIDEST: f64 = 0.5;
 /// Intervals that start within this share of a period may belong to the same event.
 const ONE_EVENT: f64 = 0.5;
@@ -104,8 +105,8 @@ impl Evidence {
         }
     }
 
-    /// Returns whether chance is ruled out as the cause of the matches, and more than half of the
-    /// time that chance leaves unexplained matches.
+    /// Returns whether the evidence suffices. Chance must be ruled out as the cause of the matches.
+    /// In addition, of the time that does not match by chance, more than half must match.
     fn suffices(&self) -> bool {
         let by_chance = self.chances / self.judged.max(1.0);
         self.log_chance <= CHANCE.ln() && self.matching > self.total * f64::midpoint(1.0, by_chance)
@@ -243,7 +244,7 @@ mod tests {
         }
     }
 
-    /// Intervals given in ms after the start.
+    /// Converts intervals given in ms after the start.
     fn times(intervals: impl IntoIterator<Item = (i64, i64)>) -> Vec<Interval> {
         let at = |ms| Nanos(ORIGIN + ms * MS);
         let intervals = intervals.into_iter();
@@ -254,8 +255,8 @@ mod tests {
         match_beat(&beat(rearmed), intervals, Nanos(ORIGIN))
     }
 
-    /// A program that wakes at random times waits for the rest of a run, and misses some runs
-    /// altogether.
+    /// A program that wakes at random times waits for the rest of a run of the backup. It misses
+    /// some runs altogether.
     #[test]
     fn waits_within_a_beats_events_match_it() {
         let runs = [0, 1, 3, 4, 8, 9, 10];

@@ -103,8 +103,8 @@ pub(super) fn find(
 }
 
 impl Asked {
-    /// Returns whether the rhythm's period is near the requested one. True if no period was
-    /// requested.
+    /// Returns whether the rhythm's period is near the requested one. If no period was requested,
+    /// any rhythm will do.
     fn is_near(&self, found: &Found) -> bool {
         let ratio = |period: Nanos| found.beats[0].1.period.value / period.0 as f64;
         self.period
@@ -219,8 +219,8 @@ fn judge(
     (rule, period, frames)
 }
 
-/// Returns the variation of the interval from a certain point in each frame to the start of the
-/// next one: the median absolute deviation, in ns.
+/// Returns how much the interval from a certain point in each frame to the start of the next frame
+/// varies. This is the median absolute deviation, in ns.
 fn spread(frames: &[Frame], from: impl Fn(&Frame) -> Nanos) -> f64 {
     let pairs = frames.windows(2);
     let mut distances: Vec<i64> = pairs

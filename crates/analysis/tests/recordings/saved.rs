@@ -1,4 +1,5 @@
-//! Tests that saved recordings still yield the figures that the version which made them printed.
+//! Tests that the figures of saved recordings are still those printed by the version that made the
+//! recordings.
 use std::fs;
 use std::path::PathBuf;
 

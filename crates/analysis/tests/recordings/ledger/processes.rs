@@ -50,7 +50,7 @@ fn traced_in_part(traced: i64, ran: i64) -> Desk {
     with_account(desk, ran)
 }
 
-/// Makes the scheduler's count for program 10 in `desk` `ran` ms.
+/// Sets the scheduler's count for program 10 in `desk` to `ran` ms.
 fn with_account(mut desk: Desk, ran: i64) -> Desk {
     let program = |ms| ProgramTime {
         name: "game".to_owned(),
@@ -111,7 +111,7 @@ fn time_charged_before_a_switch_is_not_missing() {
         ),
         "{named:?}"
     );
-    // The same time in 1000 on-CPU periods, with idle time between them.
+    // Spread the same time over 1000 on-CPU periods, with idle time between them.
     let mut desk = Desk::open(1_000_000_000);
     let game = thread(Owner::Program, "game", "game", (10, 10));
     for run in 0..1_000 {

@@ -56,8 +56,8 @@ impl Cast {
         self.statement(rows, &traced()).unwrap()
     }
 
-    /// An interrupt of the network card at `at` on CPU 0, which is idle. It raises `NET_RX` after 2
-    /// µs. The softirq starts at 4 µs and wakes the game at 7 µs.
+    /// Returns the rows of an interrupt of the network card at `at`, on CPU 0, which is idle. It
+    /// raises `NET_RX` after 2 µs. The softirq starts at 4 µs and wakes the game at 7 µs.
     fn packet(&self, at: i64) -> Vec<Row> {
         vec![
             raised(0, at + 2 * US, self.card),
@@ -292,7 +292,8 @@ fn the_order_of_rows_of_different_cpus_does_not_matter() {
         running.push(ran(1, at + 27 * US, at + 100 * US, cast.game));
     }
     let first: Vec<Row> = receiving.iter().chain(&running).cloned().collect();
-    // A thread is tracked only from its first packet on, so earlier rows are ignored.
+    // A thread is tracked only from its first packet on, so rows that arrive before that packet are
+    // ignored.
     let split = receiving.len() / 2;
     let (early, late) = receiving.split_at(split);
     let mixed: Vec<Row> = early.iter().chain(&running).chain(late).cloned().collect();
@@ -337,7 +338,8 @@ fn a_thread_that_was_running_continues() {
 #[test]
 fn if_the_new_cpu_was_idle_the_occupant_of_the_old_cpu_is_named() {
     let cast = Cast::new();
-    // A thread is tracked only from its first packet on, and rows from other CPUs can arrive late.
+    // A thread is tracked only from its first packet on. Rows from other CPUs can arrive after that
+    // packet even if they happened before it.
     let mut rows = cast.packet(100 * US);
     rows.extend([
         ran(1, 0, 50 * US, cast.game),
