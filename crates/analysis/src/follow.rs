@@ -153,8 +153,8 @@ pub struct Follow {
     pids: Option<BTreeSet<i32>>,
     meanings: Vec<Option<Meaning>>,
     threads: FastMap<i32, Thread>,
-    /// Wake-ups of all threads, by thread id. Even other threads' are kept, because a thread's
-    /// first wake-up can arrive before its first run.
+    /// Wake-ups of all threads, by thread id. None can be dropped yet, because a thread's first
+    /// wake-up can arrive before the run that shows that the thread is the subject's.
     wakes: FastMap<i32, Vec<Nanos>>,
     machine: Machine,
     has_sums: bool,

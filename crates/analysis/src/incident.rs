@@ -33,7 +33,8 @@ const BEFORE: Nanos = Nanos::from_secs(1);
 /// After long uninterrupted kernel work, the search for the thread that it kept waiting covers this
 /// much time.
 const AFTER: Nanos = Nanos::from_millis(10);
-/// Maximum number of rows kept, and of edges. Either takes up to 10 MiB.
+/// Maximum number of rows kept, and maximum number of edges kept. Each of the two lists takes up to
+/// 10 MiB.
 const MAX_ROWS: usize = 1 << 18;
 /// Maximum number of sources reported to have run instead.
 const NAMED: usize = 8;
@@ -172,7 +173,7 @@ impl IncidentAnalysis {
         (pieces, None)
     }
 
-    /// Explains why a thread was blocked, from what woke it.
+    /// Explains why a thread was blocked, judging by the thread or interrupt that woke it.
     fn blocked(&self, incident: &mut Incident, sources: &SourceTable) {
         incident.thread = self.thread_of_trigger(sources);
         let during = (self.trigger.begin(), self.trigger.at);
@@ -206,7 +207,7 @@ impl IncidentAnalysis {
         self.rank(incident, &pieces, sources);
     }
 
-    /// Sorts what ran by time, and determines why the source with the most time ran.
+    /// Sorts the sources that ran by time, and determines why the source with the most time ran.
     fn rank(&self, incident: &mut Incident, pieces: &[own::Piece], sources: &SourceTable) {
         let mut by_name: BTreeMap<(String, Kind), (RanInstead, &own::Piece)> = BTreeMap::new();
         for piece in pieces {

@@ -98,8 +98,8 @@ pub fn level(tests: usize) -> f64 {
     FALSE_VERDICTS / tests.max(1) as f64
 }
 
-/// Returns the 95 % interval and the p-value of `value`, the difference between the means of two
-/// lists (Welch 1947). Each list needs at least two values.
+/// Returns the 95 % confidence interval and the p-value of `value`, which is the difference between
+/// the means of two lists (Welch 1947). Each list needs at least two values.
 pub fn difference(value: f64, first: &[f64], second: &[f64]) -> (Effect, f64) {
     let moments = |values: &[f64]| (variance(values), values.len());
     let (error, freedom) = welch(moments(first), moments(second));

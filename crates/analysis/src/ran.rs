@@ -78,7 +78,8 @@ mod tests {
 
     use super::Ran;
 
-    /// Builds a browser that ran for 100 ms, including `audio_ms` of its real-time audio thread.
+    /// Builds the CPU times of a browser that ran for 100 ms. Its real-time audio thread ran for
+    /// `audio_ms` of them.
     fn browser(audio_ms: i64) -> Ran {
         let mut ran = Ran::default();
         for (tid, ms) in [(312, 100 - audio_ms), (313, audio_ms)] {

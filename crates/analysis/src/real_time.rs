@@ -40,7 +40,8 @@ use crate::ledger::tally::Tally;
 use crate::timeline::{Event, EventKind, Occupant, Piece};
 use crate::victim::named;
 
-/// Shorter waits do not count. On a busy machine, a context switch can take this long.
+/// Minimum length of a wait that counts. On a busy machine, a mere context switch can take nearly
+/// this long.
 const SHORTEST: Nanos = Nanos::from_millis(1);
 /// A wait may exceed the time that a limit leaves to other threads by this much, because the kernel
 /// checks the limit only at ticks.
@@ -52,7 +53,8 @@ const USED_UP: f64 = 0.97;
 const LONG: Nanos = Nanos::from_micros(250);
 /// Time for which runs are kept.
 const KEPT: Nanos = Nanos::from_secs(10);
-/// Maximum number of runs kept per CPU, and of starts of the fair server's timer.
+/// Maximum number of runs kept per CPU. The same limit applies to the starts of the fair server's
+/// timer.
 const RUNS: usize = 1 << 14;
 /// Maximum number of waits kept.
 const CANDIDATES: usize = 4_096;
@@ -302,8 +304,8 @@ impl RealTime {
         last.is_some_and(|run| run.tid == tid && self.wants(start - run.end))
     }
 
-    /// Takes a thread's wait for the CPU in `slot`, with the `pieces` that ran there. `woken` is
-    /// true if the wait began with a wake-up.
+    /// Processes a thread's wait for the CPU in `slot`, during which the `pieces` ran there.
+    /// `woken` is true if the wait began with a wake-up.
     pub(crate) fn waited(
         &mut self,
         (slot, tid, woken): (usize, i32, bool),

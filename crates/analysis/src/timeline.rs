@@ -3,8 +3,8 @@
 //! The timeline resolves the meaning of each row's source ([`Role`]): a thread, idle time, an
 //! interrupt or a function within it, a probe's gap, or a wait and its reason. It notes whether the
 //! occupant of a CPU was already running or follows idle time ([`Onset`]). It also keeps each CPU's
-//! recent history ([`History`]), so that consumers can look up what ran during an interval: the
-//! ledger for a gap, the victim for a wait.
+//! recent history ([`History`]), so that consumers can look up what ran during an interval. For
+//! example, the ledger does so for a gap, and the victim for a wait.
 //!
 //! # Order
 //! The rows of one CPU arrive in the order of their ends: an interrupt before the thread that it
@@ -54,7 +54,7 @@ enum Shape<'a> {
     Edge(&'a Edge),
 }
 
-/// The type of an event. An event happens on a CPU or, in case of a wait, to a thread.
+/// The type of an event. An event happens on a CPU or, in the case of a wait, to a thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum EventKind<'a> {
     /// A thread ran, or the CPU was idle. The event covers all or part of the time between two

@@ -62,7 +62,7 @@ impl Accumulator {
     /// Maximum number of accounts, counting each CPU separately. They take 9 MiB.
     pub const MOST: usize = 8_192;
 
-    /// Adds up rows per window as well. Windows are closed through [`Accumulator::windows`].
+    /// Also adds up rows per window. The windows are closed through [`Accumulator::windows`].
     #[must_use]
     pub fn with_windows(mut self, windows: Windows) -> Self {
         self.windows = Some(windows);

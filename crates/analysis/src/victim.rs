@@ -123,7 +123,7 @@ impl Victim {
         }
     }
 
-    /// Looks for waits of real-time threads that were caused by `limits` as well.
+    /// Also looks for waits of real-time threads that were caused by `limits`, if there are any.
     #[must_use]
     pub(crate) fn with_limits(mut self, limits: Option<Limits>) -> Self {
         self.real_time = limits.map(RealTime::new);

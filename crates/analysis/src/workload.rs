@@ -83,8 +83,8 @@ pub struct Asked {
     /// Name of the program, or of one of its threads, whose frames are wanted. By default, this is
     /// the followed program or, if none was followed, the program with the most certain rhythm.
     pub program: Option<String>,
-    /// Requested period of the program's loop, if known. A delay shared by all frames cannot be
-    /// seen from outside.
+    /// Requested period of the program's loop, if known. Otherwise, the period is inferred from the
+    /// wake-ups, in which a delay shared by all frames is invisible.
     pub period: Option<Nanos>,
 }
 

@@ -135,8 +135,8 @@ fn cpu(case: &Case<'_>, books: &CpuAccounts, samples: Option<Samples<'_>>) -> Op
         Some(books.of_all(Class::is_busy))
     } else {
         left.map(|left| {
-            // The witness may have started slightly later than the accounts, so apply its share of
-            // busy time to all of the elapsed time.
+            // The probe or soaker may have started slightly later than the accounts, so apply its
+            // share of busy time to all of the elapsed time.
             let share = 1.0 - left.time.share_of(left.watched);
             books.elapsed.times(share)
         })
@@ -231,7 +231,7 @@ fn left(header: &Header, books: &CpuAccounts) -> Option<SpareTime> {
     })
 }
 
-/// The length of `count` ticks.
+/// Returns the length of `count` ticks.
 pub(super) fn ticks(count: u64, tick: Nanos) -> Nanos {
     let count = i64::try_from(count).unwrap_or(i64::MAX);
     Nanos(count.saturating_mul(tick.0))

@@ -355,7 +355,7 @@ fn last_edge(edges: &VecDeque<Act>, here: Option<Cpu>, since: Nanos, start: Nano
 }
 
 impl Onsets {
-    /// Returns the time after which an edge must lie to cause the next onset.
+    /// Returns the time after which edges can cause the next onset.
     fn since(&self) -> Nanos {
         match (&self.target, self.last) {
             (_, None) => Nanos(i64::MIN),

@@ -32,8 +32,8 @@ use ticktax_beats::{Events, FEWEST};
 const REGULAR: f64 = 0.8;
 /// An interrupt is a possible cause if it occurs in at least this share of the followed moments.
 const MANY: f64 = 0.5;
-/// A source is a possible cause if its association with the followed ticks is due to chance with at
-/// most this probability.
+/// A source is a possible cause if its association with the followed ticks has a p-value below
+/// this.
 const ASSOCIATED: f64 = 0.01;
 /// Maximum number of moments of each kind, followed or not, that are searched for other sources.
 const SAMPLE: usize = 2_048;
@@ -140,7 +140,8 @@ impl Moments {
         })
     }
 
-    /// Returns whether an event starts in each control that is not near a tick.
+    /// Returns one entry for each control that is not near a tick. The entry is true if an event
+    /// starts in the control.
     fn controls(&self, ticks: &[(Nanos, Nanos)], starts: &[Nanos]) -> Vec<bool> {
         let half = Nanos(self.length.0 / 2);
         let shifted = ticks
@@ -214,8 +215,8 @@ impl Table {
         Self { followed, others }
     }
 
-    /// Returns the probability that at least this many events follow ticks rather than controls by
-    /// chance.
+    /// Returns the probability that chance alone makes events follow at least this many ticks,
+    /// judging by how many controls they follow.
     fn chance(&self, controls: &[bool]) -> f64 {
         let with = controls.iter().filter(|with| **with).count();
         fisher(
@@ -243,8 +244,8 @@ fn is_of_tick(identity: &Identity) -> bool {
     }
 }
 
-/// Drops each start that merely continues a run after a preemption, that is, one less than half a
-/// period after the start of that run.
+/// Drops each start that merely continues a run after a preemption. Such a start comes less than
+/// half a period after the start of the run.
 fn beginnings(starts: &[Nanos], period: f64) -> Vec<Nanos> {
     let mut first: Vec<Nanos> = Vec::new();
     for &start in starts {

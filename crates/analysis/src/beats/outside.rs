@@ -16,8 +16,8 @@ use ticktax_beats::{Events, FEWEST};
 const EMPTY: f64 = 0.8;
 /// Common kernel tick rates, in Hz.
 const TICKS: [u32; 4] = [100, 250, 300, 1000];
-/// Maximum relative difference between the period of the gaps and a common tick period at which the
-/// gaps are attributed to the host's tick. The clocks of two machines differ by far less.
+/// The gaps are attributed to the host's tick if their period differs from a common tick period by
+/// at most this share. The clocks of two machines differ by far less.
 const DRIFT: f64 = 1e-3;
 
 /// How far a recording's rows can be trusted when they are compared with gaps.
@@ -32,7 +32,7 @@ pub(crate) struct Trust {
 }
 
 impl Default for Trust {
-    /// The values for a recording in progress, before any proof is available.
+    /// Returns the values for a recording in progress, before any proof is available.
     fn default() -> Self {
         Self {
             proofs: Vec::new(),

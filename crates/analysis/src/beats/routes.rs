@@ -12,7 +12,7 @@ use crate::timeline::{Event, Occupant, Role};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Route {
     Ignore,
-    /// The rows only show that the CPU was observed. Idle rows are an example.
+    /// Rows that only show that the CPU was observed, such as idle rows.
     Base,
     /// An interrupt or softirq, with one stream per CPU.
     Frame(GroupId),

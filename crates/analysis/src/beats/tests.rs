@@ -240,8 +240,8 @@ fn gaps_beside_a_timer(late: i64, dur: i64) -> BeatLine {
     gaps_with_unseen_switches(late, dur, None)
 }
 
-/// Returns the same as [`gaps_beside_a_timer`], but the machine counted `unseen` more context
-/// switches than were reported.
+/// Returns the same line as [`gaps_beside_a_timer`], except that the machine counted `unseen` more
+/// context switches than were reported.
 fn gaps_with_unseen_switches(late: i64, dur: i64, unseen: Option<u64>) -> BeatLine {
     let length = 20_000 * MS;
     let mut world = Story {

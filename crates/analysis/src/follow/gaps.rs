@@ -114,7 +114,8 @@ impl Machine {
         let mut before: Option<Run> = None;
         for run in runs {
             let left = before.map(|run| run.end);
-            // A row that overlaps another is damaged, or its thread id was reused.
+            // Overlapping runs have no gap between them. Either a row is damaged, or the thread id
+            // was reused.
             if left.is_none_or(|left| left < run.start) {
                 self.gap(&mut gaps, before, *run, wakes, is_real_time);
             }

@@ -1,4 +1,4 @@
-//! Determines why something ran, from the edges that led to it, last to first.
+//! Determines why a source ran, by following the edges that led to it back to the first cause.
 
 use ticktax_model::recording::Effect;
 use ticktax_model::{Cpu, Kind, Nanos, SourceId, SourceTable, Span};
@@ -22,7 +22,8 @@ impl IncidentAnalysis {
     }
 
     /// Returns the last edge between `from` and `to` that satisfies `fits`. Returns `None` if the
-    /// edge's CPU was idle, because its cause is then an interrupt that no hook watches.
+    /// CPU of that edge was idle, because the edge was then caused by an interrupt that no hook
+    /// watches.
     fn last_edge(
         &self,
         (from, to): (Nanos, Nanos),

@@ -108,7 +108,7 @@ fn group(
     let chain = chains
         .next()
         .filter(|first| chains.all(|chain| chain == *first));
-    // A file can contain any time.
+    // Saturate the sum, because a file can contain any times.
     let lasted = incidents().map(|incident| incident.lasted.0);
     IncidentGroup {
         signature: signature.clone(),

@@ -226,7 +226,8 @@ impl Registry {
 impl Group {
     #[inline]
     fn add(&mut self, span: &Span) {
-        // The first interval may have length zero.
+        // The maximum is `None` before the first interval is added, even if that interval has
+        // length zero.
         let max = self.lengths.tally.max();
         if Some(span.dur) >= max {
             // Among equally long intervals, keep the earliest. This makes the result independent of

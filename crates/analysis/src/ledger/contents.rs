@@ -39,7 +39,7 @@ pub(super) struct Contents {
     pub(super) named: Nanos,
     /// The part of `named` in rows with an unknown thread. It is already booked as unexplained.
     pub(super) unknown: Nanos,
-    /// Distance between the gap and the nearest row outside it, as an exponent of two
+    /// Base-2 logarithm of the distance between the gap and the nearest row outside it
     /// ([`nearness`](super::gaps::nearness)).
     pub(super) near: Option<u8>,
     /// Whether rows may be missing from the gap.

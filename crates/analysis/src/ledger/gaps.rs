@@ -291,7 +291,7 @@ impl CpuGaps {
     }
 }
 
-/// Adds up each of the four parts over the gaps of all CPUs.
+/// Adds up the parts of the gaps of all CPUs.
 pub(super) fn parts<'a>(sides: impl Iterator<Item = (&'a Side, Shares)>) -> GapParts {
     let mut sum = GapParts::default();
     let mut gaps = LengthTally::default();

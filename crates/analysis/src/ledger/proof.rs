@@ -144,7 +144,8 @@ pub(super) fn proof(
         });
         doubt(witness.faults, |count| Doubt::PageFaults { count });
     } else {
-        // If this CPU has no witness, the missing switches could have been on any CPU.
+        // If this CPU has no witness, the switches that were not reported could have been on any
+        // CPU.
         let switches = witnesses.switches.unwrap_or_default();
         doubt(switches.unreported(), |count| Doubt::SwitchesNotReported {
             count,

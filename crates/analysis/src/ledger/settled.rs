@@ -37,9 +37,9 @@ pub(super) struct Settled {
     pub(super) around: Vec<Tally>,
     /// Excess over entry and exit that counts as outside time.
     pub(super) beyond_outside: Tally,
-    /// Excess over entry and exit that could contain a missed entry.
+    /// Excess over entry and exit that could contain a missed kernel entry.
     pub(super) beyond_unexplained: Tally,
-    /// An empty gap could contain a missed entry if it is at least this long.
+    /// Minimum length of an empty gap that could contain a missed kernel entry.
     suspect_from: Nanos,
     /// Largest error in the position of a gap's edges.
     uncertainty: Nanos,

@@ -121,7 +121,7 @@ pub(super) mod tests {
 
     use super::{Held, MAX_SIGNATURES, Shape, Signatures};
 
-    /// Returns the contents of a gap with these sources.
+    /// Returns the contents of a gap in which each of these sources ran once.
     pub(in crate::ledger) fn held(sources: &[u32]) -> Vec<Held> {
         let one = |&source| Held {
             source: SourceId(source),

@@ -24,9 +24,9 @@ pub(super) struct Transfers {
     /// Entry and exit time, indexed by the account of the rows that it surrounds.
     around: Vec<Tally>,
     outside: LengthTally,
-    /// The part of residuals beyond entry and exit that is outside time.
+    /// Excess of residuals over entry and exit that is outside time.
     beyond_outside: Tally,
-    /// The part of residuals beyond entry and exit that is not proven to be outside time.
+    /// Excess of residuals over entry and exit that is not proven to be outside time.
     beyond_unexplained: Tally,
     /// Time moved from `outside` to steal.
     steal: Nanos,
@@ -56,8 +56,8 @@ impl Transfers {
     /// account. The worst case is assumed: all of that time is in gaps that may contain such rows,
     /// so only the remainder is moved.
     ///
-    /// A gap with known rows keeps its residual as entry and exit even if events were lost. Events
-    /// lost within it then leave the probe's account twice and can overdraw it.
+    /// A gap with known rows keeps its residual as entry and exit even if events were lost. The
+    /// time of events lost within it then leaves the probe's account twice and can overdraw it.
     pub(super) fn book_gaps(
         &mut self,
         cpu: &CpuLedger,
@@ -191,7 +191,7 @@ impl Transfers {
         account.parts = parts
             .map(|(name, tally)| tally.into_part(name.to_owned()))
             .collect();
-        // The length of a lost event is unknown.
+        // The length of a lost event is unknown, and is recorded as 0.
         for part in &mut account.parts {
             part.max = part.max.filter(|&longest| longest > Nanos::ZERO);
         }
@@ -200,8 +200,9 @@ impl Transfers {
     }
 }
 
-/// Removes up to `time` from `lengths`, and returns what could not be removed. An emptied tally has
-/// no intervals left. No interval is left longer than the remaining time.
+/// Removes up to `time` from `lengths`, and returns the time that could not be removed. If all time
+/// is removed, no intervals remain. Otherwise, the longest interval is capped at the remaining
+/// time.
 fn withhold(lengths: &mut LengthTally, time: Nanos) -> Nanos {
     let withheld = time.max(Nanos::ZERO).min(lengths.tally.time);
     lengths.tally.time -= withheld;

@@ -99,8 +99,8 @@ pub(super) fn unreported(
 fn allowance(header: &Header, threads: usize) -> Option<Nanos> {
     let end = header.cpus.iter().map(|books| books.end).min()?;
     let read = header.after.programs_read?;
-    // On a busy machine, the counters may be read before the recording ends. That does not count as
-    // late.
+    // On a busy machine, the counters may be read before the recording ends. In that case, they
+    // were not read late.
     let read_late = (read - header.after.at.max(end)).max(Nanos::ZERO);
     let at_ends = unwatched(header) + read_late;
     let tick = match (&header.machine.tick_mode, header.machine.hz_configured) {

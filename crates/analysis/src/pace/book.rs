@@ -146,7 +146,8 @@ impl FrameStats {
         if self.second.0 < second {
             *self.sums.seconds.entry(self.second.1).or_default() += 1;
             self.last_second = Some(self.second.1);
-            // Seconds without a frame. A recording can claim any number of them.
+            // Count all seconds without a frame in one step, because a recording can claim any
+            // number of them.
             let empty = second - self.second.0 - 1;
             if empty > 0 {
                 *self.sums.seconds.entry(0).or_default() += empty.unsigned_abs();
@@ -327,7 +328,7 @@ mod tests {
         assert_eq!(wait.mean, Nanos((30 + 10) * MS / 6));
         let frame_time = figures.frame_time.unwrap();
         assert_eq!(frame_time.mean, Nanos((3 + 3 + 50 + 33 + 13 + 3) * MS / 6));
-        // In the busy times, the stall appears as a single long frame out of five.
+        // In the distribution of busy times, the stall appears as a single long frame out of five.
         assert_eq!(figures.busy.unwrap().count, 5);
         assert_eq!(
             figures.wakeup.unwrap().count,

@@ -30,7 +30,7 @@ pub(crate) fn frames(runs: &[Run], beat: &Beat, nap: Nanos) -> (Nanos, Vec<Frame
     }
 }
 
-/// Number of intervals over which delays can add up.
+/// Number of intervals over which the spread is measured to find out whether delays add up.
 const MANY: usize = 16;
 
 /// Minimum number of frames required to distinguish delays that add up from delays within one nap.

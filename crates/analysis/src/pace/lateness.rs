@@ -178,7 +178,7 @@ fn delayed(
     let mut stolen_until = Nanos::ZERO;
     for loss in losses.between(from, to) {
         let (hold_up, named) = hold_up(loss, name(loss));
-        // The probe may have seen the same stolen time that rows show.
+        // Do not count stolen time twice if both a row and the probe show it.
         let start = match hold_up {
             HoldUp::Steal => loss.start.max(stolen_until),
             _ => loss.start,

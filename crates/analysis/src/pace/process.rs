@@ -34,7 +34,8 @@ impl Process {
                 readings: readings(header, &watched, end - begin),
                 cpus: watched.cpus,
                 sampled_at_tick: sampled_at_tick(&header.machine),
-                // It is not known to the nanosecond when another program's frames are due.
+                // It is not known to the nanosecond when another program's frames are due, so an
+                // alias cannot be determined.
                 alias: None,
             },
             figures: watched.figures,

@@ -47,7 +47,7 @@ struct Rows {
     cpus: Vec<Cpu>,
 }
 
-/// An uninterrupted on-CPU period.
+/// All or part of a thread's on-CPU period.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     pub(crate) cpu: Cpu,
@@ -219,7 +219,7 @@ impl Process {
                     rows.off.push((span.start, span.end()));
                 }
             }
-            // A sum has no position in time.
+            // Ignore sums, because they have no position in time.
             _ => {}
         }
     }

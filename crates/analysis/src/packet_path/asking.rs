@@ -170,8 +170,8 @@ pub(super) struct Questions {
 }
 
 impl Questions {
-    /// Maximum number of open questions per CPU. As long as a CPU keeps doing the same thing, it
-    /// has no new rows that could answer them.
+    /// Maximum number of open questions per CPU. Questions pile up while a CPU keeps doing the same
+    /// thing, because it then has no new rows that could answer them.
     const MAX: usize = 1 << 14;
 
     /// Queues a question, or returns it if the queue is full.

@@ -184,7 +184,8 @@ impl Receivers {
         rest.collect()
     }
 
-    /// Returns the number of packets that woke threads beyond the maximum number.
+    /// Returns the number of packets that woke threads which were not tracked, because there were
+    /// too many threads.
     pub(super) fn refused(&self) -> u64 {
         self.refused
     }

@@ -159,8 +159,9 @@ mod tests {
         assert_eq!(sum(&course, 700), 0);
     }
 
-    /// Datagrams that arrive while a quarter of the buffer is being read need room too, so
-    /// B ≥ P + ρ·B/4.
+    /// Datagrams that arrive while a quarter of the buffer is being read need room too. If P
+    /// datagrams are waiting and the reader is busy for a share ρ of its time, the buffer must hold
+    /// B ≥ P + ρ·B/4 datagrams.
     #[test]
     fn a_busy_reader_needs_room_for_what_it_has_read() {
         let course = self::course(20 * US);

@@ -1,4 +1,4 @@
-//! Computes the tick bill from what was counted.
+//! Computes the tick bill from the number of ticks and the time that they took.
 
 use std::collections::BTreeMap;
 
@@ -267,7 +267,8 @@ fn cores(book: &TickAccumulator, time: Nanos, basis: Basis, header: &Header) -> 
     }
 }
 
-/// Returns half the width of the mean's 95 % confidence interval.
+/// Returns half the width of the mean's 95 % confidence interval, or `None` if there are too few
+/// values.
 fn margin(values: &[f64]) -> Option<f64> {
     if values.len() < MIN_SECONDS {
         return None;

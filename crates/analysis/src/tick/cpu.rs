@@ -15,7 +15,7 @@ const MAX_OPEN: usize = 1 << 16;
 /// Activity of a CPU when a tick hits it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Occupation {
-    /// A program, the kernel, or ticktax's own work.
+    /// The CPU ran a program, the kernel, or ticktax's own work.
     Busy,
     Probe,
     Idle,
@@ -110,7 +110,7 @@ pub(super) struct CpuBook {
     last_tick: Option<Nanos>,
     /// Whether the CPU has been idle since the latest tick, as far as base rows have arrived.
     idled: bool,
-    /// Intervals between ticks, for those that ended after the last base row.
+    /// Intervals between ticks that ended after the last base row.
     open_intervals: Vec<Nanos>,
     /// End of the latest tick, or of the softirqs that followed it. If the next softirq starts soon
     /// afterwards, it was raised by the tick.

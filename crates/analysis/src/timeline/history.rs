@@ -134,7 +134,7 @@ impl History {
             }
             self.forgotten.until = self.forgotten.until.max(Some(row.end));
             if !row.placed {
-                // A file can contain rows of any length.
+                // Saturate the sum, because a file can contain rows of any length.
                 let unplaced = self.forgotten.unplaced.0.saturating_add(row.self_time.0);
                 self.forgotten.unplaced = Nanos(unplaced);
             }

@@ -17,7 +17,7 @@ pub(crate) struct Loss {
     pub(crate) start: Nanos,
     pub(crate) end: Nanos,
     pub(crate) kind: HoldUp,
-    /// Source that ran on the CPU, if any.
+    /// Source that ran instead, if any.
     pub(crate) by: Option<SourceId>,
     /// Whether this is a wait that ended on another CPU.
     pub(crate) moved: bool,
@@ -34,7 +34,8 @@ pub(crate) struct Losses {
     empty: BTreeMap<Cpu, Vec<(Nanos, Nanos)>>,
     /// Total number of intervals kept.
     kept: usize,
-    /// Earliest start of an interval that was dropped because there was no room.
+    /// Earliest start of an interval that was dropped because there was no room. `None` if no
+    /// interval was dropped.
     full_at: Option<Nanos>,
 }
 

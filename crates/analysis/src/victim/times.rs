@@ -244,7 +244,7 @@ mod tests {
         }
     }
 
-    /// Converts intervals given in ms after the start.
+    /// Converts intervals from ms after the start to times on the recording's clock.
     fn times(intervals: impl IntoIterator<Item = (i64, i64)>) -> Vec<Interval> {
         let at = |ms| Nanos(ORIGIN + ms * MS);
         let intervals = intervals.into_iter();

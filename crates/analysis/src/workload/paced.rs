@@ -239,8 +239,8 @@ fn spread(frames: &[Frame], from: impl Fn(&Frame) -> Nanos) -> f64 {
 }
 
 /// Converts frames into work that can be repeated. A frame's work includes everything else that the
-/// thread did until the next frame. Its delay excludes waits behind other threads. `timer` is the
-/// cost of the interrupt that wakes the thread, which a model adds again.
+/// thread did until the next frame. Its delay excludes waits behind other threads. It also excludes
+/// `timer`, the cost of the interrupt that wakes the thread, because a model adds that cost itself.
 fn paced_frames(frames: &[Frame], runs: &[Run], timer: Nanos) -> Vec<PacedFrame> {
     // If a thread is woken on an idle CPU, no other task runs before it does.
     let undisturbed = runs.iter().filter(|run| run.ended_idle);

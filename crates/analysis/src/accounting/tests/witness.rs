@@ -146,7 +146,7 @@ fn a_cpu_that_ran_faster_than_calibrated_left_the_soaker_less_time() {
     let (_, cpu) = close(&header);
     assert_eq!(cpu.spare.unwrap().time, Nanos::from_millis(555));
     assert!((cpu.busy_share.unwrap() - 0.445).abs() < 1e-6, "{cpu:?}");
-    // The slowest calibration took 31 µs, the fastest 12.5 µs.
+    // The slowest calibration took 31 µs per block, and the fastest took 12.5 µs.
     let drift = header.soakers[0].block.drift().unwrap();
     assert!((drift - 1.48).abs() < 1e-9, "{drift}");
     // Old recordings contain only the calibrations at both ends.

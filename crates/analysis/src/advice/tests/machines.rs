@@ -125,7 +125,7 @@ fn a_real_time_process_is_named_and_lifting_its_limit_is_costly() {
     let mut ran = Ran::default();
     let source = ticktax_fixture::thread(Owner::Program, "backupd", "backupd", (8, 8));
     ran.add(&source, Nanos::from_millis(1_000));
-    // The thread that started the process has the default policy.
+    // The process's main thread has the default policy.
     let source = ticktax_fixture::thread(Owner::Program, "backupd", "backupd", (8, 9));
     ran.add(&source, Nanos::from_millis(10));
     let policies = [ThreadPolicy {
@@ -241,7 +241,8 @@ fn a_machine_with_enough_cpus_is_not_overbooked() {
         Some(Advice::CpusOversubscribed { sampled, share, .. }) => (sampled, share),
         other => panic!("{other:?}"),
     };
-    // The share is that of the time all programs used, because the time they needed is unknown.
+    // The share is relative to the time that all programs used, because the time that they needed
+    // is unknown.
     assert_eq!(sampled(&sums), (true, 7.0 / 7.1));
     // The run queue covers all CPUs, including those that were not watched.
     sums.machine.online = "0-1".parse().unwrap();

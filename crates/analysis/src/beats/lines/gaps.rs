@@ -26,7 +26,7 @@ impl Lines<'_> {
             let Some((probe, min)) = self.identity(g).gaps() else {
                 continue;
             };
-            // A sleeping probe checks the time only once per interval, so a beat this fast is the
+            // A sleeping probe checks the time only once per sleep, so a beat this fast is the
             // probe's own.
             let beat = self.found[g].beat.clone();
             if probe == ProbeKind::Sleep && beat.period.value < 1.5 * self.own_rhythm.0 as f64 {

@@ -9,7 +9,8 @@ use ticktax_model::tick::{Basis, CpuTicks};
 
 /// Minimum time, in seconds, that a CPU must be idle before it is judged.
 const MIN_IDLE: f64 = 1.0;
-/// An idle CPU does not stop its tick if its tick rate is at least this share of the full rate.
+/// An idle CPU counts as not stopping its tick if its tick rate is at least this share of the full
+/// rate.
 const ALMOST_ALL: f64 = 0.9;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {

@@ -12,8 +12,8 @@ use super::super::Facts;
 /// a CPU.
 const MUCH: f64 = 0.01;
 
-/// `NET_RX` is attributed to an interrupt only if at least this many occurred on the program's
-/// CPUs.
+/// `NET_RX` is attributed to an interrupt only if that interrupt occurred at least this often on
+/// the program's CPUs.
 const SOME: u64 = 100;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {

@@ -48,7 +48,8 @@ pub(super) fn difference(a: &[Turn], b: &[Turn]) -> Option<f64> {
 }
 
 /// Returns the variance of the mean share due to the counts alone. Both hits and misses are
-/// increased by one, so that no hits among a few items do not count as certainty.
+/// increased by one. Otherwise, a few items without any hit would seem to prove that the share is
+/// zero.
 fn of_counts(turns: &[Turn]) -> f64 {
     let counted = || {
         turns

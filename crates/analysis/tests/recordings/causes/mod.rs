@@ -198,7 +198,7 @@ impl Task {
         }
     }
 
-    /// Functions of other timers that expire in the same interrupt.
+    /// Returns the functions of other timers that expire in the same interrupt.
     fn others(&self, random: &mut Random) -> &'static [&'static str] {
         match (self.on_tick, random.below(3)) {
             (false, _) => &[],

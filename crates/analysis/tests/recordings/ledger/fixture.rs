@@ -105,8 +105,9 @@ pub(crate) struct Truth {
     /// Self time by account. The probe's loop is not included.
     pub(crate) accounts: BTreeMap<Key, i64>,
     pub(crate) probe: i64,
-    /// Gaps of at least 1 µs, shorter gaps, and gaps in which the probe yielded to programs. Each
-    /// has its count, named time, entry and exit, empty time, and time of unknown threads.
+    /// Figures of gaps of at least 1 µs, of shorter gaps, and of gaps in which the probe yielded to
+    /// programs. The figures are the count, named time, entry and exit, empty time, and time of
+    /// unknown threads.
     pub(crate) gaps: [(u64, i64, i64, i64, i64); 3],
 }
 

@@ -43,7 +43,8 @@ fn traced_in_part(traced: i64, ran: i64) -> Desk {
     let mut desk = Desk::open(1_000_000_000);
     let game = thread(Owner::Program, "game", "game", (10, 10));
     let (traced, rest) = (traced * 1_000_000, 1_000_000_000 - traced * 1_000_000);
-    // Half a millisecond of that was an interrupt, which the scheduler charges to the program.
+    // Half a millisecond of the traced time is an interrupt, which the scheduler charges to the
+    // program.
     desk.row((0, 500_000, 500_000), timer());
     desk.row((0, traced, traced - 500_000), game);
     desk.row((traced, rest, rest), Source::idle());

@@ -217,7 +217,8 @@ impl Fixture {
         for event in events {
             machinery.happen(event);
         }
-        // Give every thread a wait row at the end, as the tracer does with its nudge.
+        // Give every thread a wait row at the end. The tracer does this by making every CPU switch
+        // threads once.
         machinery.now += 1_000;
         machinery.switch(0, usize::MAX, 3);
         machinery.now += 1_000;

@@ -63,8 +63,8 @@ fn statement(followed: &Followed, rows: &[Row]) -> Statement {
 /// An off-CPU interval: thread id, whether the thread waited (rather than slept), start and end.
 type Off = (i32, bool, i64, i64);
 
-/// Returns the off-CPU rows that end when the thread starts to run. Before a thread's first on-CPU
-/// period, only the wait that follows its first wake-up is included.
+/// Returns the off-CPU rows that end when their thread starts to run. Before a thread's first
+/// on-CPU period, only the wait that follows its first wake-up is included.
 fn off_cpu_rows(rows: &[Row], sources: &SourceTable) -> BTreeSet<Off> {
     let mut runs: BTreeMap<i32, (i64, i64)> = BTreeMap::new();
     for row in rows {
