@@ -217,8 +217,7 @@ impl Packets {
         }
     }
 
-    /// Answers the questions about CPU `slot`. `known` is the time up to which the CPU's activity
-    /// is known.
+    /// Answers the questions about CPU `slot`, whose activity is known up to time `known`.
     fn answer(
         &mut self,
         slot: usize,

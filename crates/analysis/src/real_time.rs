@@ -51,7 +51,7 @@ const LATE: Nanos = Nanos::from_millis(10);
 const USED_UP: f64 = 0.97;
 /// Minimum length of a run that is kept.
 const LONG: Nanos = Nanos::from_micros(250);
-/// Time for which runs are kept.
+/// Maximum age of the runs that are kept.
 const KEPT: Nanos = Nanos::from_secs(10);
 /// Maximum number of runs kept per CPU. The same limit applies to the starts of the fair server's
 /// timer.

@@ -10,7 +10,7 @@ use super::check::{Case, Samples};
 /// A program's bursts depend on the tick if the number of ticks that hit them deviates from the
 /// expected number by at least this many standard deviations.
 const SIGNIFICANT: f64 = 5.0;
-/// Allowance for rounding in the sum of a CPU's columns, each of which has a resolution of 10 ms.
+/// Allowance for rounding in the sum of a CPU's columns. Each column has a resolution of 10 ms.
 const COLUMNS_STEP: Nanos = Nanos::from_millis(20);
 /// A cause is reported if it explains at least this share of a CPU's time.
 const WORTH_NAMING: f64 = 0.001;
@@ -142,8 +142,8 @@ fn interrupts(case: &Case<'_>, cpu: &CpuCheck, entry_exit: Nanos) -> Option<Bias
 }
 
 /// Returns the difference between the steal counter and the time for which the hypervisor or
-/// firmware was observed to use the CPU. Returns `None` if there is no difference. Time stolen from
-/// a running task is part of the task's traced time, but is not in the columns.
+/// firmware was observed to use the CPU. Returns `None` if the two are equal. Time stolen from a
+/// running task is part of the task's traced time, but is not in the columns.
 fn stolen(cpu: &CpuCheck) -> Option<Bias> {
     let (outside, steal) = (cpu.hypervisor_or_firmware?, cpu.columns.steal);
     let kind = if outside > steal {

@@ -161,7 +161,7 @@ impl CpuSamples {
         }
     }
 
-    /// Drops the ticks for which the interrupted row never arrived.
+    /// Drops the ticks whose interrupted row never arrived.
     pub(super) fn close(&mut self) {
         self.pending = Default::default();
     }

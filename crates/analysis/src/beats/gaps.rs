@@ -13,8 +13,8 @@ const SPIN: [Nanos; 3] = [
     Nanos::from_micros(100),
     Nanos::from_millis(1),
 ];
-/// Minimum lengths of the streams for a sleeping probe's delays. There is no stream with a minimum
-/// of 0, because every sleep ends a little late.
+/// Minimum lengths of the streams for a sleeping probe's delays. All are above 0, because every
+/// sleep ends a little late.
 const SLEEP: [Nanos; 2] = [Nanos::from_micros(200), Nanos::from_millis(1)];
 
 /// Stream ids indexed by CPU number, then by probe and minimum length.

@@ -20,10 +20,10 @@ const TICKS: [u32; 4] = [100, 250, 300, 1000];
 /// at most this share. The clocks of two machines differ by far less.
 const DRIFT: f64 = 1e-3;
 
-/// How far a recording's rows can be trusted when they are compared with gaps.
+/// Limits on how far a recording's rows can be trusted when they are compared with gaps.
 #[derive(Clone, Debug)]
 pub(crate) struct Trust {
-    /// What an empty gap proves on each CPU.
+    /// The proof that an empty gap provides, for each CPU.
     pub(crate) proofs: Vec<CpuProof>,
     /// A row can extend beyond the gap that contains it by at most this much.
     pub(crate) slack: Nanos,

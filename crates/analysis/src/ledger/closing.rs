@@ -75,7 +75,7 @@ pub(crate) struct Books {
     pub(crate) gaps: Option<GapStatement>,
     /// The header's coverage, plus limitations found by the ledger.
     pub(crate) coverage: Coverage,
-    /// What an empty gap of the spinning probe proves on each CPU.
+    /// The proof that an empty gap of the spinning probe provides, for each CPU.
     pub(crate) proofs: Vec<CpuProof>,
     /// CPU time of each thread.
     pub(crate) ran: Ran,

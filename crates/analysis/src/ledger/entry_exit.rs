@@ -61,8 +61,8 @@ impl Bucket {
         Nanos(self.time.0 / i64::try_from(self.count.max(1)).unwrap_or(i64::MAX))
     }
 
-    /// Returns the part of the bucket's time that is not entry and exit. Returns `None` if there is
-    /// no bound, or if the bucket does not exceed it.
+    /// Returns the part of the bucket's time that is not entry and exit. Returns `None` if `bound`
+    /// is `None`, or if the bucket does not exceed it.
     fn beyond(self, bound: Option<Bound>) -> Option<Tally> {
         let Bound { median, .. } = bound.filter(|bound| self.mean() > bound.most)?;
         let count = i64::try_from(self.count).unwrap_or(i64::MAX);

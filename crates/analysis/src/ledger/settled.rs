@@ -118,8 +118,8 @@ impl Settled {
             shares.outside = side.empty - unproven.time;
             self.unproven.tally.merge(&unproven);
         }
-        // There are no separate distributions for the outside and the unproven gaps. That is
-        // acceptable, because only the few longest gaps were moved from one to the other.
+        // The outside and the unproven gaps have no separate distributions. That is acceptable,
+        // because only the few longest gaps were moved from one to the other.
         if !self.unproven.tally.is_empty() {
             self.unproven.histogram.record(self.unproven.tally.longest);
             self.outside.tally.time -= self.unproven.tally.time;

@@ -188,8 +188,8 @@ impl Questions {
         None
     }
 
-    /// Removes and returns the next question about CPU `slot`, if it can be answered. `known` is
-    /// the time up to which the CPU's activity is known.
+    /// Removes and returns the next question about CPU `slot`, if it can be answered. The CPU's
+    /// activity is known up to time `known`.
     pub(super) fn pop(&mut self, slot: usize, known: Nanos) -> Option<Asked> {
         if self.count == 0 {
             return None;

@@ -15,8 +15,8 @@ use crate::Auditor;
 
 const SECOND: Nanos = Nanos::from_secs(1);
 
-/// Builds a header with a spinning probe on the only CPU, for which the kernel counted `nice` as
-/// niced time.
+/// Builds a header with a spinning probe on the only CPU. The kernel counted `nice` as niced time
+/// on that CPU.
 fn spun(nice: Nanos) -> Header {
     let mut header = OneCpu::header();
     let end = header.after.at;

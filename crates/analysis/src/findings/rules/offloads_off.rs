@@ -94,7 +94,7 @@ fn finding(
             "the device's features (ethtool netlink), the increase of /proc/net/dev, and the \
             time of NET_RX and NET_TX"
                 .to_owned(),
-        // How much of this time the offload would save was not measured.
+        // It was not measured how much of this time the offload would save.
         confidence: Confidence::Possible,
         severity: Severity::Note,
         cost: Some(Cost::new(
@@ -110,8 +110,8 @@ fn finding(
     }
 }
 
-/// Returns the factor in ticktax's experiments that switches the offload, or `None` if there is
-/// none.
+/// Returns the factor in ticktax's experiments that switches the offload, or `None` if the
+/// experiments do not cover it.
 const fn experiment(offload: Offload) -> Option<&'static str> {
     match offload {
         Offload::Checksum => Some("tx-checksum"),
