@@ -172,8 +172,8 @@ impl Auditor {
         self.conclude(header, sources, threads).0
     }
 
-    /// Returns the frames requested with [`Auditor::frames_of`] and the causes of late ones. The
-    /// arguments are those of [`Auditor::finish`].
+    /// Returns the frames requested with [`Auditor::frames_of`] and the causes of late frames. The
+    /// arguments have the same meaning as those of [`Auditor::finish`].
     pub fn finish_pace(
         self,
         header: &Header,

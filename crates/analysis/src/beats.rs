@@ -237,7 +237,7 @@ impl Finder {
         begin
     }
 
-    /// Marks a window that contains events of a source without their times. Such events come from a
+    /// Marks a window that contains events of a source at unknown times. Such events come from a
     /// sum.
     fn sum(&mut self, event: &Event<'_>, sum: &Sum) {
         let begin = self.observe(event.span);

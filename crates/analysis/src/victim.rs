@@ -270,8 +270,9 @@ impl Victim {
         while let Some(wait) = self.moves.settled(event.span.end()) {
             self.find_place(wait);
         }
-        // A CPU's history is complete only up to the last base row. An interrupt's row comes before
-        // that of the thread it interrupted, which may have been running for long.
+        // A CPU's history is complete only up to the last base row. The row of an interrupt arrives
+        // before the row of the thread that it interrupted, and that thread may have been running
+        // for long.
         if matches!(event.kind(), EventKind::OnCpu(..)) {
             while let Some(wait) = self.moves.ready_on(event.slot, event.span.end()) {
                 self.moved(&wait, event.slot, Some(history));
@@ -402,7 +403,7 @@ impl Victim {
     }
 
     /// Attributes a wait that was spent on the CPU in `slot` but ended on another CPU. `history` is
-    /// that of the CPU in `slot`.
+    /// the history of the CPU in `slot`.
     fn moved(&mut self, wait: &Moved, slot: usize, history: Option<&History>) {
         let history = history.into_iter();
         let before = wait.before();
@@ -436,8 +437,8 @@ impl Victim {
         }
     }
 
-    /// Adds a wait to the sums of the sources that ran during it. The arguments are those of
-    /// [`Victim::waited`].
+    /// Adds a wait to the sums of the sources that ran during it. The arguments have the same
+    /// meaning as those of [`Victim::waited`].
     fn add_behind(
         &mut self,
         thread: ThreadId,
@@ -466,7 +467,7 @@ impl Victim {
     }
 
     /// Accounts for an interval in which a thread was throttled and may then have waited for a CPU.
-    /// `history` is that of the CPU on which the thread then ran.
+    /// `history` is the history of the CPU on which the thread then ran.
     fn throttled(&mut self, wait: &Throttled, history: Option<&History>) {
         let ThreadId { tid, pid } = wait.thread;
         let (throttled, waited) = self.quota.split(&wait.span);

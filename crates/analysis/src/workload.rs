@@ -163,7 +163,7 @@ impl WorkRows {
         }
         let found = paced::find(&self.threads, (begin, end), asked)?;
         let (tick, timer) = interrupts::timers(self.cpus.iter().map(|cpu| &cpu.interrupts));
-        // Without high-resolution timers, ticks wake threads.
+        // If there are no high-resolution timers, ticks wake the threads.
         let wakes = if timer > Nanos::ZERO {
             timer
         } else {

@@ -141,9 +141,9 @@ fn interrupts(case: &Case<'_>, cpu: &CpuCheck, entry_exit: Nanos) -> Option<Bias
     ))
 }
 
-/// Returns the difference between the steal counter and the time for which the hypervisor or
-/// firmware was observed to use the CPU. Returns `None` if the two are equal. Time stolen from a
-/// running task is part of the task's traced time, but is not in the columns.
+/// Returns the difference between the steal counter and the CPU time that the hypervisor or
+/// firmware was observed to use. Returns `None` if the two are equal. Time stolen from a running
+/// task is part of the task's traced time, but is not in the columns.
 fn stolen(cpu: &CpuCheck) -> Option<Bias> {
     let (outside, steal) = (cpu.hypervisor_or_firmware?, cpu.columns.steal);
     let kind = if outside > steal {

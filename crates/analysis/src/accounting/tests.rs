@@ -338,7 +338,8 @@ fn sampled_cpus_come_from_sysfs_or_else_from_the_command_line() {
     );
     assert_eq!(sampled_cpus(full, "quiet", None), [yes, yes]);
     assert_eq!(sampled_cpus(full, "quiet nohz_full=2-3", None), [yes, no]);
-    // `nohz_full` is not in force if the kernel was built without it or rejected it.
+    // `nohz_full` is not in force if the kernel was built without support for it, or if the kernel
+    // rejected its value.
     assert_eq!(
         sampled_cpus(full, "nohz_full=2-3", Some(" (null)\n")),
         [yes, yes]

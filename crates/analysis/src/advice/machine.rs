@@ -23,7 +23,8 @@ const OVERBOOKED: f64 = 0.1;
 /// confined to other CPUs. Less spare time proves nothing: with autogroups, a probe gets half of a
 /// CPU that it shares with one other session.
 const ROOM: f64 = 0.6;
-/// Minimum number of run-queue samples. With fewer, the number of runnable threads is unknown.
+/// Minimum number of run-queue samples. If there are fewer, the number of runnable threads counts
+/// as unknown.
 const SAMPLES: u64 = 20;
 /// Minimum time spent waiting behind a real-time process to report, as a share of the audit.
 const MUCH_BEHIND: f64 = 0.01;

@@ -300,7 +300,7 @@ impl<'a> Lines<'a> {
         causes.any(|identity| identity == cause || cause.is_frame_of(identity))
     }
 
-    /// Marks `other` to be reported instead of `found`, unless that would create a cycle.
+    /// Marks `other` to be reported instead of `found`. Does nothing if that would create a cycle.
     fn replace(&mut self, found: usize, other: usize) {
         let mut last = other;
         while let Some(by) = self.replaced_by[last] {

@@ -58,7 +58,8 @@ pub(super) fn events(finder: &Finder, stream: u32) -> Events {
         .untimed
         .iter()
         .for_each(|&window| cut(&mut events, window));
-    // With sums, most rows are missing, so a time without rows may still have been observed.
+    // In a recording with sums, most rows are missing, so a time that has no rows may still have
+    // been observed.
     if let Some(trail) = trail.filter(|_| finder.sums == 0) {
         let lost: i64 = trail.holes.iter().map(|hole| (hole.1 - hole.0).0).sum();
         if lost as f64 > NEGLIGIBLE * window.0 as f64 {
@@ -118,7 +119,8 @@ pub(super) fn search(finder: &Finder, streams: &[u32], threads: usize) -> Vec<Fo
     };
     std::thread::scope(|scope| {
         for _ in 1..threads.min(streams.len()) {
-            // If a thread cannot be started, the others find the same beats, only more slowly.
+            // If a thread cannot be started, the other threads find the same beats, only more
+            // slowly.
             if Builder::new().spawn_scoped(scope, work).is_err() {
                 break;
             }

@@ -121,7 +121,7 @@ impl Streams {
         }
     }
 
-    /// Records a window in which a stream had events without times.
+    /// Records a window in which a stream had events at unknown times.
     pub(super) fn has_no_times(&mut self, stream: StreamId, window: (Nanos, Nanos)) {
         let stream = &mut self.all[stream as usize];
         self.untimed_windows += 1;
@@ -133,8 +133,8 @@ impl Streams {
         }
     }
 
-    /// Returns the number of windows whose events have no times, and the number of streams that
-    /// have too many such windows to be searched.
+    /// Returns the number of windows whose events are at unknown times, and the number of streams
+    /// that have too many such windows to be searched.
     pub(super) fn untimed(&self) -> (u64, u64) {
         (self.untimed_windows, self.untimed_sources)
     }

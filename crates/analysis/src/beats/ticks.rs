@@ -19,7 +19,7 @@ pub(super) struct Ticks {
     tick: Option<Tick>,
     /// Time of one tick on each CPU, indexed by CPU number.
     by_cpu: Vec<Option<Nanos>>,
-    /// Time of one tick, if the ticks of all CPUs coincide.
+    /// Time of one tick, if the ticks of all CPUs coincide, and `None` otherwise.
     everywhere: Option<Nanos>,
 }
 

@@ -214,8 +214,8 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// Computes all bounds. `residuals` yields each signature once per CPU and side. Lengths are
-    /// accurate to `noise`.
+    /// Computes all bounds. `residuals` yields each signature once per CPU and side, that is,
+    /// separately for long, short and yielded gaps. Lengths are accurate to `noise`.
     pub(super) fn new<'a>(
         signatures: &Signatures,
         residuals: impl Iterator<Item = (usize, &'a Residuals)>,

@@ -92,7 +92,8 @@ pub(super) struct GapBook {
     pub(super) unmatched: LengthTally,
     /// The gaps in `unmatched` that contained no known row.
     pub(super) nameless: LengthTally,
-    /// Residuals around named rows, indexed by signature and side.
+    /// Residuals around named rows, indexed by signature, then by side: long, short and yielded
+    /// gaps.
     pub(super) residuals: Vec<[Residuals; 3]>,
     /// The longest empty gaps, in a heap whose top is the shortest of them.
     longest_empty: BinaryHeap<Reverse<EmptyGap>>,

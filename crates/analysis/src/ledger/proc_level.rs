@@ -19,8 +19,8 @@ pub(super) fn has_counters(header: &Header, cpu: Cpu) -> bool {
         .all(|counters| counters.cpu_times.contains_key(&cpu.0))
 }
 
-/// Returns the time per class on `cpu`. The times add up to `elapsed`. Without counters, all time
-/// except the probe's is unexplained.
+/// Returns the time per class on `cpu`. The times add up to `elapsed`. If the counters were not
+/// read, all time except the probe's is unexplained.
 pub(super) fn class_times(
     header: &Header,
     cpu: Cpu,

@@ -80,8 +80,8 @@ fn alias(report: &LoopReport, machine: &Machine, figures: Option<&Figures>) -> O
     keeps_to_phases(&alias, report.spec.work, figures).then_some(alias)
 }
 
-/// Returns whether frames stayed at their phases: 90 % of them must have started and ended within a
-/// quarter of the distance between phases.
+/// Returns whether frames stayed at their phases. At least 90 % of them must have started and ended
+/// within a quarter of the distance between phases.
 fn keeps_to_phases(alias: &TickAlias, work: Nanos, figures: &Figures) -> bool {
     let max = Nanos(alias.tick.0 / i64::from(alias.frames.max(1)) / 4);
     let within = |times: &Option<Distribution>, min: Nanos| {

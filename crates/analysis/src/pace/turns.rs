@@ -16,7 +16,7 @@ use super::{Accounts, FrameStats, Terms, choices, common_quantile};
 pub struct TurnStats {
     arms: Vec<(LoopSpec, Option<Accounts>)>,
     overshot_from: Option<Nanos>,
-    /// Statistics of each completed turn. `None` for a turn without frames.
+    /// Statistics of each completed turn. `None` for a turn that had no frames.
     turns: BTreeMap<u64, Option<Figures>>,
     /// The source of the frames in the turn in progress, the turn's number, and its statistics.
     current: Option<(SourceId, u64, FrameStats)>,

@@ -34,7 +34,7 @@ impl Life {
     /// Maximum number of delays held for a thread that may turn out to be the victim's.
     const EARLY: usize = 3;
     /// Same as [`Self::EARLY`] for a throttled thread. Throttling does not show whether a thread is
-    /// the victim's, so all of its delays may have to be held.
+    /// the victim's, so it must be possible to hold all of its delays.
     const EARLY_THROTTLED: usize = 10;
     /// Maximum number of run starts kept per CPU. Another CPU's rows may arrive late by this many
     /// runs.

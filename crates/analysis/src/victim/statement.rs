@@ -269,8 +269,8 @@ fn interferers<'a>(
         // A function within an interrupt is not a separate interruption.
         let part = matches!(source.kind, Kind::Irq | Kind::Softirq) && !source.detail.is_empty();
         let (mut name, pid) = name(id, sources);
-        // Only idle time is a cost of the migration. Behind any other source, the thread would have
-        // waited without migrating, too.
+        // Only idle time is a cost of the migration. If another source ran, the thread would also
+        // have waited without migrating.
         let moved = moved && source.kind == Kind::Idle;
         if moved {
             name.push_str(MOVED);

@@ -8,7 +8,8 @@ use ticktax_model::{Kind, Nanos, Owner, SourceId, SourceTable, Span};
 use crate::timeline::History;
 
 /// Longest idle time that can be part of a wait for a CPU. It is the time needed to wake the CPU,
-/// or to move to it. With more idle time, the thread was not runnable, and its wake-up is missing.
+/// or to move to it. If the CPU idled for longer, the thread was not runnable, and its wake-up is
+/// missing.
 const MAX_IDLE: Nanos = Nanos::from_millis(1);
 /// A thread that was not woken was preempted by other threads, not only by the probe. The others
 /// must have run for at least 1/`OTHERS` of the probe's time.

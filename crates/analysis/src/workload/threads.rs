@@ -33,7 +33,7 @@ pub(super) struct ThreadRows {
     pub(super) off: Vec<(Nanos, Nanos)>,
     /// Wake-up times, in any order.
     pub(super) woken: Vec<Nanos>,
-    /// Scheduling policy, unless it is the default one.
+    /// Scheduling policy. `None` if it is the default one.
     pub(super) policy: Option<SpecialPolicy>,
     /// Autogroup, which is the kernel's scheduling group of a session.
     pub(super) autogroup: Option<Autogroup>,

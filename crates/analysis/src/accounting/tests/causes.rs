@@ -31,8 +31,7 @@ fn lost_ticks_are_not_blamed_on_a_program() {
     };
     let missed = (0..TICKS).filter(|&tick| swallowed(tick) && due(tick * TICK));
     let missed = Nanos(TICK * i64::try_from(missed.count()).unwrap());
-    // If the columns are not short of time, the kernel charged these ticks without reporting an
-    // interrupt.
+    // If the columns lack no time, the kernel charged these ticks without reporting an interrupt.
     let charged = world.check(&OneCpu::header());
     assert_eq!(cause(&charged, BiasKind::TicksLost), None);
     let short_of = |time: Nanos| {

@@ -36,7 +36,7 @@ fn steal_kernel_work_and_full_cpus_are_reported() {
     );
 }
 
-/// Without a probe, no account contains stolen time.
+/// If no probe ran, no account contains stolen time.
 #[test]
 fn the_hypervisors_clock_also_shows_steal() {
     let mut quiet = machine(&[

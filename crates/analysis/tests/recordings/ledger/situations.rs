@@ -457,7 +457,7 @@ fn time_too_long_for_entry_and_exit_is_outside() {
     assert!((900..1_100).contains(&bound.median.0), "{bound:?}");
     let worst = &gaps.longest[0].parts;
     assert_eq!(worst[0].name, "hypervisor or firmware");
-    // Without proof that the kernel ran nothing, the time stays unexplained.
+    // If it is not proven that the kernel ran nothing, the time stays unexplained.
     desk.header.coverage.every_entry_watched = false;
     let statement = desk.close();
     assert!(statement.balance.balances());

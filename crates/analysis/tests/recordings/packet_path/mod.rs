@@ -304,9 +304,9 @@ fn the_order_of_rows_of_different_cpus_does_not_matter() {
     assert_eq!(cast.packets(&mixed), packets);
 }
 
-/// A thread that was running when its own CPU's interrupt woke it simply continues. If it was woken
-/// from another CPU just before it left its own, it comes back, unless something else woke it
-/// before it left.
+/// If a thread was running when an interrupt on its own CPU woke it, the thread simply continues.
+/// If it was woken from another CPU just before it left its own, it goes to sleep and comes back.
+/// The exception is that something else woke it before it left.
 #[test]
 fn a_thread_that_was_running_continues() {
     let cast = Cast::new();

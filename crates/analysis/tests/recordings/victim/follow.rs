@@ -1,5 +1,5 @@
 //! Tests following a program through a recording whose tracer did not follow it. The result is
-//! compared with that of a tracer that did.
+//! compared with the recording of a tracer that did.
 
 use std::collections::{BTreeMap, BTreeSet};
 
