@@ -163,7 +163,7 @@ impl WorkRows {
         }
         let found = paced::find(&self.threads, (begin, end), asked)?;
         let (tick, timer) = interrupts::timers(self.cpus.iter().map(|cpu| &cpu.interrupts));
-        // If there are no high-resolution timers, ticks wake the threads.
+        // Ticks wake the threads if timers do not have high resolution.
         let wakes = if timer > Nanos::ZERO {
             timer
         } else {

@@ -9,8 +9,8 @@
 use ticktax_model::Nanos;
 use ticktax_model::pace::TickAlias;
 
-/// Maximum number of phases for which an alias is reported. If there are more, the samples are
-/// accurate to a few percent anyway.
+/// An alias with more phases than this is not reported, because the samples are then accurate to a
+/// few percent.
 const MAX_PHASES: i64 = 50;
 
 /// Returns the alias of a loop that is busy for `work` in every `period`, over `frames` frames, on

@@ -306,7 +306,7 @@ fn the_order_of_rows_of_different_cpus_does_not_matter() {
 
 /// If a thread was running when an interrupt on its own CPU woke it, the thread simply continues.
 /// If it was woken from another CPU just before it left its own, it goes to sleep and comes back.
-/// The exception is that something else woke it before it left.
+/// If something else woke it before it left, it continues.
 #[test]
 fn a_thread_that_was_running_continues() {
     let cast = Cast::new();
