@@ -1,4 +1,5 @@
-//! Checks CPU time accounting: compares the kernel's counters with the traced time.
+//! Checks CPU time accounting by comparing the kernel's counters with the traced time. The counters
+//! are the CPU columns of `/proc/stat` and the times in `/proc/PID/stat`.
 //!
 //! # How the kernel samples
 //! With `TICK_CPU_ACCOUNTING`, each tick charges its whole length to the task it interrupted, or to
@@ -9,15 +10,16 @@
 //!
 //! # Bursts that depend on the tick
 //! Let L be the tick period. A burst of length w with a random phase is hit by ⌊w/L⌋ or ⌊w/L⌋ + 1
-//! ticks. The mean is w/L, and the variance is at most min(1/4, w/L). For n bursts with a total
-//! length of T, the variance is at most min(n/4, T/L). Dividing (hits − T/L) by the square root of
-//! that bound gives a lower bound on the number of standard deviations.
+//! ticks. The mean number of hits is w/L, and their variance is at most min(1/4, w/L). For n bursts
+//! with a total length of T, the variance is at most min(n/4, T/L). Dividing (hits − T/L) by the
+//! square root of that bound gives a lower bound on the number of standard deviations by which the
+//! hits differ from those of bursts that are independent of the tick.
 //!
 //! # Lost ticks
 //! A hypervisor may swallow ticks. Ticks lie on a grid, because `hrtimer_forward` in
 //! `tick_nohz_handler` keeps to multiples of the period. The check can therefore detect a tick that
-//! was due while a program ran but did not fire. A lost tick samples no task, but the test for
-//! dependence on the tick counts it as if it had fired.
+//! did not fire although it was due while a program ran. A lost tick samples no task, but the test
+//! for dependence on the tick counts it as if it had fired.
 //!
 //! # Other differences
 //! Since Linux 2.6.32, the kernel scales a process's times to the CPU time that the scheduler
@@ -73,9 +75,9 @@ pub(crate) struct AccountingCheck {
     tick: Option<Nanos>,
     /// The kinds of rows that can be ticks on this kernel.
     by: &'static [By],
-    /// Indexed by CPU number.
+    /// Tick samples of each CPU, indexed by CPU number.
     cpus: Vec<CpuSamples>,
-    /// Whether any rows are sums, which cannot be assigned to ticks.
+    /// Whether any rows are sums over a window, which cannot be assigned to single ticks.
     summed: bool,
     /// Process id of a program that is always listed, even if it barely ran.
     listed: Option<i32>,
@@ -151,7 +153,8 @@ impl AccountingCheck {
         self.by.iter().copied().find(seen)
     }
 
-    /// Whether all rows are single intervals from a traced kernel.
+    /// Returns whether the recording comes from a traced kernel and all its rows are single
+    /// intervals, not sums.
     fn has_spans(&self, header: &Header) -> bool {
         header.level == Level::Kernel && !self.summed
     }

@@ -1,8 +1,8 @@
 //! Advice on lost CPU time, from rules that read a complete statement.
 //!
-//! A rule gives advice only if the statement's numbers support it, and includes those numbers. If a
-//! program was watched, the rules consider that program's time. Otherwise they consider the
-//! machine's.
+//! A rule gives advice only if the statement's numbers support it, and the advice includes those
+//! numbers. If a program was watched, the rules consider that program's time. Otherwise they
+//! consider the machine's.
 
 mod machine;
 mod program;
@@ -25,16 +25,16 @@ use crate::ran::Ran;
 /// Id prefixes of rules whose findings are not about CPU time.
 const OTHER_TOPICS: [&str; 2] = ["fstab-", "sysctl-"];
 
-/// Facts about the processes that advice is about.
+/// Facts about processes that decide which advice applies to them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Processes<'a> {
     /// Autogroups of the processes. An autogroup is the scheduling group of one session.
     pub(crate) autogroups: &'a [ProcessAutogroup],
     /// Threads whose scheduling policy is not the default.
     pub(crate) policies: &'a [ThreadPolicy],
-    /// Processes that existed at the end; `None` if unknown.
+    /// Processes that existed at the end of the recording; `None` if unknown.
     pub(crate) present: Option<&'a BTreeSet<i32>>,
-    /// CPU time per thread. Only a thread that ran can have kept others waiting.
+    /// CPU time of each thread. Only a thread that ran can have kept others waiting.
     pub(crate) ran: Option<&'a Ran>,
     /// Processes that belong to the watched program.
     pub(crate) followed: &'a [i32],
@@ -45,7 +45,8 @@ impl Processes<'_> {
         self.present.is_some_and(|present| !present.contains(&pid))
     }
 
-    /// Share of a process's CPU time that was used by threads whose policy satisfies `is_such`.
+    /// Returns the share of a process's CPU time that was used by threads whose policy satisfies
+    /// `is_such`.
     fn share(&self, pid: i32, is_such: impl Fn(SpecialPolicy) -> bool) -> f64 {
         let share = self
             .ran
@@ -60,12 +61,13 @@ impl Processes<'_> {
         (policy.goes_first() && self.is_real_time(pid)).then_some(policy)
     }
 
-    /// Whether real-time threads used most of a process's CPU time.
+    /// Returns whether real-time threads used most of a process's CPU time.
     fn is_real_time(&self, pid: i32) -> bool {
         self.share(pid, SpecialPolicy::goes_first) > 0.5
     }
 
-    /// Whether only threads with the lowest priority used any of a process's CPU time.
+    /// Returns whether all of a process's CPU time was used by threads that already have the lowest
+    /// priority.
     fn is_lowest(&self, pid: i32) -> bool {
         self.share(pid, |policy| policy == SpecialPolicy::LOWEST) >= 1.0
     }
@@ -109,8 +111,8 @@ impl Processes<'_> {
         Some(known.group.number)
     }
 
-    /// Whether the nice value of process `pid` matters to one of `gaining`: either the two are in
-    /// the same autogroup, or autogroups are not in use.
+    /// Returns whether the nice value of process `pid` matters to one of `gaining`: either the two
+    /// are in the same autogroup, or autogroups are not in use.
     fn shares_with(&self, pid: i32, gaining: Option<&[i32]>) -> bool {
         let Some(group) = self.group(pid) else {
             return self.autogroups.is_empty();
@@ -121,7 +123,7 @@ impl Processes<'_> {
     }
 
     /// Returns one process from each autogroup of `pids`, ignoring exited and real-time processes.
-    /// Returns none if one of `gaining` is in one of these autogroups, or if no autogroup of
+    /// The result is empty if one of `gaining` is in one of these autogroups, or if no autogroup of
     /// `gaining` is known.
     fn one_per_group(&self, pids: &[i32], gaining: Option<&[i32]>) -> Vec<i32> {
         let lowered = |pid: &i32| !self.has_ended(*pid) && !self.is_real_time(*pid);
@@ -140,7 +142,8 @@ impl Processes<'_> {
 }
 
 /// Returns advice on `statement`, most important first. Ignores its [`Statement::advice`]. Below
-/// kernel level, counters do not show who used the time, so only findings lead to advice.
+/// level `kernel`, the counters do not show which programs used the time, so only findings lead to
+/// advice.
 pub(crate) fn advise(statement: &Statement, processes: &Processes<'_>) -> Vec<Advice> {
     let mut advice = Vec::new();
     if statement.level == Level::Kernel {
@@ -161,7 +164,7 @@ pub(crate) fn advise(statement: &Statement, processes: &Processes<'_>) -> Vec<Ad
     advice
 }
 
-/// Advice from findings about problems that are costing CPU time now.
+/// Returns advice from findings about problems that are costing CPU time now.
 fn findings(statement: &Statement) -> impl Iterator<Item = Advice> {
     let serious = statement.findings.iter().filter(|finding| {
         let other = OTHER_TOPICS
@@ -177,13 +180,13 @@ fn findings(statement: &Statement) -> impl Iterator<Item = Advice> {
     })
 }
 
-/// Elapsed time of all CPUs together.
+/// Returns the elapsed time of all CPUs together.
 fn total_time(statement: &Statement) -> Nanos {
     statement.balance.elapsed
 }
 
-/// Groups the accounts by program name, costliest first. Each entry has the program's processes and
-/// CPU time.
+/// Groups the accounts by program name, costliest first. Each group has a name, its processes and
+/// their CPU time.
 fn programs(accounts: &[Account]) -> Vec<(&str, Vec<i32>, Nanos)> {
     let mut by_name: BTreeMap<&str, (Vec<i32>, Nanos)> = BTreeMap::new();
     for account in accounts.iter().filter(|a| a.class == Class::Program) {

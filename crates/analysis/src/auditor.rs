@@ -31,7 +31,7 @@ use crate::workload::{Asked, NoWorkload, Recorded, WorkRows};
 pub struct Auditor {
     timeline: Timeline,
     ledger: Ledger,
-    /// `None` when a single program is analysed.
+    /// Run-queue waits of all threads. `None` when a single program is analysed.
     waits: Option<crate::waits::Waits>,
     packets: Option<Packets>,
     /// The kernel's limits on real-time threads.
@@ -45,8 +45,8 @@ pub struct Auditor {
 }
 
 impl Auditor {
-    /// An auditor of `machine` with every consumer that a machine-wide statement needs. Programs,
-    /// frames and workloads must be requested separately.
+    /// Creates an auditor of `machine` with every consumer that a machine-wide statement needs.
+    /// Programs, frames and workloads must be requested separately.
     pub fn new(machine: &Machine) -> Self {
         Self {
             accounting: Some(AccountingCheck::new(machine)),
@@ -58,7 +58,7 @@ impl Auditor {
         }
     }
 
-    /// An auditor that keeps only the accounts and the tick's cost.
+    /// Creates an auditor that keeps only the accounts and the tick's cost.
     pub fn books() -> Self {
         Self {
             timeline: Timeline::new(Keep::LONG),
@@ -83,15 +83,15 @@ impl Auditor {
         self
     }
 
-    /// Also keeps the rows that [`Auditor::work`] needs, up to 320 MiB.
+    /// Also keeps the rows that [`Auditor::work`] needs, which take up to 320 MiB.
     #[must_use]
     pub fn with_work(mut self) -> Self {
         self.work = Some(WorkRows::default());
         self
     }
 
-    /// Analyses the time of one program, ignoring rows that end at or before `begin`. Later calls
-    /// do not change `begin`.
+    /// Analyses the time of one program instead of the whole machine, ignoring rows that end at or
+    /// before `begin`. Later calls do not change `begin`.
     pub fn victim_since(&mut self, begin: Nanos) {
         self.waits = None;
         let limits = self.limits;
@@ -137,8 +137,8 @@ impl Auditor {
         self.beats.as_mut().map_or_else(Vec::new, Finder::news)
     }
 
-    /// Returns the accounts of the rows so far, as the tracer saw them. Time that a probe's gaps
-    /// move between accounts is moved only by [`Auditor::finish`].
+    /// Returns the accounts of the rows so far, as the tracer saw them. A probe's gaps can show
+    /// that time belongs to another account, but only [`Auditor::finish`] moves it there.
     pub fn so_far(&self, sources: &SourceTable) -> Vec<Account> {
         self.ledger.so_far(sources)
     }
@@ -151,8 +151,8 @@ impl Auditor {
         }
     }
 
-    /// Extracts the workload from all rows, which [`Auditor::with_work`] keeps. A second call finds
-    /// no rows.
+    /// Extracts the workload from the rows that [`Auditor::with_work`] kept. A second call finds no
+    /// rows.
     ///
     /// # Errors
     /// Returns an error if the recording contains no work that can be repeated.
@@ -172,8 +172,8 @@ impl Auditor {
         self.conclude(header, sources, threads).0
     }
 
-    /// Returns the frames requested with [`Auditor::frames_of`] and the causes of late ones. The
-    /// arguments are those of [`Auditor::finish`].
+    /// Returns the frames requested with [`Auditor::frames_of`] and the causes of late frames. The
+    /// arguments have the same meaning as those of [`Auditor::finish`].
     pub fn finish_pace(
         self,
         header: &Header,

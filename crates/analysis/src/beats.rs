@@ -1,27 +1,28 @@
-//! Finds the beats in a whole recording: collects each source's events, searches them, and joins
-//! beats that belong together.
+//! Finds the beats in a whole recording. A *beat* is periodic activity of one source. The finder
+//! collects each source's events, searches them, and joins beats that belong together.
 //!
 //! # Sources
 //! - An interrupt, a softirq, or a function within one is a separate source on each CPU. Each CPU
 //!   has its own timers, and timers with the same rate on two CPUs do not form a single beat.
 //! - A thread is a single source across all CPUs, because threads migrate. Its events are *runs*:
-//!   rows of the thread on one CPU that are less than `JOIN` apart. So a page fault or the start
-//!   of a work item does not split an event in two.
+//!   rows of the thread on one CPU that are less than `JOIN` apart. So a page fault or the start of
+//!   a work item does not split an event in two.
 //! - A work item's function is one source per CPU if its worker is bound to a CPU, and otherwise a
 //!   single source across all CPUs.
 //! - A probe's gaps form one source per CPU and minimum length (`gaps`).
 //!
 //! In a recording that keeps sums, only events of at least [`Sum::TIMED_FROM`] have times. That is
-//! enough for beats of minutes and hours, which consist of few long events. A window that contains
-//! such events without their times counts as unobserved for that source (`MAX_UNTIMED`).
+//! enough to find beats with periods of minutes or hours, which consist of few long events. If a
+//! window contains such events but not their times, it counts as unobserved for that source
+//! (`MAX_UNTIMED`).
 //!
 //! Idling is not a source. ticktax's own threads are collected only to show their effects, and the
 //! statement marks them.
 //!
 //! # Memory
-//! There are at most `MAX_STREAMS` sources, each with at most 16 384 kept events. Only
-//! `MAX_GROWN` sources may keep more than their first 2048 events. Sources and events beyond
-//! these limits are counted and reported.
+//! There are at most `MAX_STREAMS` sources, each with at most 16 384 kept events. Only `MAX_GROWN`
+//! sources may keep more than their first 2048 events. Sources and events beyond these limits are
+//! counted and reported.
 
 mod causes;
 mod follows;
@@ -67,7 +68,7 @@ const JOIN: Nanos = Nanos(1_000);
 const MAX_STREAMS: usize = 4_096;
 /// Maximum number of sources that keep more than one block of events.
 const MAX_GROWN: usize = 1_024;
-/// A source is not searched if it has more windows without times than this.
+/// A source is not searched if more than this many of its windows lack the times of its events.
 const MAX_UNTIMED: usize = 64;
 /// Number of events per block.
 const BLOCK: usize = 2_048;
@@ -96,8 +97,9 @@ impl BeatFinder {
         Self::default()
     }
 
-    /// Also searches parts of the observation for sources without a beat in the whole of it. This
-    /// finds beats that started, stopped or changed in between, but can take four times as long.
+    /// Also searches parts of the observation for each source that has no beat in the whole of it.
+    /// This finds beats that started, stopped or changed during the recording, but the search can
+    /// take four times as long.
     #[must_use]
     pub fn with_halves(mut self) -> Self {
         self.finder.halves = true;
@@ -126,7 +128,7 @@ pub(crate) struct Finder {
     routes: Routes,
     gaps: GapStreams,
     starts: Starts,
-    /// Indexed by CPU number.
+    /// The recent past of each CPU, indexed by CPU number.
     trails: Vec<Trail>,
     first: Option<Nanos>,
     last: Nanos,
@@ -137,7 +139,7 @@ pub(crate) struct Finder {
     causes: Causes,
     /// The kernel's tick; `None` if unknown.
     tick: Option<Tick>,
-    /// The ticks of each CPU, as last determined.
+    /// The ticks of each CPU, as determined by the latest search.
     ticks: Ticks,
     trust: Trust,
 }
@@ -150,7 +152,7 @@ impl Finder {
         }
     }
 
-    /// Searches all events on `threads` threads. `proofs` states, per CPU, what an empty gap
+    /// Searches all events on `threads` threads. `proofs` shows, for each CPU, what an empty gap
     /// proves.
     pub(crate) fn finish(
         mut self,
@@ -176,8 +178,8 @@ impl Finder {
         lines::statement(&mut self, header, threads)
     }
 
-    /// Returns, for a live view, beats that no earlier call returned. Considers only the few
-    /// sources that took the most time, and takes a few hundredths of a second.
+    /// Returns beats that no earlier call returned, for a live view. Considers only the few sources
+    /// that took the most time, so a call takes only a few hundredths of a second.
     pub(crate) fn news(&mut self) -> Vec<BeatLine> {
         self.ticks = Ticks::new(self.tick, &self.streams, self.last);
         let lines = lines::so_far(self);
@@ -235,7 +237,8 @@ impl Finder {
         begin
     }
 
-    /// Marks a window that contains events of a source without their times.
+    /// Marks a window that contains events of a source at unknown times. Such events come from a
+    /// sum.
     fn sum(&mut self, event: &Event<'_>, sum: &Sum) {
         let begin = self.observe(event.span);
         if !sum.has_long() {
@@ -279,7 +282,7 @@ impl Finder {
         self.onset(run.stream, run.cpu, run.start, run.end);
     }
 
-    /// Adds the run from `start` to `end` of a source that can have causes.
+    /// Adds the run from `start` to `end` of `stream`, if its source can have causes.
     fn onset(&mut self, stream: StreamId, cpu: Cpu, start: Nanos, end: Nanos) {
         let key = &self.streams[stream as usize].key;
         self.causes.onset(stream, key, cpu, start, end);

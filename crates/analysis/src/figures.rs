@@ -1,5 +1,5 @@
-//! A recording's key figures, for comparison with predictions. Real and simulated machines have the
-//! same ones.
+//! Extracts a recording's key figures, which are compared with predictions. Real and simulated
+//! machines have the same figures.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::Figures;

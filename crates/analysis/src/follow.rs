@@ -54,8 +54,8 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// The cgroup given by its directory, such as `/sys/fs/cgroup/system.slice`, or by its path in
-    /// `/proc/PID/cgroup`.
+    /// Returns the cgroup given by its directory, such as `/sys/fs/cgroup/system.slice`, or by its
+    /// path in `/proc/PID/cgroup`.
     pub fn cgroup(folder: &str) -> Self {
         let Some(below) = folder.strip_prefix("/sys/fs/cgroup/") else {
             return Self::Cgroup(folder.to_owned());
@@ -82,7 +82,7 @@ impl fmt::Display for Subject {
     }
 }
 
-/// Reason why a recording cannot be analysed for a subject.
+/// Reason that a recording cannot be analysed for a subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FollowError {
     /// None of the subject's threads ran during the recording.
@@ -127,7 +127,7 @@ impl fmt::Display for FollowError {
 
 impl std::error::Error for FollowError {}
 
-/// Meaning of a source's rows to the first pass.
+/// Role of a source's rows in the first pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
     /// This thread of the subject ran.
@@ -153,13 +153,13 @@ pub struct Follow {
     pids: Option<BTreeSet<i32>>,
     meanings: Vec<Option<Meaning>>,
     threads: FastMap<i32, Thread>,
-    /// Wake-ups of all threads, by thread id. Even other threads' are kept, because a thread's
-    /// first wake-up can arrive before its first run.
+    /// Wake-ups of all threads, by thread id. None can be dropped yet, because a thread's first
+    /// wake-up can arrive before the run that shows that the thread is the subject's.
     wakes: FastMap<i32, Vec<Nanos>>,
     machine: Machine,
     has_sums: bool,
     can_derive: bool,
-    /// Whether the tracer followed the subject. If so, the recording is passed on unchanged.
+    /// Whether the tracer followed the subject. If it did, the recording is passed on unchanged.
     is_recorded: bool,
 }
 
@@ -370,18 +370,18 @@ impl Thread {
 /// A derived row, and the start of the run on the same CPU that follows it.
 #[derive(Clone, Copy, Debug)]
 struct Wait {
-    /// Start of that run.
+    /// Start of the run that follows the derived row.
     run: Nanos,
     span: Span,
 }
 
-/// Second pass: turns the recording into one whose tracer followed the subject.
+/// Second pass: turns the recording into one that looks as if its tracer had followed the subject.
 #[derive(Debug)]
 pub struct Followed {
     header: Header,
     sources: SourceTable,
     meanings: Vec<Option<Meaning>>,
-    /// Derived rows, indexed by CPU and sorted by the run that follows.
+    /// Derived rows of each CPU, sorted by the start of the run that follows them.
     waits: Vec<Vec<Wait>>,
 }
 

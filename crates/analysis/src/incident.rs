@@ -9,7 +9,7 @@
 //! # Memory
 //! The rows from a second before the delay until its end are kept, at most `MAX_ROWS` of 40 bytes
 //! each. The same goes for edges. If there are more, those before the delay are dropped, except for
-//! the thread's own. Causes then reach less far back.
+//! the thread's own. Chains of causes then reach less far back.
 
 mod causes;
 mod frame;
@@ -30,9 +30,11 @@ pub use group::{incident_list, incident_sheet};
 
 /// Causes are sought this long before the delay.
 const BEFORE: Nanos = Nanos::from_secs(1);
-/// After long uninterrupted kernel work, the thread that it kept waiting is sought for this long.
+/// After long uninterrupted kernel work, the search for the thread that it kept waiting covers this
+/// much time.
 const AFTER: Nanos = Nanos::from_millis(10);
-/// Maximum number of rows kept, and of edges. Either takes up to 10 MiB.
+/// Maximum number of rows kept, and maximum number of edges kept. Each of the two lists takes up to
+/// 10 MiB.
 const MAX_ROWS: usize = 1 << 18;
 /// Maximum number of sources reported to have run instead.
 const NAMED: usize = 8;
@@ -42,7 +44,7 @@ const NAMED: usize = 8;
 pub struct IncidentAnalysis {
     trigger: Trigger,
     triggers: u64,
-    /// Rows that end before this time are dropped.
+    /// Rows that end before this time are not kept.
     from: Nanos,
     spans: Vec<Span>,
     edges: Vec<ObservedEdge>,
@@ -60,7 +62,7 @@ impl IncidentAnalysis {
     /// Starts the analysis of all or some of a recording's `triggers`. Returns `None` if there are
     /// none.
     pub fn new(triggers: &[Trigger]) -> Option<Self> {
-        // A measured delay explains more than a request to record.
+        // A measured delay explains more than a mere request to record does.
         let weight = |trigger: &&Trigger| (trigger.kind.is_measured(), trigger.lasted);
         let latest_of_equals = triggers.iter().rev();
         let trigger = latest_of_equals.max_by_key(weight)?.clone();
@@ -80,7 +82,8 @@ impl IncidentAnalysis {
         &self.trigger
     }
 
-    /// Returns the interval whose rows matter.
+    /// Returns the interval in which rows matter. It starts [`BEFORE`] the delay and ends [`AFTER`]
+    /// the delay was noticed.
     fn window(&self) -> (Nanos, Nanos) {
         let begin = self.trigger.begin().0.saturating_sub(BEFORE.0);
         let end = self.trigger.at.0.saturating_add(AFTER.0);
@@ -144,8 +147,9 @@ impl IncidentAnalysis {
         self.rank(incident, &pieces, sources);
     }
 
-    /// Returns what ran while a thread waited from `begin` to `end`. The thread had last run on
-    /// `before` and then ran on `cpu`. If it first waited on `before`, what ran there is included.
+    /// Returns what ran while a thread waited from `begin` to `end`, and the CPU on which it
+    /// waited, if known. The thread had last run on `before` and then ran on `cpu`. If it first
+    /// waited on `before`, what ran there is included.
     fn waited_behind(
         &self,
         (begin, end): (Nanos, Nanos),
@@ -169,7 +173,7 @@ impl IncidentAnalysis {
         (pieces, None)
     }
 
-    /// Explains why a thread was blocked, from what woke it.
+    /// Explains why a thread was blocked, judging by the thread or interrupt that woke it.
     fn blocked(&self, incident: &mut Incident, sources: &SourceTable) {
         incident.thread = self.thread_of_trigger(sources);
         let during = (self.trigger.begin(), self.trigger.at);
@@ -203,7 +207,7 @@ impl IncidentAnalysis {
         self.rank(incident, &pieces, sources);
     }
 
-    /// Sorts what ran by time, and determines why the source with the most time ran.
+    /// Sorts the sources that ran by time, and determines why the source with the most time ran.
     fn rank(&self, incident: &mut Incident, pieces: &[own::Piece], sources: &SourceTable) {
         let mut by_name: BTreeMap<(String, Kind), (RanInstead, &own::Piece)> = BTreeMap::new();
         for piece in pieces {
@@ -282,8 +286,8 @@ impl IncidentAnalysis {
         let mut beneath = threads
             .clone()
             .filter(|span| span.start < end && span.end() > begin);
-        // A thread that also ran before or after was interrupted. One that did not is the kernel
-        // work itself.
+        // If the thread also ran before or after the kernel work, it was interrupted. If not, the
+        // thread is the kernel work itself.
         let found = beneath.find(|span| !is_stretch(span) && span.start <= begin);
         if let Some(span) = found.filter(|span| span.end() >= end) {
             return Some(span)
@@ -305,13 +309,13 @@ const LEADS: Nanos = Nanos::from_millis(1);
 /// Largest difference between the kernel's scheduler clock and the clock of the rows.
 const ROUNDED: Nanos = Nanos::from_micros(20);
 
-/// Whether `source` is thread `tid`. Never true if `tid` is 0.
+/// Returns whether `source` is thread `tid`. Always returns `false` if `tid` is 0.
 fn is_thread(source: &ticktax_model::Source, tid: i32) -> bool {
     let thread = source.thread.as_ref();
     source.kind == Kind::Task && tid != 0 && thread.is_some_and(|thread| thread.tid == tid)
 }
 
-/// Returns the end of a row. It saturates, because a file can contain any times.
+/// Returns the end of a row. The sum saturates, because a file can contain any times.
 fn end_of(span: &Span) -> Nanos {
     Nanos(span.start.0.saturating_add(span.dur.0))
 }

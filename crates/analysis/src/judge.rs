@@ -1,11 +1,11 @@
 //! Judges whether the arms of a comparison differ. Every verb that compares uses these rules.
 //!
 //! Each verb has its own test, because their observations differ: blocks, lists, rounds, or parts
-//! of a recording. The test gives an effect with an interval and a probability. From there on, one
-//! rule applies. All probabilities of a document are corrected together ([`corrected`]), so that a
-//! document of equal arms reports a difference with a probability of at most [`FALSE_VERDICTS`]. A
-//! difference counts only if the corrected probability and the interval agree
-//! ([`Evidence::verdict`]).
+//! of a recording. The test gives an effect with a confidence interval and a p-value. From there
+//! on, one rule applies. All p-values in a document are corrected together ([`corrected`]), so that
+//! a document about equal arms reports a difference with a probability of at most
+//! [`FALSE_VERDICTS`]. A difference counts only if the corrected p-value and the confidence
+//! interval agree ([`Evidence::verdict`]).
 
 mod student;
 
@@ -13,31 +13,34 @@ use ticktax_model::trial::{Better, Contrast, Effect, Verdict};
 
 pub use student::{mean, student_chance, student_quantile, variance, welch};
 
-/// Maximum probability that a document reports one or more differences that are only chance.
+/// Maximum probability that a document reports one or more differences that are due to chance
+/// alone.
 pub const FALSE_VERDICTS: f64 = 0.05;
 
 /// The evidence for a difference between two arms.
 #[derive(Clone, Copy, Debug)]
 pub struct Evidence {
-    /// The difference with its 95 % interval; `None` if there are too few values, or if all values
-    /// are equal.
+    /// The difference with its 95 % confidence interval; `None` if there are too few values, or if
+    /// all values are equal.
     pub effect: Option<Effect>,
-    /// Probability of such a difference by chance alone, corrected for all tests of the document.
+    /// Probability that chance alone causes such a difference, corrected for all tests of the
+    /// document.
     pub chance: Option<f64>,
     /// Whether lower or higher values are better.
     pub better: Better,
-    /// Largest effect that counts as no difference, on the scale of `effect`.
+    /// Largest effect that still counts as no difference, on the scale of `effect`.
     pub limit: f64,
 }
 
 impl Evidence {
-    /// Whether the arms differ by more than chance explains.
+    /// Returns whether the arms differ by more than chance explains.
     pub fn differs(&self) -> bool {
         let certain = self.chance.is_some_and(|chance| chance <= FALSE_VERDICTS);
         certain && self.effect.is_some_and(|effect| !effect.may_be_none())
     }
 
-    /// The difference with its conclusion. For `more_blocks`, see [`verdict`](Self::verdict).
+    /// Returns the difference together with its verdict. For `more_blocks`, see
+    /// [`verdict`](Self::verdict).
     pub fn contrast(&self, more_blocks: impl FnOnce() -> Option<u64>) -> Contrast {
         Contrast {
             effect: self.effect,
@@ -46,8 +49,8 @@ impl Evidence {
         }
     }
 
-    /// The conclusion. `more_blocks` computes how many more blocks would decide. It is called only
-    /// if the question is open.
+    /// Returns the verdict on the difference. `more_blocks` computes how many more blocks would
+    /// settle the question. It is called only if the question is open.
     pub fn verdict(&self, more_blocks: impl FnOnce() -> Option<u64>) -> Verdict {
         let Some(effect) = self.effect else {
             return Verdict::CannotTell { more_blocks: None };
@@ -69,9 +72,10 @@ impl Evidence {
     }
 }
 
-/// Corrects p-values for multiple testing (Holm 1979), so that even the smallest one is valid.
-/// `None` entries do not count as tests. `tests` is the number of tests if it is larger than the
-/// number of entries, for example if only the pairs that include the best arm are listed.
+/// Corrects p-values for multiple testing (Holm 1979), so that even the smallest one can be taken
+/// at face value. `None` entries do not count as tests. `tests` is the number of tests if it is
+/// larger than the number of entries, for example if only the pairs that include the best arm are
+/// listed.
 pub fn corrected(chances: &[Option<f64>], tests: usize) -> Vec<Option<f64>> {
     let mut order: Vec<(usize, f64)> = chances
         .iter()
@@ -89,13 +93,13 @@ pub fn corrected(chances: &[Option<f64>], tests: usize) -> Vec<Option<f64>> {
     corrected
 }
 
-/// Significance level that the smallest of `tests` p-values must reach.
+/// Returns the significance level that the smallest of `tests` p-values must reach.
 pub fn level(tests: usize) -> f64 {
     FALSE_VERDICTS / tests.max(1) as f64
 }
 
-/// The 95 % interval and the p-value of `value`, the difference between the means of two lists
-/// (Welch 1947). Each list needs at least two values.
+/// Returns the 95 % confidence interval and the p-value of `value`, which is the difference between
+/// the means of two lists (Welch 1947). Each list needs at least two values.
 pub fn difference(value: f64, first: &[f64], second: &[f64]) -> (Effect, f64) {
     let moments = |values: &[f64]| (variance(values), values.len());
     let (error, freedom) = welch(moments(first), moments(second));
@@ -106,8 +110,8 @@ pub fn difference(value: f64, first: &[f64], second: &[f64]) -> (Effect, f64) {
     )
 }
 
-/// Two-sided p-value of a difference with this standard error. Without any spread, a difference is
-/// certain.
+/// Returns the two-sided p-value of the difference `value`, whose standard error is `error`. If the
+/// values do not spread at all, any difference is certain.
 pub fn chance_of(value: f64, error: f64, freedom: f64) -> f64 {
     if value.abs() > 0.0 {
         student_chance(value / error, freedom)

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-/// Moves that are always allowed.
+/// Number of moves that are allowed regardless of the number of items.
 const MOVES: u64 = 1 << 29;
-/// Further moves for each item. A probe's gap comes after all rows of its CPU that were in the same
-/// buffer, up to 10,000.
+/// Number of additional moves allowed per item. A probe's gap arrives after all rows of its CPU
+/// that were in the same buffer, which can be 10,000 rows.
 const MOVES_PER_ITEM: u64 = 8_192;
 
 /// Inserts items into sorted lists, and limits the work for items that arrive late. A damaged
@@ -13,7 +13,7 @@ const MOVES_PER_ITEM: u64 = 8_192;
 #[derive(Debug, Default)]
 pub(crate) struct Inserter {
     items: u64,
-    /// Number of earlier items that late ones had to move.
+    /// Number of items moved so far to make room for late ones.
     moves: u64,
 }
 
@@ -71,7 +71,7 @@ mod tests {
             (0..60_000).filter(|&k| inserter.insert(&mut sorted, 150_000 - k, |&item| item));
         let taken = taken.count();
         assert!((10_000..60_000).contains(&taken), "{taken}");
-        // Items in order are still taken.
+        // Items that arrive in order are still accepted.
         assert!(inserter.insert(&mut sorted, 400_000, |&item| item));
     }
 }

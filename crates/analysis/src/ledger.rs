@@ -22,8 +22,9 @@
 //! | nothing, otherwise | unexplained |
 //! | unknown, because rows may be missing | unexplained |
 //!
-//! A CPU is fully watched if every kernel entry is traced, no event on it was lost, and the
-//! witnesses agree (`proof`).
+//! *Outside* means that the kernel provably ran nothing, so the hypervisor or the firmware must
+//! have used the CPU. A CPU is fully watched if every kernel entry is traced, no event on it was
+//! lost, and the witnesses agree (`proof`).
 //!
 //! If the kernel did not report the switch to a thread, the thread's row is always unexplained.
 //!
@@ -85,7 +86,8 @@ use crate::timeline::{Event, EventKind, History, Role, Roles, Timeline};
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     registry: Registry,
-    /// Indexed by CPU number. Impossible CPU numbers all share the index after the kernel's limit.
+    /// State of each CPU, indexed by CPU number. Impossible CPU numbers all share the index after
+    /// the kernel's limit.
     cpus: Vec<Option<Box<CpuLedger>>>,
     gap_causes: GapCauses,
     waits: Waits,

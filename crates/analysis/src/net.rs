@@ -1,9 +1,9 @@
 //! Books the CPU time spent on traffic, from its first byte to its last.
 //!
 //! The recording starts before the traffic and ends after it. Work outside the traffic is not part
-//! of its cost. When the traffic starts is known only once it has started, and when it ends only
-//! afterwards. So rows are held back until bytes have moved after them. Rows that cross the start
-//! or the end are cut there, as in a part of a recording.
+//! of its cost. The start of the traffic is known only once it has started, and its end only
+//! afterwards. Rows are therefore held back until more bytes have moved after them. Rows that cross
+//! the start or the end are cut there, as in a part of a recording.
 
 mod sampled;
 
@@ -17,7 +17,7 @@ use ticktax_model::{Cpu, Kind, Nanos, Owner, SourceTable, Span};
 use crate::part::Cut;
 pub use sampled::TrafficThreads;
 
-/// Why the CPU time spent on traffic is unknown.
+/// Reason that the CPU time spent on traffic is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrafficError {
     /// No byte was moved.
@@ -68,7 +68,7 @@ impl TrafficLedger {
         }
     }
 
-    /// Notes that the traffic started at `begin` and had moved bytes up to `reached`. Books all
+    /// Notes that the traffic started at `begin` and that bytes had moved by `reached`. Books all
     /// rows that ended by then.
     pub fn reach(&mut self, sources: &SourceTable, begin: Nanos, reached: Nanos) {
         self.begin = begin;
@@ -120,7 +120,8 @@ impl TrafficLedger {
         Ok(self.close(header, end))
     }
 
-    /// Moves a thread's user time, `time`, from its `call` account to its `user` account.
+    /// Moves `time`, which a thread spent in user space, from its `call` account to its `user`
+    /// account.
     fn split(&mut self, call: TrafficAccount, user: TrafficAccount, time: Nanos) {
         if let Some(call_time) = self.times.get_mut(&call) {
             let part = time.clamp(Nanos::ZERO, *call_time);
@@ -208,7 +209,7 @@ impl TrafficLedger {
 
 impl RowSink for TrafficLedger {
     fn row(&mut self, _: &SourceTable, row: &Row) {
-        // Edges and waits are not CPU time, and there are as many as packets.
+        // Edges and waits are not CPU time, and there are as many of them as packets.
         if matches!(row, Row::Span(_)) {
             self.held.push_back(row.clone());
         }

@@ -55,7 +55,7 @@ struct Path {
     cpu: Cpu,
     /// Start of the interrupt that raised the softirq.
     interrupt: Option<Nanos>,
-    /// When the softirq was raised, and the source that raised it.
+    /// Time at which the softirq was raised, and the source that raised it.
     raised: Option<(Nanos, SourceId)>,
     /// Start of the softirq.
     began: Nanos,
@@ -69,13 +69,13 @@ struct Path {
 struct Arrival {
     path: Path,
     pid: i32,
-    /// The thread that was woken.
+    /// Source of the thread that was woken.
     source: SourceId,
     /// Start of the thread's run or, if the thread was already running, the wake-up.
     ran: Nanos,
     ran_slot: usize,
     ran_on: Cpu,
-    /// Index of the CPU on which the thread ran before, if that was another CPU.
+    /// Index of the CPU on which the thread ran before. `None` if it was the same CPU.
     came_from: Option<usize>,
 }
 
@@ -124,7 +124,7 @@ impl Arrival {
 /// Follows packets through a timeline's events.
 #[derive(Debug, Default)]
 pub(crate) struct Packets {
-    /// Indexed by CPU.
+    /// Recent events of each CPU, indexed by CPU slot.
     cpus: Vec<CpuFrames>,
     receivers: Receivers,
     questions: Questions,
@@ -217,7 +217,7 @@ impl Packets {
         }
     }
 
-    /// Answers questions about CPU `slot`. It is known what ran there up to time `known`.
+    /// Answers the questions about CPU `slot`, whose activity is known up to time `known`.
     fn answer(
         &mut self,
         slot: usize,

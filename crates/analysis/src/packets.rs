@@ -182,8 +182,8 @@ fn beat(bursts: &[LossBurst], elapsed: Nanos) -> Option<Periodicity> {
     beats.first().map(Beat::periodicity)
 }
 
-/// Completes the log of a buffer that was not filled beforehand. The buffer's capacity is the
-/// number of datagrams that were waiting when the first burst started.
+/// Completes the log if the buffer was not filled before the run to measure its capacity. In that
+/// case, the capacity is the number of datagrams that were waiting when the first burst started.
 fn with_charge(mut log: PacketLog) -> PacketLog {
     if log.buffer.charge.is_none() {
         let mut bursts = log.bursts.iter().filter(|burst| burst.socket_drops > 0);

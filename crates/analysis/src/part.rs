@@ -88,14 +88,14 @@ impl std::error::Error for CutError {}
 #[derive(Debug)]
 pub struct Cut {
     part: RecordingPart,
-    /// Indexed by CPU number.
+    /// State of each CPU, indexed by CPU number.
     cpus: Vec<CutCpu>,
     /// ticktax's own CPU time in the part.
     tool: Nanos,
     sums: bool,
 }
 
-/// State of one CPU.
+/// State of the cut on one CPU.
 #[derive(Debug, Default)]
 struct CutCpu {
     /// Sum of the self times of the part's rows.
@@ -166,7 +166,8 @@ impl Cut {
         }
     }
 
-    /// Moves the end. No row so far may have ended after the old or the new end.
+    /// Moves the end of the part to `end`. No row so far may have ended after either the old or the
+    /// new end.
     pub(crate) fn end_at(&mut self, end: Nanos) {
         let length = end - self.part.begin;
         (self.part.to, self.part.total) = (length, length);
@@ -277,7 +278,8 @@ impl CutCpu {
     }
 }
 
-/// Returns the extent of the recording with this header, as a part of the recording itself.
+/// Returns the extent of the recording with this header, expressed as a part that covers all of the
+/// recording. Returns `None` if the recording has no length.
 fn extent(header: &Header) -> Option<RecordingPart> {
     if let Some(part) = header.part {
         return Some(part);

@@ -1,5 +1,6 @@
-//! CPU time per thread of each process. It ensures that the scheduling policy reported for a
-//! process is that of the threads that did the work, not that of a helper thread that barely ran.
+//! Adds up the CPU time of each process's threads. With these times, the scheduling policy reported
+//! for a process is that of the threads that did the work, not that of a helper thread that barely
+//! ran.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +8,8 @@ use ticktax_model::policy::SpecialPolicy;
 use ticktax_model::victim::ThreadPolicy;
 use ticktax_model::{Kind, Nanos, Owner, Source};
 
-/// CPU time by process and thread. If a single program is analysed, only the time during which that
-/// program waited counts.
+/// CPU time of each thread, by process. If a single program is analysed, only the time during which
+/// that program waited counts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ran(BTreeMap<i32, BTreeMap<i32, Nanos>>);
 
@@ -77,7 +78,8 @@ mod tests {
 
     use super::Ran;
 
-    /// A browser that ran for 100 ms, including `audio_ms` of its real-time audio thread.
+    /// Builds the CPU times of a browser that ran for 100 ms. Its real-time audio thread ran for
+    /// `audio_ms` of them.
     fn browser(audio_ms: i64) -> Ran {
         let mut ran = Ran::default();
         for (tid, ms) in [(312, 100 - audio_ms), (313, audio_ms)] {

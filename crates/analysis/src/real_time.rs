@@ -40,7 +40,8 @@ use crate::ledger::tally::Tally;
 use crate::timeline::{Event, EventKind, Occupant, Piece};
 use crate::victim::named;
 
-/// Shorter waits do not count. On a busy machine, a context switch can take this long.
+/// Minimum length of a wait that counts. On a busy machine, a mere context switch can take nearly
+/// this long.
 const SHORTEST: Nanos = Nanos::from_millis(1);
 /// A wait may exceed the time that a limit leaves to other threads by this much, because the kernel
 /// checks the limit only at ticks.
@@ -48,15 +49,16 @@ const LATE: Nanos = Nanos::from_millis(10);
 /// Real-time threads count as having used up their time if the runs that are kept cover at least
 /// this share of it.
 const USED_UP: f64 = 0.97;
-/// Shorter runs are not kept.
+/// Minimum length of a run that is kept.
 const LONG: Nanos = Nanos::from_micros(250);
-/// Runs are kept for this long.
+/// Maximum age of the runs that are kept.
 const KEPT: Nanos = Nanos::from_secs(10);
-/// Maximum number of runs kept per CPU, and of starts of the fair server's timer.
+/// Maximum number of runs kept per CPU. The same limit applies to the starts of the fair server's
+/// timer.
 const RUNS: usize = 1 << 14;
 /// Maximum number of waits kept.
 const CANDIDATES: usize = 4_096;
-/// Longest time from the fair server's timer until the server runs a thread.
+/// Longest time from the start of the fair server's timer until the server runs a thread.
 const SERVER_DELAY: Nanos = Nanos::from_micros(300);
 /// First kernel version with a fair server. From then on, real-time threads are throttled only in
 /// groups (`RT_GROUP_SCHED`).
@@ -98,15 +100,15 @@ impl Limits {
         (limits.throttling || limits.server).then_some(limits)
     }
 
-    /// Time per period that real-time threads can use. If there is no `runtime`, the fair server
-    /// limits them. Its default setting leaves them 950 ms, as does the default
+    /// Returns the time per period that real-time threads can use. If there is no `runtime`, the
+    /// fair server limits them. Its default setting leaves them 950 ms, as does the default
     /// `sched_rt_runtime_us`.
     fn granted(&self) -> Nanos {
         self.runtime.unwrap_or(Nanos::from_millis(950))
     }
 
-    /// Longest time per period that real-time threads can leave to others and still count as having
-    /// used up their own.
+    /// Returns the longest time per period that real-time threads can leave to others and still
+    /// count as having used up their own.
     fn most_left(&self) -> Nanos {
         #[expect(
             clippy::cast_possible_truncation,
@@ -116,14 +118,15 @@ impl Limits {
         self.period - Nanos(used)
     }
 
-    /// Whether threads with these CPU times in a period have used up their time.
+    /// Returns whether threads with these CPU times in a period have used up their time.
     fn used_up<'a>(&self, times: impl Iterator<Item = &'a Nanos>) -> bool {
         let time: Nanos = times.sum();
         time.share_of(self.granted()) >= USED_UP
     }
 
-    /// Returns the limit that caused a wait during which the CPU was idle for `idled`. `timer` is
-    /// true if the fair server's timer ran just before the wait.
+    /// Returns the limit that caused a wait, or `None` if no limit can have caused it. The CPU was
+    /// idle for `idled` during the wait. `timer` is true if the fair server's timer ran just before
+    /// the wait.
     fn which(&self, idled: Nanos, timer: bool) -> Option<RealTimeLimit> {
         let idled = idled >= SHORTEST;
         match (self.throttling, self.server) {
@@ -244,11 +247,12 @@ struct Candidate {
     ran: BTreeMap<i32, Nanos>,
 }
 
-/// Takes a timeline's events, and the waits that another consumer has found among them.
+/// Finds the waits that limits on real-time threads caused, from a timeline's events and from the
+/// waits that another consumer has found among them.
 #[derive(Debug)]
 pub(crate) struct RealTime {
     limits: Limits,
-    /// Indexed by CPU slot.
+    /// Recent activity of each CPU, indexed by CPU slot.
     lines: Vec<Line>,
     found: Vec<Candidate>,
 }
@@ -287,21 +291,21 @@ impl RealTime {
         &mut self.lines[slot]
     }
 
-    /// Whether a limit can cause a wait of this length.
+    /// Returns whether a limit can cause a wait of this length.
     pub(crate) fn wants(&self, length: Nanos) -> bool {
         let left = self.limits.period - self.limits.granted();
         (SHORTEST..=Nanos(left.0 * 3 / 2) + LATE).contains(&length)
     }
 
-    /// Whether a limit may have held back a thread that now runs on the CPU in `slot`, from `start`
-    /// on, since its last run there. That run must be the last long one on this CPU.
+    /// Returns whether a limit may have held back a thread that now runs on the CPU in `slot`, from
+    /// `start` on, since its last run there. That run must be the last long one on this CPU.
     pub(crate) fn left(&self, slot: usize, tid: i32, start: Nanos) -> bool {
         let last = self.lines.get(slot).and_then(|line| line.long.back());
         last.is_some_and(|run| run.tid == tid && self.wants(start - run.end))
     }
 
-    /// Takes a thread's wait for the CPU in `slot`, with the `pieces` that ran there. `woken` is
-    /// true if the wait began with a wake-up.
+    /// Processes a thread's wait for the CPU in `slot`, during which the `pieces` ran there.
+    /// `woken` is true if the wait began with a wake-up.
     pub(crate) fn waited(
         &mut self,
         (slot, tid, woken): (usize, i32, bool),

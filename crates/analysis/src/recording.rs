@@ -1,4 +1,4 @@
-//! Turns a recording into the document that the verb which made it prints.
+//! Turns a recording into the document that is printed by the verb which made the recording.
 
 use ticktax_model::document::Document;
 use ticktax_model::recording::{Header, Paced, Row, RowSink, RowSource};

@@ -22,15 +22,16 @@ use crate::ran::Ran;
 pub(crate) struct Parts {
     pub(crate) books: Books,
     pub(crate) tick: Option<TickBill>,
-    /// `None` if not requested or unknown.
+    /// Check of the counters. `None` if it was not requested, or if its result is unknown.
     pub(crate) accounting: Option<AccountingStatement>,
-    /// `None` if not requested.
+    /// The recording's beats. `None` if they were not requested.
     pub(crate) beats: Option<BeatStatement>,
-    /// `None` if not requested, or if the recording has no wake-ups.
+    /// Run-queue waits of all threads. `None` if they were not requested, or if the recording has
+    /// no wake-ups.
     pub(crate) waits: Option<WaitStatement>,
-    /// `None` if no packet path was seen.
+    /// Packet delays. `None` if no packet path was seen.
     pub(crate) packets: Option<PacketPaths>,
-    /// `None` if the recording has no victim.
+    /// The victim's statement. `None` if the recording has no victim.
     pub(crate) victim: Option<VictimStatement>,
     /// CPU time per thread.
     pub(crate) ran: Ran,

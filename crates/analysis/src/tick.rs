@@ -39,7 +39,7 @@ pub const RETURN: Nanos = Nanos::from_micros(20);
 /// Collects ticks from a timeline's events and from probe gaps.
 #[derive(Debug, Default)]
 pub(crate) struct TickAccumulator {
-    /// Indexed by CPU number. Impossible CPU numbers all share one entry.
+    /// Ticks of each CPU, indexed by CPU number. Impossible CPU numbers all share one entry.
     cpus: Vec<Option<Box<CpuBook>>>,
     /// Cost of each tick, including the interrupt around it.
     ticks: LengthTally,

@@ -3,8 +3,8 @@
 //! The timeline resolves the meaning of each row's source ([`Role`]): a thread, idle time, an
 //! interrupt or a function within it, a probe's gap, or a wait and its reason. It notes whether the
 //! occupant of a CPU was already running or follows idle time ([`Onset`]). It also keeps each CPU's
-//! recent history ([`History`]), so that consumers can look up what ran during an interval: the
-//! ledger for a gap, the victim for a wait.
+//! recent history ([`History`]), so that consumers can look up what ran during an interval. For
+//! example, the ledger does so for a gap, and the victim for a wait.
 //!
 //! # Order
 //! The rows of one CPU arrive in the order of their ends: an interrupt before the thread that it
@@ -54,7 +54,7 @@ enum Shape<'a> {
     Edge(&'a Edge),
 }
 
-/// The type of an event. An event happens on a CPU or, in case of a wait, to a thread.
+/// The type of an event. An event happens on a CPU or, in the case of a wait, to a thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum EventKind<'a> {
     /// A thread ran, or the CPU was idle. The event covers all or part of the time between two
@@ -81,10 +81,10 @@ pub(crate) enum EventKind<'a> {
 /// How an occupant's row relates to the CPU's previous row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Onset {
-    /// The occupant was already running. Page faults and the start or end of a work item split a
-    /// run into several rows.
+    /// Whether the occupant was already running. Page faults and the start or end of a work item
+    /// split a run into several rows.
     pub(crate) continues: bool,
-    /// The CPU was idle just before.
+    /// Whether the CPU was idle just before.
     pub(crate) after_idle: bool,
 }
 
@@ -106,7 +106,7 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// Whether the CPU's number is one that the kernel can have.
+    /// Returns whether the CPU's number is one that the kernel can have.
     pub(crate) fn is_on_possible_cpu(&self) -> bool {
         self.slot <= CpuList::MAX_CPU as usize
     }
@@ -127,7 +127,7 @@ struct CpuLine {
 }
 
 impl CpuLine {
-    /// Takes an occupant's row, and returns how it relates to the previous one.
+    /// Records an occupant's row, and returns how it relates to the previous one.
     #[inline]
     fn occupy(&mut self, span: &Span, occupant: &Occupant) -> Onset {
         let new = Last {
@@ -149,11 +149,11 @@ impl CpuLine {
 #[derive(Debug)]
 pub(crate) struct Timeline {
     roles: Roles,
-    /// Indexed by CPU number. The slot one past the kernel's limit stands for all impossible CPU
-    /// numbers.
+    /// History of each CPU, indexed by CPU number. The slot one past the kernel's limit stands for
+    /// all impossible CPU numbers.
     cpus: Vec<CpuLine>,
     keep: Keep,
-    /// Sorts rows into the histories.
+    /// Inserts late rows into the histories in order.
     late: Inserter,
 }
 
@@ -168,7 +168,8 @@ impl Timeline {
         }
     }
 
-    /// Takes a row. Returns its event, and its CPU's history, which includes the row.
+    /// Processes a row. Returns the row's event, and the history of the row's CPU, which includes
+    /// the row.
     ///
     /// All calls must pass the same [`SourceTable`], which may grow between calls.
     #[expect(

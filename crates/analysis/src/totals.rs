@@ -62,7 +62,7 @@ impl Accumulator {
     /// Maximum number of accounts, counting each CPU separately. They take 9 MiB.
     pub const MOST: usize = 8_192;
 
-    /// Also adds up rows per window. Windows are closed through [`Accumulator::windows`].
+    /// Also adds up rows per window. The windows are closed through [`Accumulator::windows`].
     #[must_use]
     pub fn with_windows(mut self, windows: Windows) -> Self {
         self.windows = Some(windows);
@@ -80,7 +80,7 @@ impl Accumulator {
         self.known.clear();
     }
 
-    /// Copies the sums into `totals`.
+    /// Copies the sums into `totals`, replacing those that it contains.
     pub fn put(&self, totals: &mut Totals) {
         totals.accounts.clone_from(&self.accounts);
         totals.throttled.clone_from(&self.throttled);
@@ -239,8 +239,8 @@ fn throttled(
     }
     let sum = programs.entry(name).or_default();
     match intervals {
-        // Count the whole wait, until the thread ran again. The row's self time is only the
-        // throttled part, if that was seen.
+        // Count the whole wait, until the thread ran again. The row's self time covers only the
+        // throttled part of the wait, and only if the end of throttling was seen.
         Intervals::One(span) => sum.record(span.dur, span.dur),
         Intervals::Many(..) => intervals.add_to(sum, true),
     }

@@ -1,4 +1,5 @@
-//! The victim: assigns every nanosecond of each of a program's threads to exactly one account.
+//! Analyses the *victim*, which is the program whose delays are to be explained. Every nanosecond
+//! of each of its threads is assigned to exactly one account.
 //!
 //! # Sums
 //! The rows of a followed thread cover its life without gaps: base rows while it is on a CPU, wait
@@ -16,8 +17,7 @@
 //!
 //! # Memory
 //! Sums are kept for each thread, and a bounded window of recent interrupts for each CPU. For each
-//! source behind which the victim waited, a bounded number of the times at which it did so are
-//! kept.
+//! source behind which the victim waited, the times of a bounded number of these waits are kept.
 
 mod interruptions;
 mod life;
@@ -59,7 +59,8 @@ use crate::timeline::{
     Event, EventKind, History, MAX_TIME, Occupant, OffCpu, Part, Piece, ThreadId, Timeline,
 };
 
-/// A shorter idle period may just be part of the switch to the next thread.
+/// Minimum length of an idle period that counts as idle time. A shorter one may just be part of the
+/// switch to the next thread.
 pub(crate) const MIN_IDLE: Nanos = Nanos::from_micros(5);
 
 /// Determines from a timeline's events what happened to a recording's victim.
@@ -67,23 +68,24 @@ pub(crate) const MIN_IDLE: Nanos = Nanos::from_micros(5);
 pub(crate) struct Victim {
     since: Nanos,
     threads: FastMap<i32, Life>,
-    /// Threads that exited and whose id was then given to a new thread.
+    /// Lives of threads that exited and whose id was then given to a new thread.
     past_lives: Vec<Life>,
     /// Interruptions of the current thread on each CPU, indexed by slot.
     cpus: Vec<Interruptions>,
     latency: LengthTally,
     migrations: u64,
-    /// Waits, by the source that ran, and by whether the wait ended on another CPU.
+    /// Waits, grouped by the source that ran and by whether the wait ended on another CPU.
     behind: FastMap<(SourceId, bool), WaitsBehind>,
-    /// Waiting time, by the source that ran, and by the CPU that the victim waited for.
+    /// Waiting time, grouped by the source that ran and by the CPU that the victim waited for.
     behind_on: FastMap<(SourceId, Cpu), Nanos>,
     worst: Worst,
     wakers: Wakers,
     quota: Quota,
     moves: Moves,
-    /// `None` if not requested.
+    /// Intervals that kept the victim from running. `None` if they were not requested.
     losses: Option<Losses>,
-    /// `None` if the machine's settings are unknown, or if they never hold back real-time threads.
+    /// Waits caused by limits on real-time threads. `None` if the machine's settings are unknown,
+    /// or if they never hold back real-time threads.
     real_time: Option<RealTime>,
 }
 
@@ -96,7 +98,7 @@ struct WaitsBehind {
 
 impl Victim {
     /// If a thread id is reused within this time, both threads share one life, because rows of the
-    /// old thread may still arrive.
+    /// old thread may still arrive. Otherwise, a new life starts.
     const SETTLED: Nanos = Nanos::from_millis(200);
 
     /// Creates a victim that ignores rows which end at or before `since`. That is
@@ -121,7 +123,7 @@ impl Victim {
         }
     }
 
-    /// Also looks for waits of real-time threads that were caused by `limits`.
+    /// Also looks for waits of real-time threads that were caused by `limits`, if there are any.
     #[must_use]
     pub(crate) fn with_limits(mut self, limits: Option<Limits>) -> Self {
         self.real_time = limits.map(RealTime::new);
@@ -157,20 +159,19 @@ impl Victim {
         glance
     }
 
-    /// Whether the losses of process `pid` are kept. That process can be ticktax itself, as the
-    /// receiver of paced traffic.
+    /// Returns whether the losses of process `pid` are kept. Such a process can be ticktax itself,
+    /// as the receiver of paced traffic.
     fn keeps_losses_of(&self, pid: i32) -> bool {
         self.losses.as_ref().is_some_and(|losses| losses.is_of(pid))
     }
 
-    /// Keeps, from now on, each interval in which something kept a thread of process `pid` from
-    /// running.
+    /// Starts to keep the intervals in which something kept a thread of process `pid` from running.
     pub(crate) fn keep_losses(&mut self, pid: i32) {
         self.losses.get_or_insert_with(|| Losses::new(pid));
     }
 
     /// Returns the intervals in which something kept thread `tid` from running, sorted by start,
-    /// and the time from which some are missing. Returns `None` if losses were not kept.
+    /// and the time from which some of them are missing. Returns `None` if losses were not kept.
     pub(crate) fn losses_of(
         &self,
         tid: i32,
@@ -180,7 +181,7 @@ impl Victim {
         Some((losses.of(tid, outside), losses.full_at()))
     }
 
-    /// CPU time that other threads used while the victim waited behind them.
+    /// Returns the CPU time that other threads used while the victim waited behind them.
     pub(crate) fn ran_while_waiting(&self, sources: &SourceTable) -> Ran {
         let mut ran = Ran::default();
         for (&(id, _), waits) in &self.behind {
@@ -196,7 +197,7 @@ impl Victim {
         followed.chain(about.and_then(|about| about.pid)).collect()
     }
 
-    /// Takes a gap of the spinning probe. Its contents must be fully known.
+    /// Processes a gap of the spinning probe. The contents of the gap must be fully known.
     pub(crate) fn gap(&mut self, gap: &JudgedGap<'_>) {
         if let Some(losses) = &mut self.losses {
             losses.gap(gap);
@@ -238,7 +239,7 @@ impl Victim {
         Some(statement::make(self, victim, header, (sources, beats)))
     }
 
-    /// Takes an event, and the history of its CPU.
+    /// Processes an event, given the history of its CPU.
     pub(crate) fn event(&mut self, event: &Event<'_>, history: &History) {
         if let Some(real_time) = &mut self.real_time {
             real_time.event(event);
@@ -269,8 +270,9 @@ impl Victim {
         while let Some(wait) = self.moves.settled(event.span.end()) {
             self.find_place(wait);
         }
-        // A CPU's history is complete only up to the last base row. An interrupt's row comes before
-        // that of the thread it interrupted, which may have been running for long.
+        // A CPU's history is complete only up to the last base row. The row of an interrupt arrives
+        // before the row of the thread that it interrupted, and that thread may have been running
+        // for long.
         if matches!(event.kind(), EventKind::OnCpu(..)) {
             while let Some(wait) = self.moves.ready_on(event.slot, event.span.end()) {
                 self.moved(&wait, event.slot, Some(history));
@@ -301,7 +303,7 @@ impl Victim {
         &mut self.cpus[event.slot]
     }
 
-    /// Handles a thread that was on a CPU, or a CPU that was idle.
+    /// Processes a base row, which shows that a thread was on a CPU or that the CPU was idle.
     fn base(&mut self, occupant: Occupant, event: &Event<'_>) {
         let (span, since) = (event.span, self.since);
         let mut interruptions = std::mem::take(self.cpu(event));
@@ -327,7 +329,7 @@ impl Victim {
         *self.cpu(event) = interruptions;
     }
 
-    /// Handles a thread that was off its CPU.
+    /// Processes a wait row, which shows that a thread was off its CPU.
     fn wait(&mut self, off: OffCpu, event: &Event<'_>, history: &History) {
         let span = event.span;
         let (Some(thread), Some(reason)) = (off.thread, off.reason) else {
@@ -390,7 +392,7 @@ impl Victim {
         let life = self.threads.get(&wait.thread.tid);
         match life.and_then(|life| life.slot_before(wait.span.start)) {
             Some(slot) => self.moves.keep(slot, wait),
-            // It is unknown where the thread ran before.
+            // It is unknown on which CPU the thread ran before.
             None => self.waited(
                 wait.thread,
                 wait.kind,
@@ -401,7 +403,7 @@ impl Victim {
     }
 
     /// Attributes a wait that was spent on the CPU in `slot` but ended on another CPU. `history` is
-    /// that of the CPU in `slot`.
+    /// the history of the CPU in `slot`.
     fn moved(&mut self, wait: &Moved, slot: usize, history: Option<&History>) {
         let history = history.into_iter();
         let before = wait.before();
@@ -435,8 +437,8 @@ impl Victim {
         }
     }
 
-    /// Adds a wait to the sums of the sources that ran during it. The arguments are those of
-    /// [`Victim::waited`].
+    /// Adds a wait to the sums of the sources that ran during it. The arguments have the same
+    /// meaning as those of [`Victim::waited`].
     fn add_behind(
         &mut self,
         thread: ThreadId,
@@ -465,7 +467,7 @@ impl Victim {
     }
 
     /// Accounts for an interval in which a thread was throttled and may then have waited for a CPU.
-    /// `history` is that of the CPU on which the thread then ran.
+    /// `history` is the history of the CPU on which the thread then ran.
     fn throttled(&mut self, wait: &Throttled, history: Option<&History>) {
         let ThreadId { tid, pid } = wait.thread;
         let (throttled, waited) = self.quota.split(&wait.span);

@@ -57,7 +57,7 @@ const BEHIND: usize = 4;
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
     threads: FastMap<i32, Recent>,
-    /// Sorts wake-ups and runs in.
+    /// Inserts late wake-ups and runs in order.
     late: Inserter,
     /// Runs whose preceding wait has not been looked up yet, in order of arrival.
     runs: VecDeque<Run>,
@@ -72,9 +72,10 @@ pub(crate) struct Waits {
     edges: u64,
     /// Runs, on any CPU, of threads whose switches were not reported.
     unreported: VecDeque<(Nanos, Nanos)>,
-    /// Latest end among those of these runs that were dropped.
+    /// Latest end of a run that was dropped from `unreported`.
     forgotten: Nanos,
-    /// `None` if the machine's settings are unknown, or if they never hold back real-time threads.
+    /// Waits caused by limits on real-time threads. `None` if the machine's settings are unknown,
+    /// or if they never hold back real-time threads.
     real_time: Option<RealTime>,
 }
 
@@ -96,14 +97,14 @@ struct Run {
     after_idle: bool,
 }
 
-/// A possible wait before a run. It is one only if other threads ran on that CPU.
+/// A possible wait before a run. It counts as a wait only if other threads ran on that CPU.
 #[derive(Clone, Copy, Debug)]
 struct Wait {
     run: Run,
     start: Start,
 }
 
-/// Sums of waits, by how they began.
+/// Sums of waits, by whether they began with a wake-up or a preemption.
 #[derive(Debug, Default)]
 struct ByStart {
     woken: Found,
@@ -141,7 +142,7 @@ impl Waits {
         }
     }
 
-    /// Takes an event, and the history of its CPU.
+    /// Processes an event, given the history of its CPU.
     pub(crate) fn event(&mut self, event: &Event<'_>, history: &History) {
         if let Some(real_time) = &mut self.real_time {
             real_time.event(event);
@@ -154,8 +155,8 @@ impl Waits {
                 };
                 let span = event.span;
                 self.newest = self.newest.max(span.end());
-                // ticktax's own threads' waits do not count. Other threads can wait behind them,
-                // because their runs are in the CPU's history.
+                // Waits of ticktax's own threads do not count. Other threads can still wait behind
+                // them, because their runs are in the CPU's history.
                 if !matches!(on.owner, Owner::Probe | Owner::Tool) {
                     let recent = self.threads.entry(thread.tid).or_default();
                     recent.ran(span, &mut self.late);
@@ -182,8 +183,8 @@ impl Waits {
         }
     }
 
-    /// Notes the run of a thread whose switch the kernel did not report. It may have been any
-    /// thread.
+    /// Notes the run of a thread whose switch the kernel did not report, so that it may have been
+    /// any thread.
     fn unreported(&mut self, span: &Span) {
         if self.unreported.len() == UNREPORTED {
             let oldest = self.unreported.pop_front();
@@ -192,8 +193,8 @@ impl Waits {
         self.unreported.push_back((span.start, span.end()));
     }
 
-    /// Whether a thread that waited from `begin` to `end` may have had an unreported run in that
-    /// time.
+    /// Returns whether a thread that waited from `begin` to `end` may have had an unreported run in
+    /// that time.
     fn may_have_run(&self, begin: Nanos, end: Nanos) -> bool {
         let mut unreported = self.unreported.iter();
         begin < self.forgotten || unreported.any(|&(from, to)| from < end && to > begin)
@@ -231,7 +232,8 @@ impl Waits {
         }
     }
 
-    /// Judges the waits with a known start for the CPU in `slot`, whose history is `history`.
+    /// Judges the waits for the CPU in `slot` whose start is known. `history` is that CPU's
+    /// history.
     fn settle(&mut self, slot: usize, history: &History, sources: &SourceTable) {
         while let Some(wait) = self.dated.get_mut(slot).and_then(VecDeque::pop_front) {
             self.judge(slot, wait, history, sources);
@@ -320,7 +322,7 @@ impl Recent {
                 late.insert(&mut self.runs, (begin, end), |run| run.0);
             }
         }
-        // If a thread never waits, its runs are not judged. Only recent ones are needed then.
+        // The runs of a thread that never waits are not judged. Only its recent runs are needed.
         while self.runs.len() > 1 && self.runs[1].1 < end - SETTLED - SETTLED {
             self.runs.pop_front();
         }

@@ -37,7 +37,7 @@ pub const MAX: usize = 1 << 23;
 /// CPU.
 pub const SMALL: f64 = 0.0005;
 
-/// Reason why a recording yields no workload.
+/// Reason that a recording yields no workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoWorkload {
     /// The recording was made at level `proc`, so it contains no rows of threads.
@@ -83,8 +83,8 @@ pub struct Asked {
     /// Name of the program, or of one of its threads, whose frames are wanted. By default, this is
     /// the followed program or, if none was followed, the program with the most certain rhythm.
     pub program: Option<String>,
-    /// Requested period of the program's loop, if known. A delay shared by all frames cannot be
-    /// seen from outside.
+    /// Requested period of the program's loop, if known. Otherwise, the period is inferred from the
+    /// wake-ups, in which a delay shared by all frames is invisible.
     pub period: Option<Nanos>,
 }
 
@@ -154,7 +154,7 @@ impl WorkRows {
                 rows.policy = Some(thread.policy);
             }
         }
-        // Only the wake-ups of ticktax's own threads are kept.
+        // Drop ticktax's own threads. Only their wake-ups were kept, so they have no name.
         self.threads.retain(|_, rows| !rows.name.is_empty());
         let mut assumed = Vec::new();
         groups::set(&mut self.threads, header, &mut assumed);
@@ -163,7 +163,7 @@ impl WorkRows {
         }
         let found = paced::find(&self.threads, (begin, end), asked)?;
         let (tick, timer) = interrupts::timers(self.cpus.iter().map(|cpu| &cpu.interrupts));
-        // Without high-resolution timers, ticks wake threads.
+        // Ticks wake the threads if timers do not have high resolution.
         let wakes = if timer > Nanos::ZERO {
             timer
         } else {

@@ -1,4 +1,4 @@
-//! Finds causes for the difference between a CPU's columns and its traced time.
+//! Finds causes for the difference between a CPU's columns in `/proc/stat` and its traced time.
 
 use std::cmp::Reverse;
 
@@ -7,14 +7,15 @@ use ticktax_model::accounting::{Bias, BiasKind, CpuCheck};
 
 use super::check::{Case, Samples};
 
-/// A program depends on the tick if its samples deviate by at least this many standard deviations.
+/// A program's bursts depend on the tick if the number of ticks that hit them deviates from the
+/// expected number by at least this many standard deviations.
 const SIGNIFICANT: f64 = 5.0;
-/// Largest error of the columns' sum. Each column has a resolution of 10 ms.
+/// Allowance for rounding in the sum of a CPU's columns. Each column has a resolution of 10 ms.
 const COLUMNS_STEP: Nanos = Nanos::from_millis(20);
 /// A cause is reported if it explains at least this share of a CPU's time.
 const WORTH_NAMING: f64 = 0.001;
 
-/// Returns the causes of the difference on `cpu`, whose kernel entry and exit time is `entry_exit`.
+/// Returns the causes of the difference on `cpu`, where kernel entry and exit took `entry_exit`.
 pub(super) fn causes(
     case: &Case<'_>,
     cpu: &CpuCheck,
@@ -61,7 +62,7 @@ fn plain(kind: BiasKind, time: Nanos, ran: Nanos, sampled: Nanos) -> Bias {
     }
 }
 
-/// Net effect of sampling on the busy time. Lost ticks count as if they had fired.
+/// Returns the net effect of sampling on a CPU's busy time. Lost ticks count as if they had fired.
 fn sampling(samples: &Samples<'_>) -> Bias {
     let busy = samples.cpu.busy();
     let found = samples.charged(busy.found(samples.by));
@@ -70,7 +71,7 @@ fn sampling(samples: &Samples<'_>) -> Bias {
     plain(BiasKind::Sampling, time, busy.on_cpu, found)
 }
 
-/// The effect of sampling on each program that depends on the tick.
+/// Returns the effect of sampling on each program whose bursts depend on the tick.
 fn phases(case: &Case<'_>, samples: &Samples<'_>) -> Vec<Bias> {
     let Samples { by, tick, cpu } = *samples;
     let mut phases: Vec<Bias> = cpu
@@ -94,8 +95,11 @@ fn phases(case: &Case<'_>, samples: &Samples<'_>) -> Vec<Bias> {
     phases
 }
 
-/// Time of the ticks that were due while a task ran but did not fire, up to the time that the
-/// columns lack. Beyond that, the kernel must have charged the tick without reporting an interrupt.
+/// Returns the time of the ticks that did not fire although they were due while a task ran. The
+/// columns lack `uncounted` of the elapsed time. If the lost ticks exceed that, the kernel must
+/// have charged the excess without reporting an interrupt, so only `uncounted` is returned. Returns
+/// `None` if no ticks were lost, or if the columns lack no time.
+///
 /// A tick also looks lost if it is so late that the CPU has switched to another task.
 fn lost(samples: &Samples<'_>, uncounted: Nanos) -> Option<Bias> {
     let lost = samples.charged(samples.cpu.busy().lost(samples.by));
@@ -108,23 +112,25 @@ fn lost(samples: &Samples<'_>, uncounted: Nanos) -> Option<Bias> {
     is_reported.then(|| plain(BiasKind::TicksLost, -time, time, Nanos::ZERO))
 }
 
-/// Effect of interrupt time, if the kernel does not measure it.
+/// Returns the effect of interrupts on a CPU's columns. Returns `None` if the kernel measures
+/// interrupt time, or if it is unknown whether it does.
 fn interrupts(case: &Case<'_>, cpu: &CpuCheck, entry_exit: Nanos) -> Option<Bias> {
     let ran = cpu.interrupts?;
     if case.counting.interrupts_measured? {
         return None;
     }
     let shown = cpu.columns.irq + cpu.columns.softirq;
-    // Interrupts of a program count as the program's time. Interrupts of idle time or of a probe
-    // are in no busy column, apart from softirq time that ticks sampled in either place.
+    // Time in interrupts that hit a program counts as the program's time. Time in interrupts that
+    // hit the idle task or a probe is in no busy column, except for softirq time that a tick
+    // happened to sample.
     let samples = case.check.on(cpu.cpu);
     let samples = samples.filter(|_| case.check.has_spans(case.header));
     let missing = samples.map_or(Nanos::ZERO, |samples| {
         let (idle, probe) = (samples.idle(), samples.probe());
         (idle.on_cpu - idle.ran) + (probe.on_cpu - probe.ran)
     });
-    // Also missing is the kernel entry and exit around those interrupts, because the ledger takes
-    // it out of the probe's time.
+    // Kernel entry and exit around those interrupts is also missing, because the ledger moves it
+    // out of the probe's time.
     let missing = missing + entry_exit;
     let unseen = 1.0 - shown.share_of(ran).min(1.0);
     Some(plain(
@@ -135,8 +141,9 @@ fn interrupts(case: &Case<'_>, cpu: &CpuCheck, entry_exit: Nanos) -> Option<Bias
     ))
 }
 
-/// Difference between the steal counter and the outside time observed. Time stolen from a running
-/// task is in the task's traced time but not in the columns.
+/// Returns the difference between the steal counter and the CPU time that the hypervisor or
+/// firmware was observed to use. Returns `None` if the two are equal. Time stolen from a running
+/// task is part of the task's traced time, but is not in the columns.
 fn stolen(cpu: &CpuCheck) -> Option<Bias> {
     let (outside, steal) = (cpu.hypervisor_or_firmware?, cpu.columns.steal);
     let kind = if outside > steal {

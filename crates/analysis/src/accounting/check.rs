@@ -19,18 +19,19 @@ use crate::ledger::Books;
 /// Maximum number of programs listed, not counting the one requested.
 const LISTED: usize = 10;
 
-/// All inputs to the check except the closed accounts.
+/// All inputs to the check except the final accounts.
 pub(super) struct Case<'a> {
     pub(super) check: &'a AccountingCheck,
     pub(super) header: &'a Header,
     pub(super) counting: Counting,
-    /// The kind of rows that are ticks, and the tick period; `None` if sampling cannot be repeated.
+    /// Kind of rows that are ticks, and the tick period. `None` if the kernel's sampling cannot be
+    /// repeated.
     pub(super) samples: Option<(By, Nanos)>,
     /// Name of each program, by process id.
     pub(super) names: BTreeMap<i32, String>,
 }
 
-/// The tick samples on a CPU whose columns are sampled.
+/// Tick samples on a CPU whose columns the kernel fills by sampling.
 #[derive(Clone, Copy)]
 pub(super) struct Samples<'a> {
     pub(super) by: By,
@@ -39,14 +40,15 @@ pub(super) struct Samples<'a> {
 }
 
 impl Samples<'_> {
-    /// Time that the kernel charges for `count` ticks.
+    /// Returns the time that the kernel charges for `count` ticks.
     pub(super) fn charged(&self, count: u64) -> Nanos {
         ticks(count, self.tick)
     }
 }
 
 impl Case<'_> {
-    /// Returns the samples on a CPU if its columns are sampled and the sampling can be repeated.
+    /// Returns the tick samples on a CPU. Returns `None` if the kernel does not sample the CPU's
+    /// columns, or if the sampling cannot be repeated.
     fn samples(&self, books: &CpuAccounts) -> Option<Samples<'_>> {
         let (by, tick) = self.samples?;
         let cpu = self.check.on(books.cpu)?;
@@ -113,7 +115,8 @@ fn names(header: &Header, sources: &SourceTable) -> BTreeMap<i32, String> {
     names
 }
 
-/// Compares counters and traced time on one CPU, without looking for causes.
+/// Compares the kernel's counters with the traced time on one CPU, without looking for causes.
+/// Returns `None` if the counters were not read.
 fn cpu(case: &Case<'_>, books: &CpuAccounts, samples: Option<Samples<'_>>) -> Option<CpuCheck> {
     let header = case.header;
     let times =
@@ -132,7 +135,8 @@ fn cpu(case: &Case<'_>, books: &CpuAccounts, samples: Option<Samples<'_>>) -> Op
         Some(books.of_all(Class::is_busy))
     } else {
         left.map(|left| {
-            // The witness may have started slightly later than the accounts, so scale its share.
+            // The probe or soaker may have started slightly later than the accounts, so apply its
+            // share of busy time to all of the elapsed time.
             let share = 1.0 - left.time.share_of(left.watched);
             books.elapsed.times(share)
         })
@@ -158,11 +162,13 @@ fn cpu(case: &Case<'_>, books: &CpuAccounts, samples: Option<Samples<'_>>) -> Op
     })
 }
 
-/// Time in a CPU's columns that belongs to a spinning probe or soaker. Both are niced.
+/// Returns the time in a CPU's columns that belongs to a spinning probe or a soaker. Both are
+/// niced.
 ///
-/// It can differ from the time they really used: if a program sleeps through every tick, they get
-/// all samples. If it is unknown which ticks hit them, nice time in excess of the time they used
-/// belongs to other niced programs, up to the time that those programs used.
+/// This can differ from the time that they really used. For example, if a program sleeps through
+/// every tick, they get all the samples. If it is unknown which ticks hit them, nice time in excess
+/// of the time that they used is attributed to other niced programs, up to the time that those
+/// programs used.
 fn of_probe(
     header: &Header,
     books: &CpuAccounts,
@@ -186,8 +192,8 @@ fn of_probe(
     columns.nice - others.min(nice_programs(header))
 }
 
-/// Upper bound on how much niced programs added to the nice columns of all CPUs: their own time
-/// plus that of their exited children.
+/// Returns an upper bound on the time that niced programs added to the nice columns of all CPUs. It
+/// is the sum of the programs' own time and that of their exited children.
 fn nice_programs(header: &Header) -> Nanos {
     let all = |program: &ProgramTime| program.time + program.children;
     let nice = header.after.programs.iter();
@@ -199,8 +205,8 @@ fn nice_programs(header: &Header) -> Nanos {
     nice.map(grew).sum()
 }
 
-/// CPU time left unused, as seen by a soaker or a spinning probe. A witness that ended early or was
-/// moved to another CPU does not count.
+/// Returns the CPU time left unused, as measured by a soaker or a spinning probe. Returns `None` if
+/// neither ran on the CPU, or if the soaker ended early or was moved to another CPU.
 fn left(header: &Header, books: &CpuAccounts) -> Option<SpareTime> {
     let mut soakers = header.soakers.iter();
     if let Some(soaker) = soakers.find(|soaker| soaker.cpu == books.cpu) {
@@ -225,7 +231,7 @@ fn left(header: &Header, books: &CpuAccounts) -> Option<SpareTime> {
     })
 }
 
-/// The length of `count` ticks.
+/// Returns the length of `count` ticks.
 pub(super) fn ticks(count: u64, tick: Nanos) -> Nanos {
     let count = i64::try_from(count).unwrap_or(i64::MAX);
     Nanos(count.saturating_mul(tick.0))

@@ -4,7 +4,7 @@ use ticktax_model::accounting::{Counting, Method};
 use ticktax_model::machine::Machine;
 use ticktax_model::{Cpu, CpuList, Nanos};
 
-/// How this machine's kernel counts CPU time, according to its configuration.
+/// Returns how this machine's kernel counts CPU time, according to its configuration.
 pub fn counting(machine: &Machine) -> Counting {
     let known = !machine.accounting.is_empty();
     let hz = machine.hz_configured.filter(|&hz| hz > 0);
@@ -42,8 +42,8 @@ pub fn sampled(machine: &Machine, cpu: Cpu) -> Option<bool> {
     })
 }
 
-/// CPUs whose tick can stop while they are busy. They are read from sysfs or, if that file is
-/// missing, from the kernel command line.
+/// Returns the CPUs whose tick can stop while they are busy. They are read from sysfs or, if that
+/// file is missing, from the kernel command line.
 fn nohz_full(machine: &Machine) -> CpuList {
     let in_force = machine.configured.file("sys/devices/system/cpu/nohz_full");
     let list = in_force.or_else(|| machine.parameter("nohz_full"));
@@ -77,7 +77,8 @@ impl Grid {
         });
     }
 
-    /// Number of ticks due at or after `from` and before `to`. Returns 0 before the first tick.
+    /// Returns the number of ticks due at or after `from` and before `to`. Returns 0 before the
+    /// first tick.
     pub(super) fn due(&self, from: Nanos, to: Nanos, tick: Nanos) -> u64 {
         let Some(due) = self.0 else { return 0 };
         let before = |time: Nanos| (time - due).0.saturating_sub(1).div_euclid(tick.0);

@@ -12,8 +12,8 @@ use super::check::{Case, ticks};
 use super::sampled;
 use super::samples::Charge;
 
-/// Returns all programs, longest time first. A program is identified by its process id, because a
-/// process can change its name, and `/proc` reports one total for all its names.
+/// Returns the checks of all programs, longest time first. A program is identified by its process
+/// id, because a process can change its name, and `/proc` reports one total for all its names.
 pub(super) fn programs(
     case: &Case<'_>,
     accounts: &[Account],
@@ -56,8 +56,8 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// Returns the entry for process `pid`, created if necessary. `name` is a fallback in case its
-    /// last name is unknown.
+    /// Returns the entry for process `pid`, and creates it if necessary. `name` is used only if the
+    /// process's last name is unknown.
     fn entry(&mut self, pid: i32, name: &str) -> &mut ProgramCheck {
         self.programs.entry(pid).or_insert_with(|| ProgramCheck {
             name: self.names.get(&pid).map_or(name, String::as_str).to_owned(),
@@ -71,7 +71,7 @@ impl Found<'_> {
     }
 }
 
-/// Adds every program's samples, summed over all CPUs.
+/// Adds each program's on-CPU time and tick samples, summed over all CPUs.
 fn charges(case: &Case<'_>, found: &mut Found<'_>) {
     // Samples by process id, only from CPUs whose columns are sampled.
     let mut sampled_there: BTreeMap<i32, Charge> = BTreeMap::new();
@@ -92,7 +92,7 @@ fn charges(case: &Case<'_>, found: &mut Found<'_>) {
     for check in found.programs.values_mut() {
         let charge = sampled_there.get(&check.pid).copied().unwrap_or_default();
         let on_cpu = check.on_cpu.unwrap_or_default();
-        // The other CPUs measure time exactly.
+        // On all other CPUs, the kernel measures time exactly.
         check.sampled = Some(ticks(charge.found(by), tick) + (on_cpu - charge.on_cpu));
         check.deviations = Some(charge.deviations(by, tick));
     }

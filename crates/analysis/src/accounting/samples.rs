@@ -8,7 +8,8 @@ use ticktax_model::{Nanos, Span};
 use super::counting::Grid;
 use crate::timeline::{Interrupt, Onset, Part};
 
-/// Maximum number of ticks held until the row that they interrupted arrives, which is when it ends.
+/// Maximum number of ticks held back. A tick waits for the row that it interrupted, which arrives
+/// only when that row ends.
 const MAX_PENDING: usize = 1 << 14;
 
 /// Kind of rows that are treated as ticks.
@@ -32,8 +33,8 @@ impl By {
         }
     }
 
-    /// Kinds of tick rows that are reliable on a kernel. With high-resolution timers, the tick is
-    /// only one of several timers, so the local timer's interrupt does not identify it.
+    /// Returns the kinds of tick rows that are reliable on a kernel. With high-resolution timers,
+    /// the tick is only one of several timers, so the local timer's interrupt does not identify it.
     pub(super) fn on(high_resolution: Option<bool>) -> &'static [Self] {
         if high_resolution == Some(false) {
             &Self::BOTH
@@ -62,7 +63,7 @@ pub(super) struct Charge {
     pub(super) ran: Nanos,
     /// Time including interrupts.
     pub(super) on_cpu: Nanos,
-    /// Number of uninterrupted on-CPU periods.
+    /// Number of on-CPU periods. Interrupts do not split a period.
     pub(super) bursts: u64,
     /// Number of ticks that hit the task, indexed by [`By`].
     found: [u64; 2],
@@ -75,7 +76,7 @@ impl Charge {
         self.found[by as usize]
     }
 
-    /// Number of ticks that would have hit the task but did not fire.
+    /// Returns the number of ticks that would have hit the task but did not fire.
     pub(super) fn lost(&self, by: By) -> u64 {
         self.due[by as usize].saturating_sub(self.found[by as usize])
     }
@@ -90,7 +91,8 @@ impl Charge {
         }
     }
 
-    /// Lower bound on how many standard deviations the samples are away from their expected number.
+    /// Returns a lower bound on the number of standard deviations by which the task's samples
+    /// deviate from their expected number.
     pub(super) fn deviations(&self, by: By, tick: Nanos) -> f64 {
         let expected = self.on_cpu.0 as f64 / tick.0 as f64;
         let variance = (self.bursts as f64 / 4.0).min(expected).max(1.0);
@@ -121,8 +123,8 @@ impl CpuSamples {
         pending.push_back(at);
     }
 
-    /// Adds a row that earlier ticks may have hit. `all` lists the kinds of rows that can be ticks,
-    /// and `tick` is the tick period.
+    /// Adds a row of `who`, which earlier ticks may have hit. `all` lists the kinds of rows that
+    /// can be ticks, and `tick` is the tick period.
     pub(super) fn base(
         &mut self,
         who: Who,
@@ -159,22 +161,22 @@ impl CpuSamples {
         }
     }
 
-    /// Drops the ticks whose row never arrived.
+    /// Drops the ticks whose interrupted row never arrived.
     pub(super) fn close(&mut self) {
         self.pending = Default::default();
     }
 
-    /// Number of ticks that fired.
+    /// Returns the number of ticks that fired.
     pub(super) fn ticks(&self, by: By) -> u64 {
         self.ticks[by as usize]
     }
 
-    /// Charges of all programs, with their process ids.
+    /// Returns the charges of all programs, with their process ids.
     pub(super) fn programs(&self) -> impl Iterator<Item = (i32, &Charge)> {
         self.programs.iter().map(|(&pid, charge)| (pid, charge))
     }
 
-    /// Charges of everything except idle time and the probe.
+    /// Returns the total charge of everything except idle time and the probe.
     pub(super) fn busy(&self) -> Charge {
         let mut busy = self.other;
         self.programs.values().for_each(|charge| busy.add(charge));
@@ -207,7 +209,7 @@ mod tests {
         };
         let mut samples = CpuSamples::default();
         let (onset, by) = (Onset::default(), (None, &By::BOTH[..]));
-        // Neither a very large source id nor a process with many threads may cost memory.
+        // Memory use must not grow with the source id, nor with the number of a process's threads.
         samples.base(Who::Program(3), &row(4_000_000_000), onset, by);
         for thread in 0..10_000 {
             samples.base(Who::Program(4), &row(thread), onset, by);

@@ -18,7 +18,8 @@ const TICKS: i64 = 2_500;
 const HANDLER: i64 = 6_000;
 const PID: i32 = 42;
 
-/// The rows of one CPU: bursts of a program, idle time, and a tick every 4 ms.
+/// The rows of one CPU that alternates between a program's bursts and idle time, with a tick every
+/// 4 ms.
 struct OneCpu {
     sources: SourceTable,
     rows: Vec<Row>,
@@ -29,7 +30,8 @@ struct OneCpu {
 }
 
 impl OneCpu {
-    /// A CPU with these bursts, given as `(begin, end)` in ascending order. Bursts must not touch.
+    /// Creates a CPU with these bursts, given as `(begin, end)` in ascending order. There must be
+    /// idle time between bursts.
     fn new(bursts: &[(i64, i64)]) -> Self {
         let mut sources = SourceTable::default();
         let mut kernel =
@@ -60,7 +62,8 @@ impl OneCpu {
         self.rows.push(row(0, start, dur, own, source));
     }
 
-    /// Adds a base row and the ticks that start in it. Each tick also ends within the row.
+    /// Adds a base row, that is, a thread's row or an idle row, and the ticks that start in it.
+    /// Each tick also ends within the row.
     fn base(&mut self, source: SourceId, from: i64, to: i64) {
         let (mut tick, mut nested) = ((from + TICK - 1) / TICK * TICK, 0);
         while tick < to {
@@ -151,7 +154,8 @@ impl OneCpu {
     }
 }
 
-/// One burst per tick, always at the same phase: from `from` to `to` hundredths of the tick period.
+/// Returns one burst per tick. All bursts have the same phase: they last from `from` to `to`
+/// hundredths of the tick period.
 fn aligned(from: i64, to: i64) -> Vec<(i64, i64)> {
     let at = |tick: i64, part: i64| tick * TICK + TICK / 100 * part;
     (0..TICKS - 1)
@@ -159,8 +163,8 @@ fn aligned(from: i64, to: i64) -> Vec<(i64, i64)> {
         .collect()
 }
 
-/// Bursts of `length` at phases that are independent of the tick, on average `pause` apart. The
-/// random numbers use Knuth's MMIX constants.
+/// Returns bursts of `length` at phases that are independent of the tick, on average `pause` apart.
+/// The random-number generator uses Knuth's MMIX constants.
 fn scattered(length: i64, pause: i64, mut seed: u64) -> Vec<(i64, i64)> {
     let mut random = || {
         seed = seed
@@ -334,7 +338,8 @@ fn sampled_cpus_come_from_sysfs_or_else_from_the_command_line() {
     );
     assert_eq!(sampled_cpus(full, "quiet", None), [yes, yes]);
     assert_eq!(sampled_cpus(full, "quiet nohz_full=2-3", None), [yes, no]);
-    // `nohz_full` is not in force if the kernel was built without it or rejected it.
+    // `nohz_full` is not in force if the kernel was built without support for it, or if the kernel
+    // rejected its value.
     assert_eq!(
         sampled_cpus(full, "nohz_full=2-3", Some(" (null)\n")),
         [yes, yes]

@@ -23,7 +23,8 @@ const OVERBOOKED: f64 = 0.1;
 /// confined to other CPUs. Less spare time proves nothing: with autogroups, a probe gets half of a
 /// CPU that it shares with one other session.
 const ROOM: f64 = 0.6;
-/// Minimum number of run-queue samples. With fewer, the number of runnable threads is unknown.
+/// Minimum number of run-queue samples. If there are fewer, the number of runnable threads counts
+/// as unknown.
 const SAMPLES: u64 = 20;
 /// Minimum time spent waiting behind a real-time process to report, as a share of the audit.
 const MUCH_BEHIND: f64 = 0.01;
@@ -40,7 +41,8 @@ pub(super) fn advise(statement: &Statement, processes: &Processes<'_>) -> Vec<Ad
     found.extend(stolen(statement));
     found.extend(kernel_work(statement));
     let overbooked = overbooked(statement, processes);
-    // If nothing waited for the CPUs, they may be full on purpose, so that advice comes last.
+    // If no thread waited for a CPU, the CPUs may be busy on purpose, so advice about full CPUs
+    // comes last.
     let full = match overbooked {
         None => full(statement, processes),
         Some(_) => None,
@@ -75,7 +77,8 @@ fn throttled(
     })
 }
 
-/// Advice on processes that kept others waiting because their threads preempt all ordinary ones.
+/// Returns advice on processes that kept others waiting because their threads preempt all ordinary
+/// ones.
 fn real_time_first(
     statement: &Statement,
     processes: &Processes<'_>,
@@ -123,7 +126,7 @@ fn real_time_first(
     })
 }
 
-/// The costliest beat with a known timer among the threads of process `pid`.
+/// Returns the costliest beat that has a known timer and comes from a thread of process `pid`.
 fn timed_beat(statement: &Statement, pid: i32) -> Option<&BeatLine> {
     let mut beats = statement.beats.iter().flat_map(|beats| &beats.beats);
     beats.find(|beat| {
@@ -131,8 +134,8 @@ fn timed_beat(statement: &Statement, pid: i32) -> Option<&BeatLine> {
     })
 }
 
-/// Advice on throttled real-time threads. `first` is the advice on real-time processes that kept
-/// others waiting.
+/// Returns advice on throttled real-time threads. `first` is the advice on real-time processes that
+/// kept others waiting.
 fn held(statement: &Statement, first: &[(Nanos, Advice)]) -> impl Iterator<Item = (Nanos, Advice)> {
     let wall = statement.cpus.iter().map(|cpu| cpu.elapsed).max();
     let wall = wall.unwrap_or_default();
@@ -148,8 +151,9 @@ fn held(statement: &Statement, first: &[(Nanos, Advice)]) -> impl Iterator<Item 
     })
 }
 
-/// Advice on stolen time. This is the larger of two figures: the hypervisor's, and the time during
-/// which provably nothing ran. The second is known only with a probe.
+/// Returns advice on stolen time. The amount is the larger of two figures: the time that the
+/// hypervisor reports as stolen, and the time in which the kernel provably ran nothing. The latter
+/// is known only if a probe ran.
 pub(super) fn stolen(statement: &Statement) -> Option<(Nanos, Advice)> {
     let seen = statement.time_of(|class| class.holder() == Holder::Hypervisor);
     let time = seen.max(statement.stolen.unwrap_or_default());
@@ -224,8 +228,8 @@ fn overbooked(statement: &Statement, processes: &Processes<'_>) -> Option<(Nanos
         share: time.share_of(wanted),
         sampled: waits.is_none(),
     };
-    // Rank by the time that others waited. If that is unknown, rank last, because needed time is
-    // not comparable with lost time.
+    // Rank by the time that other threads waited. If that is unknown, rank last, because the time
+    // that a program needed is not comparable with lost time.
     let weight = waits.map_or(Nanos::ZERO, |waits| waits.time);
     Some((weight, advice))
 }

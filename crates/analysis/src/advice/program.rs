@@ -17,7 +17,7 @@ use crate::victim::{InRhythm, beat_of, in_rhythm, timer_of};
 
 /// Minimum waiting time to report, as a share of the time that the program needed a CPU.
 const MUCH_WAITING: f64 = 0.01;
-/// Same as [`MUCH_WAITING`] for a loop without late frames, which had time to spare.
+/// Same as [`MUCH_WAITING`] for a loop without late frames. Such a loop had time to spare.
 const MUCH_IN_TIME: f64 = 0.05;
 /// A single wait at least this long is reported even if waits are rare.
 const LONG_WAIT: Nanos = Nanos::from_millis(10);
@@ -31,12 +31,13 @@ const MOSTLY_HELD: f64 = 0.5;
 /// needed a CPU.
 const MUCH_INTERRUPTED: f64 = 0.05;
 
-/// CPU time used while the program waited, by all processes with the same name.
+/// Processes with the same name that ran while the watched program waited, and the CPU time that
+/// they used.
 #[derive(Debug, Default)]
 struct Crowd<'a> {
     pids: Vec<i32>,
     time: Nanos,
-    /// The threads that ran, the one with the most time first.
+    /// The threads that ran, longest time first.
     parts: Vec<&'a Interferer>,
 }
 
@@ -77,7 +78,7 @@ pub(super) fn advise(
     found.into_iter().map(|(_, advice)| advice).collect()
 }
 
-/// Whether `advice` addresses `cause`, a cause of late frames.
+/// Returns whether `advice` addresses `cause`, a cause of late frames.
 fn is_about(advice: &Advice, cause: &LateCause) -> bool {
     let name = cause.culprit.as_ref().map(|by| &*by.name);
     match (cause.kind, advice) {
@@ -101,7 +102,8 @@ fn wanted(threads: &ThreadTimes) -> Nanos {
     wanted.map(|account| account.time).sum()
 }
 
-/// Total time, count and maximum of a state's periods.
+/// Returns the total time, the number and the maximum length of the periods that threads spent in
+/// `state`.
 fn in_state(threads: &ThreadTimes, state: ThreadState) -> (Nanos, u64, Nanos) {
     let mut accounts = threads.accounts.iter();
     let account = accounts.find(|account| account.state == state);
@@ -110,7 +112,7 @@ fn in_state(threads: &ThreadTimes, state: ThreadState) -> (Nanos, u64, Nanos) {
     })
 }
 
-/// Advice on the programs and kernel threads that the program waited for.
+/// Returns advice on the programs and kernel threads that the program waited for.
 fn waiting(
     statement: &Statement,
     victim: &VictimStatement,
@@ -118,8 +120,8 @@ fn waiting(
     processes: &Processes<'_>,
 ) -> Vec<(Nanos, Advice)> {
     let (waited, _, longest) = in_state(threads, ThreadState::Waiting);
-    // If throttling kept the program from running, it is also why other programs ran in the
-    // meantime.
+    // If throttling kept the program from running, it is also the reason that other programs ran in
+    // the meantime.
     let held: Nanos = threads.real_time.iter().map(|held| held.time).sum();
     if held.share_of(waited) > MOSTLY_HELD {
         return Vec::new();
@@ -198,7 +200,7 @@ fn waiting(
     found
 }
 
-/// Advice on the program's real-time threads, if they were throttled.
+/// Returns advice on the program's real-time threads, if they were throttled.
 fn held(threads: &ThreadTimes, wanted: Nanos) -> impl Iterator<Item = (Nanos, Advice)> {
     let all = threads.real_time.iter();
     let much = all.filter(move |held| held.time.share_of(wanted) >= MUCH_THROTTLED);
@@ -232,16 +234,17 @@ fn crowds(behind: &[Interferer], watched: Option<i32>) -> BTreeMap<(&str, CrowdO
     crowds
 }
 
-/// Whether the owner of this time can be named in advice. An idle CPU delays nobody, and the owner
-/// of an unreported thread is unknown. Stolen time and ticktax's own cost are reported elsewhere.
+/// Returns whether the owner of this time can be named in advice. An idle CPU delays nobody, and
+/// the owner of an unreported thread is unknown. Stolen time and ticktax's own cost are reported
+/// elsewhere.
 fn has_known_owner(interferer: &Interferer) -> bool {
     let by_name =
         interferer.pid.is_none() && matches!(&*interferer.name, TOOL | PROBE | UNREPORTED);
     !by_name && !matches!(interferer.kind, Kind::Idle | Kind::Steal)
 }
 
-/// The period at which a group ran for most of its time, and the beat that shows it. `None`
-/// unless the group is a single process that has a beat.
+/// Returns the rhythm in which a crowd used most of its CPU time, and the beat that shows it.
+/// Returns `None` unless the crowd is a single process that has such a beat.
 fn rhythm<'a>(crowd: &Crowd<'_>, statement: &'a Statement) -> Option<(InRhythm, &'a BeatLine)> {
     let [pid] = *crowd.pids else {
         return None;
@@ -251,8 +254,8 @@ fn rhythm<'a>(crowd: &Crowd<'_>, statement: &'a Statement) -> Option<(InRhythm, 
     Some((rhythm, beat_of(beats, pid, rhythm.period)?))
 }
 
-/// Online CPUs on which the program did not wait, except isolated ones. `None` if no CPU remains,
-/// or if it is unknown where the program waited.
+/// Returns the online CPUs on which the program did not wait, except isolated ones. Returns `None`
+/// if no CPU remains, or if it is unknown where the program waited.
 fn other_cpus(statement: &Statement, waited_on: &CpuList) -> Option<CpuList> {
     let apart = statement.machine.configured.set_apart();
     let others = statement.machine.online.iter();

@@ -21,12 +21,12 @@ use super::Processes;
 use crate::pace::FrameStats;
 use crate::ran::Ran;
 
-/// Advice if nothing is known about the processes.
+/// Returns the advice that is given if nothing is known about the processes.
 fn advise(statement: &Statement) -> Vec<Advice> {
     super::advise(statement, &Processes::default())
 }
 
-/// Processes whose autogroups are known, but nothing else.
+/// Returns processes about which only the autogroups are known.
 fn in_groups(autogroups: &[ProcessAutogroup]) -> Processes<'_> {
     Processes {
         autogroups,
@@ -34,7 +34,7 @@ fn in_groups(autogroups: &[ProcessAutogroup]) -> Processes<'_> {
     }
 }
 
-/// A machine with one CPU that was audited for 10 s, and these accounts in ms.
+/// Builds a one-CPU machine that was audited for 10 s and has these accounts, in ms.
 fn machine(accounts: &[(Class, &str, i64)]) -> Statement {
     let account = |&(class, name, ms): &(Class, &str, i64)| Account {
         class,
@@ -86,7 +86,7 @@ fn behind(name: &str, pid: Option<i32>, ms: i64, max: i64) -> Interferer {
     }
 }
 
-/// A program (PID 4290) that ran for 1 s and was in other states for the given times, in ms.
+/// Builds a program (PID 4290) that ran for 1 s and spent the given times, in ms, in other states.
 fn program(states: &[(ThreadState, i64)], behind: Vec<Interferer>) -> Statement {
     let running = [(ThreadState::Running, 1_000)];
     let accounts = running
@@ -154,7 +154,7 @@ fn healthy_statements_get_no_advice() {
     assert_eq!(advise(&program(&[(WAITING, 6)], few)), []);
 }
 
-/// A loop with 50 frames per second. One frame starts `late_ms` late.
+/// Builds the frames of a loop that runs at 50 frames per second. One frame starts `late_ms` late.
 fn frames(late_ms: i64) -> ProgramFrames {
     let period = Nanos::from_millis(20);
     let mut stats = FrameStats::of_loop(period, None);
@@ -383,7 +383,7 @@ fn processes_that_renicing_cannot_affect_are_classified() {
     };
     assert_eq!(programs[0].standing, standing);
     assert_eq!(programs[0].autogroup_pids, [103]);
-    // If nobody checked which processes existed at the end, none counts as exited.
+    // If it is unknown which processes existed at the end, none counts as exited.
     let unknown = Processes {
         present: None,
         ..known
@@ -421,7 +421,7 @@ fn only_a_process_with_a_beat_is_called_periodic() {
     assert_eq!(periodic(&statement), None, "no thread that was waited for");
     interferers_of(&mut statement)[1].period = Some(3.03e9);
     assert_eq!(periodic(&statement), Some((16_874, 3.03e9, 90, 30)));
-    // The policy comes from the thread that others waited for, the timer from its beat.
+    // The policy is that of the thread that was waited for. The timer comes from its beat.
     interferers_of(&mut statement)[1].policy = Some(SpecialPolicy::Fifo(10));
     let beats = statement.beats.as_mut().expect("it has beats");
     beats.beats[0].chain = vec!["hrtimer_wakeup".to_owned(), "backupd".to_owned()];
@@ -546,7 +546,7 @@ fn own_threads_and_children_are_not_other_programs() {
         matches!(&*advice, [Advice::OwnThreads { .. }]),
         "{advice:?}"
     );
-    // The program's children are its own too, under any name. Each alone is below the threshold.
+    // Child processes count as the program's own. Each child alone is below the threshold.
     let child = |(nth, name): (i32, &str)| Interferer {
         same_program: true,
         ..behind(name, Some(5_000 + nth), 80, 4)

@@ -7,8 +7,8 @@
 //!
 //! # Memory
 //! Most sources keep up to [`FEW_PAIRS`] onsets, and some up to [`MAX_PAIRS`]. Once a source
-//! exceeds its limit, half of its onsets are dropped, by time slices that are the same for all
-//! sources. An onset and the onsets of its cause are therefore kept or dropped together.
+//! exceeds its limit, the onsets in half of all time slices are dropped. The slices are the same
+//! for all sources, so an onset and the onsets of its cause are kept or dropped together.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -36,11 +36,11 @@ const MAX_WAITING: usize = 1 << 15;
 const FEW_PAIRS: usize = 512;
 /// Maximum number of onsets kept for any source.
 const MAX_PAIRS: usize = 4_096;
-/// A cause is reported if it accounts for at least this share of the onsets.
+/// A cause is reported if it accounts for at least this share of a beat's onsets.
 const REGULAR: f64 = 0.8;
 /// Minimum number of onsets needed to report a cause.
 const FEWEST: usize = 5;
-/// Longest chain of causes.
+/// Maximum length of a chain of causes.
 const STEPS: usize = 4;
 
 /// Target of an edge: what it wakes, queues or raises.
@@ -61,12 +61,12 @@ impl Target {
         }
     }
 
-    /// Returns the target whose edges make this source run, or `None` if no edges do.
+    /// Returns the target whose edges make this source run, or `None` if edges do not.
     fn of_source(key: &Key) -> Option<Self> {
         match (&key.identity, key.cpu) {
             (Identity::Thread { tid, why, .. }, _) if why.is_empty() => Some(Self::Thread(*tid)),
             (Identity::Work { function, .. }, _) => Some(Self::Work(Arc::clone(function))),
-            // A function within a softirq runs because the softirq does.
+            // A function within a softirq runs because the softirq runs.
             (
                 Identity::Frame {
                     kind: Kind::Softirq,
@@ -80,7 +80,7 @@ impl Target {
     }
 }
 
-/// Whether this source runs because of wake-ups, queued work items or raised softirqs.
+/// Returns whether this source runs because of wake-ups, queued work items or raised softirqs.
 pub(super) fn has_cause(key: &Key) -> bool {
     Target::of_source(key).is_some()
 }
@@ -105,7 +105,7 @@ struct Pair {
 #[derive(Debug, Default)]
 struct Onsets {
     target: Option<Target>,
-    /// Onsets held back, sorted by start: CPU, start and end.
+    /// CPU, start and end of each onset held back, sorted by start.
     waiting: VecDeque<(Cpu, Nanos, Nanos)>,
     /// Start and end of the run that began with the latest processed onset.
     last: Option<(Nanos, Nanos)>,
@@ -116,7 +116,7 @@ struct Onsets {
     may_grow: bool,
 }
 
-/// The actor that caused a beat, with all its acts that did so.
+/// The actor that caused a beat, and all the acts by which it did so.
 struct Cause {
     actor: u32,
     acts: Vec<Act>,
@@ -125,23 +125,23 @@ struct Cause {
 /// The edges and onsets of all sources.
 #[derive(Debug, Default)]
 pub(super) struct Causes {
-    /// The edges to each target, sorted by time, latest last.
+    /// The edges to each target, oldest first.
     edges: FastMap<Target, VecDeque<Act>>,
-    /// Sorts edges in.
+    /// Inserts late edges in order.
     late: Inserter,
     /// The onsets of each source, indexed by stream.
     onsets: Vec<Onsets>,
     actors: Vec<Identity>,
     by_identity: FastMap<Identity, u32>,
-    /// The actor's index for each source that caused an edge. `None` for sources that cannot be a
+    /// Index of the actor for each source that caused an edge. `None` for sources that cannot be a
     /// cause.
     by_source: FastMap<SourceId, Option<u32>>,
     newest: Nanos,
     grown: usize,
 }
 
-/// Returns the identity that edges from `source` are attributed to, or `None` if it is idle. The
-/// actual cause is then an interrupt that no hook watches.
+/// Returns the identity that edges from `source` are attributed to. Returns `None` if `source` is
+/// the idle task, because the actual cause is then an interrupt that no hook watches.
 fn actor(source: &Source) -> Option<Identity> {
     match source.kind {
         Kind::Idle => None,
@@ -256,8 +256,8 @@ impl Causes {
         }
     }
 
-    /// Returns the causes of a stream's beat with this `period`, nearest first. Ignores onsets that
-    /// do not belong to the beat according to `member`.
+    /// Returns the chain of causes of a stream's beat with this `period`, nearest cause first.
+    /// Onsets are ignored if they do not belong to the beat according to `member`.
     pub(super) fn chain(
         &self,
         (stream, own): (StreamId, &Identity),
@@ -299,7 +299,7 @@ impl Causes {
         self.majority(&votes)
     }
 
-    /// Finds the cause of the runs during which `identity` performed `acts`.
+    /// Finds what made `identity` run at the times at which it performed `acts`.
     fn cause_of_acts(
         &self,
         identity: &Identity,
@@ -325,7 +325,7 @@ impl Causes {
         self.majority(&votes)
     }
 
-    /// Returns the actor behind nearly all `votes`, if there is one.
+    /// Returns the actor that caused nearly all `votes`, or `None` if no actor did.
     fn majority(&self, votes: &[Option<Act>]) -> Option<Cause> {
         let mut counts = vec![0_usize; self.actors.len()];
         for act in votes.iter().flatten() {
@@ -345,7 +345,7 @@ impl Causes {
 }
 
 /// Returns the last of `edges` after `since` and no later than `start`, preferring edges from CPU
-/// `here`.
+/// `here`. Returns `None` if there is no such edge.
 fn last_edge(edges: &VecDeque<Act>, here: Option<Cpu>, since: Nanos, start: Nanos) -> Option<Act> {
     let until = edges.partition_point(|edge| edge.at <= start);
     let from = edges.partition_point(|edge| edge.at <= since).min(until);
@@ -355,7 +355,7 @@ fn last_edge(edges: &VecDeque<Act>, here: Option<Cpu>, since: Nanos, start: Nano
 }
 
 impl Onsets {
-    /// Only edges after this time can cause the next onset.
+    /// Returns the time after which edges can cause the next onset.
     fn since(&self) -> Nanos {
         match (&self.target, self.last) {
             (_, None) => Nanos(i64::MIN),
@@ -383,7 +383,7 @@ impl Onsets {
     }
 }
 
-/// Whether onsets in the 17 ms time slice that contains `time` are kept.
+/// Returns whether onsets in the 17 ms time slice that contains `time` are kept after thinning.
 fn is_kept(time: Nanos, thinned: u32) -> bool {
     let slice = (time.0 >> 24).cast_unsigned();
     let mixed = slice.wrapping_mul(0x9e37_79b9_7f4a_7c15);

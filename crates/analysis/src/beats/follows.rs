@@ -1,15 +1,16 @@
 //! Determines whether a beat follows the kernel's tick, in recordings without wake-ups.
 //!
-//! Without edges, the cause of a run is unknown, but one can test whether a thread starts after
-//! ticks more often than at other times. A *moment* is one tick, or several CPUs' ticks that
+//! Without wake-up edges, the cause of a run is unknown, but one can test whether a thread starts
+//! after ticks more often than at other times. A *moment* is one tick, or several CPUs' ticks that
 //! coincide. Each moment has a *control* half a tick later. A beat follows the tick if
 //!
 //! 1. at least four in five of its events start within [`within`] of a tick, not counting events
 //!    that continue a run that started just before;
-//! 2. Fisher's exact test of moments against controls, each with or without such an event, gives a
-//!    probability below [`super::lines::FAMILY`] divided by the number of beats tested; and
+//! 2. Fisher's exact test, which compares how many moments and how many controls have such an
+//!    event, gives a probability below [`super::lines::FAMILY`] divided by the number of beats
+//!    tested; and
 //! 3. no other cause is possible: no other interrupt or softirq occurs in most of the moments, and
-//!    no source runs at these ticks more often than at others ([`ASSOCIATED`]).
+//!    no source runs at the followed ticks more often than at other ticks ([`ASSOCIATED`]).
 //!
 //! Softirqs raised by the tick count as the tick. A waker without rows, for example on an unwatched
 //! CPU, cannot be distinguished from a tick at the same phase.
@@ -29,17 +30,17 @@ use ticktax_beats::{Events, FEWEST};
 
 /// Minimum share of a beat's events that start after a tick.
 const REGULAR: f64 = 0.8;
-/// An interrupt is a possible cause if it occurs in at least this share of the moments.
+/// An interrupt is a possible cause if it occurs in at least this share of the followed moments.
 const MANY: f64 = 0.5;
-/// A source is a possible cause if its association with the followed ticks is due to chance with at
-/// most this probability.
+/// A source is a possible cause if its association with the followed ticks has a p-value below
+/// this.
 const ASSOCIATED: f64 = 0.01;
-/// At most this many moments of each kind are searched for other sources.
+/// Maximum number of moments of each kind, followed or not, that are searched for other sources.
 const SAMPLE: usize = 2_048;
 /// Softirqs that the tick raises.
 const OF_TICK: [&str; 3] = ["TIMER", "SCHED", "RCU"];
 
-/// Longest delay at which an event still follows a tick.
+/// Returns the longest delay after a tick at which an event still counts as following it.
 fn within(tick: Nanos) -> Nanos {
     Nanos(tick.0 / 20).min(Nanos::from_micros(200))
 }
@@ -56,16 +57,17 @@ pub(super) struct Moments {
 
 /// The moments, divided into those that an event of the beat follows and all others.
 struct Table {
-    /// Moments that an event follows: time of the first tick, start of the event.
+    /// Moments that an event follows, each given as the time of the first tick and the start of the
+    /// event.
     followed: Vec<(Nanos, Nanos)>,
-    /// Other moments: time of the first tick, and the latest time at which an event could start to
-    /// follow it.
+    /// Other moments, each given as the time of the first tick and the latest time at which an
+    /// event could start and still follow it.
     others: Vec<(Nanos, Nanos)>,
 }
 
 impl Moments {
-    /// Returns the ticks in a recording, or `None` if they are unknown or if wake-ups show causes
-    /// directly.
+    /// Collects the ticks in a recording. Returns `None` if they are unknown, or if the recording
+    /// has wake-ups, which show causes directly.
     pub(super) fn new(finder: &Finder) -> Option<Self> {
         if finder.causes.has_edges() || finder.sums > 0 {
             return None;
@@ -138,7 +140,8 @@ impl Moments {
         })
     }
 
-    /// Returns, for each control that is not near a tick, whether an event starts in it.
+    /// Returns one entry for each control that is not near a tick. The entry is true if an event
+    /// starts in the control.
     fn controls(&self, ticks: &[(Nanos, Nanos)], starts: &[Nanos]) -> Vec<bool> {
         let half = Nanos(self.length.0 / 2);
         let shifted = ticks
@@ -155,7 +158,7 @@ impl Moments {
             .collect()
     }
 
-    /// Whether a source other than the tick could have caused these events.
+    /// Returns whether a source other than the tick could have caused the events that follow it.
     fn may_be_another(&self, finder: &Finder, own: u32, table: &Table) -> bool {
         let followed = sample(&table.followed);
         let others = sample(&table.others);
@@ -212,8 +215,8 @@ impl Table {
         Self { followed, others }
     }
 
-    /// Probability that chance would place at least as many events after ticks rather than in
-    /// controls.
+    /// Returns the probability that chance alone makes events follow at least this many ticks,
+    /// judging by how many controls they follow.
     fn chance(&self, controls: &[bool]) -> f64 {
         let with = controls.iter().filter(|with| **with).count();
         fisher(
@@ -223,7 +226,8 @@ impl Table {
     }
 }
 
-/// Whether `identity` is the tick, the interrupt around it, or a softirq that the tick raises.
+/// Returns whether `identity` is the tick, the interrupt around it, or a softirq that the tick
+/// raises.
 fn is_of_tick(identity: &Identity) -> bool {
     let Identity::Frame {
         kind,
@@ -240,8 +244,8 @@ fn is_of_tick(identity: &Identity) -> bool {
     }
 }
 
-/// Drops each start that merely continues a run after a preemption. A start does so if it is less
-/// than half a period after the start of the run.
+/// Drops each start that merely continues a run after a preemption. Such a start comes less than
+/// half a period after the start of the run.
 fn beginnings(starts: &[Nanos], period: f64) -> Vec<Nanos> {
     let mut first: Vec<Nanos> = Vec::new();
     for &start in starts {
@@ -253,26 +257,26 @@ fn beginnings(starts: &[Nanos], period: f64) -> Vec<Nanos> {
     first
 }
 
-/// Returns the first of `starts` between `from` and `to`.
+/// Returns the first of `starts` that lies between `from` and `to`, inclusive.
 fn first_in(starts: &[Nanos], from: Nanos, to: Nanos) -> Option<Nanos> {
     let place = starts.partition_point(|&start| start < from);
     starts.get(place).copied().filter(|&start| start <= to)
 }
 
-/// Whether a thread that started before `at` is still running at that time.
+/// Returns whether a thread that started before `at` is still running at that time.
 fn is_running(events: &Events, at: Nanos) -> bool {
     let before = events.starts.partition_point(|&start| start < at);
     let last = before.checked_sub(1);
     last.is_some_and(|place| events.starts[place] + events.durations[place] > at)
 }
 
-/// Returns at most [`SAMPLE`] of `moments`, evenly spread.
+/// Returns at most [`SAMPLE`] of the `moments`, evenly spread.
 fn sample(moments: &[(Nanos, Nanos)]) -> Vec<(Nanos, Nanos)> {
     let stride = moments.len() / SAMPLE + 1;
     moments.iter().copied().step_by(stride).collect()
 }
 
-/// The intersection of two lists of intervals.
+/// Returns the intersection of two lists of intervals.
 fn intersection(a: &[(Nanos, Nanos)], b: &[(Nanos, Nanos)]) -> Vec<(Nanos, Nanos)> {
     let pairs = a.iter().flat_map(|a| b.iter().map(move |b| (a, b)));
     pairs

@@ -13,8 +13,8 @@ const SPIN: [Nanos; 3] = [
     Nanos::from_micros(100),
     Nanos::from_millis(1),
 ];
-/// Minimum lengths of the streams for a sleeping probe's delays. None is 0, because every sleep
-/// ends a little late.
+/// Minimum lengths of the streams for a sleeping probe's delays. All are above 0, because every
+/// sleep ends a little late.
 const SLEEP: [Nanos; 2] = [Nanos::from_micros(200), Nanos::from_millis(1)];
 
 /// Stream ids indexed by CPU number, then by probe and minimum length.
@@ -22,8 +22,8 @@ const SLEEP: [Nanos; 2] = [Nanos::from_micros(200), Nanos::from_millis(1)];
 pub(super) struct GapStreams(Vec<[StreamId; SPIN.len() + SLEEP.len()]>);
 
 impl GapStreams {
-    /// Adds a gap to every stream whose minimum length it reaches. `begin` is when the observation
-    /// started.
+    /// Adds a gap to every stream whose minimum length it reaches. `begin` is the start of the
+    /// observation.
     pub(super) fn push(
         &mut self,
         streams: &mut Streams,

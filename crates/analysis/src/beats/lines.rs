@@ -19,7 +19,7 @@ use ticktax_beats::FEWEST;
 
 /// Limit on the probability that a statement contains any beat due to chance.
 pub(crate) const FAMILY: f64 = 0.01;
-/// Number of sources searched while the recording is in progress.
+/// Maximum number of sources searched while the recording is in progress.
 const SO_FAR: usize = 12;
 
 /// Searches all sources and builds the statement.
@@ -69,9 +69,9 @@ fn significant(found: Vec<Found>, searched: usize) -> Vec<Found> {
     found.into_iter().filter(passes).collect()
 }
 
-/// Drops an interrupt's beat if its functions account for nearly all its events, yet none of them
-/// has that beat. In a mixture of several timers, a path finds a confirming event in nearly every
-/// slot, at a period that none of the timers has.
+/// Drops an interrupt's beat if the functions in the interrupt account for nearly all its events,
+/// yet none of them has that beat. In a mixture of several timers, the search can find an event in
+/// nearly every slot of a period that none of the timers has.
 fn without_mixtures(finder: &Finder, found: Vec<Found>) -> Vec<Found> {
     let streams = &finder.streams;
     let is_mixture = |candidate: &Found| {
@@ -93,7 +93,7 @@ fn without_mixtures(finder: &Finder, found: Vec<Found>) -> Vec<Found> {
         .collect()
 }
 
-/// Lists what limits the search.
+/// Returns the limitations of the search.
 fn unknown(finder: &Finder, header: &Header, searched: &[u32]) -> Vec<Limitation> {
     let mut unknown = Vec::new();
     let window = finder.last - finder.first.unwrap_or(finder.last);
@@ -144,7 +144,8 @@ fn unknown(finder: &Finder, header: &Header, searched: &[u32]) -> Vec<Limitation
         events: loss.events,
     }));
     if unknown.len() > before {
-        // A part of a recording does not show how many of the recording's lost events belong to it.
+        // Copy the limitation that only a part of the recording was analysed. A part does not show
+        // how many of the recording's lost events belong to it.
         let part =
             |limitation: &&Limitation| matches!(limitation, Limitation::PartOfRecording { .. });
         unknown.extend(header.coverage.limitations.iter().find(part).cloned());
@@ -165,7 +166,8 @@ fn unknown(finder: &Finder, header: &Header, searched: &[u32]) -> Vec<Limitation
     unknown
 }
 
-/// Returns the earliest time at or after 0 on the grid of a beat. A fit can place `first` before 0.
+/// Returns the earliest time on a beat's grid that is not negative. A fit can place `first` before
+/// 0.
 fn not_before(first: Nanos, period: f64) -> Nanos {
     let behind = (-first.0).max(0) as f64;
     #[expect(clippy::cast_possible_truncation, reason = "a time of a recording")]
@@ -192,13 +194,14 @@ struct Lines<'a> {
     found: Vec<Found>,
     /// For each beat, its causes, nearest first.
     causes: Vec<Vec<Identity>>,
-    /// For each beat, the index of the cause or effect that is reported in its place, if any.
+    /// For each beat, the index of the cause or effect that is reported instead of it, if any.
     replaced_by: Vec<Option<usize>>,
     gaps: Vec<Option<BeatGaps>>,
     searched: usize,
     origin: Nanos,
     own_rhythm: Nanos,
-    /// `None` if the recording has wake-ups, since these show causes directly.
+    /// Moments at which the ticks occurred. `None` if the recording has wake-ups, because these
+    /// show causes directly.
     moments: Option<Moments>,
 }
 
@@ -257,8 +260,9 @@ impl<'a> Lines<'a> {
         names
     }
 
-    /// Reports one beat where a timer's interrupt, its function and the thread it wakes share the
-    /// same one. That is the thread's beat or, if no thread is woken, the first cause's.
+    /// Reports only one beat if a timer's interrupt, its function and the thread that it wakes have
+    /// the same beat. The reported beat is the thread's or, if no thread is woken, the first
+    /// cause's.
     fn join_causes_and_effects(&mut self) {
         for t in 0..self.found.len() {
             let effect = self.identity(t).clone();
@@ -289,13 +293,14 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Whether `cause` is one of a beat's causes, or the interrupt around one.
+    /// Returns whether `cause` is one of the causes of the beat `found`, or the interrupt around
+    /// one of them.
     fn leads_to(&self, cause: &Identity, found: usize) -> bool {
         let mut causes = self.causes[found].iter();
         causes.any(|identity| identity == cause || cause.is_frame_of(identity))
     }
 
-    /// Reports `other` instead of `found`, unless that would create a cycle.
+    /// Marks `other` to be reported instead of `found`. Does nothing if that would create a cycle.
     fn replace(&mut self, found: usize, other: usize) {
         let mut last = other;
         while let Some(by) = self.replaced_by[last] {
@@ -306,7 +311,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Whether the cause's beat has barely any effect other than this one.
+    /// Returns whether the beat `cause` has barely any effect other than the beat `effect`.
     fn is_mostly(&self, cause: usize, effect: usize) -> bool {
         let (p, t) = (&self.found[cause].beat, &self.found[effect].beat);
         p.seen as f64 <= 1.4 * t.seen as f64 && t.lengths.median.0 * 4 >= p.lengths.median.0
@@ -361,7 +366,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Whether this beat belongs to a timer that wakes one of ticktax's threads.
+    /// Returns whether this beat belongs to a timer that wakes one of ticktax's own threads.
     fn is_own_timer(&self, found: &Found) -> bool {
         let streams = &self.finder.streams;
         let cause = &streams[found.stream as usize].key.identity;

@@ -1,4 +1,4 @@
-//! Merges lines that describe one source on several CPUs.
+//! Merges lines that describe the same source on several CPUs.
 
 use std::cmp::Reverse;
 
@@ -10,8 +10,8 @@ const SAME: f64 = 1e-3;
 /// Merges lines with the same name and period, and sorts the result by cost, costliest first.
 ///
 /// A merged line gets the period of the CPU with the most beats, not the one with the narrowest
-/// interval. Among many intervals, some are narrow by luck, and those contain the true period less
-/// often.
+/// confidence interval. Among many confidence intervals, some are narrow by luck, and those contain
+/// the true period less often.
 pub(super) fn merge(mut lines: Vec<BeatLine>) -> Vec<BeatLine> {
     lines.sort_by_key(|line| Reverse(line.rhythm.seen));
     let mut merged: Vec<BeatLine> = Vec::new();
@@ -36,7 +36,8 @@ pub(super) fn merge(mut lines: Vec<BeatLine>) -> Vec<BeatLine> {
     merged
 }
 
-/// Share of the time that a beat costs, directly or through the gaps it causes.
+/// Returns the share of the time that a beat costs, either directly or through the gaps that it
+/// causes.
 fn cost(line: &BeatLine) -> f64 {
     line.gaps
         .map_or(line.share, |gaps| gaps.share.max(line.share))
@@ -56,7 +57,7 @@ fn join(into: &mut BeatLine, line: BeatLine) {
         }),
         (x, y) => x.or(y),
     };
-    // Widen the interval to include the other CPUs' periods.
+    // Widen the confidence interval to include the other CPUs' periods.
     (into.rhythm.low, into.rhythm.high) = (
         into.rhythm.low.min(line.rhythm.period),
         into.rhythm.high.max(line.rhythm.period),

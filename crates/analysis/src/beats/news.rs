@@ -2,7 +2,7 @@
 
 use ticktax_model::beats::BeatLine;
 
-/// Two periods with the same name count as one beat up to this relative difference.
+/// Maximum relative difference between two periods with the same name that count as one beat.
 const SAME: f64 = 0.01;
 
 /// Beats already shown, by name and period.

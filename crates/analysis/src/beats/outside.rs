@@ -11,18 +11,19 @@ use super::tie::{holding, was_observed};
 use crate::ledger;
 use ticktax_beats::{Events, FEWEST};
 
-/// At least this share of a beat's gaps must be empty.
+/// A beat's gaps are attributed to the hypervisor or firmware only if at least this share of them
+/// is empty.
 const EMPTY: f64 = 0.8;
 /// Common kernel tick rates, in Hz.
 const TICKS: [u32; 4] = [100, 250, 300, 1000];
-/// Largest relative difference between a gap period and the host's tick period. The clocks of two
-/// machines differ by far less.
+/// The gaps are attributed to the host's tick if their period differs from a common tick period by
+/// at most this share. The clocks of two machines differ by far less.
 const DRIFT: f64 = 1e-3;
 
-/// The reliability of a recording's rows when they are compared with gaps.
+/// Limits on how far a recording's rows can be trusted when they are compared with gaps.
 #[derive(Clone, Debug)]
 pub(crate) struct Trust {
-    /// The proof that an empty gap provides, per CPU.
+    /// The proof that an empty gap provides, for each CPU.
     pub(crate) proofs: Vec<CpuProof>,
     /// A row can extend beyond the gap that contains it by at most this much.
     pub(crate) slack: Nanos,
@@ -31,7 +32,7 @@ pub(crate) struct Trust {
 }
 
 impl Default for Trust {
-    /// The values for a recording in progress, before any proof is available.
+    /// Returns the values for a recording in progress, before any proof is available.
     fn default() -> Self {
         Self {
             proofs: Vec::new(),
@@ -73,9 +74,10 @@ pub(super) fn outside(
     })
 }
 
-/// Whether most of these gaps contain no event from any source seen on the CPU. This must hold even
-/// if `unseen` more events each fell into a different gap. A thread's events count even if they
-/// could have been on another CPU, because such a gap proves nothing.
+/// Returns whether most of these gaps contain no event from any source seen on the CPU. This must
+/// hold even if each of `unseen` more events fell into a different gap. A thread's events count
+/// even if they may have happened on another CPU, because a gap that may contain an event proves
+/// nothing.
 fn is_mostly_empty(finder: &Finder, cpu: Cpu, gaps: &Events, unseen: u64) -> bool {
     let mut known = vec![true; gaps.starts.len()];
     let mut empty = vec![true; gaps.starts.len()];

@@ -8,11 +8,11 @@ use super::stream::{Identity, Key};
 use super::streams::{GroupId, NONE, StreamId, Streams};
 use crate::timeline::{Event, Occupant, Role};
 
-/// Where a source's rows go.
+/// Destination of a source's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Route {
     Ignore,
-    /// The rows only show that the CPU was observed, as idle rows do.
+    /// Rows that only show that the CPU was observed, such as idle rows.
     Base,
     /// An interrupt or softirq, with one stream per CPU.
     Frame(GroupId),
@@ -35,8 +35,8 @@ impl Routes {
         self.0.get(id.0 as usize).copied().flatten()
     }
 
-    /// Decides the route of the new source that `event` comes from. `begin` is when the observation
-    /// started.
+    /// Decides the route of the new source that `event` comes from. `begin` is the start of the
+    /// observation.
     #[cold]
     pub(super) fn enter(
         &mut self,
@@ -60,7 +60,8 @@ impl Routes {
     }
 }
 
-/// Whether a source is a kernel worker's work item, as opposed to the worker's own activity.
+/// Returns whether a source is a kernel worker's work item, as opposed to the worker's own
+/// activity.
 pub(super) fn is_work_item(source: &Source) -> bool {
     let function = &*source.detail;
     source.owner == Owner::Kernel

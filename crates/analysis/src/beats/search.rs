@@ -1,4 +1,4 @@
-//! Searches all sources on several threads.
+//! Searches the events of all sources for beats, on several threads.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use super::Finder;
 use super::stream::Identity;
 use ticktax_beats::{Beat, Events, FEWEST, detect, knowable};
 
-/// Unobserved time up to this share of a window is not excluded.
+/// Unobserved time is not excluded from a window if it is at most this share of the window.
 const NEGLIGIBLE: f64 = 0.02;
 /// A thread's lifetime becomes a separate window if it covers at least this share of the
 /// observation.
@@ -27,7 +27,8 @@ pub(super) struct Found {
     pub(super) during: Option<(Nanos, Nanos)>,
 }
 
-/// Maximum number of searches per stream: one of the whole observation, and three of its halves.
+/// Maximum number of searches per stream: one of the whole observation, and one each of its first,
+/// middle and last halves.
 pub(super) const SEARCHES: usize = 4;
 /// A stream is searched by halves only if it has at least this many events.
 const ENOUGH: usize = 20;
@@ -57,7 +58,8 @@ pub(super) fn events(finder: &Finder, stream: u32) -> Events {
         .untimed
         .iter()
         .for_each(|&window| cut(&mut events, window));
-    // With sums, most rows are missing, so a time without rows may still have been observed.
+    // In a recording with sums, most rows are missing, so a time that has no rows may still have
+    // been observed.
     if let Some(trail) = trail.filter(|_| finder.sums == 0) {
         let lost: i64 = trail.holes.iter().map(|hole| (hole.1 - hole.0).0).sum();
         if lost as f64 > NEGLIGIBLE * window.0 as f64 {
@@ -117,7 +119,8 @@ pub(super) fn search(finder: &Finder, streams: &[u32], threads: usize) -> Vec<Fo
     };
     std::thread::scope(|scope| {
         for _ in 1..threads.min(streams.len()) {
-            // If a thread cannot be started, the others find the same beats, only more slowly.
+            // If a thread cannot be started, the other threads find the same beats, only more
+            // slowly.
             if Builder::new().spawn_scoped(scope, work).is_err() {
                 break;
             }
@@ -131,9 +134,9 @@ pub(super) fn search(finder: &Finder, streams: &[u32], threads: usize) -> Vec<Fo
     all
 }
 
-/// Finds the beats in one stream. A search of the whole observation does not find a beat that is
-/// present during only part of it. If that search finds nothing, the first, last and middle halves
-/// are searched.
+/// Finds the beats in one stream. Searches the whole observation first. That search misses a beat
+/// that is present during only part of the observation, so if it finds nothing, the first, middle
+/// and last halves are searched.
 fn search_one(finder: &Finder, stream: u32) -> Vec<Found> {
     let events = events(finder, stream);
     if knowable(&events).is_err() {

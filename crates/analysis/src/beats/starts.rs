@@ -7,7 +7,7 @@ use ticktax_model::{Nanos, Owner, Source, Span};
 use super::stream::{Identity, Key};
 use super::streams::{NONE, Streams};
 
-/// Maximum number of thread ids remembered. Any further thread does not count as a start.
+/// Maximum number of thread ids remembered. Starts of further threads are not noticed.
 const MAX_THREADS: usize = 1 << 16;
 /// Threads first seen within this time of the recording's start are assumed to have been running
 /// already.
@@ -20,8 +20,8 @@ pub(super) struct Starts {
 }
 
 impl Starts {
-    /// Adds a start if `span` is the first row of its thread. `begin` is when the observation
-    /// started.
+    /// Adds a start if `span` is the first row of its thread. `begin` is the start of the
+    /// observation.
     pub(super) fn note(
         &mut self,
         streams: &mut Streams,

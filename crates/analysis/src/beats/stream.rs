@@ -36,7 +36,7 @@ pub(super) enum Identity {
     },
     /// The first runs of all threads with the same name.
     Starts { name: Arc<str> },
-    /// A probe's gaps of at least `min`.
+    /// A probe's gaps that last at least `min`.
     Gaps { probe: ProbeKind, min: Nanos },
 }
 
@@ -82,7 +82,7 @@ impl Identity {
         }
     }
 
-    /// The name that users see.
+    /// Returns the name that users see.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Frame {
@@ -138,7 +138,7 @@ impl Identity {
         )
     }
 
-    /// Whether `self` is the interrupt or softirq that contains the function `other`.
+    /// Returns whether `self` is the interrupt or softirq that contains the function `other`.
     pub(super) fn is_frame_of(&self, other: &Self) -> bool {
         match (self, other) {
             (
@@ -164,7 +164,7 @@ impl Identity {
         }
     }
 
-    /// Whether the source can start or end during the observation. Only a thread can.
+    /// Returns whether the source can start or end during the observation. Only a thread can.
     pub(super) fn is_mortal(&self) -> bool {
         matches!(self, Self::Thread { .. })
     }
@@ -174,7 +174,7 @@ impl Identity {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) identity: Identity,
-    /// The CPU, if the source has a stream per CPU.
+    /// CPU of the stream. `None` if the source has a single stream for all CPUs.
     pub(super) cpu: Option<Cpu>,
 }
 
@@ -189,10 +189,10 @@ pub(super) struct Stream {
     pub(super) last: Nanos,
     /// Number of events that arrived too late to be sorted.
     pub(super) late: u64,
-    /// Windows in which the source had events, but without their times.
+    /// Windows in which the source had events whose times are unknown.
     pub(super) untimed: Vec<(Nanos, Nanos)>,
-    /// Whether the stream was refused more than one block, or has too many windows without times. A
-    /// stunted stream is not searched.
+    /// Whether the stream needed more than one block of events but was refused it, or has too many
+    /// windows without times. A stunted stream is not searched.
     pub(super) stunted: bool,
     may_grow: bool,
     seen_on: Vec<Cpu>,
@@ -261,7 +261,7 @@ impl Stream {
         }
     }
 
-    /// Whether the stream is full and has not been allowed to grow.
+    /// Returns whether the stream is full and has not been allowed to grow.
     pub(super) fn wants_to_grow(&self) -> bool {
         !self.may_grow && self.collector.count() >= BLOCK as u64
     }

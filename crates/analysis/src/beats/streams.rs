@@ -15,7 +15,7 @@ pub(super) type StreamId = u32;
 /// Index of a group: the streams of one source on different CPUs.
 pub(super) type GroupId = u32;
 
-/// Stands for a missing stream.
+/// Stands for a stream that does not exist.
 pub(super) const NONE: StreamId = u32::MAX;
 
 /// The streams of all sources, indexed by [`StreamId`].
@@ -25,7 +25,8 @@ pub(super) struct Streams {
     by_key: FastMap<Key, StreamId>,
     groups: Vec<Identity>,
     by_group: FastMap<Identity, GroupId>,
-    /// Stream ids indexed by group, then by CPU. [`NONE`] if not added yet.
+    /// Stream ids indexed by group, then by CPU. If a stream has not been added yet, its id is
+    /// [`NONE`].
     by_group_and_cpu: Vec<Vec<StreamId>>,
     /// Sources that were omitted because there was no room.
     left_out: HashSet<SourceId>,
@@ -44,8 +45,8 @@ impl Deref for Streams {
 }
 
 impl Streams {
-    /// Returns the stream for `key`. A new stream is added, with its observation starting at
-    /// `begin`. Returns [`NONE`] if there are too many streams.
+    /// Returns the stream for `key`. If it does not exist, adds a stream whose observation starts
+    /// at `begin`. Returns [`NONE`] if there are too many streams.
     pub(super) fn get_or_add(&mut self, key: Key, begin: Nanos) -> StreamId {
         if let Some(&stream) = self.by_key.get(&key) {
             return stream;
@@ -59,7 +60,8 @@ impl Streams {
         stream
     }
 
-    /// Same as [`Self::get_or_add`], but counts `source` as omitted if the result is [`NONE`].
+    /// Returns the same as [`Self::get_or_add`], but counts `source` as omitted if the result is
+    /// [`NONE`].
     pub(super) fn of_source(&mut self, key: Key, begin: Nanos, source: SourceId) -> StreamId {
         let stream = self.get_or_add(key, begin);
         if stream == NONE {
@@ -119,7 +121,7 @@ impl Streams {
         }
     }
 
-    /// Records a window in which a stream had events without times.
+    /// Records a window in which a stream had events at unknown times.
     pub(super) fn has_no_times(&mut self, stream: StreamId, window: (Nanos, Nanos)) {
         let stream = &mut self.all[stream as usize];
         self.untimed_windows += 1;
@@ -131,8 +133,8 @@ impl Streams {
         }
     }
 
-    /// Number of windows whose events have no times, and number of streams that have too many such
-    /// windows to be searched.
+    /// Returns the number of windows whose events are at unknown times, and the number of streams
+    /// that have too many such windows to be searched.
     pub(super) fn untimed(&self) -> (u64, u64) {
         (self.untimed_windows, self.untimed_sources)
     }
@@ -147,12 +149,12 @@ impl Streams {
         self.all.iter_mut().for_each(Stream::settle);
     }
 
-    /// Number of sources that were omitted because there was no room.
+    /// Returns the number of sources that were omitted because there was no room.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out.len() as u64
     }
 
-    /// Number of streams that could not keep all their events.
+    /// Returns the number of streams that could not keep all their events.
     pub(super) fn stunted(&self) -> u64 {
         self.stunted
     }

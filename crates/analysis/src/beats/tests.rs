@@ -15,8 +15,8 @@ use super::{BeatFinder, MAX_STREAMS};
 const MS: i64 = 1_000_000;
 const US: i64 = 1_000;
 
-/// A recording under construction. Rows can be added in any order. They are replayed sorted by CPU
-/// and end.
+/// A recording under construction. Rows can be added in any order. They are replayed CPU by CPU,
+/// sorted by end.
 #[derive(Default)]
 struct Story {
     sources: SourceTable,
@@ -234,14 +234,14 @@ fn coinciding_beats_explain_the_gaps_they_cause() {
     assert_eq!((alias.k, alias.n), (1, 1));
 }
 
-/// The line for gaps every 10 ms on a CPU that has a timer with the same period. Each gap starts
-/// `late` after the timer and lasts `dur`.
+/// Returns the line for gaps that recur every 10 ms on a CPU whose timer has the same period. Each
+/// gap starts `late` after the timer and lasts `dur`.
 fn gaps_beside_a_timer(late: i64, dur: i64) -> BeatLine {
     gaps_with_unseen_switches(late, dur, None)
 }
 
-/// Same as [`gaps_beside_a_timer`], but the machine counted `unseen` more context switches than
-/// were reported.
+/// Returns the same line as [`gaps_beside_a_timer`], except that the machine counted `unseen` more
+/// context switches than were reported.
 fn gaps_with_unseen_switches(late: i64, dur: i64, unseen: Option<u64>) -> BeatLine {
     let length = 20_000 * MS;
     let mut world = Story {
@@ -280,7 +280,7 @@ fn gaps_that_only_share_a_timers_period_are_locked_and_empty() {
         gaps.hypervisor_or_firmware,
         Some(HypervisorOrFirmware { host_hz: None })
     );
-    // If a gap contains the timer, the timer explains the gap, which is not empty.
+    // If the timer fires within each gap, the gaps are not empty, and the timer explains them.
     let own = gaps_beside_a_timer(-US, 50 * US);
     assert_eq!(
         (own.kind, own.hypervisor_or_firmware),
@@ -297,7 +297,7 @@ fn gaps_are_outside_only_if_the_witnesses_prove_it() {
         gaps.hypervisor_or_firmware.is_some()
     };
     assert!(outside(0));
-    // Even if each unseen switch was in a different gap, four in five gaps are empty.
+    // At least four in five gaps must be empty even if each unseen switch was in a different gap.
     assert!(outside(300));
     assert!(!outside(500));
 }
@@ -336,7 +336,8 @@ fn random_arrivals_are_not_a_beat() {
         world.observe(0, length, (0, 0));
         let mut at = 0;
         while at < length - 100 * MS {
-            // The sum of two uniform intervals is neither Poisson nor regular.
+            // Each interval is the sum of two uniform ones, so the events are neither
+            // Poisson-distributed nor regular.
             at += MS + dice.between(0, 30 * MS) + dice.between(0, 30 * MS);
             world.woken(0, at, "gambler", 300 * US);
         }

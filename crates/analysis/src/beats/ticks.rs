@@ -1,4 +1,4 @@
-//! Determines the kernel's ticks, to check whether a source's events coincide with them.
+//! Determines when the kernel's ticks occur, to check whether a source's events coincide with them.
 
 use ticktax_model::kernel_words::{LOCAL_TIMER, TICK_FUNCTIONS};
 use ticktax_model::{Cpu, Nanos};
@@ -7,9 +7,10 @@ use super::stream::{Identity, Key};
 use super::streams::Streams;
 use ticktax_beats::{Events, FEWEST, Tick};
 
-/// The ticks' phase counts as known if their mean phase vector is longer than this.
+/// The phase of a CPU's ticks counts as known if the mean of the ticks' unit phase vectors is
+/// longer than this.
 const SHARP: f64 = 0.9;
-/// Two CPUs' ticks coincide if their phases differ by at most this share of a tick.
+/// The ticks of two CPUs coincide if their phases differ by at most this share of a tick.
 const TOGETHER: f64 = 0.1;
 
 /// The ticks of all CPUs.
@@ -18,12 +19,13 @@ pub(super) struct Ticks {
     tick: Option<Tick>,
     /// Time of one tick on each CPU, indexed by CPU number.
     by_cpu: Vec<Option<Nanos>>,
-    /// Time of one tick, if the ticks of all CPUs coincide.
+    /// Time of one tick, if the ticks of all CPUs coincide, and `None` otherwise.
     everywhere: Option<Nanos>,
 }
 
 impl Ticks {
-    /// Determines the ticks from the streams so far. `end` is when the last event ended.
+    /// Determines when the ticks occur, from the streams so far. `end` is when the last event
+    /// ended.
     pub(super) fn new(tick: Option<Tick>, streams: &Streams, end: Nanos) -> Self {
         let mut ticks = Self {
             tick,
@@ -67,12 +69,12 @@ impl Ticks {
     }
 }
 
-/// Whether `identity` is the tick's own function.
+/// Returns whether `identity` is the tick's own function.
 pub(super) fn is_tick(identity: &Identity) -> bool {
     matches!(identity, Identity::Frame { function, .. } if TICK_FUNCTIONS.contains(&&**function))
 }
 
-/// Whether `identity` is the tick's own function or the interrupt around it.
+/// Returns whether `identity` is the tick's own function or the interrupt around it.
 fn is_interrupt_of_tick(identity: &Identity) -> bool {
     let is_interrupt_around = |identity: &Identity| {
         matches!(identity, Identity::Frame { name, function, .. }
@@ -81,7 +83,8 @@ fn is_interrupt_of_tick(identity: &Identity) -> bool {
     is_tick(identity) || is_interrupt_around(identity)
 }
 
-/// Returns the time of one tick, or `None` if the ticks are not at multiples of their period.
+/// Returns the time of one tick. Returns `None` if there are too few ticks, or if they do not keep
+/// the same phase.
 fn phase(events: &Events, length: Nanos) -> Option<Nanos> {
     let turn = std::f64::consts::TAU;
     let first = *events.starts.first()?;

@@ -49,7 +49,7 @@ pub(super) fn share_holding(outer: &Events, inner: &Events, slack: Nanos) -> (f6
     (holding as f64 / examined.max(1) as f64, examined)
 }
 
-/// Whether no event is missing at `time`.
+/// Returns whether the source was observed at `time`.
 pub(super) fn was_observed(events: &Events, time: Nanos) -> bool {
     let at = events.observed.partition_point(|&(_, end)| end < time);
     events
@@ -66,17 +66,19 @@ pub(super) fn holding(outer: &Events, inner: &Events, slack: Nanos) -> Vec<usize
         .collect()
 }
 
-/// Whether an event of `inner` starts within this gap, or at most `slack` before or after it.
+/// Returns whether an event of `inner` starts within this gap, or at most `slack` before or after
+/// it.
 fn holds((start, dur): (Nanos, Nanos), inner: &Events, slack: Nanos) -> bool {
     let at = inner.starts.partition_point(|&other| other < start - slack);
     let next = inner.starts.get(at);
     next.is_some_and(|&other| other <= start + dur + slack)
 }
 
-/// Whether a source's events lie in gaps more often than they would at any other phase. Each of
-/// [`SHIFTS`] circular shifts of the events keeps their rhythm but breaks their tie to the gaps. At
-/// most one shift in twenty may place as many events inside the gaps. In addition, that number must
-/// be improbable for independent events that hit gaps at the shifts' mean rate (a binomial tail).
+/// Returns whether a source's events lie in gaps more often than they would at any other phase.
+/// Each of [`SHIFTS`] circular shifts of the events keeps their rhythm but breaks their tie to the
+/// gaps. At most one shift in twenty may place as many events inside the gaps. In addition, that
+/// number must be improbable for independent events that hit gaps at the shifts' mean rate (a
+/// binomial tail).
 pub(super) fn is_tied(inner: &Events, outer: &Events, slack: Nanos) -> bool {
     let (Some(&(begin, _)), Some(&(_, end))) = (outer.observed.first(), outer.observed.last())
     else {
@@ -90,7 +92,7 @@ pub(super) fn is_tied(inner: &Events, outer: &Events, slack: Nanos) -> bool {
     }
     let (mut mean, mut as_many) = (0.0, 0);
     for shift in 1..=SHIFTS {
-        // Multiples of the golden ratio spread evenly over any period.
+        // Shifts by multiples of the golden ratio are spread evenly over any period.
         let by = whole((shift as f64 * 0.618_033_988_75).fract() * span as f64);
         let mut starts: Vec<Nanos> = sample
             .iter()
@@ -106,7 +108,7 @@ pub(super) fn is_tied(inner: &Events, outer: &Events, slack: Nanos) -> bool {
     as_many * 20 <= SHIFTS && by_chance <= 1e-3
 }
 
-/// Events that start at `starts`, with the observed intervals and the tick of `like`.
+/// Returns events that start at `starts`, with the observed intervals and the tick of `like`.
 fn at(starts: &[Nanos], like: &Events) -> Events {
     Events {
         starts: starts.to_vec(),
@@ -134,8 +136,8 @@ pub(super) fn locked(gaps: &Events, source: &Events, period: f64) -> Option<Nano
     is_locked.then(|| Nanos(whole(late)))
 }
 
-/// Whether an event that starts at `start` can belong to `beat`. Always true if the beat is not on
-/// a grid.
+/// Returns whether an event that starts at `start` can belong to `beat`. If the beat is not on a
+/// grid, every event can.
 pub(super) fn is_member(beat: &Beat, start: Nanos) -> bool {
     if beat.rhythm == Rhythm::Rearmed || beat.restarts > 0 {
         return true;
@@ -161,8 +163,8 @@ pub(super) fn members(events: &Events, beat: &Beat) -> Events {
     }
 }
 
-/// Whether two beats can have the same period. That is so if their intervals overlap, or if their
-/// periods differ by no more than the detector's choice of events can explain.
+/// Returns whether two beats can have the same period. They can if their confidence intervals
+/// overlap, or if their periods differ by no more than the detector's choice of events can explain.
 pub(super) fn agree(a: &Beat, b: &Beat) -> bool {
     a.period.agrees(&b.period) || (a.period.value / b.period.value - 1.0).abs() < 1e-3
 }
@@ -223,7 +225,8 @@ mod tests {
         let durations = vec![Nanos(1_000); starts.len()];
         let other = Events::new(Nanos(0), Nanos(1_000_000_000), starts, durations);
         assert_eq!(locked(&gaps, &other, 1e6), None);
-        // If gaps cover nearly all of the time, every source lies in them.
+        // If gaps cover nearly all of the time, every source's events lie in them, which proves
+        // nothing.
         let mut wide = gaps_at(10_000);
         wide.durations.fill(Nanos(980_000));
         assert!(!is_tied(&gaps_at(500_000), &wide, SLACK));

@@ -4,8 +4,8 @@ use ticktax_model::{Cpu, Nanos, Span};
 
 use super::JOIN;
 
-/// A CPU without thread or idle rows for at least this long was not observed. Otherwise, those rows
-/// cover all of its time.
+/// A CPU was not observed during any interval of at least this length in which it has neither
+/// thread nor idle rows. While a CPU is observed, those rows cover all of its time.
 const HOLE: Nanos = Nanos::from_millis(20);
 /// Maximum number of holes remembered per CPU.
 const HOLES: usize = 64;
@@ -48,7 +48,7 @@ impl Trail {
         self.covered = Some((from.min(span.start), to.max(span.end())));
     }
 
-    /// Time from the start of the first thread or idle row to the end of the last.
+    /// Returns the time from the start of the first thread or idle row to the end of the last.
     pub(super) fn covered(&self) -> Option<(Nanos, Nanos)> {
         self.covered
     }

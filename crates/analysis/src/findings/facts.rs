@@ -35,7 +35,7 @@ impl<'a> Mount<'a> {
         self.mounted.options.iter().any(|other| other == option)
     }
 
-    /// Returns the first of `options` that the file system is mounted with.
+    /// Returns the first of `options` that the file system is mounted with, if any.
     pub(super) fn first_of(&self, options: &[&'a str]) -> Option<&'a str> {
         options.iter().copied().find(|option| self.has(option))
     }
@@ -44,7 +44,7 @@ impl<'a> Mount<'a> {
         matches!(&*self.mounted.kind, "nfs" | "nfs4")
     }
 
-    /// Describes, for a finding's text, how the mount is configured.
+    /// Describes how the mount is configured, for use in the text of a finding.
     pub(super) fn configured(&self) -> String {
         match self.line {
             Some(line) => format!(

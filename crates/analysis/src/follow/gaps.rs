@@ -25,9 +25,9 @@ pub(super) struct Gap {
     pub(super) reason: OffCpuReason,
     /// Whether the thread resumed on another CPU.
     pub(super) moved: bool,
-    /// CPU of the run that follows.
+    /// CPU of the run that follows the gap.
     pub(super) cpu: Cpu,
-    /// Start of that run.
+    /// Start of the run that follows the gap.
     pub(super) until: Nanos,
 }
 
@@ -51,7 +51,7 @@ impl Gap {
     }
 }
 
-/// Machine-wide activity. It decides whether a wait without a wake-up is believed.
+/// Machine-wide activity, which decides whether a wait without a wake-up is believed.
 #[derive(Debug)]
 pub(super) struct Machine {
     /// Whether no event was lost and every CPU was watched. If so, a thread without a wake-up event
@@ -114,7 +114,8 @@ impl Machine {
         let mut before: Option<Run> = None;
         for run in runs {
             let left = before.map(|run| run.end);
-            // A row that overlaps another is damaged, or its thread id was reused.
+            // Overlapping runs have no gap between them. Either a row is damaged, or the thread id
+            // was reused.
             if left.is_none_or(|left| left < run.start) {
                 self.gap(&mut gaps, before, *run, wakes, is_real_time);
             }
@@ -168,7 +169,7 @@ impl Machine {
         }
     }
 
-    /// Whether a thread that was not woken between two runs waited for a CPU all that time.
+    /// Returns whether a thread that was not woken between two runs waited for a CPU all that time.
     fn is_preempted(&self, before: Run, run: Run, is_real_time: bool) -> bool {
         let (from, to) = (before.end, run.start);
         let was_busy = |cpu: Cpu| !overlaps(self.idle_of(cpu), from, to, MAX_IDLE);
@@ -182,8 +183,8 @@ impl Machine {
     }
 }
 
-/// Whether one of `intervals` shares more than `least` with `from..to`. Intervals must be in order
-/// and disjoint.
+/// Returns whether one of `intervals` shares more than `least` with `from..to`. Intervals must be
+/// in order and disjoint.
 fn overlaps(intervals: &[(Nanos, Nanos)], from: Nanos, to: Nanos, least: Nanos) -> bool {
     let first = intervals.partition_point(|&(_, end)| end <= from);
     let mut common = intervals[first..].iter();

@@ -23,7 +23,7 @@ pub(super) fn pids_in(header: &Header, path: &str) -> Result<BTreeSet<i32>, Foll
     Ok(within.flat_map(|(_, pids)| pids).copied().collect())
 }
 
-/// Whether the recording's tracer already followed the subject.
+/// Returns whether the recording's tracer already followed the subject.
 pub(super) fn is_about(header: &Header, subject: &Subject) -> bool {
     let recorded = header.victim.as_ref().filter(|recorded| recorded.followed);
     recorded.is_some_and(|recorded| match (subject, &recorded.target) {

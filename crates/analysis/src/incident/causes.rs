@@ -1,4 +1,4 @@
-//! Determines why something ran, from the edges that led to it, last to first.
+//! Determines why a source ran, by following the edges that led to it back to the first cause.
 
 use ticktax_model::recording::Effect;
 use ticktax_model::{Cpu, Kind, Nanos, SourceId, SourceTable, Span};
@@ -22,7 +22,8 @@ impl IncidentAnalysis {
     }
 
     /// Returns the last edge between `from` and `to` that satisfies `fits`. Returns `None` if the
-    /// edge's CPU was idle, because its cause is then an interrupt that no hook watches.
+    /// CPU of that edge was idle, because the edge was then caused by an interrupt that no hook
+    /// watches.
     fn last_edge(
         &self,
         (from, to): (Nanos, Nanos),
@@ -37,20 +38,21 @@ impl IncidentAnalysis {
         (sources.get(found.by).kind != Kind::Idle).then_some(found)
     }
 
-    /// Returns the chain of causes of an edge, from the first cause to the edge's own source. Empty
-    /// if only that source is known.
+    /// Returns the chain of causes of an edge, from the first cause to the edge's own source. The
+    /// chain is empty if only that source is known.
     pub(super) fn chain(&self, edge: &ObservedEdge, sources: &SourceTable) -> Vec<String> {
         self.steps((edge.by, edge.cpu, edge.at), sources)
     }
 
-    /// Returns the chain of causes of a piece, from the first cause to the piece's source. Empty if
-    /// no cause is known.
+    /// Returns the chain of causes of a piece, from the first cause to the piece's source. The
+    /// chain is empty if no cause is known.
     pub(super) fn chain_of_piece(&self, piece: &Piece, sources: &SourceTable) -> Vec<String> {
         self.steps((piece.source, piece.cpu, piece.row_start), sources)
     }
 
-    /// Returns why a source ran on a CPU at a time, given as (source, CPU, time). The chain leads
-    /// from the first cause to the source itself. Empty if no cause is known.
+    /// Returns the chain of causes that made a source run on a CPU at some time, given as (source,
+    /// CPU, time). The chain leads from the first cause to the source itself. It is empty if no
+    /// cause is known.
     fn steps(&self, last: (SourceId, Cpu, Nanos), sources: &SourceTable) -> Vec<String> {
         let mut chain = vec![waker(last.0, sources)];
         let (mut source, mut cpu, mut at) = last;
@@ -111,7 +113,7 @@ impl IncidentAnalysis {
                     let other = sources.get(span.source);
                     span.cpu == cpu && other.name == source.name && other.kind == Kind::Softirq
                 };
-                // If a softirq was raised before its previous run, that run handled it.
+                // A softirq that was raised before its previous run was handled by that run.
                 let last = self.spans.iter().filter(before).map(|span| span.start);
                 let since = last.filter(|&start| start < begin).max();
                 self.last_edge((since.unwrap_or(self.window().0), begin), sources, raised)

@@ -9,11 +9,12 @@ use super::own::Piece;
 use super::{IncidentAnalysis, ROUNDED, is_thread};
 use crate::victim::waker;
 
-/// At most this many of the thread's runs in the delay are examined, the last ones. A loop that
-/// naps until its frame is due can have very many. The time before these runs counts as unseen.
+/// Maximum number of runs examined per delay. Only the thread's last runs are examined, because a
+/// loop that naps until its frame is due can have very many. The time before them counts as unseen.
 const RUNS: usize = 256;
 
-/// The interval between two runs, or between the last run and the frame.
+/// An interval in which the thread did not run, either between two runs or between the last run and
+/// the frame.
 struct Absence {
     from: Nanos,
     to: Nanos,
@@ -25,8 +26,8 @@ struct Absence {
 }
 
 impl IncidentAnalysis {
-    /// Explains why a frame started late: its thread ran because earlier work took too long, was
-    /// runnable but did not run, or slept.
+    /// Explains why a frame started late. Its thread was still busy with earlier work, was runnable
+    /// but did not run, or slept.
     pub(super) fn began_late(&self, incident: &mut Incident, sources: &SourceTable) {
         incident.thread = self.thread_of_trigger(sources);
         let Some(cpu) = self.trigger.cpu else {
@@ -51,8 +52,8 @@ impl IncidentAnalysis {
                 has_slept = true;
                 incident.overrun = (absence.from - due).max(Nanos::ZERO);
             }
-            // A thread that was not woken was preempted. The exception is the frame itself, which
-            // always starts with a wake-up.
+            // A thread that was not woken was preempted. The frame itself is an exception, because
+            // it always starts with a wake-up.
             let runnable = woken.or((!absence.is_last).then_some(absence.from));
             let Some(runnable) = runnable.map(|runnable| runnable.max(due)) else {
                 continue;

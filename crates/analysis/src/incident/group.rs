@@ -15,7 +15,7 @@ use ticktax_beats::{Beat, Events, FEWEST, detect};
 
 /// At most this many incidents per group are searched for beats. Older ones are ignored.
 const SEARCHED: usize = 2_048;
-/// An incident this close (ns) to a beat's grid belongs to the beat, however small the jitter is,
+/// An incident this close (ns) to a beat's grid belongs to the beat even if the jitter is smaller,
 /// because times are in whole milliseconds.
 const NEAR: f64 = 2e6;
 
@@ -108,7 +108,7 @@ fn group(
     let chain = chains
         .next()
         .filter(|first| chains.all(|chain| chain == *first));
-    // A file can contain any time.
+    // Saturate the sum, because a file can contain any times.
     let lasted = incidents().map(|incident| incident.lasted.0);
     IncidentGroup {
         signature: signature.clone(),
@@ -168,8 +168,8 @@ fn beats(entries: &[&IncidentEntry], watched: &[(Nanos, Nanos)], searched: usize
     beats
 }
 
-/// Whether an incident belongs to `beat`. It does if another one is one period away or, because
-/// some can be missing, two or three periods.
+/// Returns whether an incident belongs to `beat`. It does if another one is one period away or,
+/// because some can be missing, two or three periods.
 fn is_on(beat: &Beat, entry: &IncidentEntry, alike: &[&IncidentEntry]) -> bool {
     let at = began(entry);
     alike.iter().any(|other| {
@@ -180,7 +180,7 @@ fn is_on(beat: &Beat, entry: &IncidentEntry, alike: &[&IncidentEntry]) -> bool {
     })
 }
 
-/// Start of an incident's delay, ns since 1970.
+/// Returns when an incident's delay started, in ns since 1970.
 fn began(entry: &IncidentEntry) -> Nanos {
     let at = entry.incident.at_unix_ms.saturating_mul(1_000_000);
     Nanos(at.saturating_sub(entry.incident.lasted.0))

@@ -72,7 +72,7 @@ fn edge(cpu: u32, at: i64, by: SourceId, effect: Effect) -> Row {
     Row::Edge(Edge::new(Cpu(cpu), Nanos(at), by, effect))
 }
 
-/// The sources that ran instead: their names, and their times in ms.
+/// Returns the names of the sources that ran instead, with their times in ms.
 fn instead(incident: &Incident) -> Vec<(&str, i64)> {
     let ran = incident.ran.iter();
     ran.map(|ran| (&*ran.name, ran.time.0 / MS)).collect()
@@ -183,7 +183,7 @@ fn time_without_rows_is_unseen() {
     let rows = [ran(0, 0, 105, cast.game), ran(0, 110, 120, cast.backup)];
     let incident = cast.analyse(&[trigger(TriggerKind::Wait, 120, 20, GAME, "game")], &rows);
     assert_eq!(incident.unseen, Nanos::from_millis(5));
-    // Without rows, nothing is known about the delay.
+    // Nothing is known about the delay if the recording has no rows.
     let incident = cast.analyse(&[trigger(TriggerKind::Wait, 120, 20, GAME, "game")], &[]);
     assert_eq!(
         (incident.unseen, incident.ran),
@@ -272,8 +272,8 @@ fn a_frame_delayed_by_the_previous_one_is_its_own_work() {
 #[test]
 fn a_slot_overrun_by_the_previous_frame_shows_how_long() {
     let cast = Cast::new();
-    // The backup delays the game, mostly before 100, which is not examined. The game then checks
-    // the clock and sleeps until the next slot.
+    // The backup delays the game, but mostly before the frame is due at 100, and that time is not
+    // examined. The game then checks the clock and sleeps until the next slot.
     let rows = [
         ran(0, 70, 80, cast.game),
         ran(0, 80, 102, cast.backup),
@@ -325,7 +325,7 @@ fn a_late_frame_of_a_sleeping_thread_has_no_culprit() {
 #[test]
 fn each_nap_before_a_late_frame_is_examined() {
     let cast = Cast::new();
-    // The game checks the clock every 10 ms. From 120 on, the backup keeps it from doing so.
+    // The game checks the clock every 10 ms. From 120 on, the backup keeps the game from running.
     let mut rows = vec![ran(0, 80, 81, cast.game)];
     for nap in [90, 100, 110] {
         rows.push(ran(0, nap - 9, nap, cast.idle));
@@ -496,8 +496,8 @@ mod groups {
         }))
     }
 
-    /// An index with three kinds of incidents: a backup every 31 s for 40 min, a mailer at
-    /// irregular times, and two that occur only once.
+    /// Builds an index of incidents. A backup causes one every 31 s for 40 min, a mailer causes
+    /// others at irregular times, and two more occur only once each.
     fn index() -> IncidentIndex {
         let mut lines = vec![IndexLine::Began { at_unix_ms: BEGAN }];
         let mut number = 0;

@@ -2,7 +2,7 @@
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// The mean, or 0 for an empty list.
+/// Returns the mean, or 0 for an empty list.
 pub fn mean(values: &[f64]) -> f64 {
     if values.is_empty() {
         return 0.0;
@@ -10,18 +10,18 @@ pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// The `p`-quantile of Student's t, or 1.96 if the distribution cannot be created.
+/// Returns the `p`-quantile of Student's t, or 1.96 if the distribution cannot be created.
 pub fn student_quantile(p: f64, freedom: f64) -> f64 {
     StudentsT::new(0.0, 1.0, freedom.max(1.0)).map_or(1.96, |law| law.inverse_cdf(p))
 }
 
-/// Two-sided p-value of `t` with `freedom` degrees of freedom.
+/// Returns the two-sided p-value of `t` with `freedom` degrees of freedom.
 pub fn student_chance(t: f64, freedom: f64) -> f64 {
     let law = StudentsT::new(0.0, 1.0, freedom.max(1.0));
     law.map_or(1.0, |law| 2.0 * law.sf(t.abs()))
 }
 
-/// Sample variance, or 0 for fewer than two values.
+/// Returns the sample variance, or 0 for fewer than two values.
 pub fn variance(values: &[f64]) -> f64 {
     if values.len() < 2 {
         return 0.0;
@@ -31,8 +31,8 @@ pub fn variance(values: &[f64]) -> f64 {
     squares / (values.len() - 1) as f64
 }
 
-/// Standard error of the difference between two means, and its degrees of freedom (Welch and
-/// Satterthwaite). Each argument contains a variance and a number of values.
+/// Returns the standard error of the difference between two means, and its degrees of freedom
+/// (Welch and Satterthwaite). Each argument contains a variance and a number of values.
 pub fn welch(a: (f64, usize), b: (f64, usize)) -> (f64, f64) {
     let squared_error = |(variance, n): (f64, usize)| (variance / n as f64, n as f64);
     let ((va, na), (vb, nb)) = (squared_error(a), squared_error(b));

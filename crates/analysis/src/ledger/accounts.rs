@@ -66,15 +66,15 @@ fn part_name(class: Class, source: &Source) -> Option<&str> {
     }
 }
 
-/// Whether the intervals of `source` count as intervals of its account. A function within an
-/// interrupt does not count, because it lies inside a frame that already counts.
+/// Returns whether the intervals of `source` count as intervals of its account. A function within
+/// an interrupt does not count, because it lies inside a frame that already counts.
 pub(crate) fn is_counted(class: Class, source: &Source) -> bool {
     !class.is_interrupt() || source.detail.is_empty()
 }
 
 #[derive(Debug)]
 struct Entry {
-    /// `None` if the source's rows are not CPU time.
+    /// Class of the source's time. `None` if its rows are not CPU time.
     class: Option<Class>,
     account: AccountId,
     counted: bool,
@@ -226,7 +226,8 @@ impl Registry {
 impl Group {
     #[inline]
     fn add(&mut self, span: &Span) {
-        // The first interval may have length zero.
+        // The maximum is `None` before the first interval is added, even if that interval has
+        // length zero.
         let max = self.lengths.tally.max();
         if Some(span.dur) >= max {
             // Among equally long intervals, keep the earliest. This makes the result independent of

@@ -67,7 +67,7 @@ pub(crate) struct Books {
     pub(crate) cpus: Vec<CpuAccounts>,
     /// Accounts of all CPUs together, in statement order.
     pub(crate) accounts: Vec<Account>,
-    /// Whether `cpus` and `accounts` add up to the elapsed time.
+    /// Outcome of the check that `cpus` and `accounts` add up to the elapsed time.
     pub(crate) balance: Balance,
     /// Programs that were throttled.
     pub(crate) throttled: Vec<ThrottledProgram>,
@@ -75,7 +75,7 @@ pub(crate) struct Books {
     pub(crate) gaps: Option<GapStatement>,
     /// The header's coverage, plus limitations found by the ledger.
     pub(crate) coverage: Coverage,
-    /// The proof that an empty gap of the spinning probe provides, per CPU.
+    /// The proof that an empty gap of the spinning probe provides, for each CPU.
     pub(crate) proofs: Vec<CpuProof>,
     /// CPU time of each thread.
     pub(crate) ran: Ran,
@@ -162,7 +162,7 @@ fn closings<'a>(ledger: &'a Ledger, header: &Header) -> Vec<Closing<'a>> {
     cpus.into_iter().map(closing).collect()
 }
 
-/// Computes, from rows, the time per class on each CPU, and all accounts.
+/// Computes the time per class on each CPU, and all accounts, from rows.
 fn by_rows(
     ledger: &Ledger,
     closings: &[Closing<'_>],
@@ -191,7 +191,7 @@ fn by_rows(
     (classes, accounts)
 }
 
-/// Computes, from the kernel's counters, the time per class on each CPU, and all accounts.
+/// Computes the time per class on each CPU, and all accounts, from the kernel's counters.
 fn by_counters(closings: &[Closing<'_>], header: &Header) -> (Vec<ClassTimes>, Vec<Account>) {
     let close = |closing: &Closing<'_>| {
         let gaps = closing

@@ -39,7 +39,7 @@ pub(super) struct Contents {
     pub(super) named: Nanos,
     /// The part of `named` in rows with an unknown thread. It is already booked as unexplained.
     pub(super) unknown: Nanos,
-    /// Distance between the gap and the nearest row outside it, as a power of two
+    /// Base-2 logarithm of the distance between the gap and the nearest row outside it
     /// ([`nearness`](super::gaps::nearness)).
     pub(super) near: Option<u8>,
     /// Whether rows may be missing from the gap.
@@ -88,7 +88,7 @@ impl Contents {
         }
     }
 
-    /// Time in rows with a known thread.
+    /// Returns the time in rows with a known thread.
     pub(super) fn explained(&self) -> Nanos {
         self.named - self.unknown
     }

@@ -41,9 +41,9 @@ const LOWER_TAIL: f64 = 1.645;
 const UPPER_TAIL: f64 = 3.1;
 /// Upper limit for s. A 5 % quantile of a few nanoseconds only reflects the clock's resolution.
 const MAX_SPREAD: f64 = 1.26;
-/// Lower limit for s, for a single signature.
+/// Lower limit for s if the bound is computed for a single signature.
 const LEAST_SPREAD: f64 = 0.2;
-/// Lower limit for s, for several signatures together.
+/// Lower limit for s if the bound is computed for several signatures together.
 const LEAST_SPREAD_OF_MANY: f64 = 0.3;
 /// Factor that widens the bound from all gaps when it is used for a shape with too few gaps.
 const OTHER_SHAPES: f64 = 8.0;
@@ -61,8 +61,8 @@ impl Bucket {
         Nanos(self.time.0 / i64::try_from(self.count.max(1)).unwrap_or(i64::MAX))
     }
 
-    /// Returns the time beyond entry and exit. Returns `None` if there is no bound, or if the
-    /// bucket does not exceed it.
+    /// Returns the part of the bucket's time that is not entry and exit. Returns `None` if `bound`
+    /// is `None`, or if the bucket does not exceed it.
     fn beyond(self, bound: Option<Bound>) -> Option<Tally> {
         let Bound { median, .. } = bound.filter(|bound| self.mean() > bound.most)?;
         let count = i64::try_from(self.count).unwrap_or(i64::MAX);
@@ -154,7 +154,7 @@ impl Residuals {
 /// Residuals, split at a bound.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Split {
-    /// Longest residual that is entirely entry and exit.
+    /// Length of the longest residual that is entirely entry and exit.
     pub(super) longest: Nanos,
     /// Excess of all longer residuals over the median.
     pub(super) beyond: Tally,
@@ -208,14 +208,14 @@ fn bounds_of<K: Copy + Eq + Hash>(
 /// The bounds of all signatures.
 #[derive(Debug, Default)]
 pub(super) struct Bounds {
-    /// Indexed by signature.
+    /// The bounds, indexed by signature. `None` if no bound applies.
     bounds: Vec<Option<Bound>>,
     first: Vec<(SourceId, Shape)>,
 }
 
 impl Bounds {
-    /// Computes all bounds. `residuals` yields each signature once per CPU and side. Lengths are
-    /// accurate to `noise`.
+    /// Computes all bounds. `residuals` yields each signature once per CPU and side, that is,
+    /// separately for long, short and yielded gaps. Lengths are accurate to `noise`.
     pub(super) fn new<'a>(
         signatures: &Signatures,
         residuals: impl Iterator<Item = (usize, &'a Residuals)>,

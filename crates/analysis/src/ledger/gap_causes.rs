@@ -120,7 +120,7 @@ impl Closed<'_> {
 }
 
 impl Noted {
-    /// Sort key: longest first, then by start, then by CPU.
+    /// Returns the key that sorts gaps by length, longest first, then by start, then by CPU.
     fn rank(gap: &Gap) -> (Reverse<Nanos>, Nanos, Cpu) {
         (Reverse(gap.span.dur), gap.span.start, gap.span.cpu)
     }
@@ -164,7 +164,7 @@ impl Noted {
         }
     }
 
-    /// Names the parts of a gap outside named rows, with the time of each.
+    /// Names the parts of a gap that no named row covers, with the time of each.
     fn rest(&self, settled: Option<&Settled>, bounds: &Bounds) -> [(&'static str, Nanos); 2] {
         let residual = self.gap.span.dur - self.named;
         let nothing = ("entry and exit", Nanos::ZERO);
@@ -197,8 +197,8 @@ impl Noted {
 struct View {
     causes: Vec<(CauseKey, Cause)>,
     by_key: HashMap<CauseKey, usize, FixedState>,
-    /// Index of the cause for each signature. `None` if gaps with this signature can have different
-    /// causes.
+    /// Index of the cause of each signature's gaps. `None` if gaps with the same signature can have
+    /// different causes.
     by_signature: Vec<Option<usize>>,
     worst: Vec<Noted>,
 }
@@ -306,7 +306,7 @@ impl GapCauses {
 
 impl View {
     /// Returns the index of the cause `key`, and adds the cause if it is new. `signature` is the
-    /// gap's.
+    /// signature of the gap.
     fn place(&mut self, mut key: CauseKey, signature: Option<usize>) -> usize {
         if self.causes.len() >= GapCauses::MAX_CAUSES && !self.by_key.contains_key(&key) {
             key = CauseKey::OTHER;

@@ -1,8 +1,8 @@
 //! Sums up each probe's gaps on each CPU.
 //!
 //! Whether an empty gap proves that the hypervisor or the firmware ran is not known until the end.
-//! Until then, separate sums are kept of time around named rows, of empty gaps, and of gaps whose
-//! rows may be missing.
+//! Until then, there are separate sums for time around named rows, for empty gaps, and for gaps
+//! whose rows may be missing.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -32,13 +32,14 @@ pub(super) fn nearness(distance: Nanos) -> Option<u8> {
         .filter(|&step| usize::from(step) < NEAR_STEPS)
 }
 
-/// Whether a row with nearness `near` could be inside the gap, given that the gap's edges are
-/// accurate to `uncertainty`.
+/// Returns whether a row with nearness `near` could be inside the gap, given that the gap's edges
+/// are accurate to `uncertainty`.
 pub(super) fn is_near(near: Option<u8>, uncertainty: Nanos) -> bool {
     near.is_some_and(|step| Nanos(1 << step) <= uncertainty)
 }
 
-/// One CPU's long, short or yielded gaps, split into the parts that are known before the end.
+/// One CPU's long, short or yielded gaps, split into the parts that are known before the recording
+/// ends.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Side {
     gaps: LengthTally,
@@ -91,7 +92,8 @@ pub(super) struct GapBook {
     pub(super) unmatched: LengthTally,
     /// The gaps in `unmatched` that contained no known row.
     pub(super) nameless: LengthTally,
-    /// Residuals around named rows, indexed by signature and side.
+    /// Residuals around named rows, indexed by signature, then by side: long, short and yielded
+    /// gaps.
     pub(super) residuals: Vec<[Residuals; 3]>,
     /// The longest empty gaps, in a heap whose top is the shortest of them.
     longest_empty: BinaryHeap<Reverse<EmptyGap>>,
@@ -113,8 +115,8 @@ impl GapBook {
     }
 
     /// Returns the minimum length from which an empty gap could contain one of `unseen` missed
-    /// entries. That is the length of the `unseen`-th longest gap, or 0 if any gap could contain
-    /// one.
+    /// kernel entries. That is the length of the `unseen`-th longest gap, or 0 if any gap could
+    /// contain one.
     pub(super) fn suspect_from(&self, unseen: u64, uncertainty: Nanos) -> Nanos {
         let known = self.longest_empty();
         let mut lengths: Vec<Nanos> = known
@@ -139,7 +141,7 @@ impl GapBook {
         }
     }
 
-    /// Total time of all gaps.
+    /// Returns the total time of all gaps.
     pub(super) fn time(&self) -> Nanos {
         self.long.gaps.tally.time + self.short.gaps.tally.time + self.yielded.gaps.tally.time
     }
@@ -290,7 +292,7 @@ impl CpuGaps {
     }
 }
 
-/// Adds up each of the four parts over the gaps of all CPUs.
+/// Adds up the parts of the gaps of all CPUs.
 pub(super) fn parts<'a>(sides: impl Iterator<Item = (&'a Side, Shares)>) -> GapParts {
     let mut sum = GapParts::default();
     let mut gaps = LengthTally::default();

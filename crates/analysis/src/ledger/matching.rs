@@ -27,7 +27,7 @@ impl Gap {
         Self { probe, span: *span }
     }
 
-    /// Whether the gap's time was charged to the probe and must be moved.
+    /// Returns whether the gap's time was charged to the probe and must be moved.
     pub(super) fn moves_time(&self) -> bool {
         self.probe == ProbeKind::Spin
     }
@@ -56,7 +56,7 @@ impl GapQueue {
     /// Same as [`Self::SETTLED`], but for a later gap instead of a row. A gap is weaker evidence,
     /// but on a CPU where only the probe runs, there are no later rows.
     const SETTLED_BY_GAPS: Nanos = Nanos::from_secs(3);
-    /// Number of rows after a gap among which the nearest is sought.
+    /// Number of rows after a gap that are searched for the nearest one.
     const LATER: u32 = 4;
     /// Maximum number of waiting gaps, which take up to 3 MiB per CPU.
     const MAX: usize = 1 << 16;
@@ -81,13 +81,14 @@ impl GapQueue {
         self.unplaceable = true;
     }
 
-    /// Whether there are rows that can neither be assigned to a gap nor be ruled out from one.
+    /// Returns whether there are rows that can neither be assigned to a gap nor be ruled out from
+    /// one.
     pub(super) fn is_unplaceable(&self) -> bool {
         self.unplaceable
     }
 
-    /// Self time of rows that may belong to gaps but were not found in one. Final after
-    /// [`settle`](Self::settle).
+    /// Returns the self time of rows that may belong to gaps but were not found in one. The value
+    /// is final only after a call of [`settle`](Self::settle).
     pub(super) fn unplaced(&self) -> Nanos {
         self.unplaced
     }
@@ -103,8 +104,8 @@ impl GapQueue {
         self.unplaced += history.forgotten().unplaced;
     }
 
-    /// Whether the first gap is ripe, because all its rows must have arrived or too many gaps are
-    /// waiting.
+    /// Returns whether the first gap is ripe, because all its rows must have arrived or because too
+    /// many gaps are waiting.
     #[inline]
     pub(super) fn has_ripe_gap(&self, history: &History) -> bool {
         self.gaps.front().is_some_and(|gap| {

@@ -7,12 +7,13 @@ use ticktax_model::{Nanos, SourceId, SourceTable, Span};
 
 use crate::ran::Ran;
 
-/// Row lengths, including interruptions. The scheduler cannot count more than this: a kernel
-/// without interrupt accounting charges interrupts to the thread.
+/// On-CPU time of each source, computed from the lengths of its rows. The lengths include
+/// interruptions. The scheduler cannot count more than this, because even a kernel without
+/// interrupt accounting only charges interrupts to the thread.
 #[derive(Debug, Default)]
 pub(super) struct OnCpuTimes {
     by_source: Vec<Times>,
-    /// Time of interrupts that are known only as sums. They can have interrupted any thread.
+    /// Time of interrupts that are recorded only as sums. They can have interrupted any thread.
     summed_interrupts: Nanos,
 }
 
@@ -31,7 +32,7 @@ impl OnCpuTimes {
         self.note(span.source, span.dur, u64::from(!continues));
     }
 
-    /// Adds the sum of a thread's rows over a window. A sum shows only the rows' self time.
+    /// Adds the sum of a thread's rows over a window. A sum contains only the rows' self time.
     pub(super) fn add_sum(&mut self, sum: &Sum) {
         self.note(sum.span.source, sum.span.self_time, sum.count);
     }
@@ -51,7 +52,7 @@ impl OnCpuTimes {
         self.by_source[index].runs += runs;
     }
 
-    /// Upper bound on the time missing from the processes' totals.
+    /// Returns an upper bound on the time missing from the processes' totals.
     pub(super) fn shortfall(&self) -> Nanos {
         self.summed_interrupts
     }

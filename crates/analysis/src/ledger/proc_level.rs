@@ -12,15 +12,15 @@ use super::books::ClassTimes;
 use super::gaps::GapBook;
 use super::tally::LengthTally;
 
-/// Whether the kernel's counters for `cpu` were read both before and after the recording.
+/// Returns whether the kernel's counters for `cpu` were read both before and after the recording.
 pub(super) fn has_counters(header: &Header, cpu: Cpu) -> bool {
     [&header.before, &header.after]
         .iter()
         .all(|counters| counters.cpu_times.contains_key(&cpu.0))
 }
 
-/// Time per class on `cpu`, adding up to `elapsed`. If there are no counters, all time except the
-/// probe's is unexplained.
+/// Returns the time per class on `cpu`. The times add up to `elapsed`. If the counters were not
+/// read, all time except the probe's is unexplained.
 pub(super) fn class_times(
     header: &Header,
     cpu: Cpu,
@@ -34,9 +34,9 @@ pub(super) fn class_times(
     if let [Some(before), Some(after)] = counters {
         let passed = after.since(before);
         // The kernel counts the probe's loop as niced time. The loop's time is exact but the
-        // counters are sampled, so programs are not charged if the samples fall short of it. If a
-        // soaker ended early without reporting its time, the split of the remaining niced time is
-        // unknown.
+        // counters are sampled, so the samples may fall short of it. In that case, nothing is
+        // charged to niced programs. If a soaker ended early without reporting its time, the split
+        // of the remaining niced time is unknown.
         let mut soakers = header.soakers.iter();
         let unknown = soakers.any(|s| s.cpu == cpu && s.ended_early.is_some());
         let nice = if unknown {
@@ -55,8 +55,8 @@ pub(super) fn class_times(
     classes
 }
 
-/// Time that spinning probes' loops and soakers ran on `cpu`. A probe's loop ran for the probe's
-/// measuring time minus its gaps.
+/// Returns the time that spinning probes' loops and soakers ran on `cpu`. A probe's loop ran for
+/// the probe's measuring time minus its gaps.
 fn loop_time(header: &Header, cpu: Cpu, gaps: Option<&GapBook>) -> Nanos {
     let probes = header.probes.iter();
     let spinning = probes.filter(|report| report.cpu == cpu && report.probe == ProbeKind::Spin);
@@ -68,8 +68,8 @@ fn loop_time(header: &Header, cpu: Cpu, gaps: Option<&GapBook>) -> Nanos {
     soaked + (watched - gaps.map_or(Nanos::ZERO, GapBook::time)).max(Nanos::ZERO)
 }
 
-/// Accounts of all CPUs together. They have no intervals, because counters contain only total
-/// times.
+/// Returns the accounts of all CPUs together. They have no intervals, because counters contain only
+/// total times.
 pub(super) fn accounts(cpus: &[ClassTimes]) -> Vec<Account> {
     let of_all = |class| cpus.iter().map(|classes| classes.of(class)).sum();
     let accounts = Class::ALL.into_iter();

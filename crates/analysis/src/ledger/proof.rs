@@ -48,8 +48,8 @@ impl Departures {
         }
     }
 
-    /// Returns the number of departures from `begin` to `end`, or `None` if too many others came
-    /// before or after.
+    /// Returns the number of departures from `begin` to `end`. Returns `None` if it cannot be
+    /// determined, because too many departures came before `begin` or after `end`.
     fn within(&self, begin: Nanos, end: Nanos) -> Option<u64> {
         let inside = |at: &&Nanos| (begin..=end).contains(*at);
         let count = |times: &mut dyn Iterator<Item = &Nanos>| times.filter(inside).count() as u64;
@@ -66,8 +66,8 @@ impl Departures {
 /// ledger.
 #[derive(Debug, Default)]
 pub(crate) struct Proofs {
-    /// Indexed by CPU number: departures of the probe's thread, and whether any rows were summed
-    /// and therefore have no times.
+    /// Departures of the probe's thread, and whether any rows were summed and therefore have no
+    /// times. Indexed by CPU number.
     cpus: Vec<(Departures, bool)>,
 }
 
@@ -144,7 +144,8 @@ pub(super) fn proof(
         });
         doubt(witness.faults, |count| Doubt::PageFaults { count });
     } else {
-        // If this CPU has no witness, the missing switches could have been on any CPU.
+        // If this CPU has no witness, the switches that were not reported could have been on any
+        // CPU.
         let switches = witnesses.switches.unwrap_or_default();
         doubt(switches.unreported(), |count| Doubt::SwitchesNotReported {
             count,
@@ -168,7 +169,7 @@ pub(super) fn proof(
     CpuProof { cpu, proof, doubts }
 }
 
-/// Largest error in the position of a gap's edges.
+/// Returns the largest error in the position of a gap's edges.
 pub(super) fn uncertainty(header: &Header) -> Nanos {
     let clock = header.clock.as_ref();
     clock.map_or(Nanos::ZERO, |clock| clock.uncertainty)

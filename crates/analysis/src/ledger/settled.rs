@@ -11,7 +11,7 @@ use super::entry_exit::{Bounds, Residuals};
 use super::gaps::{GapBook, is_near};
 use super::tally::{LengthTally, Tally};
 
-/// How one side's residuals are divided among accounts.
+/// Division of the residuals of one side (long, short or yielded gaps) among accounts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Shares {
     pub(super) entry_exit: Nanos,
@@ -25,11 +25,11 @@ pub(super) struct Settled {
     pub(super) proof: Proof,
     /// Whether the times of some of this CPU's rows are unknown.
     pub(super) unplaceable: bool,
-    /// Indexed by side: long, short and yielded gaps.
+    /// Shares of each side, in the order long, short and yielded gaps.
     pub(super) shares: [Shares; 3],
     /// Empty gaps in which the kernel provably ran nothing.
     pub(super) outside: LengthTally,
-    /// All other empty gaps.
+    /// All other empty gaps, in which the kernel may have run something.
     pub(super) unproven: LengthTally,
     /// The part of the residuals that counts as entry and exit.
     pub(super) entry_exit: LengthTally,
@@ -37,9 +37,9 @@ pub(super) struct Settled {
     pub(super) around: Vec<Tally>,
     /// Excess over entry and exit that counts as outside time.
     pub(super) beyond_outside: Tally,
-    /// Excess over entry and exit that could contain a missed entry.
+    /// Excess over entry and exit that could contain a missed kernel entry.
     pub(super) beyond_unexplained: Tally,
-    /// An empty gap could contain a missed entry if it is at least this long.
+    /// Minimum length of an empty gap that could contain a missed kernel entry.
     suspect_from: Nanos,
     /// Largest error in the position of a gap's edges.
     uncertainty: Nanos,
@@ -73,13 +73,13 @@ impl Settled {
         settled
     }
 
-    /// Whether all kernel entries on this CPU are known.
+    /// Returns whether all kernel entries on this CPU are known.
     pub(super) fn is_proven(&self) -> bool {
         !self.unplaceable && matches!(self.proof, Proof::Proven | Proof::Unconfirmed)
     }
 
-    /// Whether an empty gap of this length counts as outside time. `near` is its distance to the
-    /// nearest row.
+    /// Returns whether an empty gap of this length counts as outside time. `near` is its distance
+    /// to the nearest row.
     pub(super) fn is_outside(&self, length: Nanos, near: Option<u8>) -> bool {
         let known = self.is_proven() || matches!(self.proof, Proof::Bounded(_));
         known && !self.unplaceable && length < self.suspect_from && !is_near(near, self.uncertainty)
@@ -118,8 +118,8 @@ impl Settled {
             shares.outside = side.empty - unproven.time;
             self.unproven.tally.merge(&unproven);
         }
-        // The two sums have no separate distributions. That is acceptable, because only the few
-        // longest gaps moved from one to the other.
+        // The outside and the unproven gaps have no separate distributions. That is acceptable,
+        // because only the few longest gaps were moved from one to the other.
         if !self.unproven.tally.is_empty() {
             self.unproven.histogram.record(self.unproven.tally.longest);
             self.outside.tally.time -= self.unproven.tally.time;
@@ -166,8 +166,8 @@ impl Settled {
 
 impl Settled {
     /// Assigns the excess over entry and exit to outside time. The longest residuals could contain
-    /// missed entries, so theirs stays unexplained. `beyond` groups residuals by length, and gives
-    /// each group's side.
+    /// missed entries, so their excess stays unexplained. `beyond` groups residuals by length, and
+    /// gives each group's side.
     fn settle_beyond(&mut self, mut beyond: Vec<(usize, Tally)>) {
         let mut suspect = match self.proof {
             _ if self.is_proven() => 0,
@@ -203,7 +203,7 @@ impl Settled {
     }
 }
 
-/// All residuals in `books`, each with its signature.
+/// Returns all residuals in `books`, each with its signature.
 pub(super) fn residuals<'a>(
     books: impl Iterator<Item = &'a GapBook> + 'a,
 ) -> impl Iterator<Item = (usize, &'a Residuals)> + 'a {

@@ -21,7 +21,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Adds a row of `class`. `None` means that the row belongs to no account.
+    /// Adds a row of `class`. A `class` of `None` means that the row belongs to no account.
     pub(super) fn add(&mut self, class: Option<Class>) {
         match class {
             Some(Class::Softirq) => self.softirqs = true,
@@ -53,7 +53,7 @@ pub(super) struct Signatures {
     /// For each source, the signature of gaps that contain nothing else. Most gaps contain a single
     /// source.
     alone: Vec<Option<u32>>,
-    /// For each signature, the source of the first row, and the shape of the first gap.
+    /// Source of the first row and shape of the first gap, for each signature.
     pub(super) first: Vec<(SourceId, Shape)>,
     /// Reused for each lookup, to avoid allocation.
     sources: Vec<SourceId>,
@@ -79,8 +79,8 @@ impl Signatures {
         Some(number)
     }
 
-    /// Returns the signature for a set of sources, and adds it if it is new. `first` has the first
-    /// row's source.
+    /// Returns the signature for a set of sources, and adds it if it is new. `first` contains the
+    /// source of the first row.
     fn look_up(&mut self, first: (SourceId, Shape), held: &[Held]) -> usize {
         self.sources.clear();
         self.sources.extend(held.iter().map(|held| held.source));
@@ -104,8 +104,8 @@ impl Signatures {
         new
     }
 
-    /// Whether all gaps with this signature contain the same sources. Otherwise they only have the
-    /// first source in common.
+    /// Returns whether all gaps with this signature contain the same sources. If not, they have
+    /// only the first source in common.
     pub(super) fn is_exact(signature: usize) -> bool {
         signature < MAX_SIGNATURES
     }
@@ -121,7 +121,7 @@ pub(super) mod tests {
 
     use super::{Held, MAX_SIGNATURES, Shape, Signatures};
 
-    /// The contents of a gap with these sources.
+    /// Returns the contents of a gap in which each of these sources ran once.
     pub(in crate::ledger) fn held(sources: &[u32]) -> Vec<Held> {
         let one = |&source| Held {
             source: SourceId(source),

@@ -33,7 +33,7 @@ impl Tally {
         (self.count > 0).then_some(self.longest)
     }
 
-    /// Whether neither time nor an interval was added.
+    /// Returns whether neither time nor an interval was added.
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0 && self.time == Nanos::ZERO
     }

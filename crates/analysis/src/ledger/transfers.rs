@@ -1,5 +1,5 @@
-//! Accounts for time that is not the self time of a row: that of lost rows, and time that leaves a
-//! probe's account when its gaps are judged.
+//! Accounts for time that is not the self time of a row. This is the time of lost rows, and the
+//! time that leaves a probe's account when its gaps are judged.
 
 use ticktax_model::Nanos;
 use ticktax_model::kernel_words::UNREPORTED;
@@ -24,16 +24,16 @@ pub(super) struct Transfers {
     /// Entry and exit time, indexed by the account of the rows that it surrounds.
     around: Vec<Tally>,
     outside: LengthTally,
-    /// The part of residuals beyond entry and exit that is outside time.
+    /// Excess of residuals over entry and exit that is outside time.
     beyond_outside: Tally,
-    /// The part of residuals beyond entry and exit that is not proven to be outside time.
+    /// Excess of residuals over entry and exit that is not proven to be outside time.
     beyond_unexplained: Tally,
     /// Time moved from `outside` to steal.
     steal: Nanos,
     lost: Tally,
     /// Empty gaps that prove nothing.
     unproven: LengthTally,
-    /// Gaps whose rows could not be placed.
+    /// Gaps from which rows may be missing.
     unmatched: LengthTally,
     from_probe: Nanos,
 }
@@ -56,8 +56,8 @@ impl Transfers {
     /// account. The worst case is assumed: all of that time is in gaps that may contain such rows,
     /// so only the remainder is moved.
     ///
-    /// A gap with known rows keeps its residual as entry and exit even if events were lost. Events
-    /// lost within it then leave the probe's account twice and can overdraw it.
+    /// A gap with known rows keeps its residual as entry and exit even if events were lost. The
+    /// time of events lost within it then leaves the probe's account twice and can overdraw it.
     pub(super) fn book_gaps(
         &mut self,
         cpu: &CpuLedger,
@@ -117,8 +117,8 @@ impl Transfers {
         self.from_probe += time;
     }
 
-    /// Books stolen time as steal, up to the amount seen as outside time. Any further stolen time
-    /// is part of other rows, where it cannot be identified.
+    /// Books stolen time as steal instead of outside time, up to the amount of outside time. Any
+    /// further stolen time is part of other rows, where it cannot be identified.
     pub(super) fn book_steal(&mut self, stolen: Nanos, classes: &mut ClassTimes) {
         let stolen = stolen.min(classes.of(Class::HypervisorOrFirmware));
         if stolen > Nanos::ZERO {
@@ -165,7 +165,7 @@ impl Transfers {
         let around = around.filter(|(_, tally)| !tally.is_empty());
         let parts = around
             .map(|(id, tally)| tally.into_part(format!("around {}", registry.describe(id).1)));
-        // Programs that have the same name share a part.
+        // Programs that have the same name share one part.
         account.parts = merged(parts.collect());
         account
     }
@@ -191,7 +191,7 @@ impl Transfers {
         account.parts = parts
             .map(|(name, tally)| tally.into_part(name.to_owned()))
             .collect();
-        // The length of a lost event is unknown.
+        // The length of a lost event is unknown, and is recorded as 0.
         for part in &mut account.parts {
             part.max = part.max.filter(|&longest| longest > Nanos::ZERO);
         }
@@ -200,8 +200,9 @@ impl Transfers {
     }
 }
 
-/// Removes up to `time` from `lengths`, and returns what could not be removed. An emptied tally has
-/// no intervals left. No interval is left longer than the remaining time.
+/// Removes up to `time` from `lengths`, and returns the time that could not be removed. If all time
+/// is removed, no intervals remain. Otherwise, the longest interval is capped at the remaining
+/// time.
 fn withhold(lengths: &mut LengthTally, time: Nanos) -> Nanos {
     let withheld = time.max(Nanos::ZERO).min(lengths.tally.time);
     lengths.tally.time -= withheld;

@@ -10,11 +10,12 @@ use ticktax_model::{Kind, Nanos, SourceTable};
 
 use super::on_cpu::{OnCpuTimes, ProcessRows};
 
-/// Missing CPU time below this is not reported.
+/// Minimum missing CPU time that is reported.
 const WORTH_NAMING: Nanos = Nanos::from_millis(1);
 /// Missing time is ignored if it is less than 1/`PART` of a process's time.
 const PART: i64 = 100;
-/// Tick period assumed if the kernel's is unknown (`CONFIG_HZ_100`, which has the longest).
+/// Tick period that is assumed if the kernel's is unknown. It is the longest that a kernel can have
+/// (`CONFIG_HZ_100`).
 const LONGEST_TICK: Nanos = Nanos::from_millis(10);
 /// Longest interval between updates of a CPU's clock if the tick stops while the CPU is busy
 /// (`sched_tick_remote`).
@@ -91,15 +92,15 @@ pub(super) fn unreported(
     unreported
 }
 
-/// Upper limit on how much a process's counters can plausibly exceed its rows, given that `threads`
-/// of its threads had rows. Before and after the recording, the process can have used as many CPUs
-/// as it has threads. A running thread's counter dates from the last tick that updated it. Returns
-/// `None` if it is unknown when the counters were read.
+/// Returns an upper limit on how much a process's counters can plausibly exceed its rows, given
+/// that `threads` of its threads had rows. Before and after the recording, the process can have
+/// used as many CPUs as it has threads. A running thread's counter dates from the last tick that
+/// updated it. Returns `None` if it is unknown when the counters were read.
 fn allowance(header: &Header, threads: usize) -> Option<Nanos> {
     let end = header.cpus.iter().map(|books| books.end).min()?;
     let read = header.after.programs_read?;
-    // On a busy machine, the counters may be read before the recording ends. That does not count as
-    // late.
+    // On a busy machine, the counters may be read before the recording ends. In that case, they
+    // were not read late.
     let read_late = (read - header.after.at.max(end)).max(Nanos::ZERO);
     let at_ends = unwatched(header) + read_late;
     let tick = match (&header.machine.tick_mode, header.machine.hz_configured) {
@@ -112,7 +113,7 @@ fn allowance(header: &Header, threads: usize) -> Option<Nanos> {
     Some(Nanos((at_ends + tick).0.saturating_mul(parallel)))
 }
 
-/// The time between the two counter readings that is not part of the recording.
+/// Returns the time between the two counter readings that is not part of the recording.
 fn unwatched(header: &Header) -> Nanos {
     let begin = header.cpus.iter().map(|books| books.begin).max();
     let end = header.cpus.iter().map(|books| books.end).min();
@@ -123,7 +124,7 @@ fn unwatched(header: &Header) -> Nanos {
     before + (header.after.at - end).max(Nanos::ZERO)
 }
 
-/// Ids of processes that have at least one row on a CPU.
+/// Returns the ids of processes that have at least one row on a CPU.
 fn traced(sources: &SourceTable) -> BTreeSet<i32> {
     let threads = sources
         .iter()

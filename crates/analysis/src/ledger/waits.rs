@@ -20,8 +20,8 @@ impl Waits {
     /// Notes one wait.
     pub(super) fn note(&mut self, off: OffCpu, span: &Span) {
         if let Some(lengths) = self.of(off, span.source) {
-            // Count the whole wait, until the thread ran again. The row's self time is only the
-            // throttled part, if that was seen.
+            // Count the whole wait, until the thread ran again. The row's self time covers only the
+            // throttled part of the wait, and only if the end of throttling was seen.
             lengths.add(span.dur, span.dur);
         }
     }

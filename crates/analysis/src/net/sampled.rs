@@ -30,8 +30,8 @@ impl TrafficThreads {
     }
 
     /// Counts the samples from `begin` up to, but not including, `end`. They are counted both by
-    /// the kind of code that ran and by the thread that it ran in or interrupted. Returns `None`
-    /// without samples.
+    /// the kind of code that ran and by the thread that it ran in or interrupted. Returns `None` if
+    /// there are no samples in that interval.
     pub fn count(
         &self,
         samples: &[Sample],

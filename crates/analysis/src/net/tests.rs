@@ -34,8 +34,8 @@ fn cast() -> Cast {
     }
 }
 
-/// A recording of 1000 ns on CPU 0 and 900 ns on CPU 1. A soaker is calibrated before and after the
-/// traffic.
+/// Builds a recording of 1000 ns on CPU 0 and 900 ns on CPU 1. A soaker is calibrated before and
+/// after the traffic.
 fn recorded(cast: &Cast) -> (Vec<Row>, Header) {
     let rows = vec![
         whole(0, 0, 150, cast.soaker),

@@ -9,8 +9,8 @@
 use ticktax_model::Nanos;
 use ticktax_model::pace::TickAlias;
 
-/// Maximum number of phases for an alias to be reported. With more phases, the samples are accurate
-/// to a few percent.
+/// An alias with more phases than this is not reported, because the samples are then accurate to a
+/// few percent.
 const MAX_PHASES: i64 = 50;
 
 /// Returns the alias of a loop that is busy for `work` in every `period`, over `frames` frames, on
@@ -39,16 +39,16 @@ pub fn tick_alias(period: Nanos, work: Nanos, tick: Nanos, frames: u64) -> Optio
     })
 }
 
-/// Whether the frames stay at `phases` phases. After that many frames, the tick must be at the same
-/// phase again. Over all frames, the remaining error may add up to less than a quarter of the
-/// distance between phases.
+/// Returns whether the frames stay at `phases` phases. After that many frames, the tick must be at
+/// the same phase again. Over all frames, the remaining error may add up to less than a quarter of
+/// the distance between phases.
 fn stays(period: Nanos, tick: Nanos, phases: i64, frames: i64) -> bool {
     if frames < 4 * phases {
         return false;
     }
     let rest = (phases * period.0).rem_euclid(tick.0);
     let missing = rest.min(tick.0 - rest);
-    // Total error: that of one round, times the number of rounds.
+    // The total error is the error of one round multiplied by the number of rounds.
     missing.saturating_mul(frames / phases) * 4 <= tick.0 / phases
 }
 
@@ -94,7 +94,8 @@ mod tests {
     }
 
     proptest! {
-        /// Compares the bounds with a count of the sampling ticks, one by one, for any start time.
+        /// Compares the bounds with the actual number of sampling ticks, counted one by one, for
+        /// any start time.
         #[test]
         fn the_bounds_hold_and_are_reached(
             p in 1_i64..60, q in 1_i64..12, work in 0_i64..20_000_000, start in 0_i64..4_000_000,

@@ -146,7 +146,8 @@ impl FrameStats {
         if self.second.0 < second {
             *self.sums.seconds.entry(self.second.1).or_default() += 1;
             self.last_second = Some(self.second.1);
-            // Seconds without a frame. A recording can claim any number of them.
+            // Count all seconds without a frame in one step, because a recording can claim any
+            // number of them.
             let empty = second - self.second.0 - 1;
             if empty > 0 {
                 *self.sums.seconds.entry(0).or_default() += empty.unsigned_abs();
@@ -264,7 +265,8 @@ mod tests {
         stats.close().figures().unwrap()
     }
 
-    /// Recordings from elsewhere can claim such times. Counting each slot would take years.
+    /// Recordings from other tools can contain such times. Counting the slots one by one would take
+    /// years.
     #[test]
     fn the_slots_before_a_frame_that_is_centuries_late_are_counted() {
         let late = 9_000_000_000_000;
@@ -326,7 +328,7 @@ mod tests {
         assert_eq!(wait.mean, Nanos((30 + 10) * MS / 6));
         let frame_time = figures.frame_time.unwrap();
         assert_eq!(frame_time.mean, Nanos((3 + 3 + 50 + 33 + 13 + 3) * MS / 6));
-        // As busy time, the stall is a single long frame out of five.
+        // In the distribution of busy times, the stall appears as a single long frame out of five.
         assert_eq!(figures.busy.unwrap().count, 5);
         assert_eq!(
             figures.wakeup.unwrap().count,

@@ -34,7 +34,7 @@ const SAME_SHARE: f64 = 1e-3;
 ///
 /// The remaining arms are equally good. An arm without frames is never chosen, so a group whose
 /// arms have no frames ends in an empty choice. Arms with fewer than two turns count as equal,
-/// because they do not show how much chance can do.
+/// because they do not show how much their results vary by chance.
 pub fn choices(arms: &[PaceArm]) -> Vec<Choice> {
     let q = common_quantile(arms);
     let mut groups: Vec<Choice> = Vec::new();
@@ -90,8 +90,8 @@ fn wait(arm: &PaceArm) -> Option<&Distribution> {
 
 /// Keeps only arms that are as good as the best by this criterion.
 fn keep_best(places: &mut Vec<usize>, arms: &[PaceArm], criterion: Criterion, q: Option<f64>) {
-    // Count waits above the smallest of the arms' quantiles. This limit applies to all arms, so it
-    // favours none.
+    // Count waits that exceed the smallest of the arms' quantiles. This limit applies to all arms,
+    // so it favours none.
     let limit = places.iter().map(|&place| lateness(&arms[place], q)).min();
     let turn = |turn: &PaceTurn| match criterion {
         Criterion::LateFrames => Turn::of_count(turn.late, turn.wanted),
@@ -129,7 +129,7 @@ fn keep_best(places: &mut Vec<usize>, arms: &[PaceArm], criterion: Criterion, q:
     });
 }
 
-/// Whether `arm` takes significantly more CPU time than `than`.
+/// Returns whether `arm` takes more CPU time than `than`, beyond the tolerance.
 fn takes_more(arm: &PaceArm, than: &PaceArm) -> bool {
     let share = |arm: &PaceArm| arm.cpu_time.share_of(arm.elapsed);
     share(arm) > (share(than) * SAME_CPU).max(share(than) + SAME_SHARE)

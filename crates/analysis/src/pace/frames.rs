@@ -30,20 +30,19 @@ pub(crate) fn frames(runs: &[Run], beat: &Beat, nap: Nanos) -> (Nanos, Vec<Frame
     }
 }
 
-/// Number of intervals over which delays can add up.
+/// Number of intervals over which the spread is measured to find out whether delays add up.
 const MANY: usize = 16;
 
 /// Minimum number of frames required to distinguish delays that add up from delays within one nap.
 /// Over this many frames, delays of up to one nap each have spread over two naps.
 const POLLS: usize = 100;
 
-/// Whether each interval starts at the previous wake-up, so that delays add up.
+/// Returns whether each interval starts at the previous wake-up, so that delays add up.
 ///
 /// A beat has its own test ([rhythm](ticktax_beats::Beat::rhythm)), but that test detects any
-/// drift.
-/// Even wake-ups on the strictest grid drift a little, because the depth of the CPU's sleep changes
-/// slowly. This function tests whether delays persist in full. If they do, the spread over 16
-/// intervals is √16 times the spread over one. On a grid, the two are equal. The limit is in
+/// drift. Even wake-ups on the strictest grid drift a little, because the depth of the CPU's sleep
+/// changes slowly. This function tests whether delays persist in full. If they do, the spread over
+/// 16 intervals is √16 times the spread over one. On a grid, the two are equal. The limit is in
 /// between, at 2. The spread is the median absolute deviation, which stalls do not affect.
 ///
 /// A loop that naps until a frame is due is late by up to one nap. If its period is nearly a whole
@@ -87,8 +86,8 @@ pub(crate) fn delays_add_up(runs: &[Run], period: f64, nap: Nanos) -> bool {
     spread(many) > (many as f64).powf(0.25) * spread(1).max(1.0)
 }
 
-/// Whether 80 % of the residuals are within `limit` of each other once the best-fitting line has
-/// been subtracted. The line is due to the error of the period.
+/// Returns whether 80 % of the residuals are within `limit` of each other once the best-fitting
+/// line has been subtracted. The line is due to the error of the period.
 fn keep_within(residuals: &[f64], limit: f64) -> bool {
     let count = residuals.len() as f64;
     let middle = (count - 1.0) / 2.0;
@@ -158,7 +157,7 @@ fn on_grid(runs: &[Run], period: f64, first: Nanos) -> (Nanos, Vec<Frame>) {
     (whole_period, frames)
 }
 
-/// Returns where in their slots the earliest wake-ups are, in ns.
+/// Returns how long after the start of their slots the earliest wake-ups come, in ns.
 fn earliest(placed: &[Placed<'_>]) -> f64 {
     let mut after: Vec<f64> = placed.iter().map(|wakeup| wakeup.after).collect();
     after.sort_by(f64::total_cmp);

@@ -48,7 +48,8 @@ pub(crate) struct Outside {
 }
 
 impl Outside {
-    /// The values for a thread pinned to `cpu` if only its rows are available.
+    /// Returns the values for a thread that is pinned to `cpu`, if only the thread's rows are
+    /// available.
     pub(crate) fn of_cpu(cpu: Option<Cpu>) -> Self {
         Self {
             cpu,
@@ -56,7 +57,7 @@ impl Outside {
         }
     }
 
-    /// The values for a loop that ran on `cpus`, from the recording's header and accounts.
+    /// Returns the values for a loop that ran on `cpus`, from the recording's header and accounts.
     pub(crate) fn from_books(cpus: &CpuList, header: &Header, books: &Books) -> Self {
         let cpus: Vec<Cpu> = cpus.iter().collect();
         let cpu = match *cpus {
@@ -70,7 +71,7 @@ impl Outside {
             };
         }
         let proof = books.proofs.iter().find(|proof| Some(proof.cpu) == cpu);
-        // A steal clock that never advanced might not be implemented.
+        // A steal clock that never advanced might not be implemented by the hypervisor.
         let tells = header.after.tells_steal();
         let stolen = |&cpu: &Cpu| {
             let clock = header.after.steal_since(&header.before, cpu)?;
@@ -134,7 +135,7 @@ pub(crate) fn late_frames(
 /// A thread's losses, sorted by start. They may overlap.
 struct ByTime<'a> {
     losses: &'a [Loss],
-    /// For each loss, the latest end up to and including it.
+    /// For each loss, the latest end among the losses up to and including it.
     reach: Vec<Nanos>,
 }
 
@@ -150,7 +151,8 @@ impl<'a> ByTime<'a> {
         }
     }
 
-    /// Returns all losses that overlap the interval. They may include others that ended before it.
+    /// Returns all losses that overlap the interval. The result may include losses that ended
+    /// before the interval.
     fn between(&self, from: Nanos, to: Nanos) -> impl Iterator<Item = &'a Loss> {
         let first = self.reach.partition_point(|&end| end <= from);
         let losses = self.losses[first..].iter();
@@ -176,7 +178,7 @@ fn delayed(
     let mut stolen_until = Nanos::ZERO;
     for loss in losses.between(from, to) {
         let (hold_up, named) = hold_up(loss, name(loss));
-        // The probe may have seen the same stolen time that rows show.
+        // Do not count stolen time twice if both a row and the probe show it.
         let start = match hold_up {
             HoldUp::Steal => loss.start.max(stolen_until),
             _ => loss.start,

@@ -62,8 +62,8 @@ pub fn loop_statement(header: &Header, run: &LoopRun, accounts: &Accounts) -> Pa
     }
 }
 
-/// Returns the alias between the loop and the tick. Frames stay at the same phases of the tick only
-/// if the loop is on a grid and sleeps between frames.
+/// Returns the alias between the loop and the tick, if there is one. Frames stay at the same phases
+/// of the tick only if the loop is on a grid and sleeps between frames.
 fn alias(report: &LoopReport, machine: &Machine, figures: Option<&Figures>) -> Option<TickAlias> {
     let grid = report.spec.rule == PaceRule::Deadline && report.spec.sleep.sleeps();
     if !grid || sampled_at_tick(machine) != Some(true) {
@@ -80,8 +80,8 @@ fn alias(report: &LoopReport, machine: &Machine, figures: Option<&Figures>) -> O
     keeps_to_phases(&alias, report.spec.work, figures).then_some(alias)
 }
 
-/// Whether frames stayed at their phases: 90 % of them must have started and ended within a quarter
-/// of the distance between phases.
+/// Returns whether frames stayed at their phases. At least 90 % of them must have started and ended
+/// within a quarter of the distance between phases.
 fn keeps_to_phases(alias: &TickAlias, work: Nanos, figures: &Figures) -> bool {
     let max = Nanos(alias.tick.0 / i64::from(alias.frames.max(1)) / 4);
     let within = |times: &Option<Distribution>, min: Nanos| {

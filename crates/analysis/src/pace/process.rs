@@ -34,7 +34,8 @@ impl Process {
                 readings: readings(header, &watched, end - begin),
                 cpus: watched.cpus,
                 sampled_at_tick: sampled_at_tick(&header.machine),
-                // It is not known to the nanosecond when another program's frames are due.
+                // It is not known to the nanosecond when another program's frames are due, so an
+                // alias cannot be determined.
                 alias: None,
             },
             figures: watched.figures,
@@ -145,8 +146,8 @@ mod tests {
     const FRAMES: i64 = 200;
     const BEGIN: Nanos = Nanos::from_secs(1);
 
-    /// An audit of a process with one thread that works for 2 ms out of every 10, and the audit's
-    /// sources.
+    /// Builds an audit of a process with one thread that works for 2 ms out of every 10, and the
+    /// audit's sources.
     fn watch() -> (Auditor, SourceTable) {
         let thread = |kind, detail: &str| Source {
             thread: Some(Thread {

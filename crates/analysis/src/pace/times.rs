@@ -36,7 +36,7 @@ impl Times {
     }
 
     /// Adds `first`, `first` − `step`, and so on, `count` times in all. `step` must be positive. If
-    /// there are too many to keep them, the cost does not depend on `count`.
+    /// there are too many times to keep them individually, the cost does not depend on `count`.
     pub(super) fn add_descending(&mut self, first: Nanos, step: Nanos, count: u64) {
         let room = (KEPT - self.kept.len()) as u64;
         if count <= room.max(1) {
@@ -179,7 +179,7 @@ mod tests {
     fn descending_times_are_added_like_single_ones() {
         let (first, step) = (Nanos(123_456_789), Nanos(1_003));
         let (mut single, mut series) = (Times::default(), Times::default());
-        // Some of them are negative, and there are too many to keep each one.
+        // Some of these times are negative, and there are too many to keep each one.
         for k in 0..200_000 {
             single.add(first - Nanos(k * step.0));
         }

@@ -16,9 +16,9 @@ use super::{Accounts, FrameStats, Terms, choices, common_quantile};
 pub struct TurnStats {
     arms: Vec<(LoopSpec, Option<Accounts>)>,
     overshot_from: Option<Nanos>,
-    /// Statistics of each completed turn. `None` for a turn without frames.
+    /// Statistics of each completed turn. `None` for a turn that had no frames.
     turns: BTreeMap<u64, Option<Figures>>,
-    /// The turn in progress: the source of its frames, its number, and its statistics.
+    /// The source of the frames in the turn in progress, the turn's number, and its statistics.
     current: Option<(SourceId, u64, FrameStats)>,
 }
 

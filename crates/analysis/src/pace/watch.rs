@@ -41,12 +41,13 @@ pub(crate) struct Process {
 struct Rows {
     name: String,
     on_cpu: Vec<Piece>,
-    /// Intervals during which the thread slept, was blocked or was throttled.
+    /// Intervals during which the thread had no work to do because it slept, was blocked or was
+    /// throttled.
     off: Vec<(Nanos, Nanos)>,
     cpus: Vec<Cpu>,
 }
 
-/// An uninterrupted on-CPU period.
+/// All or part of a thread's on-CPU period.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     pub(crate) cpu: Cpu,
@@ -60,17 +61,17 @@ pub(crate) struct Piece {
 /// Everything that a thread does from a wake-up until it sleeps again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// When the thread was woken.
+    /// Time at which the thread was woken.
     pub(crate) woken: Nanos,
-    /// When the thread first ran after the wake-up.
+    /// Time at which the thread first ran after the wake-up.
     pub(crate) began: Nanos,
-    /// When the thread slept again.
+    /// Time at which the thread slept again.
     pub(crate) ended: Nanos,
     /// CPU time during the run.
     pub(crate) cpu: Nanos,
     /// CPU on which the run started.
     pub(crate) on: Cpu,
-    /// Whether that CPU had been idle.
+    /// Whether the CPU was idle before the run started there.
     pub(crate) ended_idle: bool,
 }
 
@@ -218,7 +219,7 @@ impl Process {
                     rows.off.push((span.start, span.end()));
                 }
             }
-            // A sum has no position in time.
+            // Ignore sums, because they have no position in time.
             _ => {}
         }
     }
@@ -243,7 +244,7 @@ impl Process {
 }
 
 impl Watched {
-    /// Returns what is needed to wait for the next frame.
+    /// Returns the facts needed to wait for the next frame.
     ///
     /// # Errors
     /// Returns the reason if no thread has a rhythm.

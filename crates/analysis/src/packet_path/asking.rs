@@ -71,7 +71,7 @@ impl Asked {
         }
     }
 
-    /// Answers the question. `history` is that of the CPU in question, if available.
+    /// Answers the question. `history` is the history of the CPU in question, if available.
     pub(super) fn answer(mut self, history: Option<&History>, sources: &SourceTable) -> Answer {
         let arrival = self.followed.arrival;
         let did = |from: Nanos, to: Nanos| {
@@ -164,14 +164,14 @@ fn received_in(source: SourceId, sources: &SourceTable) -> ReceivedIn {
 /// Open questions about each CPU, in the order in which they were asked.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
-    /// Indexed by CPU.
+    /// Open questions, indexed by CPU slot.
     cpus: Vec<VecDeque<Asked>>,
     count: usize,
 }
 
 impl Questions {
-    /// Maximum number of open questions per CPU. As long as a CPU keeps doing the same thing, it
-    /// has no new rows that could answer them.
+    /// Maximum number of open questions per CPU. Questions pile up while a CPU keeps doing the same
+    /// thing, because it then has no new rows that could answer them.
     const MAX: usize = 1 << 14;
 
     /// Queues a question, or returns it if the queue is full.
@@ -188,8 +188,8 @@ impl Questions {
         None
     }
 
-    /// Removes and returns the next question about CPU `slot`, if it can be answered. It is known
-    /// what ran there up to time `known`.
+    /// Removes and returns the next question about CPU `slot`, if it can be answered. The CPU's
+    /// activity is known up to time `known`.
     pub(super) fn pop(&mut self, slot: usize, known: Nanos) -> Option<Asked> {
         if self.count == 0 {
             return None;

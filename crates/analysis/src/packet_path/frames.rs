@@ -11,7 +11,7 @@ use super::Path;
 struct Raise {
     at: Nanos,
     by: SourceId,
-    /// Start of the interrupt that raised it. `None` until the interrupt's row arrives.
+    /// Start of the interrupt that raised `NET_RX`. `None` until the interrupt's row arrives.
     interrupt: Option<Nanos>,
 }
 

@@ -31,7 +31,7 @@ const LONGEST: usize = 10;
 /// Source that raised `NET_RX`: its kind, name and function.
 type Raiser = (Kind, Arc<str>, Arc<str>);
 
-/// Sums per process id.
+/// Sums for each process, by process id.
 #[derive(Debug, Default)]
 pub(super) struct Sums(BTreeMap<Option<i32>, Process>);
 
@@ -41,7 +41,7 @@ struct Process {
     threads: BTreeMap<i32, Thread>,
     ways: BTreeMap<(Option<Raiser>, ReceivedIn), LengthTally>,
     steps: [Held; Step::ALL.len()],
-    /// Sorted by length, longest first.
+    /// The longest delays, longest first.
     longest: Vec<Followed>,
     not_followed: NotFollowed,
 }

@@ -17,8 +17,8 @@ const SETTLED: Nanos = Nanos::from_millis(200);
 const LEAVING: Nanos = Nanos::from_micros(100);
 /// Maximum number of threads tracked.
 const THREADS: usize = 1_024;
-/// If a wake-up is followed by another one, but by no run within this time, the thread runs on an
-/// unwatched CPU.
+/// If no run follows a wake-up within this time, but another wake-up does, the thread must be
+/// running on an unwatched CPU.
 const KEPT: Nanos = Nanos::from_secs(2);
 
 #[derive(Clone, Copy, Debug)]
@@ -77,9 +77,9 @@ impl Ord for Ended {
 #[derive(Debug, Default)]
 struct Receiver {
     pid: Option<i32>,
-    /// Number of packets that woke the thread without a run being seen.
+    /// Number of packets that woke the thread without the thread being seen to run afterwards.
     lost: usize,
-    /// Sorted by time.
+    /// Wake-ups that no run has followed yet, sorted by time.
     wakes: VecDeque<Wake>,
     /// The last run that was processed.
     last: Option<Run>,
@@ -89,7 +89,7 @@ struct Receiver {
 #[derive(Debug, Default)]
 pub(super) struct Receivers {
     threads: FastMap<i32, Receiver>,
-    /// Sorts wake-ups in.
+    /// Inserts late wake-ups in order.
     late: Inserter,
     /// Runs that are still to be processed, ordered by end, then by arrival.
     runs: BinaryHeap<Reverse<Ended>>,
@@ -158,8 +158,8 @@ impl Receivers {
         self.runs.pop().map(|Reverse(ended)| ended.run)
     }
 
-    /// Passes to `found` the packets that led to `run`. Packets that led to no run are passed as
-    /// errors, with the process id.
+    /// Passes to `found` the packets that led to `run`. A packet that led to no run is passed as an
+    /// error that contains the process id.
     pub(super) fn look_at(&mut self, run: Run, found: &mut impl FnMut(Result<Arrival, i32>)) {
         if let Some(receiver) = self.threads.get_mut(&run.thread.tid) {
             receiver.look_at(run, found);
@@ -171,8 +171,8 @@ impl Receivers {
         self.threads.get(&tid)?.pid
     }
 
-    /// Returns the thread's process for each packet whose thread was never seen running. Must be
-    /// called after all runs are processed.
+    /// Returns an entry for each packet whose thread was never seen running. The entry is the
+    /// thread's process, if known. Must be called after all runs are processed.
     pub(super) fn waiting(&mut self) -> Vec<Option<i32>> {
         let threads = self.threads.values_mut();
         let rest = threads.flat_map(|receiver| {
@@ -184,7 +184,8 @@ impl Receivers {
         rest.collect()
     }
 
-    /// Number of packets that woke threads beyond the maximum number.
+    /// Returns the number of packets that woke threads which were not tracked, because there were
+    /// too many threads.
     pub(super) fn refused(&self) -> u64 {
         self.refused
     }
@@ -217,7 +218,7 @@ impl Receiver {
         self.last = Some(run);
     }
 
-    /// Processes the start of a run. It was caused by the last wake-up before it.
+    /// Processes the start of a run. The last wake-up before the run caused it.
     fn began(&mut self, run: &Run, found: &mut impl FnMut(Result<Arrival, i32>)) {
         let before = self.wakes.partition_point(|wake| wake.at <= run.start);
         let wakes: Vec<Wake> = self.wakes.drain(..before).collect();

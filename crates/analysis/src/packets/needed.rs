@@ -5,16 +5,16 @@ use ticktax_model::packets::{BurstWindow, Charge, NeededBuffer, PacketLog};
 
 use super::replay::{CHARGED, is_too_slow, loses};
 
-/// Safety margin added to the measured need: 1 %, plus [`MARGIN_DATAGRAMS`]. Reading and sending
-/// are less regular than at a constant rate.
+/// Safety margin added to the measured need: 1 %, plus [`MARGIN_DATAGRAMS`]. It is needed because
+/// real reading and sending are less regular than the constant rates of the replay.
 const MARGIN: f64 = 1.01;
 const MARGIN_DATAGRAMS: u64 = 8;
 
 /// Maximum size of a socket buffer, in bytes.
 const MAX_BUFFER: u64 = 1 << 29;
 
-/// Number of datagrams lost in a stall of length S, at rate r and with a buffer for B datagrams:
-/// max(0, r·S − B) + 1. The 1 is the first datagram to find the buffer full.
+/// Returns the number of datagrams lost in a stall of length S, at rate r and with a buffer for B
+/// datagrams: max(0, r·S − B) + 1. The 1 is the first datagram to find the buffer full.
 pub(super) fn predicted(rate_hz: f64, stall: Nanos, capacity: u64) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,
@@ -85,9 +85,9 @@ pub(super) fn needed(log: &PacketLog) -> Option<NeededBuffer> {
 }
 
 /// Returns the number of datagrams that a buffer must hold to lose none in a course, judging by the
-/// losses. At most, the full buffer plus the lost datagrams were waiting. Datagrams that arrive
-/// while a quarter of the larger buffer is being read need room too. It does not matter here when
-/// the lost ones were sent.
+/// number of datagrams that were lost. At most, the full buffer plus the lost datagrams were
+/// waiting. Datagrams that arrive while a quarter of the larger buffer is being read need room too.
+/// The times at which the lost datagrams were sent do not matter here.
 fn filled(log: &PacketLog, course: &BurstWindow, capacity: u64) -> u64 {
     let within = course.start..end(course);
     let bursts = log

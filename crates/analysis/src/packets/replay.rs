@@ -9,7 +9,8 @@ use ticktax_model::packets::BurstWindow;
 /// (`udp_rmem_release` in `net/ipv4/udp.c`).
 pub(super) const CHARGED: u64 = 4;
 
-/// Whether a buffer with a `capacity` of this many datagrams would lose any datagram in `course`.
+/// Returns whether a buffer with a `capacity` of this many datagrams would lose any datagram in
+/// `course`.
 pub(super) fn loses(course: &BurstWindow, capacity: u64) -> bool {
     let mut receiver = Receiver::new(course, capacity);
     sent(course).any(|at| !receiver.accept(at))
@@ -25,7 +26,8 @@ fn sent(course: &BurstWindow) -> impl Iterator<Item = Nanos> {
     })
 }
 
-/// Whether the receiver could not have kept up even if it had used all of its unpaused time.
+/// Returns whether the receiver could not have kept up even if it had used all of its unpaused
+/// time.
 pub(super) fn is_too_slow(course: &BurstWindow) -> bool {
     let all: i64 = course.sent.iter().map(|&sent| i64::from(sent)).sum();
     let length = course.slot.times(course.sent.len() as f64);
@@ -37,15 +39,15 @@ struct Receiver<'a> {
     pauses: &'a [(Nanos, Nanos)],
     read: Nanos,
     capacity: u64,
-    /// Maximum number of datagrams that can have been read but still be charged.
+    /// Maximum number of datagrams that can have been read but still be charged to the buffer.
     quarter: u64,
     /// Number of waiting datagrams that the kernel has handed to the reader.
     handed: u64,
-    /// Number of waiting datagrams that arrived after that.
+    /// Number of waiting datagrams that arrived after the last hand-over to the reader.
     arrived: u64,
     /// Number of datagrams that were read but are still charged.
     charged: u64,
-    /// When the reader can start on the next datagram.
+    /// Time at which the reader can start on the next datagram.
     free: Nanos,
 }
 
@@ -122,7 +124,8 @@ mod tests {
     const US: i64 = 1_000;
     const MS: i64 = 1_000_000;
 
-    /// A course with 40 datagrams per millisecond, for 200 ms. Each takes `read` ns to read.
+    /// Builds a course in which 40 datagrams per millisecond are sent, for 200 ms. Each takes
+    /// `read` ns to read.
     fn course(read: i64) -> BurstWindow {
         BurstWindow {
             start: Nanos(MS),
@@ -156,8 +159,9 @@ mod tests {
         assert_eq!(sum(&course, 700), 0);
     }
 
-    /// Datagrams that arrive while a quarter of the buffer is being read need room too, so
-    /// B ≥ P + ρ·B/4.
+    /// Datagrams that arrive while a quarter of the buffer is being read need room too. If P
+    /// datagrams are waiting and the reader is busy for a share ρ of its time, the buffer must hold
+    /// B ≥ P + ρ·B/4 datagrams.
     #[test]
     fn a_busy_reader_needs_room_for_what_it_has_read() {
         let course = self::course(20 * US);
@@ -184,7 +188,7 @@ mod tests {
     fn a_reader_slower_than_the_sender_is_too_slow() {
         assert!(!is_too_slow(&course(20 * US)));
         assert!(is_too_slow(&course(25 * US)));
-        // Without the pause, 24 µs per datagram are fast enough.
+        // Without the pause, 24 µs per datagram would be fast enough.
         assert!(is_too_slow(&course(24 * US)));
     }
 }

@@ -41,8 +41,8 @@ impl ReceiverWatch {
     }
 
     /// Returns the thread's delays once the recording has ended. `cpu` is the CPU that the thread
-    /// was pinned to, if any. Returns `None` if the thread was never seen. In a container, the
-    /// thread's ids differ from the kernel's.
+    /// was pinned to, if any. Returns `None` if the thread was never seen. This happens in a
+    /// container, where the thread's ids differ from those that the kernel reports.
     pub fn finish(mut self, sources: &SourceTable, cpu: Option<Cpu>) -> Option<HoldUps> {
         if !self.seen {
             return None;
@@ -77,14 +77,14 @@ impl RowSink for ReceiverWatch {
 pub struct HeldUp {
     /// Start and end.
     pub time: (Nanos, Nanos),
-    /// The cause. Its `time` is not set.
+    /// Cause of the delay. Its `time` is not set.
     pub by: StallCause,
 }
 
 /// All of a thread's delays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HoldUps {
-    /// Sorted by start.
+    /// The delays, sorted by start.
     pub all: Vec<HeldUp>,
     /// Time after which delays may be missing because there were too many. `None` if none are
     /// missing.
@@ -92,8 +92,8 @@ pub struct HoldUps {
 }
 
 impl HoldUps {
-    /// Returns the stall within `pause`, which ends no later than `until`. Returns `None` if delays
-    /// cover less than half of it.
+    /// Returns the stall that explains `pause`. If `until` is given, the stall ends no later than
+    /// that. Returns `None` if delays cover less than half of the pause.
     pub fn during(&self, pause: &Pause, until: Option<Nanos>) -> Option<Stall> {
         let end = until.map_or(pause.end, |until| until.min(pause.end));
         if self.known_until.is_some_and(|known| known < end) {

@@ -57,8 +57,8 @@ fn held(kind: HoldUp, name: &str, pid: Option<i32>, (from, to): (i64, i64)) -> H
 
 const PAUSE: Nanos = Nanos(17 * MS + 20 * US);
 
-/// A log of a buffer for 277 datagrams. It has `stalls` pauses of 17 ms, one every 500 ms, at 60
-/// 000 datagrams per second.
+/// Builds a log of a buffer that holds 277 datagrams. The receiver pauses `stalls` times for 17 ms,
+/// once every 500 ms, while 60 000 datagrams per second arrive.
 fn log(stalls: i64) -> PacketLog {
     let course = |number: i64| {
         let start = Nanos(number * 500 * MS);
@@ -323,7 +323,7 @@ fn places_add_up_to_the_lost_datagrams_for_any_counters() {
         never_read: 6,
         ..PacketLog::default()
     };
-    // Seven of them are not in any counter.
+    // The seven datagrams dropped by netfilter are in no counter.
     let reason = |reason: &str, datagrams| DropReason {
         reason: reason.to_owned(),
         datagrams,

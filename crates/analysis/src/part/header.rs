@@ -67,7 +67,8 @@ impl Cut {
         }
     }
 
-    /// Seconds from the start of the recording with `header` to the part's start.
+    /// Returns the number of seconds from the start of the recording with `header` to the part's
+    /// start.
     fn passed_s(&self, header: &Header) -> i64 {
         let before = header.part.map_or(Nanos::ZERO, |part| part.from);
         (self.part.from - before).0 / 1_000_000_000

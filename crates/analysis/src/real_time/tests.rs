@@ -29,7 +29,7 @@ enum Other {
     RealTime,
 }
 
-/// A machine with one CPU, and what that CPU does.
+/// A machine with one CPU, and the activity of that CPU.
 #[derive(Clone, Copy, Debug)]
 struct World {
     kernel: &'static str,
@@ -73,7 +73,7 @@ fn machine(world: World) -> Machine {
     machine
 }
 
-/// The statement about the hog or, if `about_hog` is false, about the machine.
+/// Builds the statement about the hog or, if `about_hog` is false, about the machine.
 fn statement(world: World, about_hog: bool) -> Statement {
     let mut sources = SourceTable::default();
     let program = process(Owner::Program, "hog", HOG);

@@ -1,4 +1,4 @@
-//! Computes the tick bill from what was counted.
+//! Computes the tick bill from the number of ticks and the time that they took.
 
 use std::collections::BTreeMap;
 
@@ -195,7 +195,8 @@ fn cost(
     })
 }
 
-/// Returns how much of a tally's time `count` of its intervals took on average.
+/// Returns the time of `count` of a tally's intervals, assuming that all its intervals took equally
+/// long.
 fn share(tally: Tally, count: u64) -> Nanos {
     let counted = i64::try_from(tally.count).unwrap_or(i64::MAX).max(1);
     let wanted = i64::try_from(count).unwrap_or(i64::MAX).min(counted);
@@ -266,7 +267,8 @@ fn cores(book: &TickAccumulator, time: Nanos, basis: Basis, header: &Header) -> 
     }
 }
 
-/// Returns half the width of the mean's 95 % confidence interval.
+/// Returns half the width of the mean's 95 % confidence interval, or `None` if there are too few
+/// values.
 fn margin(values: &[f64]) -> Option<f64> {
     if values.len() < MIN_SECONDS {
         return None;
@@ -277,16 +279,17 @@ fn margin(values: &[f64]) -> Option<f64> {
     Some(student(count - 1.0) * (squares / (count - 1.0) / count).sqrt())
 }
 
-/// Adds to `bill` what ticks would cost a host with `guests` guests like this machine. Returns
+/// Adds to `bill` the cost of the ticks on a host with `guests` guests like this machine. Returns
 /// `false` if this machine's cost is unknown.
 pub fn add_fleet(bill: &mut TickBill, guests: u32) -> bool {
     bill.fleet = fleet(bill, guests);
     bill.fleet.is_some()
 }
 
-/// Returns what ticks cost a host with `guests` guests like this machine, all with the same work.
-/// Returns `None` if this machine's cost is unknown. The confidence interval is this machine's,
-/// multiplied by `guests`. That the other guests resemble this one is assumed, not measured.
+/// Returns the cost of the ticks on a host with `guests` guests like this machine, all with the
+/// same work. Returns `None` if this machine's cost is unknown. The confidence interval is this
+/// machine's, multiplied by `guests`. That the other guests resemble this one is assumed, not
+/// measured.
 pub fn fleet(bill: &TickBill, guests: u32) -> Option<Fleet> {
     let cores = bill.cost.as_ref()?.cores.times(f64::from(guests));
     Some(Fleet { guests, cores })

@@ -15,7 +15,7 @@ const MAX_OPEN: usize = 1 << 16;
 /// Activity of a CPU when a tick hits it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Occupation {
-    /// A program, the kernel, or ticktax's own work.
+    /// The CPU ran a program, the kernel, or ticktax's own work.
     Busy,
     Probe,
     Idle,
@@ -110,7 +110,7 @@ pub(super) struct CpuBook {
     last_tick: Option<Nanos>,
     /// Whether the CPU has been idle since the latest tick, as far as base rows have arrived.
     idled: bool,
-    /// Intervals between ticks, for those that ended after the last base row.
+    /// Intervals between ticks that ended after the last base row.
     open_intervals: Vec<Nanos>,
     /// End of the latest tick, or of the softirqs that followed it. If the next softirq starts soon
     /// afterwards, it was raised by the tick.
@@ -162,7 +162,7 @@ impl CpuBook {
         self.ticks.settle(occupation);
         self.frames.settle(occupation);
         for (index, length) in self.open_intervals.drain(..).enumerate() {
-            // The first interval started before this row, so earlier idle time counts for it.
+            // The first interval started before this row, so earlier idle time counts for it too.
             if idles || (index == 0 && self.idled) {
                 self.pauses.add(length);
             } else {
@@ -182,7 +182,8 @@ impl CpuBook {
         self.intervals.frequency()
     }
 
-    /// Pairs `counts` with the times during which the events occurred: busy, probe and idle time.
+    /// Pairs `counts` with the times during which the events occurred, separately for busy, probe
+    /// and idle time.
     pub(super) fn by_occupation(&self, counts: &Counts) -> [Ticks; 3] {
         [
             (counts.busy, self.busy_time),

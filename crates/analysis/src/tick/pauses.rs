@@ -24,8 +24,8 @@ impl Pauses {
         *time += length;
     }
 
-    /// Returns the number of pauses of about two ticks of `period` or more, and how many ticks they
-    /// saved.
+    /// Returns the number of pauses that lasted about two ticks of `period` or more, and the number
+    /// of ticks that they saved.
     pub(super) fn saved(&self, period: Nanos) -> (u64, u64) {
         // The interval between consecutive ticks varies around the period by a few µs, whereas a
         // pause lasts at least two periods. The limit is halfway in between, far from both even

@@ -20,8 +20,8 @@ pub(crate) struct Keep {
 }
 
 impl Keep {
-    /// Covers late and long rows of threads, gaps and waits. At 250 000 rows per second, it covers
-    /// two seconds and takes 16 MiB per CPU.
+    /// Limits that allow for late rows, and for long rows of threads, gaps and waits. At 250 000
+    /// rows per second, the history covers two seconds and takes 16 MiB per CPU.
     pub(crate) const LONG: Self = Self {
         time: Nanos::from_secs(10),
         rows: 1 << 19,
@@ -59,13 +59,13 @@ pub(crate) struct Piece {
 #[derive(Debug)]
 pub(crate) struct History {
     keep: Keep,
-    /// Sorted by end.
+    /// The rows that are kept, sorted by end.
     rows: VecDeque<Recent>,
     /// Latest end among all rows.
     newest: Nanos,
     forgotten: Forgotten,
-    /// Result of the last search by time: how many rows, including dropped ones, ended before a
-    /// certain time, and that time.
+    /// Result of the last search by time. It consists of the time searched for, and of the number
+    /// of rows, including dropped ones, that ended before that time.
     searched: (usize, Nanos),
 }
 
@@ -90,7 +90,8 @@ impl History {
         }
     }
 
-    /// Adds a row, which `late` sorts in by its end. For `on_cpu` and `probe`, see [`Recent`].
+    /// Adds a row. `late` inserts it in the order of the rows' ends. For `on_cpu` and `probe`, see
+    /// [`Recent`].
     #[inline]
     pub(super) fn push(&mut self, span: &Span, on_cpu: bool, probe: bool, late: &mut Inserter) {
         let end = span.end();
@@ -133,7 +134,7 @@ impl History {
             }
             self.forgotten.until = self.forgotten.until.max(Some(row.end));
             if !row.placed {
-                // A file can contain rows of any length.
+                // Saturate the sum, because a file can contain rows of any length.
                 let unplaced = self.forgotten.unplaced.0.saturating_add(row.self_time.0);
                 self.forgotten.unplaced = Nanos(unplaced);
             }
@@ -183,7 +184,7 @@ impl History {
     }
 
     /// Returns the threads and idle time during `span`, in order and clipped to it. They cover it
-    /// without gaps. Fast if `span` is recent.
+    /// without gaps. The search is fast if `span` is recent.
     pub(crate) fn on_cpu_during(&self, span: &Span) -> impl Iterator<Item = Piece> {
         let (begin, end) = (span.start, span.end());
         self.rows
@@ -197,7 +198,7 @@ impl History {
             })
     }
 
-    /// Index of the first row that ended after `time`. Searches the latest rows first.
+    /// Returns the index of the first row that ended after `time`. Searches the latest rows first.
     fn first_after(&self, time: Nanos) -> usize {
         const LATEST: usize = 64;
         let latest = self.rows.iter().rev().take(LATEST);
@@ -218,13 +219,14 @@ impl History {
         carved(&pieces, &long)
     }
 
-    /// Returns everything that the CPU did during `span`, in order and clipped to it: all
-    /// interrupts, and the threads and idle time between them. Fast even if `span` is far in the
-    /// past.
+    /// Returns everything that the CPU did during `span`, in order and clipped to it. This includes
+    /// all interrupts, and the threads and idle time between them. The search is fast even if
+    /// `span` is far in the past.
     pub(crate) fn did_within(&self, span: &Span) -> Vec<Piece> {
         let (begin, end) = (span.start, span.end());
         let first = self.rows.partition_point(|row| row.end <= begin);
-        // The row of the thread that ran at the end comes after the rows that interrupted it.
+        // The thread that was running when `span` ended has a row that comes after the rows that
+        // interrupted it.
         let rows = self.rows.range(first..);
         let rows = rows.take_while(|row| !(row.on_cpu && row.start >= end));
         let cut = |row: &Recent| Piece {

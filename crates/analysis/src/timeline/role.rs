@@ -18,11 +18,11 @@ pub(crate) enum Role {
     Interrupt(Interrupt),
     /// The hypervisor used the CPU.
     Steal,
-    /// A gap that a probe saw. Other rows cover the gap's time.
+    /// A gap that a probe saw. The gap's time is also covered by other rows.
     Gap(ProbeKind),
     /// A thread was off its CPU.
     OffCpu(OffCpu),
-    /// A frame of a paced loop. Other rows cover its CPU time.
+    /// A frame of a paced loop. The frame's CPU time is also covered by other rows.
     Frame,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct ThreadId {
 pub(crate) struct OnCpu {
     pub(crate) owner: Owner,
     pub(crate) thread: Option<ThreadId>,
-    /// Whether the thread is running, handling a page fault, or reclaiming memory.
+    /// State of the thread: running, handling a page fault, or reclaiming memory.
     pub(crate) state: ThreadState,
 }
 
@@ -55,14 +55,14 @@ pub(crate) struct OnCpu {
 pub(crate) struct OffCpu {
     pub(crate) owner: Owner,
     pub(crate) thread: Option<ThreadId>,
-    /// `None` if the row does not give a known reason.
+    /// Reason for being off the CPU. `None` if the row does not give a known reason.
     pub(crate) reason: Option<OffCpuReason>,
     /// Whether the thread resumed on another CPU.
     pub(crate) moved: bool,
 }
 
 impl OffCpu {
-    /// Whether the thread was not runnable: asleep, blocked, stopped or throttled.
+    /// Returns whether the thread was not runnable: asleep, blocked, stopped or throttled.
     pub(crate) fn is_off(self) -> bool {
         use OffCpuReason::{Disk, Lock, Sleeping, Stopped, Throttled};
         matches!(
@@ -79,9 +79,10 @@ pub(crate) struct Interrupt {
     pub(crate) kind: Kind,
     pub(crate) line: Line,
     pub(crate) part: Part,
-    /// Whether it replenishes the CPU quota of throttled threads.
+    /// Whether the interrupt replenishes the CPU quota of throttled threads.
     pub(crate) refills_quota: bool,
-    /// Whether it starts the fair server, which lets ordinary threads run ahead of real-time ones.
+    /// Whether the interrupt starts the fair server, which lets ordinary threads run ahead of
+    /// real-time ones.
     pub(crate) starts_server: bool,
 }
 
@@ -101,7 +102,7 @@ pub(crate) enum Line {
 pub(crate) enum Part {
     /// The whole interrupt or softirq.
     Frame,
-    /// The tick's function within the local timer interrupt.
+    /// The tick's function, which runs within the local timer interrupt.
     Tick,
     /// Another function within an interrupt or softirq.
     Function,

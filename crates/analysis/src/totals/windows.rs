@@ -1,4 +1,4 @@
-//! Windows of one minute, which are merged into windows of ten minutes and of one hour.
+//! One-minute windows, which are merged into ten-minute and one-hour windows.
 //!
 //! Lengths are measured with the monotonic clock, which never jumps. The wall clock only dates a
 //! window's start. Windows are due to end at full minutes of the wall clock, as read when the first
@@ -26,7 +26,7 @@ struct Open {
     kind: WindowLength,
     begin: Nanos,
     begin_unix_ms: i64,
-    /// When the window is due to end.
+    /// Time at which the window is due to end.
     due: Nanos,
     accounts: AccountSums,
     ticks: BTreeMap<Cpu, IntervalSum>,
@@ -138,7 +138,7 @@ mod tests {
 
     use super::{Moment, Windows};
 
-    /// The moment `ms` after the start, which was 12 s after a full minute.
+    /// Returns the moment `ms` after the start, which was 12 s after a full minute.
     fn moment(ms: i64) -> Moment {
         Moment {
             at: Nanos::from_millis(5_000_000 + ms),

@@ -5,7 +5,8 @@ use ticktax_model::{Nanos, SourceId, Span};
 use crate::ledger::tally::Tally;
 use crate::timeline::Piece;
 
-/// Interrupts in immediate succession, with the softirqs that follow. They delay the thread as one.
+/// Interrupts in immediate succession, with the softirqs that follow. They delay the thread as if
+/// they were one interrupt.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Burst {
     /// The first interrupts and softirqs, in order, except those nested in another one.
@@ -53,7 +54,7 @@ impl Interruptions {
     const MAX: usize = 128;
     const LONGEST: usize = 16;
 
-    /// Takes a row. `is_complete` is true for an interrupt or softirq, and false for a function
+    /// Adds a row. `is_complete` is true for an interrupt or softirq, and false for a function
     /// within one.
     pub(super) fn note(&mut self, span: &Span, is_complete: bool) {
         let found = self.by_source.iter().position(|(id, _)| *id == span.source);
@@ -127,7 +128,7 @@ mod tests {
         for (start, dur, source) in [
             (100, 50, 1),
             (1_000, 5_000, 1),
-            // An interrupt that is nested in the softirq after it.
+            // This interrupt is nested in the softirq after it.
             (7_000, 500, 1),
             (6_100, 9_000, 2),
             (90_000, 10, 1),

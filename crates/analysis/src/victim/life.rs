@@ -14,13 +14,13 @@ pub(super) struct Life {
     pub(super) pid: i32,
     pub(super) states: BTreeMap<ThreadState, Tally>,
     pub(super) interrupted_by: BTreeMap<SourceId, Tally>,
-    /// Whether the thread is known to be the victim's. Only the victim's threads have wait rows for
-    /// reasons other than throttling.
+    /// Whether the thread is known to be the victim's. Only the victim's threads have wait rows
+    /// that give reasons other than throttling.
     pub(super) followed: bool,
     /// Whether the thread id belonged to another thread before. In that case, the time between the
     /// two threads is unaccounted for.
     pub(super) taken_over: bool,
-    /// First and last moment.
+    /// Start of the first row and end of the last row so far.
     span: Option<(Nanos, Nanos)>,
     /// The longest delays, held until the thread is known to be the victim's.
     early: Vec<Candidate>,
@@ -33,10 +33,11 @@ pub(super) struct Life {
 impl Life {
     /// Maximum number of delays held for a thread that may turn out to be the victim's.
     const EARLY: usize = 3;
-    /// Same as [`Self::EARLY`], for a throttled thread. Throttling does not show whether a thread
-    /// is the victim's, so it is possible that all of its delays must be held.
+    /// Same as [`Self::EARLY`] for a throttled thread. Throttling does not show whether a thread is
+    /// the victim's, so it must be possible to hold all of its delays.
     const EARLY_THROTTLED: usize = 10;
-    /// Maximum number of runs kept per CPU. Another CPU's rows may be late by this many runs.
+    /// Maximum number of run starts kept per CPU. Another CPU's rows may arrive late by this many
+    /// runs.
     const RECENT_RUNS: usize = 32;
 
     pub(super) fn new(pid: i32) -> Self {
@@ -61,12 +62,12 @@ impl Life {
         self.span.map_or(Nanos::ZERO, |(_, end)| end)
     }
 
-    /// Time from the thread's first moment to its last.
+    /// Returns the time from the thread's first moment to its last.
     pub(super) fn elapsed(&self) -> Nanos {
         self.span.map_or(Nanos::ZERO, |(begin, end)| end - begin)
     }
 
-    /// Sum of the thread's accounts.
+    /// Returns the sum of the thread's accounts.
     pub(super) fn accounted(&self) -> Nanos {
         self.states.values().map(|tally| tally.time).sum()
     }
@@ -128,8 +129,8 @@ impl Life {
         last.map(|(_, slot)| slot)
     }
 
-    /// Counts interruptions and takes them as delays. [`Life::on_cpu`] has already added their
-    /// time.
+    /// Counts interruptions, and offers them as candidates for the longest delays. [`Life::on_cpu`]
+    /// has already added their time.
     pub(super) fn interrupted(&mut self, interruptions: Vec<Candidate>, worst: &mut Worst) {
         if let Some(tally) = self.states.get_mut(&ThreadState::Interrupted) {
             for interruption in &interruptions {

@@ -17,7 +17,7 @@ pub(crate) struct Loss {
     pub(crate) start: Nanos,
     pub(crate) end: Nanos,
     pub(crate) kind: HoldUp,
-    /// Source that ran on the CPU, if any.
+    /// Source that ran instead, if any.
     pub(crate) by: Option<SourceId>,
     /// Whether this is a wait that ended on another CPU.
     pub(crate) moved: bool,
@@ -34,7 +34,8 @@ pub(crate) struct Losses {
     empty: BTreeMap<Cpu, Vec<(Nanos, Nanos)>>,
     /// Total number of intervals kept.
     kept: usize,
-    /// Earliest start of an interval that was dropped because there was no room.
+    /// Earliest start of an interval that was dropped because there was no room. `None` if no
+    /// interval was dropped.
     full_at: Option<Nanos>,
 }
 
@@ -42,9 +43,10 @@ impl Losses {
     /// Maximum number of intervals kept, of 40 bytes each. Beyond that, the causes of late frames
     /// are unknown.
     const MAX: usize = 1 << 19;
-    /// A shorter interval does not make a frame late.
+    /// Minimum length of an interval that is kept. A shorter one does not make a frame late.
     const MIN: Nanos = Nanos::from_micros(10);
-    /// A shorter gap may be kernel entry and exit.
+    /// Minimum length of a gap that the hypervisor may have caused. A shorter one may be kernel
+    /// entry and exit.
     const MIN_GAP: Nanos = Nanos::from_micros(100);
     /// A gap is empty if at least this share of it has no named cause.
     const EMPTY: f64 = 0.9;
@@ -64,7 +66,8 @@ impl Losses {
         self.pid == pid
     }
 
-    /// Adds an on-CPU period of a thread, with its interruptions.
+    /// Adds the losses in a thread's on-CPU period. These are its interruptions and, if the thread
+    /// was handling a page fault or reclaiming memory, the period itself.
     pub(super) fn on_cpu(
         &mut self,
         thread: (i32, i32),
@@ -101,8 +104,8 @@ impl Losses {
         }
     }
 
-    /// Adds a wait of a thread for a CPU on which source `by` ran. `moved` is true if the thread
-    /// then ran on another CPU.
+    /// Adds an interval in which a thread waited for a CPU on which source `by` ran. `moved` is
+    /// true if the thread then ran on another CPU.
     pub(super) fn waited(
         &mut self,
         thread: ThreadId,
@@ -120,7 +123,8 @@ impl Losses {
         self.add((thread.pid, thread.tid), loss);
     }
 
-    /// Adds an off-CPU interval of a thread. Sleeping and waiting are not losses.
+    /// Adds an interval in which a thread was off its CPU. Sleep is not a loss, so it is ignored.
+    /// Waits for a CPU and throttling are ignored too, because they are added separately.
     pub(super) fn off(&mut self, thread: ThreadId, span: &Span, reason: OffCpuReason) {
         let kind = match reason {
             OffCpuReason::Disk => HoldUp::Disk,
@@ -146,7 +150,7 @@ impl Losses {
         }
     }
 
-    /// Takes a gap, which may be the hypervisor's if it is empty.
+    /// Adds a probe's gap. If the gap is empty, the hypervisor may have caused it.
     pub(super) fn gap(&mut self, gap: &JudgedGap<'_>) {
         let span = &gap.span;
         let empty = gap.residual.share_of(span.dur) >= Self::EMPTY;
@@ -175,8 +179,8 @@ impl Losses {
         }
     }
 
-    /// Reserves room for an interval that starts at `start`. If the list is full, notes that the
-    /// interval is missing.
+    /// Reserves room for an interval that starts at `start`, and returns whether there was room. If
+    /// there was none, notes that the interval is missing.
     fn reserve(&mut self, start: Nanos) -> bool {
         let has_room = self.kept < Self::MAX;
         if has_room {
@@ -188,7 +192,7 @@ impl Losses {
         has_room
     }
 
-    /// Time from which intervals are missing, because there were too many.
+    /// Returns the time from which intervals are missing, because there were too many.
     pub(crate) fn full_at(&self) -> Option<Nanos> {
         self.full_at
     }

@@ -13,7 +13,7 @@ use ticktax_model::{Nanos, Span};
 
 use crate::timeline::{Piece, ThreadId};
 
-/// A wait that ended on another CPU, where part of it was idle time.
+/// A wait that ended on a new CPU, which was idle for part of the wait.
 #[derive(Clone, Debug)]
 pub(super) struct Moved {
     pub(super) thread: ThreadId,
@@ -36,7 +36,8 @@ impl Moved {
         }
     }
 
-    /// Returns what the new CPU did after that part.
+    /// Returns the activity of the new CPU after the part of the wait that was spent on the old
+    /// CPU.
     pub(super) fn after(&self) -> impl Iterator<Item = Piece> + '_ {
         let later = self.pieces.iter().filter(|piece| piece.start >= self.until);
         later.copied()
@@ -50,7 +51,7 @@ pub(super) struct Moves {
     waits: VecDeque<Moved>,
     /// Waits that need more rows of their old CPU, indexed by that CPU's slot.
     placed: Vec<VecDeque<Moved>>,
-    /// Total number of waits in both.
+    /// Total number of waits in `waits` and `placed`.
     count: usize,
 }
 
@@ -97,7 +98,7 @@ impl Moves {
         Some(wait)
     }
 
-    /// Slots of all CPUs on which waits were spent.
+    /// Returns the slots of all CPUs on which waits were spent.
     pub(super) fn slots(&self) -> std::ops::Range<usize> {
         0..self.placed.len()
     }

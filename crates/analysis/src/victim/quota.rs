@@ -29,19 +29,19 @@ pub(super) struct Throttled {
 pub(super) struct Quota {
     /// Start and end of each timer run, in order.
     refills: VecDeque<(Nanos, Nanos)>,
-    /// Indexed by CPU slot, in the order of the waits' ends.
+    /// Waits that cannot be split yet, indexed by CPU slot, in the order in which they ended.
     waits: Vec<VecDeque<Throttled>>,
-    /// Total number of `waits`.
+    /// Total number of waits in `waits`.
     waiting: usize,
 }
 
 impl Quota {
-    /// Maximum number of timer runs kept. This is more than a thousand cgroups cause in a second.
+    /// Maximum number of timer runs kept. A thousand cgroups cause fewer than this in a second.
     const MAX: usize = 1 << 14;
     /// Longest delay with which rows from other CPUs arrive.
     const SETTLED: Nanos = Nanos::from_secs(1);
 
-    /// Takes the row of a timer that replenished a cgroup's quota.
+    /// Adds the run of a timer that replenished a cgroup's quota.
     pub(super) fn refill(&mut self, span: &Span) {
         let refill = (span.start, span.end());
         let at = self.refills.partition_point(|&other| other <= refill);
@@ -51,7 +51,7 @@ impl Quota {
         }
     }
 
-    /// Takes a throttled thread's row from the CPU in `slot`.
+    /// Holds back a throttled thread's wait. Its row came from the CPU in `slot`.
     pub(super) fn wait(&mut self, slot: usize, wait: Throttled) {
         if slot >= self.waits.len() {
             self.waits.resize_with(slot + 1, VecDeque::new);

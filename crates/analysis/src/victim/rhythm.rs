@@ -1,4 +1,4 @@
-//! Finds the period of processes behind which a program waited. A process that has a beat may have
+//! Finds the periods with which processes delayed a program. A process that has a beat may have
 //! delayed the program with another thread, or at times that do not match the beat.
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use ticktax_model::victim::Interferer;
 use super::times::{Interval, match_beat};
 use crate::ledger::tally::Tally;
 
-/// A process's share of a program's waiting time, as far as the process ran periodically.
+/// The waiting time of a program behind one process, as far as that process ran periodically.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct InRhythm {
     /// Period in ns.
@@ -21,11 +21,12 @@ pub(crate) struct InRhythm {
     pub(crate) max: Nanos,
 }
 
-/// A thread's share of a program's waiting time.
+/// The waiting time of a program behind one thread.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ThreadShare {
     pub(super) tally: Tally,
-    /// The intervals that make up the time. If there are very many, only some are kept.
+    /// The waiting intervals that add up to the time. If there are very many, only some of them are
+    /// kept.
     pub(super) times: Vec<Interval>,
 }
 
@@ -65,8 +66,8 @@ pub(super) fn period(
     Some(costliest.rhythm.period)
 }
 
-/// Returns the periodic share of a process, if that is more than half of the process's share.
-/// `parts` are its threads grouped by name, costliest first.
+/// Returns the periodic part of the waiting time behind a process, if it is more than half of that
+/// time. `parts` are the process's threads grouped by name, costliest first.
 pub(crate) fn in_rhythm(parts: &[&Interferer]) -> Option<InRhythm> {
     let period = parts.first()?.period?;
     let all: Nanos = parts.iter().map(|part| part.time).sum();
@@ -105,7 +106,7 @@ mod tests {
     use super::{ThreadShare, period};
     use crate::ledger::tally::Tally;
 
-    /// A beat of thread 8 of process 7, with a period of 3 s.
+    /// Builds a beat of thread 8 of process 7, with a period of 3 s.
     fn beats() -> [BeatLine; 1] {
         [BeatLine {
             pid: Some(7),

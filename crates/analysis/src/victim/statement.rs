@@ -45,7 +45,7 @@ pub(super) fn make(
     }
 }
 
-/// Whether the program is known to have exited.
+/// Returns whether the program is known to have exited.
 fn has_ended(about: &VictimHeader, header: &Header) -> bool {
     let command = header
         .command
@@ -226,8 +226,8 @@ struct Share {
     tally: Tally,
 }
 
-/// A CPU is omitted if it has less than this share of the waiting time behind sources other than
-/// idle.
+/// A CPU is omitted if less than this share of the waiting time was spent on it. Waiting time
+/// behind idle does not count.
 const LITTLE: f64 = 0.01;
 
 /// Returns the CPUs that the victim waited for while they were busy.
@@ -245,7 +245,7 @@ fn waited_on(behind: &FastMap<(SourceId, Cpu), Nanos>, sources: &SourceTable) ->
     relevant.map(|(cpu, _)| cpu).collect()
 }
 
-/// Beats, and what is needed to compare waiting times with them.
+/// Beats, and the data needed to compare waiting times with them.
 #[derive(Clone, Copy)]
 struct Rhythms<'a> {
     beats: &'a [BeatLine],
@@ -269,8 +269,8 @@ fn interferers<'a>(
         // A function within an interrupt is not a separate interruption.
         let part = matches!(source.kind, Kind::Irq | Kind::Softirq) && !source.detail.is_empty();
         let (mut name, pid) = name(id, sources);
-        // Only idle time is a cost of the migration. Behind any other source, the thread would have
-        // waited without migrating, too.
+        // Only idle time is a cost of the migration. If another source ran, the thread would also
+        // have waited without migrating.
         let moved = moved && source.kind == Kind::Idle;
         if moved {
             name.push_str(MOVED);
@@ -363,7 +363,8 @@ pub(crate) fn waker(id: SourceId, sources: &SourceTable) -> String {
     }
 }
 
-/// Returns a delay's time by the source that ran, largest first, with one entry per program.
+/// Returns how much of a delay each source ran, largest time first. All threads of a program share
+/// one entry.
 fn lost_to(sums: &[Episodes], sources: &SourceTable) -> Vec<LostTo> {
     let mut by_name: BTreeMap<(String, Kind), LostTo> = BTreeMap::new();
     for sum in sums {

@@ -15,7 +15,8 @@ pub(super) type Interval = (Nanos, Nanos);
 
 /// The times match the beat if the probability that chance produces such a match is at most this.
 const CHANCE: f64 = 0.05;
-/// Bounds that are further apart than this share of a period carry no information.
+/// Bounds on an event's start that are further apart than this share of a period carry no
+/// information.
 const WIDEST: f64 = 0.5;
 /// Intervals that start within this share of a period may belong to the same event.
 const ONE_EVENT: f64 = 0.5;
@@ -64,8 +65,8 @@ impl Times {
     }
 }
 
-/// Whether most of the waiting time at these `times` matches `beat`. The times must be in order.
-/// The beat's phase is relative to `origin`.
+/// Returns whether most of the waiting time at these `times` matches `beat`. The times must be in
+/// order. The beat's phase is relative to `origin`.
 pub(super) fn match_beat(beat: &BeatLine, times: &[Interval], origin: Nanos) -> bool {
     let rhythm = &beat.rhythm;
     if times.is_empty() || rhythm.period <= 0.0 {
@@ -104,17 +105,17 @@ impl Evidence {
         }
     }
 
-    /// Whether chance is ruled out as the cause of the matches, and more than half of the time that
-    /// chance leaves unexplained matches.
+    /// Returns whether the evidence suffices. Chance must be ruled out as the cause of the matches.
+    /// In addition, of the time that does not match by chance, more than half must match.
     fn suffices(&self) -> bool {
         let by_chance = self.chances / self.judged.max(1.0);
         self.log_chance <= CHANCE.ln() && self.matching > self.total * f64::midpoint(1.0, by_chance)
     }
 }
 
-/// Elapsed time of the beat's longest usual event. Longer ones may themselves have been delayed. If
-/// an event consists of several parts, other sources may run in between for as long as the event
-/// itself.
+/// Returns the elapsed time of the beat's longest usual event. Longer ones may themselves have been
+/// delayed. If an event consists of several parts, other sources may run in between for as long as
+/// the event itself.
 fn usual_length(beat: &BeatLine) -> f64 {
     let (median, max) = (beat.lengths.median.0 as f64, beat.lengths.max.0 as f64);
     let single = (USUAL * median).min(max);
@@ -125,8 +126,8 @@ fn usual_length(beat: &BeatLine) -> f64 {
     single.max(2.0 * busy)
 }
 
-/// Tolerance, in ns, for an event's time after `periods` periods. The jitter is multiplied by
-/// `spread`.
+/// Returns the tolerance, in ns, for an event's time after `periods` periods. The jitter is
+/// multiplied by `spread`.
 fn tolerance(beat: &BeatLine, periods: f64, spread: f64) -> f64 {
     let rhythm = &beat.rhythm;
     let margin = 0.5 * (rhythm.high - rhythm.low).abs();
@@ -224,7 +225,7 @@ mod tests {
     const MS: i64 = 1_000_000;
     const ORIGIN: i64 = 77_000 * MS;
 
-    /// A beat with events of 30 ms every 300 ms. The first is due 40 ms after the start.
+    /// Builds a beat with events of 30 ms every 300 ms. The first is due 40 ms after the start.
     fn beat(rearmed: bool) -> BeatLine {
         let line = ticktax_fixture::beat("backup", 300e6, 1e4);
         BeatLine {
@@ -243,7 +244,7 @@ mod tests {
         }
     }
 
-    /// Intervals given in ms after the start.
+    /// Converts intervals from ms after the start to times on the recording's clock.
     fn times(intervals: impl IntoIterator<Item = (i64, i64)>) -> Vec<Interval> {
         let at = |ms| Nanos(ORIGIN + ms * MS);
         let intervals = intervals.into_iter();
@@ -254,8 +255,8 @@ mod tests {
         match_beat(&beat(rearmed), intervals, Nanos(ORIGIN))
     }
 
-    /// A program that wakes at random times waits for the rest of a run, and misses some runs
-    /// altogether.
+    /// A program that wakes at random times waits for the rest of a run of the backup. It misses
+    /// some runs altogether.
     #[test]
     fn waits_within_a_beats_events_match_it() {
         let runs = [0, 1, 3, 4, 8, 9, 10];

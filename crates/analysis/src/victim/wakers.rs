@@ -7,11 +7,11 @@ use crate::fast_map::FastMap;
 /// Time and source of a wake-up.
 pub(super) type Waking = (Nanos, SourceId);
 
-/// Longest time from the start of a wake-up until the thread is runnable. It may require an
-/// interrupt to another CPU.
+/// Longest time from the start of a wake-up until the thread is runnable. The wake-up may require
+/// an interrupt to another CPU.
 const UNDERWAY: Nanos = Nanos::from_millis(1);
 
-/// Whether this wake-up can have made a thread runnable at `since`.
+/// Returns whether this wake-up can have made a thread runnable at `since`.
 pub(super) fn leads_to((at, _): Waking, since: Nanos) -> bool {
     at <= since && since - at <= UNDERWAY
 }
@@ -72,7 +72,7 @@ mod tests {
         let by = |since| wakers.leading_to(7, Nanos(since)).map(|(_, by)| by.0);
         assert_eq!(by(5_002_000), Some(2));
         assert_eq!(by(6_000_000), Some(3));
-        // The last wake-up of thread 7 was too long before. No wake-up of thread 8 is known.
+        // The last wake-up of thread 7 came too long before. No wake-up of thread 8 is known.
         assert_eq!(by(9_000_000), None);
         assert_eq!(wakers.leading_to(8, Nanos(6_000_000)), None);
     }

@@ -105,7 +105,7 @@ impl Candidate {
         }
     }
 
-    /// A wait for a CPU on which `pieces` ran.
+    /// Creates a delay in which a thread waited for a CPU on which `pieces` ran.
     pub(super) fn waiting(
         kind: DelayKind,
         span: &Span,
@@ -114,13 +114,13 @@ impl Candidate {
         Self::new(kind, *span, pieces, 0)
     }
 
-    /// A delay during which the thread was throttled. It has no pieces, because other threads did
+    /// Creates a delay in which a thread was throttled. It has no pieces, because other threads did
     /// not cause it.
     pub(super) fn throttled(span: &Span) -> Self {
         Self::new(DelayKind::Throttled, *span, std::iter::empty(), 0)
     }
 
-    /// A burst of interrupts that interrupted the thread whose row is `base`.
+    /// Creates a delay caused by a burst of interrupts, which hit the thread whose row is `base`.
     pub(super) fn interrupted(burst: &Burst, base: &Span) -> Self {
         let span = Span {
             start: burst.start(),
@@ -143,12 +143,12 @@ pub(super) struct Worst(Vec<Candidate>);
 impl Worst {
     const MAX: usize = 10;
 
-    /// Whether a delay of this length would be kept.
+    /// Returns whether a delay of this length would be kept.
     pub(super) fn wants(&self, length: Nanos) -> bool {
         self.0.len() < Self::MAX || self.0.last().is_some_and(|last| length > last.length())
     }
 
-    /// Takes a delay, and keeps it if it is long enough.
+    /// Keeps a delay if it is long enough. Drops it otherwise.
     pub(super) fn offer(&mut self, delay: Candidate) {
         if !self.wants(delay.length()) {
             return;
@@ -160,7 +160,8 @@ impl Worst {
         self.0.truncate(Self::MAX);
     }
 
-    /// Takes a wake-up of thread `tid`. Its edge may arrive after the wait that it started.
+    /// Adds a wake-up to the delays of thread `tid` that it started. The wake-up's edge may arrive
+    /// after the row of the wait.
     pub(super) fn woken(&mut self, tid: i32, waking: Waking) {
         let of_thread = |delay: &&mut Candidate| {
             delay.kind == DelayKind::Woken && delay.tid == tid && leads_to(waking, delay.span.start)

@@ -8,7 +8,8 @@ use ticktax_model::{Kind, Nanos, Owner, SourceId, SourceTable, Span};
 use crate::timeline::History;
 
 /// Longest idle time that can be part of a wait for a CPU. It is the time needed to wake the CPU,
-/// or to move to it. With more idle time, the thread was not runnable, and its wake-up is missing.
+/// or to move to it. If the CPU idled for longer, the thread was not runnable, and its wake-up is
+/// missing.
 const MAX_IDLE: Nanos = Nanos::from_millis(1);
 /// A thread that was not woken was preempted by other threads, not only by the probe. The others
 /// must have run for at least 1/`OTHERS` of the probe's time.
@@ -37,13 +38,13 @@ impl CpuTimes {
         times
     }
 
-    /// Whether the thread waited, given that it preempts the probe immediately.
+    /// Returns whether the thread waited, given that it preempts the probe immediately.
     pub(super) fn is_wait(self) -> bool {
         self.idle + self.probe <= MAX_IDLE && self.others > Nanos::ZERO
     }
 
-    /// Whether the thread waited behind the probe, given that it does not preempt the probe.
-    /// `woken` is true if the wait began with a wake-up.
+    /// Returns whether the thread waited behind the probe, given that it does not preempt the
+    /// probe. `woken` is true if the wait began with a wake-up.
     pub(super) fn is_wait_behind_probe(self, woken: bool) -> bool {
         let others = self.others.0.saturating_mul(OTHERS) >= self.probe.0;
         self.idle <= MAX_IDLE && self.probe > MAX_IDLE && (woken || others)
@@ -73,8 +74,8 @@ impl Sessions {
         }
     }
 
-    /// Whether the source's thread is known to be outside the probe's autogroup. Kernel threads
-    /// belong to no autogroup.
+    /// Returns whether the source's thread is known to be outside the probe's autogroup. Kernel
+    /// threads belong to no autogroup.
     pub(super) fn differ(&self, source: SourceId, sources: &SourceTable) -> bool {
         let Some(probe) = self.probe else {
             return false;

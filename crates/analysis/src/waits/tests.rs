@@ -54,7 +54,7 @@ fn woke(at: i64, by: SourceId, tid: i32) -> Row {
     Row::Edge(Edge::new(Cpu(0), Nanos(at * MS), by, Effect::Woke(tid)))
 }
 
-/// Returns, per program, the waiting time in ms, the number of waits, and the main culprit with its
+/// Returns each program's waiting time in ms, its number of waits, and its main culprit with the
 /// time in ms.
 fn short(waits: &WaitStatement) -> Vec<(&str, i64, u64, &str, i64)> {
     let programs = waits.programs.iter();
@@ -67,7 +67,8 @@ fn short(waits: &WaitStatement) -> Vec<(&str, i64, u64, &str, i64)> {
         .collect()
 }
 
-/// The mixer is woken at 4 ms, and preempts the game at 10 ms.
+/// Returns rows in which the mixer is woken at 4 ms and preempts the game at 10 ms. If `late` is
+/// true, the wake-up arrives late.
 fn preempting(cast: &Cast, late: bool) -> Vec<Row> {
     let edge = woke(4, cast.game, 20);
     let mut rows = vec![
@@ -225,7 +226,7 @@ fn without_wake_ups_there_is_no_statement() {
     untraced.coverage.attached.clear();
     assert_eq!(cast.waits(&rows, &untraced), None);
     assert_eq!(cast.waits(&rows[2..], &traced(30)), None);
-    // Analysing a single program replaces this analysis.
+    // Analysing a single program replaces the analysis of all threads' waits.
     let mut auditor = Auditor::new(&Machine::default());
     auditor.victim_since(Nanos::ZERO);
     replay(&cast.sources, &rows, &mut auditor);

@@ -13,7 +13,7 @@ const UNKNOWN: Autogroup = Autogroup {
     nice: 0,
 };
 
-/// Sets each thread's group. Adds to `assumed` what had to be assumed.
+/// Sets each thread's group, and adds to `assumed` the assumptions that this required.
 pub(super) fn set(
     threads: &mut BTreeMap<i32, ThreadRows>,
     header: &Header,

@@ -142,7 +142,8 @@ fn trigger(interrupt: Interrupt, functions: bool) -> Trigger {
     }
 }
 
-/// Whether a row belongs to a timer that can wake a thread. For `functions`, see [`trigger`].
+/// Returns whether a row belongs to a timer that can wake a thread. For `functions`, see
+/// [`trigger`].
 fn wakes(interrupt: Interrupt, functions: bool) -> bool {
     match interrupt.line {
         Line::LocalTimer if functions => interrupt.part == Part::Function,
@@ -152,7 +153,7 @@ fn wakes(interrupt: Interrupt, functions: bool) -> bool {
     }
 }
 
-/// Whether a timer expired just before `woken`. `wakes` must be in order.
+/// Returns whether a timer expired just before `woken`. `wakes` must be in order.
 pub(super) fn by_timer(wakes: &[(Nanos, Nanos)], woken: Nanos) -> bool {
     let before = wakes.partition_point(|wake| wake.0 <= woken);
     wakes[..before]

@@ -103,7 +103,8 @@ pub(super) fn find(
 }
 
 impl Asked {
-    /// Whether the rhythm's period is near the requested one. True if no period was requested.
+    /// Returns whether the rhythm's period is near the requested one. If no period was requested,
+    /// any rhythm will do.
     fn is_near(&self, found: &Found) -> bool {
         let ratio = |period: Nanos| found.beats[0].1.period.value / period.0 as f64;
         self.period
@@ -218,8 +219,8 @@ fn judge(
     (rule, period, frames)
 }
 
-/// Variation of the interval from a certain point in each frame to the start of the next one: the
-/// median absolute deviation, in ns.
+/// Returns how much the interval from a certain point in each frame to the start of the next frame
+/// varies. This is the median absolute deviation, in ns.
 fn spread(frames: &[Frame], from: impl Fn(&Frame) -> Nanos) -> f64 {
     let pairs = frames.windows(2);
     let mut distances: Vec<i64> = pairs
@@ -238,8 +239,8 @@ fn spread(frames: &[Frame], from: impl Fn(&Frame) -> Nanos) -> f64 {
 }
 
 /// Converts frames into work that can be repeated. A frame's work includes everything else that the
-/// thread did until the next frame. Its delay excludes waits behind other threads. `timer` is the
-/// cost of the interrupt that wakes the thread, which a model adds again.
+/// thread did until the next frame. Its delay excludes waits behind other threads. It also excludes
+/// `timer`, the cost of the interrupt that wakes the thread, because a model adds that cost itself.
 fn paced_frames(frames: &[Frame], runs: &[Run], timer: Nanos) -> Vec<PacedFrame> {
     // If a thread is woken on an idle CPU, no other task runs before it does.
     let undisturbed = runs.iter().filter(|run| run.ended_idle);

@@ -33,15 +33,15 @@ pub(super) struct ThreadRows {
     pub(super) off: Vec<(Nanos, Nanos)>,
     /// Wake-up times, in any order.
     pub(super) woken: Vec<Nanos>,
-    /// Scheduling policy, unless it is the default one.
+    /// Scheduling policy. `None` if it is the default one.
     pub(super) policy: Option<SpecialPolicy>,
     /// Autogroup, which is the kernel's scheduling group of a session.
     pub(super) autogroup: Option<Autogroup>,
 }
 
 impl ThreadRows {
-    /// Sets the names from the thread's latest on-CPU row or, until there is one, from its first
-    /// row of any kind.
+    /// Sets the names of thread and program. They come from the thread's latest on-CPU row or,
+    /// until there is one, from its first row of any kind.
     pub(super) fn named(&mut self, source: &Source) {
         let Some(thread) = &source.thread else { return };
         if self.name.is_empty() || source.kind == Kind::Task {
@@ -54,7 +54,7 @@ impl ThreadRows {
         }
     }
 
-    /// CPU time, excluding interrupts.
+    /// Returns the CPU time, excluding interrupts.
     pub(super) fn ran(&self) -> Nanos {
         self.on.iter().map(|piece| piece.own).sum()
     }
@@ -68,7 +68,7 @@ impl ThreadRows {
             .then_some(first)
     }
 
-    /// The thread's runs between waits.
+    /// Returns the thread's runs between intervals without work.
     pub(super) fn runs(&self) -> Vec<Run> {
         runs_between(&self.on, &self.off)
     }
@@ -115,8 +115,8 @@ impl ThreadRows {
     }
 }
 
-/// Returns the loads of all threads except `taken`. Small threads are merged, separately for each
-/// CPU.
+/// Returns the loads of all threads except thread `taken`. Small threads are merged, separately for
+/// each CPU.
 pub(super) fn loads(
     threads: &BTreeMap<i32, ThreadRows>,
     taken: Option<i32>,
@@ -134,7 +134,7 @@ pub(super) fn loads(
     let mut brief: Vec<(&ThreadRows, Vec<Run>)> = Vec::new();
     for (rows, ran) in others {
         let runs = rows.runs();
-        // A thread that runs almost continuously matters, however few runs it has.
+        // A thread that runs almost continuously matters even if it has very few runs.
         let is_busy = ran.share_of(end - begin) > 0.1;
         if runs.len() < FEWEST && !is_busy && !rows.kernel {
             brief.push((rows, runs));
@@ -181,9 +181,9 @@ fn bursts(runs: &[Run], begin: Nanos, timers: &[&[(Nanos, Nanos)]]) -> Vec<Burst
         .collect()
 }
 
-/// Merges short-lived threads, such as a compiler's, into lanes. There are as many lanes as there
-/// are threads alive at the same time. A new thread takes over an exited one's lane. If the threads
-/// were merged per CPU instead, they would compete less than they actually did.
+/// Merges short-lived threads, such as a compiler's, into lanes. The number of lanes is the largest
+/// number of such threads alive at the same time. A new thread takes over an exited one's lane. If
+/// the threads were merged per CPU instead, they would compete less than they actually did.
 fn lanes(mut brief: Vec<(&ThreadRows, Vec<Run>)>, (begin, end): (Nanos, Nanos)) -> Vec<ThreadLoad> {
     struct Lane<'a> {
         until: Nanos,
@@ -279,7 +279,7 @@ mod tests {
 
     const MS: i64 = 1_000_000;
 
-    /// A thread that ran on `cpu` during these intervals, in ms.
+    /// Builds a thread that ran on `cpu` during these intervals, in ms.
     fn thread(name: &str, cpu: u32, ran: &[(i64, i64)]) -> ThreadRows {
         let piece = |&(start, end): &(i64, i64)| Piece {
             cpu: Cpu(cpu),

@@ -1,4 +1,4 @@
-//! Tests which causes are reported for a CPU's columns, and which are not.
+//! Tests which causes are reported if a CPU's columns are wrong.
 
 use ticktax_fixture::{process, row};
 use ticktax_model::accounting::{AccountingStatement, Bias, BiasKind};
@@ -31,8 +31,7 @@ fn lost_ticks_are_not_blamed_on_a_program() {
     };
     let missed = (0..TICKS).filter(|&tick| swallowed(tick) && due(tick * TICK));
     let missed = Nanos(TICK * i64::try_from(missed.count()).unwrap());
-    // If the columns are not short of time, the kernel charged these ticks without reporting an
-    // interrupt.
+    // If the columns lack no time, the kernel charged these ticks without reporting an interrupt.
     let charged = world.check(&OneCpu::header());
     assert_eq!(cause(&charged, BiasKind::TicksLost), None);
     let short_of = |time: Nanos| {
@@ -119,7 +118,7 @@ fn sampling_and_interrupts_in_idle_time_explain_the_cpus_whole_error() {
 
 #[test]
 fn interrupts_within_programs_are_not_missing_from_busy() {
-    // The program is on the CPU from just before each tick, so every interrupt is in its time.
+    // The program is on the CPU from just before each tick, so its time includes every interrupt.
     let check = OneCpu::new(&aligned(97, 103)).check(&OneCpu::header());
     let interrupts = cause(&check, BiasKind::InterruptsNotMeasured).unwrap();
     assert_eq!(interrupts.ran, Nanos(HANDLER * TICKS));

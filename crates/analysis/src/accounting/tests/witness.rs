@@ -1,4 +1,5 @@
-//! Tests how much time a probe or soaker got, compared with niced time in the kernel's columns.
+//! Tests comparisons of the time that a probe or soaker got with the niced time in the kernel's
+//! columns.
 
 use ticktax_model::accounting::{CpuCheck, SpareTimeSource};
 use ticktax_model::machine::{CpuTimes, ProgramTime};
@@ -14,7 +15,8 @@ use crate::Auditor;
 
 const SECOND: Nanos = Nanos::from_secs(1);
 
-/// A header with a spinning probe on the only CPU, where the kernel counted `nice` as niced time.
+/// Builds a header with a spinning probe on the only CPU. The kernel counted `nice` as niced time
+/// on that CPU.
 fn spun(nice: Nanos) -> Header {
     let mut header = OneCpu::header();
     let end = header.after.at;
@@ -38,7 +40,7 @@ fn spun(nice: Nanos) -> Header {
     header
 }
 
-/// The niced time if every tick hit a niced task, be it a program or the probe.
+/// Niced time if every tick hits a niced task, whether a program or the probe.
 const ALL: Nanos = Nanos(TICK * TICKS);
 
 #[test]
@@ -75,8 +77,8 @@ fn samples_of_a_probe_are_not_charged_to_a_program() {
     assert_eq!(cpu.interrupts, Some(Nanos(HANDLER * TICKS)));
 }
 
-/// A CPU without a tracer that was soaked for a second. The soaker got 37 % of the time, but the
-/// kernel counted 99 % as niced.
+/// Builds the header for a CPU that was soaked for a second, without a tracer. The soaker got 37 %
+/// of the time, but the kernel counted 99 % as niced.
 fn soaked() -> Header {
     let mut header = OneCpu::header();
     header.level = Level::Proc;
@@ -137,14 +139,14 @@ fn at_level_proc_the_soaker_is_the_witness() {
 #[test]
 fn a_cpu_that_ran_faster_than_calibrated_left_the_soaker_less_time() {
     let mut header = soaked();
-    // The calibrations before and after were slow. At their speed, the soaker's work would have
-    // taken longer than the whole recording.
+    // The calibrations before and after the soak were slow. At their speed, the soaker's work would
+    // have taken longer than the whole recording.
     header.soakers[0].blocks = 44_400;
     header.soakers[0].block.block_fast_ns = Some(12_500.0);
     let (_, cpu) = close(&header);
     assert_eq!(cpu.spare.unwrap().time, Nanos::from_millis(555));
     assert!((cpu.busy_share.unwrap() - 0.445).abs() < 1e-6, "{cpu:?}");
-    // The slowest calibration took 31 µs, the fastest 12.5 µs.
+    // The slowest calibration took 31 µs per block, and the fastest took 12.5 µs.
     let drift = header.soakers[0].block.drift().unwrap();
     assert!((drift - 1.48).abs() < 1e-9, "{drift}");
     // Old recordings contain only the calibrations at both ends.
@@ -165,7 +167,8 @@ fn at_level_proc_niced_programs_are_limited_by_their_own_times() {
     let ms = Nanos::from_millis;
     assert_eq!(shown(&|_| ()), ms(10));
     assert_eq!(shown(&|program| program.nice = true), ms(610));
-    // The program's children are niced too. The soaker's share limits the sum.
+    // The program's children are niced too. Together, they cannot have used more than the 630 ms
+    // that the soaker left.
     assert_eq!(
         shown(&|program| {
             program.nice = true;

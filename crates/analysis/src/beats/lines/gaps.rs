@@ -1,5 +1,5 @@
-//! Attributes a beat of gaps to a source with events in the gaps, to two sources that cause it by
-//! coincidence, or to no source.
+//! Explains a beat of gaps. The explanation is a source with events in the gaps, or two sources
+//! whose events coincide at the gaps. If there is neither, the gaps remain unexplained.
 
 use ticktax_model::beats::{AliasLine, BeatGaps, BeatLine, SamePeriod};
 use ticktax_model::recording::ProbeKind;
@@ -17,8 +17,8 @@ const INSIDE: f64 = 0.6;
 const HOLDING: f64 = 0.8;
 
 impl Lines<'_> {
-    /// Attaches gap beats to the source beats that explain them. Returns the indices of those left
-    /// unexplained.
+    /// Attaches each gap beat to the source beat that explains it. Returns the indices of the gap
+    /// beats left unexplained.
     pub(super) fn tie_gaps(&mut self) -> Vec<usize> {
         let mut unexplained: Vec<usize> = Vec::new();
         let mut done: Vec<usize> = Vec::new();
@@ -26,7 +26,8 @@ impl Lines<'_> {
             let Some((probe, min)) = self.identity(g).gaps() else {
                 continue;
             };
-            // A sleeping probe checks only once per interval, so this beat is the probe's own.
+            // A sleeping probe checks the time only once per sleep, so a beat this fast is the
+            // probe's own.
             let beat = self.found[g].beat.clone();
             if probe == ProbeKind::Sleep && beat.period.value < 1.5 * self.own_rhythm.0 as f64 {
                 continue;
@@ -53,7 +54,7 @@ impl Lines<'_> {
                 unexplained.push(g);
             }
         }
-        // A stream with a larger minimum length may have found a source that this one missed.
+        // A stream of longer gaps may already have found the source that this stream missed.
         let explained = |n: &usize| {
             done.iter().any(|d| {
                 !unexplained.contains(d)
@@ -74,8 +75,8 @@ impl Lines<'_> {
             .cpu
     }
 
-    /// Returns the source beat that best explains a gap beat. Among several with the same period
-    /// whose events lie in the gaps, this is the one with the longest events.
+    /// Returns the source beat that best explains a gap beat. If several source beats have the
+    /// gaps' period and their events lie in the gaps, the best is the one with the longest events.
     fn best_source(&self, g: usize, gap_beat: &Beat, outer: &Events) -> Option<Tie> {
         let mut best: Option<Tie> = None;
         for s in 0..self.found.len() {

@@ -1,5 +1,5 @@
-//! Data for plots of the costliest beats: a sample of each beat's events, and the spectral peaks of
-//! those events.
+//! Prepares data for plots of the costliest beats: a sample of each beat's events, and the spectral
+//! peaks of those events.
 
 use ticktax_model::Nanos;
 use ticktax_model::beats::{BeatKind, BeatLine, EventSample, PeriodSpectrum};
@@ -11,7 +11,7 @@ use ticktax_beats::{Events, knowable, spectrum};
 /// Minimum number of events for a meaningful spectrum.
 const FEWEST: usize = 8;
 
-/// A spectral peak, with the index of the sampled source that it comes from.
+/// A peak in a spectrum, with the index of the sampled source that it comes from.
 struct Peak {
     period: f64,
     strength: f64,
@@ -19,9 +19,9 @@ struct Peak {
 }
 
 impl Lines<'_> {
-    /// Attaches a sample of the source's events to each of the costliest beats, and returns the
-    /// spectral peaks of all of them. Programs take precedence over ticktax, and running over
-    /// sleeping.
+    /// Attaches a sample of its source's events to each of the costliest beats, and returns the
+    /// spectral peaks of all of them. Beats of programs come before those of ticktax, and beats of
+    /// running time before those of off-CPU time.
     pub(super) fn sample(&self, lines: &mut [BeatLine]) -> Option<PeriodSpectrum> {
         let later = |line: &BeatLine| (line.by_ticktax, line.kind == BeatKind::OffCpu);
         let mut order: Vec<usize> = (0..lines.len()).collect();
@@ -53,8 +53,8 @@ impl Lines<'_> {
         Some(in_columns(sources, &peaks, ends?))
     }
 
-    /// Returns the beat that `line` was made from. For a merged line, this is the beat that
-    /// determined its period.
+    /// Returns the beat that `line` was made from. If the line was merged from several beats, this
+    /// is the one that determined its period.
     fn found_of(&self, line: &BeatLine) -> Option<&Found> {
         let mut all = self.found.iter();
         all.find(|found| {
@@ -81,9 +81,9 @@ impl Lines<'_> {
     }
 }
 
-/// Returns at most `max` of `times`, one picked at random from each of `max` equal groups. The
-/// picks are reproducible. Taking every n-th time could pick only one kind of event if kinds
-/// alternate.
+/// Returns at most `max` of `times`. The times are divided into `max` groups of equal size, and one
+/// is picked at random from each. The picks are reproducible. Taking every n-th time instead could
+/// pick only one of two kinds of event that alternate.
 fn sampled(times: &[Nanos], max: usize) -> Vec<Nanos> {
     if times.len() <= max {
         return times.to_vec();
@@ -103,7 +103,8 @@ fn sampled(times: &[Nanos], max: usize) -> Vec<Nanos> {
     (0..max).filter_map(one).collect()
 }
 
-/// Returns the range of periods searched (ns), and the peaks in it.
+/// Returns the range of periods searched (ns) and the spectral peaks in it, or `None` if the events
+/// do not allow a search.
 fn peaks_of(events: &Events) -> Option<((f64, f64), Vec<spectrum::Candidate>)> {
     let (shortest, longest) = knowable(events).ok()?;
     let (shortest, longest) = (shortest.0 as f64, longest.0 as f64);
@@ -121,7 +122,8 @@ fn peaks_of(events: &Events) -> Option<((f64, f64), Vec<spectrum::Candidate>)> {
     Some(((shortest, longest), peaks))
 }
 
-/// Divides the logarithm of the period into equal steps, and keeps only the strongest peak in each.
+/// Divides the range of periods into steps that are equal on a logarithmic scale, and keeps only
+/// the strongest peak in each step.
 fn in_columns(
     sources: Vec<String>,
     peaks: &[Peak],
@@ -172,7 +174,7 @@ mod tests {
         for (run, time) in (0..).zip(&kept) {
             assert!((run * 100..(run + 1) * 100).contains(&time.0), "{kept:?}");
         }
-        // The sample contains both of the two kinds that alternate.
+        // The sample contains events of both kinds, although the kinds alternate.
         let odd = kept.iter().filter(|time| time.0 % 2 == 1).count();
         assert!((25..75).contains(&odd), "{odd}");
         assert_eq!(sampled(&times[..7], 100), times[..7]);

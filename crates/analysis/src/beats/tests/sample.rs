@@ -9,7 +9,7 @@ use super::{MS, Story, US, every, names};
 const PERIOD: i64 = 20 * MS;
 const JITTER: i64 = 40 * US;
 
-/// A 20-second recording of a thread that runs every 20 ms, but up to 40 µs late.
+/// Searches a 20-second recording of a thread that runs every 20 ms, but up to 40 µs late.
 fn late_by_up_to_40_us() -> BeatStatement {
     let length = 20_000 * MS;
     let mut world = Story::default();
@@ -58,8 +58,8 @@ fn the_period_stands_out_of_its_spectrum() {
     assert_eq!(spectrum.periods.len(), spectrum.strengths.len());
     assert_eq!(spectrum.periods.len(), spectrum.source_index.len());
     assert!(spectrum.source_index.iter().all(|&of| of == 0));
-    // Fractions of the period are equally strong. Among longer periods, only the true one is
-    // strong.
+    // Peaks at fractions of the period are as strong as the peak at the period. Among longer
+    // periods, only the true one has a strong peak.
     let peaks = spectrum.periods.iter().zip(&spectrum.strengths);
     let long = peaks.filter(|(period, _)| **period > 0.75 * PERIOD as f64);
     let best = long.max_by(|a, b| a.1.total_cmp(b.1)).unwrap();

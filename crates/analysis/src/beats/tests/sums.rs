@@ -64,8 +64,8 @@ fn long_beats_and_gaps_are_found_over_hours() {
     assert!(!limits.iter().any(other), "{limits:?}");
 }
 
-/// A thread that runs for 2 ms every second, for 200 s. After 50 s, its runs are only summed, for
-/// `windows` windows of one second.
+/// Searches a recording of a thread that runs for 2 ms every second, for 200 s. After 50 s, its
+/// runs are only recorded as sums, in `windows` windows of one second each.
 fn with_full_buffer(windows: i64) -> BeatStatement {
     let (second, length) = (1_000 * MS, 200_000 * MS);
     let mut world = Story::default();

@@ -19,7 +19,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             alike.entry(cap).or_default().push(policy);
         }
     }
-    // A proposal must suit all CPUs.
+    // A proposal applies to all CPUs, so propose nothing if the limits differ.
     let is_one = alike.len() == 1;
     let mut findings: Vec<Finding> = alike.into_iter().map(finding).collect();
     for finding in findings.iter_mut().filter(|_| !is_one) {

@@ -39,9 +39,9 @@ fn finding(facts: &Facts<'_>, cpu: &CpuCheck) -> Finding {
         ),
         (false, _) => "the CPU time that a lowest-priority thread received".to_owned(),
     };
-    // A cause is relevant only if its error has the same sign as the CPU's. If the CPU looks idle,
-    // ticks hit the program too rarely. If the CPU looks busy, they hit it too often. Programs that
-    // share the CPU with it have the opposite error.
+    // A cause is relevant only if its error has the same sign as the CPU's. If the CPU looks less
+    // busy than it was, ticks hit the program too rarely. If it looks busier, they hit the program
+    // too often. Programs that share the CPU with it have the opposite error.
     let phase = cpu.causes.iter().find(|cause| {
         cause.kind == BiasKind::TickPhase && (cause.time < Nanos::ZERO) == (off < 0.0)
     });

@@ -26,7 +26,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         let Some(mounted) = &line.mounted else {
             continue;
         };
-        // Such a line takes its options from the mount that it refers to.
+        // A line that binds, remounts or moves a mount takes its options from that mount.
         let is_view = |option: &String| matches!(&**option, "bind" | "rbind" | "remount" | "move");
         if line.options.iter().any(is_view) || line.kind == "swap" {
             continue;

@@ -6,9 +6,10 @@ use super::super::Facts;
 
 use ticktax_model::tick::Frequency;
 
-/// Relative deviations up to this are not reported. Clocks differ by less.
+/// Relative deviations of the tick rate up to this value are not reported. Two clocks differ by
+/// less.
 const TOLERANCE: f64 = 0.02;
-/// Minimum number of intervals between ticks, equal to one second at 250 Hz.
+/// Minimum number of tick intervals that must have been measured. At 250 Hz, they take one second.
 const MIN: u64 = 250;
 
 /// The texts of a finding. They depend on the deviation's sign and on whether the kernel is a
@@ -52,7 +53,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     else {
         return Vec::new();
     };
-    // The rule about the tick divider reports this case.
+    // If a tick divider was requested, the rule about the divider reports the deviation.
     if facts.parameter("divider").is_some() {
         return Vec::new();
     }

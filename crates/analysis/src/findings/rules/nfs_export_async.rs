@@ -1,4 +1,5 @@
-//! Finds a directory exported over NFS such that fsync returns before the data are on disk.
+//! Finds a directory that is exported over NFS with an option that makes fsync return before the
+//! data are on disk.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 

@@ -1,4 +1,4 @@
-//! Finds idle CPUs whose ticks do or do not stop, contrary to the configuration.
+//! Finds idle CPUs that stop their tick, or fail to stop it, contrary to the configuration.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
@@ -7,9 +7,10 @@ use super::super::Facts;
 use ticktax_model::CpuList;
 use ticktax_model::tick::{Basis, CpuTicks};
 
-/// A CPU must be idle for at least this long, in seconds, for a verdict.
+/// Minimum time, in seconds, that a CPU must be idle before it is judged.
 const MIN_IDLE: f64 = 1.0;
-/// An idle CPU does not stop its tick if its tick rate is at least this share of the full rate.
+/// An idle CPU counts as not stopping its tick if its tick rate is at least this share of the full
+/// rate.
 const ALMOST_ALL: f64 = 0.9;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {

@@ -94,7 +94,7 @@ fn finding(
             "the device's features (ethtool netlink), the increase of /proc/net/dev, and the \
             time of NET_RX and NET_TX"
                 .to_owned(),
-        // It was not measured how much of the time would be saved.
+        // It was not measured how much of this time the offload would save.
         confidence: Confidence::Possible,
         severity: Severity::Note,
         cost: Some(Cost::new(
@@ -110,14 +110,15 @@ fn finding(
     }
 }
 
-/// Returns the factor in ticktax's experiments that switches the offload.
+/// Returns the factor in ticktax's experiments that switches the offload, or `None` if the
+/// experiments do not cover it.
 const fn experiment(offload: Offload) -> Option<&'static str> {
     match offload {
         Offload::Checksum => Some("tx-checksum"),
         Offload::Segmentation => Some("tso"),
         Offload::GenericSegmentation => Some("gso"),
         Offload::GenericReceive => Some("gro"),
-        // A veth pair has no checksum to verify.
+        // The experiments use a veth pair, which has no checksum to verify.
         Offload::ReceiveChecksum => None,
     }
 }

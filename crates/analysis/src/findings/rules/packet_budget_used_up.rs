@@ -10,7 +10,8 @@ use super::super::Facts;
 const BUDGET: &str = "proc/sys/net/core/netdev_budget";
 const TIME: &str = "proc/sys/net/core/netdev_budget_usecs";
 
-/// Fewer squeezes than this are normal: squeezing is how the kernel shares a CPU.
+/// Fewer squeezes than this (`time_squeeze` in `/proc/net/softnet_stat`) are normal, because
+/// squeezing is how the kernel shares a CPU.
 const FEW: u64 = 10;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {

@@ -12,8 +12,8 @@ use super::super::Facts;
 /// a CPU.
 const MUCH: f64 = 0.01;
 
-/// `NET_RX` is attributed to an interrupt only if at least this many occurred on the program's
-/// CPUs.
+/// `NET_RX` is attributed to an interrupt only if that interrupt occurred at least this often on
+/// the program's CPUs.
 const SOME: u64 = 100;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
@@ -41,7 +41,8 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let online = facts.header.machine.online.iter();
     let others: CpuList = online.filter(|&cpu| !own_cpus.contains(cpu)).collect();
     let (before, after) = (&facts.header.before, &facts.header.after);
-    // Find the interrupts that raised NET_RX for the program's threads, according to the edges.
+    // Find the interrupts that raised `NET_RX` for the program's threads, according to the recorded
+    // edges.
     let lines = after.interrupts.iter().filter_map(|(label, row)| {
         let irq: u32 = label.parse().ok()?;
         let mut ways = packets.groups.iter();

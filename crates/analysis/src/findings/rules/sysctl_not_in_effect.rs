@@ -25,8 +25,8 @@ const MOVING: [&str; 14] = [
     "vm.stat_refresh",
 ];
 
-/// Whether a key belongs to a single network interface. Interfaces come and go together with
-/// the programs that set these keys.
+/// Returns whether a key belongs to a single network interface. Interfaces come and go together
+/// with the programs that set these keys.
 fn is_of_an_interface(key: &str) -> bool {
     let parts: Vec<&str> = key.split('.').collect();
     match parts[..] {
@@ -77,8 +77,8 @@ fn path(key: &str) -> String {
     swapped.collect()
 }
 
-/// Whether two values are equal. Numbers may be in any base, and white space between words is
-/// ignored.
+/// Returns whether two values are equal. Numbers may be in any base, and white space between words
+/// is ignored.
 fn same(a: &str, b: &str) -> bool {
     let (a, b) = (a.split_ascii_whitespace(), b.split_ascii_whitespace());
     let equal =

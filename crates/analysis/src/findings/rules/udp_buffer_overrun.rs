@@ -94,7 +94,8 @@ fn finding(facts: &Facts<'_>, socket: &UdpSocket, lost: u64) -> Finding {
     }
 }
 
-/// Describes how to give the program a larger buffer. Empty if the kernel's limit is unknown.
+/// Describes how to give the program a larger buffer. Returns an empty string if the kernel's limit
+/// is unknown.
 fn larger(most: Option<u64>, socket: &UdpSocket) -> String {
     let Some(most) = most else {
         return String::new();

@@ -17,7 +17,7 @@ impl Turn {
         all: Some(0.0),
     };
 
-    /// A turn in which `part` of `all` items were counted.
+    /// Creates a turn in which `part` of `all` items were counted.
     pub(super) fn of_count(part: u64, all: u64) -> Self {
         Self {
             share: part as f64 / all.max(1) as f64,
@@ -25,7 +25,7 @@ impl Turn {
         }
     }
 
-    /// A turn whose share was measured rather than counted.
+    /// Creates a turn whose share was measured rather than counted.
     pub(super) fn of_share(share: f64) -> Self {
         Self { share, all: None }
     }
@@ -41,13 +41,15 @@ pub(super) fn difference(a: &[Turn], b: &[Turn]) -> Option<f64> {
         return None;
     }
     let counted = of_counts(&a[..rounds]) + of_counts(&b[..rounds]);
-    // Turns that agree by luck must not look more certain than their number of frames permits.
+    // If the turns happen to agree closely, the result must not look more certain than their number
+    // of frames permits.
     let variance = (variance(&differences) / rounds as f64).max(counted);
     Some(student_chance(mean / variance.sqrt(), rounds as f64 - 1.0))
 }
 
-/// Variance of the mean share due to the counts alone. Both hits and misses are increased by one,
-/// so that no hits among a few items do not count as certainty.
+/// Returns the variance of the mean share due to the counts alone. Both hits and misses are
+/// increased by one. Otherwise, a few items without any hit would seem to prove that the share is
+/// zero.
 fn of_counts(turns: &[Turn]) -> f64 {
     let counted = || {
         turns
@@ -77,7 +79,7 @@ mod tests {
         assert_eq!(difference(&few, &many), None);
         // A single bad turn must not be significant.
         assert!(difference(&turns_of(&[0, 0, 90, 0, 0]), &few).unwrap() > 0.2);
-        // Even turns that agree exactly have a limited number of frames.
+        // Even if the turns agree exactly, their limited number of frames leaves some doubt.
         assert!(difference(&turns_of(&[1; 5]), &turns_of(&[0; 5])).unwrap() > 0.05);
         assert_eq!(difference(&many[..1], &few[..1]), None);
     }

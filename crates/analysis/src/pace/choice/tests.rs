@@ -12,7 +12,7 @@ fn terms() -> Terms {
     }
 }
 
-/// A row that has these turns. Each turn is given by its frames and its CPU time.
+/// Builds an arm that has these turns. Each turn is given by its frames and its CPU time.
 fn row_of(sleep: SleepMethod, turns: &[(Vec<Frame>, Nanos)]) -> PaceArm {
     let elapsed = Nanos::from_secs(4);
     let mut row = PaceArm {
@@ -46,8 +46,8 @@ fn row_of(sleep: SleepMethod, turns: &[(Vec<Frame>, Nanos)]) -> PaceArm {
     row
 }
 
-/// A row with five turns of 4 s at 50 frames per second. One in `late_every` frames is 5 ms late.
-/// All others are `wait_us` late.
+/// Builds an arm with five turns of 4 s at 50 frames per second. One in `late_every` frames is 5 ms
+/// late. All others are `wait_us` late.
 fn row(sleep: SleepMethod, late_every: i64, wait_us: i64, cpu_ms: i64) -> PaceArm {
     let frame = |k: i64| {
         let due = Nanos::from_millis(20 * k);
@@ -137,7 +137,7 @@ fn equal_variants_are_rarely_distinguished() {
                 .collect();
             chosen += usize::from(choices(&rows)[0].by.is_some());
         }
-        // At 5 %, one seed in 240 gives more than 11 choices in 100.
+        // If 5 % of comparisons end in a choice, one seed in 240 gives more than 11 choices in 100.
         assert!(chosen <= 11, "{chosen} of 100 for {arms} arms");
     }
 }

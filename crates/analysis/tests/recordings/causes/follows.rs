@@ -24,7 +24,7 @@ enum Truth {
     Work,
     /// A trigger that is not periodic.
     Random,
-    /// A trigger that leaves no rows. Its rhythm is independent of the tick.
+    /// A trigger that leaves no rows. It is periodic, but independent of the tick.
     Alone,
     /// A high-resolution timer that expires in the tick's interrupt.
     SameInterrupt,
@@ -57,7 +57,8 @@ impl Truth {
     }
 }
 
-/// Random delay from wake-up to start: tens of µs, occasionally up to 2 ms more.
+/// Returns a random delay from wake-up to start. It is tens of µs long, and occasionally up to 2 ms
+/// longer.
 fn latency(random: &mut Random) -> i64 {
     let rare = random.below(12) / 11;
     5 * US + random.below(60 * US) + rare * random.below(2 * MS)
@@ -119,8 +120,8 @@ fn background(recording: &mut Recording, truth: Truth, ticks: &Ticks, random: &m
     }
 }
 
-/// Adds the event that makes a thread run: at time `at`, or in tick number `tick`, depending on the
-/// truth. Returns when the thread starts.
+/// Adds the event that makes a thread run. Depending on `truth`, this happens at time `at` or in
+/// tick number `tick`. Returns when the thread starts.
 fn cause(
     recording: &mut Recording,
     (truth, ticks): (Truth, &Ticks),
@@ -152,7 +153,8 @@ fn cause(
     }
 }
 
-/// A recording without wake-ups in which `truth` triggers a task, and the task's name.
+/// Builds a recording without wake-ups in which `truth` triggers a task. Also returns the task's
+/// name.
 fn recording(truth: Truth, seed: u64) -> (Recording, String) {
     let mut random = Random(seed);
     let mut recording = Recording::new();
@@ -196,8 +198,8 @@ fn recording(truth: Truth, seed: u64) -> (Recording, String) {
 #[test]
 fn beats_reported_to_follow_the_tick_do() {
     const EACH: u64 = 30;
-    // Per truth: how many beats were found, and how many of those were reported as following the
-    // tick.
+    // Returns the number of beats that were found, and how many of those were reported as following
+    // the tick.
     let machine = Machine {
         hz_configured: Some(250),
         ..Machine::default()

@@ -198,7 +198,7 @@ impl Task {
         }
     }
 
-    /// Functions of other timers that expire in the same interrupt.
+    /// Returns the functions of other timers that expire in the same interrupt.
     fn others(&self, random: &mut Random) -> &'static [&'static str] {
         match (self.on_tick, random.below(3)) {
             (false, _) => &[],
@@ -299,7 +299,7 @@ fn inject(recording: &mut Recording, number: i32, waker: Waker, random: &mut Ran
     task.injected(period)
 }
 
-/// A recording with ticks on two CPUs and one beat for each kind of waker.
+/// Builds a recording with ticks on two CPUs and one beat for each kind of waker.
 fn recording(seed: u64) -> (Recording, Vec<Injected>) {
     let mut random = Random(seed);
     let mut recording = Recording::new();

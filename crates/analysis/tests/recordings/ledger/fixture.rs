@@ -23,20 +23,21 @@ pub(crate) struct Frame {
 pub(crate) enum Loss {
     /// The kernel ran nothing.
     Outside(i64),
-    /// Interrupts hit the probe: self time before the first one, then each interrupt with the self
-    /// time after it.
+    /// Interrupts hit the probe. The fields are the self time before the first interrupt, and each
+    /// interrupt with the self time after it.
     Interrupted(i64, Vec<(Frame, i64)>),
-    /// Other threads preempt the probe: self time before them, the threads, and the self time after
-    /// them.
+    /// Other threads preempt the probe. The fields are the self time before these threads, the
+    /// threads, and the self time after them.
     Preempted(i64, Vec<Frame>, i64),
 }
 
-/// The occupant of a CPU until the next context switch that is not part of a loss.
+/// An occupant of a CPU, until the next context switch that is not part of a loss.
 #[derive(Clone, Debug)]
 pub(crate) enum Segment {
     Base(Frame),
-    /// The probe, with its losses and the time that the loop runs after the last one. Each loss has
-    /// the time that the loop runs before it and the delay of its gap row.
+    /// The probe. The fields are its losses and the time that its loop runs after the last loss.
+    /// Each loss has the time that the loop runs before it, and the delay with which its gap row
+    /// arrives.
     Probe(Vec<(i64, Loss, i64)>, i64),
 }
 
@@ -78,7 +79,7 @@ fn segment() -> impl Strategy<Value = Segment> {
     ]
 }
 
-/// Strategy for the scripts of two or three CPUs.
+/// Returns a strategy for the scripts of two or three CPUs.
 pub(crate) fn scripts() -> impl Strategy<Value = Vec<Vec<Segment>>> {
     prop::collection::vec(prop::collection::vec(segment(), 0..8), 2..4)
 }
@@ -101,11 +102,12 @@ pub(crate) struct Fixture {
 /// The accounts that the ledger should find.
 #[derive(Debug, Default)]
 pub(crate) struct Truth {
-    /// Self time by account, except for the probe's loop.
+    /// Self time by account. The probe's loop is not included.
     pub(crate) accounts: BTreeMap<Key, i64>,
     pub(crate) probe: i64,
-    /// Gaps of at least 1 µs, shorter gaps, and gaps in which the probe yielded to programs. Each
-    /// has its count, named time, entry and exit, empty time, and time of unknown threads.
+    /// Figures of gaps of at least 1 µs, of shorter gaps, and of gaps in which the probe yielded to
+    /// programs. The figures are the count, named time, entry and exit, empty time, and time of
+    /// unknown threads.
     pub(crate) gaps: [(u64, i64, i64, i64, i64); 3],
 }
 
@@ -315,7 +317,8 @@ impl Machinery<'_> {
         }
     }
 
-    /// Returns the rows in order of delivery: the tracer's rows by end, gap rows after their delay.
+    /// Returns the rows in order of delivery. The tracer's rows are delivered when they end, and
+    /// each gap row after its delay.
     fn delivered(self) -> Vec<Row> {
         let rows = self.rows.into_iter().map(|row| (row.span().end().0, row));
         let mut all: Vec<(i64, Row)> = rows.chain(self.gaps).collect();
@@ -357,12 +360,12 @@ impl Fixture {
         }
     }
 
-    /// All rows, one CPU after the other.
+    /// Returns all rows, one CPU after the other.
     pub(crate) fn rows(&self) -> Vec<Row> {
         self.cpus.iter().flatten().cloned().collect()
     }
 
-    /// All rows, with the CPUs interleaved according to `picks`.
+    /// Returns all rows, with the CPUs interleaved according to `picks`.
     pub(crate) fn interleaved(&self, picks: &[usize]) -> Vec<Row> {
         let mut queues: Vec<_> = self.cpus.iter().map(|rows| rows.iter()).collect();
         let mut rows = Vec::new();

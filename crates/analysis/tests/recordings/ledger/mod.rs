@@ -19,7 +19,8 @@ fn statement(rows: &[Row], header: &Header, sources: &SourceTable) -> Statement 
     auditor.finish(header, sources, 1)
 }
 
-/// Total time of `class` over all accounts. Checks that the totals of the CPUs add up to the same.
+/// Returns the total time of `class` over all accounts. Checks that the times of the CPUs add up to
+/// the same total.
 fn time_of(statement: &Statement, class: Class) -> Nanos {
     let accounts = statement
         .accounts

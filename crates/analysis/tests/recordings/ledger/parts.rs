@@ -14,7 +14,7 @@ use ticktax_model::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceTable};
 use crate::ledger::fixture::{Fixture, scripts};
 use crate::ledger::{statement, time_of};
 
-/// The statement for the part from `from` to `to`, relative to the recording's start.
+/// Returns the statement for the part from `from` to `to`, relative to the recording's start.
 fn part(
     rows: &[Row],
     header: &Header,
@@ -30,7 +30,7 @@ fn part(
     Ok(statement(&rows, &header, sources))
 }
 
-/// Time per account. Sums up accounts that the probe's gaps can move time between.
+/// Returns the time per account. Accounts between which a probe's gaps can move time are added up.
 fn times(statement: &Statement) -> BTreeMap<String, i64> {
     let mut times = BTreeMap::new();
     for account in &statement.accounts {
@@ -79,8 +79,8 @@ proptest! {
     }
 }
 
-/// A program that runs from 0 to 100 and is interrupted from 40 to 60. A function runs in the
-/// interrupt from 45 to 50.
+/// Builds the rows of a program that runs from 0 to 100 and is interrupted from 40 to 60. A
+/// function runs in the interrupt from 45 to 50.
 fn interrupted() -> (Vec<Row>, Header, SourceTable) {
     let mut sources = SourceTable::default();
     let timer = sources.intern(Source::kernel(Kind::Irq, "local_timer", ""));

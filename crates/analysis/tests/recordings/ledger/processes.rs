@@ -37,20 +37,21 @@ fn a_process_with_cpu_time_and_no_rows_is_named() {
     assert_eq!(desk.close().coverage.limitations, []);
 }
 
-/// A recording in which the scheduler counted `ran` ms for program 10, but rows cover only `traced`
-/// ms.
+/// Builds a recording in which the scheduler counted `ran` ms for program 10, but rows cover only
+/// `traced` ms.
 fn traced_in_part(traced: i64, ran: i64) -> Desk {
     let mut desk = Desk::open(1_000_000_000);
     let game = thread(Owner::Program, "game", "game", (10, 10));
     let (traced, rest) = (traced * 1_000_000, 1_000_000_000 - traced * 1_000_000);
-    // Half a millisecond of that was an interrupt, which the scheduler charges to the program.
+    // Half a millisecond of the traced time is an interrupt, which the scheduler charges to the
+    // program.
     desk.row((0, 500_000, 500_000), timer());
     desk.row((0, traced, traced - 500_000), game);
     desk.row((traced, rest, rest), Source::idle());
     with_account(desk, ran)
 }
 
-/// Makes the scheduler's count for program 10 in `desk` `ran` ms.
+/// Sets the scheduler's count for program 10 in `desk` to `ran` ms.
 fn with_account(mut desk: Desk, ran: i64) -> Desk {
     let program = |ms| ProgramTime {
         name: "game".to_owned(),
@@ -111,7 +112,7 @@ fn time_charged_before_a_switch_is_not_missing() {
         ),
         "{named:?}"
     );
-    // The same time in 1000 on-CPU periods, with idle time between them.
+    // Spread the same time over 1000 on-CPU periods, with idle time between them.
     let mut desk = Desk::open(1_000_000_000);
     let game = thread(Owner::Program, "game", "game", (10, 10));
     for run in 0..1_000 {

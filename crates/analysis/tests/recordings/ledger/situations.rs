@@ -42,7 +42,7 @@ fn gap(name: &str) -> Source {
 }
 
 impl Desk {
-    /// A recording that starts at 1 s and is `elapsed` ns long.
+    /// Builds a recording that starts at 1 s and is `elapsed` ns long.
     pub(crate) fn open(elapsed: i64) -> Self {
         let mut header = watched_header();
         header.cpus.push(books(0, BEGIN, BEGIN + elapsed));
@@ -99,8 +99,8 @@ fn times<const N: usize>(statement: &Statement, classes: [Class; N]) -> [i64; N]
     classes.map(|class| time_of(statement, class).0)
 }
 
-/// A spinning probe that loses time twice: 3000 ns around a 1000 ns tick, and 500 ns without any
-/// row.
+/// Builds a recording of a spinning probe that loses time twice: 3000 ns around a 1000 ns tick, and
+/// 500 ns without any row.
 fn two_losses() -> Desk {
     let mut desk = Desk::open(100_000);
     desk.row((10_500, 1_000, 1_000), timer());
@@ -409,15 +409,15 @@ fn cpu_0() -> CpuList {
     [Cpu(0)].into_iter().collect()
 }
 
-/// A probe that is interrupted by ticks. The first 100 gaps are about 1000 ns longer than the tick.
-/// After that, each gap exceeds the tick by one element of `late`.
+/// Builds a recording of a probe that is interrupted by ticks. The first 100 gaps are about 1000 ns
+/// longer than the tick. After that, each gap exceeds the tick by one element of `late`.
 fn ticking(late: &[i64]) -> Desk {
     const PERIOD: i64 = 1_000_000;
     let count = 100 + i64::try_from(late.len()).expect("a few");
     let mut desk = Desk::open(count * PERIOD);
     let mut own = count * PERIOD;
     for tick in 0..count {
-        // 1000 ns ± 2 %.
+        // A usual gap exceeds the tick by 1000 ns ± 2 %.
         let usual = 980 + tick * 37 % 41;
         let after = usize::try_from(tick - 100).map_or(usual, |index| late[index]);
         let at = tick * PERIOD + 10_000;
@@ -457,7 +457,7 @@ fn time_too_long_for_entry_and_exit_is_outside() {
     assert!((900..1_100).contains(&bound.median.0), "{bound:?}");
     let worst = &gaps.longest[0].parts;
     assert_eq!(worst[0].name, "hypervisor or firmware");
-    // Without proof, the time stays unexplained.
+    // If it is not proven that the kernel ran nothing, the time stays unexplained.
     desk.header.coverage.every_entry_watched = false;
     let statement = desk.close();
     assert!(statement.balance.balances());
@@ -479,8 +479,8 @@ fn too_few_gaps_have_no_bound() {
     assert_eq!(moved, [499_000, 0]);
 }
 
-/// A recording with three empty gaps (400, 2000 and 30 000 ns), a probe that reports `witness`, and
-/// rows that show one switch.
+/// Builds a recording with three empty gaps (400, 2000 and 30 000 ns), a probe that reports
+/// `witness`, and rows that show one switch.
 fn witnessed(witness: ProbeWitness) -> Desk {
     let mut desk = Desk::open(1_000_000);
     for (at, length) in [(10_000, 400), (50_000, 2_000), (100_000, 30_000)] {

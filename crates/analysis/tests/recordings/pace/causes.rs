@@ -79,7 +79,7 @@ struct Maker {
     auditor: Auditor,
     sources: SourceTable,
     game: Source,
-    /// Whether a probe runs on CPU 0 instead of idle.
+    /// Whether a probe uses the idle time of CPU 0.
     probe: bool,
     asleep: i64,
     idle: [i64; 2],
@@ -103,7 +103,7 @@ impl Maker {
         self.span(0, source, from, to);
     }
 
-    /// Fills the CPU up to `to` with idle time or the probe. Interrupts take `taken` of it.
+    /// Fills the CPU up to `to` with idle time or the probe. Interrupts take `taken` of that time.
     fn background(&mut self, cpu: u32, to: i64, taken: i64) {
         let from = std::mem::replace(&mut self.idle[cpu as usize], to);
         let source = if self.probe && cpu == 0 {
@@ -188,7 +188,7 @@ impl Maker {
         self.works(0, began);
     }
 
-    /// Adds a frame whose predecessor starts on time but runs until this one starts.
+    /// Adds a late frame whose predecessor starts on time but runs until this one starts.
     fn overruns(&mut self, due: i64, injected: Injected) {
         let (due, began) = (due - PERIOD, due + LATE);
         let detail = match injected {

@@ -6,7 +6,7 @@ use ticktax_fixture::{off_cpu, thread, whole};
 use ticktax_model::recording::RowSink;
 use ticktax_model::{Nanos, Owner, Source, SourceTable};
 
-/// An on-CPU period: times of the wake-up before it, its start and its end, in µs.
+/// An on-CPU period, given as the times of the wake-up before it, its start and its end, in µs.
 pub(crate) type Doing = (i64, i64, i64);
 
 pub(crate) const PID: i32 = 10;
@@ -70,8 +70,8 @@ fn send(
     put(Source::idle(), idle, end);
 }
 
-/// The on-CPU periods of a loop on a grid. The loop is woken `late()` µs after each slot starts,
-/// runs 20 µs later, and works for `work` µs.
+/// Returns the on-CPU periods of a loop on a grid. The loop is woken `late()` µs after each slot
+/// starts, runs 20 µs later, and works for `work` µs.
 pub(crate) fn grid(
     period: i64,
     count: i64,

@@ -1,4 +1,4 @@
-//! Tests how another program's loop is analyzed, using simulated loops.
+//! Tests how another program's loop is analysed, using simulated loops.
 
 mod causes;
 mod fixture;
@@ -79,7 +79,8 @@ fn an_audit_finds_the_same_frames() {
     let frames = audit(PID).unwrap();
     assert_eq!((frames.tid, &*frames.thread), (PID, "frames"));
     assert_eq!(Some(frames.figures), watched.figures);
-    // No other thread ran, so the loop itself slept too long. `pace --pid` reports the same.
+    // No other thread ran, so the late frames are due to the loop's own sleep. `pace --pid` reports
+    // the same.
     let late = frames.late.unwrap();
     assert_eq!((late.frames, late.dropped, late.causes.len()), (7, 0, 1));
     assert_eq!(
@@ -117,7 +118,7 @@ fn a_thread_that_does_little_does_not_define_the_frames() {
     let why = looking.no_frames_reason.as_deref();
     assert_eq!(why, Some("it used too little of the process's CPU time"));
     assert_eq!(watched.rhythm(), Err(NoRhythm::LittleWork));
-    // If the polling thread is the only one, it does define the frames.
+    // If the polling thread is the only one, it defines the frames.
     let alone = watch(10, &[("looks", looks)]);
     assert_eq!(alone.chosen, Some(0));
 }
@@ -235,7 +236,8 @@ fn the_frames_of_a_loop_that_polls_the_clock_are_its_long_runs() {
     assert!(!rhythm.rhythm.rearmed);
     assert!((figures.period.as_secs_f64() * 35.0 - 1.0).abs() < 1e-3);
     assert!(watched.wakeups.as_ref().unwrap().count > 20 * figures.frames);
-    // A caller that waits for the next frame can distinguish it from a look at the clock.
+    // A caller that waits for the next frame can distinguish a frame from a mere check of the
+    // clock.
     let rhythm = watched.rhythm().unwrap();
     let long_from = rhythm.long_from.unwrap();
     assert_eq!((rhythm.tid, &*rhythm.name), (PID, "frames"));
@@ -279,7 +281,7 @@ fn a_process_without_a_rhythm_reports_what_was_seen() {
     let mut at = BEGIN;
     let mut irregular = Vec::new();
     while at < BEGIN + 9_500_000 {
-        // Nearly exponential intervals, such as between requests.
+        // The intervals are nearly exponential, like those between requests to a server.
         at += 200 + random.between(0, 20_000);
         while random.between(0, 2) == 0 {
             at += 20_000;

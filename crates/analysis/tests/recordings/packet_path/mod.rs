@@ -56,8 +56,8 @@ impl Cast {
         self.statement(rows, &traced()).unwrap()
     }
 
-    /// An interrupt of the network card at `at` on CPU 0, which is idle. It raises `NET_RX` after 2
-    /// µs. The softirq starts at 4 µs and wakes the game at 7 µs.
+    /// Returns the rows of an interrupt of the network card at `at`, on CPU 0, which is idle. It
+    /// raises `NET_RX` after 2 µs. The softirq starts at 4 µs and wakes the game at 7 µs.
     fn packet(&self, at: i64) -> Vec<Row> {
         vec![
             raised(0, at + 2 * US, self.card),
@@ -88,14 +88,15 @@ fn ran(cpu: u32, from: i64, to: i64, source: SourceId) -> Row {
     whole(cpu, from, to - from, source)
 }
 
-/// The steps of the longest path, with their lengths in ns.
+/// Returns the steps of the longest path, with their lengths in ns.
 fn steps(packets: &PacketPaths) -> Vec<(Step, i64)> {
     let longest = packets.longest.first().unwrap();
     let steps = longest.steps.iter();
     steps.map(|step| (step.step, step.time.0)).collect()
 }
 
-/// The sources on the CPU during the longest step of the longest path, with their times in ns.
+/// Returns the sources on the CPU during the longest step of the longest path, with their times in
+/// ns.
 fn behind(packets: &PacketPaths) -> Vec<(&str, i64)> {
     let by = packets.longest.first().unwrap().ran.iter();
     by.map(|holder| (&*holder.name, holder.time.0)).collect()
@@ -291,7 +292,8 @@ fn the_order_of_rows_of_different_cpus_does_not_matter() {
         running.push(ran(1, at + 27 * US, at + 100 * US, cast.game));
     }
     let first: Vec<Row> = receiving.iter().chain(&running).cloned().collect();
-    // A thread is tracked only from its first packet on, so earlier rows are ignored.
+    // A thread is tracked only from its first packet on, so rows that arrive before that packet are
+    // ignored.
     let split = receiving.len() / 2;
     let (early, late) = receiving.split_at(split);
     let mixed: Vec<Row> = early.iter().chain(&running).chain(late).cloned().collect();
@@ -302,9 +304,9 @@ fn the_order_of_rows_of_different_cpus_does_not_matter() {
     assert_eq!(cast.packets(&mixed), packets);
 }
 
-/// A thread that was running when its own CPU's interrupt woke it simply continues. If it was woken
-/// from another CPU just before it left its own, it comes back, unless something else woke it
-/// before it left.
+/// If a thread was running when an interrupt on its own CPU woke it, the thread simply continues.
+/// If it was woken from another CPU just before it left its own, it goes to sleep and comes back.
+/// If something else woke it before it left, it continues.
 #[test]
 fn a_thread_that_was_running_continues() {
     let cast = Cast::new();
@@ -336,7 +338,8 @@ fn a_thread_that_was_running_continues() {
 #[test]
 fn if_the_new_cpu_was_idle_the_occupant_of_the_old_cpu_is_named() {
     let cast = Cast::new();
-    // A thread is tracked only from its first packet on, and rows from other CPUs can arrive late.
+    // A thread is tracked only from its first packet on. Rows from other CPUs can arrive after that
+    // packet even if they happened before it.
     let mut rows = cast.packet(100 * US);
     rows.extend([
         ran(1, 0, 50 * US, cast.game),

@@ -10,7 +10,8 @@ use crate::victim::fixture::followed;
 
 const BEGIN: i64 = 1_000_000_000;
 
-/// Whether the program is reported as having exited, after `change` has modified the header.
+/// Returns whether the program is reported as having exited, after `change` has modified the
+/// header.
 fn has_ended(target: Target, change: impl Fn(&mut Header)) -> bool {
     let mut sources = SourceTable::default();
     let game = sources.intern(process(Owner::Program, "game", 10));

@@ -11,8 +11,8 @@ use ticktax_model::{Kind, Nanos, Owner, Source, SourceId, SourceTable};
 /// An event. Its first field is the time since the previous event.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
-    /// The CPU (second field) switches to the thread (third field), or to idle if that cannot run.
-    /// The last field is the reason why the previous thread leaves the CPU.
+    /// The CPU (second field) switches to the thread (third field), or to idle if that thread
+    /// cannot run. The last field is the reason that the previous thread leaves the CPU.
     Switch(i64, usize, usize, usize),
     /// Wakes this thread if it is blocked.
     Wake(i64, usize),
@@ -20,7 +20,7 @@ pub(crate) enum Event {
     Interrupt(i64, usize, i64),
 }
 
-/// Strategy for a sequence of events.
+/// Returns a strategy for a sequence of events.
 pub(crate) fn events() -> impl Strategy<Value = Vec<Event>> {
     let event = prop_oneof![
         4 => (0i64..500_000, 0usize..2, 0usize..6, 0usize..7)
@@ -32,8 +32,8 @@ pub(crate) fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 1..120)
 }
 
-/// Number of the victim's threads, which are numbered from 0. Number 4 belongs to another program;
-/// higher numbers mean idle.
+/// Number of the victim's threads, which are numbered from 0. Thread 4 belongs to another program,
+/// and higher numbers mean idle.
 pub(crate) const VICTIMS: usize = 4;
 const STRANGER: usize = 4;
 
@@ -44,7 +44,7 @@ struct Occupant {
     interrupted: i64,
 }
 
-/// Recorded rows, and what their analysis must find.
+/// Recorded rows, and the results that their analysis must produce.
 pub(crate) struct Fixture {
     pub(crate) sources: SourceTable,
     pub(crate) header: Header,
@@ -65,7 +65,7 @@ struct Machinery {
     truth: BTreeMap<ThreadState, i64>,
     migrations: u64,
     cpus: [Occupant; 2],
-    /// When and why each absent thread left, and the CPU that it left.
+    /// For each absent thread, the time at which it left the CPU, the reason, and the CPU.
     absent: [Option<(i64, OffCpuReason, usize)>; VICTIMS],
     now: i64,
 }
@@ -197,7 +197,7 @@ impl Machinery {
 }
 
 impl Fixture {
-    /// Simulates all events. Initially, thread 0 runs and the others sleep.
+    /// Simulates all events. Initially, thread 0 runs and the other threads sleep.
     pub(crate) fn run(events: &[Event]) -> Self {
         let occupant = |who| Occupant {
             who,
@@ -217,7 +217,8 @@ impl Fixture {
         for event in events {
             machinery.happen(event);
         }
-        // Give every thread a wait row at the end, as the tracer does with its nudge.
+        // Give every thread a wait row at the end. The tracer does this by making every CPU switch
+        // threads once.
         machinery.now += 1_000;
         machinery.switch(0, usize::MAX, 3);
         machinery.now += 1_000;
@@ -245,7 +246,8 @@ fn header() -> Header {
     followed(Target::Process, "program", Some(10), BEGIN)
 }
 
-/// Header of a recording that followed `name` from time `begin` (ns) on. Its `books` are empty.
+/// Builds the header of a recording that followed `name` from time `begin` (ns) on. Its `books` are
+/// empty.
 pub(crate) fn followed(target: Target, name: &str, pid: Option<i32>, begin: i64) -> Header {
     Header {
         victim: Some(VictimHeader {

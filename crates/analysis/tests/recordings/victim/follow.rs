@@ -1,5 +1,5 @@
 //! Tests following a program through a recording whose tracer did not follow it. The result is
-//! compared with that of a tracer that did.
+//! compared with the recording of a tracer that did.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use super::fixture::{Event, Fixture, events};
 
 const MS: i64 = 1_000_000;
 
-/// `header`, changed to that of a machine-wide recording with wake-ups.
+/// Returns `header`, changed to the header of a machine-wide recording with wake-ups.
 fn machine(header: &Header) -> Header {
     let mut header = Header {
         victim: None,
@@ -63,8 +63,8 @@ fn statement(followed: &Followed, rows: &[Row]) -> Statement {
 /// An off-CPU interval: thread id, whether the thread waited (rather than slept), start and end.
 type Off = (i32, bool, i64, i64);
 
-/// The off-CPU rows that end when the thread starts to run. Before a thread's first on-CPU period,
-/// only the wait that follows its first wake-up is included.
+/// Returns the off-CPU rows that end when their thread starts to run. Before a thread's first
+/// on-CPU period, only the wait that follows its first wake-up is included.
 fn off_cpu_rows(rows: &[Row], sources: &SourceTable) -> BTreeSet<Off> {
     let mut runs: BTreeMap<i32, (i64, i64)> = BTreeMap::new();
     for row in rows {
@@ -92,8 +92,8 @@ fn off_cpu_rows(rows: &[Row], sources: &SourceTable) -> BTreeSet<Off> {
     off.collect()
 }
 
-/// The rows that a machine-wide recording of the same scenario would contain. It has no wait rows,
-/// but it has a wake-up at the start of each wait that followed one.
+/// Returns the rows that a machine-wide recording of the same scenario would contain. Such a
+/// recording has no wait rows, but it has a wake-up at the start of each wait that followed one.
 fn as_machine(fixture: &Fixture) -> Vec<Row> {
     let mut sources = fixture.sources.clone();
     let idle = sources.intern(Source::idle());
@@ -125,8 +125,8 @@ proptest! {
         fixture.sources.intern(Source::idle());
         let rows = as_machine(&fixture);
         let mut header = machine(&fixture.header);
-        // For real-time threads, idle CPUs do not disprove a wait. They would here, because CPUs
-        // idle at random in these scenarios.
+        // For real-time threads, idle CPUs do not disprove a wait. They would disprove waits here,
+        // because CPUs are idle at random in these scenarios.
         let policy = SpecialPolicy::Fifo(1);
         header.policies = (10..14).map(|tid| ThreadPolicy { pid: 10, tid, policy }).collect();
         let world = (&*rows, &header, &fixture.sources);
@@ -146,7 +146,8 @@ proptest! {
     }
 }
 
-/// A game is preempted by a compiler for 4 ms, sleeps for 10 ms, and is preempted again.
+/// Builds a recording in which a game is preempted by a compiler for 4 ms, sleeps for 10 ms, and is
+/// preempted again.
 fn game() -> (Vec<Row>, Header, SourceTable) {
     let mut sources = SourceTable::default();
     let game = sources.intern(process(Owner::Program, "game", 10));
@@ -258,7 +259,8 @@ fn a_cgroup_is_analysed_with_its_descendants() {
 #[test]
 fn a_wait_without_a_wake_up_is_unknown_unless_the_cpu_was_busy_and_no_event_was_lost() {
     let (mut rows, header, sources) = game();
-    // The game's wake-up is missing. The game left the CPU at 10 ms, which was then idle for 10 ms.
+    // The game's wake-up is missing. The game left the CPU at 10 ms, and the CPU was then idle for
+    // 10 ms.
     rows.remove(4);
     let game = || Subject::Thread(10);
     let unseen = |followed: &Followed, rows: &[Row]| {
@@ -284,7 +286,8 @@ fn a_wait_without_a_wake_up_is_unknown_unless_the_cpu_was_busy_and_no_event_was_
     assert_eq!(unseen(&followed, &rows), Some(4 + 3), "events were lost");
 }
 
-/// Same as [`game`], but an unreported thread runs during the first wait.
+/// Builds the same recording as [`game`], except that an unreported thread runs during the first
+/// wait.
 fn game_with(kind: Kind) -> (Vec<Row>, Header, SourceTable) {
     let (mut rows, header, mut sources) = game();
     let unreported = sources.intern(Source::kernel(

@@ -21,8 +21,8 @@ enum Order {
     CompilerLast,
 }
 
-/// `compiler` preempts the thread on CPU 0 for 20 ms. The thread then runs on CPU 1, which was idle
-/// for the first 15 of those 20 ms and ran `other` for the rest.
+/// Audits a thread that `compiler` preempts on CPU 0 for 20 ms. The thread then runs on CPU 1,
+/// which was idle for the first 15 of those 20 ms and ran `other` for the rest.
 fn audit(order: Order) -> ThreadTimes {
     let mut sources = SourceTable::default();
     let program = |name: &str, pid| thread(Owner::Program, name, name, (pid, pid));

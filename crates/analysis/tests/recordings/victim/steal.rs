@@ -11,8 +11,8 @@ use crate::victim::fixture::followed;
 
 const BEGIN: i64 = 1_000_000_000;
 
-/// A guest whose steal clock showed `before` ns when the recording started and `after` ns when it
-/// ended.
+/// Builds the header of a guest whose steal clock showed `before` ns when the recording started and
+/// `after` ns when it ended.
 fn guest(before: i64, after: i64) -> Header {
     let mut header = followed(Target::Process, "game", Some(10), BEGIN);
     header.machine.hypervisor = Some("VMware".to_owned());
