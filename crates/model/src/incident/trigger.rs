@@ -1,4 +1,4 @@
-//! Triggers: conditions under which a flight recorder keeps the seconds around an event.
+//! Triggers: conditions under which a flight recorder saves the seconds around an event.
 
 mod error;
 
@@ -27,16 +27,17 @@ pub enum TriggerKind {
     Blocked,
     /// A thread was throttled because its cgroup's CPU quota was used up.
     Throttled,
-    /// A kernel thread, interrupt or softirq ran on a CPU for a long time without interruption.
+    /// A kernel thread, interrupt or softirq ran on a CPU for a long time without being
+    /// interrupted.
     Stretch,
-    /// A probe lost its CPU.
+    /// A probe did not run for a while because its CPU was doing something else.
     Gap,
-    /// A frame of a paced program started late: by a whole period, so that a frame was dropped, or
-    /// by more than a threshold.
+    /// A frame of a paced program started late. It was late by an entire period, so that a frame
+    /// was dropped, or by more than a threshold.
     Frame,
     /// The recorder received a signal.
     Signal,
-    /// A program or person requested a recording.
+    /// A program or a person requested a recording.
     Mark,
 }
 
@@ -54,7 +55,7 @@ impl TriggerKind {
         Self::Mark,
     ];
 
-    /// Word used on the command line and in files.
+    /// Returns the word used on the command line and in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Wait => "wait",
@@ -69,18 +70,18 @@ impl TriggerKind {
         }
     }
 
-    /// The inverse of [`TriggerKind::name`].
+    /// Returns the kind whose [`TriggerKind::name`] is `name`; `None` if there is none.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Whether this kind compares a duration with a threshold. The other kinds are instantaneous
-    /// requests.
+    /// Returns whether triggers of this kind compare a duration with a threshold. The other kinds
+    /// are requests, which have no duration.
     pub const fn is_measured(self) -> bool {
         !matches!(self, Self::Signal | Self::Mark)
     }
 
-    /// Whether this kind is about a thread's delay.
+    /// Returns whether triggers of this kind detect the delay of a thread.
     pub const fn is_of_thread(self) -> bool {
         matches!(
             self,
@@ -100,37 +101,38 @@ impl fmt::Display for TriggerKind {
 pub struct Trigger {
     /// Kind.
     pub kind: TriggerKind,
-    /// When the trigger fired, on `CLOCK_MONOTONIC`. The excessive delay had just ended or was
-    /// still going on.
+    /// When the trigger fired, on `CLOCK_MONOTONIC`. The delay had just ended or was still going
+    /// on.
     #[serde(rename = "at_ns", alias = "time_ns")]
     pub at: Nanos,
-    /// CPU on which the trigger fired: the CPU on which the thread then ran or the stretch
-    /// occurred. `None` for a signal or mark.
+    /// CPU on which the trigger fired. A delayed thread ran on it after the delay. For a stretch,
+    /// the long-running kernel activity ran on it. `None` for a signal or a mark.
     pub cpu: Option<Cpu>,
-    /// Thread id of the delayed thread or, for a stretch, of the running thread. 0 if something
-    /// other than a thread was running, such as an interrupt.
+    /// Thread id of the delayed thread. For a stretch, thread id of the kernel thread that ran for
+    /// a long time; 0 if it was an interrupt or softirq.
     pub tid: i32,
-    /// Process id of that thread; 0 if something else was running.
+    /// Process id of that thread; 0 for an interrupt or softirq.
     pub pid: i32,
-    /// Name of that thread or interrupt. For a mark, its text, which may be empty.
+    /// Name of that thread, interrupt or softirq. For a mark, the text that was given with it,
+    /// which may be empty.
     pub comm: String,
     /// Length of the delay when the trigger fired.
     #[serde(rename = "lasted_ns")]
     pub lasted: Nanos,
-    /// Percentile that the delay exceeded, if the threshold is a percentile.
+    /// Percentile that the delay exceeded; `None` unless the trigger's threshold is a percentile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub above: Option<AbovePercentile>,
 }
 
 impl Trigger {
-    /// Start of the delay.
+    /// Returns the start of the delay.
     pub fn begin(&self) -> Nanos {
-        // Saturates, because a file can contain arbitrary times.
+        // Saturates because a recording's file can contain arbitrary times.
         Nanos(self.at.0.saturating_sub(self.lasted.0))
     }
 }
 
-/// The threads or CPUs whose delays fire a trigger.
+/// The threads or CPUs whose delays can fire a trigger.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TriggerTarget {
     /// All threads and CPUs.
