@@ -107,7 +107,7 @@ pub struct RanInstead {
     pub count: u64,
 }
 
-/// Properties that are the same for all incidents in one group.
+/// Signature of an incident: the properties by which similar incidents are grouped.
 #[derive(
     Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]

@@ -1,4 +1,4 @@
-//! An interval of a recording that is worth looking at.
+//! One interval of a recording that a reader may want to look at, such as the longest delay.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,6 @@ pub struct Moment {
     /// Wall-clock duration.
     #[serde(rename = "length_ns")]
     pub length: Nanos,
-    /// CPU on which it happened.
+    /// CPU on which the interval occurred.
     pub cpu: Cpu,
 }

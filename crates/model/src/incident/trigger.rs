@@ -148,11 +148,11 @@ pub enum TriggerTarget {
     Cpus(CpuList),
 }
 
-/// Threshold of a trigger.
+/// Threshold that a delay must exceed to fire a trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TriggerLimit {
-    /// No threshold: the trigger is a request, or it fires on frames that are late by a whole
-    /// period, so that a frame is dropped.
+    /// There is no threshold. The trigger is a request, or it fires on frames that are late by an
+    /// entire period, so that a frame is dropped.
     None,
     /// A duration.
     Time(Nanos),
@@ -160,28 +160,28 @@ pub enum TriggerLimit {
     Percentile(Percentile),
 }
 
-/// A trigger as specified by the user: `KIND[:TARGET]>LIMIT`, `frame:TARGET`, or `signal`.
+/// A trigger as the user writes it: `KIND[:TARGET]>LIMIT`, `frame:TARGET`, or `signal`.
 ///
 /// - KIND is `wait`, `late`, `blocked`, `throttled`, `stretch` or `gap`.
-/// - TARGET is `pid=N`, `comm=NAME` or `cgroup=PATH`. For gaps it is `cpu=LIST`. Stretches have
-///   no target, because they belong to the kernel.
-/// - LIMIT is a time from 10 µs to 1 min, such as `5ms`, or a percentile of the last hour, such as
-///   `p99.9`.
+/// - TARGET is `pid=N`, `comm=NAME` or `cgroup=PATH`. For `gap`, it is `cpu=LIST`. `stretch` takes
+///   no target, because only the kernel's own activities fire it.
+/// - LIMIT is a time from 10 µs to 1 min, such as `5ms`, or a percentile of the delays in the last
+///   hour, such as `p99.9`.
 ///
-/// Frames need `pid=N` or `comm=NAME`. `frame:pid=N` fires on dropped frames, and
-/// `frame:pid=N>LIMIT` fires on frames that start later than the limit.
+/// A `frame` trigger needs `pid=N` or `comm=NAME`. `frame:pid=N` fires when a frame is dropped, and
+/// `frame:pid=N>LIMIT` fires when a frame starts later than the limit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TriggerSpec {
     /// Kind.
     pub kind: TriggerKind,
-    /// Threads or CPUs whose delays fire the trigger.
+    /// Threads or CPUs whose delays can fire the trigger.
     pub target: TriggerTarget,
     /// Threshold: the trigger fires on longer delays.
     pub over: TriggerLimit,
 }
 
 impl TriggerSpec {
-    /// Smallest threshold. Shorter delays happen all the time.
+    /// Smallest threshold. Delays shorter than this happen all the time.
     pub const MIN: Nanos = Nanos::from_micros(10);
     /// Largest threshold.
     pub const MAX: Nanos = Nanos::from_secs(60);
@@ -219,7 +219,7 @@ impl fmt::Display for TriggerSpec {
 }
 
 fn parse(text: &str) -> Result<TriggerSpec, TriggerFault> {
-    // A name can contain `>`, but a threshold cannot, so split at the last one.
+    // A name can contain `>`, but a threshold cannot. Split the text at the last `>`.
     let (subject, over) = match text.rsplit_once('>') {
         Some((subject, over)) => (subject, Some(over)),
         None => (text, None),
@@ -267,7 +267,7 @@ fn parse(text: &str) -> Result<TriggerSpec, TriggerFault> {
     })
 }
 
-/// Parses a frame trigger's target and threshold.
+/// Parses the target and the threshold of a frame trigger.
 fn parse_frames(target: Option<&str>, over: Option<&str>) -> Result<TriggerSpec, TriggerFault> {
     let is_program = |text: &&str| {
         let named = text.split_once('=');
@@ -305,7 +305,7 @@ fn parse_cpus(text: &str) -> Result<TriggerTarget, TriggerFault> {
     Ok(TriggerTarget::Cpus(cpus))
 }
 
-/// Parses a target that selects threads.
+/// Parses a target that selects threads: `pid=N`, `comm=NAME` or `cgroup=PATH`.
 fn parse_target(text: &str) -> Result<TriggerTarget, TriggerFault> {
     let (key, value) = text.split_once('=').unwrap_or((text, ""));
     if value.is_empty() || value.contains('\0') {
