@@ -105,7 +105,7 @@ pub struct CpuCheck {
     /// Number of ticks on this CPU.
     pub ticks: Option<u64>,
     /// Causes of the difference between `shown_share` and `busy_share`, largest effect first. They
-    /// include programs for which the kernel shows too much or too little CPU time.
+    /// include programs whose CPU time the kernel shows too high or too low.
     pub causes: Vec<Bias>,
 }
 
@@ -227,9 +227,9 @@ pub struct ProgramCheck {
     #[serde(rename = "shown_ns")]
     pub shown: Option<Nanos>,
     /// CPU time estimated by charging a whole tick period to the program for each tick that hit it.
-    /// The CPU columns are counted in this way. So are the times in `/proc/PID/stat`, unless the
-    /// kernel scales them. On CPUs whose columns are measured, the program's actual time is used
-    /// instead. `None` if the times of the ticks are unknown or if no CPU is sampled.
+    /// The CPU columns are counted in this way, and the times in `/proc/PID/stat` as well unless
+    /// the kernel scales them. On CPUs whose columns are measured, the program's actual time is
+    /// used instead. `None` if the times of the ticks are unknown or if no CPU is sampled.
     #[serde(rename = "sampled_ns")]
     pub sampled: Option<Nanos>,
     /// Deviation of `sampled` from its expected value, in standard deviations; negative if too few

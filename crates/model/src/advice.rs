@@ -30,8 +30,8 @@ pub enum Advice {
         policy: Option<SpecialPolicy>,
         /// CPUs on which the periodic threads ran.
         cpus: CpuList,
-        /// CPUs to which the program could be moved. They are online and not isolated, and the
-        /// watched program did not wait long for them. `None` if there are no such CPUs or if it is
+        /// CPUs that the program could be moved to. They are online and not isolated, and the
+        /// watched program did not wait long for them. `None` if no CPU qualifies or if it is
         /// unknown where the watched program waited.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         other_cpus: Option<CpuList>,
@@ -252,13 +252,13 @@ pub struct ExemptPids {
     /// ordinary threads.
     #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "real_time")]
     pub real_time_pids: Vec<i32>,
-    /// Of the remaining processes, those whose threads already have the lowest priority.
+    /// Remaining processes whose threads already have the lowest priority.
     #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "lowest")]
     pub lowest_priority_pids: Vec<i32>,
-    /// Of the remaining processes, those that are not known to be in the same session as the
-    /// program that should benefit. The kernel divides CPU time between sessions first, so a nice
-    /// value has no effect outside its session. The session may be unknown, or the cgroup may have
-    /// its own share of the CPU.
+    /// Remaining processes that are not known to be in the same session as the program that should
+    /// benefit. The kernel divides CPU time between sessions first, so a nice value has no effect
+    /// outside its session. The list includes processes whose session is unknown or whose cgroup
+    /// has its own share of the CPU.
     #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "apart")]
     pub other_session_pids: Vec<i32>,
 }

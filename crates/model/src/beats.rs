@@ -15,8 +15,8 @@ use crate::{CpuList, Lengths, Nanos};
 /// The periodic sources in a recording, and the extent of the search for them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BeatStatement {
-    /// Periodic sources, costliest first. The cost of a source is its self time or the total time
-    /// of the probe gaps that contain its events, whichever is larger. Programs may have run in
+    /// Periodic sources, costliest first. The cost of a source is the larger of two times: its self
+    /// time, and the total time of the probe gaps that contain its events. Programs may have run in
     /// those gaps after the probe yielded the CPU.
     pub beats: Vec<BeatLine>,
     /// Number of sources with enough events to be searched.

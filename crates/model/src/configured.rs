@@ -51,7 +51,7 @@ pub struct Configured {
     /// off.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub offloads_off: Vec<DeviceOffloads>,
-    /// CPUs to which device interrupts are routed, by interrupt number. They are read only if some
+    /// CPUs that device interrupts are routed to, by interrupt number. They are read only if some
     /// CPUs are isolated or if the machine has few interrupts.
     pub interrupt_cpus: BTreeMap<String, String>,
     /// Whether `irqbalance` is running; `None` if this was not checked.
@@ -225,7 +225,7 @@ pub struct SteeredQueue {
     pub device: String,
     /// Queue, such as `rx-0`.
     pub queue: String,
-    /// CPUs to which the packets are steered.
+    /// CPUs that the packets are steered to.
     pub cpus: CpuList,
 }
 

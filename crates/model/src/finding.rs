@@ -64,8 +64,8 @@ impl Cost {
         }
     }
 
-    /// Returns a cost described by `what`. The CPU time lost is the time of `account`; it is
-    /// unknown if there is no such account.
+    /// Returns a cost described by `what`. The CPU time lost is the time of `account`, or unknown
+    /// if `account` is `None`.
     pub fn from_account(what: impl Into<String>, account: Option<&Account>) -> Self {
         Self {
             longest: account.and_then(|account| account.longest),

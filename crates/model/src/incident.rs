@@ -49,12 +49,12 @@ pub struct Incident {
     /// Part of the delay in which the CPU's activity is unknown because no row covers it.
     #[serde(rename = "unseen_ns")]
     pub unseen: Nanos,
-    /// For a frame that started late: time after its due time in which its thread was not runnable,
+    /// For a frame that started late: how long after its due time its thread was not runnable,
     /// because it was asleep, blocked or throttled.
     #[serde(rename = "asleep_ns", default, skip_serializing_if = "Nanos::is_zero")]
     pub asleep: Nanos,
-    /// For a frame that started late: time after its due time in which its thread was still working
-    /// on the previous frame, including time in which the thread was preempted.
+    /// For a frame that started late: how long after its due time its thread was still working on
+    /// the previous frame. The time includes preemptions of the thread.
     #[serde(
         rename = "overrun_ns",
         default,
@@ -148,8 +148,8 @@ impl Incident {
 
     /// Returns the signature, by which similar incidents are grouped.
     pub fn signature(&self) -> Signature {
-        // An idle CPU is not to blame. Nor is an activity that ran for less time than the frame's
-        // thread slept.
+        // An idle CPU is not to blame. An activity is not to blame either if it ran for less time
+        // than the frame's thread slept.
         let to_blame = |ran: &&RanInstead| ran.kind != Kind::Idle && ran.time >= self.asleep;
         let first = self.ran.first().filter(to_blame);
         let first = first.map(|ran| ran.name.clone());

@@ -109,7 +109,7 @@ pub struct KernelRow {
 
 impl KernelRow {
     /// Returns the distance of the kernel's figure from the expected range: 0 inside the range,
-    /// negative below it. `None` if there is no finite expected range.
+    /// negative below it. `None` unless the expected range is finite.
     pub fn off(&self) -> Option<f64> {
         let (min, max) = self
             .expected

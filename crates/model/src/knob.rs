@@ -55,7 +55,7 @@ impl KnobScope {
     }
 }
 
-/// How much damage it can do to change a setting.
+/// Risk of changing a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum KnobRisk {
@@ -99,7 +99,7 @@ pub struct KnobLine {
     pub id: String,
     /// Kind of object that the setting belongs to.
     pub scope: KnobScope,
-    /// How much damage it can do to change the setting.
+    /// Risk of changing the setting.
     pub risk: KnobRisk,
     /// Effect of the setting.
     pub description: String,
@@ -118,7 +118,7 @@ pub struct KnobSheet {
     pub unit: Option<String>,
     /// Allowed values.
     pub values: String,
-    /// How much damage it can do to change the setting.
+    /// Risk of changing the setting.
     pub risk: KnobRisk,
     /// Why it is risky to change the setting; `None` if it is not.
     pub risk_reason: Option<String>,
@@ -186,8 +186,8 @@ impl UndoStatement {
         }
     }
 
-    /// Returns whether there is nothing left to restore and the journal says so, so that another
-    /// `undo` would do nothing.
+    /// Returns whether every setting has been dealt with and the journal was updated, so that
+    /// another `undo` would do nothing.
     pub fn is_complete(&self) -> bool {
         let mut settings = self.settings.iter();
         settings.all(|setting| !setting.outcome.is_pending()) && self.journal_problem.is_none()

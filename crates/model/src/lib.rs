@@ -58,7 +58,7 @@ pub mod workload;
 /// Calls the macro `$with` with all document types, grouped by module. Each entry consists of the
 /// variant, the document's name in JSON, the verbs that print it, and its type.
 ///
-/// There is no other list of documents. Code that must distinguish documents is generated from this
+/// This is the only list of documents. Code that must distinguish documents is generated from this
 /// one. For example, `ticktax-report` has a text page for each document, in a module with the same
 /// name.
 #[macro_export]

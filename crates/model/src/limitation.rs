@@ -141,7 +141,7 @@ pub enum Limitation {
         #[serde(rename = "step_ns", alias = "by_ns")]
         step: Nanos,
     },
-    /// The kernel counted interrupts for which there was no tracepoint event.
+    /// The kernel counted interrupts that no tracepoint event reported.
     InterruptsNotTraced {
         /// CPU that handled the interrupts.
         cpu: Cpu,
@@ -263,7 +263,7 @@ pub enum Limitation {
         /// Number of sources that were not searched for periods, because they had too many such
         /// windows.
         sources: u64,
-        /// Maximum number of such windows that a source may have to be searched.
+        /// Maximum number of such windows in a source that is still searched.
         #[serde(default = "default_max_windows")]
         max_windows: u64,
     },
@@ -325,7 +325,7 @@ pub enum Limitation {
     },
     /// The recording's file has no checksums, so damage to the file would go unnoticed.
     NotVerified,
-    /// A limitation without a variant of its own, as text.
+    /// A limitation that has no separate variant, as text.
     Other {
         /// The thing that could not be observed.
         #[serde(alias = "what")]

@@ -100,7 +100,7 @@ pub struct EndReport {
     pub user: Nanos,
     /// The kernel's protocol counters in this end's network namespace.
     pub counters: ProtocolCounters,
-    /// What became of the numbered datagrams; `None` except for a UDP receiver.
+    /// Fate of the numbered datagrams; `None` except for a UDP receiver.
     pub datagrams: Option<Datagrams>,
     /// Why the traffic ended before the requested time; `None` if it did not.
     pub ended_early: Option<EndedBy>,
@@ -204,7 +204,7 @@ impl ProtocolCounters {
     }
 }
 
-/// What became of the numbered datagrams, after the receiver had waited for the last ones.
+/// Fate of the numbered datagrams, after the receiver had waited for the last ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Datagrams {
     /// Number of datagrams sent; `None` if the sender disappeared before it reported the number. In

@@ -98,7 +98,7 @@ pub struct ExperimentPlan {
     /// Number of blocks that would be needed to detect smaller effects; empty if the spread is
     /// unknown.
     pub needed: Vec<BlocksNeeded>,
-    /// Time for which each run sends traffic.
+    /// Duration of the traffic in each run.
     #[serde(rename = "run_ns")]
     pub run: Nanos,
     /// Wall-clock time of the experiment.
@@ -139,8 +139,7 @@ pub struct ExperimentArm {
     pub values: Vec<usize>,
     /// Settings in effect, as read back from the kernel.
     pub facts: Vec<Fact>,
-    /// Index of the first arm that has the same settings in effect. It is this arm's own index if
-    /// there is no earlier one.
+    /// Index of the first arm that has the same settings in effect. It can be this arm itself.
     pub same_as: usize,
     /// Number of runs in completed blocks.
     pub runs: u64,

@@ -8,13 +8,13 @@
 //! - *Dropped*: a slot in which no frame started. There are two causes. Either the previous frame
 //!   took so long that it ran into this slot, so the loop cannot keep up. Or the loop *slept
 //!   through* the slot: it was asleep from the start of the slot until the start of the next one.
-//! - *Overshot*: a step of a fixed [schedule](Schedule) that no frame reached in time. Whatever the
-//!   loop's rule, the schedule has a step every period from the first frame on. A frame performs
-//!   the last step that is due, and any earlier steps that were not performed are overshot. Under
-//!   [`PaceRule::Deadline`], these are the dropped slots. Under the other rules, slipped frames
-//!   count as well. If a threshold is given, a step is also overshot if its frame started later
-//!   than that. The same definition holds in cases, `sim`, sweeps and the lab. If a program has
-//!   fixed steps, they are the schedule.
+//! - *Overshot*: a step of a fixed [schedule](Schedule) that no frame reached in time. The schedule
+//!   has a step every period from the first frame on; the loop's rule does not matter. A frame
+//!   performs the last step that is due, and any earlier steps that were not performed are overshot.
+//!   Under [`PaceRule::Deadline`], these are the dropped slots. Under the other rules, slipped
+//!   frames count as well. If a threshold is given, a step is also overshot if its frame started
+//!   later than that. The same definition holds in cases, `sim`, sweeps and the lab. If a program
+//!   has fixed steps, they are the schedule.
 //! - *Late*: a frame that started more than [`late_from`], or the given threshold, after it was
 //!   due. None of this depends on the kernel's tick.
 //! - *Slipped*: a frame that the rate calls for but that was never due. Under a relative rule, each
@@ -208,8 +208,8 @@ impl PaceRule {
         }
     }
 
-    /// Returns the time to which one period is added to get the due time of the frame after
-    /// `frame`.
+    /// Returns the time that the next period is counted from: one period later, the frame after
+    /// `frame` is due.
     pub fn origin(self, frame: &Frame, period: Nanos) -> Nanos {
         match self {
             Self::Fixed => frame.ended,

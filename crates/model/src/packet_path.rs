@@ -43,7 +43,7 @@ pub struct PacketPaths {
 pub struct NotFollowed {
     /// Number of wake-ups after which the thread was not observed to run.
     pub not_run: u64,
-    /// Number of wake-ups for which the recording has no row of the `NET_RX` that caused them.
+    /// Number of wake-ups whose `NET_RX` has no row in the recording.
     pub no_softirq: u64,
     /// Number of wake-ups of threads that ticktax could not track, because there were too many.
     pub no_room: u64,
@@ -125,7 +125,7 @@ pub enum ReceivedIn {
     Unknown,
 }
 
-/// Paths in which the same source raised `NET_RX` and in which it ran in the same context.
+/// Paths that share the source that raised `NET_RX` and the context that `NET_RX` ran in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketPathGroup {
     /// Source that raised `NET_RX`; `None` if the recording does not show it.
@@ -236,10 +236,10 @@ pub struct PacketCpu {
 }
 
 impl PacketPaths {
-    /// Shortest step for which the activities on the CPU are looked up.
+    /// Minimum length of a step. For shorter steps, the activities on the CPU are not looked up.
     pub const LOOKED_AT: Nanos = Nanos::from_micros(50);
 
-    /// Returns the step with the largest maximum duration; `None` if there are no steps.
+    /// Returns the step with the largest maximum duration; `None` if `steps` is empty.
     pub fn slowest(&self) -> Option<&PacketStep> {
         self.steps.iter().max_by_key(|step| step.length.max)
     }

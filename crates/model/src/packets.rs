@@ -34,14 +34,14 @@ pub struct PacketStatement {
     pub sender: Option<EndReport>,
     /// Report of the receiver.
     pub receiver: Option<EndReport>,
-    /// CPU to which the receiver was pinned.
+    /// CPU that the receiver was pinned to; `None` if it was not pinned.
     pub receiver_cpu: Option<u32>,
     /// Receive buffer of the receiver's socket; `None` on the sender's host.
     pub buffer: Option<SocketBuffer>,
     /// Where datagrams were lost; `None` if it is unknown how many were sent.
     pub losses: Option<PacketLosses>,
-    /// Reasons for which this host's kernel dropped datagrams of this stream, most frequent first;
-    /// `None` if drops were not traced.
+    /// Reasons why this host's kernel dropped datagrams of this stream, most frequent first; `None`
+    /// if drops were not traced.
     #[serde(default)]
     pub drop_reasons: Option<Vec<DropReason>>,
     /// Bursts of losses, in time order; `None` on the sender's host.
@@ -155,7 +155,7 @@ pub struct StallCause {
     pub source_kind: Kind,
     /// Process id, if the activity is a program.
     pub pid: Option<i32>,
-    /// Time for which this cause delayed the receiver.
+    /// Delay of the receiver due to this cause.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
 }
@@ -215,8 +215,8 @@ impl PacketStatement {
         (reached < 0.97).then_some(reached)
     }
 
-    /// Returns the number of datagrams lost in all bursts for which a loss was predicted, and the
-    /// sum of the predictions. `None` if there are no such bursts.
+    /// Returns the total loss in the bursts that have a predicted loss, and the sum of the
+    /// predictions. `None` if no burst has a prediction.
     pub fn predicted(&self) -> Option<(u64, u64)> {
         let bursts = self.bursts.iter().flatten();
         let known = bursts.filter_map(|burst| Some((burst.lost, burst.predicted?)));

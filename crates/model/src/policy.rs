@@ -75,8 +75,8 @@ impl SpecialPolicy {
     /// The lowest priority that ordinary threads can have.
     pub const LOWEST: Self = Self::Nice(19);
 
-    /// Returns whether threads with this policy run before every ordinary thread, whatever their
-    /// nice values are.
+    /// Returns whether threads with this policy run before every ordinary thread, regardless of
+    /// nice values.
     pub const fn goes_first(self) -> bool {
         !matches!(self, Self::Nice(_))
     }

@@ -30,7 +30,7 @@ pub struct PredictionStatement {
     /// Seed of the first run.
     pub seed: u64,
     /// Check of the model: its prediction for the settings under which the measurement was made,
-    /// compared with the measurement. `None` if there is no measurement to compare with.
+    /// compared with the measurement. `None` if no measurement can be compared with it.
     #[serde(default)]
     pub control: Option<Control>,
     /// One arm per setting. If there is a measurement, its arm comes first.

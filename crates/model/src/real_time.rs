@@ -23,7 +23,7 @@ pub enum RealTimeLimit {
     Either,
 }
 
-/// Time for which a limit kept a program's real-time threads from running.
+/// Time that a limit kept a program's real-time threads from running.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RealTimeHeld {
     /// Name of the program.
@@ -39,12 +39,12 @@ pub struct RealTimeHeld {
     /// `sched_rt_period_us`.
     #[serde(rename = "period_ns")]
     pub period: Nanos,
-    /// Time for which threads were kept from running, summed over all threads.
+    /// Time that threads were kept from running, summed over all threads.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// Number of times that a thread was kept from running.
     pub count: u64,
-    /// Longest time for which a thread was kept from running.
+    /// Longest time that a thread was kept from running.
     #[serde(rename = "max_ns")]
     pub max: Nanos,
 }

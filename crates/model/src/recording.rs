@@ -172,9 +172,9 @@ pub struct Header {
     pub after: Counters,
     /// Cost of the observation.
     pub cost: ToolCost,
-    /// The command that was audited; `None` if there was none.
+    /// The command that was audited, if any.
     pub command: Option<CommandReport>,
-    /// The program that is analysed; `None` if there is none.
+    /// The program that is analysed, if any.
     #[serde(default)]
     pub victim: Option<VictimHeader>,
     /// Threads of programs that did not have the default scheduling policy at the start or at the
@@ -186,8 +186,8 @@ pub struct Header {
     #[serde(default)]
     pub autogroups: Option<Vec<ProcessAutogroup>>,
     /// Process ids in each cgroup at the start or at the end of the recording, by cgroup path. The
-    /// paths belong to the hierarchy that has the CPU controller. The root cgroup is omitted.
-    /// `None` if the cgroups are unknown.
+    /// paths belong to the hierarchy with the CPU controller. The root cgroup is omitted. `None` if
+    /// the cgroups are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroups: Option<BTreeMap<String, BTreeSet<i32>>>,
     /// Reports of the soakers, one per CPU.
@@ -196,7 +196,8 @@ pub struct Header {
     /// Why the recording ended before the requested time; `None` if it did not.
     #[serde(default)]
     pub ended_early: Option<EndedEarly>,
-    /// What `ticktax pace` ran or watched; `None` if another verb made the recording.
+    /// Loop or traffic that `ticktax pace` ran or watched; `None` if another verb made the
+    /// recording.
     #[serde(default)]
     pub paced: Option<Paced>,
     /// Result of each thread of a replayed scenario; `None` if this is not the recording of a
@@ -220,7 +221,7 @@ pub struct Header {
     pub triggers: Vec<Trigger>,
 }
 
-/// What `ticktax pace` ran or watched in a recording.
+/// Loop or traffic that `ticktax pace` ran or watched in a recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Paced {
@@ -425,7 +426,7 @@ pub struct ToolCost {
     pub cpu: Nanos,
     /// Peak memory use of the process, in bytes.
     pub memory_bytes: u64,
-    /// Number of tracepoint events for which one of the tracer's BPF programs ran.
+    /// Number of tracepoint events that ran one of the tracer's BPF programs.
     pub events: u64,
     /// CPU time used by the tracer's BPF programs; `None` if the kernel did not collect statistics
     /// about them.

@@ -31,7 +31,7 @@ pub enum Kind {
     /// Time in which a probe's loop did not run, for any reason.
     Gap,
     /// Time in which a thread was off its CPU, because it waited for the CPU, was throttled or was
-    /// blocked. This is not CPU time: meanwhile, the CPU ran something else or was idle.
+    /// blocked. This is not CPU time, because the CPU ran something else or was idle.
     Wait,
     /// A frame of a paced loop, from its start to the end of its work. Other rows show what ran on
     /// the CPU in that time.
@@ -67,7 +67,7 @@ impl Kind {
         }
     }
 
-    /// Returns the kind whose [`Kind::name`] is `name`; `None` if there is none.
+    /// Returns the kind whose [`Kind::name`] is `name`; `None` if no kind has this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
@@ -109,7 +109,7 @@ impl Owner {
         }
     }
 
-    /// Returns the owner whose [`Owner::name`] is `name`; `None` if there is none.
+    /// Returns the owner whose [`Owner::name`] is `name`; `None` if no owner has this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|owner| owner.name() == name)
     }

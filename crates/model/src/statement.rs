@@ -170,7 +170,7 @@ impl CpuAccounts {
         self.of_all(|other| other == class)
     }
 
-    /// Returns the time on this CPU of all classes for which `belongs` returns `true`.
+    /// Returns the total time on this CPU of all classes that satisfy `belongs`.
     pub fn of_all(&self, belongs: impl Fn(Class) -> bool) -> Nanos {
         let parts = self.classes.iter().filter(|part| belongs(part.class));
         parts.map(|part| part.time).sum()
@@ -193,7 +193,7 @@ pub struct Balance {
 }
 
 impl Statement {
-    /// Returns the total time of all accounts in classes for which `belongs` returns `true`.
+    /// Returns the total time of all accounts whose class satisfies `belongs`.
     pub fn time_of(&self, belongs: impl Fn(Class) -> bool) -> Nanos {
         let accounts = self.accounts.iter();
         let accounts = accounts.filter(|account| belongs(account.class));
@@ -227,8 +227,8 @@ pub struct ThrottledProgram {
     /// Why the program was off its CPU.
     #[serde(alias = "why")]
     pub reason: OffCpuReason,
-    /// Time for which the program's threads were throttled, summed over the threads. Each interval
-    /// lasts until the thread runs again, so it includes the run-queue wait after the throttling.
+    /// Time that the program's threads were throttled, summed over the threads. Each interval lasts
+    /// until the thread runs again, so it includes the run-queue wait after the throttling.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// Number and lengths of the intervals in which a thread was throttled.

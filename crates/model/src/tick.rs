@@ -46,8 +46,8 @@ pub enum Basis {
     /// Sums of these intervals over time windows. Figures that depend on the order of events are
     /// unknown.
     Sums,
-    /// All interrupts of the local timer, because no timer function was observed. Some of them may
-    /// not be ticks. Kernels without high-resolution timers have no such function.
+    /// All interrupts of the local timer, because no timer function was observed. Some of them
+    /// might be other timers. Kernels without high-resolution timers have no such function.
     Interrupts,
     /// The kernel's count of local timer interrupts. It includes timers other than the tick, so it
     /// is an upper bound on the number of ticks.

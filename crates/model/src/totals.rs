@@ -37,7 +37,7 @@ pub struct IntervalSum {
 }
 
 impl IntervalSum {
-    /// Adds one interval, whose wall-clock length is `length` and whose self time is `time`.
+    /// Adds one interval with the wall-clock length `length` and the self time `time`.
     pub fn record(&mut self, time: Nanos, length: Nanos) {
         self.time += time;
         self.count += 1;

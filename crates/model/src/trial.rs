@@ -60,7 +60,7 @@ pub struct ArmSetting {
     pub knob: String,
     /// Object that the setting belongs to, in the same format as in [`UndoneSetting`].
     pub target: String,
-    /// Value to which the arm sets it.
+    /// Value that the arm sets.
     pub value: String,
 }
 
@@ -75,7 +75,7 @@ pub struct Design {
     /// Number of warm-up runs in each arm.
     pub warm_ups: u64,
     /// Number of consecutive runs of the first arm before the first block. They measure how much
-    /// its values vary by themselves.
+    /// its values vary if nothing is changed.
     pub noise_runs: u64,
     /// Time between a change of settings and the next run.
     #[serde(rename = "settle_ns")]
@@ -169,7 +169,7 @@ pub enum Origin {
 pub enum RunPurpose {
     /// The run fills caches, and its results are discarded.
     WarmUp,
-    /// The run measures how much the values of the first arm vary by themselves.
+    /// The run measures how much the values of the first arm vary if nothing is changed.
     Noise,
     /// The run measures an arm, which is then compared with the other arms.
     Measured,
@@ -197,7 +197,7 @@ pub struct TrialRun {
     pub values: Vec<Option<f64>>,
 }
 
-/// How often the runs of an arm succeeded, compared with the first arm.
+/// Success rate of an arm's runs, compared with the first arm.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ArmSuccess {
     /// Index of the arm in the trial's list of arms.

@@ -220,14 +220,13 @@ pub struct ThreadTimes {
     pub processes: u64,
     /// Number of threads.
     pub threads: u64,
-    /// Sum of the times for which the threads existed during the recording.
+    /// Sum of the threads' lifetimes within the recording.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
     /// Sum of the times in all states. It must be equal to `elapsed`.
     #[serde(rename = "accounted_ns")]
     pub accounted: Nanos,
-    /// Threads whose times in all states do not add up to the time for which they existed, each
-    /// with the difference.
+    /// Threads whose times in all states do not add up to their lifetime, each with the difference.
     #[serde(rename = "imbalances_ns", alias = "off_ns")]
     pub imbalances: Vec<(i32, Nanos)>,
     /// States in which any time was spent, in the order of [`ThreadState`].
@@ -250,7 +249,7 @@ pub struct ThreadTimes {
     pub interrupted_by: Vec<Interferer>,
     /// The victim's longest delays, longest first.
     pub delays: Vec<Delay>,
-    /// Time for which a limit kept the victim's real-time threads from running although nothing of
+    /// Time that a limit kept the victim's real-time threads from running although nothing of
     /// higher priority was runnable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub real_time: Vec<RealTimeHeld>,

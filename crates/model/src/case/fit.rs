@@ -29,7 +29,7 @@ pub struct FitOutcome {
     pub hold_out: Vec<Remark>,
 }
 
-/// How much the results depend on one free parameter.
+/// Sensitivity of the results to one free parameter.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Sensitivity {
     /// Name of the parameter.

@@ -77,7 +77,7 @@ pub struct HostFact {
 }
 
 impl HostFact {
-    /// Returns whether `other` describes the same properties, whatever its times.
+    /// Returns whether `other` describes the same properties. The times may differ.
     pub fn is_like(&self, other: &Self) -> bool {
         self.row().cells[2..] == other.row().cells[2..]
     }

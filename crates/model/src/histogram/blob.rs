@@ -99,7 +99,7 @@ mod tests {
     use super::{BlobError, Histogram};
     use crate::Nanos;
 
-    /// Generates arbitrary histograms, most of which have mostly empty buckets.
+    /// Generates arbitrary histograms. Most of them have mostly empty buckets.
     fn histograms() -> impl Strategy<Value = Histogram> {
         let count = prop_oneof![4 => Just(0), 1 => 1..200_u64, 1 => any::<u64>()];
         prop::collection::vec(count, Histogram::BUCKETS)

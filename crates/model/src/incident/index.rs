@@ -119,7 +119,7 @@ impl IncidentEntry {
         self.recording.as_deref() == Some(recording)
     }
 
-    /// Stores what became of this incident's recording: the size of its file, or the reason why it
+    /// Stores the outcome of this incident's recording: the size of its file, or the reason why it
     /// was not kept.
     pub fn settle(&mut self, outcome: Result<u64, LossCause>) {
         match outcome {

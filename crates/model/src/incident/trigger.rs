@@ -70,7 +70,7 @@ impl TriggerKind {
         }
     }
 
-    /// Returns the kind whose [`TriggerKind::name`] is `name`; `None` if there is none.
+    /// Returns the kind whose [`TriggerKind::name`] is `name`; `None` if no kind has this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
@@ -151,8 +151,8 @@ pub enum TriggerTarget {
 /// Threshold that a delay must exceed to fire a trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TriggerLimit {
-    /// There is no threshold. The trigger is a request, or it fires on frames that are late by an
-    /// entire period, so that a frame is dropped.
+    /// No threshold. The trigger is a request, or it fires on frames that are late by an entire
+    /// period, so that a frame is dropped.
     None,
     /// A duration.
     Time(Nanos),

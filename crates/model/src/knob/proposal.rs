@@ -74,7 +74,7 @@ impl KnobProposal {
         })
     }
 
-    /// Returns the same proposal, but for the setting of interrupt `irq`.
+    /// Returns the same proposal for the setting of interrupt `irq`.
     #[must_use]
     pub fn for_irq(self, irq: u32) -> Self {
         Self {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::TrafficAccount;
 use crate::Nanos;
 
-/// What a CPU was doing, in the coarse categories of a sampler.
+/// Activity of a CPU, in the coarse categories of a sampler.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -16,7 +16,7 @@ pub enum SampledActivity {
     Sender,
     /// The receiving thread.
     Receiver,
-    /// A softirq, whichever thread it interrupted.
+    /// A softirq. The thread that it interrupted does not matter.
     Softirq,
     /// A hardware interrupt.
     Irq,
@@ -99,8 +99,8 @@ pub struct Sampled {
     /// Time between two samples on the same CPU.
     #[serde(rename = "period_ns")]
     pub period: Nanos,
-    /// Counts for each activity. Their `by_code` numbers add up to the number of all samples. So do
-    /// their `by_thread` numbers.
+    /// Counts for each activity. Their `by_code` numbers add up to the number of all samples, and
+    /// so do their `by_thread` numbers.
     pub counts: Vec<SampleCount>,
     /// Number of samples that did not fit into the buffer.
     pub samples_lost: u64,

@@ -38,8 +38,9 @@ pub struct PaceComparison {
     pub rounds: u64,
     /// Arms, in the order of the command line.
     pub arms: Vec<PaceArm>,
-    /// The quantile of the waits that is shown and compared, 0 to 1. It is the highest quantile for
-    /// which every arm has enough frames. `None` if an arm has too few frames for any quantile.
+    /// The quantile of the waits that is shown and compared, 0 to 1. It is the highest quantile
+    /// that the number of frames in every arm supports. `None` if an arm has too few frames for any
+    /// quantile.
     pub quantile: Option<f64>,
     /// Recommendations, one for each combination of frame rate and work.
     pub choices: Vec<Choice>,
@@ -66,8 +67,8 @@ pub struct PaceArm {
     /// CPU time over all turns, according to each available clock.
     #[serde(default)]
     pub readings: Vec<CpuReading>,
-    /// Time for which [`SleepMethod::Hybrid`](super::SleepMethod::Hybrid) spun before each frame
-    /// was due, averaged over the turns. The time is calibrated anew for each turn.
+    /// Time that [`SleepMethod::Hybrid`](super::SleepMethod::Hybrid) spun before each frame was
+    /// due, averaged over the turns. It is calibrated anew for each turn.
     #[serde(default, rename = "margin_ns")]
     pub margin: Option<Nanos>,
     /// Results of each turn. They show whether differences between arms are due to chance.

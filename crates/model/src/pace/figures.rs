@@ -114,8 +114,8 @@ pub struct Distribution {
     pub max: Nanos,
     /// Whether the quantiles are exact. Otherwise they are accurate to ±11 %.
     pub exact: bool,
-    /// Quantiles for which there are enough values. There are enough if the 95 % upper confidence
-    /// bound of the quantile is one of the values.
+    /// Quantiles that the number of values supports. It supports a quantile if the quantile's 95 %
+    /// upper confidence bound is one of the values.
     pub quantiles: Vec<Quantile>,
     /// Histogram of the times, without empty buckets.
     pub buckets: Vec<Bucket>,

@@ -90,8 +90,8 @@ pub struct LoopReport {
     /// thread's timers.
     #[serde(rename = "timer_slack_ns")]
     pub timer_slack: Option<Nanos>,
-    /// Time for which [`SleepMethod::Hybrid`](super::SleepMethod::Hybrid) spins before each frame
-    /// is due.
+    /// Time that [`SleepMethod::Hybrid`](super::SleepMethod::Hybrid) spins before each frame is
+    /// due.
     #[serde(rename = "margin_ns")]
     pub margin: Option<Nanos>,
     /// Number of frames that ran but could not be reported. All other figures exclude them.

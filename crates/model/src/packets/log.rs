@@ -23,13 +23,13 @@ pub struct PacketRun {
     pub receiver: Option<EndReport>,
     /// Log of the receiver; `None` if the receiver ran on another host.
     pub log: Option<PacketLog>,
-    /// Reasons for which this host's kernel dropped datagrams of this stream; `None` if drops were
-    /// not traced.
+    /// Reasons why this host's kernel dropped datagrams of this stream; `None` if drops were not
+    /// traced.
     #[serde(default)]
     pub drop_reasons: Option<Vec<DropReason>>,
     /// Process id and thread id of the receiver; `None` unless it ran on this host and was traced.
     pub thread: Option<(i32, i32)>,
-    /// CPU to which the receiver was pinned.
+    /// CPU that the receiver was pinned to; `None` if it was not pinned.
     pub receiver_cpu: Option<u32>,
     /// Why nothing was traced; `None` if the transfer was traced.
     #[serde(alias = "no_trace")]
@@ -56,7 +56,8 @@ pub struct PacketLog {
     /// Number of datagrams lost in further bursts, which did not fit into the log.
     #[serde(alias = "not_kept")]
     pub lost_outside_bursts: u64,
-    /// What was sent and when the receiver paused, around each burst, in time order.
+    /// Intervals around the bursts, in time order. They show the datagrams sent and the receiver's
+    /// pauses.
     #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "courses")]
     pub burst_windows: Vec<BurstWindow>,
     /// Whether the intervals around some bursts did not fit into `burst_windows`.
@@ -137,8 +138,8 @@ pub struct LossBurst {
 /// A pause between two reads, from the moment when data was waiting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pause {
-    /// Start of the pause, on the receiver's `CLOCK_MONOTONIC`. It is the time when the previous
-    /// read returned or when the first waiting datagram arrived, whichever was later.
+    /// Start of the pause, on the receiver's `CLOCK_MONOTONIC`. The pause starts when the previous
+    /// read has returned and a datagram is waiting.
     #[serde(rename = "start_ns")]
     pub start: Nanos,
     /// End of the pause, on the same clock: the time when the next read returned.
@@ -173,7 +174,7 @@ pub struct BurstWindow {
     pub read: Nanos,
 }
 
-/// A time slot, with what became of the datagrams sent in it.
+/// A time slot, with the fate of the datagrams sent in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TimeSlot {
     /// Number of datagrams sent in this slot that arrived.

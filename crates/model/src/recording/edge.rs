@@ -7,8 +7,8 @@ use crate::{Cpu, Nanos, SourceId, Span};
 
 /// A wake-up edge: at one moment, a source woke a thread, queued a work item or raised a softirq.
 ///
-/// The edge belongs to the CPU on which the source ran. What it made runnable may run on another
-/// CPU, as its own spans show.
+/// The edge belongs to the CPU on which the source ran. The thread or work item that it made
+/// runnable can run on another CPU, as its own spans show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edge {
     /// The moment, as a span of length 0. The source of this span is the interrupt, timer function
@@ -80,7 +80,7 @@ impl EdgeKind {
         }
     }
 
-    /// Returns the kind whose [`EdgeKind::name`] is `name`; `None` if there is none.
+    /// Returns the kind whose [`EdgeKind::name`] is `name`; `None` if no kind has this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }

@@ -74,7 +74,7 @@ impl ProbeKind {
 pub enum ProbeFailure {
     /// The kernel moved the thread to another CPU.
     Moved {
-        /// CPU to which the thread was moved.
+        /// CPU that the thread was moved to.
         to: Cpu,
     },
     /// The thread did not stop in time, so its results are lost.
