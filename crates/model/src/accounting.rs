@@ -168,9 +168,9 @@ pub struct Bias {
     pub time: Nanos,
     /// Program that causes the difference; `None` if the cause is not a single program.
     pub program: Option<String>,
-    /// Process id of that program.
+    /// Process id of the program in `program`.
     pub pid: Option<i32>,
-    /// Time that the program or activity spent on the CPU.
+    /// CPU time of the program or activity that causes the difference.
     #[serde(rename = "ran_ns")]
     pub ran: Nanos,
     /// Part of `ran` that the columns include.
@@ -216,7 +216,8 @@ pub struct ProgramCheck {
     pub name: String,
     /// Process id.
     pub pid: i32,
-    /// CPU time according to the accounts, without interrupts; `None` at level `proc`.
+    /// CPU time according to the accounts, excluding interrupts; `None` at level `proc`, at which
+    /// nothing is traced.
     #[serde(rename = "ran_ns")]
     pub ran: Option<Nanos>,
     /// Time on a CPU, including interrupts that occurred while the program was on the CPU.

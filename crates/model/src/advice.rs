@@ -187,7 +187,8 @@ pub enum Advice {
         /// Program with the largest demand. Its `time` is the sum of its running and waiting times.
         #[serde(flatten)]
         most: CompetingProgram,
-        /// That program's time as a share of the running and waiting times of all threads, 0 to 1.
+        /// Time of the program in `most` as a share of the running and waiting times of all
+        /// threads, 0 to 1.
         share: f64,
         /// Whether waits are unknown, so that the demand is estimated from samples of the run
         /// queue. In that case, `most` is the program that ran longest, its `time` is its running
@@ -203,7 +204,7 @@ pub enum Advice {
         /// Program that used the most CPU time. Its `time` is its running time.
         #[serde(flatten)]
         most: CompetingProgram,
-        /// That program's time as a share of the time of all CPUs, 0 to 1.
+        /// Time of the program in `most` as a share of the time of all CPUs, 0 to 1.
         share: f64,
     },
     /// An interrupt, softirq or kernel thread used much of the time of all CPUs.

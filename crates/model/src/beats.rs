@@ -19,7 +19,7 @@ pub struct BeatStatement {
     /// time, and the total time of the probe gaps that contain its events. Programs may have run in
     /// those gaps after the probe yielded the CPU.
     pub beats: Vec<BeatLine>,
-    /// Number of sources with enough events to be searched.
+    /// Number of sources that had enough events to be searched.
     pub searched: u64,
     /// Time over which the sources were observed. The longest period that can be found is a quarter
     /// of it.
@@ -64,10 +64,10 @@ pub struct Periodicity {
     /// Period, in ns.
     #[serde(rename = "period_ns")]
     pub period: f64,
-    /// Lower end of the 95 % interval of the period, in ns.
+    /// Lower end of the 95 % confidence interval of the period, in ns.
     #[serde(rename = "period_low_ns")]
     pub low: f64,
-    /// Upper end of the 95 % interval of the period, in ns.
+    /// Upper end of the 95 % confidence interval of the period, in ns.
     #[serde(rename = "period_high_ns")]
     pub high: f64,
     /// Upper bound on the probability that events without any period would produce one this strong.
@@ -227,14 +227,14 @@ pub struct AliasLine {
     /// Period P₁ of the first source, in ns.
     #[serde(rename = "first_period_ns")]
     pub first_period: f64,
-    /// Harmonic k of the first source.
+    /// Number k of the first period's harmonic that takes part in the coincidence.
     pub k: u32,
     /// Name of the second source.
     pub second: String,
     /// Period P₂ of the second source, in ns.
     #[serde(rename = "second_period_ns")]
     pub second_period: f64,
-    /// Harmonic n of the second source.
+    /// Number n of the second period's harmonic that takes part in the coincidence.
     pub n: u32,
     /// Period of the coincidence, in ns.
     #[serde(rename = "period_ns")]

@@ -98,9 +98,9 @@ pub struct Line {
     pub quote: Option<String>,
     /// Published number.
     pub published: Option<Ends>,
-    /// Number derived from published ones.
+    /// Number derived from published numbers; `None` if nothing was derived.
     pub derived: Option<Ends>,
-    /// Result of the model.
+    /// Result of the model; `None` if the model does not produce one.
     pub modelled: Option<f64>,
     /// How the model's result relates to the published figure.
     pub kind: RowKind,

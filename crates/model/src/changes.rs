@@ -50,7 +50,7 @@ pub struct ComparedRecording {
     /// Wall-clock start time, in seconds since 1970.
     #[serde(rename = "began_unix_s")]
     pub began_unix: i64,
-    /// Length in wall-clock time.
+    /// Length of the recording in wall-clock time.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
     /// CPUs.

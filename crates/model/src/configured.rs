@@ -23,8 +23,7 @@ pub struct Configured {
     /// Contents of short files, most of them below `/proc/sys` and `/sys`. The key is the file's
     /// path without its leading slash.
     pub files: BTreeMap<String, String>,
-    /// Facts from `/proc/timer_list`; `None` unless ticktax runs as root, because only root can
-    /// read this file.
+    /// Facts from `/proc/timer_list`; `None` if the file could not be read. Only root can read it.
     pub timers: Option<TimerList>,
     /// Kernel messages since boot, if they can be read.
     pub log: Option<KernelLog>,
@@ -38,7 +37,7 @@ pub struct Configured {
     pub write_caches: Vec<WriteCache>,
     /// Processes in which `fsync` has no effect, as far as `/proc` shows.
     pub fsync_off: Vec<FsyncOff>,
-    /// Frequency scaling of CPUs.
+    /// Frequency scaling of the CPUs. CPUs that share a policy have one entry.
     pub frequency: Vec<FrequencyPolicy>,
     /// The latency limit in `/dev/cpu_dma_latency`, if it could be read. It keeps CPUs out of idle
     /// states that take longer to leave.
@@ -304,6 +303,6 @@ pub struct WakeLatency {
     /// Limit in effect, in µs.
     #[serde(rename = "latency_us")]
     pub micros: u32,
-    /// Programs known to have the file open, each as name and process id.
+    /// Programs known to have `/dev/cpu_dma_latency` open, each as name and process id.
     pub holders: Vec<String>,
 }

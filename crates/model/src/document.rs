@@ -18,7 +18,7 @@ macro_rules! documents {
         documents! { each $($($kind $name $about (crate::$module::$content);)+)+ }
     };
     (each $($kind:ident $name:literal $about:literal ($content:ty);)+) => {
-        /// The result of a verb.
+        /// The result of one of ticktax's verbs.
         #[derive(Clone, Debug, PartialEq, Serialize)]
         #[serde(untagged)]
         pub enum Document {

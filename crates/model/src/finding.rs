@@ -8,7 +8,7 @@ use crate::knob::KnobProposal;
 use crate::statement::Account;
 use crate::{Moment, Nanos};
 
-/// A verdict that the user can act on.
+/// A finding: a verdict on the machine's settings that the user can act on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// Name of the rule that produced the finding, such as `sysctl-not-in-effect`.

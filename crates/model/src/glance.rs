@@ -21,9 +21,9 @@ pub struct ProgramGlance {
     pub wanted: Nanos,
     /// Part of `wanted` in which the threads waited for a CPU.
     pub waited: Nanos,
-    /// Longest of these waits.
+    /// Longest single wait for a CPU.
     pub longest: Nanos,
-    /// Programs that ran during these waits, each with the waiting time that it caused, largest
-    /// first.
+    /// Programs that ran while the threads waited, each with the waiting time that it caused,
+    /// largest first.
     pub behind: Vec<(String, Nanos)>,
 }

@@ -223,7 +223,7 @@ pub struct IncidentGroup {
     pub at_unix_ms: Vec<i64>,
     /// Chain of causes; empty unless all incidents with a known chain have the same one.
     pub chain: Vec<String>,
-    /// Number of incidents with a known chain.
+    /// Number of incidents whose chain of causes is known.
     pub chain_count: u64,
     /// Periods at which the incidents recur, most certain first.
     pub beats: Vec<Periodicity>,
@@ -237,7 +237,7 @@ impl IncidentGroup {
 /// Incidents, recordings or triggers that were not kept for the same reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NotKept {
-    /// Reason why they were not kept.
+    /// Reason why these items were not kept.
     pub cause: LossCause,
     /// Number of incidents, recordings or triggers that were not kept.
     pub count: u64,

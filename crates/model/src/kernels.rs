@@ -139,7 +139,7 @@ pub struct KernelsStatement {
     pub release: Option<String>,
     /// Clock of the guests.
     pub clock: GuestClock,
-    /// One table per quantity.
+    /// One table per measured quantity.
     pub tables: Vec<KernelTable>,
     /// Remarks.
     pub remarks: Vec<Remark>,

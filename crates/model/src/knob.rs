@@ -151,7 +151,7 @@ pub struct KnobReadings {
 /// The current value of a setting for one object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KnobReading {
-    /// Object that was queried.
+    /// Object that the value belongs to.
     pub target: String,
     /// Current value; `None` if it could not be read.
     pub value: Option<String>,
@@ -207,7 +207,7 @@ pub struct UndoneSetting {
     pub id: String,
     /// Object that the setting belongs to.
     pub target: String,
-    /// Value before the change.
+    /// Value that the setting had before it was changed.
     pub original: String,
     /// Value that was in effect just before the setting was restored; `None` if it could not be
     /// read.

@@ -36,7 +36,7 @@ pub enum Limitation {
     SettingsUnread {
         /// Paths of some of the files that could not be read.
         paths: Vec<String>,
-        /// Number of files not listed in `paths`.
+        /// Number of unreadable files that are not listed in `paths`.
         #[serde(alias = "more")]
         paths_left_out: u64,
         /// Why they could not be read.
@@ -252,7 +252,7 @@ pub enum Limitation {
     /// periods cannot be found in them. In a recording with such rows, only gaps and long intervals
     /// have times.
     BeatTimesSummed {
-        /// Number of such rows.
+        /// Number of rows that sum intervals.
         rows: u64,
     },
     /// Some windows had no room for the times of long intervals, so these intervals were summed as
@@ -403,7 +403,7 @@ pub enum Unreadable {
     Failed(String),
 }
 
-/// Why a recording has no gaps.
+/// Why a recording contains no probe gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoGaps {

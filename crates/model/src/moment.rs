@@ -8,7 +8,7 @@ use crate::{Cpu, Nanos};
 /// One interval of a recording: its start, its length and its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Moment {
-    /// Start, relative to the start of the recording.
+    /// Start of the interval, relative to the start of the recording.
     #[serde(rename = "at_ns")]
     pub at: Nanos,
     /// Wall-clock duration.

@@ -93,7 +93,7 @@ pub struct PacketLosses {
     /// Lost because the receive ring of a network card was full or the card had no room
     /// (`rx_missed_errors`, `rx_fifo_errors`).
     pub ring: u64,
-    /// Dropped by a device (`/proc/net/dev`).
+    /// Dropped by a network device (`/proc/net/dev`).
     pub device: u64,
     /// Lost in an unknown place. No counter includes these datagrams.
     pub unknown: u64,
@@ -116,8 +116,8 @@ pub struct Burst {
     /// the receiver did not pause or the length is unknown.
     #[serde(rename = "read_pause_ns")]
     pub read_pause: Option<Nanos>,
-    /// Number of datagrams sent during the pause, from the first one that had to wait until the
-    /// receiver read again; `None` if unknown.
+    /// Number of datagrams sent during the pause, starting with the first one that had to wait;
+    /// `None` if unknown.
     #[serde(default)]
     pub sent_in_pause: Option<u64>,
     /// Number of datagrams that were waiting in the buffer when the first one was lost. It can be

@@ -193,7 +193,7 @@ pub struct PolicyGrant {
 }
 
 impl PolicyGrant {
-    /// Returns the grant of a request for `policy` that succeeded.
+    /// Returns the grant for a thread that requested `policy` and got it.
     pub const fn full(policy: SchedulingPolicy) -> Self {
         Self {
             requested: policy,

@@ -126,7 +126,7 @@ impl Origin {
     }
 }
 
-/// A figure of an arm.
+/// One figure of an arm, such as its frame rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Figure {
     /// Measure.

@@ -224,7 +224,7 @@ pub struct ThrottledProgram {
     pub name: String,
     /// Process id.
     pub pid: Option<i32>,
-    /// Why the program was off its CPU.
+    /// Why the program's threads were off the CPU.
     #[serde(alias = "why")]
     pub reason: OffCpuReason,
     /// Time that the program's threads were throttled, summed over the threads. Each interval lasts

@@ -28,7 +28,7 @@ pub struct GridStatement {
     /// Wall-clock duration of this invocation.
     #[serde(rename = "took_ns")]
     pub took: Nanos,
-    /// File with the results of all arms.
+    /// File that contains the results of all arms.
     pub results: String,
     /// Arms with extreme values in the column that the user chose; `None` if the user chose none.
     pub ranking: Option<Ranking>,

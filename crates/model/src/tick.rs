@@ -192,7 +192,7 @@ impl Estimate {
 /// Extrapolation from this machine to many guests like it on one host.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Fleet {
-    /// Number of guests on a host.
+    /// Number of guests that run on the host.
     pub guests: u32,
     /// Cost of the ticks of all guests, in cores of the host.
     pub cores: Estimate,

@@ -84,7 +84,7 @@ impl OffCpuReason {
     }
 
     /// Splits the detail of a wait row into the reason and whether the thread moved to another CPU.
-    /// Returns `None` if the reason is unknown.
+    /// Returns `None` if the detail does not name a known reason.
     pub fn from_detail(detail: &str) -> Option<(Self, bool)> {
         let (name, moved) = match detail.strip_suffix(MOVED) {
             Some(name) => (name, true),
@@ -267,7 +267,7 @@ impl ThreadTimes {
 pub struct StateAccount {
     /// State.
     pub state: ThreadState,
-    /// Total time in this state, over all threads.
+    /// Total time in this state, summed over all threads.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// Number of intervals.

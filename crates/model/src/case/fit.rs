@@ -38,7 +38,7 @@ pub struct Sensitivity {
     pub unit: String,
     /// Constants that were fitted again for each tested value. All others kept their values.
     pub refitted: Vec<String>,
-    /// Tested values, in ascending order.
+    /// Values of the parameter that were tested, in ascending order, with their results.
     pub points: Vec<SensitivityPoint>,
     /// Rows whose outcome depends on the parameter, each as the name of its series and its label.
     pub rows: Vec<(String, String)>,
@@ -51,9 +51,9 @@ pub struct SensitivityPoint {
     pub value: f64,
     /// Whether the case's file uses this value.
     pub used: bool,
-    /// Number of comparable rows that the model matches.
+    /// Number of rows that the model matches with this value.
     pub matched: usize,
-    /// Number of comparable rows.
+    /// Number of rows that allow a comparison of the model with a published figure.
     pub comparable: usize,
     /// Result for each of the rows in [`Sensitivity::rows`], and whether it is close enough to the
     /// published figure.

@@ -42,7 +42,7 @@ pub struct PublishedRow {
     pub quote: Option<String>,
     /// Published number.
     pub published: Option<Ends>,
-    /// Number derived from published ones.
+    /// Number derived from published numbers; `None` if nothing was derived.
     pub derived: Option<Ends>,
     /// Formula for the derived number, or one formula for each end of a range.
     pub formula: Vec<String>,

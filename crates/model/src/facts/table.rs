@@ -71,7 +71,7 @@ const fn optional(name: &'static str, kind: ColumnKind) -> Column {
 
 use ColumnKind::{Bytes, Few, Int, List, Long, Real, Short, Text, Time};
 
-/// The first column of every table.
+/// The first column of every table, which contains the name of the host.
 const HOST: Column = column("host", Text);
 
 /// Columns of the account tables. A file may lack the last two.

@@ -19,13 +19,14 @@ use crate::{Cpu, CpuList, Nanos};
 )]
 #[serde(rename_all = "snake_case")]
 pub enum TriggerKind {
-    /// A runnable thread waited for a CPU.
+    /// A runnable thread waited too long for a CPU.
     Wait,
-    /// A thread's wake-up latency was high.
+    /// The wake-up latency of a thread was too high.
     Late,
-    /// A thread was in an uninterruptible sleep, waiting for a disk or a lock.
+    /// A thread spent too long in an uninterruptible sleep, in which it waited for a disk or a
+    /// lock.
     Blocked,
-    /// A thread was throttled because its cgroup's CPU quota was used up.
+    /// A thread was throttled for too long, because its cgroup had used up its CPU quota.
     Throttled,
     /// A kernel thread, interrupt or softirq ran on a CPU for a long time without being
     /// interrupted.

@@ -12,8 +12,8 @@ pub struct KnobProposal {
     pub knob: String,
     /// Value to test.
     pub value: String,
-    /// Number of the interrupt that the setting belongs to; `None` for settings of the entire
-    /// machine.
+    /// Number of the interrupt that the setting belongs to; `None` if it does not belong to an
+    /// interrupt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub irq: Option<u32>,
     /// Whether some values of this setting can hang the machine. If so, the user must confirm the

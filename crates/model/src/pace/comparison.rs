@@ -61,7 +61,7 @@ pub struct PaceArm {
     /// CPU time over all turns, according to the thread's own CPU clock.
     #[serde(rename = "cpu_time_ns")]
     pub cpu_time: Nanos,
-    /// Wall-clock time of all turns.
+    /// Wall-clock time of all turns together.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
     /// CPU time over all turns, according to each available clock.
@@ -146,7 +146,7 @@ pub struct Choice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Criterion {
-    /// Fewer slots that no frame served in time.
+    /// The arm has fewer slots that no frame served in time.
     LateFrames,
     /// Shorter waits.
     Lateness,

@@ -168,7 +168,7 @@ pub struct Bucket {
 /// A thread's CPU time according to several clocks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuStatement {
-    /// Readings, most accurate first.
+    /// Readings of all available clocks, most accurate first.
     pub readings: Vec<CpuReading>,
     /// CPUs that the thread ran on.
     pub cpus: CpuList,
@@ -249,7 +249,7 @@ pub struct Wakeups {
 /// Number of wake-ups that ended an idle period of a CPU. Each of them costs energy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EndedIdle {
-    /// Number of such wake-ups.
+    /// Number of wake-ups that ended an idle period.
     pub count: u64,
     /// Whether `count` contains only the loop's own wake-ups. Otherwise it is the number of times
     /// that the loop's CPU left a power-saving idle state for any reason. That number is an upper

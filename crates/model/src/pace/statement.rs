@@ -193,6 +193,6 @@ pub struct RhythmReport {
     /// Period and significance.
     #[serde(flatten)]
     pub rhythm: Periodicity,
-    /// Total time of the events as a share of the observed time.
+    /// Total time of the events as a share of the observed time, 0 to 1.
     pub share: f64,
 }

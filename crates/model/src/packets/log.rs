@@ -147,7 +147,7 @@ pub struct Pause {
     pub end: Nanos,
     /// Number of datagrams that were waiting in the buffer when the first one was lost.
     pub queued: u64,
-    /// Number of datagrams sent from the first one that had to wait until the end of the pause;
+    /// Number of datagrams sent during the pause, starting with the first one that had to wait;
     /// `None` if the transfer ended before this was known.
     pub sent: Option<u64>,
 }

@@ -151,10 +151,10 @@ pub struct SoakReport {
     /// stored in files.
     #[serde(skip)]
     pub progress: Vec<(Nanos, u64)>,
-    /// Start of the work.
+    /// Time when the soaker started to work.
     #[serde(rename = "begin_ns")]
     pub begin: Nanos,
-    /// End of the work.
+    /// Time when the soaker stopped working.
     #[serde(rename = "end_ns")]
     pub end: Nanos,
     /// Why the soaker stopped early; `None` if it did not.

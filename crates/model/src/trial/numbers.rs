@@ -28,7 +28,7 @@ pub struct NumbersComparison {
 /// A list of numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Numbers {
-    /// File with the numbers.
+    /// File that contains the numbers.
     pub file: String,
     /// Name of the list within the file, which is the name of a column or a command; `None` if it
     /// has no name.
