@@ -258,8 +258,8 @@ pub struct ExemptPids {
     pub lowest_priority_pids: Vec<i32>,
     /// Remaining processes that are not known to be in the same session as the program that should
     /// benefit. The kernel divides CPU time between sessions first, so a nice value has no effect
-    /// outside its session. The list includes processes whose session is unknown or whose cgroup
-    /// has its own share of the CPU.
+    /// outside its session. The list includes processes in an unknown session, and processes in a
+    /// cgroup that has its own share of the CPU.
     #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "apart")]
     pub other_session_pids: Vec<i32>,
 }

@@ -1,9 +1,9 @@
 //! Parses the descriptions of interrupts in `/proc/interrupts`.
 //!
-//! On every architecture, the text after the counts has the form `CONTROLLER NUMBER DEVICES`, with
-//! the trigger type (edge or level) between the number and the devices (`show_interrupts`,
-//! `kernel/irq/proc.c`). In rows for interrupts that only one architecture has, the description is
-//! a sentence instead.
+//! On every architecture, the text after the counts has the form `CONTROLLER NUMBER DEVICES`
+//! (`show_interrupts`, `kernel/irq/proc.c`). The trigger type (edge or level) stands between the
+//! number and the devices. In rows for interrupts that only one architecture has, the description
+//! is a sentence instead.
 
 use std::borrow::Cow;
 

@@ -224,9 +224,8 @@ pub struct UndoneSetting {
 pub enum UndoOutcome {
     /// The original value was restored.
     Restored,
-    /// The original value was restored. It is unknown whether the value in effect before was the
-    /// one that ticktax had set, because that invocation was killed before it could read the value
-    /// back.
+    /// The original value was restored. It is unknown whether ticktax had set the value that was in
+    /// effect before, because that invocation was killed before it could read its value back.
     RestoredUnread,
     /// The setting already had its original value.
     #[serde(alias = "already")]

@@ -39,7 +39,7 @@ pub enum Limitation {
         /// Number of unreadable files that are not listed in `paths`.
         #[serde(alias = "more")]
         paths_left_out: u64,
-        /// Why they could not be read.
+        /// Why these files could not be read.
         reason: Unreadable,
     },
     /// CPUs went offline during the recording. Their accounts end with the last event on the CPU.

@@ -5,9 +5,9 @@
 //! - A loop of `r` frames per second has a *slot* every `1/r` seconds. A frame is *due* at the
 //!   start of its slot. If a loop does not keep to a grid, its [rule](PaceRule) defines when frames
 //!   are due.
-//! - *Dropped*: a slot in which no frame started. There are two causes. Either the previous frame
-//!   took so long that it ran into this slot, so the loop cannot keep up. Or the loop *slept
-//!   through* the slot: it was asleep from the start of the slot until the start of the next one.
+//! - *Dropped*: a slot in which no frame started. There are two causes. Either the work of the
+//!   previous frame continued into this slot, so the loop cannot keep up. Or the loop *slept through*
+//!   the slot: it was asleep from the start of the slot until the start of the next one.
 //! - *Overshot*: a step of a fixed [schedule](Schedule) that no frame reached in time. The schedule
 //!   has a step every period from the first frame on; the loop's rule does not matter. A frame
 //!   performs the last step that is due, and any earlier steps that were not performed are overshot.

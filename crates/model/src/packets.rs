@@ -127,9 +127,9 @@ pub struct Burst {
     pub queued: Option<u64>,
     /// Why the receiver paused; `None` if it was neither off its CPU nor interrupted.
     pub stall: Option<Stall>,
-    /// Number of datagrams that should have been lost according to the length S of the stall, the
-    /// rate r at which datagrams were sent and the capacity B of the buffer: max(0, r·S − B) + 1.
-    /// `None` if one of them is unknown.
+    /// Predicted number of datagrams lost: max(0, r·S − B) + 1. S is the length of the stall, r the
+    /// rate at which datagrams were sent, and B the capacity of the buffer. `None` if one of them
+    /// is unknown.
     pub predicted: Option<u64>,
 }
 

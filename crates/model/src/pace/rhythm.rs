@@ -61,8 +61,8 @@ impl FrameRhythm {
     }
 
     /// Returns whether `self` and `other` expect frames at the same times. They do if they have the
-    /// same thread and the same kind of frames, and if their periods differ by at most 0.1 % (1 %
-    /// if delays accumulate).
+    /// same thread, the same kind of frames and nearly the same period. The periods can differ by
+    /// 0.1 %, or by 1 % if delays accumulate.
     pub fn is_as(&self, other: &Self) -> bool {
         let tolerance = if self.rearmed {
             TOLERANCE_REARMED
