@@ -1,4 +1,5 @@
-//! Compares the kernel's own accounting of CPU time with the traced CPU time.
+//! The accounting check: the CPU times that the kernel reports, compared with the CPU times that
+//! ticktax traced.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,18 +7,18 @@ use serde::{Deserialize, Serialize};
 use crate::machine::CpuTimes;
 use crate::{Cpu, CpuList, Nanos};
 
-/// Result of the accounting check, which compares `/proc/stat`, `/proc/PID/stat` and the figures
-/// that `top` derives from them with ticktax's accounts.
+/// Result of the accounting check. The check compares ticktax's accounts with `/proc/stat`, with
+/// `/proc/PID/stat` and with the figures that `top` derives from these files.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AccountingStatement {
     /// How this kernel accounts CPU time.
     #[serde(alias = "counting")]
     pub config: Counting,
-    /// Each CPU's line of `/proc/stat`, compared with its traced time.
+    /// Result for each CPU: its line of `/proc/stat`, compared with its traced time.
     pub cpus: Vec<CpuCheck>,
-    /// Programs with the most CPU time, whether traced or reported by the kernel.
+    /// Programs that used the most CPU time, either in the trace or according to the kernel.
     pub programs: Vec<ProgramCheck>,
-    /// Number of programs not listed in `programs`.
+    /// Number of programs that were checked but are not listed in `programs`.
     pub programs_left_out: u64,
     /// Online CPUs that ticktax did not watch. If there are any, [`ProgramCheck::shown`] is
     /// missing, because the kernel reports a program's time only as a total over all CPUs.
@@ -25,18 +26,18 @@ pub struct AccountingStatement {
     pub unwatched_cpus: CpuList,
 }
 
-/// How the kernel accounts CPU time, judging by its configuration.
+/// How the kernel accounts CPU time, according to its configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Counting {
     /// Accounting options in force, as named in the kernel's configuration.
     pub options: Vec<String>,
     /// How a CPU's user and system times are determined; `None` if the configuration is unknown.
     pub method: Option<Method>,
-    /// Tick period according to the configured HZ; `None` if unknown.
+    /// Tick period according to the configured tick frequency (HZ); `None` if unknown.
     #[serde(rename = "tick_ns")]
     pub tick: Option<Nanos>,
-    /// Whether interrupts and softirqs are measured separately (`IRQ_TIME_ACCOUNTING`) rather than
-    /// charged to the context that they interrupt.
+    /// Whether the kernel measures interrupts and softirqs separately (`IRQ_TIME_ACCOUNTING`).
+    /// Otherwise it charges their time to the context that they interrupt.
     pub interrupts_measured: Option<bool>,
 }
 
@@ -47,10 +48,10 @@ pub enum Method {
     /// `TICK_CPU_ACCOUNTING`: each tick charges a whole tick period to the context that it
     /// interrupts.
     Sampled,
-    /// `VIRT_CPU_ACCOUNTING_GEN`: measured at each kernel entry and exit on `nohz_full` CPUs,
-    /// sampled on the others.
+    /// `VIRT_CPU_ACCOUNTING_GEN`: on `nohz_full` CPUs, the times are measured at each kernel entry
+    /// and exit. On all other CPUs, they are sampled at each tick.
     MeasuredWithoutTick,
-    /// `VIRT_CPU_ACCOUNTING_NATIVE`: measured at each kernel entry and exit.
+    /// `VIRT_CPU_ACCOUNTING_NATIVE`: the times are measured at each kernel entry and exit.
     Measured,
 }
 
@@ -62,57 +63,62 @@ pub struct CpuCheck {
     /// Time between the two readings of `/proc/stat`.
     #[serde(rename = "stat_elapsed_ns", alias = "between_ns")]
     pub stat_elapsed: Nanos,
-    /// Time added to each column of `/proc/stat` between the readings.
+    /// Time added to each column of the CPU's line between the readings.
     pub columns: CpuTimes,
-    /// Busy time according to the columns: user, nice, system, irq and softirq, without the time of
-    /// a spin probe or soaker.
+    /// Busy time according to the columns: user, nice, system, irq and softirq. The time of
+    /// ticktax's spin probe or soaker is excluded.
     #[serde(rename = "shown_busy_ns")]
     pub shown_busy: Nanos,
     /// Busy share as `top` shows it: busy time divided by the sum of all columns, 0 to 1.
     pub shown_share: f64,
-    /// Part of [`CpuCheck::stat_elapsed`] missing from all columns; negative if columns count time
-    /// twice.
+    /// Part of [`CpuCheck::stat_elapsed`] that no column includes; negative if the columns count
+    /// some time twice.
     #[serde(rename = "uncounted_ns")]
     pub uncounted: Nanos,
-    /// Time covered by the accounts.
+    /// Time over which the accounts cover this CPU.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
     /// Busy time according to the accounts: programs, kernel threads, interrupts including their
-    /// entry and exit, and ticktax itself. At level `proc`, the time that the witness did not get.
-    /// `None` if unknown.
+    /// entry and exit, and ticktax itself. At level `proc`, nothing is traced, so this is the time
+    /// that the lowest-priority witness thread did not get. `None` if unknown.
     #[serde(rename = "busy_ns")]
     pub busy: Option<Nanos>,
     /// `busy` as a share of [`CpuCheck::elapsed`], 0 to 1.
     pub busy_share: Option<f64>,
-    /// Unexplained time: gaps, and threads whose context switches the kernel did not report. It is
-    /// not part of [`CpuCheck::busy`], although the CPU may have been busy.
+    /// Time that the accounts cannot explain: gaps, and the run times of threads whose context
+    /// switches the kernel did not report. The CPU may have been busy then, but [`CpuCheck::busy`]
+    /// does not include this time.
     #[serde(default, rename = "unexplained_ns")]
     pub unexplained: Nanos,
-    /// Time of interrupts, softirqs and NMIs according to the accounts, including entry and exit.
+    /// Time of interrupts, softirqs and NMIs according to the accounts, including kernel entry and
+    /// exit.
     #[serde(rename = "interrupts_ns")]
     pub interrupts: Option<Nanos>,
     /// Time in which the hypervisor or firmware held the CPU, so that neither the kernel nor a
     /// program ran.
     #[serde(rename = "hypervisor_or_firmware_ns", alias = "outside_ns")]
     pub hypervisor_or_firmware: Option<Nanos>,
-    /// CPU time left for a lowest-priority thread, measured by a witness that used all of it.
+    /// CPU time that was left for a lowest-priority thread. A witness thread measured it by using
+    /// all of it.
     #[serde(alias = "left")]
     pub spare: Option<SpareTime>,
     /// Number of ticks on this CPU.
     pub ticks: Option<u64>,
-    /// Causes of the difference, largest effect first. They include programs shown too high or too
-    /// low.
+    /// Causes of the difference between `shown_share` and `busy_share`, largest effect first. They
+    /// include programs whose CPU time the kernel shows too high or too low.
     pub causes: Vec<Bias>,
 }
 
 impl CpuCheck {
-    /// Error of `top`'s busy share, as a fraction; positive if `top` shows more than was traced.
+    /// Returns the error of the busy share that `top` shows: shown share minus traced share. It is
+    /// positive if `top` shows too much, and `None` if the traced share is unknown.
     pub fn off(&self) -> Option<f64> {
         Some(self.shown_share - self.busy_share?)
     }
 
-    /// The certain part of [`CpuCheck::off`]: 0 if the unexplained time could account for all of
-    /// it.
+    /// Returns the part of [`CpuCheck::off`] that is certain; `None` if the traced share is
+    /// unknown. If `top` shows more than was traced, the CPU may have been busy during the
+    /// unexplained time. That time is therefore subtracted from the error, down to 0.
     pub fn surely_off(&self) -> Option<f64> {
         let off = self.off()?;
         let unexplained = self.unexplained.share_of(self.elapsed);
@@ -124,48 +130,50 @@ impl CpuCheck {
     }
 }
 
-/// CPU time available to a lowest-priority thread, measured by that thread.
+/// CPU time that was available to a lowest-priority thread, as measured by such a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SpareTime {
     /// Thread that took the measurement.
     #[serde(alias = "witness")]
     pub measured_by: SpareTimeSource,
-    /// Length of the measurement.
+    /// Time over which the thread measured.
     #[serde(rename = "watched_ns")]
     pub watched: Nanos,
-    /// CPU time that the witness got.
+    /// CPU time that the thread got.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
 }
 
-/// A thread that uses up idle CPU time.
+/// A lowest-priority thread that uses up idle CPU time and thereby measures it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SpareTimeSource {
-    /// The spin probe. Its CPU time is the time that its loop ran between gaps.
+    /// The spin probe. Its CPU time is the time that its loop ran, excluding the gaps in between.
     Spin,
-    /// The soaker. Its CPU time is the number of work blocks completed times the time per block.
+    /// The soaker, which repeats a fixed block of work. Its CPU time is the number of blocks
+    /// completed multiplied by the time per block.
     Soaker,
 }
 
-/// One cause of a difference between a CPU's columns and its traced time.
+/// One cause of the difference between a CPU's columns in `/proc/stat` and its traced time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Bias {
     /// Kind of cause.
     pub kind: BiasKind,
-    /// Time by which the columns are too high; negative if they are too low. For
-    /// [`BiasKind::TickPhase`], the program's time is compared, because another program may have
-    /// received its samples. For all other kinds, the CPU's busy time is compared.
+    /// Time by which the columns are too high because of this cause; negative if they are too low.
+    /// For [`BiasKind::TickPhase`], it is the error of one program's time, because the samples that
+    /// the program missed may have hit another program. For all other kinds, it is the error of the
+    /// CPU's busy time.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// Program that causes the difference; `None` if no program does.
+    /// Program that causes the difference; `None` if the cause is not a single program.
     pub program: Option<String>,
-    /// Process id of that program.
+    /// Process id of the program in `program`.
     pub pid: Option<i32>,
-    /// Time that the program or activity spent on the CPU.
+    /// CPU time of the program or activity that causes the difference.
     #[serde(rename = "ran_ns")]
     pub ran: Nanos,
-    /// The part of `ran` that the columns include.
+    /// Part of `ran` that the columns include.
     #[serde(rename = "sampled_ns")]
     pub sampled: Nanos,
 }
@@ -174,27 +182,29 @@ pub struct Bias {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BiasKind {
-    /// Sampling error of all threads together, except probe threads: the net effect on the CPU of
-    /// chance and of programs in phase with the tick.
+    /// Error of sampling at the tick, summed over all threads except probe threads. It includes
+    /// chance and programs whose bursts are in phase with the tick.
     Sampling,
-    /// A program's bursts stay at one phase of the tick, so samples hit it too rarely or too often.
-    /// The deviation exceeds five standard deviations.
+    /// A program's bursts of work stay at one phase of the tick, so that ticks hit the program too
+    /// rarely or too often. Its samples differ from their expected number by at least five standard
+    /// deviations.
     TickPhase,
-    /// Ticks that were due while a task ran did not arrive, so no task was charged. The time is
-    /// limited to the amount by which the columns fall short of the tasks' time.
+    /// Ticks that were due while a task ran did not arrive, so their time was charged to no task.
+    /// The time reported here never exceeds the amount by which the columns fall short of the
+    /// tasks' time.
     TicksLost,
-    /// The kernel did not report the context switches of some threads that ran. The columns include
-    /// these threads' time, but no account does.
+    /// The kernel did not report some context switches. The columns include the time of the threads
+    /// that ran then, but no account does.
     #[serde(alias = "not_reported")]
     SwitchesNotReported,
-    /// Interrupts are not measured. The columns charge their time to the interrupted context, or to
-    /// none if that was idle time or a probe.
+    /// The kernel does not measure the time of interrupts. The columns charge it to the interrupted
+    /// task. They omit it if the CPU was idle or running a probe.
     InterruptsNotMeasured,
     /// The hypervisor took CPU time that its steal clock did not report.
     #[serde(alias = "stolen_silently")]
     StealNotReported,
-    /// The hypervisor's steal clock reports more time than ticktax saw. The accounts charge the
-    /// excess to the threads that were running.
+    /// The hypervisor's steal clock reports more stolen time than ticktax observed. The accounts
+    /// charge the excess to the threads that were running.
     #[serde(alias = "stolen_unseen")]
     StealNotObserved,
 }
@@ -206,23 +216,25 @@ pub struct ProgramCheck {
     pub name: String,
     /// Process id.
     pub pid: i32,
-    /// CPU time according to the accounts, without interrupts; `None` at level `proc`.
+    /// CPU time according to the accounts, excluding interrupts; `None` at level `proc`, at which
+    /// nothing is traced.
     #[serde(rename = "ran_ns")]
     pub ran: Option<Nanos>,
-    /// Time on a CPU, including interrupts that arrived during that time.
+    /// Time on a CPU, including interrupts that occurred while the program was on the CPU.
     #[serde(rename = "on_cpu_ns")]
     pub on_cpu: Option<Nanos>,
-    /// CPU time in `/proc/PID/stat`, which `top` shows; `None` unless it was read at both the start
-    /// and the end.
+    /// CPU time in `/proc/PID/stat`, which `top` shows; `None` unless the file was read at both the
+    /// start and the end.
     #[serde(rename = "shown_ns")]
     pub shown: Option<Nanos>,
-    /// CPU time estimated from one sample per tick, as the CPU columns count it. Kernels that do
-    /// not scale a program's own times count those the same way. On CPUs with measured columns, the
-    /// program's actual time is used instead. `None` if the times of the ticks are unknown or no
-    /// CPU is sampled.
+    /// CPU time estimated by charging a whole tick period to the program for each tick that hit it.
+    /// The CPU columns are counted in this way, and the times in `/proc/PID/stat` as well unless
+    /// the kernel scales them. On CPUs whose columns are measured, the program's actual time is
+    /// used instead. `None` if the times of the ticks are unknown or if no CPU is sampled.
     #[serde(rename = "sampled_ns")]
     pub sampled: Option<Nanos>,
-    /// Minimum deviation of `sampled` from the value expected by chance, in standard deviations.
-    /// Missing ticks count as if they had arrived.
+    /// Deviation of `sampled` from its expected value, in standard deviations; negative if too few
+    /// ticks hit the program. The absolute value is a lower bound. Ticks that were due while the
+    /// program ran but did not arrive count as hits.
     pub deviations: Option<f64>,
 }

@@ -8,8 +8,8 @@ use crate::policy::SpecialPolicy;
 use crate::real_time::RealTimeHeld;
 use crate::{CpuList, Nanos};
 
-/// A recommended action and the measurement that supports it. Its `id` is stable. The report
-/// chooses the wording and the commands.
+/// A recommended action, with the measurements that support it. The `id` of each kind of advice is
+/// stable. `ticktax-report` chooses the wording and the commands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum Advice {
@@ -19,28 +19,29 @@ pub enum Advice {
         program: String,
         /// Process id.
         pid: i32,
-        /// Period of the threads that used most of the program's time, in ns.
+        /// Period, in ns, of the threads that used most of the program's time.
         #[serde(rename = "period_ns")]
         period: f64,
-        /// Timer function that starts these threads, if the kernel reported it.
+        /// Kernel timer function that wakes these threads, if it is known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timer: Option<String>,
-        /// Scheduling policy, if not the default.
+        /// Scheduling policy of the threads, if it is not the default.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         policy: Option<SpecialPolicy>,
         /// CPUs on which the periodic threads ran.
         cpus: CpuList,
-        /// CPUs to move the program to: online, not isolated, and without long waits by the watched
-        /// program; `None` if no CPU qualifies.
+        /// CPUs that the program could be moved to. They are online and not isolated, and the
+        /// watched program did not wait long for them. `None` if no CPU qualifies or if it is
+        /// unknown where the watched program waited.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         other_cpus: Option<CpuList>,
         /// Time that the periodic threads ran while the watched program waited.
         #[serde(rename = "time_ns")]
         time: Nanos,
-        /// Longest uninterrupted part of `time`.
+        /// Longest single interval within `time`.
         #[serde(rename = "max_ns")]
         max: Nanos,
-        /// Whether the program has exited.
+        /// Whether the periodic program has exited.
         #[serde(default, skip_serializing_if = "is_false", alias = "ended")]
         exited: bool,
     },
@@ -52,17 +53,17 @@ pub enum Advice {
         /// Time that these programs ran while the watched program waited.
         #[serde(rename = "time_ns")]
         time: Nanos,
-        /// `time` as a share of all run-queue waits, 0 to 1.
+        /// `time` as a share of the watched program's run-queue waits, 0 to 1.
         share: f64,
     },
-    /// Threads of the watched program waited for each other.
+    /// Threads of the watched program waited for each other to leave the CPU.
     OwnThreads {
         /// Number of the watched program's threads, including those that exited.
         threads: u64,
-        /// Time during which one of these threads waited while another ran.
+        /// Time that threads of the watched program waited while another of its threads ran.
         #[serde(rename = "time_ns")]
         time: Nanos,
-        /// `time` as a share of all run-queue waits, 0 to 1.
+        /// `time` as a share of the watched program's run-queue waits, 0 to 1.
         share: f64,
     },
     /// A kernel thread caused much of the watched program's waiting.
@@ -73,7 +74,7 @@ pub enum Advice {
         /// Time that the kernel thread ran while the watched program waited.
         #[serde(rename = "time_ns")]
         time: Nanos,
-        /// `time` as a share of all run-queue waits, 0 to 1.
+        /// `time` as a share of the watched program's run-queue waits, 0 to 1.
         share: f64,
     },
     /// A CPU quota throttled a program.
@@ -84,14 +85,14 @@ pub enum Advice {
         pid: Option<i32>,
         /// Path of the throttled cgroup, if known.
         cgroup: Option<String>,
-        /// Total throttled time of the program's threads. Without a watched program, each throttled
-        /// interval lasts until the thread runs again, so it includes the run-queue wait that
-        /// follows.
+        /// Time that the program's threads were throttled, summed over the threads. If no program
+        /// is watched, each throttled interval lasts until the thread runs again, so it includes
+        /// the run-queue wait after the throttling.
         #[serde(rename = "time_ns")]
         time: Nanos,
         /// Number of throttled intervals.
         count: u64,
-        /// Whether the process has exited.
+        /// Whether the throttled process has exited.
         #[serde(default, skip_serializing_if = "is_false", alias = "ended")]
         exited: bool,
     },
@@ -104,11 +105,11 @@ pub enum Advice {
         pid: i32,
         /// Scheduling policy.
         policy: SpecialPolicy,
-        /// Period, in ns, of the process's costliest periodic threads, if a timer was seen to start
-        /// them.
+        /// Period, in ns, of the process's periodic threads that used the most CPU time. `None`
+        /// unless a timer was observed to start them.
         #[serde(default, rename = "period_ns", skip_serializing_if = "Option::is_none")]
         period: Option<f64>,
-        /// Function of the timer that starts these threads.
+        /// Kernel function of the timer that starts these threads, if one was observed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timer: Option<String>,
         /// Total time that other threads waited behind the real-time process.
@@ -116,29 +117,31 @@ pub enum Advice {
         time: Nanos,
         /// Program that waited longest behind the real-time process.
         waiter: String,
-        /// A process of the waiting program that was still alive at the end of the recording.
+        /// Process id of the waiting program. If it has several processes, one that had not exited
+        /// by the end of the recording.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         waiter_pid: Option<i32>,
         /// Whether the real-time process has exited.
         #[serde(default, skip_serializing_if = "is_false", alias = "ended")]
         exited: bool,
     },
-    /// A limit held back real-time threads although nothing of higher priority was runnable.
+    /// The kernel's limit on real-time threads held some of them back although no thread of higher
+    /// priority was runnable.
     #[serde(alias = "real-time-held")]
     RealTimeLimited {
-        /// The threads, and the limit that held them back.
+        /// The threads that were held back, and the limit.
         #[serde(flatten)]
         held: RealTimeHeld,
-        /// Whether other threads waited even longer behind these threads. If so, the limit served
-        /// its purpose.
+        /// Whether other threads waited even longer behind these real-time threads. If so, the
+        /// limit served its purpose.
         #[serde(default, skip_serializing_if = "is_false")]
         costly: bool,
     },
     /// Interrupts and softirqs used much of the time in which a program was runnable.
     Interrupts {
-        /// Name of the costliest interrupt or softirq.
+        /// Name of the interrupt or softirq that used the most time.
         name: String,
-        /// Time that the costliest interrupt or softirq used.
+        /// Time that this interrupt or softirq used.
         #[serde(rename = "time_ns")]
         time: Nanos,
         /// `time` as a share of the time of all interrupts and softirqs, 0 to 1.
@@ -163,9 +166,10 @@ pub enum Advice {
         #[serde(rename = "time_ns")]
         time: Nanos,
     },
-    /// The hypervisor held the CPUs: outside and stolen time.
+    /// The hypervisor held the CPUs. Its time consists of stolen time and of gaps in which the
+    /// kernel provably ran nothing.
     Stolen {
-        /// Total time over all CPUs.
+        /// Total time that the hypervisor held CPUs, summed over all CPUs.
         #[serde(rename = "time_ns")]
         time: Nanos,
         /// `time` as a share of the time of all CPUs, 0 to 1.
@@ -177,17 +181,18 @@ pub enum Advice {
     CpusOversubscribed {
         /// Number of CPUs.
         cpus: u64,
-        /// Demand in CPUs: mean number of threads that ran or waited for a CPU.
+        /// Mean number of threads that were running or waiting for a CPU.
         #[serde(alias = "wanted_cores")]
         demand_cores: f64,
-        /// Program with the largest demand. Its `time` includes both running and waiting.
+        /// Program with the largest demand. Its `time` is the sum of its running and waiting times.
         #[serde(flatten)]
         most: CompetingProgram,
-        /// That program's time as a share of the demand of all threads, 0 to 1.
+        /// Time of the program in `most` as a share of the running and waiting times of all
+        /// threads, 0 to 1.
         share: f64,
         /// Whether waits are unknown, so that the demand is estimated from samples of the run
-        /// queue. If so, `most` is the program that ran longest, with its running time, and `share`
-        /// is its share of all threads' running time.
+        /// queue. In that case, `most` is the program that ran longest, its `time` is its running
+        /// time, and `share` is a share of all threads' running time.
         #[serde(default, skip_serializing_if = "is_false")]
         sampled: bool,
     },
@@ -199,16 +204,17 @@ pub enum Advice {
         /// Program that used the most CPU time. Its `time` is its running time.
         #[serde(flatten)]
         most: CompetingProgram,
-        /// That program's time as a share of the time of all CPUs, 0 to 1.
+        /// Time of the program in `most` as a share of the time of all CPUs, 0 to 1.
         share: f64,
     },
     /// An interrupt, softirq or kernel thread used much of the time of all CPUs.
     KernelWork {
         /// Name of the interrupt, softirq or kernel thread.
         name: String,
-        /// The most expensive part of this work, if the work has parts.
+        /// The part of this work that used the most time, if the work is divided into parts.
         part: Option<String>,
-        /// Time of `part` as a share of `time`, 0 to 1; 0 without parts.
+        /// Time of `part` as a share of `time`, 0 to 1. It is 0 if the work is not divided into
+        /// parts.
         #[serde(default)]
         largest_share: f64,
         /// Total time of this work.
@@ -217,8 +223,8 @@ pub enum Advice {
         /// `time` as a share of the time of all CPUs, 0 to 1.
         share: f64,
     },
-    /// A setting that is configured but not in effect costs CPU time now. This repeats one of the
-    /// findings.
+    /// A setting that is configured but not in effect costs CPU time now. The statement's findings
+    /// also list it.
     Finding {
         /// Rule that produced the finding.
         rule: String,
@@ -226,7 +232,7 @@ pub enum Advice {
         title: String,
         /// Recommended action.
         remedy: String,
-        /// A setting that fixes the problem or shows what a fix would gain.
+        /// A setting that fixes the problem, or that shows how much a fix would gain.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         proposal: Option<KnobProposal>,
     },
@@ -237,22 +243,23 @@ pub enum Advice {
     },
 }
 
-/// Processes of a program that raising their nice value would not slow down.
+/// Processes of a program that would not slow down if their nice value were raised, by reason.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExemptPids {
     /// Processes that had exited when the recording ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "ended")]
     pub exited_pids: Vec<i32>,
-    /// Other processes that spent most of their time in real-time threads, which run before
+    /// Running processes that spent most of their time in real-time threads, which run before all
     /// ordinary threads.
     #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "real_time")]
     pub real_time_pids: Vec<i32>,
-    /// Remaining processes whose threads are all at the lowest priority already.
+    /// Remaining processes whose threads already have the lowest priority.
     #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "lowest")]
     pub lowest_priority_pids: Vec<i32>,
-    /// Remaining processes not known to share a session with the program that should benefit: their
-    /// session is another one or unknown, or their cgroup has its own share. The kernel divides CPU
-    /// time between sessions first.
+    /// Remaining processes that are not known to be in the same session as the program that should
+    /// benefit. The kernel divides CPU time between sessions first, so a nice value has no effect
+    /// outside its session. The list includes processes in an unknown session, and processes in a
+    /// cgroup that has its own share of the CPU.
     #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "apart")]
     pub other_session_pids: Vec<i32>,
 }
@@ -272,16 +279,17 @@ pub struct CompetingProgram {
     pub program: String,
     /// Process ids of the program.
     pub pids: Vec<i32>,
-    /// One process from each of the program's autogroups. Empty if one of these autogroups also
-    /// contains the watched program (or, if no program is watched, the other program that waited
-    /// most). The kernel divides CPU time between autogroups first, so a nice value has no effect
-    /// outside its autogroup.
+    /// One process from each of the program's autogroups. The kernel divides CPU time between
+    /// autogroups first, so a nice value has no effect outside its autogroup. The list is empty if
+    /// one of these autogroups contains the program that should benefit: the watched program or, if
+    /// none is watched, the other program that waited most.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub autogroup_pids: Vec<i32>,
-    /// Processes that raising their nice value would not slow down.
+    /// Processes that would not slow down if their nice value were raised.
     #[serde(flatten)]
     pub standing: ExemptPids,
-    /// Time that the program ran: while the watched program waited, or in total.
+    /// Time that the program ran while the watched program waited. If no program is watched, its
+    /// total running time.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
 }

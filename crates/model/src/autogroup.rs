@@ -1,5 +1,6 @@
-//! The scheduler's automatic groups (`CONFIG_SCHED_AUTOGROUP`), one per session. The kernel divides
-//! CPU time between the groups first, then between the threads of each group.
+//! Autogroups (`CONFIG_SCHED_AUTOGROUP`): scheduling groups that the kernel creates automatically,
+//! one per session. The kernel divides CPU time between the groups first, then between the threads
+//! of each group.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

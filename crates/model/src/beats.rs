@@ -1,4 +1,5 @@
-//! Beats: the periodic sources in a statement.
+//! Beats: periodic sources of CPU activity, such as a timer function or a thread that runs every 10
+//! ms.
 
 mod sample;
 
@@ -14,22 +15,26 @@ use crate::{CpuList, Lengths, Nanos};
 /// The periodic sources in a recording, and the extent of the search for them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BeatStatement {
-    /// Periodic sources, costliest first. A source's cost is its self time or the time of the probe
-    /// gaps that contain its events. Programs may have run in those gaps after the probe yielded.
+    /// Periodic sources, costliest first. The cost of a source is the larger of two times: its self
+    /// time, and the total time of the probe gaps that contain its events. Programs may have run in
+    /// those gaps after the probe yielded the CPU.
     pub beats: Vec<BeatLine>,
-    /// Number of sources with enough events to be searched.
+    /// Number of sources that had enough events to be searched.
     pub searched: u64,
-    /// Time over which sources were observed. Periods up to a quarter of it can be found.
+    /// Time over which the sources were observed. The longest period that can be found is a quarter
+    /// of it.
     #[serde(rename = "window_ns")]
     pub window: Nanos,
-    /// Probability that any of the listed sources is due to chance. Each source had to stay below
-    /// this limit divided by the number of sources searched.
+    /// Upper limit on the probability that at least one of the listed periods is due to chance. A
+    /// period is listed only if its own false-alarm probability is below this limit divided by the
+    /// number of sources searched.
     #[serde(rename = "false_alarm_probability")]
     pub family_alarm: f64,
     /// Limitations of the search.
     #[serde(alias = "unknown")]
     pub limitations: Vec<Limitation>,
-    /// Periods that stand out among the sampled sources' events; `None` if no source was sampled.
+    /// Periods that stand out among the events of the sampled sources; `None` if no source was
+    /// sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spectrum: Option<PeriodSpectrum>,
 }
@@ -44,12 +49,12 @@ pub enum BeatKind {
     Work,
     /// A thread.
     Thread,
-    /// Intervals in which a thread was off its CPU for the same reason.
+    /// Intervals in which a thread was off its CPU for one particular reason, such as sleeping.
     OffCpu,
     /// The starts of threads with the same name.
     #[serde(alias = "starts")]
     ThreadStarts,
-    /// Probe gaps that no source explains.
+    /// Gaps in a probe's loop that no known source explains.
     Gaps,
 }
 
@@ -59,26 +64,27 @@ pub struct Periodicity {
     /// Period, in ns.
     #[serde(rename = "period_ns")]
     pub period: f64,
-    /// Lower end of the 95 % interval of the period, in ns.
+    /// Lower end of the 95 % confidence interval of the period, in ns.
     #[serde(rename = "period_low_ns")]
     pub low: f64,
-    /// Upper end of the 95 % interval of the period, in ns.
+    /// Upper end of the 95 % confidence interval of the period, in ns.
     #[serde(rename = "period_high_ns")]
     pub high: f64,
-    /// Upper bound on the probability that chance alone produces a period this strong.
+    /// Upper bound on the probability that events without any period would produce one this strong.
     #[serde(rename = "false_alarm_probability")]
     pub false_alarm: f64,
-    /// Number of observed periods that contain an event.
+    /// Number of periods within the observed time in which an event occurred.
     pub seen: u64,
-    /// Number of periods in the observed time.
+    /// Total number of periods within the observed time.
     pub expected: u64,
-    /// Standard deviation of the events from the period's grid. If `rearmed`, standard deviation of
-    /// the intervals between events.
+    /// Standard deviation of the events' start times from the nearest point of the period's grid.
+    /// If `rearmed`, it is the standard deviation of the intervals between events.
     #[serde(rename = "jitter_ns")]
     pub jitter: Nanos,
-    /// Whether each interval starts at the previous event, so that delays accumulate.
+    /// Whether each interval is timed from the previous event, so that delays accumulate. Otherwise
+    /// the events stay on a fixed grid.
     pub rearmed: bool,
-    /// Number of times that the phase jumped.
+    /// Number of times that the events moved to a different phase of the period.
     #[serde(alias = "restarts")]
     pub phase_jumps: u32,
 }
@@ -86,8 +92,8 @@ pub struct Periodicity {
 /// A periodic source with its cause and effects.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BeatLine {
-    /// Name of the interrupt, timer function, work item or thread; `gaps` for gaps without a known
-    /// cause.
+    /// Name of the interrupt, timer function, work item or thread. For probe gaps without a known
+    /// cause, the name is `gaps`.
     pub name: String,
     /// Kind of source.
     pub kind: BeatKind,
@@ -98,67 +104,75 @@ pub struct BeatLine {
     pub tids: Vec<i32>,
     /// CPUs on which the source was observed.
     pub cpus: CpuList,
-    /// Whether ticktax itself causes the events.
+    /// Whether the source is ticktax itself.
     #[serde(default, alias = "own")]
     pub by_ticktax: bool,
-    /// Period and significance. Events are counted over all of the source's CPUs. The false-alarm
-    /// probability covers all sources searched.
+    /// The period and its significance. The numbers of events are summed over the source's CPUs.
+    /// The false-alarm probability takes into account how many sources were searched.
     #[serde(flatten)]
     pub rhythm: Periodicity,
-    /// Phase: time when the first event was due, relative to the start of the observation.
+    /// Time when the first event was due, relative to the start of the observation. It defines the
+    /// phase.
     #[serde(rename = "first_ns")]
     pub first: Nanos,
     /// Start and end of the time in which the source was periodic, relative to the start of the
-    /// observation; `None` if it was periodic the entire time.
+    /// observation; `None` if it was periodic throughout.
     #[serde(rename = "active_range_ns", default, alias = "during_ns")]
     pub active_range: Option<(Nanos, Nanos)>,
     /// Events per period.
     #[serde(alias = "events_per_beat")]
     pub events_per_period: f64,
-    /// Lengths of the source's events.
+    /// Number and lengths of the source's events.
     #[serde(flatten)]
     pub lengths: Lengths,
     /// Total time of the events as a share of the time of `cpus`.
     pub share: f64,
     /// Chain of causes, from the first cause to the source itself. Each step woke, queued or raised
-    /// the next at least 80 % of the time. Empty if the kernel reported no such edges.
+    /// the next one in at least 80 % of cases. Empty if the kernel reported no wake-ups that lead
+    /// to the source.
     pub chain: Vec<String>,
-    /// Evidence that the source follows the kernel's tick, for recordings without wake-ups.
+    /// Evidence that the source follows the kernel's tick. Only recordings that contain no wake-ups
+    /// have it.
     #[serde(default)]
     pub follows_tick: Option<FollowsTick>,
-    /// Probe gaps that the source explains, or its own gaps if it consists of unexplained gaps.
+    /// Probe gaps that the source explains. If the source itself consists of unexplained gaps,
+    /// those gaps.
     pub gaps: Option<BeatGaps>,
-    /// Activities that ran in most of the gaps, if the gaps have no periodic cause.
+    /// Activities that ran in most of the gaps. Only listed for gaps that no periodic source
+    /// explains.
     #[serde(default, alias = "held")]
     pub ran_in_gaps: Vec<String>,
-    /// The two periodic sources whose coincidence produces this period, if any.
+    /// The two periodic sources whose coincidence produces this period, if it has been explained in
+    /// this way.
     pub alias: Option<AliasLine>,
-    /// Sources on the same CPU that have the same period; only for gaps that no source explains.
+    /// Sources on the same CPU that have the same period. Only listed for gaps that no source
+    /// explains.
     #[serde(default)]
     pub same_period: Vec<SamePeriod>,
-    /// Likely cause of gaps in which the kernel ran nothing, if every kernel entry was watched.
+    /// Likely cause if the kernel ran nothing in these gaps. Only known if every kernel entry was
+    /// watched.
     #[serde(default, alias = "outside")]
     pub hypervisor_or_firmware: Option<HypervisorOrFirmware>,
-    /// A sample of the source's events for plotting phases; `None` except for the most costly
-    /// sources.
+    /// A sample of the source's events, for plots of their phases. Only the costliest sources have
+    /// one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample: Option<EventSample>,
 }
 
-/// Evidence that a periodic source follows the kernel's tick: its events start just after ticks
-/// rather than half a tick later, and no other interrupt or thread in the recording could be the
+/// Evidence that a periodic source follows the kernel's tick. Its events start shortly after ticks,
+/// and rarely half a tick period later. No other interrupt or thread in the recording can be the
 /// cause.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FollowsTick {
     /// Number of events examined.
     pub events: u64,
-    /// Events that start soon after a tick.
+    /// Number of these events that start within `within` after a tick.
     pub after: u64,
-    /// Limit for "soon after".
+    /// Longest time after a tick at which an event still counts as following it.
     #[serde(rename = "within_ns")]
     pub within: Nanos,
-    /// Probability of chance by Fisher's exact test over ticks, multiplied by the number of sources
-    /// tested.
+    /// Probability that the events follow the tick only by chance (Fisher's exact test over the
+    /// ticks), multiplied by the number of sources tested.
     #[serde(rename = "false_alarm_probability")]
     pub false_alarm: f64,
 }
@@ -166,44 +180,46 @@ pub struct FollowsTick {
 /// A cause outside the kernel: the hypervisor, its host or the firmware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HypervisorOrFirmware {
-    /// Tick rate of a host that would produce the same period, if the machine is virtual.
+    /// Tick rate of the host that would produce the same period, in Hz. `None` if the machine is
+    /// not virtual or no usual tick rate fits.
     pub host_hz: Option<u32>,
 }
 
-/// A source with the same period as gaps that it does not explain.
+/// A source that has the same period as some probe gaps but does not explain them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SamePeriod {
-    /// Name of the source.
+    /// Name of the source that has the same period.
     pub name: String,
-    /// Delay of the gaps after the source's events, if it is constant. `None` if it varies, if
-    /// other gaps are mixed in, or if the source has events on other CPUs. Even then, some of the
-    /// gaps can be the source's.
+    /// Constant delay of the gaps after the source's events. `None` if the delay varies, if
+    /// unrelated gaps are mixed in, or if the source also has events on other CPUs. Even then, the
+    /// source may have caused some of the gaps.
     #[serde(rename = "offset_ns", alias = "locked_at_ns")]
     pub offset: Option<Nanos>,
 }
 
-/// The probe gaps that recur with a periodic source.
+/// Probe gaps that a periodic source explains, or that form a periodic source themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BeatGaps {
     /// Kind of probe.
     pub probe: ProbeKind,
-    /// Minimum length of the gaps.
+    /// Minimum length of the gaps that are included.
     #[serde(rename = "threshold_ns", alias = "from_ns")]
     pub threshold: Nanos,
-    /// Number of gaps that contain an event of the source. If no source explains the gaps, number
-    /// of gaps in the periodic source. `lengths` covers only these gaps.
+    /// Number of gaps that contain one of the source's events. If the source itself consists of
+    /// unexplained gaps, number of these gaps. `lengths` covers only the gaps counted here.
     pub count: u64,
     /// Lengths of the gaps. Other activities may also have run in the longest gaps.
     #[serde(flatten)]
     pub lengths: Lengths,
-    /// Time of the gaps as a share of the observed time.
+    /// Total time of the gaps as a share of the observed time, 0 to 1.
     pub share: f64,
-    /// Share of the source's events that lie in such gaps, 0 to 1.
+    /// Share of the source's events that lie within one of these gaps, 0 to 1.
     #[serde(rename = "inside_share")]
     pub inside: f64,
 }
 
-/// Two periodic sources whose coincidence recurs with the period 1/|k/P₁ − n/P₂|.
+/// Two periodic sources whose events coincide regularly. For the harmonics k and n of the periods
+/// P₁ and P₂, the coincidence has the period 1/|k/P₁ − n/P₂|.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AliasLine {
     /// Name of the first source.
@@ -211,14 +227,14 @@ pub struct AliasLine {
     /// Period P₁ of the first source, in ns.
     #[serde(rename = "first_period_ns")]
     pub first_period: f64,
-    /// Harmonic k of the first source.
+    /// Number k of the first period's harmonic that takes part in the coincidence.
     pub k: u32,
     /// Name of the second source.
     pub second: String,
     /// Period P₂ of the second source, in ns.
     #[serde(rename = "second_period_ns")]
     pub second_period: f64,
-    /// Harmonic n of the second source.
+    /// Number n of the second period's harmonic that takes part in the coincidence.
     pub n: u32,
     /// Period of the coincidence, in ns.
     #[serde(rename = "period_ns")]

@@ -1,9 +1,10 @@
-//! Cases: published investigations, with the figures derived from them and a model's results.
+//! Cases: published investigations, the figures derived from them, and a model's results for
+//! comparison.
 //!
-//! Three kinds of number appear side by side and are never mixed:
+//! The figures are of three kinds, which are always kept apart:
 //! - *published*: quoted from the source, with its wording and precision;
-//! - *derived*: computed from published numbers by a formula shown next to it;
-//! - *model*: produced by ticktax's model, whose constants are fitted or assumed.
+//! - *derived*: computed from published numbers by a formula that is shown next to the result;
+//! - *model*: computed by ticktax's model, whose constants are fitted, published or assumed.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,19 +15,20 @@ mod sheet;
 pub use fit::{CaseFit, FitOutcome, Sensitivity, SensitivityPoint};
 pub use sheet::{CaseSheet, Constant, PublishedRow, PublishedSeries};
 
-/// A range of numbers. The ends are equal for a single number. `None` marks an open end.
+/// A range of numbers, from lowest to highest. Both ends are equal for a single number. `None`
+/// stands for an open end.
 pub type Ends = [Option<f64>; 2];
 
-/// Identification of a case.
+/// Name, source and subject of a case.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CaseHead {
     /// Name of the case.
     pub name: String,
     /// One-line summary.
     pub title: String,
-    /// Place and date of publication.
+    /// Publication that the case is based on, with its date.
     pub source: String,
-    /// Mechanism behind the effect, to the extent that the model covers it.
+    /// Mechanism that causes the published effect, as far as the model covers it.
     pub mechanism: String,
 }
 
@@ -58,20 +60,22 @@ pub struct Remark {
     pub reason: String,
 }
 
-/// How a model result relates to the published figure.
+/// Whether a model's result was fitted to the published figure, predicts it, or cannot be compared
+/// with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RowKind {
     /// The model was fitted to this row, so it is not a prediction.
     Fit,
-    /// The model was not fitted to this row, and a published number exists for comparison.
+    /// The model was not fitted to this row, and there is a published number to compare its result
+    /// with.
     Predicted,
-    /// No number was published, or the model produces none.
+    /// No comparison is possible: no number was published, or the model does not produce one.
     NotComparable,
 }
 
 impl RowKind {
-    /// Name of the relation.
+    /// Returns the name of the kind, as used in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Fit => "fit",
@@ -81,7 +85,7 @@ impl RowKind {
     }
 }
 
-/// A row of the comparison between the model and the publication.
+/// A row of the comparison between a model's results and the published figures.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Line {
     /// Name of the series.
@@ -94,25 +98,26 @@ pub struct Line {
     pub quote: Option<String>,
     /// Published number.
     pub published: Option<Ends>,
-    /// Number derived from published ones.
+    /// Number derived from published numbers; `None` if nothing was derived.
     pub derived: Option<Ends>,
-    /// Result of the model.
+    /// Result of the model; `None` if the model does not produce one.
     pub modelled: Option<f64>,
     /// How the model's result relates to the published figure.
     pub kind: RowKind,
-    /// Deviation of the model from the derived number, or from the published number if nothing was
-    /// derived. 0 if the result lies within a range.
+    /// Deviation of the model's result from the derived number or, if nothing was derived, from the
+    /// published number. If that number is a range, the deviation is 0 within the range.
     pub residual: Option<f64>,
     /// Largest allowed deviation.
     pub allowed: f64,
-    /// Known reason why the model misses this row, if it does.
+    /// Reason why the model is known to miss this row; `None` if it is expected to match.
     pub known_failure: Option<String>,
-    /// Free-parameter values that the model would need to match this row, such as `steps = 31`.
+    /// Values of free parameters with which the model would match this row, such as `steps = 31`.
     pub only_with: Vec<String>,
 }
 
 impl Line {
-    /// Whether the model is close enough; `None` if there is nothing to compare.
+    /// Returns whether the residual is within the allowed deviation; `None` if there is nothing to
+    /// compare.
     pub fn met(&self) -> Option<bool> {
         let value = self.modelled.unwrap_or_default();
         // Tolerates rounding errors in the 12th digit, which are not the model's fault.
@@ -120,14 +125,16 @@ impl Line {
         Some(self.residual?.abs() <= limit)
     }
 
-    /// Whether the result is as the case's file expects: close enough, or a known miss.
+    /// Returns whether the comparison has the outcome that the case's file expects: the model
+    /// matches the row, or it misses the row for a known reason.
     pub fn as_expected(&self) -> bool {
         self.met()
             .is_none_or(|met| met != self.known_failure.is_some())
     }
 }
 
-/// A measured row added to a table of the case. It is not published, derived or modelled.
+/// A measured row that was added to a table of the case. Its value is neither published, derived
+/// nor modelled.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct MeasuredRow {
     /// Series that the row extends. The row uses the unit of that series.
@@ -143,11 +150,11 @@ pub struct MeasuredRow {
 pub struct CaseNotes {
     /// Figures that the model does not reproduce, with the reasons.
     pub not_reproduced: Vec<Remark>,
-    /// Contradictions or gaps that the source leaves unresolved.
+    /// Contradictions and gaps in the source that could not be resolved.
     pub oddities: Vec<Remark>,
 }
 
-/// Published figures compared with the results of the model.
+/// A case: its published figures, compared with the results of the model.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CaseStatement {
     /// Case.
@@ -160,7 +167,7 @@ pub struct CaseStatement {
     pub measured: Vec<MeasuredRow>,
     /// Measurements on this machine, if requested.
     pub this_machine: Vec<Remark>,
-    /// How well the model predicts rows that were excluded from its calibration.
+    /// Remarks on how well the model predicts rows that were excluded from its calibration.
     pub hold_out: Vec<Remark>,
     /// Results for other values of the free parameters.
     pub sensitivity: Vec<Sensitivity>,

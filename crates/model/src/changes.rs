@@ -19,19 +19,20 @@ pub struct ChangeStatement {
     pub first: ComparedRecording,
     /// Second recording.
     pub second: ComparedRecording,
-    /// Probability that at least one change marked as certain is due to chance.
+    /// Upper limit on the probability that at least one change marked as certain is due to chance.
     #[serde(rename = "false_alarm_probability")]
     pub family_alarm: f64,
-    /// Accounts that occur in at least one recording, as shares of the time of all CPUs, largest
-    /// change first. Processes with the same name share one account.
+    /// Changes of the accounts that occur in at least one of the recordings, as shares of the time
+    /// of all CPUs, largest change first. Processes with the same name share one account.
     pub accounts: Vec<AccountChange>,
-    /// Periodic sources that are only in one recording, or whose period changed.
+    /// Periodic sources that occur in only one of the recordings, or whose period changed.
     pub beats: Vec<BeatChange>,
     /// Number of periodic sources that have the same period in both recordings.
     pub beats_kept: u64,
-    /// Measures of the analysed program, if both recordings have one.
+    /// Changes in the measures of the analysed program. Empty unless both recordings have such a
+    /// program.
     pub program: Vec<MeasureChange>,
-    /// Measures of the tick.
+    /// Changes in the measures of the timer tick.
     pub tick: Vec<MeasureChange>,
 }
 
@@ -49,7 +50,7 @@ pub struct ComparedRecording {
     /// Wall-clock start time, in seconds since 1970.
     #[serde(rename = "began_unix_s")]
     pub began_unix: i64,
-    /// Length in wall-clock time.
+    /// Length of the recording in wall-clock time.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
     /// CPUs.
@@ -57,52 +58,53 @@ pub struct ComparedRecording {
     /// Name of the analysed program.
     pub program: Option<String>,
     /// Number of equal parts into which the recording was divided to compute confidence intervals;
-    /// `None` for a statement, which contains only sums.
+    /// `None` for a statement, because it contains only sums.
     pub blocks: Option<u64>,
     /// Whether the recording's file lacks checksums, so that damage would go unnoticed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub not_verified: bool,
 }
 
-/// One number, with its value in each recording.
+/// The values of one number in both recordings, with their difference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
     /// Value in the first recording; `None` if it was not measured there.
     pub first: Option<f64>,
     /// Value in the second recording; `None` if it was not measured there.
     pub second: Option<f64>,
-    /// Effect: second − first. It is missing if the value was not measured in parts of both
+    /// Difference between the recordings (second minus first), with its confidence interval and the
+    /// conclusion. The interval is missing unless the value was measured in several parts of both
     /// recordings.
     #[serde(flatten)]
     pub contrast: Contrast,
 }
 
 impl Change {
-    /// Second − first; `None` if either value is missing.
+    /// Returns the second value minus the first; `None` if either value is missing.
     pub fn difference(&self) -> Option<f64> {
         Some(self.second? - self.first?)
     }
 }
 
-/// The change of an account.
+/// The change of one account.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AccountChange {
     /// Class of the account.
     pub class: Class,
     /// Name of the account.
     pub name: String,
-    /// Share of the time of all CPUs, 0 to 1.
+    /// Share of the time of all CPUs that belongs to this account, 0 to 1.
     pub share: Change,
-    /// Intervals per second of wall-clock time.
+    /// Number of the account's intervals per second of wall-clock time.
     pub rate_hz: Change,
 }
 
-/// A periodic source that is only in one recording, or whose period changed.
+/// A periodic source that occurs in only one of the recordings, or whose period changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BeatChange {
-    /// The source in the first recording.
+    /// The source in the first recording; `None` if it does not occur there.
     pub first: Option<BeatLine>,
-    /// The source in the second recording.
+    /// The source in the second recording; `None` if it does not occur there.
     pub second: Option<BeatLine>,
 }
 
@@ -124,7 +126,7 @@ pub enum ChangeMeasure {
     LatencyP99Ns,
     /// Maximum wake-up latency.
     LatencyMaxNs,
-    /// Frame rate of the program's loop.
+    /// Frame rate of the program's loop, in frames per second.
     RateFps,
     /// Frame periods in which no frame started, per minute.
     DroppedPerMinute,
@@ -139,7 +141,7 @@ pub enum ChangeMeasure {
 }
 
 impl ChangeMeasure {
-    /// Whether the measure is a time in ns.
+    /// Returns whether the measure is a time in ns.
     pub const fn is_time(self) -> bool {
         matches!(
             self,
@@ -147,7 +149,7 @@ impl ChangeMeasure {
         )
     }
 
-    /// Whether the measure is a share, 0 to 1.
+    /// Returns whether the measure is a share, 0 to 1.
     pub const fn is_share(self) -> bool {
         matches!(
             self,
@@ -160,7 +162,7 @@ impl ChangeMeasure {
     }
 }
 
-/// The change of one measure.
+/// The change in one measure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MeasureChange {
     /// Measure.

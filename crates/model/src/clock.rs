@@ -1,4 +1,5 @@
-//! The counter that a probe uses as its clock, and whether that counter can be trusted.
+//! The counter that a probe reads as its clock, and the checks that show whether this counter can
+//! be trusted.
 
 use std::fmt;
 
@@ -14,7 +15,8 @@ pub enum CounterSource {
     /// Virtual counter of the aarch64 generic timer.
     #[serde(rename = "CNTVCT_EL0")]
     Cntvct,
-    /// No CPU counter: `CLOCK_MONOTONIC` through the C library. One tick is 1 ns.
+    /// No CPU counter. The probe reads `CLOCK_MONOTONIC` through the C library, and one count is 1
+    /// ns.
     #[default]
     #[serde(rename = "CLOCK_MONOTONIC")]
     Monotonic,
@@ -30,18 +32,18 @@ impl fmt::Display for CounterSource {
     }
 }
 
-/// Whether a counter is usable as a clock.
+/// Whether a probe can use a counter as its clock.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CounterVerdict {
     /// No check found a problem.
     #[default]
     Trusted,
-    /// Unusable, for at least one reason.
+    /// The counter cannot be used, for at least one of these reasons.
     Untrusted(Vec<Distrust>),
 }
 
-/// A reason not to use a counter as a clock. Its `id` is stable.
+/// A reason not to use a counter as a clock. The `id` of each kind of reason is stable.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum Distrust {
@@ -49,25 +51,25 @@ pub enum Distrust {
     NoCounter,
     /// The counter can change its rate or stop in power-saving states.
     NotInvariant,
-    /// The kernel uses another clocksource and does not offer this counter.
+    /// The kernel uses another clocksource and does not list this counter among the available ones.
     RefusedByKernel {
         /// Clocksource that the kernel uses.
         clocksource: String,
     },
-    /// A reading on one CPU was lower than an earlier reading on another.
+    /// A reading on one CPU was lower than an earlier reading on another CPU.
     StepsBackwards {
-        /// Number of backward steps.
+        /// Number of readings that were lower than an earlier one.
         steps: u32,
         /// Number of comparisons.
         comparisons: u32,
     },
-    /// The rate changed during the 50 ms of the measurement.
+    /// The counter's rate changed within the 50 ms over which it was measured.
     Drifts {
-        /// Change, in parts per million.
+        /// Change of the rate, in parts per million.
         #[serde(rename = "change_ppm")]
         ppm: f64,
     },
-    /// The measured rate differs from the declared rate.
+    /// The measured rate of the counter differs from its declared rate.
     OffNominal {
         /// Deviation from the declared rate, in parts per million.
         #[serde(alias = "off_ppm")]

@@ -1,7 +1,7 @@
-//! A machine's configuration, for comparison with the settings in effect.
+//! A machine's configured settings, for comparison with the settings in effect.
 //!
-//! This module draws no conclusions. It contains the facts from which findings are derived, to the
-//! extent that they could be read.
+//! This module contains only facts, as far as they could be read. The analysis derives findings
+//! from them.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::limitation::Limitation;
 use crate::{Cpu, CpuList};
 
-/// Settings from files, and the values in force.
+/// Settings found in configuration files, and the values in effect.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Configured {
@@ -20,45 +20,47 @@ pub struct Configured {
     /// Kernel build options that affect timekeeping, by name without `CONFIG_`. Options that are
     /// not set are omitted. Empty if the build configuration is not available.
     pub build: BTreeMap<String, String>,
-    /// Contents of short files, most of them below `/proc/sys` and `/sys`. The key is the path
-    /// without its leading slash.
+    /// Contents of short files, most of them below `/proc/sys` and `/sys`. The key is the file's
+    /// path without its leading slash.
     pub files: BTreeMap<String, String>,
-    /// `/proc/timer_list`, which only root can read.
+    /// Facts from `/proc/timer_list`; `None` if the file could not be read. Only root can read it.
     pub timers: Option<TimerList>,
-    /// Kernel boot messages, if they can be read.
+    /// Kernel messages since boot, if they can be read.
     pub log: Option<KernelLog>,
-    /// Settings in `sysctl.conf` and `sysctl.d` that exist in this kernel.
+    /// Kernel parameters that are set in `sysctl.conf` or `sysctl.d` and exist in this kernel.
     pub sysctl: Vec<SysctlSetting>,
-    /// Lines of `fstab`, with the file systems that are actually mounted.
+    /// Lines of `fstab`, each with the file system that is actually mounted there.
     pub fstab: Vec<FstabLine>,
     /// Mounted file systems that store data but have no line in `fstab`; at most 64.
     pub other_mounts: Vec<OtherMount>,
-    /// Write cache of each SCSI or ATA disk, as reported by the kernel and by the disk.
+    /// Write cache of each SCSI or ATA disk, as reported by the kernel and by the disk itself.
     pub write_caches: Vec<WriteCache>,
-    /// Programs whose fsync does nothing, according to `/proc`.
+    /// Processes in which `fsync` has no effect, as far as `/proc` shows.
     pub fsync_off: Vec<FsyncOff>,
-    /// Frequency scaling of CPUs.
+    /// Frequency scaling of the CPUs. CPUs that share a policy have one entry.
     pub frequency: Vec<FrequencyPolicy>,
-    /// Limit on CPU wake-up latency.
+    /// The latency limit in `/dev/cpu_dma_latency`, if it could be read. It keeps CPUs out of idle
+    /// states that take longer to leave.
     pub wake_latency: Option<WakeLatency>,
-    /// Receive queues of network devices whose packets are steered to other CPUs (RPS), in this
-    /// network namespace.
+    /// Receive queues of network devices whose packets are steered to other CPUs (Receive Packet
+    /// Steering). Only devices in this network namespace are covered.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub steered_queues: Vec<SteeredQueue>,
-    /// Network devices with offloads that are available but off, in this network namespace.
+    /// Network devices in this network namespace that have offloads which are available but turned
+    /// off.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub offloads_off: Vec<DeviceOffloads>,
-    /// CPUs that device interrupts are routed to, by interrupt number. Only read if CPUs are
-    /// isolated or the machine has few interrupts.
+    /// CPUs that device interrupts are routed to, by interrupt number. They are read only if some
+    /// CPUs are isolated or if the machine has few interrupts.
     pub interrupt_cpus: BTreeMap<String, String>,
-    /// Whether `irqbalance` is running; `None` if unchecked.
+    /// Whether `irqbalance` is running; `None` if this was not checked.
     pub irqbalance: Option<bool>,
-    /// Settings that could not be read, with the reason.
+    /// Settings that could not be read, with the reasons.
     pub unread: Vec<Limitation>,
 }
 
 impl Configured {
-    /// CPUs that are isolated, and CPUs whose tick stops while they are busy.
+    /// Returns the CPUs that are isolated, and the CPUs whose tick stops even while they are busy.
     pub fn set_apart(&self) -> CpuList {
         let files = [
             "sys/devices/system/cpu/isolated",
@@ -72,48 +74,50 @@ impl Configured {
         cpus.into_iter().collect()
     }
 
-    /// The contents of the file at `path`, if it was read.
+    /// Returns the contents of the file at `path`; `None` if the file was not read.
     pub fn file(&self, path: &str) -> Option<&str> {
         self.files.get(path).map(String::as_str)
     }
 
-    /// Whether `option` is built in; `None` if the build configuration is unknown.
+    /// Returns whether the kernel was built with `option`; `None` if its build configuration is
+    /// unknown.
     pub fn built(&self, option: &str) -> Option<bool> {
         let value = self.build.get(option).map(String::as_str);
         (!self.build.is_empty()).then_some(value == Some("y"))
     }
 }
 
-/// The parts of `/proc/timer_list` that concern the tick.
+/// The parts of `/proc/timer_list` that describe the tick.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TimerList {
     /// Whether high-resolution timers are active on every CPU.
     pub high_resolution: Option<bool>,
-    /// Whether the tick can stop on every CPU.
+    /// Whether the tick can be stopped on every CPU.
     pub nohz: Option<bool>,
-    /// Devices that generate the tick.
+    /// Names of the clock event devices that generate the tick.
     pub devices: Vec<String>,
 }
 
 /// Kernel messages about settings and clocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelLog {
-    /// Whether the log goes back to boot.
+    /// Whether the log still contains the first messages after boot.
     pub complete: bool,
     /// Boot parameters that the kernel did not recognise.
     pub unknown_parameters: Vec<String>,
-    /// Messages that report an abandoned clocksource.
+    /// Messages that report that the kernel stopped using a clocksource.
     pub clock: Vec<String>,
 }
 
-/// A kernel parameter with its configured and its current value.
+/// A kernel parameter with its configured value and its current value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SysctlSetting {
     /// Name, such as `net.core.rmem_max`.
     pub key: String,
-    /// Configured value; if several files set it, the one set last.
+    /// Configured value. If several files set the parameter, the value that is loaded last.
     pub value: String,
-    /// Values from other files, which some loaders would prefer.
+    /// Different values set in `sysctl.d`, which `sysctl.conf` overrides. They take effect if the
+    /// program that loads the settings does not read `sysctl.conf`.
     #[serde(alias = "others")]
     pub other_values: Vec<String>,
     /// File and line that set the value.
@@ -136,7 +140,7 @@ pub struct FstabLine {
     pub kind: String,
     /// Mount options.
     pub options: Vec<String>,
-    /// The file system mounted there.
+    /// The file system that is mounted at this mount point, if any.
     pub mounted: Option<Mounted>,
 }
 
@@ -147,17 +151,19 @@ pub struct Mounted {
     pub device: String,
     /// File system type.
     pub kind: String,
-    /// Mount options in force, including those that the file system reports elsewhere.
+    /// Mount options in effect, including options that the file system does not list in
+    /// `/proc/mounts`.
     pub options: Vec<String>,
 }
 
-/// A file system mounted without a line in `fstab`, whether by hand, by a program or by systemd.
+/// A mounted file system that has no line in `fstab`. It was mounted by hand, by a program or by
+/// systemd.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OtherMount {
     /// Mount point.
     #[serde(alias = "place")]
     pub mount_point: String,
-    /// The file system mounted there.
+    /// The mounted file system.
     pub mounted: Mounted,
 }
 
@@ -166,15 +172,15 @@ pub struct OtherMount {
 pub struct WriteCache {
     /// Disk, such as `sda`.
     pub disk: String,
-    /// The kernel's setting (`queue/write_cache`). The kernel flushes the cache only if this is
-    /// `write back`.
+    /// The kernel's assumption about the cache (`queue/write_cache`). The kernel flushes the cache
+    /// only if this is `write back`.
     pub kernel: String,
-    /// The disk's own report (`cache_type`).
+    /// The disk's own report about its cache (`cache_type`).
     #[serde(alias = "own")]
     pub cache_type: String,
 }
 
-/// A process whose fsync does nothing.
+/// A process in which `fsync` has no effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FsyncOff {
     /// Process name.
@@ -186,17 +192,17 @@ pub struct FsyncOff {
     pub cause: FsyncOffBy,
 }
 
-/// Why a program's fsync has no effect.
+/// Why `fsync` has no effect in a process.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FsyncOffBy {
-    /// A library mapped into the process that intercepts fsync calls, by file name.
+    /// A library that intercepts fsync calls is mapped into the process. This is its file name.
     Library(String),
     /// A command-line argument.
     Argument(String),
 }
 
-/// Frequency scaling of the CPUs that share one policy.
+/// Frequency scaling of CPUs that share one policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FrequencyPolicy {
     /// CPUs.
@@ -211,7 +217,7 @@ pub struct FrequencyPolicy {
     pub hardware_max_khz: Option<u64>,
 }
 
-/// A receive queue whose packets are steered to certain CPUs (`rps_cpus`).
+/// A receive queue whose packets are steered to other CPUs (`rps_cpus`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SteeredQueue {
     /// Network device.
@@ -222,28 +228,29 @@ pub struct SteeredQueue {
     pub cpus: CpuList,
 }
 
-/// Unused offloads of a network device.
+/// Offloads of a network device that are available but turned off.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceOffloads {
     /// Network device.
     pub device: String,
-    /// Offloads that are available but off.
+    /// The offloads that are turned off.
     pub off: Vec<Offload>,
 }
 
-/// Packet work that a device can take over, or that the kernel can do once for many packets.
+/// Work on packets that a device can do instead of the CPU, or that the kernel can do once for
+/// several packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Offload {
-    /// Checksums of sent packets.
+    /// Computing the checksums of sent packets.
     Checksum,
-    /// Segmentation of TCP data.
+    /// Dividing TCP data into segments in the device.
     Segmentation,
-    /// Software segmentation, done as the last step before the device.
+    /// Dividing data into segments in the kernel, as the last step before the device.
     GenericSegmentation,
-    /// Checksums of received packets.
+    /// Verifying the checksums of received packets.
     ReceiveChecksum,
-    /// Merging of received segments.
+    /// Merging received segments into larger packets in the kernel.
     GenericReceive,
 }
 
@@ -268,12 +275,13 @@ impl Offload {
         }
     }
 
-    /// Whether the offload applies to received packets.
+    /// Returns whether the offload applies to received packets.
     pub const fn is_of_received(self) -> bool {
         matches!(self, Self::ReceiveChecksum | Self::GenericReceive)
     }
 
-    /// Kernel features that provide the offload; any of them is enough.
+    /// Returns the kernel's names of the features that provide the offload. Any one of them is
+    /// enough.
     pub const fn features(self) -> &'static [&'static str] {
         match self {
             Self::Checksum => &[
@@ -289,12 +297,12 @@ impl Offload {
     }
 }
 
-/// The latency limit in `/dev/cpu_dma_latency`.
+/// The limit on CPU wake-up latency that programs set by writing to `/dev/cpu_dma_latency`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WakeLatency {
-    /// Limit in force, in µs.
+    /// Limit in effect, in µs.
     #[serde(rename = "latency_us")]
     pub micros: u32,
-    /// Programs known to have the file open, each as name and process id.
+    /// Programs known to have `/dev/cpu_dma_latency` open, each as name and process id.
     pub holders: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! CPUs, and lists of them as the kernel writes them (`0-3,8`).
+//! CPUs, and lists of CPUs in the kernel's format (`0-3,8`).
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,10 +7,10 @@ use schemars::JsonSchema;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// A logical CPU, identified by its kernel number.
+/// A logical CPU, identified by the kernel's number for it.
 ///
-/// Deserialization rejects numbers that no kernel can have, because analyses index lists by CPU
-/// number.
+/// Analyses index lists by CPU number. Deserialization therefore rejects numbers that no kernel can
+/// have.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -29,12 +29,12 @@ fn possible<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error>
 }
 
 impl Cpu {
-    /// The CPU number as an index.
+    /// Returns the CPU number as an index into a list.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// Whether a kernel can have a CPU with this number.
+    /// Returns whether a kernel can have a CPU with this number.
     pub const fn is_possible(self) -> bool {
         self.0 <= CpuList::MAX_CPU
     }
@@ -46,7 +46,7 @@ impl fmt::Display for Cpu {
     }
 }
 
-/// A set of CPUs in ascending order, read and written in the kernel's list format (`0-3,8`).
+/// A set of CPUs, kept in ascending order. Its text form is the kernel's list format (`0-3,8`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
@@ -60,20 +60,20 @@ pub struct CpuListError {
 }
 
 impl CpuList {
-    /// Largest CPU number accepted. The kernel's limit on x86-64 is 8192 CPUs (`NR_CPUS`).
+    /// Largest CPU number accepted. On x86-64, kernels support at most 8192 CPUs (`NR_CPUS`).
     pub const MAX_CPU: u32 = 8191;
 
-    /// CPUs 0 to `count - 1`.
+    /// Returns the CPUs 0 to `count - 1`.
     pub fn first(count: u32) -> Self {
         (0..count).map(Cpu).collect()
     }
 
-    /// The CPUs, in ascending order and without duplicates.
+    /// Returns the CPUs, in ascending order and without duplicates.
     pub fn iter(&self) -> impl Iterator<Item = Cpu> + '_ {
         self.0.iter().copied()
     }
 
-    /// Whether the list is empty.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -83,12 +83,12 @@ impl CpuList {
         self.0.len()
     }
 
-    /// Whether `cpu` is in the list.
+    /// Returns whether `cpu` is in the list.
     pub fn contains(&self, cpu: Cpu) -> bool {
         self.0.binary_search(&cpu).is_ok()
     }
 
-    /// The CPUs preceded by a noun, for use in sentences: `CPU 3`, `CPUs 1-3`.
+    /// Formats the list with a noun, for use in sentences: `CPU 3`, `CPUs 1-3`.
     pub fn named(&self) -> String {
         let noun = if self.len() == 1 { "CPU" } else { "CPUs" };
         format!("{noun} {self}")

@@ -1,30 +1,31 @@
-//! Documents: the results that verbs return and `report` renders.
+//! Documents: the results that ticktax's verbs return and that `ticktax-report` renders.
 //!
-//! To add a document, write a module with its type, add a line to
-//! [`each_document`](crate::each_document), and add a page in `report`. The JSON, the schema,
-//! `ticktax schema` and the row in `docs/reference/documents.md` are generated from that line.
+//! To add a document, write a module that contains its type, add a line to
+//! [`each_document`](crate::each_document), and add a page in `ticktax-report`. The JSON, the
+//! schema that `ticktax schema` prints and the row in `docs/reference/documents.md` are generated
+//! from that line.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Version of the JSON format of all documents. Adding a field does not change the version.
-/// Renaming or removing a field, or changing its meaning, requires a new one.
+/// Version of the JSON format that all documents share. Adding a field does not change the version.
+/// If a field is renamed or removed, or if its meaning changes, the version must be increased.
 pub const DOCUMENT_VERSION: u32 = 4;
 
-/// Declares [`Document`] and [`DocumentKind`] from the list of documents.
+/// Declares [`Document`] and [`DocumentKind`] from the list of all documents.
 macro_rules! documents {
     ($($module:ident { $($kind:ident $name:literal $about:literal $content:ident;)+ })+) => {
         documents! { each $($($kind $name $about (crate::$module::$content);)+)+ }
     };
     (each $($kind:ident $name:literal $about:literal ($content:ty);)+) => {
-        /// The result of a verb.
+        /// The result of one of ticktax's verbs.
         #[derive(Clone, Debug, PartialEq, Serialize)]
         #[serde(untagged)]
         pub enum Document {
             $(#[doc = concat!("Printed by ", $about, ".")] $kind(Box<$content>),)+
         }
 
-        /// The type of a [`Document`].
+        /// The type of a [`Document`], without its contents.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum DocumentKind {
             $(#[doc = concat!("Printed by ", $about, ".")] $kind,)+
@@ -43,22 +44,22 @@ macro_rules! documents {
             /// All document types.
             pub const ALL: &[Self] = &[$(Self::$kind),+];
 
-            /// Name in JSON and on the command line.
+            /// Returns the name of the document, as used in JSON and on the command line.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$kind => $name,)+
                 }
             }
 
-            /// Verbs that print the document.
+            /// Returns the verbs that print the document, for use in texts.
             pub const fn about(self) -> &'static str {
                 match self {
                     $(Self::$kind => $about,)+
                 }
             }
 
-            /// JSON Schema of the document's own fields, without the envelope that all documents
-            /// share.
+            /// Returns the JSON Schema of the document's own fields. The envelope that all
+            /// documents share is not included.
             pub fn content_schema(self) -> schemars::Schema {
                 fn schema<T: JsonSchema>() -> schemars::Schema {
                     schemars::schema_for!(T)

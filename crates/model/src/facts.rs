@@ -1,8 +1,9 @@
-//! Facts: an agent's CPU accounts and other observations, as Parquet files that can be queried
-//! across many machines.
+//! Facts: an agent's CPU accounts and other observations. They are stored as Parquet files, which
+//! can be queried across many machines.
 //!
-//! `docs/reference/data.md` describes the tables and their columns. Each file is sorted and written
-//! in one go. This keeps files small, and a query for one name or one time can skip most of a file.
+//! `docs/reference/data.md` describes the tables and their columns. The rows of each file are
+//! sorted and written at once. This keeps files small, and a query for one name or one time can
+//! skip most of a file.
 
 mod rows;
 mod table;
@@ -16,14 +17,14 @@ use crate::{Cpu, Nanos};
 pub use rows::{BeatFact, Cell, HostFact, Row};
 pub use table::{Column, ColumnKind, Table};
 
-/// Length of a table's time windows.
+/// Length of the time windows in a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WindowLength {
     /// One minute.
     Minute,
-    /// Ten minutes, merged from one-minute windows.
+    /// Ten minutes. These windows are merged from one-minute windows.
     TenMinutes,
-    /// One hour, merged from ten-minute windows.
+    /// One hour. These windows are merged from ten-minute windows.
     Hour,
 }
 
@@ -31,7 +32,7 @@ impl WindowLength {
     /// All lengths, shortest first.
     pub const ALL: [Self; 3] = [Self::Minute, Self::TenMinutes, Self::Hour];
 
-    /// The length as a duration.
+    /// Returns the window length as a duration.
     pub const fn length(self) -> Nanos {
         Nanos::from_secs(match self {
             Self::Minute => 60,
@@ -56,12 +57,12 @@ impl fmt::Display for WindowLength {
 pub struct Window {
     /// Nominal length.
     pub kind: WindowLength,
-    /// Wall-clock start time, in ms since 1970.
+    /// Start of the window by the wall clock, in ms since 1970.
     pub begin_unix_ms: i64,
-    /// Actual length, by the monotonic clock. An agent's first and last windows are shorter than
-    /// nominal.
+    /// Actual length of the window by the monotonic clock. An agent's first and last windows are
+    /// shorter than their nominal length.
     pub length: Nanos,
-    /// CPU time by account.
+    /// CPU time in the window, by account.
     pub accounts: AccountSums,
     /// CPU time of the tick's timer function, by CPU.
     pub ticks: BTreeMap<Cpu, IntervalSum>,

@@ -1,5 +1,5 @@
-//! Findings: settings that are configured but not in effect, or in effect but not configured, with
-//! advice on what to do about them.
+//! Findings: settings that are configured but not in effect, or in effect but not configured, each
+//! with a remedy.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,16 +8,16 @@ use crate::knob::KnobProposal;
 use crate::statement::Account;
 use crate::{Moment, Nanos};
 
-/// A verdict that the user can act on.
+/// A finding: a verdict on the machine's settings that the user can act on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
-    /// Rule that produced the finding, such as `sysctl-not-in-effect`.
+    /// Name of the rule that produced the finding, such as `sysctl-not-in-effect`.
     pub rule: String,
     /// One-line summary.
     pub title: String,
-    /// The configured value, and where it is configured.
+    /// Configured value, and the place where it is configured.
     pub configured: String,
-    /// The value in effect.
+    /// Value in effect.
     pub effective: String,
     /// How the value in effect was determined.
     pub measured: String,
@@ -25,12 +25,12 @@ pub struct Finding {
     pub confidence: Confidence,
     /// Importance.
     pub severity: Severity,
-    /// Cost, if it can be determined.
+    /// Cost of the problem, if it can be determined.
     pub cost: Option<Cost>,
     /// Recommended action.
     pub remedy: String,
-    /// A setting that fixes the problem or shows what a fix would gain; `None` if no run-time
-    /// setting does either.
+    /// A setting that fixes the problem, or that shows how much a fix would gain; `None` if no
+    /// setting that can be changed at run time does either.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proposal: Option<KnobProposal>,
 }
@@ -44,18 +44,18 @@ pub struct Cost {
     /// CPU time lost during the recording, if it was measured.
     #[serde(rename = "time_ns")]
     pub time: Option<Nanos>,
-    /// Longest interval that contributes to the cost, if the recording has a row for it.
+    /// Longest single interval of the lost time; `None` if the recording contains no row for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest: Option<Moment>,
 }
 
 impl Cost {
-    /// A cost with a description but no measurement.
+    /// Returns a cost that is only described because it could not be measured.
     pub fn unmeasured(what: impl Into<String>) -> Option<Self> {
         Some(Self::new(what, None))
     }
 
-    /// A cost in CPU time, if it was measured.
+    /// Returns a cost described by `what`, with the CPU time lost, if it was measured.
     pub fn new(what: impl Into<String>, time: Option<Nanos>) -> Self {
         Self {
             description: what.into(),
@@ -64,7 +64,8 @@ impl Cost {
         }
     }
 
-    /// A cost equal to the CPU time of `account`, if there is one.
+    /// Returns a cost described by `what`. The CPU time lost is the time of `account`, or unknown
+    /// if `account` is `None`.
     pub fn from_account(what: impl Into<String>, account: Option<&Account>) -> Self {
         Self {
             longest: account.and_then(|account| account.longest),
@@ -72,7 +73,7 @@ impl Cost {
         }
     }
 
-    /// Sets the longest interval.
+    /// Sets the longest single interval of the lost time.
     #[must_use]
     pub fn at(mut self, longest: Option<Moment>) -> Self {
         self.longest = longest;
@@ -80,7 +81,7 @@ impl Cost {
     }
 }
 
-/// How certain a finding is.
+/// How certain it is that a finding is right.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -90,7 +91,8 @@ pub enum Confidence {
     Possible,
     /// Other explanations are unlikely.
     Likely,
-    /// Both values were read from the kernel or measured beyond doubt.
+    /// The configured value and the value in effect were both read from the kernel or measured
+    /// beyond doubt.
     Certain,
 }
 
@@ -109,7 +111,7 @@ pub enum Severity {
 }
 
 impl Confidence {
-    /// Name used in files.
+    /// Returns the name used in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Possible => "possible",
@@ -120,7 +122,7 @@ impl Confidence {
 }
 
 impl Severity {
-    /// Name used in files.
+    /// Returns the name used in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Note => "note",

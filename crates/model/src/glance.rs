@@ -3,8 +3,9 @@
 use crate::Nanos;
 use crate::statement::Account;
 
-/// Sums over the rows received so far. A row arrives only when its interval ends, so intervals in
-/// progress are missing. Corrections that move time between accounts are not included yet.
+/// Sums over all rows received so far. A row arrives only when its interval ends, so intervals in
+/// progress are not included yet. Neither are corrections that move time from one account to
+/// another.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Glance {
     /// All accounts, unordered.
@@ -13,16 +14,16 @@ pub struct Glance {
     pub program: Option<ProgramGlance>,
 }
 
-/// Sums over the threads of the watched program so far.
+/// Sums over all threads of the watched program, from the rows received so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProgramGlance {
     /// Total time in which the threads were runnable.
     pub wanted: Nanos,
-    /// The part of `wanted` spent waiting for a CPU.
+    /// Part of `wanted` in which the threads waited for a CPU.
     pub waited: Nanos,
-    /// Longest of these waits.
+    /// Longest single wait for a CPU.
     pub longest: Nanos,
-    /// Programs that ran during these waits, with the waiting that each caused, in descending
-    /// order.
+    /// Programs that ran while the threads waited, each with the waiting time that it caused,
+    /// largest first.
     pub behind: Vec<(String, Nanos)>,
 }

@@ -1,4 +1,5 @@
-//! Log-linear histograms with four equal steps per octave, laid out as the BPF programs fill them.
+//! Log-linear histograms: each octave is divided into four equal steps. The buckets are the same as
+//! those that the BPF programs fill.
 
 mod blob;
 
@@ -9,15 +10,16 @@ use crate::Nanos;
 
 pub use blob::BlobError;
 
-/// Base-2 logarithm of the steps per octave. Four steps resolve a value to a quarter of its octave,
-/// ±11 % at the middle.
+/// Base-2 logarithm of the number of steps per octave. With four steps, every value in a bucket is
+/// within ±11 % of the bucket's middle.
 const STEPS_BITS: u32 = 2;
 const STEPS: usize = 1 << STEPS_BITS;
 
-/// Counts of durations, from 0 ns up, with a relative resolution of 25 %.
+/// Counts of durations from 0 ns up. From 4 ns, the width of a bucket is at most 25 % of its lower
+/// bound.
 ///
 /// Bucket `i` holds durations from [`Histogram::lower`]`(i)` up to, but not including, `lower(i +
-/// 1)`. The last bucket also holds everything longer, from about 60 s.
+/// 1)`. The last bucket has no upper bound: it holds all durations from about 60 s.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -32,10 +34,11 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Number of buckets. Must match `record.h`.
+    /// Number of buckets. It must match the number in `record.h`.
     pub const BUCKETS: usize = 140;
 
-    /// The bucket for a duration. Negative durations fall into the first bucket.
+    /// Returns the index of the bucket that holds `length`. Negative durations fall into the first
+    /// bucket.
     pub fn bucket(length: Nanos) -> usize {
         let value = length.0.max(0).unsigned_abs();
         if value < STEPS as u64 {
@@ -47,7 +50,7 @@ impl Histogram {
         (((octave - STEPS_BITS + 1) as usize) * STEPS + step).min(Self::BUCKETS - 1)
     }
 
-    /// The shortest duration that falls into bucket `index`.
+    /// Returns the shortest duration that falls into bucket `index`.
     pub fn lower(index: usize) -> Nanos {
         if index < STEPS {
             return Nanos(i64::try_from(index).unwrap_or(0));
@@ -56,14 +59,15 @@ impl Histogram {
         Nanos(i64::try_from(STEPS + index % STEPS).unwrap_or(0) << octave)
     }
 
-    /// A histogram with the given counts; `None` unless there are [`Histogram::BUCKETS`] of them.
+    /// Returns a histogram with these counts; `None` unless there are exactly
+    /// [`Histogram::BUCKETS`] of them.
     pub fn from_counts(counts: &[u64]) -> Option<Self> {
         (counts.len() == Self::BUCKETS).then(|| Self {
             counts: counts.to_vec(),
         })
     }
 
-    /// Counts of all buckets.
+    /// Returns the counts of all buckets.
     pub fn counts(&self) -> &[u64] {
         &self.counts
     }
@@ -74,10 +78,10 @@ impl Histogram {
         *count = count.saturating_add(1);
     }
 
-    /// Counts the durations `first`, `first` − `step`, and so on down to `first` − (`count` − 1) ·
-    /// `step`, in a time that does not depend on `count`. `step` must be positive.
+    /// Counts `count` durations: `first`, `first` − `step`, `first` − 2 · `step`, and so on. The
+    /// time that this takes does not depend on `count`. `step` must be positive.
     pub fn record_descending(&mut self, first: Nanos, step: Nanos, count: u64) {
-        // The number of these durations that are at least `bound`.
+        // Returns how many of these durations are at least `bound`.
         let at_least = |bound: Nanos| match first.0.checked_sub(bound.0) {
             Some(above) if above >= 0 => (above / step.0.max(1)).unsigned_abs().saturating_add(1),
             _ => 0,
@@ -100,7 +104,7 @@ impl Histogram {
         }
     }
 
-    /// The counts added since `before`, which is an earlier state of this histogram.
+    /// Returns the counts added since `before`, which is an earlier state of this histogram.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let counts = self.counts.iter().zip(&before.counts);
@@ -111,15 +115,15 @@ impl Histogram {
         }
     }
 
-    /// Number of durations counted.
+    /// Returns the number of durations counted.
     pub fn total(&self) -> u64 {
         self.counts
             .iter()
             .fold(0, |sum, &count| sum.saturating_add(count))
     }
 
-    /// The `q`-quantile (`q` from 0 to 1), as the middle of its bucket; `None` if the histogram is
-    /// empty.
+    /// Returns the `q`-quantile for a `q` from 0 to 1; `None` if the histogram is empty. The result
+    /// is the middle of the bucket that contains the quantile.
     pub fn quantile(&self, q: f64) -> Option<Nanos> {
         let total = self.total();
         if total == 0 {

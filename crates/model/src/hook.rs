@@ -20,8 +20,8 @@ macro_rules! hooks {
             /// All hooks.
             pub const ALL: &'static [Self] = &[$(Self::$hook,)*];
 
-            /// Name in recordings and JSON: the tracepoint's name, or the part that a pair's names
-            /// have in common.
+            /// Returns the name used in recordings and JSON: the name of the tracepoint. For a pair
+            /// of tracepoints, it is the part that their names have in common.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$hook => $name,)*
@@ -44,7 +44,7 @@ hooks! {
     CallFunction = "call_function",
     /// Function-call interrupts sent to one CPU.
     CallFunctionSingle = "call_function_single",
-    /// Interrupts that the kernel sends to its own CPU to run deferred work (`irq_work`).
+    /// Interrupts that a CPU sends to itself to run deferred work (`irq_work`).
     IrqWork = "irq_work",
     /// Thermal interrupts.
     ThermalApic = "thermal_apic",
@@ -64,9 +64,9 @@ hooks! {
     HrtimerExpire = "hrtimer_expire",
     /// Expiry functions of timer-wheel timers.
     TimerExpire = "timer_expire",
-    /// Attempts to stop the tick.
+    /// Attempts to stop the tick on an idle or `nohz_full` CPU.
     TickStop = "tick_stop",
-    /// Functions that run on behalf of another CPU.
+    /// Functions that a CPU runs because another CPU requested it.
     CsdFunction = "csd_function",
     /// Work items.
     WorkqueueExecute = "workqueue_execute",
@@ -76,13 +76,13 @@ hooks! {
     DirectReclaim = "direct_reclaim",
     /// Reclaim caused by a memory cgroup's limit.
     MemcgReclaim = "memcg_reclaim",
-    /// Wake-ups, seen from the waking thread.
+    /// Wake-ups, at the moment when the waking thread starts them.
     SchedWaking = "sched_waking",
-    /// Work items being queued, including the thread that queues them.
+    /// Work items being queued, by the thread or interrupt that queues them.
     WorkqueueQueueWork = "workqueue_queue_work",
-    /// Softirqs being raised, including the context that raises them.
+    /// Softirqs being raised, by the context that raises them.
     SoftirqRaise = "softirq_raise",
-    /// Wake-ups, seen from the thread that becomes runnable.
+    /// Wake-ups, at the moment when the woken thread becomes runnable.
     SchedWakeup = "sched_wakeup",
     /// Creation of threads and processes.
     SchedProcessFork = "sched_process_fork",

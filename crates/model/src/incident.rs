@@ -1,4 +1,4 @@
-//! Incidents: rare delays caught by a flight recorder, with their analysis, and the index of a
+//! Incidents: rare delays that a flight recorder caught, their analyses, and the index of a
 //! directory of incidents.
 
 use schemars::JsonSchema;
@@ -17,27 +17,27 @@ pub use trigger::{
     Trigger, TriggerFault, TriggerKind, TriggerLimit, TriggerSpec, TriggerSpecError, TriggerTarget,
 };
 
-/// The analysis of the rows around a trigger.
+/// A delay that fired a trigger, with an analysis of the rows recorded around it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Incident {
-    /// When the incident was detected, in ms since 1970 by the wall clock. The excessive delay had
-    /// just ended or was still going on.
+    /// When the incident was detected, in ms since 1970 by the wall clock. The delay had just ended
+    /// or was still going on.
     pub at_unix_ms: i64,
     /// Kind of delay. If several triggers fired, the kind of the longest delay.
     pub kind: TriggerKind,
-    /// Thread that was delayed. For [`TriggerKind::Stretch`], the first thread that the stretch
-    /// delayed, if known.
+    /// Thread that was delayed. For [`TriggerKind::Stretch`], the first thread that had to wait for
+    /// the long-running kernel activity, if known.
     pub thread: Option<IncidentThread>,
-    /// CPU on which the delay was detected: the CPU on which the thread then ran or the stretch
-    /// occurred.
+    /// CPU on which the delay was detected. A delayed thread ran on it after the delay. For
+    /// [`TriggerKind::Stretch`], the kernel activity ran on it.
     pub cpu: Option<Cpu>,
     /// First CPU that the thread waited for, if the rows show that it is not `cpu`.
     pub waited_on: Option<Cpu>,
-    /// Length of the delay; 0 for a signal or mark.
+    /// Length of the delay; 0 for a signal or a mark, which are not delays.
     #[serde(rename = "lasted_ns")]
     pub lasted: Nanos,
-    /// Percentile of the last hour's values that the delay exceeded, if the trigger's threshold is
-    /// a percentile.
+    /// Percentile of the delays in the last hour that this delay exceeded. Set only if the
+    /// trigger's threshold is a percentile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub above: Option<AbovePercentile>,
     /// Activities that ran on the CPU during the delay, largest self time first. Empty if the
@@ -46,15 +46,15 @@ pub struct Incident {
     /// Total self time of activities not listed in `ran`.
     #[serde(rename = "others_ns")]
     pub others: Nanos,
-    /// Part of the delay in which the CPU's activity is unknown, because no row covers it.
+    /// Part of the delay in which the CPU's activity is unknown because no row covers it.
     #[serde(rename = "unseen_ns")]
     pub unseen: Nanos,
-    /// For a frame that started late: how long its thread was not runnable because it was asleep,
-    /// blocked or throttled.
+    /// For a frame that started late: how long after its due time its thread was not runnable,
+    /// because it was asleep, blocked or throttled.
     #[serde(rename = "asleep_ns", default, skip_serializing_if = "Nanos::is_zero")]
     pub asleep: Nanos,
-    /// For a frame that started late: how long after the due time its thread kept working on the
-    /// previous frame, whether running or preempted.
+    /// For a frame that started late: how long after its due time its thread was still working on
+    /// the previous frame. The time includes preemptions of the thread.
     #[serde(
         rename = "overrun_ns",
         default,
@@ -62,19 +62,19 @@ pub struct Incident {
         alias = "overran_ns"
     )]
     pub overrun: Nanos,
-    /// Source that woke the thread, either before its wait or, if it was blocked, at the end of the
+    /// Source that woke the thread before its wait or, if the thread was blocked, at the end of the
     /// delay. `None` if no wake-up was observed.
     pub woken_by: Option<String>,
-    /// Chain of causes that led to the first element of `ran` or, for a blocked thread, to its
-    /// wake-up. It begins with the first cause. Each step woke, queued or raised the next. Empty if
-    /// no such edge was observed.
+    /// Chain of causes, starting with the first cause. It leads to the first element of `ran` or,
+    /// for a blocked thread, to its wake-up. Each step woke, queued or raised the next one. Empty
+    /// if no such event was observed.
     pub chain: Vec<String>,
-    /// Text of a mark.
+    /// Text that was given with a mark; empty for other kinds of incident.
     #[serde(default, skip_serializing_if = "String::is_empty", alias = "words")]
     pub text: String,
-    /// Number of triggers that fired, all within a few seconds of each other.
+    /// Number of triggers that fired for this incident, all within a few seconds.
     pub triggers: u64,
-    /// Number of events lost in the recording.
+    /// Number of events that were lost while the incident was recorded.
     pub events_lost: u64,
 }
 
@@ -85,7 +85,7 @@ pub struct IncidentThread {
     pub name: String,
     /// Name of the thread's program, or the thread's own name if it is a kernel thread.
     pub program: String,
-    /// Process id; 0 if unknown.
+    /// Process id of the thread; 0 if unknown.
     pub pid: i32,
     /// Thread id.
     pub tid: i32,
@@ -100,29 +100,30 @@ pub struct RanInstead {
     pub kind: Kind,
     /// Process ids, if the activity is a program.
     pub pids: Vec<i32>,
-    /// Self time, which excludes interruptions.
+    /// Self time of the activity, which excludes its interruptions.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// Number of intervals.
     pub count: u64,
 }
 
-/// The properties by which similar incidents are grouped.
+/// Signature of an incident: the properties by which similar incidents are grouped.
 #[derive(
     Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 pub struct Signature {
     /// Kind of delay.
     pub kind: TriggerKind,
-    /// Program that was delayed; empty if no program was delayed.
+    /// Program that was delayed; empty if the incident did not delay a program.
     pub program: String,
-    /// Main cause: the activity that used the most time or, for a blocked thread, its waker. Empty
-    /// if the cause is unknown or the CPU was idle.
+    /// Main cause: the activity that used the most time or, for a blocked thread, the source that
+    /// woke it. Empty if the cause is unknown, if the CPU was idle, or if a frame's own thread
+    /// slept longer than any activity ran.
     pub culprit: String,
 }
 
 impl Incident {
-    /// An incident detected at `at_unix_ms` by one trigger. Everything else is unknown.
+    /// Returns an incident that one trigger detected at `at_unix_ms`. All other fields are empty.
     pub fn new(kind: TriggerKind, at_unix_ms: i64) -> Self {
         Self {
             at_unix_ms,
@@ -145,10 +146,10 @@ impl Incident {
         }
     }
 
-    /// The signature for grouping the incident with similar ones.
+    /// Returns the signature, by which similar incidents are grouped.
     pub fn signature(&self) -> Signature {
-        // An idle CPU delays nobody. If a frame's thread slept longer than the activity ran, the
-        // activity did not make the frame late.
+        // An idle CPU is not to blame. An activity is not to blame either if it ran for less time
+        // than the frame's thread slept.
         let to_blame = |ran: &&RanInstead| ran.kind != Kind::Idle && ran.time >= self.asleep;
         let first = self.ran.first().filter(to_blame);
         let first = first.map(|ran| ran.name.clone());
@@ -174,18 +175,19 @@ pub struct IncidentList {
     pub directory: String,
     /// Start of the listed period, in ms since 1970; `None` if all incidents are listed.
     pub since_unix_ms: Option<i64>,
-    /// Total time that recorders were watching.
+    /// Total time that flight recorders were watching.
     #[serde(rename = "watched_ns")]
     pub watched: Nanos,
-    /// Groups, rarest first. They are ranked by frequency in steps of a factor of two, and by total
-    /// time within a step.
+    /// Groups of similar incidents, rarest first. They are sorted by the number of incidents,
+    /// rounded down to a power of two. Groups with equal rounded numbers are sorted by total time,
+    /// longest first.
     pub groups: Vec<IncidentGroup>,
     /// Number of groups with enough incidents to be searched for a period.
     pub searched: u64,
-    /// Probability that at least one of the periods is due to chance.
+    /// Upper limit on the probability that at least one of the listed periods is due to chance.
     #[serde(rename = "false_alarm_probability")]
     pub family_alarm: f64,
-    /// Incidents and recordings that were not kept, by reason.
+    /// Number of incidents, recordings and triggers that were not kept, by reason.
     pub not_kept: Vec<NotKept>,
     /// Number of incidents found in recordings but missing from the index.
     pub recovered: u64,
@@ -207,21 +209,21 @@ pub struct IncidentGroup {
     /// Longest incident.
     #[serde(rename = "max_ns")]
     pub max: Nanos,
-    /// Number of the longest incident, for `incidents show`.
+    /// Number of the longest incident, to be passed to `incidents show`.
     pub max_number: u64,
-    /// Time of the first incident, in ms since 1970.
+    /// Time of the first incident in the group, in ms since 1970.
     pub first_unix_ms: i64,
-    /// Time of the last incident, in ms since 1970.
+    /// Time of the last incident in the group, in ms since 1970.
     pub last_unix_ms: i64,
-    /// Number of the last incident.
+    /// Number of the last incident in the group.
     pub last_number: u64,
-    /// Times of the incidents in ascending order, in ms since 1970. Only the latest
+    /// Times of the incidents, in ascending order and in ms since 1970. Only the latest
     /// [`MAX_TIMES`](Self::MAX_TIMES) are listed.
     #[serde(default)]
     pub at_unix_ms: Vec<i64>,
-    /// Chain of causes, if all incidents with a known chain have the same one.
+    /// Chain of causes; empty unless all incidents with a known chain have the same one.
     pub chain: Vec<String>,
-    /// Number of incidents with a known chain.
+    /// Number of incidents whose chain of causes is known.
     pub chain_count: u64,
     /// Periods at which the incidents recur, most certain first.
     pub beats: Vec<Periodicity>,
@@ -232,29 +234,30 @@ impl IncidentGroup {
     pub const MAX_TIMES: usize = 256;
 }
 
-/// Number of things not kept for the same reason.
+/// Incidents, recordings or triggers that were not kept for the same reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NotKept {
-    /// Reason why they were not kept.
+    /// Reason why these items were not kept.
     pub cause: LossCause,
-    /// Number of things not kept.
+    /// Number of incidents, recordings or triggers that were not kept.
     pub count: u64,
 }
 
-/// One incident, with its place among similar incidents.
+/// One incident, compared with similar ones.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct IncidentSheet {
     /// Incident.
     #[serde(flatten)]
     pub entry: IncidentEntry,
-    /// Path of its recording, if it was kept and still exists.
+    /// Path of the incident's recording; `None` if it was not kept or no longer exists.
     pub path: Option<String>,
-    /// Position among similar incidents, from 1.
+    /// Position among the similar incidents in time order, starting from 1.
     pub position: u64,
     /// Number of similar incidents.
     pub similar_count: u64,
     /// Time of the first similar incident, in ms since 1970.
     pub first_unix_ms: i64,
-    /// Most certain period of the similar incidents, if this incident fits it.
+    /// Most certain period at which the similar incidents recur; `None` unless this incident fits
+    /// it.
     pub beat: Option<Periodicity>,
 }

@@ -1,29 +1,30 @@
-//! Parses descriptions of interrupts in `/proc/interrupts`.
+//! Parses the descriptions of interrupts in `/proc/interrupts`.
 //!
-//! The text after the counts has the form `CONTROLLER NUMBER DEVICES` on every architecture, with
-//! the trigger type between number and devices (`show_interrupts`, `kernel/irq/proc.c`). Only rows
-//! specific to an architecture differ: their description is a sentence.
+//! On every architecture, the text after the counts has the form `CONTROLLER NUMBER DEVICES`
+//! (`show_interrupts`, `kernel/irq/proc.c`). The trigger type (edge or level) stands between the
+//! number and the devices. In rows for interrupts that only one architecture has, the description
+//! is a sentence instead.
 
 use std::borrow::Cow;
 
 use crate::kernel_words::LOCAL_TIMER;
 
-/// Label of the local timer's row on x86. Recordings use it on every architecture, even if the
-/// timer is an ordinary interrupt line there.
+/// Label of the row for the local timer. This is the label on x86. Recordings use it on every
+/// architecture, even if the timer is an ordinary interrupt line there.
 pub const LOCAL_TIMER_ROW: &str = "LOC";
 
 /// Device name of the local timer on arm64 (`drivers/clocksource/arm_arch_timer.c`).
 const ARM_TIMER: &str = "arch_timer";
 
-/// The devices on an interrupt line, parsed from the `description` in its row. Returns
-/// `description` unchanged if it names no device. The local timer is always called `local_timer`,
-/// even if it is an ordinary interrupt line.
+/// Returns the devices on an interrupt line, parsed from the `description` in its row, or the
+/// entire `description` if it names no device. The local timer is always called `local_timer`, even
+/// if it is an ordinary interrupt line.
 pub fn devices(description: &str) -> Cow<'_, str> {
     let words: Vec<&str> = description.split_ascii_whitespace().collect();
     let number = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit());
     let triggered = |word: &&str| ["Level", "Edge"].contains(word) || word.starts_with('-');
     let rest = match words.get(1).filter(|word| number(word)) {
-        // arm64 and others write `27 Level`; x86 writes `4-edge`.
+        // arm64 and some other architectures write `27 Level`; x86 writes `4-edge`.
         Some(_) => {
             let from = words.iter().skip(2).take_while(|word| triggered(word));
             &words[2 + from.count()..]
@@ -37,9 +38,10 @@ pub fn devices(description: &str) -> Cow<'_, str> {
     }
 }
 
-/// Name of an inter-processor interrupt, from the `description` in its row. Architectures such as
-/// arm64 list these in `/proc/interrupts` (`ipi_types`, `arch/arm64/kernel/smp.c`). If other
-/// architectures have an equivalent tracepoint, its name is used.
+/// Returns a name for an inter-processor interrupt, made from the `description` in its row.
+/// Architectures such as arm64 list these interrupts in `/proc/interrupts` (`ipi_types`,
+/// `arch/arm64/kernel/smp.c`). If other architectures have a tracepoint for the same interrupt, the
+/// name of that tracepoint is used.
 pub fn between_cpus(description: &str) -> String {
     match description {
         "Rescheduling interrupts" => "reschedule".to_owned(),

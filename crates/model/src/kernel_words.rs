@@ -1,18 +1,18 @@
-//! Names that recordings use for kernel activities. Writers and readers share them, because the
-//! analysis depends on the exact words.
+//! Names that recordings use for kernel activities. The analysis looks for these exact words, so
+//! the code that writes recordings and the code that reads them both take them from here.
 
 /// Name of the local timer interrupt.
 pub const LOCAL_TIMER: &str = "local_timer";
 
-/// Name of an interrupt that has no tracepoint but ran high-resolution timers. It is a hypervisor's
-/// timer and usually carries the tick.
+/// Name of an interrupt that has no tracepoint but ran high-resolution timers. It belongs to a
+/// timer of the hypervisor and usually runs the tick.
 pub const UNTRACED_TIMER: &str = "untraced_timer";
 
-/// Name of [`Kind::Task`](crate::Kind::Task) rows whose thread is unknown because the kernel did
+/// Name in [`Kind::Task`](crate::Kind::Task) rows whose thread is unknown, because the kernel did
 /// not report the context switch to it.
 pub const UNREPORTED: &str = "unreported thread";
 
-/// Name of the account that collects all further sources once a table of sums is full.
+/// Name of the account for all sources that did not fit into a full table of sums.
 pub const OTHERS: &str = "others";
 
 /// Name of the softirq that runs timer-wheel timers.
@@ -21,34 +21,37 @@ pub const TIMER_SOFTIRQ: &str = "TIMER";
 /// Name of the softirq that passes received packets from devices to sockets.
 pub const RECEIVE_SOFTIRQ: &str = "NET_RX";
 
-/// Whether `name` is a `ksoftirqd` thread, which runs softirqs that the kernel deferred.
+/// Returns whether `name` is the name of a `ksoftirqd` thread, which runs softirqs that the kernel
+/// deferred.
 pub fn is_ksoftirqd(name: &str) -> bool {
     name.strip_prefix("ksoftirqd/")
         .is_some_and(|cpu| cpu.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// The tick's timer function in recent and in earlier kernels.
+/// Name of the tick's timer function: in recent kernels, then in earlier ones.
 pub const TICK_FUNCTIONS: [&str; 2] = ["tick_nohz_handler", "tick_sched_timer"];
 
-/// Timer function that wakes a sleeping thread.
+/// Timer function that wakes a thread from a timed sleep.
 pub const SLEEP_FUNCTION: &str = "hrtimer_wakeup";
 
-/// Timer functions that refill a cgroup's quota: the first at the start of each period, the second
-/// with unused time returned by other CPUs.
+/// Timer functions that refill a cgroup's CPU quota. The first one runs at the start of each quota
+/// period. The second one distributes unused quota that other CPUs returned.
 pub const QUOTA_FUNCTIONS: [&str; 2] = ["sched_cfs_period_timer", "sched_cfs_slack_timer"];
 
-/// Timer function that makes a CPU's fair server run ordinary threads ahead of real-time ones.
+/// Timer function that activates a CPU's fair server, so that ordinary threads run ahead of
+/// real-time ones.
 pub const SERVER_FUNCTION: &str = "dl_task_timer";
 
-/// Name prefix of kernel workers. Their time is charged to their work items.
+/// Name prefix of kernel worker threads. Their time is charged to the work items that they run.
 const WORKER: &str = "kworker";
 
-/// Whether `name` is a kernel worker.
+/// Returns whether `name` is the name of a kernel worker thread.
 pub fn is_worker(name: &str) -> bool {
     name.starts_with(WORKER)
 }
 
-/// Whether `name` is a worker bound to its CPU, such as `kworker/3:1` but not `kworker/u8:1`.
+/// Returns whether `name` is the name of a worker thread that is bound to one CPU, such as
+/// `kworker/3:1` but not `kworker/u8:1`.
 pub fn is_bound_worker(name: &str) -> bool {
     let pool = name
         .strip_prefix(WORKER)
@@ -56,11 +59,11 @@ pub fn is_bound_worker(name: &str) -> bool {
     pool.is_some_and(|pool| pool.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Work that a CPU does on behalf of a thread, other than running it. Stored as the detail of a
+/// Kernel work that a thread does in addition to running its own code, stored as the detail of a
 /// [`Kind::Task`](crate::Kind::Task) row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskDetail {
-    /// Serving a page fault.
+    /// Handling a page fault.
     PageFault,
     /// Reclaiming memory, because the machine is short of it or a memory cgroup reached its limit.
     Reclaim,
@@ -70,7 +73,7 @@ impl TaskDetail {
     /// All details.
     pub const ALL: [Self; 2] = [Self::PageFault, Self::Reclaim];
 
-    /// Name used in files.
+    /// Returns the name used in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::PageFault => "page_fault",
@@ -78,8 +81,8 @@ impl TaskDetail {
         }
     }
 
-    /// The inverse of [`TaskDetail::name`]; `None` for other details, such as the function of a
-    /// work item.
+    /// Returns the detail whose [`TaskDetail::name`] is `name`; `None` for other details, such as
+    /// the function of a work item.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|detail| detail.name() == name)
     }

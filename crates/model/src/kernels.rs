@@ -1,5 +1,5 @@
-//! Real kernels in the lab: which ones are available, paced loops on them compared with the model,
-//! and published investigations repeated on them.
+//! Results from real kernels in the lab: the available kernels, paced loops compared with the
+//! model, and published investigations repeated on these kernels.
 
 mod built;
 mod comparison;
@@ -15,26 +15,28 @@ pub use comparison::{
 use crate::Nanos;
 use crate::case::{CaseHead, Remark};
 
-/// Clock of a guest.
+/// The clock that a lab guest uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum GuestClock {
-    /// The guest's time advances with each executed instruction. Caches, pipelines and hypervisors
-    /// cost nothing.
+    /// The guest's time advances by a fixed amount with each executed instruction. Cache misses,
+    /// pipeline stalls and the hypervisor take no time.
     Instructions {
         /// Time per instruction.
         #[serde(rename = "each_ns")]
         each: Nanos,
     },
-    /// The host's clock, with its noise.
+    /// The guest uses the host's clock, so its measurements contain the host's noise.
     Host,
 }
 
 impl GuestClock {
-    /// Prefix of the word for an instruction-counting clock. The shift follows the prefix.
+    /// Prefix of the word that stands for an instruction-counting clock. The clock's shift follows
+    /// it.
     const COUNTED: &str = "icount:";
 
-    /// A clock that advances by 2^`shift` ns per instruction. As in QEMU, `shift` is 0 to 10.
+    /// Returns a clock that advances by 2^`shift` ns per instruction. As in QEMU, `shift` is
+    /// limited to 10.
     pub const fn counted(shift: u8) -> Self {
         let shift = if shift > 10 { 10 } else { shift };
         Self::Instructions {
@@ -42,14 +44,14 @@ impl GuestClock {
         }
     }
 
-    /// The word in [`LAB_PARAMETER`](crate::machine::LAB_PARAMETER) that announces a clock made by
-    /// [`counted`](Self::counted) with this `shift` to the guest.
+    /// Returns the word that announces the clock [`counted`](Self::counted)`(shift)` to the guest,
+    /// in the boot parameter [`LAB_PARAMETER`](crate::machine::LAB_PARAMETER).
     pub fn counted_word(shift: u8) -> String {
         format!("{}{shift}", Self::COUNTED)
     }
 
-    /// The clock that `word` stands for. Any word not produced by
-    /// [`counted_word`](Self::counted_word) stands for the host's clock.
+    /// Returns the clock that `word` stands for. Words that [`counted_word`](Self::counted_word)
+    /// did not produce stand for the host's clock.
     pub fn of_word(word: &str) -> Self {
         let shift = word.strip_prefix(Self::COUNTED);
         let shift = shift.and_then(|shift| shift.parse().ok());
@@ -57,33 +59,33 @@ impl GuestClock {
     }
 }
 
-/// One quantity at several tick rates, with the same boot parameters.
+/// One quantity measured at several tick rates, on kernels with the same boot parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelTable {
     /// Name of the quantity.
     pub what: String,
     /// Boot parameters.
     pub cmdline: String,
-    /// Unit of the published figures and of the case's model.
+    /// Unit of the published figures and of the results of the case's model.
     pub unit: String,
     /// Unit of the measured and expected figures.
     pub kernel_unit: String,
-    /// Short description of the expectation.
+    /// Short description of the expected figures, such as `the model of this kernel`.
     pub expectation: String,
-    /// Largest allowed deviation of a kernel from the expectation; `None` if the table is not
-    /// judged.
+    /// Largest deviation from the expected figures that is still close enough; `None` if the table
+    /// is not judged.
     pub allowed: Option<Allowance>,
-    /// Rows, by tick rate.
+    /// Figures for each tick rate.
     pub rows: Vec<KernelRow>,
 }
 
-/// Largest allowed deviation of a figure.
+/// Largest deviation of a figure from its expected range that is still close enough.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Allowance {
     /// An absolute deviation, in the figure's unit.
     Of(f64),
-    /// A relative deviation, as a share of the figure.
+    /// A relative deviation, as a share of the measured figure.
     Share(f64),
 }
 
@@ -92,21 +94,22 @@ pub enum Allowance {
 pub struct KernelRow {
     /// Tick rate, in Hz.
     pub hz: u32,
-    /// Published range. Both ends are equal for a single number.
+    /// Published range of the figure. Both ends are equal if a single number was published.
     pub published: Option<(f64, f64)>,
-    /// Result of the case's model for the publication's machine.
+    /// Result of the case's model for the machine in the publication.
     pub modelled: Option<f64>,
-    /// Range expected of this kernel.
+    /// Range in which this kernel's figure is expected.
     pub expected: Option<(f64, f64)>,
-    /// Whether the expectation was calibrated with this row. If so, it is not a prediction.
+    /// Whether this row was used to calibrate the expectation. If so, the expectation is not a
+    /// prediction.
     pub fit: bool,
     /// Figure measured on the kernel.
     pub kernel: f64,
 }
 
 impl KernelRow {
-    /// Distance of the kernel's figure from the expected range: 0 inside the range, negative below
-    /// it.
+    /// Returns the distance of the kernel's figure from the expected range: 0 inside the range,
+    /// negative below it. `None` unless the expected range is finite.
     pub fn off(&self) -> Option<f64> {
         let (min, max) = self
             .expected
@@ -116,7 +119,8 @@ impl KernelRow {
 }
 
 impl KernelTable {
-    /// Whether `row` is close enough to the expectation; `None` if the row is not judged.
+    /// Returns whether the figure in `row` is close enough to its expected range; `None` if the row
+    /// is not judged.
     pub fn met(&self, row: &KernelRow) -> Option<bool> {
         let max = match self.allowed? {
             Allowance::Of(max) => max,
@@ -135,15 +139,15 @@ pub struct KernelsStatement {
     pub release: Option<String>,
     /// Clock of the guests.
     pub clock: GuestClock,
-    /// One table per quantity.
+    /// One table per measured quantity.
     pub tables: Vec<KernelTable>,
     /// Remarks.
     pub remarks: Vec<Remark>,
 }
 
 impl KernelsStatement {
-    /// Number of judged rows that are close enough, and total number of judged rows. Calibration
-    /// rows are excluded, because they agree by construction.
+    /// Returns the number of judged rows that are close enough, and the number of all judged rows.
+    /// Rows used for calibration are excluded, because they agree by construction.
     pub fn met(&self) -> (usize, usize) {
         let rows = self.tables.iter().flat_map(|table| {
             let rows = table.rows.iter().filter(|row| !row.fit);
@@ -153,7 +157,7 @@ impl KernelsStatement {
         (judged.iter().filter(|met| **met).count(), judged.len())
     }
 
-    /// Whether every judged row is close enough, including rows used for calibration.
+    /// Returns whether all judged rows are close enough, including those used for calibration.
     pub fn agrees(&self) -> bool {
         let far = |table: &KernelTable| table.rows.iter().any(|row| table.met(row) == Some(false));
         !self.tables.iter().any(far)

@@ -1,4 +1,4 @@
-//! Knobs: settings of a live machine, their current values, and the result of restoring them.
+//! Knobs: settings of a live machine, their current values, and the results of restoring them.
 
 mod proposal;
 
@@ -41,7 +41,7 @@ impl KnobScope {
         Self::Net,
     ];
 
-    /// Name of the scope.
+    /// Returns the name of the scope, as used in documents.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Machine => "machine",
@@ -55,7 +55,7 @@ impl KnobScope {
     }
 }
 
-/// Damage that changing a setting can cause.
+/// Risk of changing a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum KnobRisk {
@@ -63,14 +63,14 @@ pub enum KnobRisk {
     ReadOnly,
     /// Changes affect only speed and latency.
     Safe,
-    /// Some values can slow down other programs or break them.
+    /// Some values can slow down or break other programs.
     Careful,
-    /// Some values can hang the machine or lock out its administrator.
+    /// Some values can hang the machine or lock the administrator out.
     Dangerous,
 }
 
 impl KnobRisk {
-    /// Name of the risk.
+    /// Returns the name of the risk, as used in documents.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ReadOnly => "read-only",
@@ -84,11 +84,11 @@ impl KnobRisk {
 /// A list of settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KnobList {
-    /// Search word, if only matching settings are listed.
+    /// Word that the listed settings match; `None` if all settings are listed.
     pub search: Option<String>,
-    /// Total number of known settings.
+    /// Number of all known settings, listed or not.
     pub total: u64,
-    /// Settings, in the order of the documentation.
+    /// Settings, in the order in which the documentation lists them.
     pub knobs: Vec<KnobLine>,
 }
 
@@ -99,13 +99,13 @@ pub struct KnobLine {
     pub id: String,
     /// Kind of object that the setting belongs to.
     pub scope: KnobScope,
-    /// Damage that changing the setting can cause.
+    /// Risk of changing the setting.
     pub risk: KnobRisk,
     /// Effect of the setting.
     pub description: String,
 }
 
-/// Full description of a setting.
+/// Full description of one setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KnobSheet {
     /// Name of the setting.
@@ -118,9 +118,9 @@ pub struct KnobSheet {
     pub unit: Option<String>,
     /// Allowed values.
     pub values: String,
-    /// Damage that changing the setting can cause.
+    /// Risk of changing the setting.
     pub risk: KnobRisk,
-    /// Why the setting is risky, if it is.
+    /// Why it is risky to change the setting; `None` if it is not.
     pub risk_reason: Option<String>,
     /// Effect of the setting.
     pub description: String,
@@ -130,54 +130,55 @@ pub struct KnobSheet {
     pub kernels: String,
     /// Kernel documentation that describes the setting.
     pub source: String,
-    /// Settings that the kernel changes together with this one.
+    /// Other settings that the kernel changes together with this one.
     pub also_changes: Vec<String>,
-    /// Time that a trial waits after a change before it starts to measure.
+    /// Time that a trial waits after changing the setting before it starts to measure.
     #[serde(rename = "settle_ns", default)]
     pub settle: Nanos,
 }
 
-/// The current values of a setting.
+/// The current values of one setting, for each object that has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KnobReadings {
     /// Name of the setting.
     pub id: String,
     /// Unit of the values; `None` if they have no unit.
     pub unit: Option<String>,
-    /// Value for each object that was queried.
+    /// Current value for each object that was queried.
     pub readings: Vec<KnobReading>,
 }
 
 /// The current value of a setting for one object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KnobReading {
-    /// Object that was queried.
+    /// Object that the value belongs to.
     pub target: String,
     /// Current value; `None` if it could not be read.
     pub value: Option<String>,
-    /// Why the value could not be read.
+    /// Why the value could not be read; `None` if it was read.
     pub problem: Option<String>,
 }
 
-/// The result of restoring settings.
+/// Result of restoring the settings that a trial or another command changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UndoStatement {
     /// Journal file.
     pub journal: String,
     /// The command that changed the settings, if known.
     pub changed_by: Option<String>,
-    /// Number of damaged journal lines, which were skipped.
+    /// Number of damaged lines in the journal of changes. They were skipped.
     pub damaged_lines: u64,
-    /// Copy of the unreadable end of the journal, which was cut off.
+    /// Path of a copy of the journal's unreadable end, which was removed from the journal; `None`
+    /// if the journal was readable.
     pub damaged_copy: Option<String>,
-    /// Settings that had not been restored yet, in the order in which they were processed.
+    /// Settings that had not been restored before, with the results, in processing order.
     pub settings: Vec<UndoneSetting>,
-    /// Why the journal could not be written, if that failed.
+    /// Why the journal could not be written; `None` if there was no error.
     pub journal_problem: Option<String>,
 }
 
 impl UndoStatement {
-    /// Stores the error of a failed journal write, unless an earlier error is already stored.
+    /// Stores the error if writing the journal failed. An earlier error is kept.
     pub fn keep_problem<T>(&mut self, noted: Result<T, impl ToString>) {
         if let Err(error) = noted {
             self.journal_problem
@@ -185,33 +186,35 @@ impl UndoStatement {
         }
     }
 
-    /// Whether every setting is settled, so that another undo would find nothing to do.
+    /// Returns whether every setting has been dealt with and the journal was updated, so that
+    /// another `undo` would do nothing.
     pub fn is_complete(&self) -> bool {
         let mut settings = self.settings.iter();
         settings.all(|setting| !setting.outcome.is_pending()) && self.journal_problem.is_none()
     }
 
-    /// Whether every change is known to have been restored. Settings in damaged journal lines are
-    /// unknown.
+    /// Returns whether every change is known to have been undone. It returns `false` if journal
+    /// lines were damaged, because they may have contained further settings.
     pub fn is_certain(&self) -> bool {
         self.is_complete() && self.damaged_lines == 0
     }
 }
 
-/// A changed setting and the result of restoring it.
+/// A changed setting, and the result of restoring it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UndoneSetting {
     /// Name of the setting.
     pub id: String,
     /// Object that the setting belongs to.
     pub target: String,
-    /// Value before the change.
+    /// Value that the setting had before it was changed.
     pub original: String,
-    /// Value found when the setting was restored; `None` if it could not be read.
+    /// Value that was in effect just before the setting was restored; `None` if it could not be
+    /// read.
     pub found: Option<String>,
     /// Result of restoring the setting.
     pub outcome: UndoOutcome,
-    /// Why the setting could not be restored.
+    /// Why the setting could not be restored; `None` if there was no error.
     pub problem: Option<String>,
 }
 
@@ -221,22 +224,23 @@ pub struct UndoneSetting {
 pub enum UndoOutcome {
     /// The original value was restored.
     Restored,
-    /// The original value was restored. The value that it replaced was never read back, because the
-    /// invocation that wrote it was killed.
+    /// The original value was restored. It is unknown whether ticktax had set the value that was in
+    /// effect before, because that invocation was killed before it could read its value back.
     RestoredUnread,
     /// The setting already had its original value.
     #[serde(alias = "already")]
     AlreadyRestored,
-    /// The setting vanished when the process that held it exited.
+    /// The setting no longer existed, because it ended with the process that held it.
     Released,
-    /// Another program has changed the setting in the meantime, so it was left alone.
+    /// Another program had changed the setting in the meantime, so it was left alone.
     #[serde(alias = "foreign")]
     ChangedByOther,
-    /// The object, and the setting with it, no longer exists.
+    /// The object that the setting belongs to no longer exists.
     Gone,
-    /// The machine has rebooted in the meantime, which reset the setting.
+    /// The machine had rebooted in the meantime, which reset the setting.
     Rebooted,
-    /// The setting's CPU is offline. The setting can be restored once the CPU is online.
+    /// The CPU that the setting belongs to is offline. The setting can be restored when it is
+    /// online again.
     Offline,
     /// The setting could not be restored.
     Failed,
@@ -256,7 +260,7 @@ impl UndoOutcome {
         Self::Failed,
     ];
 
-    /// Whether the setting still has to be restored.
+    /// Returns whether the setting still has to be restored.
     pub const fn is_pending(self) -> bool {
         matches!(self, Self::Offline | Self::Failed)
     }

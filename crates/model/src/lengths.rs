@@ -1,21 +1,21 @@
-//! Number and lengths of intervals.
+//! Number of intervals, and statistics of their lengths.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Nanos;
 
-/// Number and lengths of intervals. The lengths are `None` for sources that report only their total
-/// time.
+/// Number of intervals, and statistics of their lengths. Some sources report only the total time of
+/// their intervals. For them, all lengths are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Intervals {
-    /// Number of intervals; 0 if the source reports only its total time.
+    /// Number of intervals; 0 if the source reports only their total time.
     pub count: u64,
     /// Median wall-clock length.
     #[serde(rename = "median_ns")]
     pub median: Option<Nanos>,
-    /// 99th percentile of the length; `None` if there are fewer than 299 intervals, too few to
-    /// bound it.
+    /// 99th percentile of the length; `None` if there are fewer than 299 intervals, which are too
+    /// few to bound it.
     #[serde(rename = "p99_ns")]
     pub p99: Option<Nanos>,
     /// Longest wall-clock length.
@@ -23,14 +23,14 @@ pub struct Intervals {
     pub max: Option<Nanos>,
 }
 
-/// Lengths of one or more intervals.
+/// Statistics of the lengths of one or more intervals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Lengths {
     /// Median length.
     #[serde(rename = "median_ns")]
     pub median: Nanos,
-    /// 99th percentile of the length; `None` if there are fewer than 299 intervals, too few to
-    /// bound it.
+    /// 99th percentile of the length; `None` if there are fewer than 299 intervals, which are too
+    /// few to bound it.
     #[serde(default, rename = "p99_ns")]
     pub p99: Option<Nanos>,
     /// Longest length.
@@ -38,18 +38,20 @@ pub struct Lengths {
     pub max: Nanos,
 }
 
-/// Minimum probability that at least one of the observed times exceeds the quantile.
+/// Minimum probability that at least one of the observed times exceeds a quantile that is reported.
 const CONFIDENCE: f64 = 0.95;
 
-/// Whether `count` times are enough to report the quantile `q`. The probability that at least one
-/// of them exceeds the true quantile must be 95 %. The probability that none does is `q^count`.
-/// This requires 5 times for the median, 29 for 0.9, 299 for 0.99, and 2995 for 0.999.
+/// Returns whether `count` times are enough to report their quantile `q`. They are enough if at
+/// least one of them exceeds the true quantile with a probability of 95 %. The probability that
+/// none does is `q^count`. The median therefore needs 5 times, the quantile 0.9 needs 29, 0.99
+/// needs 299, and 0.999 needs 2995.
 pub fn tellable(q: f64, count: u64) -> bool {
     count as f64 * q.ln() <= (1.0 - CONFIDENCE).ln()
 }
 
 impl Intervals {
-    /// The lengths; `None` if there were no intervals or if only their total time is known.
+    /// Returns the statistics of the lengths; `None` if there were no intervals or if only their
+    /// total time is known.
     pub fn lengths(&self) -> Option<Lengths> {
         Some(Lengths {
             median: self.median?,
@@ -60,7 +62,7 @@ impl Intervals {
 }
 
 impl Lengths {
-    /// Combines these lengths with `count`, the number of intervals.
+    /// Returns these statistics together with `count`, the number of intervals.
     pub fn with_count(self, count: u64) -> Intervals {
         Intervals {
             count,
@@ -70,8 +72,8 @@ impl Lengths {
         }
     }
 
-    /// The larger value of each figure. This is an upper bound for the union of two sets of
-    /// intervals if only the figures of each set are known.
+    /// Returns the larger value of each figure. If only the figures of two sets of intervals are
+    /// known, this is an upper bound for their union.
     #[must_use]
     pub fn longer(self, other: Self) -> Self {
         Self {

@@ -1,9 +1,9 @@
 //! ticktax's vocabulary: the types that the other crates exchange.
 //!
 //! A recording is a [`recording::Header`] and a stream of [`recording::Row`]s that describe what
-//! happened on each CPU. The analysis turns it into a document such as a [`statement::Statement`].
-//! Both use the smaller types here. This crate makes no system calls; `ticktax_store` reads and
-//! writes files.
+//! happened on each CPU. The analysis turns it into a document, such as a [`statement::Statement`].
+//! Recordings and documents are built from the smaller types here. This crate makes no system
+//! calls; `ticktax_store` reads and writes files.
 #![forbid(unsafe_code)]
 
 pub mod accounting;
@@ -55,11 +55,12 @@ pub mod waits;
 pub mod witness;
 pub mod workload;
 
-/// Calls a macro with every document type, grouped by module. Each entry lists the variant, the
-/// document's name in JSON, the verbs that print it, and its type.
+/// Calls the macro `$with` with all document types, grouped by module. Each entry consists of the
+/// variant, the document's name in JSON, the verbs that print it, and its type.
 ///
-/// This is the only list of documents. Other code that must distinguish documents uses this list as
-/// well: `report` has a text page for each document, in a module of the same name.
+/// This is the only list of documents. Code that must distinguish documents is generated from this
+/// one. For example, `ticktax-report` has a text page for each document, in a module with the same
+/// name.
 #[macro_export]
 macro_rules! each_document {
     ($with:ident) => {

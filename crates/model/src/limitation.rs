@@ -1,4 +1,4 @@
-//! Typed limitations: what an observer could not see. `ticktax-report` turns them into text.
+//! Limitations: what an observation could not see, as types. `ticktax-report` turns them into text.
 
 use std::fmt;
 
@@ -9,20 +9,21 @@ use crate::hook::Hook;
 use crate::policy::PolicyGrant;
 use crate::{Cpu, CpuList, Nanos};
 
-/// Something that could not be observed, or not in the requested way. The `id` in recordings and
-/// JSON is stable, so programs can rely on it.
+/// Something that could not be observed, or not in the way that was requested. The `id` of each
+/// variant is the same in all versions, so programs can rely on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum Limitation {
-    /// Level `kernel` is not available.
+    /// Level `kernel` was not available, so the kernel was not traced.
     KernelNotTraced {
-        /// Error from the tracer.
+        /// Error message of the tracer.
         message: String,
-        /// Whether root could have traced. If so, the user lacks privileges.
+        /// Whether root could have traced the kernel. If so, the user only lacks privileges.
         #[serde(default)]
         needs_root: bool,
     },
-    /// A hook could not be attached.
+    /// A hook, that is, a tracepoint or kernel function that ticktax watches, could not be
+    /// attached.
     HookMissing {
         /// Hook that could not be attached.
         hook: Hook,
@@ -33,27 +34,27 @@ pub enum Limitation {
     FunctionNamesHidden,
     /// Some settings could not be read.
     SettingsUnread {
-        /// Paths of some of these settings.
+        /// Paths of some of the files that could not be read.
         paths: Vec<String>,
-        /// Number of files not listed in `paths`.
+        /// Number of unreadable files that are not listed in `paths`.
         #[serde(alias = "more")]
         paths_left_out: u64,
-        /// Why they could not be read.
+        /// Why these files could not be read.
         reason: Unreadable,
     },
-    /// CPUs went offline during the recording. Their accounts end with their last event.
+    /// CPUs went offline during the recording. Their accounts end with the last event on the CPU.
     CpusWentOffline {
         /// CPUs that went offline.
         cpus: CpuList,
     },
-    /// CPUs were plugged in during the recording. Their accounts start at their first context
-    /// switch.
+    /// CPUs were plugged in during the recording. Their accounts start with the first context
+    /// switch on the CPU.
     CpusPluggedIn {
         /// CPUs that were plugged in.
         cpus: CpuList,
     },
-    /// The accounts of some CPUs start at their first context switch, because a high-priority
-    /// thread occupied the CPU.
+    /// A high-priority thread occupied some CPUs when the recording started. Their accounts start
+    /// late, with the first context switch on the CPU.
     #[serde(alias = "books-began-late")]
     AccountsBeganLate {
         /// CPUs whose accounts start late.
@@ -67,32 +68,33 @@ pub enum Limitation {
     /// The probe is not allowed to run on some CPUs.
     #[serde(alias = "cpus-full")]
     CpusNotProbed {
-        /// CPUs without a probe.
+        /// CPUs on which no probe ran.
         cpus: CpuList,
     },
-    /// A probe runs under a different scheduling policy from the one that it requested.
+    /// A probe did not get the scheduling policy that it requested, so it ran with another one.
     ProbePolicyRefused {
-        /// CPU of the probe.
+        /// CPU on which the probe ran.
         cpu: Cpu,
-        /// Requested and granted policy.
+        /// The requested and the granted scheduling policy.
         policy: PolicyGrant,
     },
-    /// The accounts include the hypervisor's time and the time of kernel entry and exit, which
-    /// could not be separated.
+    /// The hypervisor's time and the time of kernel entry and exit could not be separated from the
+    /// time of the running task. Only a probe's gaps show them.
     #[serde(alias = "outside-not-separated")]
     HypervisorTimeNotSeparated {
-        /// Why no gaps were recorded, which would show that time separately.
+        /// Why no gaps were recorded.
         reason: NoGaps,
     },
     /// Only sums of intervals were recorded, so no single program could be followed.
     ProgramNotFollowed,
-    /// Some threads were not followed. Their off-CPU time is derived from their run times and
-    /// wake-ups.
+    /// The tracer did not follow some threads. Their off-CPU time was derived from their run times
+    /// and wake-ups.
     WaitsDerived {
         /// Number of threads.
         threads: u64,
     },
-    /// Some threads of the watched program did not fit into the tracer's table.
+    /// Some threads of the watched program were not followed, because they did not fit into the
+    /// tracer's table.
     ThreadsNotFollowed {
         /// Number of threads.
         threads: u64,
@@ -103,22 +105,22 @@ pub enum Limitation {
         /// Requested length.
         #[serde(rename = "requested_ns", alias = "asked_ns")]
         requested: Nanos,
-        /// Actual length, on the CPU that was watched longest.
+        /// Actual length, on the CPU that was watched for the longest time.
         #[serde(rename = "watched_ns")]
         watched: Nanos,
     },
-    /// Part of an incident's history was overwritten in the flight recorder's ring buffer before it
+    /// The flight recorder's ring buffer overwrote part of an incident's history before that part
     /// could be saved.
     RingTooShort {
-        /// Requested length of history before the trigger.
+        /// Requested length of the history before the trigger.
         #[serde(rename = "requested_ns", alias = "asked_ns")]
         requested: Nanos,
-        /// Length of history in the busiest CPU's ring buffer.
+        /// Length of the history that was saved from the busiest CPU's ring buffer.
         #[serde(rename = "reached_ns")]
         reached: Nanos,
     },
-    /// An incident's window ended early because its records reached the flight recorder's memory
-    /// limit.
+    /// The recorded window around an incident ended early, because its rows reached the flight
+    /// recorder's memory limit.
     WindowCutShort {
         /// Requested length of the window.
         #[serde(rename = "requested_ns", alias = "asked_ns")]
@@ -127,102 +129,106 @@ pub enum Limitation {
         #[serde(rename = "kept_ns")]
         kept: Nanos,
     },
-    /// The machine was suspended.
+    /// The machine was suspended during the recording.
     Suspended {
-        /// Length of the suspension.
+        /// Time that the machine was suspended.
         #[serde(rename = "time_ns")]
         time: Nanos,
     },
-    /// The time of day was changed.
+    /// The time of day was changed during the recording.
     ClockSet {
-        /// Size of the step; negative if the clock was set back.
+        /// Size of the change; negative if the clock was set back.
         #[serde(rename = "step_ns", alias = "by_ns")]
         step: Nanos,
     },
-    /// The kernel counted interrupts that no tracepoint reports.
+    /// The kernel counted interrupts that no tracepoint event reported.
     InterruptsNotTraced {
         /// CPU that handled the interrupts.
         cpu: Cpu,
-        /// Interrupt, as described in `/proc/interrupts`.
+        /// Name of the interrupt, as in `/proc/interrupts`.
         interrupt: String,
         /// Number of interrupts.
         count: u64,
     },
-    /// Context switches occurred without a `sched_switch` event.
+    /// Some context switches were not reported by a `sched_switch` event.
     SwitchesMissed {
         /// Number of times that a thread was found running although no switch to it was reported.
         count: u64,
     },
-    /// A process ran according to the scheduler, but no event mentions it.
+    /// The scheduler reports that a process ran, but no event mentions it.
     ProcessNotTraced {
         /// Process name.
         name: String,
         /// Process id.
         pid: i32,
-        /// CPU time according to the scheduler.
+        /// CPU time that the process used according to the scheduler.
         #[serde(rename = "ran_ns")]
         ran: Nanos,
     },
-    /// A process ran longer according to the scheduler than its events show.
+    /// The scheduler reports that a process ran for longer than its events show.
     #[serde(alias = "process-traced-in-part")]
     ProcessPartlyTraced {
         /// Process name.
         name: String,
         /// Process id.
         pid: i32,
-        /// CPU time according to the scheduler.
+        /// CPU time that the process used according to the scheduler.
         #[serde(rename = "ran_ns")]
         ran: Nanos,
-        /// Minimum CPU time missing from the events. It is either unexplained or charged to the
-        /// threads that ran before the process.
+        /// Minimum CPU time that is missing from the events. The accounts contain it as unexplained
+        /// time or as time of the threads that ran before the process.
         #[serde(rename = "missing_ns")]
         missing: Nanos,
     },
-    /// The kernel counted more context switches than it reported. Not all of the resulting gaps
-    /// were found.
+    /// The kernel counted more context switches than it reported, and only some of the resulting
+    /// gaps were found.
     SwitchesUnreported {
-        /// Minimum number of missing switches.
+        /// Minimum number of context switches that were not reported.
         count: u64,
     },
-    /// Interrupts or softirqs were in progress when their thread was switched out.
+    /// Interrupts or softirqs were still in progress when the interrupted thread was switched out.
+    /// The rest of their time counts as the thread's time.
     #[serde(alias = "frames-cut")]
     InterruptsSwitchedOut {
-        /// Number of interrupts and softirqs.
+        /// Number of these interrupts and softirqs.
         count: u64,
     },
-    /// Exit events without an entry event, or entries nested too deeply.
+    /// The entry or exit events of some interrupts or functions are missing, or entries were nested
+    /// too deeply. Their time counts for the activity around them.
     #[serde(alias = "borders-missed")]
     EntriesMissed {
         /// Number of events.
         count: u64,
     },
-    /// The table of sums was full, so the sources of some intervals are not known.
+    /// The table of sums was full, so the sources of some intervals are unknown.
     #[serde(alias = "sources-folded")]
     SourcesMerged {
         /// Number of intervals.
         intervals: u64,
     },
-    /// The recording comes from a guest whose clock counts instructions.
+    /// The recording comes from a lab guest whose clock counts instructions.
     InstructionTime {
         /// Time per instruction.
         #[serde(rename = "instruction_ns")]
         instruction: Nanos,
     },
-    /// The recording comes from a guest that uses the host's clock.
+    /// The recording comes from a lab guest that uses the host's clock, which includes the host's
+    /// noise.
     HostTime,
-    /// A paced process had more context switches than fit into memory.
+    /// A paced process had more context switches than fit into memory, so it was not followed until
+    /// the end.
     FollowingCutShort {
-        /// Time after which the process was not followed any more.
+        /// Time after which the process was no longer followed.
         #[serde(rename = "after_ns")]
         after: Nanos,
     },
-    /// Events of a paced process were lost.
+    /// Events of a paced process were lost, so frames may be missing or seem late.
     FrameEventsLost {
         /// Number of lost events.
         events: u64,
     },
-    /// Only part of a recording is shown. Counters of the entire recording do not apply to the
-    /// part. The numbers in all other limitations refer to the entire recording.
+    /// Only part of a recording is shown. Counters that cover the entire recording cannot be
+    /// applied to the part. The numbers in all other limitations refer to the entire recording.
     PartOfRecording {
         /// Start of the part, relative to the start of the recording.
         #[serde(rename = "from_ns")]
@@ -231,94 +237,97 @@ pub enum Limitation {
         #[serde(rename = "to_ns")]
         to: Nanos,
     },
-    /// The contents of some probe gaps are unknown: activities inside them have no times.
+    /// The contents of some probe gaps are unknown, because the recording does not contain the
+    /// times of the activities in them.
     GapContentsUnknown {
         /// CPUs on which these gaps occurred.
         cpus: CpuList,
     },
-    /// The kernel's CPU-time counters were not read at both the start and the end of the recording.
+    /// The kernel's CPU-time counters could not be read at both ends of the recording.
     CountersUnread {
         /// CPUs whose counters were not read.
         cpus: CpuList,
     },
-    /// Rows that sum intervals over windows have no times from which to find a period. If a
-    /// recording contains sums, only long intervals and gaps have times.
+    /// Some rows sum the intervals of a time window. They contain no times of single intervals, so
+    /// periods cannot be found in them. In a recording with such rows, only gaps and long intervals
+    /// have times.
     BeatTimesSummed {
-        /// Number of such rows.
+        /// Number of rows that sum intervals.
         rows: u64,
     },
-    /// In some windows there was no room for the times of long intervals, so these were summed as
+    /// Some windows had no room for the times of long intervals, so these intervals were summed as
     /// well.
     BeatLongTimesSummed {
-        /// Number of windows, over all sources.
+        /// Number of such windows, counted over all sources.
         windows: u64,
-        /// Sources that had too many such windows, so that they were not searched.
+        /// Number of sources that were not searched for periods, because they had too many such
+        /// windows.
         sources: u64,
         /// Maximum number of such windows in a source that is still searched.
         #[serde(default = "default_max_windows")]
         max_windows: u64,
     },
-    /// Only gaps were recorded, so the names of periodic sources are unknown.
+    /// Only probe gaps were recorded, so the names of periodic sources are unknown.
     BeatSourcesUnnamed,
-    /// All sources have too few events to find a period.
+    /// All sources have too few events for a period to be found.
     BeatsTooFewEvents {
-        /// Number of events needed.
+        /// Minimum number of events in which a period can be found.
         #[serde(default = "default_min_events")]
         min_events: u64,
     },
-    /// The recording is too short to find periods above a limit.
+    /// The recording is too short to find periods longer than `max_period`.
     BeatPeriodsTooLong {
         /// Longest period that can be found.
         #[serde(rename = "max_period_ns", alias = "over_ns")]
         max_period: Nanos,
     },
-    /// Some sources have too few events to find a period.
+    /// Some sources have too few events for a period to be found.
     BeatSourcesQuiet {
         /// Number of sources with too few events.
         sources: u64,
-        /// Number of events needed.
+        /// Minimum number of events in which a period can be found.
         min_events: u64,
     },
-    /// Some sources did not fit into memory, so they were not searched.
+    /// Some sources did not fit into memory, so they were not searched for periods.
     BeatSourcesLeftOut {
-        /// Number of sources that did not fit.
+        /// Number of sources that did not fit into memory.
         sources: u64,
-        /// Number of sources that fit.
+        /// Number of sources that fit into memory.
         max: u64,
     },
-    /// Some sources have more events than fit into memory. The rest of their events were not
-    /// searched.
+    /// Some sources had more events than fit into memory. Their remaining events were not searched
+    /// for periods.
     BeatSourcesCutShort {
-        /// Number of sources whose events were cut short.
+        /// Number of sources that had too many events.
         sources: u64,
     },
-    /// Some of the events to be searched for periods were lost.
+    /// Some events were lost before they could be searched for periods.
     BeatEventsLost {
         /// CPU that lost the events.
         cpu: Cpu,
         /// Number of lost events.
         events: u64,
     },
-    /// Nothing was recorded during some periods.
+    /// During some intervals, nothing was recorded on a CPU.
     RecordingHoles {
         /// CPU on which nothing was recorded.
         cpu: Cpu,
-        /// Minimum total length of the holes.
+        /// Minimum total length of these intervals.
         #[serde(rename = "time_ns")]
         time: Nanos,
         /// Number of holes.
         holes: u64,
     },
-    /// Events of threads that move between CPUs arrived too late to be sorted in.
+    /// Events of threads that move between CPUs arrived too late to be sorted by time.
     BeatEventsUnordered {
         /// Number of events that arrived too late.
         events: u64,
     },
-    /// The recording's file has no checksums, so damage would go unnoticed.
+    /// The recording's file has no checksums, so damage to the file would go unnoticed.
     NotVerified,
-    /// Another limitation, as text.
+    /// A limitation that has no separate variant, as text.
     Other {
-        /// Thing that could not be observed.
+        /// The thing that could not be observed.
         #[serde(alias = "what")]
         topic: String,
         /// Reason.
@@ -327,17 +336,17 @@ pub enum Limitation {
     },
 }
 
-/// Default for recordings that have no number for [`Limitation::BeatsTooFewEvents`].
+/// Returns the default of [`Limitation::BeatsTooFewEvents`] for recordings that lack the number.
 fn default_min_events() -> u64 {
     5
 }
 
-/// Default for recordings that have no maximum for [`Limitation::BeatLongTimesSummed`].
+/// Returns the default of [`Limitation::BeatLongTimesSummed`] for recordings that lack the maximum.
 fn default_max_windows() -> u64 {
     64
 }
 
-/// Why a hook is not attached.
+/// Why a hook could not be attached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum HookMissing {
@@ -346,11 +355,11 @@ pub enum HookMissing {
     Excluded,
     /// This kernel does not have the tracepoint.
     NoTracepoint,
-    /// This kernel does not have the function.
+    /// This kernel does not have this function.
     NoFunction(String),
-    /// This kernel does not allow attaching to the function.
+    /// This kernel does not allow programs to attach to this function.
     FunctionNotPermitted(String),
-    /// The kernel refused to load the hook's program and returned this error.
+    /// The kernel refused to load the hook's BPF program and returned this error.
     Refused(String),
 }
 
@@ -377,13 +386,13 @@ impl fmt::Display for HookMissing {
 pub enum Unreadable {
     /// Only root may read the setting.
     NeedsRoot,
-    /// Reading the kernel log requires a capability (`CAP_SYSLOG`).
+    /// The setting is in the kernel log, which requires the capability `CAP_SYSLOG` to read.
     NeedsSyslog,
     /// The path is a directory, a device or a pipe.
     NotAFile,
     /// The file exceeds the size limit.
     TooLong {
-        /// Number of bytes that were read.
+        /// Number of bytes that were read before the limit was reached.
         read_bytes: u64,
     },
     /// There are more settings than ticktax examines.
@@ -394,7 +403,7 @@ pub enum Unreadable {
     Failed(String),
 }
 
-/// Why a recording has no gaps.
+/// Why a recording contains no probe gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoGaps {

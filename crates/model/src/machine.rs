@@ -1,4 +1,4 @@
-//! The observed machine and its counters.
+//! The observed machine, its kernel's counters, and the programs on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ pub struct Machine {
     pub arch: String,
     /// Tick frequency set when the kernel was built, in Hz.
     pub hz_configured: Option<u32>,
-    /// When the tick stops, according to the kernel's build and boot parameters.
+    /// When the tick stops, according to the kernel's build configuration and boot parameters.
     pub tick_mode: Option<TickMode>,
     /// Whether high-resolution timers are active.
     pub high_resolution: Option<bool>,
@@ -35,21 +35,22 @@ pub struct Machine {
     pub cmdline: Option<String>,
     /// CPUs online at the start.
     pub online: CpuList,
-    /// Name of the hypervisor, if the machine is virtual and reports it.
+    /// Name of the hypervisor; `None` if the machine is not virtual or its hypervisor does not
+    /// report a name.
     pub hypervisor: Option<String>,
     /// Configuration options that determine how the kernel accounts CPU time.
     pub accounting: Vec<String>,
-    /// Preemption model in force.
+    /// The kernel's preemption model in effect.
     pub preemption: Option<Preemption>,
-    /// How facts about the kernel were established, unless they come from its build configuration
-    /// and boot parameters.
+    /// How facts about the kernel were established. Facts that come from its build configuration
+    /// and boot parameters are not listed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty", alias = "known")]
     pub evidence: BTreeMap<MachineFact, Evidence>,
-    /// Configured settings, from which findings are derived.
+    /// The machine's configured settings, from which findings are derived.
     #[serde(default)]
     pub configured: Configured,
-    /// Settings of a simulated machine, with names and values as in a scenario; empty for a real
-    /// machine.
+    /// Settings of a simulated machine, with the names and values of a scenario file; empty for a
+    /// real machine.
     #[serde(default)]
     pub settings: BTreeMap<String, String>,
 }
@@ -58,27 +59,29 @@ pub struct Machine {
 pub const LAB_PARAMETER: &str = "ticktax.lab";
 
 impl Machine {
-    /// The value of the boot parameter `name`. See [`parameter`].
+    /// Returns the value of the machine's boot parameter `name`, as the function [`parameter`]
+    /// does.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         parameter(self.cmdline.as_deref().unwrap_or_default(), name)
     }
 }
 
-/// The words of a kernel command line that are meant for the kernel. Words after `--` are for init.
+/// Returns the words of a kernel command line that are meant for the kernel. Words after `--` are
+/// for the init process.
 pub fn kernel_words(cmdline: &str) -> impl Iterator<Item = &str> {
     cmdline
         .split_ascii_whitespace()
         .take_while(|word| *word != "--")
 }
 
-/// The value of the parameter `name` in `cmdline`. If the parameter is repeated, its last value
-/// counts.
+/// Returns the value of the parameter `name` in `cmdline`; `None` if it is missing. If the
+/// parameter is repeated, its last value is returned.
 pub fn parameter<'a>(cmdline: &'a str, name: &str) -> Option<&'a str> {
     let value = |word: &'a str| word.strip_prefix(name)?.strip_prefix('=');
     kernel_words(cmdline).filter_map(value).last()
 }
 
-/// A reading of the kernel's counters, taken at the start or end of a recording.
+/// A reading of the kernel's counters, taken at the start or at the end of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Counters {
     /// Time of the reading, on `CLOCK_MONOTONIC`.
@@ -86,10 +89,11 @@ pub struct Counters {
     pub at: Nanos,
     /// `/proc/stat`, by CPU.
     pub cpu_times: BTreeMap<u32, CpuTimes>,
-    /// `/proc/interrupts`: count per CPU, by row label and device names. The local timer's row is
-    /// called [`LOCAL_TIMER_ROW`](crate::interrupt_rows::LOCAL_TIMER_ROW) on every architecture.
+    /// Interrupt counts per CPU from `/proc/interrupts`, by label and devices of the row. The local
+    /// timer's row is called [`LOCAL_TIMER_ROW`](crate::interrupt_rows::LOCAL_TIMER_ROW) on every
+    /// architecture.
     pub interrupts: BTreeMap<String, InterruptRow>,
-    /// `/proc/softirqs`: count per CPU, by softirq.
+    /// Softirq counts per CPU from `/proc/softirqs`, by name of the softirq.
     pub softirqs: BTreeMap<String, BTreeMap<u32, u64>>,
     /// `/proc/net/softnet_stat`, by CPU.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -97,44 +101,47 @@ pub struct Counters {
     /// `/proc/net/dev`, by device.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub devices: BTreeMap<String, DevicePackets>,
-    /// `/proc/pressure`, by resource (`cpu`, `io`, `memory`).
+    /// Pressure stall information from `/proc/pressure`, by resource (`cpu`, `io`, `memory`).
     #[serde(default)]
     pub pressure: BTreeMap<String, Pressure>,
     /// UDP sockets of the watched program's processes, from `/proc/PID/net/udp`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub udp_sockets: Vec<UdpSocket>,
-    /// `cpu.stat` of the watched program's cgroup.
+    /// Counters of the CPU quota of the watched program's cgroup, from `cpu.stat`.
     #[serde(default)]
     pub throttling: Option<Throttling>,
-    /// Number of threads on the machine that ran or waited for a CPU, sampled since the start.
+    /// Number of threads that were running or waiting for a CPU on the entire machine, sampled
+    /// since the start of the recording.
     #[serde(default)]
     pub run_queue: Option<RunQueue>,
-    /// Data written to swap and to NFS servers, and data not written yet.
+    /// Amounts of data written to swap and to NFS servers, and of data that is still to be written.
     #[serde(default)]
     pub writeback: Option<Writeback>,
     /// Offsets of other clocks from `CLOCK_MONOTONIC`.
     #[serde(default)]
     pub clocks: Option<ClockOffsets>,
-    /// CPU time of processes, by process id, from `/proc/PID/stat`. If there are very many
+    /// CPU time of each process from `/proc/PID/stat`, by process id. On machines with very many
     /// processes, only those whose CPU time grew during the recording are included.
     #[serde(default)]
     pub programs: BTreeMap<i32, ProgramTime>,
-    /// When the last entry of `programs` was read; `None` in recordings by earlier versions.
+    /// When the last process in `programs` was read, on `CLOCK_MONOTONIC`; `None` in recordings by
+    /// earlier versions of ticktax.
     #[serde(default, rename = "programs_read_ns")]
     pub programs_read: Option<Nanos>,
-    /// Whether `programs` may lack processes that ran during the recording, because there were too
-    /// many to read.
+    /// Whether processes that ran during the recording may be missing from `programs`, because
+    /// there were too many processes to read all of them.
     #[serde(
         default,
         skip_serializing_if = "std::ops::Not::not",
         alias = "programs_cut"
     )]
     pub programs_truncated: bool,
-    /// Ids of existing processes, for recordings that lack `programs`, such as part of a recording.
+    /// Ids of the processes that existed. Only recordings that lack `programs` have it, such as
+    /// part of a longer recording.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pids: Option<BTreeSet<i32>>,
-    /// Number of times that the kernel has stopped the tick since the tracer started counting, by
-    /// CPU. Empty if the tracer did not count.
+    /// Number of times that the kernel stopped the tick of each CPU since the tracer started
+    /// counting. Empty if the tracer did not count.
     #[serde(default)]
     pub ticks_stopped: BTreeMap<u32, u64>,
 }
@@ -146,18 +153,19 @@ pub struct UdpSocket {
     pub inode: u64,
     /// Local port.
     pub port: u16,
-    /// Id of a process that has the socket open. There may be more.
+    /// Id of a process that has the socket open. Other processes may share the socket.
     pub pid: i32,
-    /// Data waiting to be read, in bytes of buffer.
+    /// Data that waits to be read, in bytes of buffer space.
     pub queued_bytes: u64,
-    /// Dropped datagrams, mostly because the buffer was full.
+    /// Number of datagrams dropped, usually because the buffer was full.
     pub drops: u64,
-    /// Size of the receive buffer as the kernel counts it, which is twice the `SO_RCVBUF` setting.
-    /// `None` if the kernel does not report it or the socket is in another network namespace.
+    /// Size of the receive buffer as the kernel counts it, which is twice the size set with
+    /// `SO_RCVBUF`. `None` if the kernel does not report it or if the socket is in another network
+    /// namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer_bytes: Option<u64>,
-    /// Memory charged to the buffer, for waiting data and data read recently. Known if
-    /// `buffer_bytes` is known.
+    /// Memory that the kernel charges to the buffer, for waiting data and for data that was read
+    /// recently. Known whenever `buffer_bytes` is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub charged_bytes: Option<u64>,
 }
@@ -165,26 +173,27 @@ pub struct UdpSocket {
 /// Packet counters of a network device in this network namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DevicePackets {
-    /// Packets received, before GRO merges them.
+    /// Packets received, counted before GRO merges them.
     pub received: u64,
     /// Packets sent, counted before the device segments them.
     pub sent: u64,
 }
 
-/// One CPU's counters of received network frames, over all network namespaces.
+/// One CPU's counters of received network frames, for all network namespaces together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SoftnetCounts {
     /// Frames processed.
     pub processed: u64,
-    /// Frames dropped because the backlog was full.
+    /// Frames dropped because the CPU's backlog queue was full.
     pub dropped: u64,
-    /// Number of times that `NET_RX` stopped with work left because its packet budget or time was
-    /// used up (`time_squeeze`).
+    /// Number of times that `NET_RX` stopped with work left, because it had used up its packet
+    /// budget or its time limit (`time_squeeze`).
     pub squeezed: u64,
 }
 
 impl SoftnetCounts {
-    /// The counts since `before`. Handles wrap-around in the kernel's 32-bit counters.
+    /// Returns the increase of each counter since `before`, even if the kernel's 32-bit counters
+    /// wrapped around in between.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let passed = |after: u64, before: u64| after.wrapping_sub(before) & u64::from(u32::MAX);
@@ -201,7 +210,7 @@ impl SoftnetCounts {
 pub struct ProgramTime {
     /// Process name.
     pub name: String,
-    /// User plus system time, a whole number of `USER_HZ` ticks.
+    /// User time plus system time. It is a whole number of `USER_HZ` ticks.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// Whether the process is a kernel thread or ticktax itself.
@@ -210,16 +219,17 @@ pub struct ProgramTime {
     /// Whether the process's nice value is positive. If so, its user time is in the `nice` column.
     #[serde(default)]
     pub nice: bool,
-    /// CPU time of the process's children that have exited and been reaped.
+    /// CPU time of the process's children that have exited and that it has waited for.
     #[serde(default, rename = "children_time_ns")]
     pub children: Nanos,
-    /// CPU time of the process's living threads, according to the scheduler (`schedstat`).
+    /// CPU time of the living threads of the process, according to the scheduler (`schedstat`);
+    /// `None` if it is unknown.
     #[serde(default, rename = "on_cpu_ns")]
     pub on_cpu: Option<Nanos>,
 }
 
-/// Offsets of other clocks from `CLOCK_MONOTONIC`. The kernel slews all clocks together, so the
-/// offsets change only if the time of day is set or the machine is suspended.
+/// Offsets of other clocks from `CLOCK_MONOTONIC`. The kernel adjusts the rates of all these clocks
+/// together, so the offsets change only if the time of day is set or the machine is suspended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockOffsets {
     /// `CLOCK_REALTIME`, the time of day.
@@ -235,15 +245,16 @@ pub struct ClockOffsets {
 pub struct ClockChanges {
     /// Time that the machine was suspended.
     pub suspended: Nanos,
-    /// Step in the time of day; negative if it was set back.
+    /// Change of the time of day; negative if it was set back.
     pub stepped: Nanos,
 }
 
 impl ClockOffsets {
-    /// Smallest change that counts. A reading does not read all clocks at exactly the same time.
+    /// Smallest change of an offset that counts. The clocks are not all read at exactly the same
+    /// time, so smaller changes mean nothing.
     const SHORTEST: Nanos = Nanos::from_millis(1);
 
-    /// The changes since `before`.
+    /// Returns the changes of the offsets since `before`.
     pub fn since(&self, before: &Self) -> ClockChanges {
         let significant = |change: Nanos| {
             let is_significant = change >= Self::SHORTEST || -change >= Self::SHORTEST;
@@ -257,7 +268,8 @@ impl ClockOffsets {
     }
 }
 
-/// Total time since boot in which tasks were stalled for lack of a resource.
+/// Pressure stall information: total time since boot in which tasks were stalled for lack of one
+/// resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pressure {
     /// Time in which at least one task was stalled.
@@ -275,15 +287,16 @@ pub struct Throttling {
     pub cgroup: String,
     /// Quota periods in which the cgroup was runnable.
     pub periods: u64,
-    /// Quota periods in which the cgroup used up its quota.
+    /// Quota periods in which the cgroup was throttled, because it had used up its quota.
     pub throttled: u64,
-    /// Throttled time, summed over CPUs.
+    /// Time that the cgroup was throttled, summed over CPUs.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
 }
 
 impl Throttling {
-    /// The counts since `before`; `None` if `before` is for another cgroup.
+    /// Returns the increase of each counter since `before`; `None` if `before` is for another
+    /// cgroup.
     pub fn since(&self, before: &Self) -> Option<Self> {
         (self.cgroup == before.cgroup).then(|| Self {
             cgroup: self.cgroup.clone(),
@@ -294,14 +307,14 @@ impl Throttling {
     }
 }
 
-/// Number of threads that ran or waited for a CPU, sampled.
+/// Samples of the number of threads that were running or waiting for a CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunQueue {
     /// Number of samples.
     pub samples: u64,
-    /// Sum of the thread counts of all samples.
+    /// Sum of the thread counts over all samples.
     pub threads: u64,
-    /// Largest thread count of any sample.
+    /// Largest thread count in any sample.
     pub max: u64,
 }
 
@@ -317,15 +330,15 @@ impl RunQueue {
 /// A row of `/proc/interrupts`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InterruptRow {
-    /// Devices on the interrupt line, or the kernel's description of an architecture-specific
-    /// interrupt.
+    /// Devices on the interrupt line. For an interrupt that only this architecture has, the
+    /// kernel's description of it.
     pub description: String,
     /// Number of interrupts, by CPU number.
     pub counts: BTreeMap<u32, u64>,
 }
 
-/// One CPU's line of `/proc/stat`, converted to time. Most kernels sample these times at the tick,
-/// in units of 10 ms (`USER_HZ` = 100).
+/// One CPU's line of `/proc/stat`, converted to nanoseconds. The unit in the file is 10 ms
+/// (`USER_HZ` = 100), and most kernels determine the times by sampling at the tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuTimes {
     /// Time of programs with a nice value of 0 or below.
@@ -334,16 +347,17 @@ pub struct CpuTimes {
     /// Time of programs with a positive nice value.
     #[serde(rename = "nice_ns")]
     pub nice: Nanos,
-    /// Kernel time, on behalf of programs and in kernel threads.
+    /// Time in the kernel, on behalf of programs and in kernel threads.
     #[serde(rename = "system_ns")]
     pub system: Nanos,
     /// Idle time.
     #[serde(rename = "idle_ns")]
     pub idle: Nanos,
-    /// Idle time while a task waited for a disk.
+    /// Idle time in which a task waited for a disk.
     #[serde(rename = "iowait_ns")]
     pub iowait: Nanos,
-    /// Time in hardware interrupts; 0 on kernels that only sample at the tick.
+    /// Time in hardware interrupts; 0 on kernels that do not measure it but only sample at the
+    /// tick.
     #[serde(rename = "irq_ns")]
     pub irq: Nanos,
     /// Time in softirqs.
@@ -355,12 +369,12 @@ pub struct CpuTimes {
 }
 
 impl CpuTimes {
-    /// Busy time: user, nice, system, irq and softirq.
+    /// Returns the busy time: user, nice, system, irq and softirq.
     pub fn busy(&self) -> Nanos {
         self.user + self.nice + self.system + self.irq + self.softirq
     }
 
-    /// The time added to each column since `before`.
+    /// Returns the time added to each column since `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self {
@@ -377,36 +391,37 @@ impl CpuTimes {
 }
 
 impl Counters {
-    /// Number of interrupts in the row `label` on `cpu` since `before`; `None` if either reading
-    /// lacks the row.
+    /// Returns the number of interrupts in the row `label` on `cpu` since `before`; `None` if the
+    /// row is missing from either reading.
     pub fn interrupts_since(&self, before: &Self, label: &str, cpu: Cpu) -> Option<u64> {
         let count = |counters: &Self| counters.interrupts.get(label)?.counts.get(&cpu.0).copied();
         Some(count(self)?.saturating_sub(count(before)?))
     }
 
-    /// Ids of processes that existed. They include all that ran during the recording; `None` if
-    /// some of those may be missing.
+    /// Returns the ids of the processes that existed, including all that ran during the recording;
+    /// `None` if some of these may be missing.
     pub fn present(&self) -> Option<BTreeSet<i32>> {
         let listed = !self.programs_truncated && !self.programs.is_empty();
         let listed = || listed.then(|| self.programs.keys().copied().collect());
         self.pids.clone().or_else(listed)
     }
 
-    /// Removes programs whose time did not change between `before` and `self` from both readings,
-    /// because a long list would fill the file. A short list stays unchanged.
+    /// Removes the programs that did not run between `before` and `self` from both readings.
+    /// Readings with few programs stay unchanged; a long list would make the file too large.
     pub fn keep_what_ran(&mut self, before: &mut Self) {
         const FEW: usize = 1_000;
         if self.programs.len() <= FEW {
             return;
         }
-        // When a thread exits, its part of `on_cpu` disappears.
+        // When a thread exits, `on_cpu` loses that thread's time.
         let ran = |pid: &i32, after: &ProgramTime| {
             let time = before.programs.get(pid).map_or(Nanos::ZERO, |b| b.time);
             let children = before.programs.get(pid).map_or(Nanos::ZERO, |b| b.children);
             let on_cpu = before.programs.get(pid).and_then(|b| b.on_cpu);
             after.time > time || after.children > children || after.on_cpu != on_cpu
         };
-        // A process that ran for less than a tick shows up only in the scheduler's accounting.
+        // If a process ran for less than a tick, only the scheduler's accounting (`on_cpu`) shows
+        // it.
         let may_be_missed = |after: &ProgramTime| after.on_cpu.is_none();
         self.programs_truncated |= self.programs.values().any(may_be_missed);
         self.programs.retain(|pid, after| ran(pid, after));
@@ -414,19 +429,22 @@ impl Counters {
         before.programs.retain(|pid, _| after.contains_key(pid));
     }
 
-    /// Changes in the clock offsets since `before`; `None` if either reading lacks the offsets.
+    /// Returns the changes of the clock offsets since `before`; `None` if either reading lacks the
+    /// offsets.
     pub fn clocks_since(&self, before: &Self) -> Option<ClockChanges> {
         Some(self.clocks?.since(before.clocks.as_ref()?))
     }
 
-    /// Whether the steal clock has advanced on any CPU since boot. `/proc/stat` always has the
-    /// column, so 0 may just mean that the hypervisor does not report steal.
+    /// Returns whether the steal clock has advanced on any CPU since boot. `/proc/stat` always has
+    /// a column for stolen time, so if the column is 0, the hypervisor may just not report stolen
+    /// time.
     pub fn tells_steal(&self) -> bool {
         let mut all = self.cpu_times.values();
         all.any(|times| times.steal > Nanos::ZERO)
     }
 
-    /// Stolen time of `cpu` since `before`, according to the hypervisor's steal clock.
+    /// Returns the time stolen from `cpu` since `before`, according to the hypervisor's steal
+    /// clock; `None` if either reading lacks the CPU.
     pub fn steal_since(&self, before: &Self, cpu: Cpu) -> Option<Nanos> {
         let steal = |counters: &Self| Some(counters.cpu_times.get(&cpu.0)?.steal);
         Some(steal(self)? - steal(before)?)
@@ -446,8 +464,8 @@ mod tests {
         }
     }
 
-    /// Readings with more processes than are kept. Between the readings, all but two processes
-    /// slept.
+    /// Returns two readings of more processes than a recording keeps. All but two of the processes
+    /// slept between the readings.
     fn readings_of_many_processes(on_cpu: impl Fn(i64) -> Option<i64>) -> (Counters, Counters) {
         let reading = |ran: i64| {
             let process = |pid: i32| match pid {
@@ -469,7 +487,7 @@ mod tests {
         let (mut before, mut after) = readings_of_many_processes(Some);
         after.keep_what_ran(&mut before);
         assert_eq!(after.present(), Some([1, 2].into()));
-        // With tick-based times alone, a process that ran can appear to have slept.
+        // If only the tick-based times are known, a process that ran can appear to have slept.
         let (mut before, mut after) = readings_of_many_processes(|_| None);
         after.keep_what_ran(&mut before);
         assert_eq!(after.present(), None);

@@ -1,4 +1,4 @@
-//! An interval of a recording that is worth looking at.
+//! One interval of a recording that a reader may want to look at, such as the longest delay.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,12 +8,12 @@ use crate::{Cpu, Nanos};
 /// One interval of a recording: its start, its length and its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Moment {
-    /// Start, relative to the start of the recording.
+    /// Start of the interval, relative to the start of the recording.
     #[serde(rename = "at_ns")]
     pub at: Nanos,
     /// Wall-clock duration.
     #[serde(rename = "length_ns")]
     pub length: Nanos,
-    /// CPU on which it happened.
+    /// CPU on which the interval occurred.
     pub cpu: Cpu,
 }

@@ -1,4 +1,5 @@
-//! Factorial experiments with traffic: what each setting costs, alone and in combination.
+//! Factorial experiments with network traffic. They show what each setting costs, alone and
+//! combined with others.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,7 +18,7 @@ pub struct Fact {
 }
 
 impl Fact {
-    /// A fact with this name and value.
+    /// Returns a fact with this name and value.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "most callers create the value for this call"
@@ -30,24 +31,25 @@ impl Fact {
     }
 }
 
-/// State of a TCP connection at its end, as seen by the sender (`TCP_INFO`).
+/// State of a TCP connection when it was closed, as seen by the sender (`TCP_INFO`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ConnectionFacts {
-    /// Segments received: acknowledgements, if the other end sends no data.
+    /// Number of segments received. They are acknowledgements if the other end sends no data.
     pub acks: u32,
     /// Payload of a full segment, in bytes.
     pub segment_bytes: u32,
-    /// Smoothed round-trip time, including queueing.
+    /// Smoothed round-trip time, including time spent in queues.
     #[serde(rename = "round_trip_ns")]
     pub round_trip: Nanos,
     /// Minimum round-trip time in the last few minutes.
     #[serde(rename = "shortest_round_trip_ns")]
     pub shortest_round_trip: Nanos,
-    /// Receive window most recently advertised by the other end, in bytes; `None` on older kernels.
+    /// Size of the receive window that the other end advertised last, in bytes; `None` if the
+    /// kernel is too old to report it.
     pub peer_window_bytes: Option<u32>,
 }
 
-/// Where a factor is set.
+/// Where a factor's value is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FactorPlace {
@@ -57,65 +59,67 @@ pub enum FactorPlace {
     Socket,
     /// The virtual devices.
     Device,
-    /// A sysctl in both network namespaces.
+    /// A sysctl, set in both network namespaces.
     Namespace,
 }
 
 /// A varied factor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VariedFactor {
-    /// Name, as given on the command line.
+    /// Name of the factor, as given on the command line.
     pub name: String,
     /// Where the factor is set.
     pub place: FactorPlace,
-    /// Values, at least two. The first is the baseline for all others.
+    /// Values of the factor, at least two. All others are compared with the first.
     pub values: Vec<String>,
 }
 
-/// The plan and the progress of an experiment.
+/// Plan and progress of an experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExperimentPlan {
-    /// Number of completed blocks. Each block runs every arm twice: once in random order, then in
-    /// reverse.
+    /// Number of completed blocks. In each block, every arm (combination of values) runs twice:
+    /// once in random order, then in the reverse order.
     pub blocks: u64,
-    /// Number of planned blocks.
+    /// Number of blocks planned.
     pub planned: u64,
     /// Seed for the random order within each block.
     pub seed: u64,
-    /// Largest effect that still counts as no difference, as a share of the figure at the factor's
+    /// Largest effect that still counts as no difference, relative to the figure at the factor's
     /// first value.
     #[serde(rename = "resolution_share")]
     pub resolution: f64,
-    /// Number of pilot blocks, from which the planned number was computed. They are not part of
-    /// `blocks`.
+    /// Number of pilot blocks, which were run first to compute how many blocks are needed. They are
+    /// not part of `blocks`. `None` if there was no pilot.
     pub pilot_blocks: Option<u64>,
-    /// Standard deviation of a block's effect, as a share: the largest one in the pilot blocks or,
-    /// if there was no pilot, in the blocks.
+    /// Standard deviation of the effect measured in one block, as a share. It is the largest one of
+    /// all effects in the pilot blocks or, if there were none, in the blocks.
     #[serde(rename = "spread_share")]
     pub spread: Option<f64>,
-    /// Number of blocks needed to detect smaller effects; empty if the spread is unknown.
+    /// Number of blocks that would be needed to detect smaller effects; empty if the spread is
+    /// unknown.
     pub needed: Vec<BlocksNeeded>,
-    /// Sending time of each run.
+    /// Duration of the traffic in each run.
     #[serde(rename = "run_ns")]
     pub run: Nanos,
     /// Wall-clock time of the experiment.
     #[serde(rename = "took_ns")]
     pub took: Nanos,
-    /// Why the experiment ended before its last block, such as Ctrl-C or a failed run.
+    /// Why the experiment ended before its last block, such as Ctrl-C or a failed run; `None` if it
+    /// did not.
     pub ended_early: Option<String>,
 }
 
-/// Number of blocks needed to detect an effect with a power of 80 %, given the spread of the
-/// blocks.
+/// Number of blocks needed to detect an effect of a given size with a probability (power) of 80 %.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BlocksNeeded {
     /// Size of the effect, as a share.
     pub share: f64,
-    /// Number of blocks, at a significance level corrected for all effects.
+    /// Number of blocks needed. The significance level is corrected for the number of effects
+    /// tested.
     pub blocks: u64,
 }
 
-/// CPU time in ns per byte, in total and by user.
+/// CPU time in ns per payload byte: the total, and the parts used by threads and softirqs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuCost {
     /// Total CPU time.
@@ -128,14 +132,14 @@ pub struct CpuCost {
     pub softirq_ns_per_byte: f64,
 }
 
-/// One combination of the factors' values.
+/// An arm of the experiment: one combination of the factors' values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExperimentArm {
-    /// Index of the value of each factor.
+    /// For each factor, the index of its value in this arm.
     pub values: Vec<usize>,
     /// Settings in effect, as read back from the kernel.
     pub facts: Vec<Fact>,
-    /// Index of the first arm with the same settings in effect, which may be this arm.
+    /// Index of the first arm that has the same settings in effect. It can be this arm itself.
     pub same_as: usize,
     /// Number of runs in completed blocks.
     pub runs: u64,
@@ -144,21 +148,21 @@ pub struct ExperimentArm {
     pub rate: f64,
     /// Mean CPU cost.
     pub cpu: CpuCost,
-    /// Packets sent per payload byte. For TCP, segments.
+    /// Packets sent per payload byte. For TCP, packets are segments.
     pub packets_per_byte: f64,
-    /// Acknowledgements per payload byte; `None` for UDP.
+    /// Acknowledgements per payload byte; `None` for UDP, which has none.
     pub acks_per_byte: Option<f64>,
-    /// System calls by both ends per payload byte.
+    /// System calls per payload byte, at both ends together.
     pub calls_per_byte: f64,
-    /// Minimum round-trip time over all runs.
+    /// Shortest round-trip time in all runs.
     #[serde(rename = "shortest_round_trip_ns")]
     pub shortest_round_trip: Option<Nanos>,
-    /// Mean over all runs of the smoothed round-trip time at the end of the run.
+    /// Smoothed round-trip time at the end of a run, averaged over all runs.
     #[serde(rename = "round_trip_ns")]
     pub round_trip: Option<Nanos>,
 }
 
-/// A factor at one of its values. A main effect has one term, an interaction has two.
+/// A factor with one of its values. A main effect has one such term, and an interaction has two.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -169,78 +173,81 @@ pub struct Term {
     pub value: usize,
 }
 
-/// The effect of a value relative to its factor's first value, averaged over all other factors. For
-/// an interaction, the additional effect of combining two values.
+/// The effect of using a value instead of its factor's first value, averaged over the values of all
+/// other factors. For an interaction, the additional effect of combining two values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FactorEffect {
-    /// One term for a main effect, two for an interaction.
+    /// The values whose effect this is: one for a main effect, two for an interaction.
     pub terms: Vec<Term>,
     /// Effect on CPU time per byte.
     pub cpu: MeasuredEffect,
     /// Effect on the throughput.
     pub rate: MeasuredEffect,
-    /// Additional CPU time per byte.
+    /// CPU time per byte that the value adds.
     pub added: CpuCost,
 }
 
 /// An effect on one measure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MeasuredEffect {
-    /// Relative effect and conclusion. The probability is corrected for all effects and both
-    /// measures.
+    /// Effect as a share, and the conclusion from it. Its probability is corrected for the number
+    /// of effects and for both measures.
     #[serde(flatten)]
     pub contrast: Contrast,
-    /// Absolute effect in the measure's unit: ns per byte, or bits per second.
+    /// Effect in the unit of the measure: ns per byte, or bits per second.
     pub amount: Option<Effect>,
 }
 
-/// Which effects the design can separate, given the settings in effect.
+/// The effects that an experiment can separate from each other, given the settings in effect.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DesignCheck {
     /// Number of arms.
     pub arms: usize,
-    /// Number of arms with different settings in effect.
+    /// Number of arms that differ in the settings in effect.
     pub different: usize,
-    /// Number of effects and interactions requested.
+    /// Number of effects requested, including interactions.
     pub effects: usize,
-    /// Number of effects that can be separated: the rank of the model's matrix over the different
-    /// arms.
+    /// Number of effects that can be separated from each other. This is the rank of the model's
+    /// matrix over the different arms.
     pub rank: usize,
-    /// Factors that have no effect, either ever or while another factor has a certain value.
+    /// Factors that never have an effect, or have none while another factor has a certain value.
     pub idle: Vec<IdleFactor>,
-    /// Effects that are zero by construction, because they compare identical arms.
+    /// Effects that are zero by construction, because the arms that they compare have the same
+    /// settings in effect.
     pub nothing: Vec<Vec<Term>>,
-    /// Effects that are combinations of others.
+    /// Effects that cannot be separated from a combination of other effects.
     pub aliases: Vec<Alias>,
 }
 
 impl DesignCheck {
-    /// Whether all requested effects can be separated.
+    /// Returns whether all requested effects can be separated and no two arms have the same
+    /// settings in effect.
     pub fn is_whole(&self) -> bool {
         self.rank == self.effects && self.different == self.arms
     }
 }
 
-/// A factor that has no effect.
+/// A factor that has no effect, always or under a condition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IdleFactor {
     /// Index of the factor.
     pub factor: usize,
-    /// Value of another factor at which this factor has no effect; `None` if it never has an
+    /// Value of another factor under which this factor has no effect; `None` if it never has an
     /// effect.
     pub while_at: Option<Term>,
 }
 
-/// An effect whose column in the model's matrix is a linear combination of others.
+/// An effect that cannot be separated from others, because its column in the model's matrix is a
+/// linear combination of their columns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Alias {
-    /// The effect that is a combination of others.
+    /// The effect that is a linear combination of others.
     pub terms: Vec<Term>,
     /// The linear combination.
     pub is: Vec<AliasPart>,
 }
 
-/// A term of a linear combination of effects.
+/// One part of a linear combination of effects: an effect and its coefficient.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AliasPart {
     /// Coefficient of the effect.
@@ -249,7 +256,7 @@ pub struct AliasPart {
     pub terms: Vec<Term>,
 }
 
-/// A unit of traffic that costs CPU time.
+/// A unit by which traffic can be counted to determine its CPU cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CostUnit {
@@ -259,16 +266,16 @@ pub enum CostUnit {
     Packet,
     /// An acknowledgement.
     Ack,
-    /// A system call by either end.
+    /// A system call, at either end.
     Call,
 }
 
 impl CostUnit {
-    /// All units, in the order in which they are fitted.
+    /// All units, in the order in which the fit determines their costs.
     pub const ALL: [Self; 4] = [Self::Byte, Self::Packet, Self::Call, Self::Ack];
 }
 
-/// The CPU cost of a unit.
+/// CPU cost of one unit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UnitCost {
     /// Unit.
@@ -277,42 +284,46 @@ pub struct UnitCost {
     pub ns: Option<Effect>,
 }
 
-/// A unit whose cost cannot be separated from the cost of other units.
+/// A unit whose cost cannot be separated from the costs of other units.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BoundUnit {
-    /// Unit without a separate cost.
+    /// Unit whose cost is not known separately.
     pub unit: CostUnit,
-    /// Units that always occur together with `unit`. Their costs include its cost.
+    /// Units that always occur together with `unit`, so that their costs include its cost.
     pub with: Vec<CostUnit>,
 }
 
-/// CPU costs of a byte, a packet, a system call and an acknowledgement, fitted to the arms by
-/// least squares.
+/// CPU costs of a byte, a packet, a system call and an acknowledgement. They are fitted to the CPU
+/// times of the arms by least squares.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UnitCosts {
-    /// Costs that could be determined; empty if they do not explain the arms' CPU times.
+    /// Costs that could be determined; empty if these units do not explain the CPU times of the
+    /// arms.
     pub costs: Vec<UnitCost>,
-    /// Units that have no separate cost, because they occur together with others in all arms.
+    /// Units whose cost is not known separately, because they occur together with other units in
+    /// all arms.
     pub bound: Vec<BoundUnit>,
-    /// Number of equations: arms with different settings in effect.
+    /// Number of equations in the fit. There is one for each arm that differs in the settings in
+    /// effect.
     pub equations: usize,
-    /// Root mean square of the residual CPU time per byte, as a share; `None` if no degrees of
-    /// freedom remain.
+    /// Root mean square of the difference between fitted and measured CPU time per byte, as a
+    /// share. `None` if the fit has no degrees of freedom left.
     #[serde(rename = "misfit_share")]
     pub misfit: Option<f64>,
-    /// Why no costs could be determined.
+    /// Why no costs could be determined; `None` if some could.
     pub refused: Option<CostRefusal>,
 }
 
-/// Why the costs of units could not be determined.
+/// Why the CPU costs of the units could not be determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum CostRefusal {
-    /// There is only one block, so the spread is unknown.
+    /// There is only one block, so the variation between blocks is unknown.
     TooFewBlocks,
-    /// The residuals are too large: these units do not explain the arms' times.
+    /// The differences between fitted and measured times are too large: these units do not explain
+    /// the times.
     Misfit,
-    /// A unit would have a negative cost.
+    /// According to the fit, a unit would have a negative cost.
     Negative {
         /// Unit with the negative cost.
         unit: CostUnit,
@@ -326,24 +337,24 @@ pub struct NetExperiment {
     pub tool_version: String,
     /// Host name.
     pub host: String,
-    /// Link, without the settings that are varied.
+    /// Link that carries the traffic, without the settings that are varied.
     pub link: Link,
-    /// Traffic, without the settings that are varied.
+    /// Specification of the traffic, without the settings that are varied.
     pub spec: TrafficSpec,
     /// Varied factors.
     pub factors: Vec<VariedFactor>,
     /// Plan of the experiment and its progress.
     pub plan: ExperimentPlan,
-    /// Why CPU time covers only the two threads, measured by their own clocks; `None` if CPU time
-    /// was traced.
+    /// Why the CPU times include only the sending and the receiving thread, as measured by their
+    /// own CPU clocks. `None` if all CPU time was traced.
     pub no_books: Option<String>,
-    /// All combinations, in the order of the factors.
+    /// One arm for each combination of the factors' values, in the order of the factors.
     pub arms: Vec<ExperimentArm>,
-    /// Effects that the design can separate.
+    /// The effects that the design can separate from each other.
     pub check: DesignCheck,
-    /// Main effects, followed by two-factor interactions. Effects that cannot be separated are
-    /// omitted.
+    /// Main effects, followed by the interactions of two factors. Effects that cannot be separated
+    /// from others are omitted.
     pub effects: Vec<FactorEffect>,
-    /// Costs of the units.
+    /// CPU costs of the units of traffic.
     pub costs: UnitCosts,
 }

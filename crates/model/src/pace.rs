@@ -1,25 +1,27 @@
-//! Paced loops, whether ticktax's own or another program's, and what happens to their frames.
+//! Paced loops, whether they belong to ticktax or to another program, and what happens to their
+//! frames.
 //!
 //! # Terms
 //! - A loop of `r` frames per second has a *slot* every `1/r` seconds. A frame is *due* at the
-//!   start of its slot. For a loop that does not keep to a grid, its [rule](PaceRule) defines when
-//!   frames are due.
-//! - *Dropped*: a slot in which no frame started. Either the previous frame ran into it, so that
-//!   the loop cannot keep up, or the loop *slept through* it: it was asleep from the slot's start
-//!   to the next slot's.
+//!   start of its slot. If a loop does not keep to a grid, its [rule](PaceRule) defines when frames
+//!   are due.
+//! - *Dropped*: a slot in which no frame started. There are two causes. Either the work of the
+//!   previous frame continued into this slot, so the loop cannot keep up. Or the loop *slept through*
+//!   the slot: it was asleep from the start of the slot until the start of the next one.
 //! - *Overshot*: a step of a fixed [schedule](Schedule) that no frame reached in time. The schedule
-//!   has a step every period from the first frame on, whatever the loop's rule. A frame performs
-//!   the last step that is due. Earlier steps are overshot. Under [`PaceRule::Deadline`] these are
-//!   the dropped slots. Under the other rules slipped frames count as well. If a threshold is
-//!   given, a step is also overshot if its frame started later than that. The same definition holds
-//!   in cases, `sim`, sweeps and the lab. If a program has fixed steps, they are the schedule.
+//!   has a step every period from the first frame on; the loop's rule does not matter. A frame
+//!   performs the last step that is due, and any earlier steps that were not performed are overshot.
+//!   Under [`PaceRule::Deadline`], these are the dropped slots. Under the other rules, slipped
+//!   frames count as well. If a threshold is given, a step is also overshot if its frame started
+//!   later than that. The same definition holds in cases, `sim`, sweeps and the lab. If a program
+//!   has fixed steps, they are the schedule.
 //! - *Late*: a frame that started more than [`late_from`], or the given threshold, after it was
 //!   due. None of this depends on the kernel's tick.
-//! - *Slipped*: a frame that the rate calls for but that was never due, because under a relative
-//!   rule each delay postpones all later frames.
-//! - Waits count from the due time. A dropped slot waits as well, until the next frame starts.
-//!   Otherwise a long stall would count only once although it delayed many frames (coordinated
-//!   omission).
+//! - *Slipped*: a frame that the rate calls for but that was never due. Under a relative rule, each
+//!   delay postpones all later frames, so fewer frames come due than the rate calls for.
+//! - Waits count from the due time. A dropped slot counts as a wait as well, which lasts until the
+//!   next frame starts. Otherwise a long stall would count as only one wait although it delayed
+//!   many frames (coordinated omission).
 
 use std::fmt;
 use std::str::FromStr;
@@ -49,7 +51,7 @@ pub use statement::{
 };
 pub use turns::{LoopSpec, LoopTurns, frame_source, turn_of};
 
-/// Method by which a loop waits for its next frame.
+/// Method by which a paced loop waits for its next frame.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -66,20 +68,21 @@ pub enum SleepMethod {
     /// A `timerfd` set to an absolute time, and a blocking `read` of it.
     #[serde(rename = "timerfd")]
     Timerfd,
-    /// `select` without descriptors, for the remaining time in whole microseconds, rounded up.
+    /// `select` without file descriptors, for the remaining time in whole microseconds, rounded up.
     #[serde(rename = "select")]
     Select,
-    /// `poll` without descriptors, for the remaining time in whole milliseconds, rounded up.
+    /// `poll` without file descriptors, for the remaining time in whole milliseconds, rounded up.
     #[serde(rename = "poll")]
     Poll,
-    /// `epoll_wait` without descriptors, for the remaining time in whole milliseconds, rounded up.
+    /// `epoll_wait` without file descriptors, for the remaining time in whole milliseconds, rounded
+    /// up.
     #[serde(rename = "epoll")]
     Epoll,
-    /// No sleep: the loop reads the clock until the frame is due.
+    /// No sleep: the loop reads the clock again and again until the frame is due.
     #[serde(rename = "spin")]
     Spin,
-    /// `clock_nanosleep` until a calibrated margin before the due time, then like
-    /// [`SleepMethod::Spin`].
+    /// `clock_nanosleep` until shortly before the due time, then reading the clock as with
+    /// [`SleepMethod::Spin`]. The margin in between is calibrated.
     #[serde(rename = "hybrid")]
     Hybrid,
 }
@@ -98,7 +101,7 @@ impl SleepMethod {
         Self::Hybrid,
     ];
 
-    /// Name on the command line.
+    /// Returns the name used on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Nanosleep => "nanosleep",
@@ -113,8 +116,9 @@ impl SleepMethod {
         }
     }
 
-    /// Timeout unit of the method's system call. The remaining time is rounded up to it. 1 ns for
-    /// calls that take a `timespec`, and for reading the clock.
+    /// Returns the unit of the timeout in the method's system call. The remaining time is rounded
+    /// up to a multiple of it. The unit is 1 ns for calls that take a `timespec` and for methods
+    /// that read the clock.
     pub const fn unit(self) -> Nanos {
         match self {
             Self::Nanosleep
@@ -127,19 +131,20 @@ impl SleepMethod {
         }
     }
 
-    /// Whether the thread sleeps at all.
+    /// Returns whether the thread ever sleeps.
     pub const fn sleeps(self) -> bool {
         !matches!(self, Self::Spin)
     }
 
-    /// Whether the kernel may delay the wake-up by the thread's timer slack. Timerfds have no
-    /// slack.
+    /// Returns whether the kernel may delay the wake-up by the thread's timer slack. The slack does
+    /// not apply to timerfds.
     pub const fn has_slack(self) -> bool {
         !matches!(self, Self::Spin | Self::Timerfd)
     }
 
-    /// Time that a loop with this `period` spins before a frame is due. `margin` is the calibrated
-    /// margin of [`SleepMethod::Hybrid`]. Returns `None` for a hybrid without a margin.
+    /// Returns how long a loop with this `period` spins before each frame is due. `margin` is the
+    /// calibrated margin of [`SleepMethod::Hybrid`]; without one, the result for that method is
+    /// `None`.
     pub const fn spin(self, period: Nanos, margin: Option<Nanos>) -> Option<Nanos> {
         match self {
             Self::Spin => Some(period),
@@ -149,7 +154,8 @@ impl SleepMethod {
     }
 }
 
-/// How the spin time of a [`SleepMethod::Hybrid`] is calibrated before the loop starts.
+/// Calibration of [`SleepMethod::Hybrid`]: trial sleeps before the loop starts determine how long
+/// it spins before each frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Calibration;
 
@@ -158,32 +164,34 @@ impl Calibration {
     pub const TRIALS: usize = 64;
     /// Requested length of each trial sleep.
     pub const TRIAL: Nanos = Nanos::from_micros(500);
-    /// Minimum margin, which is about as long as a check of the time takes.
+    /// Minimum margin. It is about as long as one check of the time.
     pub const MIN: Nanos = Nanos::from_micros(5);
-    /// Index of the margin in the sorted trial delays. About one sleep in 32 is even later.
+    /// Index of the delay that is used as the margin, in the sorted delays of the trial sleeps.
+    /// About one sleep in 32 ends even later.
     const CHOSEN: usize = 61;
 
-    /// The margin for a loop with this `period`, given the delays of the trial sleeps. It is at
-    /// most half a period, because a loop that spins longer might as well spin all the time.
+    /// Returns the margin for a loop with this `period`, given the delays of the trial sleeps. The
+    /// margin is at most half a period: a loop that needs to spin longer might as well spin all the
+    /// time.
     pub fn margin(mut late: [Nanos; Self::TRIALS], period: Nanos) -> Nanos {
         late.sort_unstable();
         late[Self::CHOSEN].max(Self::MIN).min(Nanos(period.0 / 2))
     }
 }
 
-/// Rule that determines when a loop's next frame is due.
+/// Rule that determines when the next frame of a loop is due.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum PaceRule {
-    /// One period after the previous frame's work ended. The loop sleeps for the entire period, so
-    /// its work makes it slower than its nominal rate.
+    /// The next frame is due one period after the work of the previous frame ended. The loop sleeps
+    /// for an entire period, so its work makes it slower than its nominal rate.
     Fixed,
-    /// One period after the previous frame started. The loop compensates for its work but not for
-    /// late wake-ups, which postpone all later frames.
+    /// The next frame is due one period after the previous frame started. The loop compensates for
+    /// the time of its work but not for late wake-ups, which postpone all later frames.
     Remaining,
-    /// On a fixed grid: the start time plus a whole number of periods.
+    /// Frames are due on a fixed grid: at the start time plus a whole number of periods.
     Deadline,
 }
 
@@ -191,7 +199,7 @@ impl PaceRule {
     /// All rules.
     pub const ALL: [Self; 3] = [Self::Fixed, Self::Remaining, Self::Deadline];
 
-    /// Name on the command line.
+    /// Returns the name used on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Fixed => "fixed",
@@ -200,7 +208,8 @@ impl PaceRule {
         }
     }
 
-    /// The time from which the period after `frame` is measured.
+    /// Returns the time that the next period is counted from: one period later, the frame after
+    /// `frame` is due.
     pub fn origin(self, frame: &Frame, period: Nanos) -> Nanos {
         match self {
             Self::Fixed => frame.ended,
@@ -209,13 +218,13 @@ impl PaceRule {
         }
     }
 
-    /// Due time of the frame after `frame`.
+    /// Returns the due time of the frame after `frame`.
     pub fn next_due(self, frame: &Frame, period: Nanos) -> Nanos {
         self.origin(frame, period) + period
     }
 }
 
-/// Error for text that matches none of the allowed words.
+/// Error for text that is not one of the allowed words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown word `{text}`: choose {words}")]
 pub struct NoSuchWord {
@@ -266,7 +275,7 @@ impl fmt::Display for PaceRule {
 /// One frame of a loop. Times are on `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
-    /// Due time: the start of the first slot that had no frame yet.
+    /// Due time of the frame: the start of the first slot in which no frame had started yet.
     pub due: Nanos,
     /// Start of the frame's work.
     pub began: Nanos,
@@ -277,18 +286,20 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Number of empty slots before this frame: whole periods between `due` and its start.
+    /// Returns the number of empty slots before this frame, that is, the number of whole periods
+    /// between its due time and its start.
     pub fn dropped(&self, period: Nanos) -> i64 {
         (self.began - self.due).0.max(0) / period.0.max(1)
     }
 
-    /// Start of the slot in which the frame started.
+    /// Returns the start of the slot in which the frame started.
     pub fn slot(&self, period: Nanos) -> Nanos {
         self.due + Nanos(self.dropped(period) * period.0)
     }
 }
 
-/// Delay above which a frame counts as late: a quarter of the period, at most 4 ms.
+/// Returns the delay above which a frame counts as late by default: a quarter of the period, but at
+/// most 4 ms.
 pub fn late_from(period: Nanos) -> Nanos {
     Nanos(period.0 / 4).min(Nanos::from_millis(4))
 }
@@ -302,18 +313,18 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// A schedule with one step every `period`, starting with the first frame.
+    /// Returns a schedule that starts with the first frame and has one step every `period`.
     pub const fn new(period: Nanos) -> Self {
         Self { period, next: None }
     }
 
-    /// Makes the first step due at `due`. Has no effect if the schedule has already started.
+    /// Makes the first step due at `due`, unless the schedule has already started.
     pub fn begin(&mut self, due: Nanos) {
         self.next.get_or_insert(due);
     }
 
-    /// Starts a frame at `now`, which performs the last step that is due. Returns the number of
-    /// earlier steps that were missed, or `None` if no step is due.
+    /// Performs the last step that is due at `now`, and returns the number of earlier steps that
+    /// were missed. Returns `None` if no step is due, and then does nothing.
     pub fn take(&mut self, now: Nanos) -> Option<u64> {
         let due = *self.next.get_or_insert(now);
         if due > now {
@@ -370,7 +381,8 @@ mod tests {
             missed,
             [Some(0), None, Some(0), None, Some(2), None, Some(0)]
         );
-        // A loop of 31 steps/s whose frames start every 35 ms misses 31 - 28.57 steps per second.
+        // The schedule has 31 steps/s, but a frame starts only every 35 ms (28.57 frames/s). The
+        // loop therefore misses 31 − 28.57 = 2.43 steps/s.
         let mut schedule = Schedule::new(Nanos(32_258_065));
         let missed = (0..2857_i64).filter_map(|k| schedule.take(Nanos(k * 35_000_000)));
         assert_eq!(missed.sum::<u64>(), 242, "in 100 s");

@@ -1,23 +1,25 @@
-//! Packet delays, from an interrupt through `NET_RX` to the thread that waited for the packets.
+//! Delays of received packets, from the interrupt through the softirq `NET_RX` to the thread that
+//! waited for them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Cpu, CpuList, Intervals, Kind, Moment, Nanos};
 
-/// Wake-ups of threads by packets, and the time spent in each step from interrupt to thread.
+/// Wake-ups of threads by received packets, and the time that each step from the interrupt to the
+/// thread took.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketPaths {
-    /// Number of times that `NET_RX` woke a thread. If a program is watched, only its threads
-    /// count.
+    /// Number of times that the softirq `NET_RX` woke a thread. If a program is watched, only
+    /// wake-ups of its threads count.
     pub wakeups: u64,
-    /// Number of wake-ups whose path is known up to when the thread ran.
+    /// Number of these wake-ups whose path is known until the thread ran.
     pub followed: u64,
-    /// Why the remaining wake-ups were not followed.
+    /// Why the other wake-ups could not be followed.
     pub not_followed: NotFollowed,
-    /// Time from a path's first known event until the thread ran.
+    /// Time from the first known event of a path until the thread ran.
     pub delay: Intervals,
-    /// `delay` by step. Steps that occurred in no path are omitted.
+    /// Breakdown of `delay` by step. Steps that did not occur in any path are omitted.
     pub steps: Vec<PacketStep>,
     /// Paths grouped by the cause of `NET_RX` and the context in which it ran, most frequent first.
     #[serde(alias = "ways")]
@@ -29,24 +31,25 @@ pub struct PacketPaths {
     pub threads: Vec<PacketThread>,
     /// Number of threads not listed in `threads`.
     pub threads_left_out: u64,
-    /// Longest delays, longest first.
+    /// The longest delays, longest first.
     pub longest: Vec<PacketDelay>,
-    /// The kernel's packet counters by CPU, for the entire machine (`/proc/net/softnet_stat`).
+    /// Increase of the kernel's packet counters for each CPU of the machine
+    /// (`/proc/net/softnet_stat`).
     pub cpus: Vec<PacketCpu>,
 }
 
-/// Number of wake-ups whose path is incomplete, by reason.
+/// Number of wake-ups whose path is not completely known, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NotFollowed {
-    /// The thread was not seen to run after the wake-up.
+    /// Number of wake-ups after which the thread was not observed to run.
     pub not_run: u64,
-    /// The `NET_RX` that caused the wake-up has no row.
+    /// Number of wake-ups whose `NET_RX` has no row in the recording.
     pub no_softirq: u64,
-    /// There were more threads than ticktax can track.
+    /// Number of wake-ups of threads that ticktax could not track, because there were too many.
     pub no_room: u64,
 }
 
-/// A step in the path of a packet.
+/// A step in the path of a received packet.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -54,7 +57,7 @@ pub struct NotFollowed {
 pub enum Step {
     /// From the start of the interrupt handler until it raised `NET_RX`.
     Interrupt,
-    /// From raising `NET_RX` until it started.
+    /// From the time when `NET_RX` was raised until it started.
     Raised,
     /// From the start of `NET_RX` until it woke the thread.
     Receiving,
@@ -66,7 +69,7 @@ impl Step {
     /// All steps, in order.
     pub const ALL: [Self; 4] = [Self::Interrupt, Self::Raised, Self::Receiving, Self::Woken];
 
-    /// The step's start and end, as text.
+    /// Returns a text that names the start and the end of the step.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Interrupt => "interrupt -> raised",
@@ -77,18 +80,19 @@ impl Step {
     }
 }
 
-/// Statistics of a step over all paths that include it.
+/// Statistics of one step, over all paths that include it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketStep {
     /// Step.
     pub step: Step,
     /// Duration.
     pub length: Intervals,
-    /// Number of paths in which this step was the longest and lasted at least
+    /// Number of paths in which this step was the longest one and lasted at least
     /// [`PacketPaths::LOOKED_AT`].
     #[serde(alias = "held")]
     pub slow_count: u64,
-    /// Activities that used the CPU during these steps, largest total first. Some may be missing.
+    /// Activities that used the CPU during this step of these paths, largest total time first. Some
+    /// may be missing.
     #[serde(alias = "by")]
     pub ran: Vec<PacketRan>,
 }
@@ -102,7 +106,7 @@ pub struct PacketRan {
     pub kind: Kind,
     /// Process id, if the activity is a program.
     pub pid: Option<i32>,
-    /// Total time that the activity used.
+    /// Total time that the activity used during the step.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
 }
@@ -121,16 +125,16 @@ pub enum ReceivedIn {
     Unknown,
 }
 
-/// Paths with the same cause of `NET_RX` and the same context for it.
+/// Paths that share the source that raised `NET_RX` and the context that `NET_RX` ran in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketPathGroup {
-    /// Source that raised `NET_RX`; `None` if no edge shows it.
+    /// Source that raised `NET_RX`; `None` if the recording does not show it.
     pub raised_by: Option<String>,
     /// Kind of the source in `raised_by`.
     pub kind: Option<Kind>,
     /// Context in which `NET_RX` ran.
     pub received_in: ReceivedIn,
-    /// Duration of the paths.
+    /// Number and durations of the paths.
     pub delay: Intervals,
 }
 
@@ -147,13 +151,13 @@ pub struct PacketThread {
     pub tid: i32,
     /// CPUs on which the thread ran after the wake-ups.
     pub cpus: CpuList,
-    /// Duration of the paths that ended in this thread.
+    /// Number and durations of the paths that ended with this thread.
     pub delay: Intervals,
-    /// Duration of each step, in order. Steps that did not occur are omitted.
+    /// Durations of each step, in the order of the steps. Steps that did not occur are omitted.
     pub steps: Vec<StepLength>,
 }
 
-/// Duration of a step over several paths.
+/// Statistics of the duration of one step over several paths.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepLength {
     /// Step.
@@ -162,7 +166,7 @@ pub struct StepLength {
     pub length: Intervals,
 }
 
-/// A path with a long delay.
+/// A path that took particularly long.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketDelay {
     /// Thread name.
@@ -171,7 +175,7 @@ pub struct PacketDelay {
     pub pid: i32,
     /// Thread id.
     pub tid: i32,
-    /// Start, relative to the start of the recording.
+    /// Start of the path, relative to the start of the recording.
     #[serde(rename = "at_ns")]
     pub at: Nanos,
     /// Duration.
@@ -179,9 +183,9 @@ pub struct PacketDelay {
     pub length: Nanos,
     /// CPU on which `NET_RX` ran.
     pub cpu: Cpu,
-    /// CPU on which the thread ran after that.
+    /// CPU on which the woken thread ran.
     pub ran_on: Cpu,
-    /// Source that raised `NET_RX`; `None` if no edge shows it.
+    /// Source that raised `NET_RX`; `None` if the recording does not show it.
     pub raised_by: Option<String>,
     /// Context in which `NET_RX` ran.
     pub received_in: ReceivedIn,
@@ -189,14 +193,15 @@ pub struct PacketDelay {
     pub steps: Vec<StepTime>,
     /// Longest step.
     pub longest: Step,
-    /// Activities that used the CPU during the longest step, largest first. Empty if the step was
-    /// short or the activities are unknown.
+    /// Activities that used the CPU during the longest step, largest time first. Empty if the step
+    /// was too short to be examined or if the activities are unknown.
     #[serde(alias = "by")]
     pub ran: Vec<PacketRan>,
 }
 
 impl PacketDelay {
-    /// The delay's interval in the recording, with the CPU on which the thread then ran.
+    /// Returns the interval of the delay in the recording, with the CPU on which the woken thread
+    /// ran.
     pub fn moment(&self) -> Moment {
         Moment {
             at: self.at,
@@ -206,7 +211,7 @@ impl PacketDelay {
     }
 }
 
-/// A step of one path.
+/// One step of a single path, with its duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StepTime {
     /// Step.
@@ -216,25 +221,25 @@ pub struct StepTime {
     pub time: Nanos,
 }
 
-/// Increase of a CPU's packet counters during the recording.
+/// Increase of one CPU's packet counters during the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketCpu {
     /// CPU.
     pub cpu: Cpu,
-    /// Packets and other frames received.
+    /// Number of packets and other network frames received.
     pub processed: u64,
-    /// Frames dropped because the backlog was full.
+    /// Number of frames dropped because the CPU's backlog queue was full.
     pub dropped: u64,
-    /// Number of times that `NET_RX` stopped with packets left because its packet budget or time
-    /// was used up.
+    /// Number of times that `NET_RX` stopped with packets left, because it had used up its packet
+    /// budget or its time limit.
     pub squeezed: u64,
 }
 
 impl PacketPaths {
-    /// The CPU's activities are not looked up for steps shorter than this.
+    /// Minimum length of a step. For shorter steps, the activities on the CPU are not looked up.
     pub const LOOKED_AT: Nanos = Nanos::from_micros(50);
 
-    /// The step with the largest maximum duration.
+    /// Returns the step with the largest maximum duration; `None` if `steps` is empty.
     pub fn slowest(&self) -> Option<&PacketStep> {
         self.steps.iter().max_by_key(|step| step.length.max)
     }

@@ -1,5 +1,5 @@
-//! Scheduling policies: those that ticktax requested and got for its own threads, and programs'
-//! non-default policies.
+//! Scheduling policies: those that ticktax requests for its own threads, those that it gets, and
+//! those that programs use instead of the default.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,31 +7,34 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A Linux scheduling policy that probes can use. Recordings and JSON use the kernel's names:
-/// `SCHED_IDLE`, `SCHED_OTHER`, `SCHED_FIFO:50`.
+/// A Linux scheduling policy that a probe can use. In recordings and JSON, it is written with the
+/// kernel's name: `SCHED_IDLE`, `SCHED_OTHER`, `SCHED_FIFO:50`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
 pub enum SchedulingPolicy {
-    /// `SCHED_IDLE`: runs only if nothing else wants the CPU. A spin probe then disturbs least and
-    /// sees every other task as a gap.
+    /// `SCHED_IDLE`: the thread runs only if no other thread wants the CPU. With this policy, a
+    /// spin probe disturbs other threads least, and every one of them appears as a gap.
     #[default]
     Idle,
-    /// `SCHED_OTHER`: shares the CPU fairly. The default for programs.
+    /// `SCHED_OTHER`: the thread gets a fair share of the CPU. This is the default policy of
+    /// programs.
     Other,
-    /// `SCHED_FIFO` with a priority of 1 to 99: runs before every ordinary task. The remaining gaps
-    /// come from interrupts, the kernel, the hypervisor or the firmware.
+    /// `SCHED_FIFO` with a priority of 1 to 99: the thread runs before every ordinary thread. The
+    /// gaps that a probe still sees come from interrupts, the kernel, the hypervisor or the
+    /// firmware.
     ///
-    /// The kernel reserves part of each second (50 ms by default) for other tasks, by real-time
-    /// throttling or, since Linux 6.12, by the fair server. A spin probe sees that part as gaps.
+    /// The kernel reserves part of each second (50 ms by default) for ordinary threads, by
+    /// real-time throttling or, since Linux 6.12, by the fair server. A spin probe sees that part
+    /// as gaps.
     Fifo(u8),
-    /// `SCHED_RR` with a priority of 1 to 99: like `SCHED_FIFO`, but alternates with threads of
-    /// equal priority.
+    /// `SCHED_RR` with a priority of 1 to 99: like `SCHED_FIFO`, except that threads with the same
+    /// priority take turns.
     RoundRobin(u8),
 }
 
 impl SchedulingPolicy {
-    /// The priority of a real-time policy; `None` for other policies.
+    /// Returns the priority if this is a real-time policy, otherwise `None`.
     pub const fn real_time(self) -> Option<u8> {
         match self {
             Self::Idle | Self::Other => None,
@@ -51,8 +54,8 @@ impl fmt::Display for SchedulingPolicy {
     }
 }
 
-/// Non-default scheduling of a program's thread, written as users write it: `FIFO 10`, `RR 1`,
-/// `DEADLINE`, `nice -20`. Recordings and JSON use this form.
+/// Scheduling of a program's thread if it is not the default. It is written as users know it, also
+/// in recordings and JSON: `FIFO 10`, `RR 1`, `DEADLINE`, `nice -20`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
@@ -61,26 +64,26 @@ pub enum SpecialPolicy {
     Fifo(u8),
     /// `SCHED_RR` with a priority of 1 to 99.
     RoundRobin(u8),
-    /// `SCHED_DEADLINE`, which takes precedence over `SCHED_FIFO` and `SCHED_RR`.
+    /// `SCHED_DEADLINE`, whose threads run before those of `SCHED_FIFO` and `SCHED_RR`.
     Deadline,
-    /// `SCHED_OTHER` or `SCHED_BATCH` with a non-zero nice value of -20 to 19. `SCHED_IDLE` counts
-    /// as 19.
+    /// `SCHED_OTHER` or `SCHED_BATCH` with a nice value from -20 to 19 that is not 0. `SCHED_IDLE`
+    /// is treated as nice 19.
     Nice(i8),
 }
 
 impl SpecialPolicy {
-    /// Lowest priority of ordinary threads.
+    /// The lowest priority that ordinary threads can have.
     pub const LOWEST: Self = Self::Nice(19);
 
-    /// Whether threads with this policy run before every ordinary thread, regardless of nice
-    /// values.
+    /// Returns whether threads with this policy run before every ordinary thread, regardless of
+    /// nice values.
     pub const fn goes_first(self) -> bool {
         !matches!(self, Self::Nice(_))
     }
 
-    /// Whether real-time throttling or the fair server limits this policy. They limit `SCHED_FIFO`
-    /// and `SCHED_RR`, but not `SCHED_DEADLINE`, which has a separate budget (`kernel/sched/rt.c`,
-    /// `kernel/sched/deadline.c`).
+    /// Returns whether real-time throttling and the fair server limit threads with this policy.
+    /// They limit `SCHED_FIFO` and `SCHED_RR`, but not `SCHED_DEADLINE`, which has a separate
+    /// budget (`kernel/sched/rt.c`, `kernel/sched/deadline.c`).
     pub const fn is_throttled(self) -> bool {
         matches!(self, Self::Fifo(_) | Self::RoundRobin(_))
     }
@@ -141,7 +144,7 @@ impl FromStr for SchedulingPolicy {
     type Err = PolicyError;
 
     /// Parses a policy as written in files or on the command line: `SCHED_FIFO:50`, `fifo:50`, or
-    /// `fifo`, which means priority 50.
+    /// `fifo`, which stands for priority 50.
     fn from_str(text: &str) -> Result<Self, PolicyError> {
         const MIDDLE: u8 = 50;
         let short = text.strip_prefix("SCHED_").unwrap_or(text);
@@ -178,19 +181,19 @@ impl From<SchedulingPolicy> for String {
     }
 }
 
-/// The policy that a thread requested, and the policy that it got.
+/// The policy that one of ticktax's threads requested, and the policy that it got.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyGrant {
     /// Requested policy.
     pub requested: SchedulingPolicy,
     /// Granted policy.
     pub granted: SchedulingPolicy,
-    /// The system's error, if the granted policy is not the requested one.
+    /// Error with which the kernel refused the requested policy; `None` if it was granted.
     pub refusal: Option<String>,
 }
 
 impl PolicyGrant {
-    /// The requested policy was granted.
+    /// Returns the grant for a thread that requested `policy` and got it.
     pub const fn full(policy: SchedulingPolicy) -> Self {
         Self {
             requested: policy,

@@ -1,4 +1,4 @@
-//! A model's predictions for other settings, compared with measurements.
+//! Figures that a model predicts for other settings, next to measured figures.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,45 +6,46 @@ use serde::{Deserialize, Serialize};
 use crate::Nanos;
 use crate::machine::Machine;
 
-/// Measured and predicted figures.
+/// Measured and predicted figures for several settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PredictionStatement {
     /// Version of ticktax that wrote the document.
     pub tool_version: String,
-    /// File from which the workload was taken.
+    /// File from which the workload was taken: a recording or a scenario.
     pub load: String,
-    /// Whether `load` is a recording. Otherwise it is a scenario.
+    /// Whether the file in `load` is a recording. Otherwise it is a scenario.
     pub recorded: bool,
-    /// Machine on which the recording was made.
+    /// Machine on which the recording was made; `None` for a scenario.
     pub machine: Option<Machine>,
-    /// Program that the figures describe.
+    /// Program whose loop and CPU time the figures describe.
     pub program: Option<String>,
     /// Length of each predicted run.
     #[serde(rename = "length_ns")]
     pub length: Nanos,
-    /// Number of runs per setting. Each run draws a new workload.
+    /// Number of runs per setting. The workload of each run is drawn anew.
     pub runs: u32,
-    /// Probability that one more run would fall within an interval.
+    /// Probability that the figure of one more run would lie within the figure's interval.
     #[serde(rename = "interval_probability")]
     pub coverage: f64,
     /// Seed of the first run.
     pub seed: u64,
-    /// Check of the model: its prediction for the unchanged settings, compared with the
-    /// measurement. `None` if no comparable measurement exists.
+    /// Check of the model: its prediction for the settings under which the measurement was made,
+    /// compared with the measurement. `None` if no measurement can be compared with it.
     #[serde(default)]
     pub control: Option<Control>,
-    /// One arm per setting, after the arm of the measurement.
+    /// One arm per setting. If there is a measurement, its arm comes first.
     #[serde(alias = "rows")]
     pub arms: Vec<PredictionArm>,
-    /// Inputs taken from `load`.
+    /// Inputs of the model that were taken from the file in `load`.
     pub taken: Vec<String>,
-    /// Assumptions that the prediction makes.
+    /// Assumptions on which the prediction is based.
     pub assumed: Vec<String>,
     /// Effects that the model ignores.
     pub left_out: Vec<String>,
 }
 
-/// The model's prediction for the machine's original settings, compared with the measurement.
+/// The model's prediction for the settings under which the measurement was made, compared with the
+/// measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Control {
     /// Measured frames per second.
@@ -53,17 +54,18 @@ pub struct Control {
     /// Predicted frames per second: the median of the model's runs.
     #[serde(rename = "predicted_fps")]
     pub predicted: f64,
-    /// Whether the two differ by more than [`Control::LIMIT`]. If so, the model ignores an effect
-    /// that matters here, so its predictions for other settings are not reliable.
+    /// Whether measurement and prediction differ by more than [`Control::LIMIT`]. If so, the model
+    /// ignores an effect that matters for this workload, and its predictions for other settings are
+    /// not reliable.
     pub failed: bool,
 }
 
 impl Control {
-    /// Largest allowed error of the model, as a share of the measured value.
+    /// Largest error of the model that is accepted, as a share of the measured value.
     pub const LIMIT: f64 = 0.03;
 
-    /// Compares the model's arm `predicted` with the arm `measured`; `None` if either arm has no
-    /// frame rate.
+    /// Compares the frame rates of the `measured` and the `predicted` arm. Returns `None` if either
+    /// arm has no frame rate.
     pub fn of(measured: &PredictionArm, predicted: &PredictionArm) -> Option<Self> {
         let value = |arm: &PredictionArm| arm.figure(Measure::Fps).map(|figure| figure.value);
         let (measured, predicted) = (value(measured)?, value(predicted)?);
@@ -76,13 +78,14 @@ impl Control {
         Some(control)
     }
 
-    /// Error of the model, as a share of the measured value.
+    /// Returns the model's error as a share of the measured value. It is positive if the prediction
+    /// is too high.
     pub fn off(&self) -> f64 {
         self.predicted / self.measured.max(f64::MIN_POSITIVE) - 1.0
     }
 }
 
-/// The figures for one setting.
+/// An arm: the figures for one setting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PredictionArm {
     /// Whether the figures were measured or predicted.
@@ -94,26 +97,26 @@ pub struct PredictionArm {
 }
 
 impl PredictionArm {
-    /// The figure for `measure`.
+    /// Returns the figure for `measure`; `None` if this arm has none.
     pub fn figure(&self, measure: Measure) -> Option<&Figure> {
         self.figures.iter().find(|figure| figure.measure == measure)
     }
 }
 
-/// Where numbers come from. Their origin is always shown with them.
+/// Origin of the figures of an arm. It is always shown with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// Measured on a machine.
+    /// Figures measured on a machine.
     Measured,
-    /// Measured in a recording that the model produced.
+    /// Figures measured in a recording that the model produced.
     Simulated,
-    /// Predicted by a model.
+    /// Figures predicted by the model.
     Predicted,
 }
 
 impl Origin {
-    /// Name of the origin.
+    /// Returns the name of the origin.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Measured => "measured",
@@ -123,18 +126,18 @@ impl Origin {
     }
 }
 
-/// A figure of an arm.
+/// One figure of an arm, such as its frame rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Figure {
     /// Measure.
     pub measure: Measure,
-    /// Value, or the median if there were several runs.
+    /// Value of the figure. If there were several runs, the median of their values.
     pub value: f64,
-    /// Range in which one more run would be expected to fall; `None` for a single run.
+    /// Range in which the value of one more run is expected; `None` if there was only one run.
     pub interval: Option<(f64, f64)>,
 }
 
-/// A quantity that is both measured and predicted.
+/// A quantity that can be measured and predicted.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -163,26 +166,27 @@ pub enum Measure {
     /// The program's CPU time according to `/proc/PID/stat`, which `top` shows, in cores (s/s).
     #[serde(rename = "top_cores")]
     Top,
-    /// The program's CPU time according to samples at the tick, in cores (s/s).
+    /// The program's CPU time, in cores (s/s), as determined by samples at the tick.
     #[serde(rename = "sampled_cores")]
     Sampled,
-    /// Wake-ups of the program's thread per second.
+    /// Wake-ups per second of the program's thread.
     #[serde(rename = "wakeup_rate_hz")]
     Wakeups,
-    /// Share of all CPUs' time that was not idle, 0 to 1.
+    /// Share of the time of all CPUs in which they were not idle, 0 to 1.
     #[serde(rename = "busy_share")]
     Busy,
-    /// Share of all CPUs' time that was not idle according to `/proc/stat`, 0 to 1.
+    /// Share of the time of all CPUs in which they were not idle according to `/proc/stat`, 0 to 1.
     #[serde(rename = "shown_busy_share")]
     ShownBusy,
-    /// Ticks per second, on all CPUs.
+    /// Ticks per second, summed over all CPUs.
     #[serde(rename = "tick_rate_hz")]
     Ticks,
-    /// Time spent in ticks and in the softirqs that they raise, on all CPUs, in cores (s/s).
+    /// Time spent in ticks and in the softirqs that they raise, summed over all CPUs, in cores
+    /// (s/s).
     #[serde(rename = "tick_cores")]
     TickCost,
-    /// Time spent in ticks and in the softirqs that they raise, as a share of all CPUs' time, 0 to
-    /// 1.
+    /// Time spent in ticks and in the softirqs that they raise, as a share of the time of all CPUs,
+    /// 0 to 1.
     TickShare,
 }
 

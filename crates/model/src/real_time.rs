@@ -1,49 +1,50 @@
-//! Limits that hold back real-time threads for part of each period.
+//! Kernel limits that keep real-time threads from running for part of each period.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Nanos;
 
-/// The kernel mechanism that holds back a real-time thread while its CPU runs ordinary threads or
+/// Kernel limit that keeps a real-time thread from running while its CPU runs ordinary threads or
 /// is idle.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum RealTimeLimit {
-    /// Real-time throttling: the CPU's real-time threads used up the `sched_rt_runtime_us` that
-    /// they may run per period.
+    /// Real-time throttling. The real-time threads of the CPU had used up the time that they may
+    /// run per period (`sched_rt_runtime_us`).
     Throttling,
     /// The fair server (Linux 6.12 and later), which runs ordinary threads that have waited too
-    /// long.
+    /// long for a real-time thread.
     FairServer,
-    /// Real-time throttling or the fair server. The kernel has both, or its version is unknown, and
-    /// the rows do not show which one acted.
+    /// Real-time throttling or the fair server. The kernel has both of them, or its version is
+    /// unknown, and the rows of the recording do not show which one it was.
     Either,
 }
 
-/// Time during which a limit held back a program's real-time threads.
+/// Time that a limit kept a program's real-time threads from running.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RealTimeHeld {
     /// Name of the program.
     pub name: String,
     /// Process ids of the program.
     pub pids: Vec<i32>,
-    /// The limit that held the threads back.
+    /// The limit that kept the threads from running.
     pub limit: RealTimeLimit,
-    /// `sched_rt_runtime_us`; `None` if the run time is unlimited.
+    /// Time per period that real-time threads may run (`sched_rt_runtime_us`); `None` if it is
+    /// unlimited.
     #[serde(rename = "runtime_ns")]
     pub runtime: Option<Nanos>,
     /// `sched_rt_period_us`.
     #[serde(rename = "period_ns")]
     pub period: Nanos,
-    /// Time that threads were held back, summed over all threads.
+    /// Time that threads were kept from running, summed over all threads.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// Number of times that a thread was held back.
+    /// Number of times that a thread was kept from running.
     pub count: u64,
-    /// Longest time that a thread was held back.
+    /// Longest time that a thread was kept from running.
     #[serde(rename = "max_ns")]
     pub max: Nanos,
 }

@@ -1,4 +1,4 @@
-//! A recording of a real machine, a lab guest or the simulator, in memory or in a file.
+//! Recordings of a real machine, a lab guest or the simulator, in memory or in a file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,11 +25,11 @@ pub use edge::{Edge, EdgeKind, Effect};
 pub use part::RecordingPart;
 pub use probes::{BlockTimes, ClockReport, ProbeFailure, ProbeKind, ProbeReport, SoakReport};
 
-/// Version of the recording format that this program writes.
+/// Version of the recording format that this version of ticktax writes.
 pub const SCHEMA_VERSION: u32 = 3;
 
-/// Oldest version that this program reads. Version 2 differs only in the names of some header
-/// fields, which the fields list as aliases.
+/// Oldest version of the recording format that this version of ticktax reads. In version 2, only
+/// the names of some header fields were different. These fields have the old names as aliases.
 pub const OLDEST_SCHEMA_VERSION: u32 = 2;
 
 /// One row of a recording.
@@ -37,27 +37,27 @@ pub const OLDEST_SCHEMA_VERSION: u32 = 2;
 pub enum Row {
     /// A single interval.
     Span(Span),
-    /// Many intervals of one source, summed over a window. Long recordings contain sums instead of
-    /// spans.
+    /// Sum of the intervals of one source over a time window. Long recordings contain sums instead
+    /// of spans.
     Sum(Sum),
     /// A frame of a paced loop.
     Frame(PacedFrame),
-    /// A wake-up edge: one source made another runnable.
+    /// A wake-up edge: a source made a thread, work item or softirq runnable.
     Edge(Edge),
 }
 
-/// A frame of a paced loop, as a row.
+/// A row that describes a frame of a paced loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacedFrame {
-    /// The interval from the frame's start to the end of its work. Its self time is the CPU time of
-    /// the work.
+    /// Interval from the start of the frame to the end of its work. The span's self time is the CPU
+    /// time of the work.
     pub span: Span,
-    /// Due time, on `CLOCK_MONOTONIC`.
+    /// Due time of the frame, on `CLOCK_MONOTONIC`.
     pub due: Nanos,
 }
 
 impl PacedFrame {
-    /// The row for a `frame` that ran on `cpu`.
+    /// Returns the row for `frame`, which ran on `cpu`.
     pub fn new(frame: &Frame, cpu: Cpu, source: SourceId) -> Self {
         Self {
             span: Span {
@@ -71,7 +71,7 @@ impl PacedFrame {
         }
     }
 
-    /// The frame in the row.
+    /// Returns the frame that the row describes.
     pub fn frame(&self) -> Frame {
         Frame {
             due: self.due,
@@ -82,124 +82,132 @@ impl PacedFrame {
     }
 }
 
-/// All intervals of one source on one CPU within a window, except intervals that have their own
-/// rows.
+/// Sum of the intervals of one source on one CPU within a time window. Intervals that have their
+/// own rows are not included.
 ///
 /// In recordings with sums, intervals of at least [`Sum::TIMED_FROM`] get their own rows as long as
-/// there is room. Idle intervals do not.
+/// there is room for them. Idle intervals never do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sum {
-    /// The window. Its `self_time` is the sum of the intervals' self times.
+    /// The time window. The `self_time` of this span is the sum of the self times of all intervals.
     pub span: Span,
     /// Number of intervals.
     pub count: u64,
     /// Longest wall-clock length.
     pub max: Nanos,
-    /// Wall-clock lengths of all intervals.
+    /// Wall-clock lengths of the intervals.
     pub histogram: Histogram,
 }
 
 impl Sum {
-    /// Lower bound of the histogram bucket that contains 1 ms (`LONG_NS` in `record.h`).
+    /// Length from which intervals get their own rows. It is the lower bound of the histogram
+    /// bucket that contains 1 ms (`LONG_NS` in `record.h`).
     pub const TIMED_FROM: Nanos = Nanos(917_504);
 
-    /// Whether the sum includes intervals that are long enough for their own rows. Either there was
-    /// no room for them, or an earlier version summed everything. Their times are unknown.
+    /// Returns whether the sum includes intervals that are long enough for their own rows. The
+    /// times of these intervals are unknown. Either there was no room for their rows, or the
+    /// recording was made by an earlier version, which did not write them.
     pub fn has_long(&self) -> bool {
         let long = Histogram::bucket(Self::TIMED_FROM);
         self.max >= Self::TIMED_FROM || self.histogram.counts()[long..].iter().any(|&n| n > 0)
     }
 }
 
-/// Origin of a recording.
+/// World in which a recording was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum World {
     /// A real machine.
     #[default]
     Live,
-    /// A kernel booted in a virtual machine of the lab.
+    /// A virtual machine of the lab, in which the kernel was booted.
     Lab,
     /// The simulator.
     Simulated,
 }
 
-/// Capability level of the observer.
+/// Capability level: how much the observer could see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// Every span with its name, from kernel tracepoints.
+    /// Every span with its name, from the kernel's tracepoints.
     Kernel,
-    /// Only probe gaps, and the increase of counters in `/proc`.
+    /// Only the gaps that probes see, and the increase of the counters in `/proc`.
     Proc,
 }
 
-/// Everything in a recording except its rows.
+/// The header of a recording: everything except its rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Header {
-    /// Format version: the writer's [`SCHEMA_VERSION`].
+    /// Version of the recording format, which was [`SCHEMA_VERSION`] when the recording was
+    /// written.
     pub schema: u32,
     /// Version of ticktax that wrote the recording.
     pub tool_version: String,
-    /// Origin: a real machine, a lab guest or the simulator.
+    /// Whether the recording comes from a real machine, a lab guest or the simulator.
     pub world: World,
     /// Capability level, which limits what could be observed.
     pub level: Level,
     /// Machine.
     pub machine: Machine,
-    /// Start, in seconds since 1970 by the wall clock.
+    /// Start of the recording, in seconds since 1970 by the wall clock.
     #[serde(rename = "began_unix_s")]
     pub began_unix: i64,
-    /// Position within a longer recording, if this is part of one.
+    /// Position within a longer recording; `None` if this is not part of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<RecordingPart>,
-    /// Intervals over which the CPUs' time is accounted for.
+    /// For each CPU, the interval over which its time is accounted for.
     #[serde(alias = "books")]
     pub cpus: Vec<CpuInterval>,
-    /// Coverage and limitations of the observation.
+    /// How complete the observation is, with its limitations and losses.
     pub coverage: Coverage,
-    /// How the probes' clock was checked and aligned with the tracer's clock.
+    /// How the clock that the probes read was checked, and how it was aligned with the tracer's
+    /// clock.
     pub clock: Option<ClockReport>,
-    /// Probes, one per CPU.
+    /// Reports of the probes, one per CPU.
     pub probes: Vec<ProbeReport>,
-    /// Kernel counters at the start.
+    /// Kernel counters at the start of the recording.
     pub before: Counters,
-    /// Kernel counters at the end.
+    /// Kernel counters at the end of the recording.
     pub after: Counters,
     /// Cost of the observation.
     pub cost: ToolCost,
-    /// The audited command, if there was one.
+    /// The command that was audited, if any.
     pub command: Option<CommandReport>,
-    /// The analysed program, if there is one.
+    /// The program that is analysed, if any.
     #[serde(default)]
     pub victim: Option<VictimHeader>,
-    /// Threads of programs whose scheduling policy was not the default at the start or at the end.
+    /// Threads of programs that did not have the default scheduling policy at the start or at the
+    /// end of the recording.
     #[serde(default)]
     pub policies: Vec<ThreadPolicy>,
-    /// Autogroups of programs that existed at the start or at the end. Empty if autogroups are off,
-    /// `None` if unknown.
+    /// Autogroup of each program's process that existed at the start or at the end of the
+    /// recording. Empty if autogroups are turned off; `None` if it is unknown whether they are.
     #[serde(default)]
     pub autogroups: Option<Vec<ProcessAutogroup>>,
-    /// Process ids by cgroup path, at the start or at the end. Paths are in the hierarchy with the
-    /// CPU controller. The root cgroup is omitted. `None` if unknown.
+    /// Process ids in each cgroup at the start or at the end of the recording, by cgroup path. The
+    /// paths belong to the hierarchy with the CPU controller. The root cgroup is omitted. `None` if
+    /// the cgroups are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroups: Option<BTreeMap<String, BTreeSet<i32>>>,
-    /// Soakers, one per CPU.
+    /// Reports of the soakers, one per CPU.
     #[serde(default)]
     pub soakers: Vec<SoakReport>,
-    /// Why the recording ended before the requested time, if it did.
+    /// Why the recording ended before the requested time; `None` if it did not.
     #[serde(default)]
     pub ended_early: Option<EndedEarly>,
-    /// Kind of frames or datagrams in the recording, if `pace` made it.
+    /// Loop or traffic that `ticktax pace` ran or watched; `None` if another verb made the
+    /// recording.
     #[serde(default)]
     pub paced: Option<Paced>,
-    /// Result of each replayed thread, if this is a recording of a replay.
+    /// Result of each thread of a replayed scenario; `None` if this is not the recording of a
+    /// replay.
     #[serde(default)]
     pub replayed: Option<Vec<ReplayedTask>>,
-    /// Kernel counters that show how complete the events are.
+    /// Kernel counters that show whether the recorded events are complete.
     #[serde(default, alias = "witnesses")]
     pub cross_checks: Option<CrossChecks>,
-    /// Delay above which a frame's step counts as overshot, if requested.
+    /// Delay above which a frame's step counts as overshot; `None` if none was requested.
     #[serde(
         default,
         rename = "overshot_threshold_ns",
@@ -213,18 +221,20 @@ pub struct Header {
     pub triggers: Vec<Trigger>,
 }
 
-/// The kind of frames or datagrams in a recording made by `pace`.
+/// Loop or traffic that `ticktax pace` ran or watched in a recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Paced {
-    /// Frames of a loop that ticktax or the model ran, stored as rows.
+    /// A loop that ticktax or the model ran. Its frames are stored as rows.
     Loop(Box<LoopRun>),
-    /// Frames of loops that took turns, stored as rows. Each turn has its own source.
+    /// Several loops that took turns. Their frames are stored as rows, and each turn has its own
+    /// source.
     Turns(Box<LoopTurns>),
-    /// Frames of the watched program. The analysis finds them in the program's wake-ups.
+    /// The loop of the watched program. Its frames are not stored: the analysis finds them in the
+    /// program's wake-ups.
     Program,
-    /// No frames but datagrams sent at a fixed rate, with both ends' reports. The rows show the
-    /// stalls that lost datagrams.
+    /// Not a loop, but datagrams sent at a fixed rate, with the reports of both ends. The rows show
+    /// the stalls that caused losses.
     Packets(Box<PacketRun>),
 }
 
@@ -240,22 +250,25 @@ pub enum EndedEarly {
 }
 
 impl Header {
-    /// Start of the recording, on `CLOCK_MONOTONIC`: the earliest start of a CPU's accounts. For a
-    /// part, the start of the entire recording. `None` if no CPU has accounts.
+    /// Returns the start of the recording on `CLOCK_MONOTONIC`, which is the earliest start of a
+    /// CPU's accounts. For part of a longer recording, returns the start of the longer one. Returns
+    /// `None` if no CPU has accounts.
     pub fn begin(&self) -> Option<Nanos> {
         let books = self.cpus.iter().map(|books| books.begin).min();
         self.part.map(|part| part.begin).or(books)
     }
 
-    /// End of the recording, on `CLOCK_MONOTONIC`: the latest end of a CPU's accounts. If no CPU
-    /// has accounts, when the final counters were read, which is later.
+    /// Returns the end of the recording on `CLOCK_MONOTONIC`, which is the latest end of a CPU's
+    /// accounts. If no CPU has accounts, returns the time when the final counters were read, which
+    /// is later.
     pub fn end(&self) -> Nanos {
         let books = self.cpus.iter().map(|books| books.end).max();
         books.unwrap_or(self.after.at)
     }
 
-    /// Stolen time of all CPUs with accounts, according to the hypervisor's steal clock; `None` if
-    /// the machine lacks such a clock, or if it never advanced in a guest.
+    /// Returns the time stolen from all CPUs that have accounts, according to the hypervisor's
+    /// steal clock. Returns `None` if the machine has no such clock, or if it is a guest whose
+    /// clock never advanced.
     pub fn stolen(&self) -> Option<Nanos> {
         let mut books = self.cpus.iter();
         let first = books.next()?;
@@ -267,13 +280,14 @@ impl Header {
         is_reported.then_some(all)
     }
 
-    /// Time since which the watched program has been followed; `None` if no program is watched.
+    /// Returns the time since which the watched program has been followed; `None` if no program is
+    /// watched.
     pub fn followed_since(&self) -> Option<Nanos> {
         let begin = self.victim.as_ref()?.begin;
         Some(self.part.map_or(begin, |part| begin.max(part.start())))
     }
 
-    /// ticktax's loop, if the rows contain the frames of a single loop.
+    /// Returns ticktax's loop; `None` unless the rows contain the frames of a single loop.
     pub fn paced_loop(&self) -> Option<&LoopRun> {
         match &self.paced {
             Some(Paced::Loop(run)) => Some(run),
@@ -281,7 +295,7 @@ impl Header {
         }
     }
 
-    /// The loops that took turns, if the rows contain their frames.
+    /// Returns the loops that took turns; `None` unless the rows contain their frames.
     pub fn paced_turns(&self) -> Option<&LoopTurns> {
         match &self.paced {
             Some(Paced::Turns(turns)) => Some(turns),
@@ -289,7 +303,7 @@ impl Header {
         }
     }
 
-    /// A header with only these values set.
+    /// Returns a header in which only these values are set.
     pub fn new(world: World, level: Level, tool_version: &str) -> Self {
         Self {
             schema: SCHEMA_VERSION,
@@ -322,7 +336,7 @@ impl Header {
     }
 }
 
-/// The interval over which one CPU's time is accounted for.
+/// The interval over which the time of one CPU is accounted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuInterval {
     /// CPU.
@@ -336,28 +350,28 @@ pub struct CpuInterval {
 }
 
 impl CpuInterval {
-    /// Length of the interval. The CPU's accounts must add up to it.
+    /// Returns the length of the interval. The CPU's accounts must add up to it.
     pub fn elapsed(&self) -> Nanos {
         self.end - self.begin
     }
 }
 
-/// Coverage of the observation, with its limitations and losses.
+/// How complete an observation is, with its limitations and losses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Coverage {
-    /// Hooks that the tracer watched; empty if there was no tracer.
+    /// Hooks (tracepoints and functions) that the tracer watched; empty if there was no tracer.
     pub attached: Vec<Hook>,
     /// Limitations.
     pub limitations: Vec<Limitation>,
-    /// Losses during the recording, by CPU.
+    /// Events lost during the recording, by CPU.
     pub lost: Vec<Loss>,
-    /// Whether every kernel entry was watched. If so, a gap without a span proves that the kernel
-    /// ran nothing.
+    /// Whether every entry into the kernel was watched. If so, a gap in which no span was recorded
+    /// proves that the kernel ran nothing.
     pub every_entry_watched: bool,
 }
 
 impl Coverage {
-    /// Total losses on `cpu`.
+    /// Returns the sum of all losses on `cpu`.
     pub fn lost_on(&self, cpu: Cpu) -> Loss {
         let lost = self.lost.iter().filter(|loss| loss.cpu == cpu);
         lost.fold(Loss::none(cpu), |sum, loss| Loss {
@@ -368,20 +382,21 @@ impl Coverage {
         })
     }
 
-    /// Number of events lost on all CPUs.
+    /// Returns the number of events lost on all CPUs together.
     pub fn events_lost(&self) -> u64 {
         self.lost.iter().map(|loss| loss.events).sum()
     }
 }
 
-/// Events that were observed but could not be stored.
+/// Events of one CPU that were observed but could not be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Loss {
     /// CPU.
     pub cpu: Cpu,
-    /// Exact number of lost spans. For part of a recording, the number for the entire recording.
+    /// Exact number of spans lost. In part of a longer recording, this is the number for the longer
+    /// one.
     pub events: u64,
-    /// Exact self time of the lost spans. It is unexplained in the accounts.
+    /// Exact self time of the lost spans. The accounts contain it as unexplained time.
     #[serde(rename = "self_ns")]
     pub self_time: Nanos,
     /// Number of lost probe gaps.
@@ -389,7 +404,7 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// No losses on `cpu`.
+    /// Returns a record of no losses on `cpu`.
     pub const fn none(cpu: Cpu) -> Self {
         Self {
             cpu,
@@ -400,10 +415,10 @@ impl Loss {
     }
 }
 
-/// Cost of the observation, measured while it ran.
+/// Cost of the observation itself, measured while it ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolCost {
-    /// Time to load and attach the tracer.
+    /// Time that it took to load and attach the tracer.
     #[serde(rename = "load_time_ns")]
     pub load: Nanos,
     /// CPU time of ticktax's threads during the recording, except probe threads.
@@ -411,15 +426,18 @@ pub struct ToolCost {
     pub cpu: Nanos,
     /// Peak memory use of the process, in bytes.
     pub memory_bytes: u64,
-    /// Number of tracepoint hits that ran one of the tracer's BPF programs.
+    /// Number of tracepoint events that ran one of the tracer's BPF programs.
     pub events: u64,
-    /// CPU time inside the tracer's BPF programs, if the kernel collected statistics.
+    /// CPU time used by the tracer's BPF programs; `None` if the kernel did not collect statistics
+    /// about them.
     #[serde(rename = "tracer_time_ns")]
     pub tracer: Option<Nanos>,
-    /// Nice value, -20 to 19, that the thread draining the tracer's buffers had at the end.
+    /// Nice value, -20 to 19, at the end of the recording, of the thread that reads the tracer's
+    /// buffers.
     #[serde(default)]
     pub nice: i32,
-    /// Whether the thread draining the buffers avoided the watched program's CPUs.
+    /// Whether the thread that reads the tracer's buffers stayed off the CPUs of the watched
+    /// program.
     #[serde(default, alias = "apart")]
     pub avoided_program_cpus: bool,
 }
@@ -431,31 +449,33 @@ pub struct CommandReport {
     pub argv: Vec<String>,
     /// Process id.
     pub pid: i32,
-    /// Exit code, or 128 + signal number if a signal ended the command; `None` if it was still
-    /// running when the audit ended.
+    /// Exit code of the command. If a signal ended it, 128 plus the number of the signal. `None` if
+    /// it was still running when the audit ended.
     pub exit: Option<i32>,
 }
 
-/// A consumer of a recording's rows, such as a ledger, a file or a search for periodic sources.
+/// A consumer of a recording's rows, such as a ledger, a file writer or the search for periodic
+/// sources.
 pub trait RowSink {
-    /// Takes one row. The rows of one CPU arrive in the order in which they ended. Rows of
-    /// different CPUs arrive in any order.
+    /// Takes one row. The rows of one CPU arrive in the order in which their intervals ended. The
+    /// order between different CPUs is not defined.
     fn row(&mut self, sources: &crate::SourceTable, row: &Row);
 }
 
-/// A recording whose rows can be replayed, no matter how it is stored.
+/// A recording whose rows can be read repeatedly, wherever it is stored.
 pub trait RowSource {
-    /// Why a replay failed.
+    /// Why the rows could not be read.
     type Error;
 
-    /// Everything in the recording except its rows.
+    /// Returns the header, which contains everything except the rows.
     fn header(&self) -> &Header;
 
-    /// Passes every row to `each`, in order, with a table that contains the row's source. Returns
-    /// the table of all sources.
+    /// Passes each row, in order, to `each`, together with a table that contains the row's source.
+    /// Returns the table of all sources.
     ///
     /// # Errors
-    /// Returns an error if the rows cannot be read. Rows passed before the error are valid.
+    /// Returns an error if the rows cannot be read. The rows passed to `each` before the error are
+    /// valid.
     fn replay(
         &mut self,
         each: &mut dyn FnMut(&crate::SourceTable, &Row),
@@ -463,17 +483,18 @@ pub trait RowSource {
 }
 
 impl Row {
-    /// CPU of the row.
+    /// Returns the CPU of the row.
     pub fn cpu(&self) -> Cpu {
         self.span().cpu
     }
 
-    /// Source of the row. For an edge, the source that caused it.
+    /// Returns the source of the row. For an edge, this is the source that made something runnable.
     pub fn source(&self) -> SourceId {
         self.span().source
     }
 
-    /// The row's interval: the span itself, a sum's window, or the instant of an edge.
+    /// Returns the interval of the row: the span itself, the window of a sum, the frame's interval,
+    /// or the instant of an edge.
     pub fn span(&self) -> &Span {
         match self {
             Self::Span(span) => span,

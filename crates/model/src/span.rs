@@ -1,4 +1,4 @@
-//! Spans: intervals on a CPU, with their start, duration and source.
+//! Spans: intervals on a CPU, each with its start, its duration and its source.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,17 +9,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Cpu, Nanos};
 
-/// Kind of activity on a CPU. The order shows which kind may interrupt which, lowest first.
+/// Kind of activity on a CPU, in ascending order. An activity can only be interrupted by a higher
+/// kind.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// The CPU had nothing to run.
+    /// Idle time: the CPU had nothing to run.
     Idle,
     /// A thread of a program or of the kernel.
     Task,
-    /// Deferred interrupt work (`NET_RX`, `TIMER`, …), in any context.
+    /// Interrupt work that the kernel deferred (`NET_RX`, `TIMER`, …), in any context.
     Softirq,
     /// A hardware interrupt, including the local timer and inter-processor interrupts.
     Irq,
@@ -27,18 +28,18 @@ pub enum Kind {
     Nmi,
     /// Time that the hypervisor reports as stolen.
     Steal,
-    /// Time that passed outside a probe's loop, for any reason.
+    /// Time in which a probe's loop did not run, for any reason.
     Gap,
-    /// Time in which a thread was runnable but held back. It is not CPU time: the CPU ran something
-    /// else or was idle.
+    /// Time in which a thread was off its CPU, because it waited for the CPU, was throttled or was
+    /// blocked. This is not CPU time, because the CPU ran something else or was idle.
     Wait,
-    /// A frame of a paced loop, from its start until its work was done. Other rows show what ran on
+    /// A frame of a paced loop, from its start to the end of its work. Other rows show what ran on
     /// the CPU in that time.
     Frame,
 }
 
 impl Kind {
-    /// All kinds, lowest first.
+    /// All kinds, in ascending order.
     pub const ALL: [Self; 9] = [
         Self::Idle,
         Self::Task,
@@ -51,7 +52,7 @@ impl Kind {
         Self::Frame,
     ];
 
-    /// Name used in files and statements.
+    /// Returns the name used in files and statements.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -66,7 +67,7 @@ impl Kind {
         }
     }
 
-    /// The inverse of [`Kind::name`].
+    /// Returns the kind whose [`Kind::name`] is `name`; `None` if no kind has this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
@@ -78,19 +79,19 @@ impl fmt::Display for Kind {
     }
 }
 
-/// The owner of a thread.
+/// Owner of an activity on a CPU.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Owner {
-    /// The kernel: its threads, and all activity outside threads.
+    /// The kernel: its threads, and every activity that is not a thread.
     Kernel,
     /// A user's program.
     Program,
-    /// ticktax itself: its collector and other work.
+    /// ticktax itself: its collector, and its other threads except probes.
     Tool,
-    /// A ticktax probe, which uses up CPU time on purpose, to measure how much is left.
+    /// One of ticktax's probes, which use up CPU time on purpose to measure how much is left.
     Probe,
 }
 
@@ -98,7 +99,7 @@ impl Owner {
     /// All owners.
     pub const ALL: [Self; 4] = [Self::Kernel, Self::Program, Self::Tool, Self::Probe];
 
-    /// Name used in files.
+    /// Returns the name used in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Kernel => "kernel",
@@ -108,7 +109,7 @@ impl Owner {
         }
     }
 
-    /// The inverse of [`Owner::name`].
+    /// Returns the owner whose [`Owner::name`] is `name`; `None` if no owner has this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|owner| owner.name() == name)
     }
@@ -125,7 +126,7 @@ pub struct Thread {
     pub program: Arc<str>,
 }
 
-/// The activity on which a CPU spent a span's time, under its common name.
+/// The activity on which a CPU spent the time of a span. It has a name that users know.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Source {
     /// Kind of activity.
@@ -134,15 +135,15 @@ pub struct Source {
     pub owner: Owner,
     /// Name, such as `local_timer`, `virtio0-req.0`, `NET_RX`, `kworker/0:1` or a thread's name.
     pub name: Arc<str>,
-    /// Function or cause within the source, such as a timer's function or a work item. May be
-    /// empty.
+    /// Function or cause within the source, such as a timer's function or the function of a work
+    /// item. May be empty.
     pub detail: Arc<str>,
-    /// The thread, if the source is a thread.
+    /// The thread that ran; `None` if the source is not a thread.
     pub thread: Option<Thread>,
 }
 
 impl Source {
-    /// A kernel source that is not a thread: an interrupt, a softirq or idle time.
+    /// Returns a source of the kernel that is not a thread: an interrupt, a softirq or idle time.
     pub fn kernel(kind: Kind, name: &str, detail: &str) -> Self {
         Self {
             kind,
@@ -153,7 +154,7 @@ impl Source {
         }
     }
 
-    /// The source of idle time.
+    /// Returns the source of idle time.
     pub fn idle() -> Self {
         Self::kernel(Kind::Idle, "idle", "")
     }
@@ -173,7 +174,8 @@ impl fmt::Display for Source {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceId(pub u32);
 
-/// A recording's distinct sources. Spans refer to them by index, which keeps spans small.
+/// Table of the distinct sources in a recording. Spans refer to a source by its index in the table,
+/// which keeps them small.
 #[derive(Clone, Debug, Default)]
 pub struct SourceTable {
     sources: Vec<Source>,
@@ -181,7 +183,7 @@ pub struct SourceTable {
 }
 
 impl SourceTable {
-    /// The id of `source`. Adds it to the table if it is new.
+    /// Returns the id of `source`, after adding it to the table if it is new.
     pub fn intern(&mut self, source: Source) -> SourceId {
         if let Some(&id) = self.ids.get(&source) {
             return id;
@@ -192,7 +194,7 @@ impl SourceTable {
         id
     }
 
-    /// The source with the given `id`.
+    /// Returns the source with this `id`.
     ///
     /// # Panics
     /// Panics if `id` does not belong to this table.
@@ -205,30 +207,31 @@ impl SourceTable {
         self.sources.len()
     }
 
-    /// Whether the table is empty.
+    /// Returns whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.sources.is_empty()
     }
 
-    /// All sources with their ids, in order of insertion.
+    /// Returns all sources with their ids, in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = (SourceId, &Source)> {
         (0u32..).map(SourceId).zip(&self.sources)
     }
 }
 
-/// One interval on one CPU.
+/// One interval of activity on one CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// CPU on which it ran.
+    /// CPU on which the activity ran.
     pub cpu: Cpu,
     /// Start, on `CLOCK_MONOTONIC`.
     pub start: Nanos,
     /// Wall-clock duration.
     pub dur: Nanos,
-    /// Self time: `dur` minus interruptions. It can be negative by a few ns if an interrupt races
-    /// with a softirq's bookkeeping, but the sum over a CPU is exact.
+    /// Self time, which is `dur` minus all interruptions. It can be negative by a few ns if an
+    /// interrupt arrives while a softirq's start or end is being recorded. The sum over a CPU is
+    /// exact nevertheless.
     pub self_time: Nanos,
-    /// Activity on which the CPU spent the time.
+    /// Activity on which the CPU spent the interval.
     pub source: SourceId,
 }
 

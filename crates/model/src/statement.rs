@@ -1,6 +1,7 @@
-//! The statement: a recording's accounts, ready to be printed.
+//! The statement: the accounts of a recording, with everything derived from them, ready to be
+//! printed.
 //!
-//! A statement contains every number that a renderer shows. Renderers only compute shares and
+//! A statement contains every number that is shown. Code that renders it computes only shares and
 //! units, so the terminal, JSON and other formats cannot disagree.
 
 use std::collections::BTreeMap;
@@ -20,7 +21,7 @@ mod class;
 
 pub use class::{Class, Holder};
 
-/// The accounts of a recording and everything derived from them.
+/// The accounts of a recording, and everything derived from them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Statement {
     /// Version of ticktax that wrote the document.
@@ -34,39 +35,41 @@ pub struct Statement {
     /// Start, in seconds since 1970 by the wall clock.
     #[serde(rename = "began_unix_s")]
     pub began_unix: i64,
-    /// Position within a longer recording, if only part of one was analysed.
+    /// Position within a longer recording; `None` unless only part of a recording was analysed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<RecordingPart>,
-    /// The machine's accounts over all CPUs, largest first within each class.
+    /// Accounts of the entire machine, summed over all CPUs. They are grouped by class, and the
+    /// largest comes first in each class.
     pub accounts: Vec<Account>,
     /// Accounts by CPU.
     pub cpus: Vec<CpuAccounts>,
-    /// Result of checking that the accounts add up.
+    /// Result of checking whether the accounts add up.
     pub balance: Balance,
-    /// Run-queue waits and their causes, if they were requested and are known.
+    /// Waits for a CPU and what caused them; `None` if they were not requested or are unknown.
     #[serde(default)]
     pub waits: Option<crate::waits::WaitStatement>,
-    /// Packet delays, if packets woke a thread or the kernel counted dropped packets.
+    /// Delays of received packets; `None` unless packets woke a thread or the kernel counted
+    /// dropped packets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packets: Option<crate::packet_path::PacketPaths>,
-    /// Programs that were throttled while runnable, longest wait first.
+    /// Programs that were throttled although they were runnable, longest throttled time first.
     #[serde(default)]
     pub throttled: Vec<ThrottledProgram>,
-    /// Gaps measured by the probes, if any ran.
+    /// Gaps that the probes measured; `None` if no probe ran.
     pub gaps: Option<GapStatement>,
-    /// Periodic sources, if they were searched for.
+    /// Periodic sources; `None` if they were not searched for.
     #[serde(default)]
     pub beats: Option<crate::beats::BeatStatement>,
-    /// Coverage and limitations of the observation.
+    /// How complete the observation is, with its limitations and losses.
     pub coverage: Coverage,
-    /// Check of the probes' clock.
+    /// How the clock that the probes read was checked.
     pub clock: Option<ClockReport>,
     /// Probes.
     pub probes: Vec<ProbeReport>,
     /// Soakers.
     #[serde(default)]
     pub soakers: Vec<SoakReport>,
-    /// Cost of the observation.
+    /// Cost of the observation itself.
     pub cost: ToolCost,
     /// The audited command.
     pub command: Option<CommandReport>,
@@ -76,58 +79,58 @@ pub struct Statement {
     /// Pressure stall information of the entire machine, by resource.
     #[serde(default)]
     pub pressure: BTreeMap<String, Pressure>,
-    /// Stolen time of all CPUs during the recording, according to the hypervisor's steal clock. Any
-    /// account can contain it. `None` if there is no steal clock, or if it never advanced in a
-    /// guest.
+    /// Time stolen from all CPUs during the recording, according to the hypervisor's steal clock.
+    /// Any account can contain some of it. `None` if the machine has no such clock, or if it is a
+    /// guest whose clock never advanced.
     #[serde(default, rename = "stolen_ns")]
     pub stolen: Option<Nanos>,
-    /// Number of threads on the entire machine that ran or waited for a CPU.
+    /// Number of threads that were running or waiting for a CPU on the entire machine, sampled.
     #[serde(default)]
     pub run_queue: Option<RunQueue>,
-    /// Comparison with the kernel's own accounting.
+    /// Comparison of the accounts with the kernel's own accounting.
     #[serde(default)]
     pub accounting: Option<crate::accounting::AccountingStatement>,
-    /// Cost of the timer tick, if it could be determined.
+    /// Number and cost of the timer ticks; `None` if they could not be determined.
     #[serde(default)]
     pub tick: Option<crate::tick::TickBill>,
     /// Settings that are configured but not in effect, most severe first.
     #[serde(default)]
     pub findings: Vec<crate::finding::Finding>,
-    /// Recommended actions, largest cost first.
+    /// Recommended actions, those with the largest cost first.
     #[serde(default)]
     pub advice: Vec<crate::advice::Advice>,
 }
 
-/// One account: the CPU time spent on one activity.
+/// An account: the CPU time that was spent on one activity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Account {
     /// Class.
     pub class: Class,
-    /// Name, as users know it.
+    /// Name of the activity, as users know it.
     pub name: String,
     /// Process id, if the account is a program.
     pub pid: Option<i32>,
-    /// Whether the time comes from the kernel's counters, which many kernels only update at the
+    /// Whether the time comes from the kernel's counters, which many kernels update only at the
     /// tick.
     pub sampled: bool,
-    /// Total time over all CPUs.
+    /// Total time in this account, summed over all CPUs.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// Intervals that make up the time.
+    /// Number and lengths of the intervals that make up the time.
     #[serde(flatten)]
     pub intervals: Intervals,
-    /// The longest interval; `None` if the recording has no row for it.
+    /// The longest of these intervals; `None` if the recording contains no row for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest: Option<Moment>,
-    /// Breakdown by function, work item or thread, largest first. The parts add up to at most
-    /// `time`.
+    /// Parts of the account (functions, work items or threads), largest first. They add up to at
+    /// most `time`.
     pub parts: Vec<Part>,
 }
 
-/// Part of an account.
+/// A part of an account or of another total.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Part {
-    /// A timer function, a work item's function, a page fault or a thread.
+    /// Name of the part: a timer function, the function of a work item, a page fault or a thread.
     pub name: String,
     /// Time of the part.
     #[serde(rename = "time_ns")]
@@ -144,60 +147,61 @@ pub struct Part {
 pub struct CpuAccounts {
     /// CPU.
     pub cpu: Cpu,
-    /// Elapsed time. The classes must add up to it.
+    /// Elapsed time on this CPU. The times of all classes must add up to it.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
-    /// Time by class. Classes without time are omitted.
+    /// Time of each class. Classes in which no time was spent are omitted.
     pub classes: Vec<ClassTime>,
 }
 
-/// The time of one class.
+/// Time of one class of accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClassTime {
     /// Class.
     pub class: Class,
-    /// Time of the class.
+    /// Time of all accounts in the class.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
 }
 
 impl CpuAccounts {
-    /// This CPU's time in `class`.
+    /// Returns the time of `class` on this CPU.
     pub fn of(&self, class: Class) -> Nanos {
         self.of_all(|other| other == class)
     }
 
-    /// This CPU's time in all classes that satisfy `belongs`.
+    /// Returns the total time on this CPU of all classes that satisfy `belongs`.
     pub fn of_all(&self, belongs: impl Fn(Class) -> bool) -> Nanos {
         let parts = self.classes.iter().filter(|part| belongs(part.class));
         parts.map(|part| part.time).sum()
     }
 }
 
-/// Whether the accounts balance.
+/// Result of checking whether the accounts balance, that is, whether they add up to the elapsed
+/// time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Balance {
     /// Elapsed time, summed over all CPUs.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
-    /// Sum of all accounts.
+    /// Sum of the times of all accounts.
     #[serde(rename = "accounted_ns")]
     pub accounted: Nanos,
-    /// CPUs whose accounts do not add up to their elapsed time, each with the difference.
+    /// CPUs whose accounts do not add up to the elapsed time, each with the difference.
     #[serde(rename = "imbalances_ns", alias = "off_ns")]
     pub imbalances: Vec<(Cpu, Nanos)>,
 }
 
 impl Statement {
-    /// Total time of all accounts whose class satisfies `belongs`.
+    /// Returns the total time of all accounts whose class satisfies `belongs`.
     pub fn time_of(&self, belongs: impl Fn(Class) -> bool) -> Nanos {
         let accounts = self.accounts.iter();
         let accounts = accounts.filter(|account| belongs(account.class));
         accounts.map(|account| account.time).sum()
     }
 
-    /// Whether every nanosecond of the machine, and of the watched program, is in exactly one
-    /// account.
+    /// Returns whether every nanosecond of each CPU, and of each thread of the watched program, is
+    /// in exactly one account.
     pub fn balances(&self) -> bool {
         let victim = self.victim.as_ref();
         let threads = victim.and_then(|victim| victim.threads.as_ref());
@@ -206,71 +210,72 @@ impl Statement {
 }
 
 impl Balance {
-    /// Whether every nanosecond of every CPU is in exactly one account.
+    /// Returns whether every nanosecond of every CPU is in exactly one account.
     pub fn balances(&self) -> bool {
         self.imbalances.is_empty() && self.elapsed == self.accounted
     }
 }
 
-/// Time in which a program was runnable but throttled. This time belongs to no account, because it
-/// is not CPU time.
+/// A program that was throttled although it was runnable. The throttled time is not CPU time, so it
+/// belongs to no account.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ThrottledProgram {
     /// Program name.
     pub name: String,
     /// Process id.
     pub pid: Option<i32>,
-    /// Why the program was off its CPU.
+    /// Why the program's threads were off the CPU.
     #[serde(alias = "why")]
     pub reason: OffCpuReason,
-    /// Total throttled time of the program's threads. Each interval lasts until the thread runs
-    /// again, so it includes the run-queue wait that follows.
+    /// Time that the program's threads were throttled, summed over the threads. Each interval lasts
+    /// until the thread runs again, so it includes the run-queue wait after the throttling.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// Number and lengths of the throttled intervals.
+    /// Number and lengths of the intervals in which a thread was throttled.
     #[serde(flatten)]
     pub intervals: Intervals,
 }
 
-/// The probes' gaps and their contents.
+/// The gaps that the probes measured, and what happened in them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GapStatement {
     /// Kind of probe.
     pub probe: ProbeKind,
-    /// Time that the probes measured, over all CPUs.
+    /// Time over which the probes measured, summed over all CPUs.
     #[serde(rename = "watched_ns")]
     pub watched: Nanos,
-    /// Gaps of at least [`GapStatement::FLOOR`] in which no program ran.
+    /// Gaps in which no program ran and that lasted at least [`GapStatement::FLOOR`].
     pub long: GapParts,
-    /// Shorter gaps, down to the probe's threshold.
+    /// Shorter gaps in which no program ran, down to the probe's threshold.
     pub short: GapParts,
-    /// Gaps in which a program or ticktax ran. The spin probe yielded the CPU on purpose, so these
-    /// gaps are not losses.
+    /// Gaps in which a program or ticktax ran. The spin probe yielded the CPU to it on purpose, so
+    /// these gaps are not losses.
     #[serde(default)]
     pub yielded: GapParts,
-    /// The longest gaps and their contents, longest first.
+    /// The longest gaps, with their contents, longest first.
     #[serde(alias = "worst")]
     pub longest: Vec<WorstGap>,
-    /// Gaps grouped by contents, largest total time first.
+    /// Gaps grouped by their contents, largest total time first.
     pub causes: Vec<GapCause>,
-    /// How strong a proof each CPU's empty gaps give.
+    /// For each CPU, how strongly its empty gaps prove that the kernel ran nothing.
     #[serde(default)]
     pub proofs: Vec<crate::witness::CpuProof>,
-    /// Bounds on the time of kernel entry and exit, by the activity between them, and the gaps that
-    /// exceed these bounds.
+    /// For each activity, an upper bound on the time of kernel entry and exit around it, and the
+    /// gaps that exceed this bound.
     #[serde(default)]
     pub entry_exit: Vec<EntryExitBound>,
 }
 
 impl GapStatement {
-    /// Shortest gap that counts towards coverage.
+    /// Length from which gaps count as long.
     pub const FLOOR: Nanos = Nanos(1_000);
 }
 
-/// Time of kernel entry and exit around one kind of activity, and the gaps that took longer.
+/// Upper bound on the time of kernel entry and exit around one kind of activity, and the gaps in
+/// which more time passed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EntryExitBound {
-    /// Account of the first activity in the gaps.
+    /// Account of the first activity in these gaps.
     #[serde(alias = "around")]
     pub account: String,
     /// Number of gaps.
@@ -278,42 +283,44 @@ pub struct EntryExitBound {
     /// Median time of entry and exit.
     #[serde(rename = "median_ns")]
     pub median: Nanos,
-    /// Maximum time attributed to entry and exit.
+    /// Upper bound: the maximum time that is attributed to entry and exit.
     #[serde(rename = "bound_ns", alias = "most_ns")]
     pub bound: Nanos,
-    /// Number of gaps beyond the bound. In each of them, the median time is attributed to entry and
-    /// exit.
+    /// Number of gaps that exceed the bound. In each of them, only the median time is attributed to
+    /// entry and exit.
     pub beyond_count: u64,
-    /// Rest of the time in gaps beyond the bound. It counts as outside or unexplained.
+    /// Remaining time in the gaps that exceed the bound. It counts as time of the hypervisor or
+    /// firmware, or as unexplained.
     #[serde(rename = "beyond_ns")]
     pub beyond: Nanos,
 }
 
-/// A set of gaps, with their time divided into four parts.
+/// A set of gaps. Their total time is divided into four parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GapParts {
     /// Number and lengths of the gaps.
     #[serde(flatten)]
     pub gaps: Intervals,
-    /// Total time, which is the sum of the four parts.
+    /// Total time of the gaps, which is the sum of the four parts.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// Time of spans with a known source.
+    /// Time in which an activity with a known source ran.
     #[serde(rename = "named_ns")]
     pub named: Nanos,
-    /// Time of kernel entry and exit around these spans.
+    /// Time of kernel entry and exit around these activities.
     #[serde(rename = "entry_exit_ns")]
     pub entry_exit: Nanos,
-    /// Time in which the trace proves that the kernel ran nothing.
+    /// Time in which the kernel ran nothing, as the trace proves.
     #[serde(rename = "hypervisor_or_firmware_ns", alias = "outside_ns")]
     pub hypervisor_or_firmware: Nanos,
-    /// Time without an explanation.
+    /// Remaining time, which is not explained.
     #[serde(rename = "unexplained_ns")]
     pub unexplained: Nanos,
 }
 
 impl GapParts {
-    /// Share of the time that is explained by spans, by entry and exit, or by proof.
+    /// Returns the share of the time that is explained by activities, by entry and exit, or by the
+    /// proof that the kernel ran nothing.
     pub fn coverage(&self) -> f64 {
         if self.time == Nanos::ZERO {
             1.0
@@ -328,18 +335,18 @@ impl GapParts {
 pub struct WorstGap {
     /// CPU on which the gap occurred.
     pub cpu: Cpu,
-    /// Start, relative to the start of the recording.
+    /// Start of the gap, relative to the start of the recording.
     #[serde(rename = "at_ns")]
     pub at: Nanos,
     /// Length of the gap.
     #[serde(rename = "length_ns")]
     pub length: Nanos,
-    /// Contents of the gap, largest first.
+    /// Contents of the gap, largest time first.
     pub parts: Vec<Part>,
 }
 
 impl WorstGap {
-    /// The gap's interval in the recording.
+    /// Returns the interval of the gap in the recording.
     pub fn moment(&self) -> Moment {
         Moment {
             at: self.at,
@@ -352,7 +359,7 @@ impl WorstGap {
 /// Gaps with the same contents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GapCause {
-    /// Contents, joined by ` + `. If the gaps are empty, `hypervisor or firmware` or
+    /// Names of the contents, joined by ` + `. If the gaps are empty, `hypervisor or firmware` or
     /// `unexplained`.
     pub name: String,
     /// Number of gaps.
@@ -360,7 +367,7 @@ pub struct GapCause {
     /// Total time of the gaps.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// Time of spans with a known source.
+    /// Time in which an activity with a known source ran.
     #[serde(rename = "named_ns")]
     pub named: Nanos,
     /// Median length of the gaps.

@@ -1,68 +1,70 @@
-//! Summary of a parameter sweep over a scenario. The results of its arms are in a separate table.
+//! Summary of a parameter sweep: a scenario simulated with many combinations of values. The results
+//! of all combinations are in a separate table.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Nanos;
 
-/// Outcome of a sweep, with its extreme arms.
+/// Outcome of a parameter sweep, with its extreme arms. Each arm is one combination of values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GridStatement {
     /// Scenario file.
     pub scenario: String,
-    /// Name of each axis, with its number of values.
+    /// Name of each varied parameter (axis), with the number of its values.
     pub axes: Vec<(String, u64)>,
     /// Number of arms.
     pub arms: u64,
-    /// Number of arms already computed by an earlier invocation.
+    /// Number of arms whose results an earlier invocation had already computed.
     pub found: u64,
-    /// Number of damaged journal records. Their arms were simulated again.
+    /// Number of damaged records in the journal of results. Their arms were simulated again.
     pub damaged: u64,
     /// Number of arms that could not be simulated.
     pub failed: u64,
-    /// The first arms that failed.
+    /// The first of the arms that could not be simulated.
     pub failures: Vec<ArmFailure>,
     /// Number of events that this invocation simulated.
     pub events: u64,
     /// Wall-clock duration of this invocation.
     #[serde(rename = "took_ns")]
     pub took: Nanos,
-    /// File with the results of all arms.
+    /// File that contains the results of all arms.
     pub results: String,
-    /// Extreme arms of the column that the user chose, if any.
+    /// Arms with extreme values in the column that the user chose; `None` if the user chose none.
     pub ranking: Option<Ranking>,
 }
 
 /// An arm that could not be simulated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ArmFailure {
-    /// Arm number, from 0.
+    /// Number of the arm, from 0.
     pub arm: u64,
-    /// Values of the arm, one per axis.
+    /// Values of the arm, one for each axis.
     pub values: Vec<String>,
     /// Why it failed.
     pub why: String,
 }
 
-/// Extreme arms of one column.
+/// Arms with extreme values in one column of the results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ranking {
     /// Column name.
     pub column: String,
-    /// Number of arms with a value in this column.
+    /// Number of arms that have a value in this column.
     pub arms: u64,
     /// Arms with the highest values, in descending order.
     pub highest: Vec<RankedArm>,
-    /// Arms with the lowest values, in ascending order. None of them is also in `highest`.
+    /// Arms with the lowest values, in ascending order. Arms that are already in `highest` are
+    /// omitted.
     pub lowest: Vec<RankedArm>,
 }
 
 /// An arm with its value in the ranked column.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RankedArm {
-    /// Arm number, from 0.
+    /// Number of the arm, from 0.
     pub arm: u64,
-    /// Values of the arm, one per axis.
+    /// Values of the arm, one for each axis.
     pub values: Vec<String>,
     /// Value in the ranked column.
     pub value: f64,

@@ -1,8 +1,8 @@
-//! Tables: rows of cells, with columns determined at run time.
+//! Tables: rows of cells. Their columns are determined at run time.
 
 use serde::{Deserialize, Serialize};
 
-/// Type of the values in a column.
+/// Type of the values in a table's column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Values {
     /// 64-bit integers, including times in ns.
@@ -16,13 +16,13 @@ pub enum Values {
 /// A column.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Column {
-    /// Name, which is unique in the table.
+    /// Name of the column, which is unique in its table.
     pub name: String,
-    /// Type of the values.
+    /// Type of the column's values.
     pub values: Values,
 }
 
-/// A value in a row.
+/// A value in a table row.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Cell {
@@ -38,7 +38,7 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// Whether the value may be stored in a column of type `values`.
+    /// Returns whether the value can be stored in a column of type `values`.
     pub fn fits(&self, values: Values) -> bool {
         matches!(
             (self, values),
@@ -49,7 +49,7 @@ impl Cell {
         )
     }
 
-    /// The value as a number, if it is one.
+    /// Returns the value as a number; `None` if it is not one.
     pub fn number(&self) -> Option<f64> {
         match self {
             Self::Integer(number) => Some(*number as f64),

@@ -1,4 +1,4 @@
-//! The tick bill: how often the timer tick occurred, and what it costs per tick and per day.
+//! The tick bill: how often the timer tick occurred, and how much CPU time it costs.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,51 +10,51 @@ use crate::{Cpu, Intervals, Nanos};
 /// Number and cost of the timer ticks in a recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TickBill {
-    /// Data from which the bill was computed. It limits what the bill can contain.
+    /// Data from which the bill was computed. It limits what the bill contains.
     pub basis: Basis,
     /// Tick frequency set when the kernel was built, in Hz.
     pub hz_configured: Option<u32>,
     /// Resolution of the CPU times that the kernel reports to programs (`USER_HZ`, `AT_CLKTCK`), in
-    /// Hz. It has nothing to do with the tick frequency.
+    /// Hz. It is independent of the tick frequency.
     pub user_hz: Option<u32>,
-    /// Tick behaviour according to the machine's settings.
+    /// When the tick should stop, according to the machine's settings.
     pub mode: Option<TickMode>,
     /// Boot parameters that affect the tick, verbatim.
     pub parameters: Vec<String>,
     /// Ticks of each CPU.
     pub cpus: Vec<CpuTicks>,
-    /// Cost of the ticks, if their intervals were recorded individually or as sums.
+    /// Cost of the ticks; `None` unless their intervals were recorded, individually or as sums.
     pub cost: Option<TickCost>,
-    /// Extrapolation to many machines like this one, if requested.
+    /// Extrapolation to many machines like this one; `None` if it was not requested.
     #[serde(default)]
     pub fleet: Option<Fleet>,
 }
 
 impl TickBill {
-    /// Ticks of all CPUs, with the time over which they were counted.
+    /// Returns the number of ticks on all CPUs, and the time over which they were counted.
     pub fn all(&self) -> Ticks {
         Ticks::sum(self.cpus.iter().map(|cpu| cpu.all))
     }
 }
 
-/// Data from which a bill was computed.
+/// Data from which a tick bill was computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
-    /// Individual intervals of the tick's timer function.
+    /// The individual intervals in which the tick's timer function ran.
     Spans,
-    /// Sums of those intervals over time windows. Anything that depends on the order of events is
+    /// Sums of these intervals over time windows. Figures that depend on the order of events are
     /// unknown.
     Sums,
-    /// All local timer interrupts, because no timer function was observed. Kernels without
-    /// high-resolution timers have no such function. Some of these interrupts may not be ticks.
+    /// All interrupts of the local timer, because no timer function was observed. Some of them
+    /// might be other timers. Kernels without high-resolution timers have no such function.
     Interrupts,
-    /// The kernel's count of local timer interrupts. It includes other timers, so it is an upper
-    /// bound on the number of ticks.
+    /// The kernel's count of local timer interrupts. It includes timers other than the tick, so it
+    /// is an upper bound on the number of ticks.
     Counters,
 }
 
-/// A number of ticks, and the time over which they were counted.
+/// A number of ticks, with the time over which they were counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ticks {
     /// Number of ticks.
@@ -65,7 +65,7 @@ pub struct Ticks {
 }
 
 impl Ticks {
-    /// Ticks per second; `None` if the time is zero.
+    /// Returns the number of ticks per second; `None` if the time is zero.
     pub fn rate(&self) -> Option<f64> {
         (self.time > Nanos::ZERO).then(|| self.count as f64 / self.time.as_secs_f64())
     }
@@ -73,7 +73,7 @@ impl Ticks {
     /// Adds up the counts and the times.
     pub fn sum(all: impl Iterator<Item = Self>) -> Self {
         all.fold(Self::default(), |sum, ticks| Self {
-            // Saturates, because a statement from a file can contain any number.
+            // Saturates because a statement from a file can contain arbitrary numbers.
             count: sum.count.saturating_add(ticks.count),
             time: sum.time + ticks.time,
         })
@@ -87,21 +87,21 @@ pub struct CpuTicks {
     pub cpu: Cpu,
     /// All ticks.
     pub all: Ticks,
-    /// Ticks while a program or the kernel was running.
+    /// Ticks that occurred while a program or the kernel was running.
     pub busy: Option<Ticks>,
-    /// Ticks while a ticktax probe kept the CPU from being idle.
+    /// Ticks that occurred while one of ticktax's probes kept the CPU from being idle.
     pub probed: Option<Ticks>,
-    /// Ticks while there was nothing to run.
+    /// Ticks that occurred while the CPU was idle.
     pub idle: Option<Ticks>,
-    /// Tick frequency while the CPU was not idle.
+    /// Frequency of the ticks while the CPU was not idle.
     pub frequency: Option<Frequency>,
-    /// Number of times that the kernel stopped the tick, by its own count.
+    /// Number of times that the kernel stopped the tick, according to its own count.
     pub stopped: Option<u64>,
-    /// Number of pauses between ticks that lasted at least two tick periods while the CPU was idle.
+    /// Number of times that the idle CPU had no tick for at least two tick periods.
     pub pauses: u64,
-    /// Number of ticks saved by these pauses.
+    /// Number of ticks that were left out during these times.
     pub saved: u64,
-    /// Number of local timer interrupts during the recording, by the kernel's own count.
+    /// Number of local timer interrupts during the recording, according to the kernel's own count.
     pub interrupts: Option<u64>,
 }
 
@@ -114,51 +114,53 @@ pub struct Frequency {
     /// Half-width of the 95 % confidence interval, in Hz.
     #[serde(rename = "plus_minus_hz")]
     pub plus_minus: f64,
-    /// Number of measured intervals between consecutive ticks.
+    /// Number of intervals between consecutive ticks that were measured.
     pub intervals: u64,
 }
 
 /// Cost of the ticks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TickCost {
-    /// Number and lengths of the ticks. With [`Basis::Sums`], the lengths cover only the tick's
+    /// Number and lengths of the ticks. With [`Basis::Sums`], the lengths include only the tick's
     /// timer function.
     #[serde(flatten)]
     pub ticks: Intervals,
-    /// Time of the tick interrupts: the tick's timer function and the interrupt around it. Other
-    /// timers' functions in the same interrupt are excluded.
+    /// Total time of the tick interrupts. It consists of the tick's timer function and the
+    /// interrupt around it. The functions of other timers that ran in the same interrupt are
+    /// excluded.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// Breakdown of `time`, largest first. The parts add up to `time`.
     #[serde(alias = "within")]
     pub parts: Vec<Part>,
-    /// Softirqs that ran when the interrupt returned, by name, largest first: load balancing, RCU
-    /// callbacks, expired timers.
+    /// Softirqs that ran when a tick's interrupt returned, by name, largest first. Examples are
+    /// load balancing, RCU callbacks and expired timers.
     pub softirqs: Vec<Part>,
-    /// Cost of kernel entry and exit around single ticks, measured by a spin probe.
+    /// Cost of kernel entry and exit around a single tick; `None` unless a spin probe measured it.
     #[serde(alias = "around")]
     pub entry_exit: Option<Around>,
-    /// CPU time per second of the ticks and their softirqs, summed over all CPUs. This is the
+    /// CPU time per second that the ticks and their softirqs use, summed over all CPUs. This is the
     /// number of cores that they keep busy.
     pub cores: Estimate,
 }
 
 impl TickCost {
-    /// Total time of the softirqs.
+    /// Returns the total time of the softirqs.
     pub fn softirq_time(&self) -> Nanos {
         self.softirqs.iter().map(|part| part.time).sum()
     }
 }
 
-/// Cost of kernel entry and exit around a tick, from probe gaps that contain nothing but the tick.
+/// Cost of kernel entry and exit around a tick, measured in probe gaps that contain only a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Around {
-    /// Number of such gaps.
+    /// Number of these gaps.
     pub count: u64,
     /// Median cost.
     #[serde(rename = "median_ns")]
     pub median: Nanos,
-    /// 99th percentile of the cost; `None` if there are fewer than 299 gaps, too few to bound it.
+    /// 99th percentile of the cost; `None` if there are fewer than 299 gaps, which are too few to
+    /// bound it.
     #[serde(default, rename = "p99_ns")]
     pub p99: Option<Nanos>,
 }
@@ -168,15 +170,16 @@ pub struct Around {
 pub struct Estimate {
     /// Value.
     pub value: f64,
-    /// Half-width of the 95 % confidence interval; `None` if there was too little data.
+    /// Half-width of the 95 % confidence interval; `None` if there was too little data to compute
+    /// it.
     pub plus_minus: Option<f64>,
 }
 
 impl Estimate {
-    /// Seconds per day, used to convert cores to CPU seconds per day.
+    /// Number of seconds per day. It converts a number of cores to CPU seconds per day.
     pub const DAY: f64 = 86_400.0;
 
-    /// The estimate multiplied by `factor`.
+    /// Returns the estimate multiplied by `factor`.
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
         Self {
@@ -186,12 +189,12 @@ impl Estimate {
     }
 }
 
-/// An extrapolation to many machines like this one.
+/// Extrapolation from this machine to many guests like it on one host.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Fleet {
-    /// Number of guests on a host.
+    /// Number of guests that run on the host.
     pub guests: u32,
-    /// Cost of all guests' ticks, in cores of the host.
+    /// Cost of the ticks of all guests, in cores of the host.
     pub cores: Estimate,
 }
 

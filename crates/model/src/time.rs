@@ -1,4 +1,5 @@
-//! Time, as signed nanoseconds in a dedicated type, never a bare integer.
+//! Times and durations. They have a dedicated type, which holds signed nanoseconds, so that they
+//! are never bare integers.
 
 use std::fmt;
 use std::iter::Sum;
@@ -10,10 +11,10 @@ use serde::{Deserialize, Serialize};
 
 /// A point in time or a duration, in nanoseconds.
 ///
-/// Points in time are on `CLOCK_MONOTONIC` of the observed machine, which can be a guest or
-/// simulated. The value is signed because a sampled clock can overdraw an account. The difference
-/// is then negative, and clamping it would misreport the account. The range is ±292 years.
-/// Arithmetic saturates.
+/// Points in time are on the `CLOCK_MONOTONIC` of the observed machine, which can be a guest or a
+/// simulated machine. The value is signed because a sampled clock can charge more time to accounts
+/// than has passed. The remaining time is then negative, and clamping it to 0 would hide the error.
+/// The range is ±292 years, and arithmetic saturates at its ends.
 #[derive(
     Clone,
     Copy,
@@ -34,10 +35,10 @@ pub struct Nanos(pub i64);
 impl Nanos {
     /// Zero.
     pub const ZERO: Self = Self(0);
-    /// The largest representable time.
+    /// The largest time that can be represented.
     pub const MAX: Self = Self(i64::MAX);
 
-    /// Converts whole microseconds. Like the other conversions, it saturates.
+    /// Converts whole microseconds. Like all conversions here, it saturates.
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros.saturating_mul(1_000))
     }
@@ -57,13 +58,13 @@ impl Nanos {
         Self::from_secs(days.saturating_mul(86_400))
     }
 
-    /// Whether it is zero.
+    /// Returns whether the time is zero.
     pub const fn is_zero(&self) -> bool {
         self.0 == 0
     }
 
-    /// Formats the exact value so that it can be parsed again: `1.5ms`, `0s`. Negative times get a
-    /// sign, although no option accepts them.
+    /// Formats the exact value with a unit, so that it can be parsed again: `1.5ms`, `0s`. Negative
+    /// times are formatted with a sign, but cannot be parsed.
     pub fn exact(self) -> String {
         let size = self.0.unsigned_abs();
         let fits = |(_, scale): &&(&str, u64)| size >= *scale;
@@ -80,12 +81,13 @@ impl Nanos {
         format!("{sign}{whole}.{}{unit}", part.trim_end_matches('0'))
     }
 
-    /// Seconds, for display and floating-point arithmetic. Exact up to 2^53 ns (104 days).
+    /// Returns the time in seconds, for display and floating-point arithmetic. The conversion is
+    /// exact up to 2^53 ns (104 days).
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// This time as a share of `whole`; 0 if `whole` is zero.
+    /// Returns this time as a share of `whole`; 0 if `whole` is zero.
     pub fn share_of(self, whole: Self) -> f64 {
         if whole.0 == 0 {
             0.0
@@ -94,7 +96,7 @@ impl Nanos {
         }
     }
 
-    /// This time multiplied by `factor`, truncated to whole nanoseconds.
+    /// Returns this time multiplied by `factor`, truncated to whole nanoseconds.
     #[must_use]
     #[expect(
         clippy::cast_possible_truncation,
@@ -104,13 +106,14 @@ impl Nanos {
         Self((self.0 as f64 * factor) as i64)
     }
 
-    /// Length of the overlap of the intervals `a` and `b`, each given as (start, end).
+    /// Returns the length of the overlap of two intervals, each given as (start, end); 0 if they do
+    /// not overlap.
     pub fn overlap(a: (Self, Self), b: (Self, Self)) -> Self {
         Self((a.1.min(b.1).0 - a.0.max(b.0).0).max(0))
     }
 }
 
-/// Units used by [`Nanos::exact`], longest first.
+/// Units in which [`Nanos::exact`] formats times, longest first.
 const EXACT_UNITS: [(&str, u64); 4] = [
     ("s", 1_000_000_000),
     ("ms", 1_000_000),
@@ -118,7 +121,7 @@ const EXACT_UNITS: [(&str, u64); 4] = [
     ("ns", 1),
 ];
 
-/// Units accepted in durations, with their lengths in ns.
+/// Units that are accepted in durations, with their lengths in ns.
 const UNITS: [(&str, i64); 9] = [
     ("ns", 1),
     ("us", 1_000),
@@ -136,8 +139,9 @@ const UNITS: [(&str, i64); 9] = [
 #[error("invalid duration `{0}`: use a number with a unit, for example 20s, 500ms or 1h30m")]
 pub struct DurationError(String);
 
-/// Parses a non-negative duration: `20s`, `27.5us`, `1h30m`. Fractions of a nanosecond are dropped.
-/// Numbers without a unit and durations above 292 years are errors.
+/// Parses a duration, which must not be negative: `20s`, `27.5us`, `1h30m`. Fractions of a
+/// nanosecond are dropped. A number that lacks a unit and a duration of more than 292 years are
+/// errors.
 impl FromStr for Nanos {
     type Err = DurationError;
 
@@ -156,8 +160,8 @@ impl FromStr for Nanos {
     }
 }
 
-/// Splits off the first number and its unit. Returns the number's length in ns and the rest of the
-/// text.
+/// Parses the number and the unit at the start of `text`. Returns their length in ns and the rest
+/// of the text; `None` if the text does not start with a number and a unit.
 fn first_part(text: &str) -> Option<(i64, &str)> {
     let digits = text.find(|c: char| c != '.' && !c.is_ascii_digit())?;
     let (number, tail) = text.split_at(digits);
@@ -166,7 +170,7 @@ fn first_part(text: &str) -> Option<(i64, &str)> {
     let (unit, tail) = tail.split_at(letters.unwrap_or(tail.len()));
     let (_, scale) = UNITS.iter().find(|(name, _)| *name == unit)?;
     let (whole, part) = number.split_once('.').unwrap_or((number, ""));
-    // Integer arithmetic avoids rounding through binary fractions.
+    // Integers avoid the rounding errors of binary fractions.
     let mut value = whole.parse::<i64>().ok()?.checked_mul(*scale)?;
     let (mut above, mut below) = (0_i64, 1_i64);
     for digit in part.chars() {
@@ -225,10 +229,10 @@ impl<'a> Sum<&'a Nanos> for Nanos {
     }
 }
 
-/// Formatting for display: three significant digits and a unit from `ns` to `s`.
+/// Formats the time for display, with three significant digits and a unit from `ns` to `s`.
 impl Nanos {
-    /// Formats the time with two significant digits and a unit. That is the precision of a
-    /// [`Histogram`](crate::Histogram)'s quantiles.
+    /// Formats the time with two significant digits and a unit. The quantiles of a
+    /// [`Histogram`](crate::Histogram) have this precision.
     pub fn rough(self) -> String {
         const UNITS: [(u64, &str); 4] = [
             (1_000_000_000, "s"),
@@ -252,7 +256,7 @@ impl fmt::Display for Nanos {
         const UNITS: [(f64, &str); 4] = [(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")];
         let ns = self.0 as f64;
         let size = ns.abs();
-        // Switches to the next unit as soon as three digits would round up to it.
+        // Use the next larger unit as soon as rounding to three digits would reach it.
         let (scale, unit) = UNITS
             .iter()
             .copied()

@@ -1,5 +1,5 @@
 //! An agent's totals since it started: CPU time by account, lengths of intervals, and the agent's
-//! own cost. Numbers never decrease unless noted otherwise.
+//! own cost. The numbers never decrease unless noted otherwise.
 
 mod incidents;
 
@@ -13,21 +13,22 @@ use crate::{Cpu, Histogram, Nanos};
 
 pub use incidents::IncidentTotals;
 
-/// Identifies an account on one CPU. Programs with the same name share one account.
+/// Key of an account on one CPU. Programs with the same name share one account.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AccountKey {
     /// Class of the account.
     pub class: Class,
-    /// Name of the program or interrupt. For a kernel thread, its name without the number.
+    /// Name of the program or interrupt. Kernel threads are listed under their name without its
+    /// number.
     pub name: Arc<str>,
     /// CPU.
     pub cpu: Cpu,
 }
 
-/// Total self time of a set of intervals, and the distribution of their lengths.
+/// Total self time of several intervals, and the distribution of their lengths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IntervalSum {
-    /// Total self time, which excludes interruptions.
+    /// Sum of the self times of the intervals, which exclude interruptions.
     pub time: Nanos,
     /// Number of intervals.
     pub count: u64,
@@ -36,30 +37,31 @@ pub struct IntervalSum {
 }
 
 impl IntervalSum {
-    /// Adds one interval with wall-clock length `length` and self time `time`.
+    /// Adds one interval with the wall-clock length `length` and the self time `time`.
     pub fn record(&mut self, time: Nanos, length: Nanos) {
         self.time += time;
         self.count += 1;
         self.histogram.record(length);
     }
 
-    /// Adds `count` intervals with total self time `time` and the lengths in `histogram`.
+    /// Adds `count` intervals. Their self times add up to `time`, and `histogram` contains their
+    /// lengths.
     pub fn add(&mut self, time: Nanos, count: u64, histogram: &Histogram) {
         self.time += time;
         self.count += count;
         self.histogram.merge(histogram);
     }
 
-    /// Adds the intervals of `other`.
+    /// Adds the intervals that `other` contains.
     pub fn merge(&mut self, other: &Self) {
         self.add(other.time, other.count, &other.histogram);
     }
 }
 
-/// Accounts and their sums.
+/// Sums of intervals, by account.
 pub type AccountSums = BTreeMap<AccountKey, IntervalSum>;
 
-/// All totals of an agent.
+/// All totals that an agent keeps.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Totals {
     /// Version of ticktax.
@@ -72,57 +74,58 @@ pub struct Totals {
     pub arch: String,
     /// Tick frequency set when the kernel was built, in Hz.
     pub hz_configured: Option<u32>,
-    /// Wall-clock time when the agent started, in ms since 1970.
+    /// Time when the agent started, in ms since 1970 by the wall clock.
     pub began_unix_ms: i64,
-    /// Wall-clock time of the last row included, in ms since 1970.
+    /// Time of the last row that is included, in ms since 1970 by the wall clock.
     pub updated_unix_ms: i64,
     /// CPU time by account.
     pub accounts: AccountSums,
-    /// Throttled time by program. It is not CPU time: throttled threads are runnable but do not
-    /// run.
+    /// Time in which threads were throttled, by program. Throttled threads are runnable but do not
+    /// run, so this is not CPU time.
     pub throttled: BTreeMap<Arc<str>, IntervalSum>,
     /// CPU time of the tick's timer function, by CPU.
     pub ticks: BTreeMap<Cpu, IntervalSum>,
-    /// Stolen time reported by the hypervisor, by CPU number. The accounts include it.
+    /// Stolen time reported by the hypervisor, by CPU number. The time in `accounts` includes it.
     pub steal: BTreeMap<u32, Nanos>,
     /// Pressure stall information of the entire machine, by resource.
     pub pressure: BTreeMap<String, Pressure>,
-    /// Lost events, by CPU. Their time is unexplained.
+    /// Events that were lost, by CPU. Their time is unexplained.
     pub lost: Vec<Loss>,
-    /// Number of limitations on this machine. It can decrease.
+    /// Number of limitations that apply on this machine. It can decrease.
     pub limitations: usize,
-    /// Resources used by the agent itself.
+    /// Resources that the agent itself uses.
     pub own: OwnCost,
-    /// Counts about facts files, if the agent writes them.
+    /// Numbers of facts files and rows; `None` if the agent does not write facts.
     pub facts: Option<FactsCount>,
-    /// Counts of incidents, if a flight recorder runs as well.
+    /// Numbers of incidents; `None` if the agent runs without a flight recorder.
     pub incidents: Option<IncidentTotals>,
 }
 
-/// Resources used by an agent itself.
+/// Resources that an agent itself uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnCost {
     /// CPU time of all threads of the agent.
     pub cpu: Nanos,
     /// Peak memory use, in bytes.
     pub memory_bytes: u64,
-    /// Number of tracepoint hits.
+    /// Number of tracepoint events that the agent received.
     pub events: u64,
-    /// Number of intervals that were counted as `others` because the table of sources was full.
+    /// Number of intervals that were counted under the name `others`, because the table of sources
+    /// was full.
     pub folded: u64,
 }
 
-/// Counts about facts files.
+/// Numbers that describe how an agent writes facts files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FactsCount {
     /// Number of rows written to files.
     pub rows: u64,
     /// Number of files written.
     pub files: u64,
-    /// Number of failed attempts to write.
+    /// Number of attempts to write a file that failed.
     pub errors: u64,
-    /// Number of rows dropped after they could not be written for too long.
+    /// Number of rows that were dropped because the agent could not write them for too long.
     pub dropped: u64,
-    /// Current size of all files on disk, in bytes. It can decrease.
+    /// Total size of all files that are on disk now, in bytes. It can decrease.
     pub bytes: u64,
 }

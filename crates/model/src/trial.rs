@@ -1,7 +1,7 @@
-//! Trials: A/B tests of settings on a command or a running process.
+//! Trials: A/B tests of settings, on a command or on a running process.
 //!
-//! A [`Trial`] contains the plan and the measurements. A [`TrialStatement`] adds the conclusions.
-//! [`NumbersComparison`] compares two lists of numbers from another tool in the same way.
+//! A [`Trial`] contains the plan and the measurements. A [`TrialStatement`] adds the conclusions. A
+//! [`NumbersComparison`] compares two lists of numbers from another tool with the same methods.
 
 mod comparison;
 mod fail_if;
@@ -18,7 +18,7 @@ pub use comparison::{ArmFigures, Check, Comparison, Contrast, Effect, Predicted,
 pub use fail_if::{Bound, FailIf, FailIfError, FailIfResult, Outcome, Relation};
 pub use numbers::{Numbers, NumbersComparison};
 
-/// The plan and the measurements of a trial.
+/// The plan of a trial, and its measurements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trial {
     /// Version of ticktax that ran the trial.
@@ -28,14 +28,15 @@ pub struct Trial {
     /// Start, in seconds since 1970 by the wall clock.
     #[serde(rename = "began_unix_s")]
     pub began_unix: i64,
-    /// Test subject: a command with its arguments, run under each arm, or an existing process that
-    /// was watched.
+    /// Subject of the trial. It is either a command with its arguments, which is run in each arm,
+    /// or a process that existed already and was watched.
     pub subject: String,
-    /// Arms: sets of settings, at least two. All others are compared with the first.
+    /// Arms, that is, sets of settings. There are at least two, and all others are compared with
+    /// the first.
     pub arms: Vec<Arm>,
     /// Metrics measured in each run.
     pub metrics: Vec<Metric>,
-    /// Design of the trial.
+    /// Number and order of the runs.
     pub design: Design,
     /// All runs, in time order.
     pub runs: Vec<TrialRun>,
@@ -43,40 +44,40 @@ pub struct Trial {
     pub interrupted: bool,
 }
 
-/// An arm: one of the sets of settings being compared.
+/// An arm of a trial: one of the sets of settings that are compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Arm {
-    /// Label: `A`, `B`, ….
+    /// Label of the arm: `A`, `B`, ….
     pub label: String,
-    /// Settings that the arm changes.
+    /// Settings that are changed for this arm.
     pub settings: Vec<ArmSetting>,
 }
 
-/// One setting of an arm.
+/// A setting that is changed for an arm.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ArmSetting {
     /// Name of the setting.
     pub knob: String,
-    /// Object that the setting belongs to, named as in [`UndoneSetting`].
+    /// Object that the setting belongs to, in the same format as in [`UndoneSetting`].
     pub target: String,
     /// Value that the arm sets.
     pub value: String,
 }
 
-/// The design of a trial.
+/// The design of a trial: the number and the order of its runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Design {
-    /// Number of blocks. Each block contains every arm twice, in mirrored order (`A B B A`). A
-    /// machine that slows down steadily therefore affects all arms equally.
+    /// Number of blocks. Each block contains two runs of every arm, in mirrored order (`A B B A`),
+    /// so that all arms are affected equally if the machine slows down steadily.
     pub blocks: u64,
     /// Seed for the random order of the arms in each block.
     pub seed: u64,
-    /// Number of warm-up runs per arm.
+    /// Number of warm-up runs in each arm.
     pub warm_ups: u64,
-    /// Number of consecutive runs of the first arm before the blocks. They measure the machine's
-    /// own noise.
+    /// Number of consecutive runs of the first arm before the first block. They measure how much
+    /// its values vary if nothing is changed.
     pub noise_runs: u64,
-    /// Time to wait after changing a setting before the next run.
+    /// Time between a change of settings and the next run.
     #[serde(rename = "settle_ns")]
     pub settle: Nanos,
     /// Largest effect that still counts as no difference, as a share of the first arm's value.
@@ -84,16 +85,16 @@ pub struct Design {
     pub difference: f64,
 }
 
-/// A quantity measured in each run.
+/// A quantity that is measured in each run of a trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Metric {
-    /// Name on the command line, such as `time`.
+    /// Name of the metric on the command line, such as `time`.
     pub id: String,
     /// Unit of the metric's values.
     pub unit: Unit,
-    /// Whether lower or higher values of the metric are better.
+    /// Whether lower or higher values are better.
     pub better: Better,
-    /// Where the metric's values come from.
+    /// Source of the metric's values.
     pub origin: Origin,
 }
 
@@ -103,7 +104,7 @@ pub struct Metric {
 pub enum Unit {
     /// Nanoseconds.
     Ns,
-    /// Seconds, the unit of some other tools.
+    /// Seconds. Some other tools use this unit.
     S,
     /// A share, 0 to 1.
     Share,
@@ -111,7 +112,7 @@ pub enum Unit {
     Hz,
     /// Events per minute.
     PerMinute,
-    /// No unit, or an unknown one.
+    /// No unit, or an unknown unit.
     None,
 }
 
@@ -119,9 +120,9 @@ pub enum Unit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
-    /// Lower is better, as for times and losses.
+    /// Lower values are better. This applies to times and losses.
     Lower,
-    /// Higher is better, as for rates.
+    /// Higher values are better. This applies to rates.
     Higher,
     /// Unknown.
     Unknown,
@@ -131,7 +132,7 @@ impl Better {
     /// All directions.
     pub const ALL: [Self; 3] = [Self::Lower, Self::Higher, Self::Unknown];
 
-    /// Kinds of metrics with this direction, for help texts.
+    /// Returns the kinds of metrics that have this direction, for use in help texts.
     pub const fn about(self) -> &'static str {
         match self {
             Self::Lower => "Lower is better, for example times and losses",
@@ -140,7 +141,7 @@ impl Better {
         }
     }
 
-    /// Name of the direction.
+    /// Returns the name of the direction.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Lower => "lower",
@@ -150,15 +151,15 @@ impl Better {
     }
 }
 
-/// Where a metric's values come from.
+/// Source of a metric's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// The command's run time, measured by the process that waits for it.
+    /// The run time of the command, as measured by the process that waits for it.
     Command,
-    /// An audit of the command.
+    /// An audit of the command or the process.
     Audit,
-    /// A file of numbers.
+    /// A file that contains numbers.
     File,
 }
 
@@ -166,63 +167,64 @@ pub enum Origin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunPurpose {
-    /// Fills caches. The results are discarded.
+    /// The run fills caches, and its results are discarded.
     WarmUp,
-    /// Measures the machine's own noise, by comparing the first arm with itself.
+    /// The run measures how much the values of the first arm vary if nothing is changed.
     Noise,
-    /// Measures an arm, for comparison with the other arms.
+    /// The run measures an arm, which is then compared with the other arms.
     Measured,
 }
 
-/// One run of the command, or one observation of the process, under one arm.
+/// One run of the command or one observation of the process, in one arm of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TrialRun {
-    /// Why the run was done.
+    /// Purpose of the run.
     pub purpose: RunPurpose,
-    /// Block number, from 0. Also 0 for runs outside the blocks.
+    /// Number of the block, from 0. It is also 0 for runs before the first block.
     pub block: u64,
-    /// Position in the block, from 0. For a run outside the blocks, its position among the runs
-    /// with the same purpose.
+    /// Position of the run in its block, from 0. For a run before the first block, its position
+    /// among the runs that have the same purpose.
     pub position: u64,
-    /// Index of the arm.
+    /// Index of the arm in the trial's list of arms.
     pub arm: usize,
-    /// Start, relative to the start of the trial.
+    /// Start of the run, relative to the start of the trial.
     #[serde(rename = "began_ns")]
     pub began: Nanos,
     /// Whether the command succeeded. The values of failed runs are stored but not compared.
     pub succeeded: bool,
-    /// Value of each metric, in the order and the units of the metrics; `None` if it could not be
-    /// measured.
+    /// Value of each metric, in the same order and units as the trial's list of metrics; `None` if
+    /// it could not be measured.
     pub values: Vec<Option<f64>>,
 }
 
-/// An arm's successful runs, compared with the first arm's.
+/// Success rate of an arm's runs, compared with the first arm.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ArmSuccess {
-    /// Index of the arm.
+    /// Index of the arm in the trial's list of arms.
     pub arm: usize,
-    /// Number of runs in blocks.
+    /// Number of runs of this arm in all blocks.
     pub runs: u64,
-    /// Number of successful runs in blocks.
+    /// Number of these runs that succeeded.
     pub succeeded: u64,
-    /// Probability that chance alone makes this arm's success rate differ this much from the first
-    /// arm's (Fisher's exact test, two-sided). `None` for the first arm, or if no run failed.
+    /// Probability that chance alone makes the success rates of this arm and the first arm differ
+    /// this much (Fisher's exact test, two-sided). `None` for the first arm, and `None` if all runs
+    /// succeeded.
     #[serde(rename = "chance_probability")]
     pub chance: Option<f64>,
 }
 
-/// A trial with its conclusions.
+/// A trial, with the conclusions drawn from it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TrialStatement {
     /// Plan and measurements.
     #[serde(flatten)]
     pub trial: Trial,
-    /// Number of successful runs of each arm, in the order of the arms.
+    /// Number of successful runs in each arm, in the order of the arms.
     pub successes: Vec<ArmSuccess>,
-    /// Comparisons of all other arms with the first, by arm, then by metric.
+    /// Comparisons of every other arm with the first, sorted by arm and then by metric.
     pub comparisons: Vec<Comparison>,
-    /// Results of the `--fail-if` conditions for every arm except the first.
+    /// Results of the conditions given with `--fail-if`, for every arm except the first.
     pub fail_if: Vec<FailIfResult>,
-    /// Result of restoring each changed setting after the last run.
+    /// Result of restoring each setting that was changed, after the last run.
     pub restored: Vec<UndoneSetting>,
 }

@@ -22,14 +22,14 @@ pub struct Utc {
     pub millis: i64,
 }
 
-/// Days from 1 March of year 0 to 1 January 1970. Starting years in March puts the leap day at the
-/// end.
+/// Number of days from 1 March of year 0 to 1 January 1970. The algorithm starts years in March, so
+/// that a leap day is the last day of a year.
 const EPOCH: i64 = 719_468;
-/// Days in 400 years, the period of the calendar.
+/// Number of days in 400 years, after which the calendar repeats.
 const ERA: i64 = 146_097;
 
 impl Utc {
-    /// The date and time `at` ms after the start of 1970.
+    /// Returns the date and time that is `at` ms after the start of 1970.
     pub fn from_unix_ms(at: i64) -> Self {
         let (second, millis) = (at.div_euclid(1_000), at.rem_euclid(1_000));
         let (days, second) = (second.div_euclid(86_400), second.rem_euclid(86_400));
@@ -55,7 +55,7 @@ impl Utc {
         }
     }
 
-    /// Milliseconds since the start of 1970.
+    /// Returns the number of milliseconds since the start of 1970.
     pub fn unix_ms(self) -> i64 {
         let (year, month) = if self.month > 2 {
             (self.year, self.month - 3)
@@ -69,7 +69,8 @@ impl Utc {
         (days * 86_400 + second) * 1_000 + self.millis
     }
 
-    /// Formats the time for file names, in the ISO 8601 basic format: `20261122T021031.123Z`.
+    /// Formats the date and time for file names, in the basic format of ISO 8601:
+    /// `20261122T021031.123Z`.
     pub fn basic(self) -> String {
         format!(
             "{:04}{:02}{:02}T{:02}{:02}{:02}.{:03}Z",
@@ -77,7 +78,7 @@ impl Utc {
         )
     }
 
-    /// The inverse of [`Utc::basic`].
+    /// Parses the format that [`Utc::basic`] writes. Returns `None` for any other text.
     pub fn from_basic(text: &str) -> Option<Self> {
         let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
         let (clock, millis) = time.split_once('.')?;
@@ -96,19 +97,19 @@ impl Utc {
         .checked()
     }
 
-    /// The date and time, if they exist in the calendar.
+    /// Returns the date and time if they exist in the calendar, otherwise `None`.
     fn checked(self) -> Option<Self> {
         (Self::from_unix_ms(self.unix_ms()) == self).then_some(self)
     }
 }
 
-/// Parses an unsigned number with at most four digits.
+/// Parses a number that consists of one to four digits.
 fn number(text: &str) -> Option<i64> {
     let digits = text.len() <= 4 && text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| digits)
 }
 
-/// Formats the time for display, to the millisecond: `2026-11-22 02:10:31.123 UTC`.
+/// Formats the date and time for display, to the millisecond: `2026-11-22 02:10:31.123 UTC`.
 impl fmt::Display for Utc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -119,12 +120,12 @@ impl fmt::Display for Utc {
     }
 }
 
-/// Error for text that is not a date.
+/// Error for text that is not a valid date.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid date `{0}`: use UTC, for example 2026-11-22 or 2026-11-22T02:10")]
 pub struct UtcError(String);
 
-/// Parses a date with an optional time of day, in UTC: `2026-11-22`, `2026-11-22T02:10` or
+/// Parses a date, with or without a time of day, in UTC: `2026-11-22`, `2026-11-22T02:10` or
 /// `2026-11-22 02:10:31`.
 impl FromStr for Utc {
     type Err = UtcError;

@@ -1,5 +1,5 @@
-//! The victim: the program that an analysis is about. This module contains what a recording stores
-//! about it and its analysis in a statement.
+//! The victim, that is, the program or cgroup that an analysis is about. This module contains the
+//! data about it in a recording and its analysis in a statement.
 
 use std::fmt;
 
@@ -20,37 +20,37 @@ use crate::policy::SpecialPolicy;
 use crate::real_time::{RealTimeHeld, RealTimeLimit};
 use crate::{Cpu, CpuList, Kind, Lengths, Moment, Nanos};
 
-/// Suffix of a wait's detail if the wait started on one CPU and ended on another.
+/// Suffix of a wait's detail if the thread started to wait on one CPU and then ran on another.
 pub const MOVED: &str = ", moved";
 
-/// Name of ticktax in lists of programs that ran instead of the victim.
+/// Name for ticktax in lists of programs that ran while the victim waited.
 pub const TOOL: &str = "ticktax";
-/// Name of ticktax's probes in lists of programs that ran instead of the victim.
+/// Name for ticktax's probes in lists of programs that ran while the victim waited.
 pub const PROBE: &str = "ticktax's probe";
 
-/// Why a thread was off its CPU. Stored in `detail` of a recording's wait rows.
+/// Why a thread was off its CPU. Recordings store it in the `detail` of wait rows.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum OffCpuReason {
-    /// Runnable since a wake-up.
+    /// The thread was woken and waited for a CPU.
     Woken,
     /// Runnable, but preempted.
     Preempted,
-    /// Throttled, because its cgroup's CPU quota was used up.
+    /// The thread was throttled, because its cgroup had used up its CPU quota.
     Throttled,
-    /// Blocked in an interruptible sleep, such as on input, a timer or a futex.
+    /// The thread was blocked in an interruptible sleep, for example on input, a timer or a futex.
     Sleeping,
-    /// Blocked on a disk.
+    /// The thread was blocked until a disk responded.
     Disk,
-    /// Blocked in another uninterruptible sleep, usually on a kernel lock.
+    /// The thread was blocked in another uninterruptible sleep, usually on a kernel lock.
     Lock,
     /// Stopped or frozen.
     Stopped,
-    /// Unknown: the kernel did not report when the thread left its CPU.
+    /// The reason is unknown, because the kernel did not report when the thread left its CPU.
     Missed,
-    /// A marker without duration: from here on, a new thread has this thread id.
+    /// The row is a marker without duration: from here on, the thread id belongs to a new thread.
     Reborn,
 }
 
@@ -68,7 +68,7 @@ impl OffCpuReason {
         Self::Reborn,
     ];
 
-    /// Name used in files.
+    /// Returns the name used in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Woken => "woken",
@@ -83,7 +83,8 @@ impl OffCpuReason {
         }
     }
 
-    /// Splits a wait's detail into the reason and whether the thread moved to another CPU.
+    /// Splits the detail of a wait row into the reason and whether the thread moved to another CPU.
+    /// Returns `None` if the detail does not name a known reason.
     pub fn from_detail(detail: &str) -> Option<(Self, bool)> {
         let (name, moved) = match detail.strip_suffix(MOVED) {
             Some(name) => (name, true),
@@ -94,16 +95,16 @@ impl OffCpuReason {
     }
 }
 
-/// The states of a victim's threads, in the order in which a statement lists them. A thread is in
-/// exactly one state at any time.
+/// States of a victim's threads, in the order in which a statement lists them. At any time, a
+/// thread is in exactly one state.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum ThreadState {
-    /// On a CPU and running.
+    /// On a CPU, running its own code or a system call.
     Running,
-    /// On a CPU, serving a page fault.
+    /// On a CPU, handling a page fault.
     PageFault,
     /// On a CPU, reclaiming memory.
     Reclaim,
@@ -113,15 +114,15 @@ pub enum ThreadState {
     Waiting,
     /// Runnable, but throttled by its cgroup's quota.
     Throttled,
-    /// Blocked on input, a timer, a futex or the like.
+    /// Blocked on input, a timer, a futex or something similar.
     Sleeping,
     /// Blocked on a disk.
     Disk,
-    /// Blocked on a kernel lock, or in another uninterruptible sleep.
+    /// Blocked in another uninterruptible sleep, usually on a kernel lock.
     Lock,
     /// Stopped or frozen.
     Stopped,
-    /// Unknown: events were lost, or the thread ran on a CPU that was not watched.
+    /// Unknown, because events were lost or the thread ran on a CPU that was not watched.
     Unseen,
 }
 
@@ -141,7 +142,7 @@ impl ThreadState {
         Self::Unseen,
     ];
 
-    /// Whether a thread in this state is runnable.
+    /// Returns whether a thread in this state is runnable.
     pub const fn is_wanted(self) -> bool {
         matches!(
             self,
@@ -169,7 +170,7 @@ impl From<OffCpuReason> for ThreadState {
     }
 }
 
-/// The analysis of a victim.
+/// The analysis of the victim, the program or cgroup that an audit is about.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VictimStatement {
     /// How the victim was specified.
@@ -181,36 +182,38 @@ pub struct VictimStatement {
     /// Whether the victim is known to have exited.
     #[serde(default, skip_serializing_if = "std::ops::Not::not", alias = "ended")]
     pub exited: bool,
-    /// Times of the victim's threads; `None` if the tracer could not follow them.
+    /// Times that the victim's threads spent in each state; `None` if the tracer could not follow
+    /// them.
     pub threads: Option<ThreadTimes>,
     /// Resource usage during the recording, according to the kernel's counters.
     pub usage: Option<Usage>,
-    /// Counters of the victim's cgroup's CPU quota, over the audit.
+    /// Increase of the counters of the victim's CPU quota during the audit.
     pub throttling: Option<Throttling>,
-    /// Stolen time of all CPUs during the recording, according to the hypervisor's steal clock;
-    /// `None` if there is no steal clock or it never advanced.
+    /// Time stolen from all CPUs during the recording, according to the hypervisor's steal clock;
+    /// `None` if the machine has no such clock or if the clock never advanced.
     #[serde(rename = "stolen_ns")]
     pub stolen: Option<Nanos>,
-    /// The victim's frames, if the victim is a process with a thread that wakes up periodically.
+    /// The victim's frames; `None` unless the victim is a process with a thread that wakes up
+    /// periodically.
     #[serde(default)]
     pub frames: Option<Box<ProgramFrames>>,
 }
 
-/// The frames of a watched program.
+/// The frames of the loop that a watched program runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProgramFrames {
-    /// Name of the thread with the clearest period.
+    /// Name of the thread that runs the loop. Its wake-ups have the clearest period.
     pub thread: String,
-    /// Id of that thread.
+    /// Id of this thread.
     pub tid: i32,
     /// Frame statistics.
     pub figures: Figures,
-    /// Causes of late frames; `None` if no frame was late or if causes were not requested.
+    /// Causes of late frames; `None` if no frame was late or if the causes were not requested.
     #[serde(default)]
     pub late: Option<LateFrames>,
 }
 
-/// The times of a victim's threads over the interval that is accounted for.
+/// Times that the victim's threads spent in each state, over the interval that is accounted for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ThreadTimes {
     /// Number of processes.
@@ -220,50 +223,51 @@ pub struct ThreadTimes {
     /// Sum of the threads' lifetimes within the recording.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
-    /// Sum of the times in all states. It must equal `elapsed`.
+    /// Sum of the times in all states. It must be equal to `elapsed`.
     #[serde(rename = "accounted_ns")]
     pub accounted: Nanos,
-    /// Threads whose states do not add up to their lifetime, each with the difference.
+    /// Threads whose times in all states do not add up to their lifetime, each with the difference.
     #[serde(rename = "imbalances_ns", alias = "off_ns")]
     pub imbalances: Vec<(i32, Nanos)>,
-    /// States with time, in the order of [`ThreadState`].
+    /// States in which any time was spent, in the order of [`ThreadState`].
     pub accounts: Vec<StateAccount>,
-    /// Wake-up latency of the threads.
+    /// Wake-up latency of the victim's threads; `None` if no wake-up was observed.
     pub latency: Option<Latency>,
     /// Histogram of the wake-up latency, without empty buckets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latency_buckets: Vec<Bucket>,
-    /// Number of waits that ended on a CPU other than the one on which the thread had run before.
+    /// Number of waits after which the thread ran on a different CPU than before.
     pub migrations: u64,
-    /// Programs and kernel activities that ran on the CPU that the victim waited for, largest total
-    /// time first.
+    /// Programs and kernel activities that ran on a CPU while the victim waited for it, largest
+    /// total time first.
     pub behind: Vec<Interferer>,
-    /// CPUs on which the victim spent at least 1 % of its time waiting behind others.
+    /// CPUs on which the victim waited while something else ran. CPUs with less than 1 % of this
+    /// waiting time are omitted.
     #[serde(default, skip_serializing_if = "CpuList::is_empty")]
     pub waited_on: CpuList,
     /// Activities that interrupted the victim, largest total time first.
     pub interrupted_by: Vec<Interferer>,
-    /// Longest delays, longest first.
+    /// The victim's longest delays, longest first.
     pub delays: Vec<Delay>,
-    /// Waits of the victim's real-time threads while nothing of higher priority was runnable, with
-    /// the limit that held these threads back.
+    /// Time that a limit kept the victim's real-time threads from running although nothing of
+    /// higher priority was runnable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub real_time: Vec<RealTimeHeld>,
 }
 
 impl ThreadTimes {
-    /// Whether every nanosecond of every thread is in exactly one state.
+    /// Returns whether every nanosecond of every thread is in exactly one state.
     pub fn balances(&self) -> bool {
         self.imbalances.is_empty() && self.elapsed == self.accounted
     }
 }
 
-/// A victim's total time in one state.
+/// Total time that the victim's threads spent in one state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StateAccount {
     /// State.
     pub state: ThreadState,
-    /// Total time in this state, over all threads.
+    /// Total time in this state, summed over all threads.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// Number of intervals.
@@ -273,12 +277,12 @@ pub struct StateAccount {
     pub max: Option<Nanos>,
 }
 
-/// Wake-up latency of threads.
+/// Wake-up latency of the victim's threads: how long they waited for a CPU after they were woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Latency {
     /// Number of wake-ups.
     pub count: u64,
-    /// Time from wake-up until the thread ran.
+    /// Statistics of the time from a wake-up until the thread ran.
     #[serde(flatten)]
     pub lengths: Lengths,
 }
@@ -286,24 +290,24 @@ pub struct Latency {
 /// A program or kernel activity that used CPU time while the victim was runnable.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Interferer {
-    /// Name of the program, kernel thread or interrupt. `idle` for a CPU that ran nothing, or
-    /// `idle, moved` if the thread then ran on another CPU.
+    /// Name of the program, kernel thread or interrupt. If the CPU ran nothing, the name is `idle`
+    /// or, if the thread then ran on another CPU, `idle, moved`.
     pub name: String,
     /// Kind of activity on the CPU.
     pub kind: Kind,
     /// Process id, if the activity is a program.
     pub pid: Option<i32>,
-    /// Program name, if the activity is a thread of a program.
+    /// Name of the program, if the activity is a thread of a program.
     #[serde(default)]
     pub program: Option<String>,
-    /// Number of this activity's threads that are counted here.
+    /// Number of threads of this activity whose time is included.
     #[serde(default)]
     pub threads: u64,
-    /// Whether the activity belongs to the watched program, as another of its threads or a child
-    /// process.
+    /// Whether the activity belongs to the watched program itself, because it is one of its threads
+    /// or a child process.
     #[serde(default, alias = "own")]
     pub same_program: bool,
-    /// Total time that the victim lost to the activity.
+    /// Total time that the victim lost because of the activity.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
     /// Number of intervals.
@@ -311,17 +315,17 @@ pub struct Interferer {
     /// Longest interval.
     #[serde(rename = "max_ns")]
     pub max: Nanos,
-    /// For an idle CPU, whether the thread then ran on another CPU. If so, the time is the cost of
-    /// migration.
+    /// Whether the CPU was idle and the thread then ran on another CPU. If so, the time is the cost
+    /// of the migration.
     #[serde(default, alias = "moved")]
     pub migrated: bool,
-    /// Period, in ns, of the threads that caused most of this time. Set only if these threads are
-    /// periodic, most of the time fell into their periodic activity, and their longest on-CPU
-    /// period is shorter than the period.
+    /// Period, in ns, of the threads that caused most of this time. It is only set if they caused
+    /// most of the time in their periodic activity and if they never ran for an entire period
+    /// without a break.
     #[serde(default, rename = "period_ns", skip_serializing_if = "Option::is_none")]
     pub period: Option<f64>,
-    /// Scheduling policy of the process. Set only if it is not the default and is shared by all of
-    /// the process's threads that others waited behind.
+    /// Scheduling policy of the process. It is only set if it is not the default and if all threads
+    /// of the process that others waited behind have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<SpecialPolicy>,
 }
@@ -336,7 +340,7 @@ pub enum DelayKind {
     Preempted,
     /// The thread's CPU handled interrupts.
     Interrupted,
-    /// The quota of the thread's cgroup was used up.
+    /// The thread was throttled, because its cgroup had used up its CPU quota.
     Throttled,
     /// The thread waited for a CPU after its cgroup was unthrottled.
     Unthrottled,
@@ -365,36 +369,38 @@ pub struct Delay {
     pub tid: i32,
     /// CPU on which the thread ran after the delay.
     pub cpu: Cpu,
-    /// First CPU that the thread waited for, if known and different from `cpu`. The activities in
+    /// First CPU that the thread waited for; `None` if it is `cpu` or unknown. The activities in
     /// this delay ran on that CPU.
     #[serde(default)]
     pub waited_on: Option<Cpu>,
-    /// Start, relative to the start of the recording.
+    /// Start of the delay, relative to the start of the recording.
     #[serde(rename = "at_ns")]
     pub at: Nanos,
     /// Length of the delay.
     #[serde(rename = "length_ns")]
     pub length: Nanos,
-    /// Activities on the CPU that the thread waited for, in order. If there are too many to list,
-    /// they are grouped by source, largest total time first.
+    /// Activities on the CPU that the thread waited for, in time order. If there are too many to
+    /// list separately, they are grouped by source, largest total time first.
     pub timeline: Vec<Episode>,
-    /// Number of episodes not listed in `timeline`.
+    /// Number of activities that are not listed in `timeline`.
     #[serde(alias = "more")]
     pub episodes_left_out: u64,
-    /// Source that woke the thread, if it was woken and the kernel reported it.
+    /// Source that woke the thread; `None` if it was not woken or if the kernel did not report the
+    /// source.
     #[serde(default)]
     pub woken_by: Option<String>,
-    /// Programs and kernel activities that ran during the delay, with one entry per program,
-    /// largest total time first.
+    /// Programs and kernel activities that ran during the delay, largest total time first. Each
+    /// program has one entry.
     #[serde(default, alias = "lost_to")]
     pub ran: Vec<LostTo>,
-    /// Limit that held back a real-time thread, if nothing of higher priority used the CPU.
+    /// Limit that kept the real-time thread from running. It is only set if nothing of higher
+    /// priority used the CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<RealTimeLimit>,
 }
 
 impl Delay {
-    /// The delay's interval in the recording, with the CPU that the thread waited for.
+    /// Returns the interval of the delay in the recording, with the CPU that the thread waited for.
     pub fn moment(&self) -> Moment {
         Moment {
             at: self.at,
@@ -404,12 +410,12 @@ impl Delay {
     }
 }
 
-/// The part of a delay caused by one program, kernel thread or interrupt.
+/// Part of one or more delays that one program, kernel thread or interrupt caused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LostTo {
     /// Name of the program, kernel thread or interrupt.
     pub name: String,
-    /// Kind of activity. [`Kind::Idle`] for a CPU that ran nothing.
+    /// Kind of activity. It is [`Kind::Idle`] if the CPU ran nothing.
     pub kind: Kind,
     /// Process ids, if the activity is a program.
     pub pids: Vec<i32>,
@@ -420,25 +426,25 @@ pub struct LostTo {
     pub count: u64,
 }
 
-/// One activity on the CPU during a delay.
+/// An activity that used the CPU during a delay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Episode {
-    /// Start, relative to the start of the delay.
+    /// Start of the activity, relative to the start of the delay.
     #[serde(rename = "at_ns")]
     pub at: Nanos,
-    /// Length within the delay.
+    /// Length of the part of the activity that lies within the delay.
     #[serde(rename = "length_ns")]
     pub length: Nanos,
-    /// Number of occurrences. More than 1 only if the delay had too many episodes to list
-    /// separately.
+    /// Number of times that the activity occurred. It is more than 1 only if the delay had too many
+    /// activities to list them separately.
     pub count: u64,
-    /// Name of the source.
+    /// Name of the activity.
     pub name: String,
     /// Kind of activity.
     pub kind: Kind,
-    /// Process id, if the source is a program.
+    /// Process id, if the activity is a program.
     pub pid: Option<i32>,
-    /// Program name, if the source is a thread of a program.
+    /// Name of the program, if the activity is a thread of a program.
     #[serde(default)]
     pub program: Option<String>,
 }

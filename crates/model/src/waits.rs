@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use crate::real_time::RealTimeHeld;
 use crate::{Kind, Nanos};
 
-/// Time that threads spent waiting for a CPU, and what ran on their CPUs in that time. Times are
-/// summed over threads, so they can exceed the length of the recording.
+/// Time that threads waited for a CPU, and what ran on these CPUs in the meantime. The times are
+/// summed over threads, so they can be longer than the recording.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WaitStatement {
     /// Total waiting time.
@@ -15,18 +15,19 @@ pub struct WaitStatement {
     pub time: Nanos,
     /// Number of waits.
     pub count: u64,
-    /// Whether waits that started with a preemption are included. If events were lost, only waits
-    /// that started with a wake-up are.
+    /// Whether the waits of preempted threads are included. If events were lost, only waits that
+    /// started with a wake-up are included.
     pub preempted: bool,
-    /// Programs with the longest total waits. Processes with the same name are merged.
+    /// Programs that waited longest in total. Processes with the same name count as one program.
     pub programs: Vec<WaitingProgram>,
-    /// Number of waiting programs not listed in `programs`.
+    /// Number of programs that waited but are not listed in `programs`.
     pub programs_left_out: u64,
-    /// Processes and kernel threads that others waited behind, in descending order of the waiting
-    /// that they caused. Each process and each kernel thread has its own entry.
+    /// Processes and kernel threads that others waited behind, sorted by the waiting time that they
+    /// caused, longest first. Processes with the same name have separate entries.
     pub behind: Vec<WaitedFor>,
-    /// Real-time threads that the kernel held back although no higher-priority thread was runnable.
-    /// If the CPU was idle, that is not a wait for a CPU, so the times above exclude it.
+    /// Real-time threads that a kernel limit kept from running although no thread of higher
+    /// priority was runnable. If the CPU was idle, they did not wait for a CPU, so the times above
+    /// exclude that time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub real_time: Vec<RealTimeHeld>,
 }
@@ -52,21 +53,21 @@ pub struct WaitingProgram {
     /// Start of the longest wait, relative to the start of the recording.
     #[serde(rename = "max_at_ns")]
     pub max_at: Nanos,
-    /// Programs and kernel threads that ran during the waits, longest time first. Some may be
+    /// Programs and kernel threads that ran during these waits, longest time first. Some may be
     /// missing.
     pub behind: Vec<WaitedFor>,
 }
 
-/// A program or kernel activity that ran while others waited.
+/// A program or kernel activity that ran while other threads waited for the CPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WaitedFor {
     /// Name of the program or kernel activity.
     pub name: String,
     /// Kind of activity on the CPU.
     pub kind: Kind,
-    /// Process ids, if this is a program.
+    /// Process ids, if the activity is a program.
     pub pids: Vec<i32>,
-    /// Total time that others waited behind it, summed over the waiting threads.
+    /// Total time that other threads waited behind the activity, summed over these threads.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
 }

@@ -1,5 +1,5 @@
-//! Independent counters that show how completely the machine's activity was traced, and the proofs
-//! based on them.
+//! Independent counters that show how completely a machine's activity was traced, and the proofs
+//! that are based on them.
 
 use std::collections::BTreeMap;
 
@@ -8,34 +8,36 @@ use serde::{Deserialize, Serialize};
 
 use crate::Cpu;
 
-/// The kernel's own counters of events that the tracer should have received. They run from the
-/// start of the accounts to a final reading just before or after the end of the accounts. The
-/// tracer's counts cover the same time.
+/// The kernel's own counts of events that the tracer should have received. The kernel's counts
+/// cover the time from the start of the accounts to a final reading shortly before or after the end
+/// of the accounts. The tracer's counts cover the same time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CrossChecks {
-    /// Context switches; `None` unless every CPU was watched.
+    /// Number of context switches; `None` unless every CPU was watched.
     pub switches: Option<SwitchWitness>,
-    /// Number of times that the kernel skipped one of the tracer's BPF programs because that
-    /// program was already active on the CPU; `None` if the kernel does not count this.
+    /// Number of times that the kernel did not run one of the tracer's BPF programs, because the
+    /// same program was already running on the CPU; `None` if the kernel does not count this.
     #[serde(alias = "programs_skipped")]
     pub bpf_programs_skipped: Option<u64>,
-    /// Kernel counters of each spin probe's thread over the measurement, by CPU.
+    /// The kernel's counts for the thread of each spin probe while it measured, by CPU.
     pub probes: BTreeMap<u32, ProbeWitness>,
 }
 
-/// Context switches on all CPUs, as counted by the kernel and by the tracer.
+/// Number of context switches on all CPUs, according to the kernel and to the tracer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SwitchWitness {
-    /// Number of switches in `/proc/stat` (`ctxt`).
+    /// Number of context switches according to `/proc/stat` (`ctxt`).
     pub counted: u64,
     /// Number of `sched_switch` events that the tracer received.
     pub reported: u64,
-    /// Largest difference explained by reading the two counts at slightly different times.
+    /// Largest difference that can be explained by the two counts not being read at exactly the
+    /// same time.
     pub margin: u64,
 }
 
 impl SwitchWitness {
-    /// Minimum number of switches that the kernel did not report: the difference minus the margin.
+    /// Returns the minimum number of context switches that the kernel did not report. This is the
+    /// difference between the two counts minus the margin.
     pub fn unreported(self) -> u64 {
         self.counted
             .saturating_sub(self.reported)
@@ -43,44 +45,44 @@ impl SwitchWitness {
     }
 }
 
-/// The kernel's counters of a probe's thread (`getrusage`, `RUSAGE_THREAD`).
+/// The kernel's counts for the thread of a spin probe (`getrusage`, `RUSAGE_THREAD`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProbeWitness {
-    /// Context switches away from the thread.
+    /// Number of times that the thread was switched out.
     pub switches: u64,
-    /// Page faults of the thread.
+    /// Number of page faults of the thread.
     pub faults: u64,
 }
 
-/// How strong a proof the spin probe's empty gaps give on one CPU.
+/// How strongly the empty gaps of a spin probe on one CPU prove that the kernel ran nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuProof {
     /// CPU.
     pub cpu: Cpu,
-    /// How strong the proof is.
+    /// Strength of the proof.
     pub proof: Proof,
     /// Why the proof is not stronger.
     pub doubts: Vec<Doubt>,
 }
 
-/// How strongly empty gaps prove that the kernel ran nothing.
+/// How strongly a spin probe's empty gaps prove that the kernel ran nothing in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Proof {
-    /// Proven: every kernel entry was watched, and all counters agree.
+    /// The gaps prove it: every kernel entry was watched, and all independent counters agree.
     Proven,
-    /// Proven except for at most this number of unseen kernel entries on the CPU. The analysis
-    /// attributes that number of the longest gaps to them.
+    /// The gaps prove it, except that the kernel may have been entered unseen, at most this number
+    /// of times on the CPU. The analysis assumes that these entries occurred in the longest gaps.
     Bounded(u64),
     /// Not proven.
     Unproven,
-    /// Every kernel entry was watched, but no independent counter confirms it, as in recordings by
-    /// earlier versions.
+    /// Every kernel entry was watched, but this is not confirmed by an independent counter.
+    /// Recordings by earlier versions of ticktax have no such counters.
     #[serde(alias = "unwitnessed")]
     Unconfirmed,
 }
 
-/// A fact that weakens a proof.
+/// A fact that makes a proof weaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum Doubt {
@@ -91,37 +93,39 @@ pub enum Doubt {
         /// Number of lost events.
         events: u64,
     },
-    /// Only sums of intervals were recorded, or intervals arrived too late, so their times are
-    /// unknown.
+    /// The times of intervals are unknown, because only sums were recorded or because the intervals
+    /// arrived too late.
     NoTimes,
-    /// The clocks of probe and tracer are not aligned closely enough to match entries with gaps.
+    /// The clocks of the probe and the tracer are not aligned closely enough to find the gap in
+    /// which a kernel entry occurred.
     #[serde(alias = "clocks-apart")]
     ClocksNotAligned,
-    /// The probe was switched out more often than the tracer received switch events.
+    /// The probe was switched out more often than the tracer's switch events show.
     SwitchesNotReported {
-        /// Number of missing switch events.
+        /// Number of switch events that are missing.
         count: u64,
     },
-    /// The probe had page faults.
+    /// The probe's thread had page faults.
     PageFaults {
         /// Number of page faults.
         count: u64,
     },
-    /// Interrupts without a tracepoint occurred.
+    /// Interrupts occurred that have no tracepoint.
     InterruptsNotTraced {
         /// Number of interrupts.
         count: u64,
     },
-    /// The kernel skipped calls of the tracer's BPF programs, on this or another CPU.
+    /// The kernel skipped some runs of the tracer's BPF programs, on this CPU or on another.
     #[serde(alias = "programs-skipped")]
     BpfProgramsSkipped {
-        /// Number of skipped calls.
+        /// Number of runs that were skipped.
         count: u64,
     },
 }
 
 impl Doubt {
-    /// Maximum number of unseen kernel entries that this doubt allows for; `None` if unlimited.
+    /// Returns the maximum number of kernel entries that can have gone unseen because of this
+    /// doubt; `None` if the number is not limited.
     pub const fn unseen(self) -> Option<u64> {
         match self {
             Self::EntriesNotWatched
@@ -137,7 +141,7 @@ impl Doubt {
 }
 
 impl Proof {
-    /// The proof that is left given these doubts.
+    /// Returns the proof that remains in spite of these doubts.
     pub fn by(doubts: &[Doubt]) -> Self {
         let unseen: Option<u64> = doubts.iter().copied().map(Doubt::unseen).sum();
         match unseen {

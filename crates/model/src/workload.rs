@@ -1,5 +1,5 @@
-//! A recorded machine's workload, independent of its kernel. The model reruns it with other
-//! settings.
+//! The workload of a recorded machine, without the effects of its kernel's settings. The model runs
+//! it again with other settings.
 
 use crate::autogroup::Autogroup;
 use crate::pace::PaceRule;
@@ -13,17 +13,17 @@ pub struct Workload {
     pub elapsed: Nanos,
     /// CPUs, in order.
     pub cpus: Vec<Cpu>,
-    /// Number and cost of ticks.
+    /// Number of ticks, and the time that they took.
     pub tick: TickLoad,
     /// Mean time of a local timer interrupt that was not a tick.
     pub timer: Nanos,
-    /// The program whose frames are analysed, if any program has a periodic loop.
+    /// The program whose frames are analysed; `None` if no program runs a periodic loop.
     pub paced: Option<PacedLoad>,
-    /// All other threads, in descending order of CPU time.
+    /// All other threads, sorted by CPU time, longest first.
     pub threads: Vec<ThreadLoad>,
-    /// Interrupts, except those of the local timer.
+    /// All interrupts except those of the local timer.
     pub interrupts: Vec<InterruptLoad>,
-    /// Assumptions that replace data missing from the recording, as complete sentences.
+    /// Assumptions that replace data missing from the recording. Each is a complete sentence.
     pub assumed: Vec<String>,
 }
 
@@ -32,13 +32,13 @@ pub struct Workload {
 pub struct TickLoad {
     /// Number of ticks on all CPUs.
     pub count: u64,
-    /// Mean time of a tick's interrupt.
+    /// Mean time of the interrupt that runs a tick.
     pub interrupt: Nanos,
     /// Mean time of the softirqs that ran when the tick's interrupt returned.
     pub softirqs: Nanos,
 }
 
-/// A program that works for one frame, then sleeps until the next frame is due.
+/// A program that works on a frame and then sleeps until the next frame is due.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PacedLoad {
     /// Process name.
@@ -47,11 +47,11 @@ pub struct PacedLoad {
     pub thread: String,
     /// Process id.
     pub pid: i32,
-    /// CPU on which the thread ran, if it used only one.
+    /// CPU on which the thread ran; `None` if it used several.
     pub cpu: Option<Cpu>,
-    /// Scheduling policy, if not the default.
+    /// Scheduling policy of the thread; `None` if it is the default.
     pub policy: Option<SpecialPolicy>,
-    /// Autogroup of the process.
+    /// Autogroup of the process; `None` if it is unknown or autogroups are off.
     pub autogroup: Option<Autogroup>,
     /// Frame period.
     pub period: Nanos,
@@ -61,17 +61,17 @@ pub struct PacedLoad {
     pub frames: Vec<PacedFrame>,
 }
 
-/// A frame of a paced program.
+/// One frame of a paced program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacedFrame {
     /// CPU time of the frame's work.
     pub work: Nanos,
-    /// Time from the frame's due time to its start, excluding the timer interrupt and run-queue
-    /// wait; `None` if the program did not sleep.
+    /// Time from the frame's due time to its start, without the timer interrupt and the run-queue
+    /// wait; `None` if the program did not sleep before the frame.
     pub late: Option<Nanos>,
 }
 
-/// A thread that alternates between waiting and working. Threads too small to model separately are
+/// A thread that waits and works in turns. Threads that are too small to be modelled separately are
 /// merged into one thread per CPU.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadLoad {
@@ -79,47 +79,47 @@ pub struct ThreadLoad {
     pub name: String,
     /// Whether the thread is a kernel thread.
     pub kernel: bool,
-    /// CPU on which the thread ran, if it used only one.
+    /// CPU on which the thread ran; `None` if it used several.
     pub cpu: Option<Cpu>,
-    /// Scheduling policy, if not the default.
+    /// Scheduling policy of the thread; `None` if it is the default.
     pub policy: Option<SpecialPolicy>,
-    /// Autogroup of the thread.
+    /// Autogroup of the thread's process; `None` if it is unknown or autogroups are off.
     pub autogroup: Option<Autogroup>,
-    /// Waits and work, in order.
+    /// Pairs of a wait and the work after it, in time order.
     pub bursts: Vec<Burst>,
 }
 
 impl ThreadLoad {
-    /// Total CPU time of all bursts.
+    /// Returns the total CPU time of all bursts of work.
     pub fn work(&self) -> Nanos {
         self.bursts.iter().map(|burst| burst.work).sum()
     }
 }
 
-/// A wait followed by work.
+/// A wait, followed by a burst of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Burst {
     /// Length of the wait.
     pub away: Nanos,
     /// Whether a kernel timer ended the wait.
     pub by_timer: bool,
-    /// CPU time that the thread used after the wait.
+    /// CPU time that the thread used between this wait and the next.
     pub work: Nanos,
 }
 
-/// An interrupt on one CPU, with the softirqs that ran when it returned.
+/// All occurrences of one interrupt on one CPU, with the softirqs that ran when it returned.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InterruptLoad {
     /// Interrupt name.
     pub name: String,
     /// CPU.
     pub cpu: Cpu,
-    /// Cost of each occurrence: the time of the interrupt and the time of its softirqs.
+    /// Time of the interrupt and time of its softirqs, for each occurrence.
     pub costs: Vec<(Nanos, Nanos)>,
 }
 
 impl InterruptLoad {
-    /// Total time of all occurrences.
+    /// Returns the total time of all occurrences, including softirqs.
     pub fn time(&self) -> Nanos {
         self.costs.iter().map(|(irq, soft)| *irq + *soft).sum()
     }

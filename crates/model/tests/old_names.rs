@@ -1,8 +1,9 @@
-//! Tests that recordings of schema 2, and statements, incidents, journals and cases of that time,
-//! can still be read although many of their fields and variants have new names.
+//! Tests whether recordings of schema 2 can still be read, as well as statements, incidents,
+//! journals and cases that were written then. Many of their fields and variants have been renamed
+//! since.
 //!
-//! `fixtures/old_names` contains real and completed documents of that time, and
-//! `fixtures/new_names` the same documents with the new names.
+//! `fixtures/old_names` contains such documents, some real and some completed by hand.
+//! `fixtures/new_names` contains the same documents with the new names.
 
 #![allow(
     clippy::unwrap_used,
@@ -28,7 +29,7 @@ fn fixture(names: &str, document: &str) -> Value {
     serde_json::from_slice(&text).unwrap()
 }
 
-/// Reads a document and writes it with the new names.
+/// Reads a document and returns it as written now, with the new names.
 fn rewritten<T: Serialize + DeserializeOwned>(document: Value) -> Value {
     let document: T = serde_json::from_value(document).unwrap();
     serde_json::to_value(document).unwrap()

@@ -1,15 +1,16 @@
-//! Data for plots of periodic sources: a sample of events, and the periods that stand out most.
+//! Data for plots of periodic sources: a sample of each source's events, and the periods that stand
+//! out most.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Cpu, Nanos};
 
-/// A random sample of a source's events, including events that do not fit its period. The events
-/// are divided into consecutive groups of equal length, and one event is drawn from each group.
+/// A random sample of a source's events, including events that do not fit its period. All events
+/// are divided into consecutive groups of equal size, and one event is drawn from each group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EventSample {
-    /// CPU on which the events occurred, if the period was found on a single CPU.
+    /// CPU on which the events occurred; `None` if the period was found over several CPUs.
     pub cpu: Option<Cpu>,
     /// Number of recorded events from which the sample was drawn.
     #[serde(alias = "of")]
@@ -18,7 +19,8 @@ pub struct EventSample {
     /// observation.
     #[serde(rename = "first_ns")]
     pub first: Nanos,
-    /// Start of each sampled event, relative to the start of the observation. In ascending order.
+    /// Start times of the sampled events, in ascending order, relative to the start of the
+    /// observation.
     #[serde(rename = "began_ns")]
     pub began: Vec<Nanos>,
 }
@@ -29,8 +31,9 @@ impl EventSample {
     /// Maximum number of periodic sources per statement that have a sample.
     pub const BEATS: usize = 8;
 
-    /// Distance in ns from the event at `time` to the nearest point of the grid with the given
-    /// `period`; negative if the event came before that point. 0 if the period is invalid.
+    /// Returns the distance in ns from the nearest point of the grid with this `period` to the
+    /// event at `time`. The distance is negative if the event came before that point, and 0 if the
+    /// period is not a positive number.
     pub fn phase(&self, time: Nanos, period: f64) -> f64 {
         if !period.is_finite() || period <= 0.0 {
             return 0.0;
@@ -40,8 +43,9 @@ impl EventSample {
     }
 }
 
-/// Periods that stand out among the events, according to the statistic that also selects
-/// candidates. Each list has one element per period, in ascending order of the period.
+/// Periods that stand out among the events. They are selected by the statistic that also selects
+/// the candidates in the search for periodic sources. Each list has one element per period, in
+/// ascending order of the periods.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PeriodSpectrum {
     /// Sources whose events were examined.
@@ -52,12 +56,13 @@ pub struct PeriodSpectrum {
     /// Longest period examined, in ns.
     #[serde(rename = "longest_ns")]
     pub longest: f64,
-    /// Periods, in ns. The search range is divided into equal logarithmic steps, and each step
-    /// contributes its most prominent period, if any.
+    /// The periods, in ns. The range of periods examined is divided into equal logarithmic steps,
+    /// and each step contributes its strongest period, if any stands out.
     #[serde(rename = "period_ns")]
     pub periods: Vec<f64>,
-    /// Strength of each period relative to the surrounding noise: its averaged power in nats, by
-    /// Chernoff's bound. Integer fractions of a true period (a half, a third) stand out as well.
+    /// Strength of each period relative to the surrounding noise: its averaged power in nats,
+    /// according to Chernoff's bound. Integer fractions of a true period, such as a half or a
+    /// third, stand out as well.
     #[serde(rename = "strength_nats")]
     pub strengths: Vec<f64>,
     /// For each period, the index in `sources` of the source that has it.
@@ -66,7 +71,7 @@ pub struct PeriodSpectrum {
 }
 
 impl PeriodSpectrum {
-    /// Maximum number of periods.
+    /// Maximum number of periods in a spectrum.
     pub const COLUMNS: usize = 240;
 }
 

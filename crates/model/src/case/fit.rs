@@ -1,11 +1,12 @@
-//! Calibration: the result of a fit, and how sensitive the results are to a parameter.
+//! Calibration of a case's model: the result of the fit, and how much the results depend on each
+//! free parameter.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{CaseHead, Constant, Remark};
 
-/// Result of a fit, for comparison with the constants in the case's file.
+/// Result of fitting a case's model, for comparison with the constants in the case's file.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CaseFit {
     /// Case.
@@ -19,26 +20,27 @@ pub struct CaseFit {
 pub struct FitOutcome {
     /// Constants with their fitted values.
     pub constants: Vec<(Constant, f64)>,
-    /// Remaining misfit: the sum of squared residuals, in units of the allowed deviation.
+    /// Remaining misfit: the sum over the fitted rows of the squared residual, in units of the
+    /// allowed deviation.
     pub misfit: f64,
-    /// Number of model runs.
+    /// Number of times that the fit ran the model.
     pub runs: u64,
-    /// How well the model predicts rows that were excluded from its calibration.
+    /// Remarks on how well the model predicts rows that were excluded from its calibration.
     pub hold_out: Vec<Remark>,
 }
 
-/// How sensitive the results are to one free parameter.
+/// Sensitivity of the results to one free parameter.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Sensitivity {
     /// Name of the parameter.
     pub parameter: String,
     /// Unit.
     pub unit: String,
-    /// Parameters that were refitted for each tested value. All other parameters kept their values.
+    /// Constants that were fitted again for each tested value. All others kept their values.
     pub refitted: Vec<String>,
-    /// Tested values, in ascending order.
+    /// Values of the parameter that were tested, in ascending order, with their results.
     pub points: Vec<SensitivityPoint>,
-    /// Rows whose outcome depends on the parameter, each as (series, row).
+    /// Rows whose outcome depends on the parameter, each as the name of its series and its label.
     pub rows: Vec<(String, String)>,
 }
 
@@ -49,10 +51,11 @@ pub struct SensitivityPoint {
     pub value: f64,
     /// Whether the case's file uses this value.
     pub used: bool,
-    /// Number of comparable rows that the model matches.
+    /// Number of rows that the model matches with this value.
     pub matched: usize,
-    /// Number of comparable rows.
+    /// Number of rows that allow a comparison of the model with a published figure.
     pub comparable: usize,
-    /// The result and whether it is close enough, for each of [`Sensitivity::rows`].
+    /// Result for each of the rows in [`Sensitivity::rows`], and whether it is close enough to the
+    /// published figure.
     pub outcomes: Vec<(f64, bool)>,
 }

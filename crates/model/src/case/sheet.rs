@@ -1,4 +1,4 @@
-//! Contents of a case's file.
+//! Contents of a case's file: the constants of its model and the published figures.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -14,9 +14,9 @@ pub struct Constant {
     pub value: f64,
     /// Unit.
     pub unit: String,
-    /// Published text that states the value, quoted verbatim; `None` if the value is ours.
+    /// Published text that states the value, quoted verbatim; `None` if the value is not published.
     pub quote: Option<String>,
-    /// Why the constant has this value; empty if the value is published or fitted.
+    /// Reason for choosing this value; empty if the value is published or fitted.
     pub reason: String,
     /// Range to search for the best fit; `None` if the constant is not fitted.
     pub fit_range: Option<[f64; 2]>,
@@ -42,7 +42,7 @@ pub struct PublishedRow {
     pub quote: Option<String>,
     /// Published number.
     pub published: Option<Ends>,
-    /// Number derived from published ones.
+    /// Number derived from published numbers; `None` if nothing was derived.
     pub derived: Option<Ends>,
     /// Formula for the derived number, or one formula for each end of a range.
     pub formula: Vec<String>,
@@ -55,7 +55,7 @@ pub struct PublishedRow {
 pub struct CaseSheet {
     /// Case.
     pub case: CaseHead,
-    /// Constants of its model.
+    /// Constants of the case's model.
     pub constants: Vec<Constant>,
     /// Published series.
     pub series: Vec<PublishedSeries>,

@@ -1,4 +1,4 @@
-//! Conversion of facts to table rows.
+//! Converts facts to table rows.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::incident::{IncidentEntry, IncidentGroup, LossCause};
 use crate::machine::Machine;
 use crate::totals::IntervalSum;
 
-/// A value in a row.
+/// A value in a table row.
 #[derive(Clone, Debug, PartialEq, PartialOrd)]
 pub enum Cell {
     /// No value.
@@ -44,7 +44,7 @@ impl Cell {
     }
 }
 
-/// A row of a table, without the host column.
+/// A row of a table. It does not contain the host column, which all tables share.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     table: Table,
@@ -52,10 +52,10 @@ pub struct Row {
     cells: Vec<Cell>,
 }
 
-/// The periods at which similar incidents recur.
+/// The periods at which the incidents of one group recur.
 #[derive(Clone, Copy, Debug)]
 pub struct BeatFact<'a> {
-    /// When the search for periods took place, in ms since 1970.
+    /// When the periods were searched for, in ms since 1970.
     pub time_unix_ms: i64,
     /// The similar incidents.
     pub group: &'a IncidentGroup,
@@ -64,8 +64,7 @@ pub struct BeatFact<'a> {
 /// Properties of a host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostFact {
-    /// When the properties took effect, in ms since 1970: at the agent's start, or when a change
-    /// was detected.
+    /// When the agent started or detected a change in these properties, in ms since 1970.
     pub time_unix_ms: i64,
     /// Start of the agent, in ms since 1970.
     pub began_unix_ms: i64,
@@ -78,12 +77,12 @@ pub struct HostFact {
 }
 
 impl HostFact {
-    /// Whether `other` has the same properties, ignoring times.
+    /// Returns whether `other` describes the same properties. The times may differ.
     pub fn is_like(&self, other: &Self) -> bool {
         self.row().cells[2..] == other.row().cells[2..]
     }
 
-    /// The row of this fact.
+    /// Returns the table row of this fact.
     pub fn row(&self) -> Row {
         let machine = &self.machine;
         let shown = |text: Option<String>| Cell::some(text.as_deref());
@@ -109,7 +108,7 @@ impl HostFact {
 }
 
 impl BeatFact<'_> {
-    /// One row per period.
+    /// Returns one table row per period.
     pub fn rows(&self) -> impl Iterator<Item = Row> {
         let (time, group) = (self.time_unix_ms, self.group);
         group.beats.iter().map(move |beat| Row {
@@ -136,7 +135,7 @@ impl BeatFact<'_> {
 }
 
 impl Finding {
-    /// The row of a finding made at `time_unix_ms`, in ms since 1970.
+    /// Returns the table row for this finding, which was made at `time_unix_ms` (ms since 1970).
     pub fn row(&self, time_unix_ms: i64) -> Row {
         Row {
             table: Table::Findings,
@@ -157,7 +156,7 @@ impl Finding {
 }
 
 impl IncidentEntry {
-    /// The row of this incident.
+    /// Returns the table row of this incident.
     pub fn row(&self) -> Row {
         let incident = &self.incident;
         let signature = incident.signature();
@@ -191,8 +190,8 @@ impl IncidentEntry {
 }
 
 impl Window {
-    /// The rows of the window: accounts, then ticks. With `lists`, each account's histogram is also
-    /// written as two lists.
+    /// Returns the rows of the window: its accounts, then its ticks. If `lists` is true, each
+    /// account's histogram is also written as two lists.
     pub fn rows(&self, lists: bool) -> impl Iterator<Item = Row> {
         let accounts = self.accounts.iter().map(move |(key, sum)| {
             let mut cells = vec![
@@ -229,7 +228,7 @@ impl Window {
         accounts.chain(ticks)
     }
 
-    /// The values of `sum` for the columns starting at `time`.
+    /// Returns the values of the columns from `time` onwards that describe `sum`.
     fn sums(&self, sum: &IntervalSum) -> [Cell; 5] {
         [
             Cell::Number(self.begin_unix_ms),
@@ -247,12 +246,12 @@ impl Row {
         self.table
     }
 
-    /// The values of all columns except the first.
+    /// Returns the values of all columns except the host column, which comes first.
     pub fn cells(&self) -> &[Cell] {
         &self.cells
     }
 
-    /// Time that determines the row's day partition, in ms since 1970.
+    /// Returns the time that determines the day under which the row is stored, in ms since 1970.
     pub fn time_unix_ms(&self) -> i64 {
         self.time_unix_ms
     }
@@ -381,7 +380,8 @@ mod tests {
             assert_eq!(row.time_unix_ms, 5);
             assert_fits(row);
         }
-        // Without the lists, the last two columns are missing. `cells` never includes the host.
+        // Rows without the lists lack the last two columns. The host column never appears in
+        // `cells`.
         let bare: Vec<Row> = window.rows(false).collect();
         assert_eq!(bare[0].cells.len() + 3, bare[0].table.columns().len());
         assert_fits(&bare[0]);

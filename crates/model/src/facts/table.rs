@@ -2,16 +2,16 @@
 
 use super::WindowLength;
 
-/// A table of facts. Each table has its own directory.
+/// A table of facts. The files of each table are in their own directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {
-    /// CPU time by account, in windows.
+    /// CPU time by account, in windows of this length.
     Accounts(WindowLength),
-    /// CPU time of the tick's timer function, in windows.
+    /// CPU time of the tick's timer function, in windows of this length.
     Tick(WindowLength),
     /// Incidents caught by a flight recorder.
     Incidents,
-    /// Periods at which incidents recur.
+    /// Periods at which similar incidents recur.
     Beats,
     /// Settings that are configured but not in effect.
     Findings,
@@ -28,11 +28,11 @@ pub enum ColumnKind {
     Short,
     /// A 32-bit integer.
     Int,
-    /// A 64-bit integer with few distinct values.
+    /// A 64-bit integer. The column has few distinct values.
     Few,
     /// A 64-bit integer.
     Long,
-    /// A time in ms since 1970, UTC.
+    /// A UTC time, in ms since 1970.
     Time,
     /// A floating-point number.
     Real,
@@ -71,10 +71,10 @@ const fn optional(name: &'static str, kind: ColumnKind) -> Column {
 
 use ColumnKind::{Bytes, Few, Int, List, Long, Real, Short, Text, Time};
 
-/// The first column of every table.
+/// The first column of every table, which contains the name of the host.
 const HOST: Column = column("host", Text);
 
-/// Columns of the account tables. The last two may be missing from a file.
+/// Columns of the account tables. A file may lack the last two.
 const ACCOUNTS: [Column; 11] = [
     HOST,
     column("name", Text),
@@ -183,7 +183,7 @@ impl Table {
         Self::Host,
     ];
 
-    /// Name of the table and of its directory.
+    /// Returns the name of the table, which is also the name of its directory.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Accounts(WindowLength::Minute) => "accounts",
@@ -199,7 +199,7 @@ impl Table {
         }
     }
 
-    /// Length of the table's windows, if it has windows.
+    /// Returns the length of the table's time windows; `None` if the table has no windows.
     pub const fn window(self) -> Option<WindowLength> {
         match self {
             Self::Accounts(length) | Self::Tick(length) => Some(length),
@@ -207,7 +207,7 @@ impl Table {
         }
     }
 
-    /// All columns of the table. The last ones may be missing from a file.
+    /// Returns all columns of the table. A file may lack the last ones.
     pub const fn columns(self) -> &'static [Column] {
         match self {
             Self::Accounts(_) => &ACCOUNTS,
@@ -219,7 +219,7 @@ impl Table {
         }
     }
 
-    /// Number of leading columns by which rows are sorted.
+    /// Returns the number of leading columns by which the rows are sorted.
     pub const fn sorted(self) -> usize {
         match self {
             Self::Accounts(_) | Self::Incidents | Self::Beats => 5,

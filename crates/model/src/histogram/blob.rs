@@ -1,9 +1,10 @@
-//! Encodes a histogram as bytes, for columns of files. The bytes take half the space of a list of
-//! numbers and are quicker to merge.
+//! Encodes a histogram as bytes, for storage in a column of a file. The encoding takes half the
+//! space of a list of numbers and is quicker to merge.
 //!
-//! The first byte is the version, 1. Each non-empty bucket follows, in order, as two varints
-//! (LEB128, as in Protocol Buffers): the number of empty buckets since the previous non-empty one,
-//! and the count. An empty histogram is just the version byte.
+//! The first byte is the version of the encoding, 1. Each non-empty bucket follows, in order, as
+//! two varints (LEB128, as in Protocol Buffers): the number of empty buckets since the previous
+//! non-empty one, and the bucket's count. The encoding of an empty histogram is just the version
+//! byte.
 
 use super::Histogram;
 
@@ -16,7 +17,7 @@ pub enum BlobError {
     /// The first byte is not a known version.
     #[error("unknown histogram version {0}")]
     Version(u8),
-    /// A number is truncated or too large, or a bucket index is out of range.
+    /// A number is cut off or too large, or a bucket index is out of range.
     #[error("invalid histogram")]
     Damaged,
 }
@@ -38,11 +39,11 @@ impl Histogram {
         bytes
     }
 
-    /// Decodes the output of [`Histogram::to_blob`]. Buckets beyond [`Histogram::BUCKETS`] are
-    /// rejected.
+    /// Decodes a histogram that was encoded by [`Histogram::to_blob`].
     ///
     /// # Errors
-    /// Returns an error if the version is unknown or the bytes are damaged.
+    /// Returns an error if the version is unknown, or if the bytes are damaged or describe a bucket
+    /// beyond [`Histogram::BUCKETS`].
     pub fn from_blob(bytes: &[u8]) -> Result<Self, BlobError> {
         let (&version, mut rest) = bytes.split_first().ok_or(BlobError::Damaged)?;
         if version != VERSION {
@@ -63,7 +64,7 @@ impl Histogram {
     }
 }
 
-/// Appends a number as a varint: seven bits per byte, lowest first.
+/// Appends a number as a varint: seven bits per byte, least significant bits first.
 fn put(bytes: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         bytes.push((number & 0x7f) as u8 | 0x80);
@@ -72,7 +73,8 @@ fn put(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push((number & 0x7f) as u8);
 }
 
-/// Reads a varint; `None` if it is truncated or exceeds 64 bits.
+/// Removes a varint from the start of `bytes` and returns its value; `None` if it is cut off or
+/// exceeds 64 bits.
 fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0_u64;
     for shift in (0..64).step_by(7) {
@@ -97,7 +99,7 @@ mod tests {
     use super::{BlobError, Histogram};
     use crate::Nanos;
 
-    /// Arbitrary histograms, most of them with mostly empty buckets.
+    /// Generates arbitrary histograms. Most of them have mostly empty buckets.
     fn histograms() -> impl Strategy<Value = Histogram> {
         let count = prop_oneof![4 => Just(0), 1 => 1..200_u64, 1 => any::<u64>()];
         prop::collection::vec(count, Histogram::BUCKETS)
@@ -121,7 +123,7 @@ mod tests {
     fn the_encoding_is_as_documented() {
         let mut histogram = Histogram::default();
         assert_eq!(histogram.to_blob(), [1]);
-        // Fills buckets 1 and 4. The count 300 takes two bytes.
+        // Fill buckets 1 and 4. The count 300 takes two bytes.
         histogram.record(Nanos(1));
         for _ in 0..300 {
             histogram.record(Nanos(4));
@@ -134,12 +136,12 @@ mod tests {
         assert_eq!(Histogram::from_blob(&[]), Err(BlobError::Damaged));
         assert_eq!(Histogram::from_blob(&[2]), Err(BlobError::Version(2)));
         assert_eq!(Histogram::from_blob(&[1, 0]), Err(BlobError::Damaged));
-        // One bucket too many.
+        // The index of this bucket is one too high.
         assert_eq!(
             Histogram::from_blob(&[1, 0x8c, 1, 1]),
             Err(BlobError::Damaged)
         );
-        // A number of more than 64 bits.
+        // This number needs more than 64 bits.
         let long = [&[1, 0][..], &[0xff; 9], &[2]].concat();
         assert_eq!(Histogram::from_blob(&long), Err(BlobError::Damaged));
     }

@@ -1,4 +1,4 @@
-//! Lines of an incident directory's index.
+//! The index of an incident directory, and the lines in it.
 
 use std::fmt;
 
@@ -7,22 +7,24 @@ use serde::{Deserialize, Serialize};
 
 use super::Incident;
 
-/// A line of the index, `index.jsonl`. Readers skip unknown lines.
+/// A line of the index, the file `index.jsonl`. Programs that read the index skip lines that they
+/// don't know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "line", rename_all = "snake_case")]
 pub enum IndexLine {
     /// A recorder started.
     Began {
-        /// Time, in ms since 1970.
+        /// Time when the recorder started, in ms since 1970.
         at_unix_ms: i64,
     },
-    /// The recorder stopped. If this line is missing, the recorder was killed, and what happened
-    /// after its last line is unknown.
+    /// The recorder stopped normally. If this line is missing, the recorder was killed, and it is
+    /// unknown how long it kept watching after its last line.
     Ended {
-        /// Time, in ms since 1970.
+        /// Time when the recorder stopped, in ms since 1970.
         at_unix_ms: i64,
     },
-    /// An incident. If it names a recording, a later line reports whether the recording was kept.
+    /// An incident was detected. If it refers to a recording, a later line reports whether the
+    /// recording was kept.
     Incident(Box<IncidentEntry>),
     /// A recording was written completely.
     Recorded {
@@ -35,42 +37,42 @@ pub enum IndexLine {
     NotRecorded {
         /// Intended file name.
         recording: String,
-        /// Why it was not kept.
+        /// Why the recording was not kept.
         cause: LossCause,
     },
-    /// A recording was deleted to keep the directory within its budget.
+    /// A recording was deleted to keep the directory within its limits.
     Removed {
-        /// Number of its first incident.
+        /// Number of the first incident in the recording.
         number: u64,
-        /// Why it was deleted.
+        /// Why the recording was deleted.
         cause: LossCause,
     },
-    /// Something other than a recording was not kept.
+    /// Triggers were suppressed, or old incidents were dropped from the index.
     Lost {
-        /// Why it was not kept.
+        /// Why these items were not kept.
         cause: LossCause,
-        /// Number of lost items.
+        /// Number of items that were not kept.
         count: u64,
     },
 }
 
-/// Upper limit on the number of incidents that share one recording. Fewer fit in practice, because
-/// incidents are at least some seconds apart.
+/// Upper limit on the number of incidents that share one recording. In practice there are fewer,
+/// because incidents are at least a few seconds apart.
 const SHARED: usize = 16;
 
-/// Contents of an index, including incidents that were missing from it.
+/// Contents of an index, including incidents that the file lacked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IncidentIndex {
-    /// The file's lines in order, followed by incidents found only in recordings.
+    /// The lines of the file, in order, followed by incidents that were found only in recordings.
     pub lines: Vec<IndexLine>,
-    /// Number of incidents that were missing from the index.
+    /// Number of incidents that were found in recordings but missing from the index.
     pub found_again: u64,
-    /// Number of unreadable lines.
+    /// Number of lines that could not be read.
     pub damaged: u64,
 }
 
 impl IncidentIndex {
-    /// Incidents, in the order of their lines.
+    /// Returns the incidents, in the order of their lines.
     pub fn entries(&self) -> impl Iterator<Item = &IncidentEntry> {
         self.lines.iter().filter_map(|line| match line {
             IndexLine::Incident(entry) => Some(&**entry),
@@ -78,8 +80,8 @@ impl IncidentIndex {
         })
     }
 
-    /// Appends a line. If the line reports the outcome of a recording, updates the incidents that
-    /// refer to that recording.
+    /// Appends a line. If the line reports whether a recording was kept, also updates the incidents
+    /// that refer to that recording.
     pub fn add(&mut self, line: IndexLine) {
         let (name, outcome) = match &line {
             IndexLine::Recorded { recording, bytes } => (recording, Ok(*bytes)),
@@ -94,14 +96,14 @@ impl IncidentIndex {
         self.lines.push(line);
     }
 
-    /// Highest incident number; 0 if the index is empty.
+    /// Returns the highest incident number; 0 if the index is empty.
     pub fn last_number(&self) -> u64 {
         self.entries().map(|entry| entry.number).max().unwrap_or(0)
     }
 }
 
 impl IndexLine {
-    /// The incident in this line, if it is one.
+    /// Returns the incident that this line contains; `None` for other kinds of line.
     pub fn entry_mut(&mut self) -> Option<&mut IncidentEntry> {
         match self {
             Self::Incident(entry) => Some(entry),
@@ -111,12 +113,14 @@ impl IndexLine {
 }
 
 impl IncidentEntry {
-    /// Whether `recording` names this incident's existing or planned recording.
+    /// Returns whether `recording` is the file name of this incident's recording, whether or not it
+    /// has been written yet.
     pub fn names(&self, recording: &str) -> bool {
         self.recording.as_deref() == Some(recording)
     }
 
-    /// Stores the outcome of this incident's recording: the file size, or why it was not kept.
+    /// Stores the outcome of this incident's recording: the size of its file, or the reason why it
+    /// was not kept.
     pub fn settle(&mut self, outcome: Result<u64, LossCause>) {
         match outcome {
             Ok(bytes) => self.bytes = bytes,
@@ -128,21 +132,21 @@ impl IncidentEntry {
 /// An incident in the index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IncidentEntry {
-    /// Number in the directory, from 1.
+    /// Number of the incident in its directory, from 1.
     pub number: u64,
-    /// File name of the incident's recording, if it was kept or is still being written. Incidents
-    /// in close succession share a recording.
+    /// File name of the incident's recording; `None` if it was not kept. The recording may still be
+    /// in progress. Incidents that follow each other closely share a recording.
     pub recording: Option<String>,
-    /// Size of the recording's file; 0 if it does not exist yet.
+    /// Size of the recording's file in bytes; 0 if the file does not exist yet.
     pub bytes: u64,
-    /// Why the recording was not kept, if it was not.
+    /// Why the recording was not kept; `None` if it was kept or is still in progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_kept: Option<LossCause>,
     /// Analysis of the incident's recorded rows.
     pub incident: Incident,
 }
 
-/// Reason why something was not kept.
+/// Reason why an incident, a recording or a trigger was not kept.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -156,12 +160,12 @@ pub enum LossCause {
     Bytes,
     /// The disk was full.
     DiskFull,
-    /// The recording could not be written for another reason.
+    /// The recording could not be written, for a reason other than a full disk.
     NotWritten,
     /// The recorder was killed before it wrote the recording.
     Killed,
-    /// Too many triggers fired, so the kernel did not deliver them or the recording does not list
-    /// them.
+    /// Too many triggers fired at once. The kernel did not deliver some of them, or the recording
+    /// does not list them.
     Suppressed,
     /// The index reached its size limit, so its oldest incidents were dropped.
     IndexFull,
@@ -180,7 +184,7 @@ impl LossCause {
         Self::IndexFull,
     ];
 
-    /// Word used in files.
+    /// Returns the word used in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::PerHour => "per_hour",

@@ -1,4 +1,4 @@
-//! Percentiles as trigger thresholds.
+//! Percentiles as thresholds of triggers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,8 +10,8 @@ use crate::Nanos;
 
 const MILLION: u32 = 1_000_000;
 
-/// A percentile from p50 to p99.9999, parsed from and displayed as text. For `p99.9`, 99.9 % of
-/// values are lower.
+/// A percentile from p50 to p99.9999, which is parsed from and displayed as text. 99.9 % of values
+/// are below `p99.9`.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -23,15 +23,17 @@ pub struct Percentile {
 }
 
 impl Percentile {
-    /// Number of values expected above a percentile that makes its estimate stable enough.
+    /// Number of values that are expected above a percentile when there are enough values to
+    /// estimate it.
     const BEYOND: u32 = 10;
 
-    /// Share of values below the percentile, 0 to 1.
+    /// Returns the share of values below the percentile, 0 to 1.
     pub fn share(self) -> f64 {
         f64::from(self.millionths) / f64::from(MILLION)
     }
 
-    /// Minimum number of values for an estimate: enough that ten are expected above the percentile.
+    /// Returns the minimum number of values needed for an estimate. With that many values, ten of
+    /// them are expected above the percentile.
     pub fn enough(self) -> u64 {
         u64::from((Self::BEYOND * MILLION).div_ceil(MILLION - self.millionths))
     }
@@ -54,7 +56,7 @@ impl FromStr for Percentile {
         if !is_number(whole) || !is_number(part) {
             return Err(PercentileError);
         }
-        // Percent with four decimal places, combined into millionths.
+        // A percentage with four decimal places is a whole number of millionths.
         let whole: u32 = whole.parse().map_err(|_| PercentileError)?;
         let part: u32 = format!("{part:0<4}").parse().map_err(|_| PercentileError)?;
         let millionths = whole * 10_000 + part;
@@ -90,12 +92,12 @@ impl fmt::Display for Percentile {
     }
 }
 
-/// A percentile of the last hour's values that a delay exceeded.
+/// A percentile of the delays in the last hour, which a new delay exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AbovePercentile {
     /// Percentile.
     pub percentile: Percentile,
-    /// Value of the percentile.
+    /// Value of the percentile when the delay occurred.
     #[serde(rename = "limit_ns")]
     pub limit: Nanos,
 }

@@ -1,4 +1,4 @@
-//! Triggers: conditions under which a flight recorder keeps the seconds around an event.
+//! Triggers: conditions under which a flight recorder saves the seconds around an event.
 
 mod error;
 
@@ -19,24 +19,26 @@ use crate::{Cpu, CpuList, Nanos};
 )]
 #[serde(rename_all = "snake_case")]
 pub enum TriggerKind {
-    /// A runnable thread waited for a CPU.
+    /// A runnable thread waited too long for a CPU.
     Wait,
-    /// A thread's wake-up latency was high.
+    /// The wake-up latency of a thread was too high.
     Late,
-    /// A thread was in an uninterruptible sleep, waiting for a disk or a lock.
+    /// A thread spent too long in an uninterruptible sleep, in which it waited for a disk or a
+    /// lock.
     Blocked,
-    /// A thread was throttled because its cgroup's CPU quota was used up.
+    /// A thread was throttled for too long, because its cgroup had used up its CPU quota.
     Throttled,
-    /// A kernel thread, interrupt or softirq ran on a CPU for a long time without interruption.
+    /// A kernel thread, interrupt or softirq ran on a CPU for a long time without being
+    /// interrupted.
     Stretch,
-    /// A probe lost its CPU.
+    /// A probe did not run for a while because its CPU was doing something else.
     Gap,
-    /// A frame of a paced program started late: by a whole period, so that a frame was dropped, or
-    /// by more than a threshold.
+    /// A frame of a paced program started late. It was late by an entire period, so that a frame
+    /// was dropped, or by more than a threshold.
     Frame,
     /// The recorder received a signal.
     Signal,
-    /// A program or person requested a recording.
+    /// A program or a person requested a recording.
     Mark,
 }
 
@@ -54,7 +56,7 @@ impl TriggerKind {
         Self::Mark,
     ];
 
-    /// Word used on the command line and in files.
+    /// Returns the word used on the command line and in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Wait => "wait",
@@ -69,18 +71,18 @@ impl TriggerKind {
         }
     }
 
-    /// The inverse of [`TriggerKind::name`].
+    /// Returns the kind whose [`TriggerKind::name`] is `name`; `None` if no kind has this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Whether this kind compares a duration with a threshold. The other kinds are instantaneous
-    /// requests.
+    /// Returns whether triggers of this kind compare a duration with a threshold. The other kinds
+    /// are requests, which have no duration.
     pub const fn is_measured(self) -> bool {
         !matches!(self, Self::Signal | Self::Mark)
     }
 
-    /// Whether this kind is about a thread's delay.
+    /// Returns whether triggers of this kind detect the delay of a thread.
     pub const fn is_of_thread(self) -> bool {
         matches!(
             self,
@@ -100,37 +102,38 @@ impl fmt::Display for TriggerKind {
 pub struct Trigger {
     /// Kind.
     pub kind: TriggerKind,
-    /// When the trigger fired, on `CLOCK_MONOTONIC`. The excessive delay had just ended or was
-    /// still going on.
+    /// When the trigger fired, on `CLOCK_MONOTONIC`. The delay had just ended or was still going
+    /// on.
     #[serde(rename = "at_ns", alias = "time_ns")]
     pub at: Nanos,
-    /// CPU on which the trigger fired: the CPU on which the thread then ran or the stretch
-    /// occurred. `None` for a signal or mark.
+    /// CPU on which the trigger fired. A delayed thread ran on it after the delay. For a stretch,
+    /// the long-running kernel activity ran on it. `None` for a signal or a mark.
     pub cpu: Option<Cpu>,
-    /// Thread id of the delayed thread or, for a stretch, of the running thread. 0 if something
-    /// other than a thread was running, such as an interrupt.
+    /// Thread id of the delayed thread. For a stretch, thread id of the kernel thread that ran for
+    /// a long time; 0 if it was an interrupt or softirq.
     pub tid: i32,
-    /// Process id of that thread; 0 if something else was running.
+    /// Process id of that thread; 0 for an interrupt or softirq.
     pub pid: i32,
-    /// Name of that thread or interrupt. For a mark, its text, which may be empty.
+    /// Name of that thread, interrupt or softirq. For a mark, the text that was given with it,
+    /// which may be empty.
     pub comm: String,
     /// Length of the delay when the trigger fired.
     #[serde(rename = "lasted_ns")]
     pub lasted: Nanos,
-    /// Percentile that the delay exceeded, if the threshold is a percentile.
+    /// Percentile that the delay exceeded; `None` unless the trigger's threshold is a percentile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub above: Option<AbovePercentile>,
 }
 
 impl Trigger {
-    /// Start of the delay.
+    /// Returns the start of the delay.
     pub fn begin(&self) -> Nanos {
-        // Saturates, because a file can contain arbitrary times.
+        // Saturates because a recording's file can contain arbitrary times.
         Nanos(self.at.0.saturating_sub(self.lasted.0))
     }
 }
 
-/// The threads or CPUs whose delays fire a trigger.
+/// The threads or CPUs whose delays can fire a trigger.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TriggerTarget {
     /// All threads and CPUs.
@@ -146,10 +149,10 @@ pub enum TriggerTarget {
     Cpus(CpuList),
 }
 
-/// Threshold of a trigger.
+/// Threshold that a delay must exceed to fire a trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TriggerLimit {
-    /// No threshold: the trigger is a request, or it fires on frames that are late by a whole
+    /// No threshold. The trigger is a request, or it fires on frames that are late by an entire
     /// period, so that a frame is dropped.
     None,
     /// A duration.
@@ -158,28 +161,28 @@ pub enum TriggerLimit {
     Percentile(Percentile),
 }
 
-/// A trigger as specified by the user: `KIND[:TARGET]>LIMIT`, `frame:TARGET`, or `signal`.
+/// A trigger as the user writes it: `KIND[:TARGET]>LIMIT`, `frame:TARGET`, or `signal`.
 ///
 /// - KIND is `wait`, `late`, `blocked`, `throttled`, `stretch` or `gap`.
-/// - TARGET is `pid=N`, `comm=NAME` or `cgroup=PATH`. For gaps it is `cpu=LIST`. Stretches have
-///   no target, because they belong to the kernel.
-/// - LIMIT is a time from 10 µs to 1 min, such as `5ms`, or a percentile of the last hour, such as
-///   `p99.9`.
+/// - TARGET is `pid=N`, `comm=NAME` or `cgroup=PATH`. For `gap`, it is `cpu=LIST`. `stretch` takes
+///   no target, because only the kernel's own activities fire it.
+/// - LIMIT is a time from 10 µs to 1 min, such as `5ms`, or a percentile of the delays in the last
+///   hour, such as `p99.9`.
 ///
-/// Frames need `pid=N` or `comm=NAME`. `frame:pid=N` fires on dropped frames, and
-/// `frame:pid=N>LIMIT` fires on frames that start later than the limit.
+/// A `frame` trigger needs `pid=N` or `comm=NAME`. `frame:pid=N` fires when a frame is dropped, and
+/// `frame:pid=N>LIMIT` fires when a frame starts later than the limit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TriggerSpec {
     /// Kind.
     pub kind: TriggerKind,
-    /// Threads or CPUs whose delays fire the trigger.
+    /// Threads or CPUs whose delays can fire the trigger.
     pub target: TriggerTarget,
     /// Threshold: the trigger fires on longer delays.
     pub over: TriggerLimit,
 }
 
 impl TriggerSpec {
-    /// Smallest threshold. Shorter delays happen all the time.
+    /// Smallest threshold. Delays shorter than this happen all the time.
     pub const MIN: Nanos = Nanos::from_micros(10);
     /// Largest threshold.
     pub const MAX: Nanos = Nanos::from_secs(60);
@@ -217,7 +220,7 @@ impl fmt::Display for TriggerSpec {
 }
 
 fn parse(text: &str) -> Result<TriggerSpec, TriggerFault> {
-    // A name can contain `>`, but a threshold cannot, so split at the last one.
+    // A name can contain `>`, but a threshold cannot. Split the text at the last `>`.
     let (subject, over) = match text.rsplit_once('>') {
         Some((subject, over)) => (subject, Some(over)),
         None => (text, None),
@@ -265,7 +268,7 @@ fn parse(text: &str) -> Result<TriggerSpec, TriggerFault> {
     })
 }
 
-/// Parses a frame trigger's target and threshold.
+/// Parses the target and the threshold of a frame trigger.
 fn parse_frames(target: Option<&str>, over: Option<&str>) -> Result<TriggerSpec, TriggerFault> {
     let is_program = |text: &&str| {
         let named = text.split_once('=');
@@ -303,7 +306,7 @@ fn parse_cpus(text: &str) -> Result<TriggerTarget, TriggerFault> {
     Ok(TriggerTarget::Cpus(cpus))
 }
 
-/// Parses a target that selects threads.
+/// Parses a target that selects threads: `pid=N`, `comm=NAME` or `cgroup=PATH`.
 fn parse_target(text: &str) -> Result<TriggerTarget, TriggerFault> {
     let (key, value) = text.split_once('=').unwrap_or((text, ""));
     if value.is_empty() || value.contains('\0') {

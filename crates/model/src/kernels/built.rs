@@ -1,4 +1,4 @@
-//! Kernels in the lab's cache, and the results of building them.
+//! The kernels in the lab's cache, and the result of building kernels.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ pub struct CachedKernel {
     pub name: String,
     /// Release, as in `uname -r`.
     pub release: String,
-    /// A package with its version, or a source with a description of its build.
+    /// Origin of the kernel: a package with its version, or the source code and how it was built.
     pub origin: String,
     /// Tick rate in Hz, if the kernel's configuration shows it.
     pub hz: Option<u32>,
@@ -30,28 +30,28 @@ pub struct CachedKernel {
 /// The result of `lab build`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelBuild {
-    /// Source: a package, directory or tarball.
+    /// Source code of the kernels: a package, directory or tarball.
     pub source: String,
     /// File with additional configuration, if one was given.
     pub config: Option<String>,
-    /// One kernel per tick rate, in the order of the command line.
+    /// Kernels that were built, one per tick rate, in the order given on the command line.
     pub kernels: Vec<BuiltKernel>,
 }
 
 /// A kernel that was built or found in the cache.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BuiltKernel {
-    /// Name for `lab run --kernel`.
+    /// Name of the kernel, for `lab run --kernel`.
     pub name: String,
     /// Release, as in `uname -r`.
     pub release: String,
     /// Tick rate, in Hz.
     pub hz: u32,
-    /// Name of the unpacked source, with a digest of everything that went into the build.
+    /// Name of the unpacked source code, with a digest of everything that affects the build.
     pub origin: String,
     /// Path of the kernel image.
     pub image: String,
-    /// Whether this invocation compiled the kernel; otherwise it came from the cache.
+    /// Whether this invocation compiled the kernel. Otherwise the kernel was already in the cache.
     pub compiled: bool,
     /// Build time, including the time to unpack the source.
     #[serde(rename = "took_ns")]

@@ -1,4 +1,4 @@
-//! Paced loops on several kernels, compared with the model of each kernel.
+//! Paced loops measured on several kernels, compared with the model's prediction for each kernel.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,33 +7,36 @@ use super::GuestClock;
 use crate::Nanos;
 use crate::pace::{PaceRule, SleepMethod};
 
-/// Loops measured on kernels and predicted by the model. Each arm is one loop on one kernel.
+/// Paced loops as measured on real kernels and as predicted by the model. Each arm of the
+/// comparison is one loop on one kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelComparison {
-    /// Command that ran in each guest, with its arguments.
+    /// Command that ran in each lab guest, with its arguments.
     pub verb: String,
-    /// Clock of the guests.
+    /// Clock that the lab guests used.
     pub clock: GuestClock,
-    /// Largest allowed deviation from the model.
+    /// Largest deviations from the model's predictions that still count as agreement.
     pub tolerance: Tolerance,
     /// Arms, in the order in which they were measured.
     pub arms: Vec<KernelArm>,
-    /// Published figures of a different loop at the same tick rates, highest rate first.
+    /// Published figures for the same tick rates, highest rate first. They describe a different
+    /// loop.
     pub published: Vec<PublishedLoop>,
 }
 
-/// Largest allowed deviations from the model's range.
+/// Largest deviations from the model's range that still count as agreement.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Tolerance {
     /// Deviation of the frame rate, as a share of the predicted rate.
     pub rate_share: f64,
-    /// Deviation of the mean wait, as a share of the period.
+    /// Deviation of the mean time from a frame's due time to its start, as a share of the loop's
+    /// period.
     pub wait_period_share: f64,
-    /// Deviation of the sampled CPU time, as a share of a CPU.
+    /// Deviation of the CPU time according to samples at ticks, as a share of a CPU.
     pub sampled_share: f64,
 }
 
-/// One loop on one kernel.
+/// One arm of the comparison: a loop on a kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelArm {
     /// Name of the kernel.
@@ -49,51 +52,52 @@ pub struct KernelArm {
     /// Requested frame period.
     #[serde(rename = "period_ns")]
     pub period: Nanos,
-    /// CPU time per frame.
+    /// CPU time of each frame's work.
     #[serde(rename = "work_ns")]
     pub work: Nanos,
     /// Figures measured on the kernel.
     pub measured: LoopFigures,
     /// The model's prediction; `None` if the model does not cover this loop.
     pub predicted: Option<PredictedLoop>,
-    /// Figures that differ by more than the tolerance.
+    /// Measured figures that deviate from the prediction by more than the tolerance.
     pub differs: Vec<Difference>,
 }
 
-/// The figures of a loop on a kernel.
+/// Figures that were measured for a loop on a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoopFigures {
     /// Frames per second.
     pub rate_hz: f64,
     /// Mean time from a frame's due time to its start.
     pub wait_ns: f64,
-    /// Steps per second of a fixed schedule that no frame reached in time (see
-    /// [`pace`](crate::pace)).
+    /// Steps of the loop's fixed schedule that no frame reached in time, per second. The module
+    /// [`pace`](crate::pace) defines schedules and steps.
     pub overshot_hz: f64,
     /// Share of a CPU that the loop used, 0 to 1.
     pub used_share: f64,
     /// Share of a CPU that the loop used according to samples at ticks; `None` if the kernel did
-    /// not report it.
+    /// not report its sampled CPU time.
     pub sampled_share: Option<f64>,
 }
 
-/// The model's prediction for a loop: minimum and maximum over all phases at which it can start.
+/// The model's prediction for a loop. The prediction depends on the phase at which the loop starts,
+/// so each figure is a range: the minimum and the maximum over all phases.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PredictedLoop {
     /// Frames per second.
     pub rate_hz: (f64, f64),
     /// Mean time from a frame's due time to its start.
     pub wait_ns: (f64, f64),
-    /// Steps per second of a fixed schedule that no frame reaches in time.
+    /// Steps of the loop's fixed schedule that no frame reaches in time, per second.
     pub overshot_hz: (f64, f64),
-    /// Share of a CPU that the loop uses according to samples at ticks.
+    /// Share of a CPU that the loop uses according to samples at ticks, 0 to 1.
     pub sampled_share: (f64, f64),
-    /// Whether the predicted range of the wait or of the sampled share is wider than twice the
-    /// tolerance.
+    /// Whether the predicted range of `wait_ns` or of `sampled_share` is wider than twice the
+    /// tolerance, so that a measurement within it proves little.
     pub wide: bool,
 }
 
-/// A figure that differs from the model by more than the tolerance.
+/// A figure that deviates from the model's prediction by more than the tolerance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Difference {
@@ -106,7 +110,7 @@ pub enum Difference {
 }
 
 impl Difference {
-    /// Name of the figure.
+    /// Returns the name of the figure.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Rate => "rate",
@@ -116,19 +120,20 @@ impl Difference {
     }
 }
 
-/// Published figures for one tick rate.
+/// Figures that were published for one tick rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PublishedLoop {
     /// Tick rate, in Hz.
     pub hz: u32,
     /// Frames per second.
     pub rate_hz: f64,
-    /// Share of a CPU, as shown by `top`.
+    /// Share of a CPU that the loop used, as shown by `top`.
     pub shown_share: f64,
 }
 
 impl KernelComparison {
-    /// Whether the model covers every arm and every arm agrees with it.
+    /// Returns whether the model covers every arm and no figure deviates by more than the
+    /// tolerance.
     pub fn agrees(&self) -> bool {
         let agrees = |arm: &KernelArm| arm.predicted.is_some() && arm.differs.is_empty();
         !self.arms.is_empty() && self.arms.iter().all(agrees)

@@ -1,30 +1,31 @@
-//! Settings that a finding or a piece of advice proposes to test.
+//! Settings that findings and advice propose to test.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A setting's value that is worth testing against the current one with `ticktax try`.
+/// A setting and a value that is worth testing against the current value with `ticktax try`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KnobProposal {
     /// Name of the setting.
     pub knob: String,
     /// Value to test.
     pub value: String,
-    /// Interrupt line, if the setting belongs to one.
+    /// Number of the interrupt that the setting belongs to; `None` if it does not belong to an
+    /// interrupt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub irq: Option<u32>,
-    /// Whether some values of this setting can hang the machine, so that the user must confirm the
+    /// Whether some values of this setting can hang the machine. If so, the user must confirm the
     /// trial.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dangerous: bool,
 }
 
 impl KnobProposal {
-    /// Settings that can be proposed, and whether each is dangerous. The full registry is in the
-    /// code that changes machines, and the analysis of recordings must not depend on that code. A
-    /// test there checks this list.
+    /// Settings that can be proposed, each with whether it is dangerous. The full registry is in
+    /// `ticktax-knobs`, which changes machines and on which the analysis of recordings must not
+    /// depend. A test in that crate checks this list.
     pub const KNOBS: [(&str, bool); 33] = [
         ("clock.source", false),
         ("cpu.governor", false),
@@ -61,7 +62,7 @@ impl KnobProposal {
         ("net.ipv4.tcp_congestion_control", false),
     ];
 
-    /// A proposal to set `knob` to `value`; `None` if the setting is not in
+    /// Returns a proposal to set `knob` to `value`; `None` if the setting is not in
     /// [`KnobProposal::KNOBS`].
     pub fn new(knob: &str, value: impl fmt::Display) -> Option<Self> {
         let known = Self::KNOBS.iter().find(|(id, _)| *id == knob);
@@ -73,7 +74,7 @@ impl KnobProposal {
         })
     }
 
-    /// The same proposal for the interrupt line `irq`.
+    /// Returns the same proposal for the setting of interrupt `irq`.
     #[must_use]
     pub fn for_irq(self, irq: u32) -> Self {
         Self {
@@ -83,11 +84,13 @@ impl KnobProposal {
     }
 }
 
-/// Formats the proposal as shell arguments for `ticktax try`: `cpu.governor=now,performance`.
+/// Formats the proposal as a shell argument for `ticktax try`, such as
+/// `cpu.governor=now,performance`.
 impl fmt::Display for KnobProposal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { knob, value, .. } = self;
-        // The value contains a comma, so use a semicolon as the separator and quote the argument.
+        // The value contains a comma, so separate the values with a semicolon, and quote the
+        // argument because the shell would split it there.
         if value.contains(',') {
             write!(f, "'{knob}=now;{value}'")?;
         } else {

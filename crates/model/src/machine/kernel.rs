@@ -1,4 +1,4 @@
-//! A kernel's configuration of the tick and of preemption.
+//! A kernel's configuration of the timer tick and of preemption.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,29 +8,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::CpuList;
 
-/// When a CPU's tick stops.
+/// When the timer tick of a CPU stops.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TickMode {
     /// Never (`CONFIG_HZ_PERIODIC`, `nohz=off`).
     #[default]
     Periodic,
-    /// While the CPU is idle (`CONFIG_NO_HZ_IDLE`).
+    /// The tick stops while the CPU is idle (`CONFIG_NO_HZ_IDLE`).
     NohzIdle,
-    /// While the CPU is idle and, on some CPUs, also while only one task is runnable
-    /// (`nohz_full=`).
+    /// The tick stops while the CPU is idle. On some CPUs, it also stops while only one task is
+    /// runnable (`nohz_full=`).
     NohzFull {
-        /// CPUs whose tick also stops while they are busy.
+        /// CPUs on which the tick also stops while one task is runnable.
         cpus: CpuList,
     },
 }
 
 impl TickMode {
-    /// Names of the modes, as parsed and displayed.
+    /// Names of the modes in text form.
     pub const WORDS: [&str; 3] = ["periodic", "nohz-idle", "nohz-full"];
 
-    /// `nohz-full` on CPUs 0 to `count - 1`, with `count` limited to the 8192 CPUs that a list can
-    /// contain.
+    /// Returns the mode `nohz-full` on CPUs 0 to `count - 1`. `count` is limited to 8192, the
+    /// number of CPUs that a list can contain.
     pub fn nohz_full(count: usize) -> Self {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         Self::NohzFull {
@@ -38,7 +38,7 @@ impl TickMode {
         }
     }
 
-    /// Name of the mode, without its CPUs.
+    /// Returns the name of the mode, without its CPUs.
     pub const fn word(&self) -> &'static str {
         match self {
             Self::Periodic => Self::WORDS[0],
@@ -48,7 +48,7 @@ impl TickMode {
     }
 }
 
-/// The mode's name. For `nohz-full`, its CPUs follow.
+/// Formats the mode as its name. The CPUs follow for `nohz-full`.
 impl fmt::Display for TickMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())?;
@@ -59,7 +59,7 @@ impl fmt::Display for TickMode {
     }
 }
 
-/// A fact about a kernel that can be established in more than one way.
+/// A fact about a kernel that can be established in several ways.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -69,27 +69,28 @@ pub enum MachineFact {
     TickRate,
     /// When the tick stops.
     TickMode,
-    /// Whether timers can expire between ticks.
+    /// Whether timers can expire between ticks (high-resolution timers).
     HighResolution,
-    /// How CPU time is accounted.
+    /// How the kernel accounts CPU time.
     Accounting,
     /// The preemption model.
     Preemption,
 }
 
-/// How a fact about a kernel was established, if not from its build configuration.
+/// How a fact about a kernel was established, if it does not come from the kernel's build
+/// configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "by", rename_all = "kebab-case")]
 pub enum Evidence {
-    /// Reported by the running kernel, through the resolution of its clocks or its version string.
+    /// The running kernel reported it, through the resolution of its clocks or its version string.
     #[serde(alias = "running")]
     RunningKernel,
-    /// Implied by the functions in the kernel's type information (BTF).
+    /// The functions listed in the kernel's type information (BTF) imply it.
     #[serde(alias = "functions")]
     Btf,
-    /// Shown by the kernel's behaviour in a self-test.
+    /// The kernel's behaviour in a self-test showed it.
     SelfTest {
-        /// Number of ticks in the self-test.
+        /// Number of ticks that the self-test observed.
         ticks: u32,
     },
 }
@@ -104,20 +105,20 @@ impl fmt::Display for Evidence {
     }
 }
 
-/// Where the kernel can be preempted (`preempt=`).
+/// In which code the kernel can be preempted (`preempt=`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Preemption {
     /// Only in user mode (`PREEMPT_NONE`).
     None,
-    /// Also at explicit preemption points in kernel code (`PREEMPT_VOLUNTARY`).
+    /// In user mode and at explicit preemption points in kernel code (`PREEMPT_VOLUNTARY`).
     Voluntary,
-    /// Anywhere except in sections that disable preemption (`PREEMPT`).
+    /// Anywhere except in code that disables preemption (`PREEMPT`).
     Full,
-    /// Like full preemption for real-time threads. Others are only preempted at the next tick
-    /// (`PREEMPT_LAZY`).
+    /// Anywhere, as with `PREEMPT`, if a real-time thread becomes runnable. Otherwise only at the
+    /// next tick (`PREEMPT_LAZY`).
     Lazy,
-    /// Almost everywhere, including interrupt handlers (`PREEMPT_RT`).
+    /// Almost anywhere, including most interrupt handlers (`PREEMPT_RT`).
     Rt,
 }
 
@@ -131,7 +132,7 @@ impl Preemption {
         Self::Rt,
     ];
 
-    /// Name as in `preempt=`.
+    /// Returns the name of the model, as used in `preempt=`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -149,7 +150,7 @@ impl fmt::Display for Preemption {
     }
 }
 
-/// Error for a word that is not a preemption model.
+/// Error for text that is not the name of a preemption model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown preemption model `{0}`")]
 pub struct PreemptionError(String);

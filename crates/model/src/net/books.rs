@@ -1,4 +1,4 @@
-//! A host's CPU accounts during traffic.
+//! A host's CPU accounts while traffic was sent or received.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,26 +6,26 @@ use serde::{Deserialize, Serialize};
 use super::SampledActivity;
 use crate::{Cpu, Nanos};
 
-/// An account of CPU time during traffic.
+/// Account for the CPU time spent on one kind of activity during the traffic.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum TrafficAccount {
-    /// The sending thread between its system calls.
+    /// Time in which the sending thread ran between its system calls.
     SenderUser,
-    /// The sending thread in its system calls, without interruptions.
+    /// Time in which the sending thread ran in its system calls, without interruptions.
     SenderCall,
-    /// The receiving thread between its system calls.
+    /// Time in which the receiving thread ran between its system calls.
     ReceiverUser,
-    /// The receiving thread in its system calls, without interruptions.
+    /// Time in which the receiving thread ran in its system calls, without interruptions.
     ReceiverCall,
-    /// The kernel's receive processing (`NET_RX`), in any context.
+    /// Softirq `NET_RX`, which processes received packets, in any context.
     SoftirqReceive,
-    /// The kernel's deferred sending (`NET_TX`).
+    /// Softirq `NET_TX`, which sends packets that had to wait.
     SoftirqSend,
-    /// Softirqs in which TCP sends from a timer or after its queue was full (`HRTIMER` for pacing,
-    /// `TASKLET`). Other kernel timers and tasklets run there as well.
+    /// Softirqs in which TCP sends packets that it had held back: `HRTIMER` for pacing, and
+    /// `TASKLET` after its queue was full. Other kernel timers and tasklets run there as well.
     SoftirqPaced,
     /// Other softirqs.
     SoftirqOther,
@@ -35,15 +35,15 @@ pub enum TrafficAccount {
     KernelThread,
     /// Other programs.
     Program,
-    /// ticktax itself, which drains the tracer's buffers.
+    /// ticktax itself, which reads the tracer's buffers.
     Tool,
-    /// Stolen time reported by the hypervisor, if the recording has rows for it.
+    /// Stolen time reported by the hypervisor. Only recordings that have rows for it contain it.
     Steal,
-    /// Remaining CPU time, used up by a soaker at the lowest priority.
+    /// Remaining CPU time that a lowest-priority soaker used.
     Soaker,
-    /// Remaining CPU time, in which nothing ran.
+    /// Remaining CPU time in which nothing ran.
     Idle,
-    /// Time that no row covers.
+    /// Time that is not covered by any row of the recording.
     Unexplained,
 }
 
@@ -68,7 +68,8 @@ impl TrafficAccount {
         Self::Unexplained,
     ];
 
-    /// Whether the account is work done for the traffic. `NET_RX` may include other traffic.
+    /// Returns whether the account is for work on the traffic. `NET_RX` may include the work of
+    /// other traffic.
     pub const fn is_of_traffic(self) -> bool {
         matches!(
             self,
@@ -82,35 +83,35 @@ impl TrafficAccount {
         )
     }
 
-    /// Whether the account is CPU time that nothing else needed.
+    /// Returns whether the account is for CPU time that was left over.
     pub const fn is_left(self) -> bool {
         matches!(self, Self::Soaker | Self::Idle)
     }
 }
 
-/// The time of an account.
+/// Time in one account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TrafficTime {
     /// Account.
     pub account: TrafficAccount,
-    /// Time over all CPUs.
+    /// Time in the account, summed over all CPUs.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
 }
 
-/// One CPU's activities during traffic.
+/// Activities of one CPU during the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuTraffic {
     /// CPU.
     pub cpu: Cpu,
-    /// Time of the sending thread, without interruptions.
+    /// Time in which the sending thread ran, without interruptions.
     #[serde(rename = "sender_ns")]
     pub sender: Nanos,
-    /// Time of the receiving thread, without interruptions.
+    /// Time in which the receiving thread ran, without interruptions.
     #[serde(rename = "receiver_ns")]
     pub receiver: Nanos,
-    /// Time of `NET_RX`, `NET_TX` and the softirqs in which TCP sends from a timer or after its
-    /// queue was full.
+    /// Time in `NET_RX`, in `NET_TX`, and in the softirqs in which TCP sends packets that it had
+    /// held back.
     #[serde(rename = "net_softirq_ns")]
     pub net_softirq: Nanos,
     /// Time of all interrupts and softirqs that interrupted the sending thread.
@@ -119,13 +120,13 @@ pub struct CpuTraffic {
     /// Time of all interrupts and softirqs that interrupted the receiving thread.
     #[serde(rename = "interrupts_on_receiver_ns")]
     pub interrupts_on_receiver: Nanos,
-    /// Remaining time, either idle or used by a soaker.
+    /// Remaining time, in which the CPU was idle or a soaker used it.
     #[serde(rename = "spare_ns")]
     pub spare: Nanos,
 }
 
 impl CpuTraffic {
-    /// A CPU without any activity.
+    /// Returns a CPU on which nothing has run yet.
     pub const fn new(cpu: Cpu) -> Self {
         Self {
             cpu,
@@ -139,22 +140,23 @@ impl CpuTraffic {
     }
 }
 
-/// A host's CPU accounts between the first byte and the last.
+/// A host's CPU accounts from the first byte of the traffic to the last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TracedTraffic {
     /// Elapsed time, summed over all CPUs.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
-    /// All accounts that are not zero. They add up to `elapsed`.
+    /// All accounts whose time is not zero. They add up to `elapsed`.
     pub accounts: Vec<TrafficTime>,
     /// Activities by CPU.
     pub cpus: Vec<CpuTraffic>,
-    /// Number of events that did not fit into the tracer's buffers. Their time is unexplained.
+    /// Number of events that did not fit into the tracer's buffers. The time of these events is
+    /// unexplained.
     pub events_lost: u64,
 }
 
 impl TracedTraffic {
-    /// The time of an account.
+    /// Returns the time in an account.
     pub fn time(&self, account: TrafficAccount) -> Nanos {
         let matching = self
             .accounts
@@ -163,7 +165,8 @@ impl TracedTraffic {
         matching.map(|entry| entry.time).sum()
     }
 
-    /// Total time of the accounts that a sampler would count as `doing`.
+    /// Returns the total time of the accounts that a sampler would count under the activity
+    /// `doing`.
     pub fn doing(&self, doing: SampledActivity) -> Nanos {
         let matching = self
             .accounts
@@ -172,7 +175,7 @@ impl TracedTraffic {
         matching.map(|entry| entry.time).sum()
     }
 
-    /// Total time of the accounts that are work done for the traffic.
+    /// Returns the total time of the accounts for work on the traffic.
     pub fn of_traffic(&self) -> Nanos {
         let matching = self
             .accounts

@@ -5,28 +5,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::Nanos;
 
-/// Restrictions on a pair of virtual devices, in each direction. Unset values keep the devices'
-/// defaults.
+/// Restrictions that apply to each direction of a pair of virtual devices. Where no value is set,
+/// the devices keep their defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkSpec {
-    /// Rate in bits per second, counting entire Ethernet frames.
+    /// Maximum rate in bits per second. Entire Ethernet frames count.
     #[serde(rename = "rate_bps", alias = "rate_bits_hz")]
     pub rate: Option<f64>,
-    /// Delay of each packet.
+    /// Delay that is added to each packet.
     #[serde(rename = "delay_ns")]
     pub delay: Option<Nanos>,
-    /// Share of packets lost at random.
+    /// Share of packets that are dropped at random, 0 to 1.
     #[serde(rename = "loss_share")]
     pub loss: Option<f64>,
 }
 
 impl LinkSpec {
-    /// Whether the link is unrestricted.
+    /// Returns whether the link has no restrictions.
     pub fn is_plain(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether the rate is the only restriction.
+    /// Returns whether the rate is the only restriction.
     pub fn is_rate_alone(&self) -> bool {
         self.rate.is_some() && self.delay.is_none() && self.loss.is_none()
     }
@@ -36,9 +36,10 @@ impl LinkSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Shaper {
-    /// Token bucket filter: a bucket that fills at the rate, with a queue in front of it.
+    /// Token bucket filter. Tokens fill a bucket at the permitted rate, and packets wait in a queue
+    /// until there are enough tokens.
     Tbf,
-    /// Network emulator: rate, delay and losses.
+    /// Network emulator. It limits the rate, delays packets and drops some of them.
     Netem,
 }
 
@@ -55,7 +56,7 @@ impl Shaper {
     }
 }
 
-/// A link's restrictions in each direction, as read back from the kernel.
+/// Restrictions that are in effect in each direction of a link, as read back from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Shaping {
     /// Queueing discipline.
@@ -65,11 +66,13 @@ pub struct Shaping {
     pub requested: LinkSpec,
     /// Restrictions in effect.
     pub effective: LinkSpec,
-    /// Size of a burst that can exceed the rate (tbf), in bytes.
+    /// Size of a burst that may exceed the rate, in bytes (tbf only).
     pub burst_bytes: Option<u64>,
-    /// Maximum queue length, including the bucket, in bytes (tbf). Packets beyond it are dropped.
+    /// Maximum length of the queue including the bucket, in bytes (tbf only). Packets that do not
+    /// fit are dropped.
     pub queue_bytes: Option<u64>,
-    /// Maximum number of delayed or queued packets (netem). Packets beyond it are dropped.
+    /// Maximum number of packets that are delayed or queued (netem only). Further packets are
+    /// dropped.
     pub queue_packets: Option<u32>,
 }
 
@@ -77,21 +80,22 @@ pub struct Shaping {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Link {
-    /// A pair of virtual Ethernet devices between two dedicated network namespaces.
+    /// A pair of virtual Ethernet devices that connects two network namespaces created for the
+    /// traffic.
     Veth {
-        /// Largest packet, in bytes.
+        /// Size of the largest packet, in bytes.
         mtu: u32,
-        /// Restrictions, if any were requested.
+        /// Restrictions of the link; `None` if none were requested.
         #[serde(default)]
         shaping: Option<Shaping>,
     },
-    /// The loopback device, because namespaces could not be created.
+    /// The loopback device. It is used if network namespaces could not be created.
     Loopback {
-        /// Why namespaces could not be created.
+        /// Why network namespaces could not be created.
         #[serde(alias = "why")]
         reason: String,
     },
-    /// The network between this host and another address.
+    /// The network that connects this host with another address.
     Network {
         /// Address of the other end.
         peer: String,

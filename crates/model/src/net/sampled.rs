@@ -1,4 +1,4 @@
-//! A sampler's results during the traffic.
+//! Results of a sampler that ran during the traffic.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::TrafficAccount;
 use crate::Nanos;
 
-/// Activity of a CPU, at a sampler's coarse level of detail.
+/// Activity of a CPU, in the coarse categories of a sampler.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -16,13 +16,13 @@ pub enum SampledActivity {
     Sender,
     /// The receiving thread.
     Receiver,
-    /// A softirq, regardless of the thread that it interrupted.
+    /// A softirq. The thread that it interrupted does not matter.
     Softirq,
     /// A hardware interrupt.
     Irq,
-    /// Another thread, or something unknown.
+    /// Another thread, or an unknown activity.
     Other,
-    /// Idle, or a soaker.
+    /// Nothing: the CPU was idle, or a soaker used up its spare time.
     Spare,
 }
 
@@ -37,7 +37,7 @@ impl SampledActivity {
         Self::Spare,
     ];
 
-    /// The activity under which a sampler counts `account`.
+    /// Returns the activity under which a sampler counts the time in `account`.
     pub const fn from_account(account: TrafficAccount) -> Self {
         match account {
             TrafficAccount::SenderUser | TrafficAccount::SenderCall => Self::Sender,
@@ -57,10 +57,10 @@ impl SampledActivity {
     }
 }
 
-/// Kind of code running when a sample was taken.
+/// Kind of code that a CPU was running when a sample was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SampledCode {
-    /// A thread, in user mode or in the kernel on its behalf.
+    /// Code of a thread, in user mode or in the kernel on the thread's behalf.
     Thread,
     /// A softirq.
     Softirq,
@@ -71,42 +71,44 @@ pub enum SampledCode {
 /// One sample of one CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// Time of the sample.
+    /// Time when the sample was taken.
     pub at: Nanos,
-    /// Current thread of the CPU, even if interrupted; 0 if idle.
+    /// Id of the CPU's current thread, even if it was interrupted; 0 if the CPU was idle.
     pub tid: i32,
-    /// Kind of code that ran.
+    /// Kind of code that the CPU was running.
     pub code: SampledCode,
 }
 
-/// Numbers of samples that found an activity.
+/// Numbers of samples in which a CPU was doing one activity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SampleCount {
     /// Activity.
     pub activity: SampledActivity,
-    /// Number of samples with this activity, judged by the code that was running.
+    /// Number of samples if each sample counts for the code that was running.
     pub by_code: u64,
-    /// Number of samples with this activity, judged by the current thread. Interrupts and softirqs
-    /// count towards the thread that they interrupted.
+    /// Number of samples if each sample counts for the CPU's current thread. Samples in interrupts
+    /// and softirqs then count for the thread that was interrupted.
     pub by_thread: u64,
 }
 
-/// Samples of all CPUs between the first byte and the last. A timer interrupt takes the samples. It
-/// cannot fire while another interrupt is being handled, so no sample can find one.
+/// Samples taken on all CPUs from the first byte of the traffic to the last. A timer interrupt
+/// takes the samples. It cannot fire while another interrupt is being handled, so no sample falls
+/// into an interrupt handler.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Sampled {
-    /// Sampling period of each CPU.
+    /// Time between two samples on the same CPU.
     #[serde(rename = "period_ns")]
     pub period: Nanos,
-    /// Counts by activity. The `by_code` counts add up to all samples, and so do the `by_thread`
-    /// counts.
+    /// Counts for each activity. Their `by_code` numbers add up to the number of all samples, and
+    /// so do their `by_thread` numbers.
     pub counts: Vec<SampleCount>,
     /// Number of samples that did not fit into the buffer.
     pub samples_lost: u64,
 }
 
 impl Sampled {
-    /// Share of samples that found the activity `doing`, judged by code and by thread.
+    /// Returns the share of samples in which a CPU was doing `doing`, first by code, then by
+    /// thread.
     pub fn shares(&self, doing: SampledActivity) -> (f64, f64) {
         let all: u64 = self.counts.iter().map(|count| count.by_code).sum();
         let share = |count: u64| count as f64 / all.max(1) as f64;

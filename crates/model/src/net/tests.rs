@@ -1,4 +1,4 @@
-//! Tests of the figures derived from a statement.
+//! Tests for the figures that are derived from a network statement.
 
 use super::{
     Datagrams, End, EndReport, Link, NetStatement, Protocol, ProtocolCounters, TrafficSpec,
@@ -76,8 +76,8 @@ fn the_places_of_losses_sum_to_the_loss() {
         ..Datagrams::default()
     });
     net.receiver = Some(receiver.clone());
-    // Backlog drops are counted for the entire machine, so they explain at most the losses that
-    // remain.
+    // Backlog drops are counted for the entire machine, so they explain only losses that no other
+    // counter explains.
     let places = net.losses().unwrap();
     let at = (
         places.socket_buffer,
@@ -89,7 +89,7 @@ fn the_places_of_losses_sum_to_the_loss() {
     receiver.counters = ProtocolCounters::default();
     net.receiver = Some(receiver.clone());
     assert_eq!(net.losses().unwrap().unknown, 10);
-    // The sender's queue also dropped an acknowledgement.
+    // The queue of the sender also dropped an acknowledgement.
     if let Some(sender) = &mut net.sender {
         sender.counters.queue_drops = 11;
     }
@@ -98,7 +98,7 @@ fn the_places_of_losses_sum_to_the_loss() {
         (places.total, places.send_queue, places.unknown),
         (10, 10, 0)
     );
-    // The sender did not report how many datagrams it sent.
+    // The sender has not reported how many datagrams it sent.
     receiver.datagrams = Some(Datagrams::default());
     net.receiver = Some(receiver);
     assert_eq!(net.losses(), None);

@@ -1,4 +1,4 @@
-//! Comparison of the arms of a paced loop.
+//! Comparison of several variants (arms) of a paced loop.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,8 @@ use crate::policy::PolicyGrant;
 use crate::recording::World;
 use crate::{Cpu, Nanos};
 
-/// Arms of a loop comparison that took turns, several turns each, with a recommendation.
+/// Comparison of several arms, that is, variants of a paced loop. The arms took turns, and each had
+/// several turns. The comparison ends with a recommendation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PaceComparison {
     /// Version of ticktax that wrote the document.
@@ -30,23 +31,24 @@ pub struct PaceComparison {
     pub cpu: Cpu,
     /// Requested and granted scheduling policy; `None` if no loop ran.
     pub policy: Option<PolicyGrant>,
-    /// Planned length of a turn.
+    /// Planned length of each turn.
     #[serde(rename = "turn_ns")]
     pub turn: Nanos,
     /// Planned number of turns per arm.
     pub rounds: u64,
     /// Arms, in the order of the command line.
     pub arms: Vec<PaceArm>,
-    /// Quantile of the waits that is shown and compared. It is the highest one that every arm
-    /// has enough frames for; `None` if an arm has too few frames for any.
+    /// The quantile of the waits that is shown and compared, 0 to 1. It is the highest quantile
+    /// that the number of frames in every arm supports. `None` if an arm has too few frames for any
+    /// quantile.
     pub quantile: Option<f64>,
-    /// Recommendation for each combination of rate and work.
+    /// Recommendations, one for each combination of frame rate and work.
     pub choices: Vec<Choice>,
-    /// Why the comparison stopped early, if it did.
+    /// Why the comparison stopped early; `None` if it did not.
     pub ended_early: Option<PaceEnd>,
 }
 
-/// One arm: a combination of the varied parameters.
+/// One arm of the comparison: a loop with one combination of the varied parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PaceArm {
     /// Specification of the loop.
@@ -54,22 +56,22 @@ pub struct PaceArm {
     pub spec: LoopSpec,
     /// Number of turns completed.
     pub turns: u64,
-    /// Figures over all turns; `None` if no frame ran.
+    /// Frame statistics over all turns; `None` if no frame ran.
     pub figures: Option<Figures>,
-    /// CPU time over all turns, according to the thread's CPU clock.
+    /// CPU time over all turns, according to the thread's own CPU clock.
     #[serde(rename = "cpu_time_ns")]
     pub cpu_time: Nanos,
-    /// Wall-clock time of all turns.
+    /// Wall-clock time of all turns together.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
-    /// CPU time over all turns, according to each clock.
+    /// CPU time over all turns, according to each available clock.
     #[serde(default)]
     pub readings: Vec<CpuReading>,
-    /// Time that [`SleepMethod::Hybrid`](super::SleepMethod::Hybrid) spun before a frame was due,
-    /// averaged over the turns. Each turn is calibrated separately.
+    /// Time that [`SleepMethod::Hybrid`](super::SleepMethod::Hybrid) spun before each frame was
+    /// due, averaged over the turns. It is calibrated anew for each turn.
     #[serde(default, rename = "margin_ns")]
     pub margin: Option<Nanos>,
-    /// Results of each turn, used to test whether differences are due to chance.
+    /// Results of each turn. They show whether differences between arms are due to chance.
     #[serde(default)]
     pub by_turn: Vec<PaceTurn>,
 }
@@ -77,11 +79,13 @@ pub struct PaceArm {
 /// Results of one turn of an arm.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PaceTurn {
-    /// Number of slots that no frame served in time: dropped, slipped or started late.
+    /// Number of slots that no frame served in time. These are the dropped and the slipped slots
+    /// and those whose frame started late.
     pub late: u64,
-    /// Number of slots in the turn.
+    /// Number of slots in this turn.
     pub wanted: u64,
-    /// Time from a frame's due time to its start; `None` if there were no frames.
+    /// Distribution of the times from a frame's due time to its start; `None` if there were no
+    /// frames.
     pub wait: Option<Distribution>,
     /// CPU time of the turn, according to the thread's CPU clock.
     #[serde(rename = "cpu_time_ns")]
@@ -92,7 +96,7 @@ pub struct PaceTurn {
 }
 
 impl PaceTurn {
-    /// The results of a turn with the given figures.
+    /// Returns the results of a turn, given its frame statistics and times.
     pub fn new(figures: Option<&Figures>, cpu_time: Nanos, elapsed: Nanos) -> Self {
         Self {
             late: figures.map_or(0, Figures::untimely),
@@ -109,19 +113,19 @@ fn wanted(figures: &Figures) -> u64 {
 }
 
 impl PaceArm {
-    /// Number of slots that no frame served in time, over all turns: dropped, slipped or started
-    /// late.
+    /// Returns the number of slots that no frame served in time, over all turns. These are the
+    /// dropped and the slipped slots and those whose frame started late.
     pub fn late(&self) -> u64 {
         self.figures.as_ref().map_or(0, Figures::untimely)
     }
 
-    /// Number of slots over all turns.
+    /// Returns the number of slots over all turns.
     pub fn wanted(&self) -> u64 {
         self.figures.as_ref().map_or(0, wanted)
     }
 }
 
-/// Recommended arms for one combination of frame rate and work.
+/// Recommendation for one combination of frame rate and work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Choice {
     /// Frames per second.
@@ -130,17 +134,19 @@ pub struct Choice {
     /// CPU time of each frame's work.
     #[serde(rename = "work_ns")]
     pub work: Nanos,
-    /// Indices of the best arms. There are several if the measurements cannot tell them apart.
+    /// Indices of the best arms. Several arms are listed if the measurements do not show which one
+    /// is better.
     pub best: Vec<usize>,
-    /// Criterion that excluded the last arms not in `best`; `None` if none was excluded.
+    /// Criterion by which the last arms were excluded from `best`; `None` if all arms are listed
+    /// there.
     pub by: Option<Criterion>,
 }
 
-/// Criteria for a recommendation, most important first.
+/// Criteria by which arms are recommended, most important first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Criterion {
-    /// Fewer slots that no frame served in time.
+    /// The arm has fewer slots that no frame served in time.
     LateFrames,
     /// Shorter waits.
     Lateness,

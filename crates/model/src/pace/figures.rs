@@ -1,4 +1,5 @@
-//! Figures of a paced loop: frames, distributions of times, CPU time by clock, and wake-ups.
+//! Figures of a paced loop: frames, distributions of times, CPU time according to several clocks,
+//! and wake-ups.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,11 +9,11 @@ use crate::{CpuList, Nanos};
 /// Frame statistics of a loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Figures {
-    /// Period that defines the slots.
+    /// Frame period, which is the length of a slot.
     #[serde(rename = "period_ns")]
     pub period: Nanos,
-    /// Delay above which a frame's step counts as overshot, if requested. By default, a step is
-    /// overshot if no frame started before the next step was due.
+    /// Delay above which a frame's step counts as overshot, if one was requested. By default, a
+    /// step is overshot only if no frame started before the next step was due.
     #[serde(rename = "overshot_threshold_ns", alias = "overshot_from_ns")]
     pub overshot_threshold: Option<Nanos>,
     /// Delay above which a frame counts as late.
@@ -20,53 +21,54 @@ pub struct Figures {
     pub late_threshold: Nanos,
     /// Number of frames that started.
     pub frames: u64,
-    /// Number of frames that the rate calls for between the first frame's due time and the last
+    /// Number of frames that the rate calls for, from the first frame's due time to the last
     /// frame's start; `None` if the rate is unknown.
     #[serde(alias = "wanted")]
     pub expected: Option<u64>,
     /// Number of slots in which no frame started.
     pub dropped: u64,
-    /// Number of dropped slots through which the loop slept.
+    /// Number of dropped slots during which the loop was asleep all the time.
     pub slept_through: u64,
     /// Number of steps of a fixed [`Schedule`](super::Schedule) that no frame reached in time.
     pub overshot: u64,
     /// Number of frames that started more than `late_threshold` after they were due.
     pub late: u64,
-    /// Number of requested frames that never came due, because the schedule had slipped. Under a
-    /// relative rule, each delay postpones all later frames. Under
-    /// [`PaceRule::Fixed`](super::PaceRule::Fixed), so does each frame's work.
+    /// Number of frames that the rate calls for but that never came due, because the loop's
+    /// schedule slipped. Under a relative rule, each delay postpones all later frames. Under
+    /// [`PaceRule::Fixed`](super::PaceRule::Fixed), the work of each frame postpones them as well.
     pub slipped: Option<u64>,
-    /// Frames per second, from the start of the first frame to the start of the last; `None` for a
-    /// single frame.
+    /// Average frames per second between the starts of the first and the last frame; `None` if
+    /// there was only one frame.
     pub average_fps: Option<f64>,
     /// Number of seconds with each frame count, highest frame count first. The last second is
-    /// incomplete and omitted.
+    /// omitted because it is incomplete.
     pub fps: Vec<FpsSeconds>,
-    /// Time from a frame's due time to the end of its work, including dropped slots.
+    /// Time from a frame's due time to the end of its work. Dropped slots count as well.
     pub frame_time: Option<Distribution>,
-    /// Time from a frame's due time to its start, including dropped slots.
+    /// Time from a frame's due time to its start. Dropped slots count as well.
     pub wait: Option<Distribution>,
-    /// Time from a frame's due time to its start, for frames that ended a sleep of the loop. This
-    /// is the delay caused by the kernel.
+    /// Time from a frame's due time to its start, only for frames before which the loop slept. This
+    /// is the delay that the kernel causes.
     pub wakeup: Option<Distribution>,
     /// Time from a frame's start to the end of its work.
     pub busy: Option<Distribution>,
     /// Time from one frame's start to the next frame's start.
     pub interval: Option<Distribution>,
-    /// CPU time of a frame's work.
+    /// CPU time of each frame's work.
     pub work: Option<Distribution>,
 }
 
 impl Figures {
-    /// Number of slots that no frame served in time: dropped, slipped or started late.
+    /// Returns the number of slots that no frame served in time. These are the dropped and the
+    /// slipped slots and those whose frame started late.
     pub fn untimely(&self) -> u64 {
         self.dropped + self.slipped.unwrap_or_default() + self.late
     }
 
-    /// Number of dropped slots whose frames may have run late, in a burst. A loop that is behind
-    /// runs several frames per wake-up without sleeping, but only wake-ups are observed. The
-    /// estimate assumes that the additional frames take the usual CPU time. 0 if the frames
-    /// themselves are known.
+    /// Returns the estimated number of dropped slots whose frames ran late, in a burst. A loop that
+    /// is behind runs several frames per wake-up without sleeping in between, but only its wake-ups
+    /// are observed. The estimate assumes that each additional frame uses the usual CPU time. It is
+    /// 0 if the frames themselves are known, as in ticktax's own loop.
     pub fn caught_up(&self) -> u64 {
         let run_into = self.dropped.saturating_sub(self.slept_through);
         let work = self.work.as_ref().filter(|_| self.expected.is_none());
@@ -79,15 +81,15 @@ impl Figures {
         let cpu_time = |slots: u64| median_work.0 as f64 * (work.count + slots) as f64;
         let total = work.mean.0 as f64 * work.count as f64;
         let extra = (0..=run_into).rev().find(|&slots| cpu_time(slots) <= total);
-        // If the extra CPU time is too short for half of these slots, the work probably just
-        // varied.
+        // If the extra CPU time is too short for half of these slots, the work of the frames
+        // probably just varied.
         extra
             .filter(|&extra| 2 * extra >= run_into)
             .unwrap_or_default()
     }
 }
 
-/// Number of seconds with a given frame count.
+/// Number of seconds in which the loop ran this number of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FpsSeconds {
     /// Frames per second.
@@ -96,7 +98,7 @@ pub struct FpsSeconds {
     pub seconds: u64,
 }
 
-/// Distribution of a set of times. Minimum, mean and maximum are exact.
+/// Distribution of a set of times. The minimum, the mean and the maximum are exact.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Distribution {
     /// Number of times.
@@ -112,14 +114,15 @@ pub struct Distribution {
     pub max: Nanos,
     /// Whether the quantiles are exact. Otherwise they are accurate to ±11 %.
     pub exact: bool,
-    /// Quantiles supported by enough values: their 95 % upper bound is one of the values.
+    /// Quantiles that the number of values supports. It supports a quantile if the quantile's 95 %
+    /// upper confidence bound is one of the values.
     pub quantiles: Vec<Quantile>,
-    /// Histogram without empty buckets.
+    /// Histogram of the times, without empty buckets.
     pub buckets: Vec<Bucket>,
 }
 
 impl Distribution {
-    /// Number of values in buckets that lie above `time`.
+    /// Returns the number of values in buckets that start above `time`.
     pub fn beyond(&self, time: Nanos) -> u64 {
         let beyond = |bucket: &&Bucket| bucket.from > time;
         self.buckets
@@ -129,7 +132,7 @@ impl Distribution {
             .sum()
     }
 
-    /// The `q`-quantile, if there are enough values.
+    /// Returns the `q`-quantile; `None` if there are too few values to estimate it.
     pub fn quantile(&self, q: f64) -> Option<Nanos> {
         let found = |quantile: &&Quantile| (quantile.q - q).abs() < 1e-9;
         self.quantiles
@@ -142,14 +145,14 @@ impl Distribution {
 /// A quantile of a distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Quantile {
-    /// Share of values below the quantile, 0 to 1.
+    /// Share of values that lie below the quantile, 0 to 1.
     pub q: f64,
     /// Value of the quantile.
     #[serde(rename = "value_ns")]
     pub value: Nanos,
 }
 
-/// A bucket of a histogram.
+/// One bucket of a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Bucket {
     /// Lower bound, inclusive.
@@ -165,19 +168,21 @@ pub struct Bucket {
 /// A thread's CPU time according to several clocks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuStatement {
-    /// Readings, most accurate first.
+    /// Readings of all available clocks, most accurate first.
     pub readings: Vec<CpuReading>,
     /// CPUs that the thread ran on.
     pub cpus: CpuList,
-    /// Whether this kernel samples machine-wide CPU times at the tick; `None` if unknown.
+    /// Whether this kernel determines the CPU times of the entire machine by sampling at the tick;
+    /// `None` if unknown.
     pub sampled_at_tick: Option<bool>,
-    /// Error caused by sampling at the tick, if the frames stay at fixed phases of the tick.
+    /// Error that sampling at the tick can cause. Set only if the frames stay at fixed phases of
+    /// the tick.
     #[serde(default)]
     pub alias: Option<TickAlias>,
 }
 
-/// Aliasing between a loop and the tick: the frames stay at a few phases of the tick, so the
-/// sampled CPU time depends on when the loop started.
+/// Aliasing between a loop and the tick. The loop's frames stay at a few phases of the tick, so the
+/// sampled CPU time depends on the phase at which the loop started.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TickAlias {
     /// Tick period.
@@ -187,13 +192,13 @@ pub struct TickAlias {
     pub frames: u32,
     /// Number of ticks that take exactly as long as `frames` frames.
     pub ticks: u64,
-    /// True share of a CPU that the frames' work used, 0 to 1.
+    /// Actual share of a CPU that the frames' work used, 0 to 1.
     #[serde(rename = "true_share")]
     pub truth: f64,
-    /// Smallest share that sampling can show, 0 to 1.
+    /// Smallest share of a CPU that sampling can show for this loop, 0 to 1.
     #[serde(rename = "min_share")]
     pub min: f64,
-    /// Largest share that sampling can show, 0 to 1.
+    /// Largest share of a CPU that sampling can show for this loop, 0 to 1.
     #[serde(rename = "max_share")]
     pub max: f64,
 }
@@ -206,7 +211,7 @@ pub struct CpuReading {
     /// CPU time.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// Wall-clock time over which the CPU time was used.
+    /// Wall-clock time in which the CPU time was used.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
 }
@@ -217,18 +222,18 @@ pub struct CpuReading {
 pub enum CpuClock {
     /// `CLOCK_THREAD_CPUTIME_ID`, read by the thread itself.
     Thread,
-    /// Sum of the thread's on-CPU periods, to the nanosecond, without interruptions.
+    /// Sum of the thread's on-CPU periods in the trace, to the nanosecond, without interruptions.
     Runs,
-    /// `/proc/PID/task/TID/schedstat`: the scheduler's own sum.
+    /// `/proc/PID/task/TID/schedstat`, which contains the scheduler's own sum.
     Schedstat,
     /// User and system time in `/proc/PID/task/TID/stat`, which `top` shows.
     Stat,
-    /// Busy time in `/proc/stat` of the CPUs that the thread ran on. It includes all other
-    /// programs.
+    /// Busy time in `/proc/stat` of the CPUs on which the thread ran. It includes the time of all
+    /// other programs on these CPUs.
     Machine,
 }
 
-/// Wake-ups of a loop.
+/// Number of times that a loop's thread woke up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Wakeups {
     /// Time over which the wake-ups were counted.
@@ -236,19 +241,19 @@ pub struct Wakeups {
     pub elapsed: Nanos,
     /// Number of wake-ups.
     pub count: u64,
-    /// Wake-ups that ended a CPU's idle period, if known.
+    /// Number of wake-ups that ended an idle period of a CPU; `None` if unknown.
     #[serde(alias = "ended_idle")]
     pub idle_exits: Option<EndedIdle>,
 }
 
-/// Wake-ups that ended a CPU's idle period. Each costs energy.
+/// Number of wake-ups that ended an idle period of a CPU. Each of them costs energy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EndedIdle {
-    /// Number of such wake-ups.
+    /// Number of wake-ups that ended an idle period.
     pub count: u64,
     /// Whether `count` contains only the loop's own wake-ups. Otherwise it is the number of times
-    /// that the loop's CPU left a power-saving idle state for any reason. That is an upper bound,
-    /// because it includes idle periods that the loop did not end.
+    /// that the loop's CPU left a power-saving idle state for any reason. That number is an upper
+    /// bound, because it includes idle periods that other wake-ups ended.
     #[serde(alias = "own")]
     pub loop_only: bool,
 }
@@ -258,7 +263,7 @@ mod tests {
     use super::{Distribution, Figures, Quantile};
     use crate::Nanos;
 
-    /// Figures of a loop whose frames usually take 4 ms of CPU time.
+    /// Returns figures of a loop whose frames usually use 4 ms of CPU time.
     fn figures(frames: u64, dropped: u64, slept_through: u64, mean_work: i64) -> Figures {
         let work = Distribution {
             count: frames,
@@ -296,17 +301,18 @@ mod tests {
 
     #[test]
     fn frames_without_wake_ups_are_inferred_from_cpu_time() {
-        // 1600 wake-ups used as much CPU time as 1700 frames, so 100 frames ran in bursts.
+        // 1600 wake-ups used as much CPU time as 1700 frames usually do, so 100 further frames ran
+        // in bursts.
         let caught_up = figures(1_600, 110, 5, 4_250_000);
         assert_eq!(caught_up.caught_up(), 100);
-        // The estimate must not exceed the number of slots that the loop ran into.
+        // The estimate must not exceed the number of slots into which a previous frame ran.
         assert_eq!(figures(1_600, 90, 5, 4_250_000).caught_up(), 85);
         assert_eq!(figures(1_600, 110, 110, 4_250_000).caught_up(), 0);
-        // Each frame used its usual CPU time, so the loop skipped these slots.
+        // Each frame used its usual CPU time, so the frames of the dropped slots never ran.
         assert_eq!(figures(1_600, 110, 5, 4_000_000).caught_up(), 0);
-        // The extra CPU time is enough for only a few frames, so the work just varied.
+        // The extra CPU time is enough for only a few frames, so the work probably just varied.
         assert_eq!(figures(1_600, 110, 5, 4_100_000).caught_up(), 0);
-        // The frames of ticktax's own loop are known, so nothing is estimated.
+        // The frames of ticktax's own loop are known, so nothing needs to be estimated.
         let own = Figures {
             expected: Some(1_710),
             ..caught_up

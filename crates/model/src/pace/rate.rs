@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use crate::Nanos;
 
-/// Frames per second, within [`FrameRate::RANGE`].
+/// A number of frames per second, within [`FrameRate::RANGE`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FrameRate(f64);
 
@@ -14,14 +14,14 @@ pub enum FrameRateError {
     /// The text is not a number.
     #[error("invalid rate `{0}`: use frames per second, for example 35 or 59.94")]
     Invalid(String),
-    /// No loop can run at this rate.
+    /// The number is outside [`FrameRate::RANGE`], so no loop can run at this rate.
     #[error("rate {0} out of range: use {min} to {max} frames per \
         second", min = FrameRate::RANGE.0, max = FrameRate::RANGE.1)]
     OutOfRange(String),
 }
 
 impl FrameRate {
-    /// Lowest and highest frame rate.
+    /// Lowest and highest frame rate, in frames per second.
     pub const RANGE: (f64, f64) = (1.0, 50_000.0);
 
     /// Frames per second.
@@ -29,7 +29,7 @@ impl FrameRate {
         self.0
     }
 
-    /// Frame period, to the nearest ns.
+    /// Returns the frame period, rounded to the nearest ns.
     pub fn period(self) -> Nanos {
         #[expect(
             clippy::cast_possible_truncation,

@@ -1,32 +1,34 @@
-//! The frame period of a running program, used to wait for its next frame.
+//! The frame period of a running program. It is used to wait for the program's next frame.
 
 use crate::Nanos;
 
-/// Relative difference above which two grid periods are considered different. Measurements of the
-/// same loop differ by a few ppm. Slots are extrapolated, so errors add up.
+/// Relative difference above which the periods of two grids count as different. Several
+/// measurements of the same loop differ by a few ppm. The tolerance is small because slots are
+/// extrapolated from the period, so that an error in it adds up.
 const TOLERANCE: f64 = 0.001;
 
 /// The same tolerance for loops whose delays accumulate. Their period is derived from the shortest
-/// intervals, which vary, and the next due time depends only on the current frame.
+/// intervals between frames, which vary, so the tolerance is larger. An error in the period does
+/// not add up, because the next due time depends only on the current frame.
 const TOLERANCE_REARMED: f64 = 0.01;
 
-/// Why no rhythm was found in a program.
+/// Why no frame period was found in a program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoRhythm {
-    /// The program did not run.
+    /// The program did not run while it was observed.
     #[error("it did not run")]
     NotRun,
-    /// The program has a single thread, which has no rhythm for this reason
+    /// The program's only thread has no frame period, for this reason
     /// ([`ThreadReport::no_frames_reason`](super::ThreadReport::no_frames_reason)).
     #[error("{0}")]
     OnlyThread(String),
-    /// The threads that wake up periodically do too little work to be the program's loop.
+    /// Some threads wake up periodically but do too little work to be the program's main loop.
     #[error("only threads that used little of its CPU time wake up periodically")]
     LittleWork,
-    /// None of several threads wakes up periodically.
+    /// The program has several threads, but none of them wakes up periodically.
     #[error("none of its {threads} threads wakes up periodically")]
     NotPeriodic {
-        /// Number of threads that ran.
+        /// Number of threads that ran while the program was observed.
         threads: usize,
     },
 }
@@ -43,11 +45,12 @@ pub struct FrameRhythm {
     pub period: Nanos,
     /// Due time of the last observed frame, on `CLOCK_MONOTONIC`.
     pub due: Nanos,
-    /// Whether a frame is due one period after the previous frame started, so that delays
-    /// accumulate. Otherwise frames are due on a grid.
+    /// Whether each frame is due one period after the previous frame started, so that delays
+    /// accumulate. Otherwise the frames are due on a fixed grid.
     pub rearmed: bool,
-    /// Minimum CPU time after a wake-up that starts a frame, for a thread that polls the clock in
-    /// short sleeps. `None` if every wake-up starts a frame.
+    /// Minimum CPU time that the thread uses after a wake-up that starts a frame. Set for a thread
+    /// that polls the clock in short sleeps, so that most wake-ups start no frame. `None` if every
+    /// wake-up starts a frame.
     pub long_from: Option<Nanos>,
 }
 
@@ -57,8 +60,9 @@ impl FrameRhythm {
         1e9 / self.period.0.max(1) as f64
     }
 
-    /// Whether `self` and `other` expect frames at the same times. If so, they have the same
-    /// thread, the same kind of frames, and periods within 0.1 %, or 1 % if delays accumulate.
+    /// Returns whether `self` and `other` expect frames at the same times. They do if they have the
+    /// same thread, the same kind of frames and nearly the same period. The periods can differ by
+    /// 0.1 %, or by 1 % if delays accumulate.
     pub fn is_as(&self, other: &Self) -> bool {
         let tolerance = if self.rearmed {
             TOLERANCE_REARMED
@@ -103,7 +107,7 @@ mod tests {
             ..rhythm(7, period)
         };
         assert!(!first.is_as(&rearmed(20_000_000)));
-        // On a grid, a difference of 0.5 % adds up to an entire slot after 200 frames.
+        // On a grid, a difference of 0.5 % adds up to an entire slot in 200 frames.
         assert!(!first.is_as(&rhythm(7, 20_100_000)));
         assert!(rearmed(20_000_000).is_as(&rearmed(20_100_000)));
     }

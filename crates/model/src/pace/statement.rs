@@ -1,4 +1,4 @@
-//! Statement about a paced loop, whether ticktax's own or another process's.
+//! The analysis of a paced loop, whether ticktax or another process runs the loop.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,26 +28,26 @@ pub struct PaceStatement {
     /// Time that the loop was watched.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
-    /// The loop, or the process that runs it.
+    /// The loop, if ticktax ran it, or the process that runs it.
     pub subject: Subject,
-    /// Frame statistics; `None` if no period was found or nothing was observed.
+    /// Frame statistics; `None` if no frame period was found or if nothing was observed.
     pub figures: Option<Figures>,
-    /// Causes of late frames, if they could be determined.
+    /// Causes of late frames; `None` if they could not be determined.
     #[serde(default)]
     pub late: Option<LateFrames>,
     /// CPU time according to each available clock.
     pub cpu: CpuStatement,
-    /// Wake-ups of the loop.
+    /// Number of times that the loop woke up, if known.
     pub wakeups: Option<Wakeups>,
     /// Limitations.
     pub limitations: Vec<Limitation>,
-    /// Why the observation stopped early, if it did.
+    /// Why the observation stopped early; `None` if it did not.
     pub ended_early: Option<PaceEnd>,
 }
 
 impl PaceStatement {
-    /// ticktax's own loop, as a comparison with a single variant; `None` for another process's
-    /// loop.
+    /// Returns ticktax's own loop as the only arm of a comparison; `None` if another process ran
+    /// the loop.
     pub fn as_arm(&self) -> Option<PaceArm> {
         let Subject::Loop(report) = &self.subject else {
             return None;
@@ -66,17 +66,17 @@ impl PaceStatement {
     }
 }
 
-/// Owner of the loop: ticktax or another process.
+/// The analysed loop: either ticktax's own or another process's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
     /// A loop that ticktax ran.
     Loop(LoopReport),
-    /// An existing process that ticktax only watched.
+    /// The loop of an existing process, which ticktax only watched.
     Process(ProcessReport),
 }
 
-/// A loop that ticktax ran, with its specification and conditions.
+/// A loop that ticktax ran: its specification, and the conditions under which it ran.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoopReport {
     /// Specification.
@@ -86,13 +86,15 @@ pub struct LoopReport {
     pub cpu: Cpu,
     /// Requested and granted scheduling policy.
     pub policy: PolicyGrant,
-    /// Timer slack: how long the kernel may delay this thread's timers.
+    /// Timer slack of the loop's thread, that is, the time by which the kernel may delay the
+    /// thread's timers.
     #[serde(rename = "timer_slack_ns")]
     pub timer_slack: Option<Nanos>,
-    /// Time that [`SleepMethod::Hybrid`](super::SleepMethod::Hybrid) spins before a frame is due.
+    /// Time that [`SleepMethod::Hybrid`](super::SleepMethod::Hybrid) spins before each frame is
+    /// due.
     #[serde(rename = "margin_ns")]
     pub margin: Option<Nanos>,
-    /// Number of frames that ran but were not reported. They are missing from all figures.
+    /// Number of frames that ran but could not be reported. All other figures exclude them.
     pub frames_lost: u64,
 }
 
@@ -106,19 +108,20 @@ pub struct LoopRun {
     pub elapsed: Nanos,
     /// CPU time according to each available clock. The thread's own clock comes first.
     pub readings: Vec<CpuReading>,
-    /// Wake-ups of the loop.
+    /// Number of times that the loop woke up, if known.
     pub wakeups: Option<Wakeups>,
-    /// Why the loop stopped early, if it failed.
+    /// Error that stopped the loop early; `None` if there was none.
     pub error: Option<ProbeFailure>,
 }
 
-/// Why a loop did not run, or was not watched, for the requested time. Its `id` is stable.
+/// Why a loop did not run, or was not watched, for the requested time. The `id` of each reason is
+/// stable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum PaceEnd {
     /// The loop failed.
     Failed {
-        /// Why the loop failed.
+        /// Error that stopped the loop.
         failure: ProbeFailure,
     },
     /// The watched process exited.
@@ -126,13 +129,13 @@ pub enum PaceEnd {
         /// Process id.
         pid: i32,
     },
-    /// The loop was interrupted.
+    /// The loop was interrupted by the user or by a signal.
     Interrupted,
-    /// A comparison of arms was interrupted.
+    /// A comparison of several arms was interrupted by the user or by a signal.
     InterruptedInTurn {
-        /// Number of the interrupted turn, from 1.
+        /// Number of the turn that was interrupted, from 1.
         turn: u64,
-        /// Planned number of turns.
+        /// Planned number of turns, over all arms.
         turns: u64,
     },
 }
@@ -164,31 +167,32 @@ pub struct ThreadReport {
     /// CPU time of the thread.
     #[serde(rename = "cpu_time_ns")]
     pub cpu: Nanos,
-    /// Periodic events in the thread, strongest first.
+    /// Periodic sequences of events in the thread, strongest first.
     pub periods: Vec<RhythmReport>,
-    /// Why no periodic events were found, or why they do not count as the process's frames.
+    /// Why the thread has no periodic events, or why they do not count as the process's frames;
+    /// `None` if they do.
     pub no_frames_reason: Option<String>,
 }
 
-/// The events that mark frames of another program's loop.
+/// Kind of events that mark the frames of another program's loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FrameMark {
     /// All wake-ups.
     Wakeups,
-    /// Wake-ups followed by far more work than usual, because the thread polls the clock in short
-    /// sleeps.
+    /// Wake-ups after which the thread does far more work than usual. Other wake-ups only poll the
+    /// clock.
     LongRuns,
 }
 
 /// A periodic sequence of events in a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RhythmReport {
-    /// Events that make up the sequence.
+    /// Kind of events in the sequence.
     pub events: FrameMark,
     /// Period and significance.
     #[serde(flatten)]
     pub rhythm: Periodicity,
-    /// Total time of the events as a share of the observed time.
+    /// Total time of the events as a share of the observed time, 0 to 1.
     pub share: f64,
 }

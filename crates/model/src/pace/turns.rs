@@ -1,4 +1,4 @@
-//! Specifications of loops, and arms that take turns.
+//! Specifications of paced loops, and loops that take turns.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{LoopRun, PaceRule, SleepMethod};
 use crate::{Kind, Nanos, Owner, Source};
 
-/// Specification of a loop, independent of its CPU and duration.
+/// Specification of a loop, except for its CPU and its duration.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoopSpec {
     /// Frames per second.
@@ -17,7 +17,7 @@ pub struct LoopSpec {
     /// Frame period, rounded to the nanosecond.
     #[serde(rename = "period_ns")]
     pub period: Nanos,
-    /// CPU time of each frame's work; less than the period.
+    /// CPU time of each frame's work. It is less than the period.
     #[serde(rename = "work_ns")]
     pub work: Nanos,
     /// How the loop waits for its next frame.
@@ -39,7 +39,7 @@ impl fmt::Display for LoopSpec {
     }
 }
 
-/// The arms of a loop comparison, which take turns. Each round contains one turn of every arm.
+/// Several loops that take turns to be compared (arms). In each round, every arm has one turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoopTurns {
     /// Planned length of a turn.
@@ -47,25 +47,25 @@ pub struct LoopTurns {
     pub turn: Nanos,
     /// Planned number of turns per arm.
     pub rounds: u64,
-    /// Arms in their order within a round; at least one.
+    /// Arms, in the order in which they run within a round. There is at least one.
     #[serde(alias = "variants")]
     pub arms: Vec<LoopSpec>,
-    /// Results of the turns, in order. If `pace` ended early, there are fewer than planned.
+    /// Results of the turns, in time order. If `pace` ended early, there are fewer than planned.
     pub runs: Vec<LoopRun>,
 }
 
 impl LoopTurns {
-    /// Planned total number of turns.
+    /// Returns the planned number of turns of all arms together.
     pub fn planned(&self) -> u64 {
         self.rounds * self.arms.len() as u64
     }
 }
 
-/// Source name of all frames of ticktax's loops.
+/// Name of the source of all frames that ticktax's loops run.
 const NAME: &str = "pace";
 
-/// The source of frames from a ticktax loop. If arms take turns, `turn` is the number of the
-/// turn, from 0.
+/// Returns the source of the frames that one of ticktax's loops runs. If several arms take turns,
+/// `turn` is the number of the turn, from 0.
 pub fn frame_source(turn: Option<u64>) -> Source {
     let detail = turn.map_or_else(String::new, |turn| turn.to_string());
     Source {
@@ -77,7 +77,8 @@ pub fn frame_source(turn: Option<u64>) -> Source {
     }
 }
 
-/// The number of the turn that produced the frames of `source`. The inverse of [`frame_source`].
+/// Returns the number of the turn in which the frames of `source` ran, as passed to
+/// [`frame_source`]; `None` if `source` has no turn.
 pub fn turn_of(source: &Source) -> Option<u64> {
     let ours = source.kind == Kind::Frame && &*source.name == NAME;
     ours.then(|| source.detail.parse().ok()).flatten()

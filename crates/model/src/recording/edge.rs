@@ -1,23 +1,25 @@
-//! Wake-up edges, as reported by the kernel: a source made a thread, work item or softirq runnable.
+//! Wake-up edges, as reported by the kernel. Each edge shows that a source made a thread, work item
+//! or softirq runnable.
 
 use std::sync::Arc;
 
 use crate::{Cpu, Nanos, SourceId, Span};
 
-/// A wake-up edge: at one instant, a source woke a thread, queued a work item or raised a softirq.
+/// A wake-up edge: at one moment, a source woke a thread, queued a work item or raised a softirq.
 ///
-/// The CPU is the source's CPU. The effect may run on another CPU, as its own spans show.
+/// The edge belongs to the CPU on which the source ran. The thread or work item that it made
+/// runnable can run on another CPU, as its own spans show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edge {
-    /// The instant, as a span of length 0. Its source is the interrupt, timer function or thread
-    /// that was running.
+    /// The moment, as a span of length 0. The source of this span is the interrupt, timer function
+    /// or thread that was running.
     pub span: Span,
     /// The thread, work item or softirq that became runnable.
     pub effect: Effect,
 }
 
 impl Edge {
-    /// An edge from `source`, which acted on `cpu` at time `at`.
+    /// Returns an edge from `source`, which was running on `cpu` at time `at`.
     pub fn new(cpu: Cpu, at: Nanos, source: SourceId, effect: Effect) -> Self {
         Self {
             span: Span {
@@ -35,16 +37,16 @@ impl Edge {
 /// The thread, work item or softirq that an edge made runnable.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// The blocked thread with this id was woken.
+    /// The blocked thread with this thread id was woken.
     Woke(i32),
     /// A work item with this function was queued.
     Queued(Arc<str>),
-    /// The softirq with this name was raised, on the same CPU.
+    /// The softirq with this name was raised on the same CPU.
     Raised(Arc<str>),
 }
 
 impl Effect {
-    /// The kind of an edge with this effect.
+    /// Returns the kind of edge that has this effect.
     pub fn kind(&self) -> EdgeKind {
         match self {
             Self::Woke(_) => EdgeKind::Woke,
@@ -69,7 +71,7 @@ impl EdgeKind {
     /// All kinds.
     pub const ALL: [Self; 3] = [Self::Woke, Self::Queued, Self::Raised];
 
-    /// Name used in files.
+    /// Returns the name used in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Woke => "woke",
@@ -78,7 +80,7 @@ impl EdgeKind {
         }
     }
 
-    /// The inverse of [`EdgeKind::name`].
+    /// Returns the kind whose [`EdgeKind::name`] is `name`; `None` if no kind has this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }

@@ -1,4 +1,4 @@
-//! Reports about probes and soakers, and about the clock that probes read.
+//! Reports about probes and soakers, and about the clock that the probes read.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,28 +8,27 @@ use crate::pace::SleepMethod;
 use crate::policy::PolicyGrant;
 use crate::{Cpu, Kind, Nanos, Source};
 
-/// Checks of the counter that probes read, and its alignment with `CLOCK_MONOTONIC`.
+/// Checks of the counter that the probes read as a clock, and its alignment with `CLOCK_MONOTONIC`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockReport {
     /// Counter that the probes read.
     pub counter: CounterSource,
     /// Measured frequency of the counter, in Hz.
     pub frequency_hz: f64,
-    /// Drift of `CLOCK_MONOTONIC` relative to the counter during the recording, in parts per
-    /// million.
+    /// Drift of `CLOCK_MONOTONIC` relative to the counter over the recording, in parts per million.
     pub drift_ppm: f64,
-    /// Number of times that the counter stepped backwards between CPUs during the check. One step
-    /// is enough to distrust it.
+    /// Number of times during the check that a reading on one CPU was lower than an earlier reading
+    /// on another. A single time is enough to distrust the counter.
     pub backwards_steps: u64,
-    /// Whether the counter is trusted, and why not if it is not.
+    /// Whether the counter is trusted. If it is not, the reasons.
     pub verdict: CounterVerdict,
-    /// Smallest time between two counter readings that enclose a reading of `CLOCK_MONOTONIC`.
+    /// Shortest time between two counter readings that enclose a reading of `CLOCK_MONOTONIC`.
     #[serde(rename = "bracket_ns")]
     pub bracket: Nanos,
-    /// Maximum error of a time after alignment.
+    /// Maximum error of a time that was converted from the counter to `CLOCK_MONOTONIC`.
     #[serde(rename = "uncertainty_ns")]
     pub uncertainty: Nanos,
-    /// Number of comparisons of the two clocks.
+    /// Number of times that the two clocks were compared.
     pub anchors: u64,
 }
 
@@ -37,14 +36,15 @@ pub struct ClockReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ProbeKind {
-    /// A loop that reads a counter and records every gap.
+    /// A loop that keeps reading a counter. It records a gap whenever too much time passes between
+    /// two readings.
     Spin,
-    /// A thread that sleeps until absolute times and records how late it wakes up.
+    /// A thread that sleeps until given times and records how late it wakes up.
     Sleep,
 }
 
 impl ProbeKind {
-    /// Name of the probe, which is also the name of the source of its gaps.
+    /// Returns the name of the probe. The source of its gaps has the same name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Spin => "spin",
@@ -52,7 +52,7 @@ impl ProbeKind {
         }
     }
 
-    /// The kind of probe whose gap source is called `name`.
+    /// Returns the kind of probe whose gaps have a source called `name`.
     pub fn of_gap(name: &str) -> Self {
         if name == Self::Spin.name() {
             Self::Spin
@@ -61,29 +61,29 @@ impl ProbeKind {
         }
     }
 
-    /// The kind of probe that produced the gaps of `source`; `None` if `source` is not a probe's
-    /// gaps.
+    /// Returns the kind of probe that produced the gaps of `source`; `None` if `source` does not
+    /// stand for a probe's gaps.
     pub fn of_gaps(source: &Source) -> Option<Self> {
         (source.kind == Kind::Gap).then(|| Self::of_gap(&source.name))
     }
 }
 
-/// Why a probe, soaker or paced loop stopped early. Its `id` is stable.
+/// Why a probe, a soaker or a paced loop stopped early. The `id` of each reason is stable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum ProbeFailure {
     /// The kernel moved the thread to another CPU.
     Moved {
-        /// New CPU of the thread.
+        /// CPU that the thread was moved to.
         to: Cpu,
     },
     /// The thread did not stop in time, so its results are lost.
     NotStopped {
-        /// Time allowed for stopping.
+        /// Time that was allowed for stopping.
         #[serde(rename = "limit_ns")]
         limit: Nanos,
     },
-    /// The kernel rejected the sleep method.
+    /// The kernel rejected the sleep method of the loop.
     SleepRefused {
         /// Rejected method.
         method: SleepMethod,
@@ -91,7 +91,7 @@ pub enum ProbeFailure {
         #[serde(alias = "why")]
         reason: String,
     },
-    /// The thread failed, which is a bug in ticktax.
+    /// The thread failed because of a bug in ticktax.
     Failed,
     /// Another reason.
     Other {
@@ -101,7 +101,7 @@ pub enum ProbeFailure {
     },
 }
 
-/// Results of a probe on one CPU.
+/// Report of a probe on one CPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProbeReport {
     /// Kind of probe.
@@ -112,27 +112,28 @@ pub struct ProbeReport {
     pub tid: i32,
     /// Requested and granted scheduling policy.
     pub policy: PolicyGrant,
-    /// For `spin`, the median time per iteration. For `sleep`, the interval between wake-ups.
+    /// For `spin`, the median time that the loop takes per iteration. For `sleep`, the requested
+    /// time between wake-ups.
     #[serde(rename = "period_ns")]
     pub period: Nanos,
-    /// For `spin`, the shortest gap that is recorded. For `sleep`, the timer slack in force.
+    /// For `spin`, the length from which gaps are recorded. For `sleep`, the timer slack in effect.
     #[serde(rename = "threshold_ns")]
     pub threshold: Nanos,
-    /// Number of iterations or wake-ups.
+    /// Number of iterations of the loop (`spin`) or of wake-ups (`sleep`).
     #[serde(alias = "turns")]
     pub iterations: u64,
-    /// Start of the measurement.
+    /// Time when the probe started to measure.
     #[serde(rename = "begin_ns")]
     pub begin: Nanos,
-    /// End of the measurement.
+    /// Time when the probe stopped measuring.
     #[serde(rename = "end_ns")]
     pub end: Nanos,
-    /// Why the probe stopped early, if it did.
+    /// Why the probe stopped early; `None` if it did not.
     pub ended_early: Option<ProbeFailure>,
 }
 
-/// Results of a soaker on one CPU. A soaker is a lowest-priority thread that counts the work that
-/// it completes.
+/// Report of a soaker on one CPU. A soaker is a lowest-priority thread that counts how much work it
+/// completes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SoakReport {
     /// CPU.
@@ -141,27 +142,28 @@ pub struct SoakReport {
     pub tid: i32,
     /// Requested and granted scheduling policy.
     pub policy: PolicyGrant,
-    /// Time per block of work.
+    /// Time that the soaker takes per block of work.
     #[serde(flatten)]
     pub block: BlockTimes,
-    /// Number of blocks completed.
+    /// Number of blocks of work completed.
     pub blocks: u64,
-    /// Number of blocks completed at various times. Not stored in files.
+    /// Progress of the work: several times, each with the number of blocks completed by then. Not
+    /// stored in files.
     #[serde(skip)]
     pub progress: Vec<(Nanos, u64)>,
-    /// Start of the work.
+    /// Time when the soaker started to work.
     #[serde(rename = "begin_ns")]
     pub begin: Nanos,
-    /// End of the work.
+    /// Time when the soaker stopped working.
     #[serde(rename = "end_ns")]
     pub end: Nanos,
-    /// Why the soaker stopped early, if it did.
+    /// Why the soaker stopped early; `None` if it did not.
     pub ended_early: Option<ProbeFailure>,
 }
 
 impl SoakReport {
-    /// CPU time of the soaker's work, computed from the fastest measured speed, because any slower
-    /// measurement was disturbed.
+    /// Returns the CPU time of all blocks completed, computed from the shortest time per block that
+    /// was measured. Longer times were measured while the CPU was disturbed.
     pub fn time(&self) -> Nanos {
         #[expect(
             clippy::cast_possible_truncation,
@@ -170,14 +172,16 @@ impl SoakReport {
         Nanos((self.blocks as f64 * self.block.fastest_ns()) as i64)
     }
 
-    /// CPU time of the soaker's work between `begin` and `end`, computed from the speed of
-    /// undisturbed blocks; `None` if its progress at either time is unknown.
+    /// Returns the CPU time of the blocks completed between `begin` and `end`, computed from the
+    /// time per block during the work (`block_fast_ns`). `None` if that time or the progress at
+    /// `begin` or `end` is unknown.
     pub fn time_between(&self, begin: Nanos, end: Nanos) -> Option<Nanos> {
         let blocks = self.done_at(end)? - self.done_at(begin)?;
         Some(Nanos(1).times(blocks * self.block.block_fast_ns?))
     }
 
-    /// Number of blocks completed by time `at`, interpolated between recorded values.
+    /// Returns the number of blocks completed by time `at`, interpolated between recorded values;
+    /// `None` if `at` lies outside the work.
     fn done_at(&self, at: Nanos) -> Option<f64> {
         let after = self.progress.partition_point(|(time, _)| *time <= at);
         let (began, before) = *self.progress.get(after.checked_sub(1)?)?;
@@ -190,32 +194,33 @@ impl SoakReport {
     }
 }
 
-/// Time per block of a soaker's work on its CPU, in ns, measured before, during and after the work.
-/// Each value is the 10th percentile unless noted otherwise.
+/// Time in ns that a soaker takes per block of work on its CPU. It is measured before, during and
+/// after the work. Each value is the 10th percentile of several blocks unless noted otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BlockTimes {
     /// Time per block before the work; 0 if it was not measured.
     pub block_before_ns: f64,
     /// Time per block after the work; 0 if it was not measured.
     pub block_after_ns: f64,
-    /// Time per block during the work; `None` if no block was timed, as in old recordings.
+    /// Time per block during the work; `None` if no block was timed then, as in old recordings.
     #[serde(default)]
     pub block_fast_ns: Option<f64>,
-    /// Median time per block during the work, including everything that slowed the CPU.
+    /// Median time per block during the work. It includes everything that slowed the CPU down.
     #[serde(default)]
     pub block_median_ns: Option<f64>,
 }
 
 impl BlockTimes {
-    /// Time of an undisturbed block, in ns, which is the smallest measured value.
+    /// Returns the time of an undisturbed block, in ns, which is the shortest of the measured
+    /// times.
     pub fn fastest_ns(&self) -> f64 {
         let ends = self.block_before_ns.min(self.block_after_ns);
         self.block_fast_ns.map_or(ends, |during| during.min(ends))
     }
 
-    /// Largest relative difference between the measurements before, during and after the work. A
-    /// difference means that the CPU's speed changed or that a measurement was disturbed. `None`
-    /// unless block times were measured both before and after.
+    /// Returns the largest relative difference between the times per block before, during and after
+    /// the work. If they differ, the speed of the CPU changed, or a measurement was disturbed.
+    /// Returns `None` unless the time was measured both before and after the work.
     pub fn drift(&self) -> Option<f64> {
         let measured = self.block_before_ns > 0.0 && self.block_after_ns > 0.0;
         let slowest = self.block_before_ns.max(self.block_after_ns);

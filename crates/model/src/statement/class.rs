@@ -1,4 +1,4 @@
-//! The classes of accounts, with their properties.
+//! The classes of accounts, and the properties of each class.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ pub enum Class {
     Softirq,
     /// Non-maskable interrupts.
     Nmi,
-    /// Kernel entry and exit around spans with a known source, measured by a probe.
+    /// Kernel entry and exit around activities with a known source. Only a probe can measure it.
     EntryExit,
     /// Gaps in which the kernel provably ran nothing, because the hypervisor or firmware held the
     /// CPU.
@@ -27,13 +27,13 @@ pub enum Class {
     HypervisorOrFirmware,
     /// Stolen time, according to the hypervisor's steal clock.
     Steal,
-    /// Time that no source explains.
+    /// Time that is not explained by any source.
     Unexplained,
     /// ticktax's own work.
     Tool,
-    /// A probe's loop. Its time was available to others.
+    /// The loop of a probe. Its time was available to others.
     Probe,
-    /// Idle: the CPU had nothing to run.
+    /// Idle time: the CPU had nothing to run.
     Idle,
 }
 
@@ -54,7 +54,7 @@ impl Class {
         Self::Idle,
     ];
 
-    /// Name used in documents and files.
+    /// Returns the name used in documents and files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Program => "program",
@@ -72,8 +72,8 @@ impl Class {
         }
     }
 
-    /// The properties of the class that the methods below are based on. A new class only needs a
-    /// line here.
+    /// Returns the properties of the class, on which the methods below are based. For a new class,
+    /// only a line in this function is needed.
     #[inline]
     const fn nature(self) -> Nature {
         use Form::{Absent, Interrupt, Loop, Surround, Thread};
@@ -93,7 +93,7 @@ impl Class {
         }
     }
 
-    /// The name of the class's account, if it has only one; `None` if each program, thread or
+    /// Returns the name of the only account in the class; `None` if each program, thread or
     /// interrupt has its own account.
     pub const fn account(self) -> Option<&'static str> {
         match self {
@@ -108,8 +108,8 @@ impl Class {
         }
     }
 
-    /// The name of the class's account if only counters (`/proc/stat`) measure its time; `None` if
-    /// no counter covers the class.
+    /// Returns the name of the class's account in recordings that contain only the counters of
+    /// `/proc/stat`; `None` if no counter covers the class.
     pub const fn counted_account(self) -> Option<&'static str> {
         match self {
             Self::Program => Some("programs"),
@@ -121,13 +121,13 @@ impl Class {
         }
     }
 
-    /// The holder of the CPU during this class's time.
+    /// Returns the holder of the CPU during the time of this class.
     #[inline]
     pub const fn holder(self) -> Holder {
         self.nature().holder
     }
 
-    /// Whether this class's time was taken from programs.
+    /// Returns whether the time of this class was taken from programs.
     pub const fn is_taken(self) -> bool {
         matches!(
             self.holder(),
@@ -135,8 +135,8 @@ impl Class {
         )
     }
 
-    /// Whether `/proc/stat` would count the CPU as busy. A probe's loop does not count, because it
-    /// stands for idle time.
+    /// Returns whether the time of this class is busy time for `/proc/stat`. The time of a probe's
+    /// loop is not: without the probe, it would be idle time.
     pub const fn is_busy(self) -> bool {
         matches!(
             self.holder(),
@@ -144,26 +144,27 @@ impl Class {
         )
     }
 
-    /// Whether the class consists of threads. If so, the parts of its accounts are threads.
+    /// Returns whether the accounts of this class belong to threads. If so, the parts of an account
+    /// are threads.
     pub const fn is_thread(self) -> bool {
         matches!(self.nature().form, Form::Thread)
     }
 
-    /// Whether a program ran. ticktax counts as one.
+    /// Returns whether a program ran during the time of this class. ticktax counts as a program.
     #[inline]
     pub const fn is_program(self) -> bool {
         matches!(self.holder(), Holder::Programs | Holder::Tool)
     }
 
-    /// Whether the class consists of interrupts. If so, the parts of its accounts are the functions
-    /// that the interrupts called.
+    /// Returns whether the accounts of this class belong to interrupts. If so, the parts of an
+    /// account are the functions that the interrupt called.
     #[inline]
     pub const fn is_interrupt(self) -> bool {
         matches!(self.nature().form, Form::Interrupt)
     }
 
-    /// Whether the analysis of a probe's gaps moves time into or out of the class. If so, its time
-    /// is not the sum of its rows.
+    /// Returns whether the analysis of a probe's gaps moves time into or out of this class. If so,
+    /// the time of the class is not the sum of its rows.
     pub const fn is_moved_by_gaps(self) -> bool {
         let nature = self.nature();
         match nature.form {
@@ -173,27 +174,28 @@ impl Class {
         }
     }
 
-    /// Whether the running thread was interrupted by the kernel: interrupts, and the entry and exit
-    /// around them.
+    /// Returns whether the time of this class interrupts the running thread. This is the case for
+    /// interrupts and for the kernel entry and exit around them.
     pub const fn is_interruption(self) -> bool {
         matches!(self.nature().form, Form::Interrupt | Form::Surround)
     }
 
-    /// Whether the time is identifiable kernel work that a user can act on.
+    /// Returns whether the time of this class is spent on identifiable kernel work, which a user
+    /// can do something about.
     pub const fn is_kernel_work(self) -> bool {
         let nature = self.nature();
         matches!(nature.holder, Holder::Kernel)
             && matches!(nature.form, Form::Thread | Form::Interrupt)
     }
 
-    /// Rank of the class in mixed lists. An interruption comes before the activity that it
-    /// interrupts.
+    /// Returns the rank of the class in lists that mix classes. An interruption comes before the
+    /// activity that it interrupts.
     pub const fn precedence(self) -> u8 {
         self.nature().precedence
     }
 }
 
-/// The holder of a CPU. The first screen divides CPU time this way.
+/// Holder of a CPU. The first screen divides CPU time by holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// The user's programs.
@@ -206,22 +208,22 @@ pub enum Holder {
     Unexplained,
     /// ticktax.
     Tool,
-    /// Nobody. The time was available.
+    /// Nobody: the CPU time was available.
     Nothing,
 }
 
-/// Kind of activity that a class's time consists of.
+/// Kind of activity in which the time of a class is spent.
 #[derive(Clone, Copy, Debug)]
 enum Form {
     /// Threads.
     Thread,
-    /// A probe's loop, which has no parts.
+    /// The loop of a probe. It has no parts.
     Loop,
-    /// Interrupts, with the functions that they ran.
+    /// Interrupts. Their parts are the functions that they ran.
     Interrupt,
-    /// The time around interrupts.
+    /// Kernel entry and exit around interrupts.
     Surround,
-    /// Nothing run by the kernel.
+    /// No activity of the kernel or of a program.
     Absent,
 }
 
@@ -242,7 +244,7 @@ impl Nature {
         }
     }
 
-    /// Sets the precedence of the class.
+    /// Sets the rank of the class in lists that mix classes.
     const fn with_precedence(self, precedence: u8) -> Self {
         Self { precedence, ..self }
     }

@@ -1,4 +1,4 @@
-//! Counts of the incidents caught by a flight recorder, in bounded memory.
+//! Numbers of the incidents that a flight recorder caught. They need a limited amount of memory.
 
 use std::collections::BTreeMap;
 
@@ -7,22 +7,23 @@ use crate::Nanos;
 use crate::incident::{Incident, LossCause, Signature, TriggerKind};
 use crate::kernel_words::OTHERS;
 
-/// Counts of incidents by signature.
+/// Numbers of the incidents that a flight recorder caught.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IncidentTotals {
-    /// Number of incidents by signature. At most [`IncidentTotals::MAX`] signatures are counted
-    /// separately. All others are counted as `others`, by kind.
+    /// Number of incidents with each signature. At most [`IncidentTotals::MAX`] signatures are
+    /// counted separately. Incidents with further signatures are counted by kind, under the name
+    /// `others`.
     pub counts: BTreeMap<Signature, u64>,
-    /// Lengths of incidents, by kind.
+    /// Lengths of the incidents of each kind.
     pub lengths: BTreeMap<TriggerKind, IntervalSum>,
     /// Number of incidents that were not kept, by reason.
     pub not_kept: BTreeMap<LossCause, u64>,
-    /// Wall-clock time of the latest incident, in ms since 1970.
+    /// Time of the latest incident, in ms since 1970 by the wall clock.
     pub last_unix_ms: Option<i64>,
-    /// Length of history currently in the ring buffer of events. It can decrease.
+    /// Length of the history that is in the ring buffer of events now. It can decrease.
     pub reach: Nanos,
-    /// Current thresholds of percentile triggers, by the trigger's text. Thresholds that are still
-    /// unknown are omitted.
+    /// Current threshold of each trigger that has a percentile as its threshold, by the trigger's
+    /// text. Triggers are omitted as long as their threshold is unknown.
     pub limits: BTreeMap<String, Nanos>,
 }
 
@@ -72,7 +73,7 @@ mod tests {
         for number in 0..IncidentTotals::MAX + 10 {
             totals.add(&incident(&format!("p{number}"), 1_000));
         }
-        // A known signature is still counted under its own name.
+        // An incident with a known signature is still counted under that signature.
         totals.add(&incident("p0", 900));
         assert_eq!(totals.counts.len(), IncidentTotals::MAX + 1);
         let count_of = |program: &str| {

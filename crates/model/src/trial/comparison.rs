@@ -1,53 +1,55 @@
-//! Comparison of one metric between an arm and the first arm.
+//! The comparison of one arm of a trial with the first arm, in one metric.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Comparison of one metric between an arm and the first arm, or between two lists of numbers.
+/// Comparison of an arm of a trial with the first arm in one metric, or comparison of two lists of
+/// numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
     /// Name of the metric.
     pub metric: String,
-    /// Index of the arm. For two lists of numbers, 1.
+    /// Index of the compared arm. For two lists of numbers, it is 1.
     pub arm: usize,
-    /// Values of the first arm.
+    /// Statistics of the first arm's values; `None` if it has no values.
     pub first: Option<ArmFigures>,
-    /// Values of the arm compared with the first.
+    /// Statistics of the compared arm's values; `None` if it has no values.
     pub second: Option<ArmFigures>,
-    /// Number of blocks with values for both arms; `None` for lists of numbers, which are not
-    /// paired.
+    /// Number of blocks in which both arms have values; `None` for lists of numbers, whose values
+    /// are not paired.
     pub blocks: Option<u64>,
-    /// Scale of `effect`, `noise` and `detectable`.
+    /// Scale on which `effect`, `noise` and `detectable` are expressed.
     pub scale: Scale,
-    /// Effect of this arm relative to the first, and the conclusion.
+    /// Effect of the compared arm's settings relative to the first arm, and the conclusion from it.
     #[serde(flatten)]
     pub contrast: Contrast,
-    /// Two-sided probability that chance alone separates the arms this far. Blocks are tested with
-    /// the exact signed-rank test (Wilcoxon 1945), lists with the rank-sum test (Mann and Whitney
-    /// 1947).
+    /// Two-sided probability that chance alone makes the arms differ this much. Blocks are tested
+    /// with the exact signed-rank test (Wilcoxon 1945). Lists are tested with the rank-sum test
+    /// (Mann and Whitney 1947).
     #[serde(rename = "chance_probability")]
     pub chance: Option<f64>,
-    /// Standard deviation of a block's difference if the first arm is compared with itself. It
-    /// comes from the runs before the blocks.
+    /// Standard deviation that the difference within a block has if the first arm is compared with
+    /// itself. It is computed from the runs before the first block.
     pub noise: Option<f64>,
-    /// Effect that a trial with this number of blocks would detect with a power of 80 %, as
-    /// estimated before the blocks.
+    /// Smallest effect that a trial with this number of blocks detects with a probability (power)
+    /// of 80 %, as estimated before the first block.
     pub detectable: Option<f64>,
-    /// The model's prediction; `None` if none was requested.
+    /// The model's prediction of the effect; `None` if none was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted: Option<Predicted>,
-    /// Observations that weaken the conclusion.
+    /// Observations about the values that weaken the conclusion.
     pub checks: Vec<Check>,
 }
 
-/// The difference between two arms in one metric, with the conclusion. Every comparison that tests
-/// differences reports them in this form.
+/// The difference between two arms in one metric, with the conclusion from it. Every document that
+/// tests differences contains them in this form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Contrast {
-    /// Difference, with its interval; `None` if there are too few values.
+    /// The difference, with its confidence interval; `None` if there are too few values to estimate
+    /// it.
     pub effect: Option<Effect>,
-    /// Two-sided probability that chance alone separates the arms this far, corrected for all tests
-    /// in the document (Holm 1979).
+    /// Two-sided probability that chance alone makes the arms differ this much, corrected for all
+    /// tests in the document (Holm 1979).
     #[serde(rename = "corrected_probability")]
     pub chance: Option<f64>,
     /// Conclusion.
@@ -55,22 +57,22 @@ pub struct Contrast {
 }
 
 impl Contrast {
-    /// Whether the arms differ by more than chance explains; `None` if that was not tested.
+    /// Returns whether the arms differ by more than chance explains; `None` if this was not tested.
     pub fn differs(&self) -> Option<bool> {
         self.chance.map(|_| self.verdict.differs())
     }
 }
 
-/// Statistics of an arm's values.
+/// Statistics of one arm's values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ArmFigures {
     /// Number of values.
     pub count: u64,
-    /// Mean, in the metric's unit.
+    /// Mean of the values, in the metric's unit.
     pub mean: f64,
     /// Median.
     pub median: f64,
-    /// Standard deviation; 0 for a single value.
+    /// Standard deviation of the values; 0 for a single value.
     pub deviation: f64,
     /// Minimum.
     pub min: f64,
@@ -78,11 +80,12 @@ pub struct ArmFigures {
     pub max: f64,
 }
 
-/// Scale on which a difference is expressed.
+/// Scale on which differences are expressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Scale {
-    /// A share of the first arm's value: 0.02 means 2 % more. Used if all values are positive.
+    /// As a share of the first arm's value: 0.02 means 2 % more. This scale is used if all values
+    /// are positive.
     Relative,
     /// The metric's unit.
     Absolute,
@@ -91,16 +94,17 @@ pub enum Scale {
 /// A difference, with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Effect {
-    /// This arm's value minus the first arm's value.
+    /// Value of the compared arm minus the value of the first arm.
     pub value: f64,
-    /// Lower end of the interval.
+    /// Lower end of the confidence interval.
     pub low: f64,
-    /// Upper end of the interval.
+    /// Upper end of the confidence interval.
     pub high: f64,
 }
 
 impl Effect {
-    /// The difference `value`, with an interval that extends by `margin` to both sides.
+    /// Returns the difference `value` with a confidence interval that extends from `value - margin`
+    /// to `value + margin`.
     pub fn within(value: f64, margin: f64) -> Self {
         Self {
             value,
@@ -109,52 +113,53 @@ impl Effect {
         }
     }
 
-    /// The larger absolute value of the interval's ends.
+    /// Returns the distance from 0 to the more distant end of the confidence interval.
     pub fn bound(&self) -> f64 {
         self.low.abs().max(self.high.abs())
     }
 
-    /// Whether the interval contains 0.
+    /// Returns whether the confidence interval contains 0.
     pub fn may_be_none(&self) -> bool {
         self.low <= 0.0 && self.high >= 0.0
     }
 }
 
-/// The model's prediction for an arm's effect.
+/// The effect that the model predicts for an arm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Predicted {
-    /// File from which the model took its workload.
+    /// File from which the model took the workload.
     pub load: String,
-    /// Settings in the model, such as `slack=2ms`.
+    /// Settings of the arm in the model's terms, such as `slack=2ms`.
     pub settings: Vec<String>,
-    /// Effect on the comparison's scale, from the medians of the model's runs. The interval is the
-    /// range in which one more run's effect is expected. With a single run, it is just the effect.
+    /// Predicted effect on the scale of the comparison, computed from the medians of the model's
+    /// runs. Its interval is the range in which the effect of one more run is expected. If there
+    /// was only one run, both ends of the interval are equal to the effect.
     pub effect: Effect,
-    /// Predicted minus measured effect; `None` if no effect was measured.
+    /// Predicted effect minus measured effect; `None` if no effect was measured.
     pub error: Option<f64>,
 }
 
-/// Conclusion about an arm compared with the first arm.
+/// Conclusion from the comparison of an arm with the first arm.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The arm is better than the first, by more than chance explains.
+    /// The arm is better than the first arm, by more than chance explains.
     Better,
-    /// The arm is worse than the first, by more than chance explains.
+    /// The arm is worse than the first arm, by more than chance explains.
     Worse,
-    /// The arm differs from the first by more than chance explains, but it is unknown which
-    /// direction is better.
+    /// The arm differs from the first arm by more than chance explains. Which direction is better
+    /// is unknown.
     Differs,
-    /// Any difference is at most `bound`, which is small enough to count as no difference.
+    /// The difference is at most `bound`, so it is too small to count as a difference.
     NoDifferenceBeyond {
-        /// Bound, on the comparison's scale.
+        /// Largest possible difference, on the scale of the comparison.
         bound: f64,
     },
-    /// Neither a difference nor its absence can be shown.
+    /// The values prove neither a difference nor that the arms are equal.
     CannotTell {
-        /// Approximate number of further blocks that would settle the question, if the effect is as
-        /// large as it appears. For lists, the number of further values in each list. `None` if no
-        /// reasonable number would be enough.
+        /// Approximate number of additional blocks that would decide the question if the effect is
+        /// as large as it appears. For lists, the number of additional values in each list. `None`
+        /// if no reasonable number would be enough.
         more_blocks: Option<u64>,
     },
 }
@@ -166,68 +171,69 @@ impl Default for Verdict {
 }
 
 impl Verdict {
-    /// Whether the arm differs from the first.
+    /// Returns whether this is a conclusion that the arms differ.
     pub const fn differs(self) -> bool {
         matches!(self, Self::Better | Self::Worse | Self::Differs)
     }
 }
 
-/// A property of the values that can invalidate a verdict.
+/// A property of the values that can make a verdict invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum Check {
-    /// There are too few blocks or values for any difference to become significant.
+    /// There are so few blocks or values that no difference between them can be significant.
     TooFew {
-        /// Number of blocks or values available.
+        /// Number of blocks or values that there are.
         have: u64,
-        /// Number required for this many comparisons.
+        /// Number of blocks or values that are needed for this many comparisons.
         need: u64,
     },
-    /// Some successful runs, of one arm or both, have no value.
+    /// Some successful runs of one or both arms have no value for this metric.
     Missing {
-        /// Number of such runs.
+        /// Number of these runs.
         runs: u64,
     },
-    /// All values of both arms are equal.
+    /// All values of both arms are the same.
     Constant {
-        /// The value, in the metric's unit.
+        /// This value, in the metric's unit.
         value: f64,
     },
-    /// Both arms have exactly the same values.
+    /// Both arms have exactly the same list of values.
     Identical,
-    /// The blocks' level, averaged over both arms, rose or fell during the trial.
+    /// The mean value of both arms in a block rose or fell during the trial.
     Drift {
-        /// Change from the first block to the last, on the comparison's scale.
+        /// Change of this mean from the first block to the last, on the scale of the comparison.
         change: f64,
         /// Probability that chance alone produces such a trend (Spearman 1904).
         #[serde(rename = "chance_probability")]
         chance: f64,
     },
-    /// The values depend on which arm came first in the block.
+    /// The values of a block depend on which arm came first in it.
     Order {
-        /// Effect in blocks that start with this arm minus the effect in blocks that start with the
-        /// other arm, on the comparison's scale.
+        /// Effect in the blocks that start with the compared arm minus the effect in the blocks
+        /// that start with the first arm, on the scale of the comparison.
         change: f64,
         /// Probability that chance alone produces such a difference (rank-sum test).
         #[serde(rename = "chance_probability")]
         chance: f64,
     },
-    /// An arm's values are in ascending or descending order. They were sorted before they were
-    /// saved, or the machine drifted.
+    /// The values of an arm are in ascending or descending order. Either they were sorted before
+    /// they were saved, or the machine drifted during the measurement.
     Sorted {
-        /// Whether the first arm's values are sorted.
+        /// Whether the values of the first arm are in order.
         first: bool,
-        /// Whether this arm's values are sorted.
+        /// Whether the values of the compared arm are in order.
         second: bool,
         /// Probability that chance alone produces such an order.
         #[serde(rename = "chance_probability")]
         chance: f64,
     },
-    /// The arms fail at different rates, so their remaining runs might not be comparable.
+    /// The arms fail at different rates, so the values of their successful runs might not be
+    /// comparable.
     Failures {
         /// Share of the first arm's runs that failed.
         first_share: f64,
-        /// Share of this arm's runs that failed.
+        /// Share of the compared arm's runs that failed.
         second_share: f64,
         /// Probability that chance alone produces such a difference (Fisher's exact test).
         #[serde(rename = "chance_probability")]

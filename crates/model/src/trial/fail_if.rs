@@ -1,4 +1,4 @@
-//! The conditions of `--fail-if`, such as `--fail-if 'p99 > +2%'`.
+//! Conditions given with `--fail-if`, such as `--fail-if 'p99 > +2%'`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,18 +8,18 @@ use serde::{Deserialize, Serialize};
 
 use super::{Comparison, Metric, Scale, Unit};
 
-/// A condition under which a trial fails, such as `p99 > +2%`.
+/// A condition that makes a trial fail, such as `p99 > +2%`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FailIf {
     /// Name of the metric.
     pub metric: String,
-    /// Side of the bound on which the condition holds.
+    /// Side of the bound on which the effect must lie for the condition to hold.
     pub relation: Relation,
-    /// Bound on the arm's effect.
+    /// Bound with which the arm's effect is compared.
     pub bound: Bound,
 }
 
-/// Side of a bound.
+/// Side of a bound on which an effect lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Relation {
@@ -29,60 +29,62 @@ pub enum Relation {
     Below,
 }
 
-/// Bound on an effect.
+/// Bound with which an effect is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
-    /// A share of the first arm's value. A bound of 0.02 is written `+2%`.
+    /// Bound as a share of the first arm's value. A bound of 0.02 is written `+2%`.
     Share(f64),
-    /// A difference between two shares, in percentage points. A bound of 0.02 is written `+2pp`.
+    /// Bound on the difference of two shares, in percentage points. A bound of 0.02 is written
+    /// `+2pp`.
     #[serde(rename = "points_share")]
     Points(f64),
 }
 
-/// Result of testing a condition.
+/// Result of testing a condition on an arm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// The condition holds: the effect's entire interval lies beyond the bound.
+    /// The condition holds: the entire confidence interval of the effect lies beyond the bound.
     Holds,
-    /// The condition does not hold: no part of the interval lies beyond the bound.
+    /// The condition does not hold: no part of the confidence interval lies beyond the bound.
     DoesNotHold,
-    /// Undecided: the interval contains the bound, or the interval is unknown.
+    /// It is unknown whether the condition holds, because the confidence interval contains the
+    /// bound or is itself unknown.
     CannotTell,
 }
 
-/// A condition with its result for one arm.
+/// A condition, with its result for one arm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FailIfResult {
     /// Condition.
     pub condition: FailIf,
-    /// Index of the arm.
+    /// Index of the arm in the trial's list of arms.
     pub arm: usize,
     /// Result.
     pub outcome: Outcome,
 }
 
-/// Why a condition is invalid.
+/// Why a `--fail-if` condition is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FailIfError {
-    /// The text is not a condition.
+    /// The text does not have the form of a condition.
     #[error(
         "invalid condition `{0}`: use METRIC > +N% or METRIC < -N%, or +Npp (percentage points) \
          for shares, for example 'p99 > +2%'"
     )]
     Syntax(String),
-    /// The metric is not measured.
+    /// The trial does not measure the condition's metric.
     #[error("condition `{condition}` uses `{metric}`, which is not measured: choose {measured}")]
     Metric {
         /// Condition.
         condition: String,
-        /// Metric in the condition.
+        /// Metric that the condition names.
         metric: String,
-        /// Metrics that are measured.
+        /// Metrics that the trial measures, as a list in text.
         measured: String,
     },
-    /// The bound is in percentage points, but the metric is not a share.
+    /// The bound is in percentage points, but the values of the metric are not shares.
     #[error(
         "invalid condition `{condition}`: {metric} is not a share, so give a percentage, for \
          example '+2%'"
@@ -90,7 +92,7 @@ pub enum FailIfError {
     Points {
         /// Condition.
         condition: String,
-        /// Metric in the condition.
+        /// Metric that the condition names.
         metric: String,
     },
 }
@@ -99,7 +101,7 @@ impl FailIf {
     /// Parses a condition.
     ///
     /// # Errors
-    /// Returns an error if `text` is not a condition.
+    /// Returns an error if `text` does not have the form of a condition.
     pub fn parse(text: &str) -> Result<Self, FailIfError> {
         Self::read(text).ok_or_else(|| FailIfError::Syntax(text.trim().to_owned()))
     }
@@ -138,11 +140,11 @@ impl FailIf {
         })
     }
 
-    /// Checks that the condition applies to one of the measured `metrics`.
+    /// Checks whether the condition applies to one of the `metrics` that are measured.
     ///
     /// # Errors
     /// Returns an error if the condition's metric is not measured, or if the bound is in percentage
-    /// points but the metric is not a share.
+    /// points but the metric's values are not shares.
     pub fn check(&self, metrics: &[Metric]) -> Result<(), FailIfError> {
         let (condition, metric) = (self.to_string(), self.metric.clone());
         let Some(found) = metrics.iter().find(|known| known.id == self.metric) else {
@@ -159,8 +161,8 @@ impl FailIf {
         Ok(())
     }
 
-    /// Tests the condition against `comparison`. The result is only decided if the effect's entire
-    /// interval lies on one side of the bound.
+    /// Tests the condition on the effect in `comparison`. The result is undecided unless the
+    /// effect's entire confidence interval lies on one side of the bound.
     pub fn outcome(&self, comparison: &Comparison) -> Outcome {
         let mean = comparison.first.map_or(0.0, |first| first.mean);
         let bound = match (self.bound, comparison.scale) {
@@ -204,7 +206,7 @@ impl fmt::Display for FailIf {
             Bound::Share(share) => (share, "%"),
             Bound::Points(points) => (points, "pp"),
         };
-        // Rounded, because 0.07 · 100 is not exactly 7 in floating point.
+        // Round the number, because 0.07 · 100 is not exactly 7 in floating point.
         let bound = (bound * 1e8).round() / 1e6;
         write!(f, "{} {relation} {bound:+}{unit}", self.metric)
     }
@@ -369,7 +371,7 @@ mod tests {
                 DoesNotHold,
             ),
             ("time > +2%", Scale::Relative, 5.0, None, CannotTell),
-            // 2 % of a mean of 0.5 is 0.01.
+            // The mean is 0.5, so 2 % of it are 0.01.
             (
                 "time > +2%",
                 Scale::Absolute,
@@ -391,7 +393,7 @@ mod tests {
                 Some((0.021, 0.03)),
                 Holds,
             ),
-            // 2 percentage points of a mean of 0.5 are 4 %.
+            // The mean is 0.5, so 2 percentage points are 4 % of it.
             (
                 "time > +2pp",
                 Scale::Relative,

@@ -1,4 +1,4 @@
-//! A recording's data about its victim.
+//! The data about the victim (the program or cgroup to analyse) in a recording's header.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::Nanos;
 use crate::limitation::Limitation;
 
-/// A thread to follow, as read from `/proc` just before the start.
+/// A thread that the tracer is to follow, as read from `/proc` just before the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FollowedThread {
     /// Process id.
@@ -15,39 +15,39 @@ pub struct FollowedThread {
     pub tid: i32,
     /// Thread name.
     pub name: String,
-    /// State of the thread.
+    /// State of the thread at that time.
     pub state: RunState,
 }
 
-/// A thread's state in `/proc/PID/task/TID/stat`.
+/// State of a thread, as in `/proc/PID/task/TID/stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunState {
     /// Runnable or running.
     Runnable,
-    /// In an interruptible sleep.
+    /// The thread is in an interruptible sleep.
     Sleeping,
-    /// In an uninterruptible sleep. `/proc` does not show whether the thread waits for a disk or a
-    /// lock.
+    /// The thread is in an uninterruptible sleep. `/proc` does not show whether it waits for a disk
+    /// or for a lock.
     Uninterruptible,
     /// Stopped.
     Stopped,
 }
 
-/// How a victim was specified.
+/// How the victim, the program or cgroup to analyse, was specified.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
-    /// The command that the audit started.
+    /// The victim is the command that the audit started.
     Command,
     /// An existing process.
     Process,
     /// Several existing processes.
     Processes,
-    /// All processes in a cgroup, given by its path.
+    /// The victim consists of all processes in the cgroup with this path.
     Cgroup(String),
 }
 
-/// The victim's entry in a recording's header.
+/// The data about the victim, the program or cgroup to analyse, in a recording's header.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VictimHeader {
     /// How the victim was specified.
@@ -56,37 +56,39 @@ pub struct VictimHeader {
     pub name: String,
     /// Process id, if the victim is a single process.
     pub pid: Option<i32>,
-    /// When the tracer started to follow the victim. Rows that ended earlier do not concern it.
+    /// Time when the tracer started to follow the victim. Rows that ended before that time are not
+    /// about the victim.
     #[serde(rename = "begin_ns")]
     pub begin: Nanos,
-    /// Whether the tracer followed the victim's threads.
+    /// Whether the tracer followed the threads of the victim.
     pub followed: bool,
-    /// Why parts of the threads' lifetimes may be missing, for reasons outside ticktax's control.
+    /// Why parts of the threads' lifetimes can be missing although ticktax recorded everything that
+    /// it could.
     #[serde(default)]
     pub incomplete: Option<Limitation>,
-    /// Resource usage at the start, from `/proc`.
+    /// Resource usage of the victim at the start, from `/proc`.
     pub before: Option<Usage>,
-    /// Resource usage at the end, or when the victim was last seen.
+    /// Resource usage of the victim at the end, or when it was last seen.
     pub after: Option<Usage>,
-    /// Resource usage by thread, if requested.
+    /// Resource usage of each thread; `None` if it was not requested.
     #[serde(default)]
     pub threads: Option<ThreadUsages>,
-    /// The only thread to report; `None` to report the entire process.
+    /// Id of the only thread to report; `None` to report the entire process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only_thread: Option<i32>,
 }
 
-/// Resource usage of each thread between two readings, close to the start and the end of a
-/// recording.
+/// Resource usage of each thread at two readings, which were taken close to the start and to the
+/// end of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ThreadUsages {
-    /// When the first reading was taken, on `CLOCK_MONOTONIC`.
+    /// Time of the first reading, on `CLOCK_MONOTONIC`.
     #[serde(rename = "begin_ns")]
     pub begin: Nanos,
-    /// When the last reading that found the program was taken, on `CLOCK_MONOTONIC`.
+    /// Time of the last reading at which the program still existed, on `CLOCK_MONOTONIC`.
     #[serde(rename = "end_ns")]
     pub end: Nanos,
-    /// Threads that both readings found.
+    /// Threads that existed at both readings.
     pub threads: Vec<ThreadUsage>,
 }
 
@@ -95,21 +97,22 @@ pub struct ThreadUsages {
 pub struct ThreadUsage {
     /// Thread id.
     pub tid: i32,
-    /// Usage at the first reading.
+    /// Resource usage until the first reading.
     pub before: Usage,
-    /// Usage at the last reading.
+    /// Resource usage until the last reading.
     pub after: Usage,
 }
 
 impl ThreadUsages {
-    /// Resource usage of thread `tid` between the readings, and the time between the readings.
+    /// Returns the resources that thread `tid` used between the readings, and the time between the
+    /// readings. Returns `None` if the thread did not exist at both readings.
     pub fn usage(&self, tid: i32) -> Option<(Usage, Nanos)> {
         let thread = self.threads.iter().find(|thread| thread.tid == tid)?;
         Some((thread.after.since(&thread.before), self.end - self.begin))
     }
 }
 
-/// A program's resource usage so far, from `/proc/PID`.
+/// Resources that a program or thread has used so far, from `/proc/PID`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
     /// CPU time in user mode.
@@ -118,23 +121,25 @@ pub struct Usage {
     /// CPU time in kernel mode.
     #[serde(rename = "system_ns")]
     pub system: Nanos,
-    /// Voluntary context switches, in which the thread blocked. Living threads only.
+    /// Number of voluntary context switches, that is, how often a thread blocked. Only living
+    /// threads are included.
     pub voluntary: u64,
-    /// Involuntary context switches, in which the thread was preempted. Living threads only.
+    /// Number of involuntary context switches, that is, how often a thread was preempted. Only
+    /// living threads are included.
     pub involuntary: u64,
-    /// Time on CPUs according to the scheduler's clock, if the kernel records it. Living threads
-    /// only.
+    /// Time on a CPU according to the scheduler's clock; `None` if the kernel does not record it.
+    /// Only living threads are included.
     #[serde(rename = "on_cpu_ns")]
     pub on_cpu: Option<Nanos>,
-    /// Run-queue waiting time according to the scheduler's clock, if the kernel records it. Living
-    /// threads only.
+    /// Time spent waiting for a CPU according to the scheduler's clock; `None` if the kernel does
+    /// not record it. Only living threads are included.
     #[serde(rename = "waited_ns")]
     pub waited: Option<Nanos>,
 }
 
 impl Usage {
-    /// Resource usage since `before`. Threads that exited in between are missing from some sums, so
-    /// differences are clamped at 0.
+    /// Returns the resources used since `before`. Some of the sums lose the usage of threads that
+    /// exited in between, so each difference is at least 0.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let time = |a: Nanos, b: Nanos| (a - b).max(Nanos::ZERO);

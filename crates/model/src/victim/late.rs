@@ -7,31 +7,31 @@ use super::LostTo;
 use crate::Nanos;
 use crate::policy::SpecialPolicy;
 
-/// A program's late frames, with the causes of their delays.
+/// A program's late frames, and the causes of their delays.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LateFrames {
     /// Number of late frames.
     pub frames: u64,
-    /// Number of late frames whose cause is unknown because there were too many activities to
-    /// track. All other numbers exclude them.
+    /// Number of late frames whose cause is unknown, because there were too many activities to
+    /// track. They are not included in any other number here.
     #[serde(default, skip_serializing_if = "is_zero", alias = "not_judged")]
     pub unclassified: u64,
-    /// Number of frame slots that were left empty by late frames.
+    /// Number of frame slots that remained empty because of late frames.
     #[serde(alias = "lost")]
     pub dropped: u64,
-    /// Causes of late frames, largest number of frames first. Each late frame counts once, towards
-    /// the cause of most of its delay.
+    /// Causes of late frames, those that delayed the most frames first. Each late frame is counted
+    /// once, for the cause of most of its delay.
     pub causes: Vec<LateCause>,
-    /// Total delay of late frames by kind of cause. It lists every kind that could be observed, so
-    /// a kind with a delay of 0 is ruled out.
+    /// Total delay of late frames for each kind of cause. Every kind that could have been observed
+    /// is listed, so a kind with a delay of 0 is ruled out.
     pub by_kind: Vec<LateTime>,
-    /// Upper bound on the delay due to stolen time: the time stolen from the loop's CPUs during the
-    /// entire recording. It comes from the steal clock or the probe's gaps, using the larger of the
-    /// two. `None` if the machine is not virtual, or if the clock never advanced and no such gap
-    /// was seen.
+    /// Upper bound on the delay caused by stolen time. It is the time that was stolen from the
+    /// loop's CPUs during the entire recording, according to the steal clock or to the probe's
+    /// gaps. The larger of the two values is used. `None` if the machine is not virtual, or if the
+    /// clock never advanced and no such gap was observed.
     #[serde(default, rename = "stolen_ns")]
     pub stolen: Option<Nanos>,
-    /// Frames with the longest delays, longest first.
+    /// The frames that were delayed longest, longest delay first.
     #[serde(alias = "latest")]
     pub longest: Vec<LateFrame>,
 }
@@ -42,33 +42,34 @@ pub struct LateFrames {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum HoldUp {
-    /// Run-queue wait behind another program or kernel thread, or the wake-up latency of an idle
-    /// CPU.
+    /// The thread waited for a CPU behind another program or kernel thread, or an idle CPU took
+    /// time to wake up.
     Waiting,
-    /// Migration: the thread waited while its CPU was idle, then ran on another CPU.
+    /// Migration: the thread waited although its CPU was idle, and then ran on another CPU.
     Migration,
-    /// Interrupts and softirqs on the thread's CPU.
+    /// Interrupts and softirqs ran on the thread's CPU.
     Interrupts,
     /// Stolen time: the hypervisor ran something else on the thread's CPU.
     Steal,
-    /// The CPU quota of the thread's cgroup was used up.
+    /// The thread was throttled, because its cgroup had used up its CPU quota.
     Quota,
-    /// The thread's page faults.
+    /// The thread handled page faults.
     PageFaults,
-    /// Memory reclaim by the thread.
+    /// The thread reclaimed memory.
     Reclaim,
-    /// Waiting for a disk.
+    /// The thread waited for a disk.
     Disk,
-    /// Another uninterruptible wait, usually for a kernel lock.
+    /// The thread was in another uninterruptible sleep, usually because it waited for a kernel
+    /// lock.
     Lock,
     /// The thread was stopped or frozen.
     Stopped,
-    /// The program's own CPU time: the previous frame took longer than usual, or longer than a
+    /// The program itself used the CPU: the previous frame took longer than usual, or longer than a
     /// period.
     OwnWork,
-    /// The thread slept, because its timer was late or it waited for something else.
+    /// The thread slept, because its timer was late or because it waited for something else.
     OwnSleep,
-    /// Delay without an observed cause.
+    /// The cause of the delay was not observed.
     Unexplained,
 }
 
@@ -90,7 +91,7 @@ impl HoldUp {
         Self::Unexplained,
     ];
 
-    /// Whether the only known cause is the program itself.
+    /// Returns whether nothing but the program itself is known to have caused the delay.
     pub const fn is_own(self) -> bool {
         matches!(self, Self::OwnWork | Self::OwnSleep | Self::Unexplained)
     }
@@ -104,15 +105,15 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// Total delay due to one kind of cause.
+/// Total delay that one kind of cause added to late frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LateTime {
     /// Kind of cause.
     pub kind: HoldUp,
-    /// Total delay over all late frames.
+    /// Total delay of all late frames that this kind of cause added.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// Number of frames delayed mostly by this kind of cause.
+    /// Number of frames for whose delay this kind of cause is mainly responsible.
     pub frames: u64,
 }
 
@@ -121,45 +122,46 @@ pub struct LateTime {
 pub struct LateCause {
     /// Kind of cause.
     pub kind: HoldUp,
-    /// Program, kernel thread or interrupt that caused the delay; `None` if the kind says enough.
+    /// Program, kernel thread or interrupt that caused the delay; `None` if the kind alone
+    /// describes the cause.
     #[serde(alias = "by")]
     pub culprit: Option<LostTo>,
-    /// Number of frames delayed mostly by this cause.
+    /// Number of frames for whose delay this cause is mainly responsible.
     pub frames: u64,
-    /// Number of frame slots that were left empty by these frames.
+    /// Number of frame slots that remained empty because of these frames.
     #[serde(alias = "lost")]
     pub dropped: u64,
     /// Longest delay among these frames.
     #[serde(rename = "max_late_ns")]
     pub max: Nanos,
-    /// Period of the cause, in ns, if the cause is a single process and most of its time came from
-    /// periodically active threads.
+    /// Period of the cause, in ns. It is only set if the cause is a single process and if
+    /// periodically active threads used most of its time.
     #[serde(rename = "period_ns")]
     pub period: Option<f64>,
-    /// Timer function that starts the cause, if the cause has a period and the kernel reported the
-    /// timer.
+    /// Timer function that starts the cause; `None` unless the cause has a period and the kernel
+    /// reported the timer.
     pub timer: Option<String>,
-    /// Scheduling policy of the process. Set only if it is not the default and is shared by all of
-    /// the process's threads that others waited behind.
+    /// Scheduling policy of the process. It is only set if it is not the default and if all threads
+    /// of the process that others waited behind have it.
     pub policy: Option<SpecialPolicy>,
 }
 
 /// A late frame.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LateFrame {
-    /// Due time, relative to the start of the recording.
+    /// Due time of the frame, relative to the start of the recording.
     #[serde(rename = "at_ns")]
     pub at: Nanos,
-    /// Delay of the frame's start.
+    /// Time from the frame's due time to its start.
     #[serde(rename = "late_ns")]
     pub late: Nanos,
-    /// Number of frame slots that were left empty by this frame.
+    /// Number of frame slots that remained empty because of this frame.
     #[serde(alias = "lost")]
     pub dropped: u64,
-    /// Kind of the largest cause.
+    /// Kind of cause that delayed the frame most.
     pub kind: HoldUp,
-    /// Programs and kernel activities that caused the delay, largest first. The program's own work
-    /// and sleep are excluded.
+    /// Programs and kernel activities that caused the delay, largest part first. The program's own
+    /// work and sleep are excluded.
     #[serde(alias = "lost_to")]
     pub causes: Vec<LostTo>,
 }
