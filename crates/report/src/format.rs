@@ -39,18 +39,18 @@ impl Format {
         sinks.filter(move |sink| sink.takes(kind)).map(Self)
     }
 
-    /// Finds a format by name.
+    /// Returns the format with this name, or `None` if there is no such format.
     pub fn named(name: &str) -> Option<Self> {
         let mut sinks = SINKS.iter().copied();
         sinks.find(|sink| sink.name() == name).map(Self)
     }
 
-    /// Returns the format's name on the command line.
+    /// Returns the name of the format on the command line.
     pub fn name(self) -> &'static str {
         self.0.name()
     }
 
-    /// Returns a description of the format for the help.
+    /// Returns the description of the format in the help text.
     pub fn about(self) -> &'static str {
         self.0.about()
     }
@@ -95,7 +95,7 @@ mod tests {
 
     const HEAD: &str = "| document | printed by | formats |\n|---|---|---|\n";
 
-    /// Returns the documentation's table of formats, with a row for each kind of document.
+    /// Returns the table of formats for the documentation. It has a row for each kind of document.
     fn table() -> String {
         let mut table = HEAD.to_owned();
         for &kind in DocumentKind::ALL {

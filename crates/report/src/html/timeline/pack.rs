@@ -3,15 +3,15 @@
 
 use crate::html::policy::base64;
 
-/// Compression level. Higher levels save about 2 % and take twice as long.
+/// Compression level. A higher level would save about 2 % and take twice as long.
 const LEVEL: u8 = 6;
 
-/// Encoded numbers, one after the other.
+/// A sequence of encoded numbers.
 #[derive(Debug, Default)]
 pub(super) struct Pack(Vec<u8>);
 
 impl Pack {
-    /// Appends a number in groups of 7 bits, lowest first, as LEB128 does.
+    /// Appends a number in groups of 7 bits, lowest group first, like LEB128.
     pub(super) fn number(&mut self, mut number: u64) {
         while number >= 0x80 {
             self.0.push((number & 0x7f) as u8 | 0x80);
