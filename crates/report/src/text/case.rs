@@ -188,8 +188,8 @@ pub(crate) fn verdict_title(statement: &CaseStatement) -> String {
     )
 }
 
-/// Writes how many rows the model matches, why it does not match the other rows, and which
-/// parameter values would make it match them.
+/// Writes how many rows the model matches, and why it misses others. Also lists the rows that it
+/// matches only with certain parameter values.
 fn verdict(page: &mut String, statement: &CaseStatement) {
     section(page, &verdict_title(statement));
     for row in &statement.rows {

@@ -38,8 +38,7 @@ pub(in crate::html) struct Drawn {
     pub(in crate::html) triggers: String,
 }
 
-/// Metadata that the script needs to decode the numbers. All times are in ns since the start of the
-/// recording.
+/// Metadata for decoding the numbers. All times are in ns since the start of the recording.
 #[derive(Serialize)]
 struct Meta {
     from: i64,
@@ -131,8 +130,7 @@ pub(super) fn draw(mut timeline: Timeline, ended: &RowsEnded<'_>) -> Option<Draw
 }
 
 /// Returns a key that sorts spans by CPU, then by start. A span precedes the spans that interrupted
-/// it. If one of them has the same start and length, it has more time of its own and therefore
-/// comes later.
+/// it. If one of them is equally long, it has more time of its own and therefore comes later.
 fn order(span: &Span) -> (Cpu, Nanos, Reverse<Nanos>, Nanos, SourceId) {
     let Span {
         cpu, start, dur, ..
@@ -140,8 +138,7 @@ fn order(span: &Span) -> (Cpu, Nanos, Reverse<Nanos>, Nanos, SourceId) {
     (cpu, start, Reverse(dur), span.self_time, span.source)
 }
 
-/// Returns links to the triggers that made a flight recorder keep this recording. They are shown in
-/// the summary.
+/// Returns links to the triggers of a flight recorder. They are shown in the summary.
 fn triggers(marks: &[Mark]) -> String {
     let mut out = String::new();
     for mark in marks {
@@ -224,8 +221,7 @@ struct View<'a> {
 }
 
 impl View<'_> {
-    /// Returns the sums of a CPU for each class, followed by the number of spans that start in each
-    /// column.
+    /// Returns a CPU's sums for each class, then the number of spans that start in each column.
     fn columns(&self, cpu: Cpu) -> Vec<Vec<u64>> {
         let groups = self.timeline.groups.len();
         let all = self.timeline.columns.table(cpu, self.grid, groups);

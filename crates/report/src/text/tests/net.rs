@@ -59,7 +59,8 @@ fn books() -> TracedTraffic {
     }
 }
 
-/// Returns a statement about two seconds of 1,000-byte datagrams with a loss of 0.1 %.
+/// Returns a statement about two seconds of traffic. It consists of 1,000-byte datagrams, of which
+/// 0.1 % were lost.
 fn datagrams() -> NetStatement {
     let mut receiver = end(End::Receiver, 999_000_000);
     receiver.counters.buffer_drops = 900;
@@ -158,7 +159,7 @@ fn unknown_figures_are_not_shown() {
     );
 }
 
-/// If no bytes were transferred, there is no cost per byte, but there must still be a page.
+/// If no bytes were transferred, there is no cost per byte, but the page must still be rendered.
 #[test]
 fn traffic_without_bytes_has_a_page() {
     let mut statement = datagrams();
@@ -176,7 +177,7 @@ fn traffic_without_bytes_has_a_page() {
     );
 }
 
-/// The soaker ran for 1.1 s. A sample by thread counts a softirq as the thread it interrupted.
+/// The soaker ran for 1.1 s. Samples by thread count a softirq as the thread that it interrupted.
 #[test]
 fn page_with_sampled_and_traced_shares() {
     let mut statement = datagrams();
