@@ -1,7 +1,8 @@
-//! Parquet files: the common foundation of recordings, tables and facts.
+//! Parquet files, on which recordings, tables and facts are based.
 //!
-//! A file may come from anybody. `Unopened` checks the sizes in it before the Parquet library
-//! relies on them. `decode` turns the library's panics on damaged bytes into errors.
+//! A file may come from anybody. `Unopened` checks the sizes in a file before the Parquet library
+//! relies on them. `decode` turns the panics with which the library reacts to damaged bytes into
+//! errors.
 
 mod bounds;
 mod output;
@@ -29,7 +30,7 @@ pub(crate) struct Unopened {
 }
 
 impl Unopened {
-    /// Reads a file's footer.
+    /// Reads the footer of a file.
     pub(crate) fn new<R: ChunkReader + 'static>(bytes: R) -> Result<Self, DecodeError> {
         let bounds = Bounds::new(bytes.len());
         let fetch: Box<Fetch> =
@@ -42,12 +43,12 @@ impl Unopened {
         })
     }
 
-    /// Contents of the footer; `None` if the file is too short to have one.
+    /// Returns the contents of the footer. Returns `None` if the file is too short to have one.
     pub(crate) fn footer(&self) -> Option<&Footer> {
         self.footer.as_ref()
     }
 
-    /// A function that reads bytes of the file.
+    /// Returns the function that reads bytes of the file.
     pub(crate) fn fetch(&self) -> &Fetch {
         &*self.fetch
     }
@@ -67,11 +68,11 @@ impl Unopened {
     }
 }
 
-/// Why a file cannot be opened.
+/// Reason for which a file cannot be opened.
 pub(crate) enum OpenFault {
     /// The footer cannot be decoded.
     Footer(DecodeError),
-    /// The file exceeds a limit.
+    /// The file exceeds one of the limits.
     Excess(Excess),
 }
 
@@ -84,7 +85,7 @@ impl From<Excess> for OpenFault {
     }
 }
 
-/// An open file whose sizes have been checked.
+/// An open file in which all sizes have been checked.
 pub(crate) struct ParquetFile {
     file: Box<dyn FileReader>,
     bounds: Bounds,
@@ -97,17 +98,17 @@ impl ParquetFile {
         self.file.metadata()
     }
 
-    /// The limits that apply to a file of this size.
+    /// Returns the limits that apply to a file of this size.
     pub(crate) fn bounds(&self) -> Bounds {
         self.bounds
     }
 
-    /// A function that reads bytes of the file.
+    /// Returns the function that reads bytes of the file.
     pub(crate) fn fetch(&self) -> &Fetch {
         &*self.fetch
     }
 
-    /// Opens a row group. Its pages must be checked before they are read.
+    /// Opens a row group. The caller must check its pages before reading them.
     pub(crate) fn row_group(
         &self,
         index: usize,
@@ -115,7 +116,7 @@ impl ParquetFile {
         decode(|| self.file.get_row_group(index))
     }
 
-    /// Checks the pages of the given columns in one row group.
+    /// Checks the pages of these columns in one row group.
     pub(crate) fn check_pages(
         &self,
         group: usize,
@@ -125,14 +126,15 @@ impl ParquetFile {
         self.bounds.check_pages(group, columns, self.fetch())
     }
 
-    /// All rows, value by value. Their pages must be checked first, and they must be read within
-    /// [`decode`].
+    /// Returns all rows, value by value. The caller must check their pages first, and must read the
+    /// rows within [`decode`].
     pub(crate) fn rows(&self) -> Result<RowIter<'_>, ParquetError> {
         self.file.get_row_iter(None)
     }
 }
 
-/// Why bytes of a file cannot be decoded. The message is one line and does not name the file.
+/// Error for bytes of a file that cannot be decoded. The message is one line and does not name the
+/// file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DecodeError {
     /// The Parquet library returned an error, perhaps because the file cannot be read.

@@ -17,7 +17,8 @@ use crate::text::page::columns;
 use crate::text::statement::statement as write;
 use crate::{Grouping, Section, Sections, TextStyle, View, json, schema};
 
-/// Replaces every name in a statement with one of `names`, and multiplies every time by `factor`.
+/// Replaces every name in a statement with one of `names`, and multiplies all durations by
+/// `factor`.
 pub(crate) fn distorted(mut statement: Statement, names: &[String], factor: i64) -> Statement {
     let mut next = names.iter().cycle();
     let mut rename = |name: &mut String| name.clone_from(next.next().expect("names is not empty"));
@@ -86,7 +87,7 @@ pub(crate) fn distorted(mut statement: Statement, names: &[String], factor: i64)
     statement
 }
 
-/// Replaces the names and multiplies the times in the data about the watched program.
+/// Replaces the names and multiplies the durations in the data about the watched program.
 fn distort_program(
     statement: &mut Statement,
     rename: &mut dyn FnMut(&mut String),
