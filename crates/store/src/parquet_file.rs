@@ -140,12 +140,13 @@ pub(crate) enum DecodeError {
     /// The Parquet library returned an error, perhaps because the file cannot be read.
     #[error("{}", parquet_words(.0))]
     Parquet(ParquetError),
-    /// The bytes make no sense. The Parquet library panicked, or a check before it failed.
+    /// The bytes make no sense. Either the Parquet library panicked, or an earlier check failed.
     #[error("its contents are invalid")]
     Invalid,
 }
 
-/// The cause of a Parquet error, on one line and without the surrounding layers.
+/// Returns the cause of a Parquet error on one line, without the names of the layers that it passed
+/// through.
 pub(crate) fn parquet_words(error: &ParquetError) -> String {
     let text = match error {
         ParquetError::General(text) | ParquetError::NYI(text) | ParquetError::EOF(text) => {
@@ -161,19 +162,19 @@ pub(crate) fn parquet_words(error: &ParquetError) -> String {
 }
 
 thread_local! {
-    /// Whether this thread is inside [`decode`].
+    /// Whether this thread is currently inside [`decode`].
     static DECODING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a panic on this thread comes from damaged bytes and will be turned into an error. Panic
-/// hooks should not print such a panic.
+/// Returns whether a panic on this thread would come from damaged bytes. Such a panic is turned
+/// into an error, so panic hooks should not print it.
 pub fn is_decoding() -> bool {
     DECODING.get()
 }
 
-/// Calls the Parquet library on bytes that may be damaged. The library returns an error for most
-/// damage but panics for some. After a panic, the objects that it was working on are not used
-/// again.
+/// Calls the Parquet library on bytes that may be damaged. For most damage, the library returns an
+/// error, but for some, it panics. Such a panic is turned into an error, and the objects on which
+/// the library was working are not used again.
 pub(crate) fn decode<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, DecodeError> {
     let outer = DECODING.replace(true);
     let done = catch_unwind(AssertUnwindSafe(work));
