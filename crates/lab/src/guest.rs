@@ -49,9 +49,9 @@ pub const STANDARD_OUTPUT: &str = "stdout";
 /// File that contains the verb's standard error.
 pub const STANDARD_ERROR: &str = "stderr";
 
-/// Uptime of the guest at which the verb starts. By then, the kernel has refined its clock
-/// calibration twice, which takes one second each time. High-resolution timers are available only
-/// after that.
+/// Uptime that the guest must reach before the verb starts. By then, the kernel has refined its
+/// clock calibration twice, which takes one second each time. High-resolution timers are available
+/// only after that.
 const SETTLED: Duration = Duration::from_secs(4);
 
 /// Number of bytes written to the serial line at a time if the kernel uses threaded interrupts.

@@ -104,7 +104,7 @@ fn built_name(name: &str, arch: Arch) -> String {
     }
 }
 
-/// Returns the command with which the user can build the kernel called `name`.
+/// Returns the command that builds the kernel called `name`.
 fn how_to_build(name: &str, arch: Arch) -> String {
     let name = built_name(name, Arch::HOST);
     let (hz, more) = name.split_once('+').unwrap_or((&name, ""));
@@ -134,7 +134,7 @@ impl std::fmt::Display for Wanted {
 pub struct Kernel {
     /// Name of the kernel, as shown to the user.
     pub name: String,
-    /// Architecture on which the kernel runs.
+    /// Architecture that the kernel is built for.
     pub arch: Arch,
     /// Path of the kernel image.
     pub image: PathBuf,

@@ -39,14 +39,13 @@ pub struct Run<'a> {
     /// Command lines to run alongside the verb. Each one starts with the name of one of `programs`.
     /// The output of these commands is among the files of the outcome.
     pub beside: &'a [Vec<String>],
-    /// Exit codes other than 0 with which the verb also returns a result.
+    /// Exit codes other than 0 that also mean that the verb has produced a result.
     pub accepted: &'a [u8],
     /// The guest's settings.
     pub settings: GuestSettings<'a>,
-    /// Directory in which temporary files are created. Other users must not be able to replace
-    /// files in it.
+    /// Directory for temporary files. Other users must not be able to replace files in it.
     pub scratch: &'a Path,
-    /// File to which the console output is copied.
+    /// File that receives a copy of the console output.
     pub console: Option<&'a Path>,
 }
 

@@ -1,5 +1,5 @@
-//! The protocol with which a guest sends data to the host over a serial line: frames with
-//! checksums.
+//! The protocol that a guest uses to send data to the host over a serial line. It consists of
+//! frames with checksums.
 //!
 //! A frame consists of `TTXL`, the length of its name (1 byte), the length of its contents (4
 //! bytes, little-endian), the name, the contents, and the CRC-32 of everything before it. If the

@@ -242,8 +242,8 @@ fn heading(kind: DocumentKind) -> String {
     format!("ticktax: {name}")
 }
 
-/// Returns two things: the sections of a page, of which the first is the summary, and the
-/// explanations of the terms in the summary.
+/// Returns the sections of a page, and explanations of the terms in its summary. The first section
+/// is the summary.
 fn sections(document: &Document) -> (Vec<Section>, Vec<Block>) {
     let style = TextStyle {
         // A browser wraps lines by itself, and an unlimited width keeps all columns of the tables.

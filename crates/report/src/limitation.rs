@@ -188,7 +188,7 @@ fn probes(limitation: &Limitation) -> Words {
     }
 }
 
-/// Describes a program of which the trace lacks some CPU time. According to the scheduler, the
+/// Describes a program whose CPU time is only partly in the trace. According to the scheduler, the
 /// program ran for `ran`, but the trace lacks `missing` of that time.
 fn in_part(who: &str, ran: Nanos, missing: Nanos) -> Words {
     clauses(

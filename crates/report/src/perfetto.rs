@@ -157,8 +157,8 @@ impl<W: Write> Perfetto<W> {
         }
     }
 
-    /// Writes the wake-up that led to a thread's `span` to the track of the CPU on which the
-    /// wake-up happened. Returns the id of the flow that starts at the wake-up, or `None` if no
+    /// Writes the wake-up that led to a thread's `span`. It appears on the track of the CPU where
+    /// the wake-up happened. Returns the id of the flow that starts at the wake-up, or `None` if no
     /// wake-up is known.
     fn woke(&mut self, sources: &SourceTable, thread: &Thread, span: &Span) -> Option<u64> {
         let by = self.wake_ups.take_waker(thread.tid, span)?;

@@ -204,7 +204,7 @@ impl Group {
     }
 }
 
-/// Returns the wall-clock length of the recording, which is the longest time for which any CPU was
+/// Returns the wall-clock length of the recording, that is, the longest time that any CPU was
 /// observed.
 fn wall(statement: &Statement) -> Nanos {
     statement

@@ -22,7 +22,7 @@ pub enum Section {
     Time,
     /// Gaps of a probe, and their causes.
     Noise,
-    /// Steps in which packets were delayed.
+    /// The steps that delayed packets.
     Net,
     /// Periodic sources.
     Repeats,

@@ -1,4 +1,4 @@
-//! Matches each wake-up with the span in which the woken thread then ran. Works while rows arrive.
+//! Matches each wake-up with the span that the woken thread then ran. Works while rows arrive.
 
 use std::collections::HashMap;
 

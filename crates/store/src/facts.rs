@@ -38,7 +38,7 @@ pub struct FactsSettings {
     pub max_bytes: u64,
 }
 
-/// A facts directory to which this process writes.
+/// A facts directory that this process writes to.
 #[derive(Debug)]
 pub struct FactsFolder {
     folder: Folder,
@@ -52,7 +52,7 @@ pub struct FactsFolder {
 }
 
 impl FactsFolder {
-    /// Number of pending rows from which they are written before ten minutes have passed.
+    /// Number of pending rows that causes them to be written before ten minutes have passed.
     const MANY: usize = 5_000;
 
     /// Maximum number of rows that wait to be written, which take about 10 MiB. If there are more,

@@ -94,7 +94,7 @@ impl IncidentStoreError {
     }
 }
 
-/// An incident directory to which a recorder writes. Only one recorder at a time can hold it.
+/// An incident directory that a recorder writes to. Only one recorder at a time can hold it.
 #[derive(Debug)]
 pub struct IncidentStore {
     folder: IncidentFolder,
@@ -134,7 +134,7 @@ pub struct Told {
     pub entry: IncidentEntry,
     /// Path that the recording of the incident will have. `None` if there will be none.
     pub path: Option<PathBuf>,
-    /// Reason for which a line of the index could not be written.
+    /// The reason why a line of the index could not be written. `None` if all lines were written.
     pub trouble: Option<String>,
 }
 
@@ -142,11 +142,12 @@ pub struct Told {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recorded {
     /// Entries of the incidents in the recording. Each contains the size of the recording, or the
-    /// reason for which it was not kept.
+    /// reason why it was not kept.
     pub entries: Vec<IncidentEntry>,
     /// Path of the recording. `None` if it was not kept.
     pub path: Option<PathBuf>,
-    /// Reason for which the recording, or the line about its outcome, could not be written.
+    /// The reason why the recording, or the line about its outcome, could not be written. `None` if
+    /// both were written.
     pub trouble: Option<String>,
 }
 
@@ -454,7 +455,7 @@ impl IncidentStore {
         IncidentStoreError::new("write", &self.folder.path_of(index::NAME), error)
     }
 
-    /// Writes a recording. Returns its size in bytes, or the reason for which it was not written.
+    /// Writes a recording. Returns its size in bytes, or the reason why it was not written.
     fn write(
         &self,
         name: &str,
@@ -521,7 +522,7 @@ impl IncidentStore {
 }
 
 /// Returns the line about the outcome of a recording. It contains the recording's size, or the
-/// reason for which it was not kept.
+/// reason why it was not kept.
 fn outcome_line(name: &str, outcome: Result<u64, LossCause>) -> IndexLine {
     let recording = name.to_owned();
     match outcome {

@@ -1,7 +1,7 @@
-//! Parquet files, on which recordings, tables and facts are based.
+//! Reads and writes Parquet files, the common format of recordings, tables and facts.
 //!
 //! A file may come from anybody. `Unopened` checks the sizes in a file before the Parquet library
-//! relies on them. `decode` turns the panics with which the library reacts to damaged bytes into
+//! relies on them. The library panics on some damaged bytes, and `decode` turns these panics into
 //! errors.
 
 mod bounds;
@@ -68,7 +68,7 @@ impl Unopened {
     }
 }
 
-/// Reason for which a file cannot be opened.
+/// The reason why a file cannot be opened.
 pub(crate) enum OpenFault {
     /// The footer cannot be decoded.
     Footer(DecodeError),
@@ -85,7 +85,7 @@ impl From<Excess> for OpenFault {
     }
 }
 
-/// An open file in which all sizes have been checked.
+/// An open file whose sizes have been checked.
 pub(crate) struct ParquetFile {
     file: Box<dyn FileReader>,
     bounds: Bounds,
@@ -173,8 +173,8 @@ pub fn is_decoding() -> bool {
 }
 
 /// Calls the Parquet library on bytes that may be damaged. For most damage, the library returns an
-/// error, but for some, it panics. Such a panic is turned into an error, and the objects on which
-/// the library was working are not used again.
+/// error, but for some, it panics. This function turns such a panic into an error. The objects that
+/// the library was working on are not used again.
 pub(crate) fn decode<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, DecodeError> {
     let outer = DECODING.replace(true);
     let done = catch_unwind(AssertUnwindSafe(work));

@@ -15,9 +15,9 @@ use crate::error::LabError;
 
 /// URL of Debian's archive, used for suites that are not configured on this machine.
 const ARCHIVE: &str = "http://deb.debian.org/debian";
-/// Path of the keys with which apt verifies Debian's archive (package `debian-archive-keyring`).
+/// Path of the keys that apt uses to verify Debian's archive (package `debian-archive-keyring`).
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-/// Age at which the lab's own package lists are updated.
+/// Maximum age of the lab's own package lists. Older lists are updated.
 const FRESH: Duration = Duration::from_hours(24);
 
 /// A package source: an architecture and a Debian suite. If `suite` is `None`, apt uses the sources

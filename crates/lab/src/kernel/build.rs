@@ -37,7 +37,7 @@ const TOOLS: &str = "make gcc flex bison bc libc6-dev libelf-dev";
 /// Settings that define a build, except the tick rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Building<'a> {
-    /// Architecture for which the kernel is built.
+    /// Architecture that the kernel is built for.
     pub arch: Arch,
     /// Kernel source.
     pub source: &'a KernelSource,
@@ -152,7 +152,7 @@ fn require_rate(hz: u32) -> Result<(), LabError> {
     )))
 }
 
-/// Returns the name with which users request the kernel.
+/// Returns the name by which users request the kernel.
 fn name(hz: u32, variant: Option<&str>, arch: Arch) -> Result<String, LabError> {
     let bare = match variant {
         None => format!("hz{hz}"),

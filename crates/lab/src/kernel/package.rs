@@ -115,7 +115,7 @@ fn fetch_from(
     )))
 }
 
-/// Fetches the packages `names` and all libraries on which they depend, directly or indirectly.
+/// Fetches the packages `names` and all libraries that they depend on, directly or indirectly.
 /// Leaves out the C library, because the guest already has a copy of the host's, which ticktax
 /// needs.
 ///

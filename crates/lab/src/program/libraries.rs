@@ -14,7 +14,7 @@ use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 
 use crate::arch::Arch;
 
-/// Configuration file that names the directories in which the dynamic linker searches.
+/// Configuration file that lists the directories that the dynamic linker searches.
 const CONFIGURATION: &str = "/etc/ld.so.conf";
 /// Directories that the dynamic linker searches last.
 const STANDARD: [&str; 6] = [

@@ -12,11 +12,11 @@ use super::{Group, wall};
 const SHOWN: usize = 4;
 /// Maximum number of accounts per group that are shown by name.
 const SHOWN_AT_MOST: usize = 10;
-/// Share of all CPU time from which an account gets its own line.
+/// Minimum share of all CPU time that gives an account its own line.
 const WORTH_A_LINE: f64 = 0.000_5;
 /// Maximum number of parts shown per account.
 const PARTS: usize = 3;
-/// Share of an account from which a part of it gets its own line.
+/// Minimum share of an account that gives one of its parts its own line.
 const WORTH_A_PART: f64 = 0.05;
 
 /// Suffix for an account whose time comes from the kernel's counters rather than from the trace.

@@ -68,7 +68,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     }
 }
 
-/// Explanation of which gaps count. A gap that yields time to one program can keep another program
+/// Explains which gaps are counted. A gap that yields time to one program can keep another program
 /// waiting.
 const GAPS: &str = "gaps: all gaps of the probe count here, including those in which a program \
     ran, which are no loss.";
@@ -126,7 +126,7 @@ fn all(page: &mut Page, beats: &BeatStatement) {
     }
 }
 
-/// Lists the sources in which periods could not be searched for.
+/// Lists the sources that could not be searched for periods.
 fn unknown(page: &mut Page, beats: &BeatStatement) {
     page.section("Limitations");
     if beats.limitations.is_empty() {

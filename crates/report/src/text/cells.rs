@@ -59,7 +59,7 @@ pub(super) fn by_name(lines: usize, most: usize) -> usize {
     if lines <= most + 1 { lines } else { most }
 }
 
-/// Totals to which the shares and rates in a table refer.
+/// Totals that the shares and rates in a table refer to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
     /// Total time. Shares are fractions of it.

@@ -35,7 +35,7 @@ const ROOMS: [(usize, usize, usize); 8] = [
     (2, 1, 2),
     (1, 1, 1),
 ];
-/// Minimum page width at which differences and their confidence intervals are shown.
+/// Minimum page width for the columns that show differences and their confidence intervals.
 const ROOMY: usize = 72;
 /// Smallest difference between two shares that counts as a change if there is no confidence
 /// interval.

@@ -36,7 +36,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
 }
 
 /// Splits the CPUs into those that get their own line, in ascending order, and the rest. If there
-/// are too many CPUs, those from which most time was taken get a line.
+/// are too many CPUs, those that lost the most time get a line.
 fn most_taken_first(cpus: &[CpuAccounts]) -> (Vec<&CpuAccounts>, Vec<&CpuAccounts>) {
     let taken = |cpu: &&CpuAccounts| -> Nanos {
         let parts = cpu.classes.iter().filter(|part| part.class.is_taken());

@@ -14,7 +14,8 @@ use super::page::{Page, Tone, clean, tied};
 
 /// Maximum number of CPUs whose imbalance is listed.
 const OFF_SHOWN: usize = 4;
-/// Relative change of a soaker's block time above which the soaker's figure is doubtful.
+/// Maximum relative change of a soaker's block time. If the block time changes more, the soaker's
+/// figure is doubtful.
 const MUCH_DRIFT: f64 = 0.02;
 
 pub(super) fn write(page: &mut Page, statement: &Statement) {

@@ -140,8 +140,8 @@ fn explained(page: &mut Page, gaps: &GapStatement, statement: &Statement, noun: 
     page.paragraph(tone, "", &text);
 }
 
-/// Writes what empty gaps prove, that is, gaps in which the kernel ran nothing. CPUs for which the
-/// conclusion is the same share a sentence.
+/// Writes what empty gaps prove. In an empty gap, the kernel ran nothing. CPUs with the same
+/// conclusion share a sentence.
 fn proofs(page: &mut Page, proofs: &[CpuProof]) {
     let mut left: Vec<&CpuProof> = proofs.iter().collect();
     while let Some(first) = left.first().copied() {
@@ -279,8 +279,8 @@ fn causes_of(page: &mut Page, causes: &[GapCause], noun: &str, scale: Scale) {
     }
 }
 
-/// Lists the longest gaps in which no program ran. `all` is `true` if a program ran in none of the
-/// gaps.
+/// Lists the longest gaps in which no program ran. `all` is `true` if these are all gaps, that is,
+/// if no program ran in any gap.
 fn worst(page: &mut Page, worst: &[WorstGap], (noun, all): (&str, bool)) {
     if worst.is_empty() {
         return;

@@ -12,7 +12,7 @@ use super::page::{TIE, clean, columns, elide};
 
 /// Maximum number of names per line.
 const NAMES: usize = 4;
-/// Minimum page width at which the longer wording is used.
+/// Minimum page width for the longer wording.
 const ROOMY: usize = 60;
 
 /// Summarizes the recording so far in two lines that fit the page's width. For a machine, the lines

@@ -11,7 +11,7 @@ use super::page::{Page, TIE, Tone, elide, tied};
 
 /// Maximum number of causes that are listed by name.
 const CAUSES: usize = 3;
-/// Minimum page width at which the pattern column is shown.
+/// Minimum page width for the pattern column.
 const WIDE: usize = 72;
 /// Width of the pattern column.
 const PATTERN: usize = 34;
@@ -55,7 +55,8 @@ pub(super) fn over(late: u64, from: Nanos) -> String {
     tied(format!("{} late by > {from}", grouped(late)))
 }
 
-/// Share of all delay below which a kind of delay is ruled out as a cause of late frames.
+/// Maximum share of all delay that a kind of delay may have and still be ruled out as a cause of
+/// late frames.
 const SMALL: f64 = 0.01;
 
 /// Lists the kinds of delay that contributed little or nothing to late frames. `Stopped` is left

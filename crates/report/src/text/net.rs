@@ -201,7 +201,7 @@ fn lost(page: &mut Page, traffic: &NetStatement) {
     }
 }
 
-/// Amounts of traffic by which costs are divided, and the counter frequency that converts ns to
+/// Amounts of traffic that costs are divided by, and the counter frequency that converts ns to
 /// cycles.
 struct Units {
     bytes: u64,

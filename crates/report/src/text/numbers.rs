@@ -7,9 +7,9 @@ use ticktax_model::{Cpu, CpuList, Nanos};
 
 use super::page::tied;
 
-/// Name for the time for which a CPU was idle although a thread waited for it.
+/// Name for the time that a CPU was idle although a thread was waiting for it.
 pub(super) const WAKE_UP: &str = "wake-up latency";
-/// Name for the time for which a CPU was idle although a thread waited for it, if the thread then
+/// Name for the time that a CPU was idle although a thread was waiting for it, if the thread then
 /// ran on another CPU.
 pub(super) const MIGRATION: &str = "migration";
 

@@ -230,7 +230,7 @@ fn process(page: &mut Page, report: &ProcessReport, figures: Option<&Figures>) {
     }
 }
 
-/// Describes a thread in which no rhythm was found.
+/// Describes a thread that has no detectable rhythm.
 fn without_rhythm(thread: &ThreadReport) -> String {
     format!(
         "{} ({}): {}, {} of CPU time; {}",

@@ -213,8 +213,8 @@ impl Page {
         self.put(tone, line.trim_end());
     }
 
-    /// Writes a table line in which `kept` precedes the name. Only the name is shortened, by
-    /// [`elide_name`]. If there is no room for the name, it goes on the next line.
+    /// Writes a table line that starts with `kept`, followed by the name. Only the name is
+    /// shortened, by [`elide_name`]. If there is no room for the name, it goes on the next line.
     pub(super) fn named_row(
         &mut self,
         tone: Tone,

@@ -1,5 +1,5 @@
-//! The first screen of a statement. It shows how much CPU time programs lost, to which culprits,
-//! and what to do about it. At 80 columns, it has at most [`LINES`] lines. The sections contain
+//! The first screen of a statement. It shows how much CPU time programs lost, what took it, and
+//! what to do about it. At 80 columns, it has at most [`LINES`] lines. The sections contain
 //! everything else.
 
 mod advice;
@@ -24,14 +24,15 @@ use super::page::{Page, Tone, tied};
 /// prompt.
 const LINES: usize = 23;
 
-/// Share of CPU time from which the screen starts with a warning that lost events hide it.
+/// Maximum share of CPU time that lost events may hide. If they hide more, the screen starts with a
+/// warning.
 const LOST: f64 = 0.001;
 
 /// Maximum width of the screen. On a wider screen, the gap between names and numbers would make
 /// tables hard to read.
 const WIDEST: usize = 120;
 
-/// A level of detail. A screen uses the first level at which it fits.
+/// A level of detail. A screen uses the first level that makes it fit.
 #[derive(Clone, Copy, Debug)]
 struct Room {
     /// Maximum number of rows in the first table.
@@ -148,8 +149,8 @@ pub(super) fn first(statement: &Statement, style: &TextStyle) -> Written {
     screen
 }
 
-/// Renders a screen at the first level in `rooms` at which it fits. If it fits at none, renders it
-/// at the last level.
+/// Renders a screen at the first level in `rooms` that makes it fit. If none does, renders it at
+/// the last level.
 pub(super) fn fitted<R: Copy>(rooms: &[R], write: impl Fn(R) -> Written) -> Written {
     let mut screen = Written::default();
     for &room in rooms {
@@ -238,7 +239,7 @@ pub(super) fn part_text(part: &RecordingPart) -> String {
     )
 }
 
-/// Inputs from which a first screen is made.
+/// Inputs for a first screen.
 struct Screen<'a> {
     statement: &'a Statement,
     style: &'a TextStyle,

@@ -16,7 +16,7 @@ use super::wall;
 /// Maximum number of CPUs that get their own line.
 const SHOWN: usize = 8;
 
-/// Minimum time from which a tick rate is computed.
+/// Minimum length of the time that a tick rate is computed from.
 const MIN: Nanos = Nanos::from_millis(500);
 
 /// Maximum number of parts of a tick that are named.

@@ -65,8 +65,8 @@ const ROOMS: [Room; 10] = [
     room(1, 1, true),
 ];
 const EVERYTHING: Room = room(usize::MAX, usize::MAX, false);
-/// Minimum page width at which confidence intervals, detectable effects and probabilities are
-/// shown.
+/// Minimum page width for the columns that show confidence intervals, detectable effects and
+/// probabilities.
 const ROOMY: usize = 72;
 
 /// Explains the columns.

@@ -3,7 +3,7 @@
 use ticktax_model::limitation::Limitation;
 use ticktax_model::statement::Statement;
 
-/// Reason for which the kernel was not traced.
+/// The reason why the kernel was not traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Untraced<'a> {
     /// ticktax ran without root.

@@ -1,5 +1,5 @@
-//! The section about run-queue waits. It shows which programs waited for a CPU, and behind which
-//! culprits.
+//! The section about run-queue waits. It shows which programs waited for a CPU, and what they
+//! waited behind.
 
 use ticktax_model::statement::Statement;
 use ticktax_model::waits::{WaitStatement, WaitedFor, WaitingProgram};
@@ -57,8 +57,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     page.legend(&legend);
 }
 
-/// Lists the programs that ran while `program` waited. Also gives the time at which its longest
-/// wait started.
+/// Lists the programs that ran while `program` waited. Also gives the start of its longest wait.
 fn behind(program: &WaitingProgram) -> String {
     let parts = program.behind.iter();
     let parts = parts.map(|waited: &WaitedFor| {

@@ -39,7 +39,7 @@ const DIRECTORY: OFlag = OFlag::O_DIRECTORY
     .union(OFlag::O_CLOEXEC)
     .union(OFlag::O_RDONLY);
 
-/// Reason for which a directory or a file in it is refused.
+/// The reason why a directory or a file in it is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Distrust {
     /// Another user owns the file or directory.
@@ -113,8 +113,8 @@ impl Folder {
     /// Opens a directory that belongs to the effective user and that nobody else can write to.
     ///
     /// # Errors
-    /// Returns a [`Distrust`] if another user owns the directory or can write to it. Returns any
-    /// error of a failed system call.
+    /// Returns a [`Distrust`] if another user owns the directory or can write to it. Also returns
+    /// an error if a system call fails.
     pub fn open_own(path: &Path) -> io::Result<Self> {
         let folder = Self::open(path)?;
         folder.check_own()?;
@@ -126,8 +126,8 @@ impl Folder {
     /// through its handle.
     ///
     /// # Errors
-    /// Returns a [`Distrust`] if another user could change the path. Returns any error of a failed
-    /// system call.
+    /// Returns a [`Distrust`] if another user could change the path. Also returns an error if a
+    /// system call fails.
     pub fn open_trusted(path: &Path) -> io::Result<Self> {
         let folder = Self::walk(path)?;
         folder.check_own()?;
@@ -142,8 +142,8 @@ impl Folder {
     /// restricted by the umask.
     ///
     /// # Errors
-    /// Returns a [`Distrust`] if another user could change the path. Returns any error of a failed
-    /// system call.
+    /// Returns a [`Distrust`] if another user could change the path. Also returns an error if a
+    /// system call fails.
     pub fn make_trusted(path: &Path, mode: u32) -> io::Result<Self> {
         let mut missing = Vec::new();
         let mut there = path;
@@ -176,8 +176,8 @@ impl Folder {
     /// If others can write to one of the directories, that directory must be sticky.
     ///
     /// # Errors
-    /// Returns a [`Distrust`] if another user could change the path. Returns any error of a failed
-    /// system call.
+    /// Returns a [`Distrust`] if another user could change the path. Also returns an error if a
+    /// system call fails.
     pub fn open_guarded(path: &Path) -> io::Result<Self> {
         Self::walk(path)
     }
@@ -185,8 +185,8 @@ impl Folder {
     /// Opens a subdirectory, and creates it if it is missing.
     ///
     /// # Errors
-    /// Returns `NotADirectory` if the name is a link or a file. Returns any error of a failed
-    /// system call.
+    /// Returns `NotADirectory` if the name is a link or a file. Also returns an error if a system
+    /// call fails.
     pub fn make(&self, name: &OsStr, mode: u32) -> io::Result<Self> {
         match mkdirat(&self.handle, single(name)?, Mode::from_bits_truncate(mode)) {
             Ok(()) | Err(Errno::EEXIST) => self.child(name),
@@ -197,7 +197,7 @@ impl Folder {
     /// Creates a subdirectory and opens it. Its mode is exactly `mode`, whatever the umask is.
     ///
     /// # Errors
-    /// Returns `AlreadyExists` if the name is taken. Returns any error of a failed system call.
+    /// Returns `AlreadyExists` if the name is taken. Also returns an error if a system call fails.
     pub fn make_new(&self, name: &OsStr, mode: u32) -> io::Result<Self> {
         // Keep other users out of the directory until it has its final mode.
         mkdirat(&self.handle, single(name)?, Mode::S_IRWXU)?;
@@ -209,8 +209,8 @@ impl Folder {
     /// Opens an existing subdirectory.
     ///
     /// # Errors
-    /// Returns `NotADirectory` if the name is a link or a file. Returns any error of a failed
-    /// system call.
+    /// Returns `NotADirectory` if the name is a link or a file. Also returns an error if a system
+    /// call fails.
     pub fn child(&self, name: &OsStr) -> io::Result<Self> {
         Ok(Self {
             handle: openat(&self.handle, single(name)?, DIRECTORY, Mode::empty())?,
@@ -242,7 +242,7 @@ impl Folder {
         Ok(fstat(&self.handle)?.st_uid)
     }
 
-    /// Returns a handle with which the directory can be locked or its owner can be changed.
+    /// Returns a handle for locking the directory or changing its owner.
     ///
     /// # Errors
     /// Returns an error if the process has no file descriptors left.
@@ -253,8 +253,8 @@ impl Folder {
     /// Opens a regular file for reading.
     ///
     /// # Errors
-    /// Returns [`Distrust::NotRegular`] if the file is not regular. Returns any error of a failed
-    /// system call.
+    /// Returns [`Distrust::NotRegular`] if the file is not regular. Also returns an error if a
+    /// system call fails.
     pub fn read(&self, name: &OsStr) -> io::Result<File> {
         self.open_file(name, OFlag::O_RDONLY, 0)
     }
@@ -265,7 +265,7 @@ impl Folder {
     ///
     /// # Errors
     /// Returns a [`Distrust`] if the file is not regular, or if another user owns it or can write
-    /// to it. Returns any error of a failed system call.
+    /// to it. Also returns an error if a system call fails.
     pub fn write(&self, name: &OsStr, create: bool, mode: u32) -> io::Result<File> {
         let create = if create {
             OFlag::O_CREAT
@@ -281,8 +281,8 @@ impl Folder {
     /// kernel, which belong to various users.
     ///
     /// # Errors
-    /// Returns [`Distrust::NotRegular`] if the file is not regular. Returns any error of a failed
-    /// system call.
+    /// Returns [`Distrust::NotRegular`] if the file is not regular. Also returns an error if a
+    /// system call fails.
     pub fn modify(&self, name: &OsStr) -> io::Result<File> {
         self.open_file(name, OFlag::O_WRONLY, 0)
     }
@@ -290,7 +290,7 @@ impl Folder {
     /// Creates a new file and opens it for writing.
     ///
     /// # Errors
-    /// Returns `AlreadyExists` if the name is taken. Returns any error of a failed system call.
+    /// Returns `AlreadyExists` if the name is taken. Also returns an error if a system call fails.
     pub fn create_new(&self, name: &OsStr, mode: u32) -> io::Result<File> {
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL;
         self.open_file(name, flags, mode)
@@ -404,7 +404,7 @@ impl Folder {
     /// Checks that the effective user owns the directory and that nobody else can write to it.
     ///
     /// # Errors
-    /// Returns a [`Distrust`] if the check fails. Returns any error of a failed system call.
+    /// Returns a [`Distrust`] if the check fails. Also returns an error if a system call fails.
     pub fn check_own(&self) -> io::Result<()> {
         check_own(&fstat(self.handle.as_fd())?, || self.path.clone())
     }

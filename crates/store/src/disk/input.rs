@@ -17,8 +17,8 @@ use super::{Distrust, error_words};
 /// `/dev/stdin` and the shell's `<(command)`, may belong to any user.
 ///
 /// # Errors
-/// Returns a [`Distrust`](super::Distrust) if a pipe is refused. Returns any error of a failed
-/// system call.
+/// Returns a [`Distrust`](super::Distrust) if a pipe is refused. Also returns an error if a system
+/// call fails.
 pub fn open_input(path: &Path) -> io::Result<File> {
     let place = Place::find(path)?;
     if let Some(place) = place.filter(Place::holds_descriptors) {
@@ -38,7 +38,7 @@ pub fn open_input(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 /// Returns [`Distrust::InProc`] if the file is in `/proc`, because reading some of these files
-/// waits or removes what is read. Returns any error of a failed system call.
+/// waits or removes what is read. Also returns an error if a system call fails.
 pub fn open_promptly(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true);

@@ -24,8 +24,8 @@ use super::temporary::Temporary;
 /// are written to directly.
 ///
 /// # Errors
-/// Returns a [`Distrust`] if the path is refused. Returns an error if a [`Temporary`] cannot be
-/// created, and any error of a failed system call.
+/// Returns a [`Distrust`] if the path is refused. Also returns an error if a [`Temporary`] cannot
+/// be created or a system call fails.
 pub fn write_output(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if let Some(mut stream) = open_stream(path, true)? {
         return stream.write_all(bytes);

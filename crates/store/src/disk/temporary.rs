@@ -11,8 +11,8 @@ use super::LockedFile;
 use super::folder::Folder;
 use super::output::Place;
 
-/// A file that has a temporary name in the directory in which it will appear. If it is dropped
-/// before it appears, the file is removed.
+/// A file with a temporary name, in the directory where it will appear. If it is dropped before it
+/// appears, the file is removed.
 ///
 /// A killed process leaves a file called `.NAME.PID-N.part`. The file is locked for as long as its
 /// writer lives. The next process that writes a file of the same name therefore recognizes
@@ -41,8 +41,8 @@ impl Temporary {
     ///
     /// # Errors
     /// Returns `IsADirectory` or `InvalidInput` if `path` is a directory or device, or leads to
-    /// one, because the final rename would replace the device itself. Returns any error of a failed
-    /// system call.
+    /// one, because the final rename would replace the device itself. Also returns an error if a
+    /// system call fails.
     pub fn beside(path: &Path) -> io::Result<Self> {
         // This check helps users who name a device by mistake. If a file appears at `path` later,
         // it is replaced but never written to.
@@ -103,7 +103,7 @@ impl Temporary {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    /// Returns another handle with which the file can be written.
+    /// Returns another handle for writing to the file.
     ///
     /// # Errors
     /// Returns an error if the system call fails.

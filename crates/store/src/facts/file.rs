@@ -133,8 +133,7 @@ fn properties(table: Table, columns: &[Column]) -> Result<WriterProperties, Parq
         .set_key_value_metadata(Some(metadata));
     for (number, column) in columns.iter().enumerate() {
         let path = ColumnPath::from(column.name);
-        // Statistics help only those queries that select by the columns by which the rows are
-        // sorted.
+        // Statistics help only queries that filter on the columns that the rows are sorted by.
         if number >= table.sorted() {
             properties =
                 properties.set_column_statistics_enabled(path.clone(), EnabledStatistics::None);

@@ -15,7 +15,7 @@ use super::name::time_in;
 use crate::disk::{self, Folder, Temporary};
 
 pub(super) const NAME: &str = "index.jsonl";
-/// Bytes with which every line starts.
+/// Bytes that every line starts with.
 const LINE_START: &[u8] = br#"{"line":""#;
 
 /// Latest time of an incident that is accepted. It is in the year 2242.
@@ -48,7 +48,7 @@ pub(super) struct IndexFile {
     /// Total length of the complete lines in bytes. Any further bytes belong to a line that was
     /// written only in part.
     length: u64,
-    /// Inode number of the file to which `length` refers. Another program can replace the file.
+    /// Inode number of the file that `length` refers to. Another program can replace the file.
     inode: u64,
 }
 
@@ -203,8 +203,7 @@ fn left_out(old: &IncidentIndex) -> Vec<IndexLine> {
         .collect()
 }
 
-/// Returns the part of `bytes` that consists of complete lines, each of which ends with a line
-/// break.
+/// Returns the complete lines at the start of `bytes`. A complete line ends with a line break.
 fn complete_lines(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().rposition(|&byte| byte == b'\n');
     &bytes[..end.map_or(0, |end| end + 1)]

@@ -17,7 +17,7 @@ use super::DecodeError;
 /// A function that reads bytes of the file. Its arguments are an offset and a number of bytes.
 pub(crate) type Fetch = dyn Fn(u64, usize) -> Result<Bytes, DecodeError> + Send + Sync;
 
-/// Reason for which a file is refused: it would take too much memory, or it contains an impossible
+/// The reason why a file is refused: it would take too much memory, or it contains an impossible
 /// number.
 ///
 /// Each message says what is wrong and what to do. It forms the second half of a line.

@@ -137,7 +137,7 @@ impl Digits {
     }
 }
 
-/// Reason for which a file does not match its checksums.
+/// The reason why a file does not match its checksums.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// The file could not be read.

@@ -12,7 +12,7 @@ use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor};
 
 use crate::parquet_file::{DecodeError, Excess, decode};
 
-/// Reason for which a column is unusable. The reader adds the name of the file.
+/// The reason why a column is unusable. The reader adds the name of the file.
 #[derive(Debug)]
 pub(super) enum Fault {
     /// The column is missing or cannot be decoded.

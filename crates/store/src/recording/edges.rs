@@ -1,4 +1,4 @@
-//! Reads the three columns in which only edges have values.
+//! Reads the three columns that contain values only for edges.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -114,7 +114,7 @@ pub enum RecordingError {
     Header {
         /// Path of the file.
         path: PathBuf,
-        /// Reason for which the header is malformed.
+        /// The reason why the header is malformed.
         why: String,
     },
     /// A column is missing or cannot be decoded.
@@ -128,7 +128,7 @@ pub enum RecordingError {
         path: PathBuf,
         /// Name of the column.
         column: &'static str,
-        /// Reason for which the column is damaged.
+        /// The reason why the column is damaged.
         why: String,
     },
     /// The file contains a kind, owner or edge that this version does not know.

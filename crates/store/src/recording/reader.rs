@@ -20,7 +20,7 @@ use super::{limits, schema};
 use crate::disk::open_promptly;
 use crate::parquet_file::{Excess, OpenFault, ParquetFile, Unopened};
 
-/// Bytes with which every Parquet file starts and ends.
+/// First and last four bytes of every Parquet file.
 const MAGIC: &[u8] = b"PAR1";
 
 /// A reader for the file of a recording. It ignores columns that it does not know.

@@ -90,8 +90,8 @@ impl Places {
     }
 }
 
-/// Columns that describe sources. They are decoded only in those rows in which a source appears for
-/// the first time.
+/// Columns that describe sources. They are decoded only in rows where a source appears for the
+/// first time.
 struct Words {
     kind: Column<ByteArrayType>,
     source: Column<ByteArrayType>,

@@ -16,8 +16,8 @@ pub(super) const HEADER_KEY: &str = "ticktax";
 /// Number of rows in a row group. The writer buffers a whole row group in memory.
 pub(super) const GROUP_ROWS: usize = 64 * 1024;
 
-/// Number below which every `source_id` must be when a recording is written. Recordings of real
-/// machines stay far below it. For a small file, the limit of the reader is lower.
+/// Exclusive upper limit for `source_id` when a recording is written. Recordings of real machines
+/// stay far below it. For a small file, the reader's limit is lower.
 pub(super) const SOURCES_MAX: u32 = 1 << 24;
 
 pub(super) const CPU: &str = "cpu";

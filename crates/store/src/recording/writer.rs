@@ -192,7 +192,7 @@ fn header_json(header: &Header) -> Result<String, serde_json::Error> {
     Ok(json)
 }
 
-/// Words that describe a source, in the form in which columns store them.
+/// Words that describe a source, as stored in columns.
 struct Words {
     kind: ByteArray,
     source: ByteArray,
@@ -393,8 +393,8 @@ impl Buffer {
     }
 }
 
-/// Columns in which only edges have values. Each column has one level for each row, which is 1 if
-/// the row has a value.
+/// Columns that contain values only for edges. Each column has one level for each row, which is 1
+/// if the row has a value.
 #[derive(Default)]
 struct Edges {
     kinds: Vec<ByteArray>,

@@ -117,7 +117,7 @@ fn table(out: &mut String, sampled: &[(&BeatLine, &EventSample)]) {
     out.push_str("</tbody>\n</table>\n</div>\n");
 }
 
-/// Draws the spectrum of periods, in which the peaks of the periodic sources are numbered.
+/// Draws the spectrum of periods. The peaks of the periodic sources are numbered.
 pub(super) fn spectrum(statement: &BeatStatement) -> Option<Plot> {
     let spectrum = statement.spectrum.as_ref()?;
     let points = || {

@@ -1,4 +1,4 @@
-//! Tables in which each line has a drawing of its values on a shared axis.
+//! Tables that draw the values of each line on a shared axis.
 
 use std::fmt::Write;
 

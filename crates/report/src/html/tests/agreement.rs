@@ -164,7 +164,7 @@ fn a_statement() -> Statement {
     }
 }
 
-/// Returns the total time in ns of those accounts in the JSON for which `is_one` returns `true`.
+/// Returns the total time in ns of the accounts in the JSON that satisfy `is_one`.
 fn time_of(json: &Value, is_one: impl Fn(&str, &str) -> bool) -> f64 {
     let accounts = json["accounts"].as_array().unwrap().iter();
     let matching = accounts.filter(|account| {

@@ -146,7 +146,7 @@ pub(super) struct Class {
     /// Lane within the CPU's row, counted from the bottom: 0 for threads, 1 for softirqs, 2 for
     /// interrupts, 3 for time that lies across these lanes.
     pub(super) lane: u8,
-    /// Name of the colour and pattern with which the class is drawn.
+    /// Name of the class's colour and pattern.
     pub(super) look: &'static str,
 }
 

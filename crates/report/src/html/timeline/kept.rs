@@ -10,7 +10,7 @@ pub(super) struct Kept<T> {
     /// Maximum number of items that are kept.
     max: usize,
     length: fn(&T) -> Nanos,
-    /// Length below which items are left out.
+    /// Minimum length of an item. Shorter items are left out.
     floor: Nanos,
     left_out: u64,
 }
@@ -53,7 +53,8 @@ impl<T> Kept<T> {
         self.items.sort_unstable_by_key(key);
     }
 
-    /// Returns the length below which all items were left out. No longer item was left out.
+    /// Returns the minimum length of an item that is kept. All shorter items were left out, and no
+    /// others.
     pub(super) fn floor(&self) -> Nanos {
         self.floor
     }

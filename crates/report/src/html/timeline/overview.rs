@@ -24,7 +24,7 @@ const BOTTOM: f64 = 40.0;
 /// Maximum number of CPUs drawn.
 const CPUS: usize = 128;
 
-/// Data from which the drawing is made.
+/// Data for the drawing.
 pub(super) struct Picture<'a> {
     pub(super) cpus: &'a [Cpu],
     pub(super) classes: &'a [Class],

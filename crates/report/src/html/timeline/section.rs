@@ -52,7 +52,7 @@ struct Meta {
     reasons: Vec<&'static str>,
     wakeups: usize,
     marks: Vec<Mark>,
-    /// Length in ns below which spans appear only in the columns.
+    /// Length in ns of the shortest spans that are kept. Shorter spans appear only in the columns.
     floor: i64,
 }
 
@@ -75,7 +75,7 @@ struct MetaLane {
     waits: usize,
 }
 
-/// A moment to which the page has a link.
+/// A moment that the page links to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Mark {
     pub(super) at: i64,
@@ -167,7 +167,7 @@ fn range(timeline: &Timeline, header: &Header) -> Option<(Nanos, Nanos, Nanos)> 
     (begin < end).then(|| (header.begin().unwrap_or(begin), begin, end))
 }
 
-/// Returns the moments to which the page has links: first the triggers of a flight recorder, then
+/// Returns the moments that the page links to. The triggers of a flight recorder come first, then
 /// the longest delays of the watched program.
 fn marks(ended: &RowsEnded<'_>, zero: Nanos) -> Vec<Mark> {
     let triggers = ended.header.triggers.iter().map(|trigger| Mark {
@@ -208,7 +208,7 @@ struct Lane {
     waits: Vec<Span>,
 }
 
-/// Inputs from which all parts of the section are made.
+/// Inputs for all parts of the section.
 struct View<'a> {
     timeline: &'a Timeline,
     sources: &'a SourceTable,
@@ -527,7 +527,7 @@ impl View<'_> {
     }
 }
 
-/// Sources in the order in which they are first used.
+/// Sources in the order of their first use.
 #[derive(Default)]
 struct Names {
     order: Vec<SourceId>,

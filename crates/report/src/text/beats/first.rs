@@ -9,7 +9,7 @@ use crate::text::numbers::{counted, cpu_names, grouped, percent};
 use crate::text::page::{Page, TIE, Tone, tied};
 use crate::text::screen::{explained, fitted, narrowed};
 
-/// Minimum page width at which the column of event lengths is shown.
+/// Minimum page width for the column of event lengths.
 const ROOMY: usize = 60;
 
 /// Indent of the line below a source's name that shows the cause of its period.

@@ -1,4 +1,4 @@
-//! The rate, delay and loss to which a link is limited.
+//! The rate, delay and loss that a link is limited to.
 
 use ticktax_model::net::{LinkSpec, Shaping};
 

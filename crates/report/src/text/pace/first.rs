@@ -50,7 +50,7 @@ const ROOMS: [Room; 10] = [
     room(0, false, 2),
     room(0, false, 1),
 ];
-/// Minimum page width at which the full table of times is shown.
+/// Minimum page width for the full table of times.
 const TABLE: usize = 70;
 
 /// Renders the first screen, which ends with a line break.
@@ -197,8 +197,8 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
     }
 }
 
-/// Formats the rate at which the loop would run without delays. This rate determines how many
-/// frames are expected. If delays lower the average rate by more than 1 %, the average follows.
+/// Formats the rate that the loop would have without delays. This rate determines how many frames
+/// are expected. If delays lower the average rate by more than 1 %, the average rate is added.
 fn rate_in_words(found: &RhythmReport, figures: Option<&Figures>) -> String {
     let average = found.rhythm.period;
     let counted = figures

@@ -17,20 +17,23 @@ use crate::text::numbers::{counted, displayed, percent};
 use crate::text::page::{Page, Tone, columns, tied};
 use crate::view::Grouping;
 
-/// Share of the recording from which a program's waiting time makes it appear in the list.
+/// Minimum waiting time of a program in the list, as a share of the recording.
 const WAITED: f64 = 0.001;
-/// Length of a single wait from which a program also appears in the list.
+/// Minimum length of a single wait that also puts a program on the list.
 const LONG_WAIT: Nanos = Nanos::from_millis(5);
-/// Error of `top` below which rounding and chance can explain it, as a share of CPU time.
+/// Maximum error of `top`, as a share of CPU time, that can be due to rounding and chance.
 const TOLERABLE: f64 = 0.01;
-/// Share of one CPU below which the table of kernel time is left out to make room.
+/// Minimum size of the table of kernel time, as a share of one CPU. If kernel time is smaller, the
+/// table may be left out to make room.
 const LITTLE: f64 = 0.04;
-/// Share of CPU time by which the steal clock must exceed the observed steal to be shown.
+/// Minimum difference between the steal clock and the observed steal, as a share of CPU time. If
+/// the difference is smaller, the steal clock is not shown.
 const STOLEN: f64 = 0.001;
-/// Share of the largest part of a gap below which other parts are left out.
+/// Minimum length of a part of a gap, as a share of the gap's largest part. Shorter parts are left
+/// out.
 const LITTLE_OF_GAP: f64 = 0.05;
-/// Share of CPU time from which the verdict shows the time that ticktax itself used. If more were
-/// left out, the shares would not add up.
+/// Minimum share of CPU time used by ticktax itself that the verdict shows. If a larger share were
+/// left out, the shares would visibly not add up.
 const OWN: f64 = 0.005;
 
 /// Writes the screen except for its last lines.
@@ -91,7 +94,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     advice::write(page, screen);
 }
 
-/// Lists the programs that waited for a CPU, and the programs behind which they waited.
+/// Lists the programs that waited for a CPU, and the programs that they waited behind.
 fn waited_for(page: &mut Page, screen: &Screen<'_>) {
     let Some(waits) = &screen.statement.waits else {
         return;
@@ -250,9 +253,9 @@ fn hypervisor(statement: &Statement) -> String {
     }
 }
 
-/// Returns the share of time in which any task waited for a CPU. Returns `None` if it is unknown.
-/// This is the case if a spin probe or a soaker ran, because its loop waits whenever anything else
-/// runs.
+/// Returns the share of the recording during which any task waited for a CPU. Returns `None` if it
+/// is unknown. It is unknown if a spin probe or a soaker ran, because its loop waits whenever
+/// anything else runs.
 fn waited(statement: &Statement) -> Option<f64> {
     let wall = crate::text::wall(statement);
     let loops = statement.probes.iter().any(|p| p.probe == ProbeKind::Spin);

@@ -22,20 +22,20 @@ use crate::text::numbers::{WAKE_UP, counted, grouped, percent, quantiles};
 use crate::text::packet_path::culprit_name as called_holder;
 use crate::text::page::{Page, Tone, columns, elide, tied};
 
-/// Share of the wanted time from which the verdict names a cause. Smaller causes are ruled out.
+/// Minimum share of the wanted time for a cause that the verdict names. Smaller causes are ruled
+/// out.
 const CAUSE: f64 = 0.01;
-/// Share of the wanted time from which ticktax's own delay is also shown as a share.
+/// Minimum delay caused by ticktax itself that is also shown as a share of the wanted time.
 const OWN: f64 = 0.001;
-/// Length of a packet's delay from which packet delays are shown.
+/// Minimum length of the longest packet delay. If it is shorter, packet delays are not shown.
 const LONG_WAY: Nanos = Nanos::from_millis(1);
-/// Share of the needed CPU time from which a program that waited or was throttled counts as
-/// delayed.
+/// Share of the needed CPU time that a program must wait or be throttled to count as delayed.
 const DELAYED: f64 = 0.01;
 /// Share that replaces [`DELAYED`] if all frames of the program's loop were on time.
 const DELAYED_IN_TIME: f64 = 0.05;
-/// Length of a single wait from which a program also counts as delayed.
+/// Minimum length of a single wait that also makes a program count as delayed.
 const LONG_WAIT: Nanos = Nanos::from_millis(10);
-/// Minimum page width at which the verdict shows its threshold.
+/// Minimum page width for a verdict that includes its threshold.
 const THRESHOLDS: usize = 72;
 /// Width of the column that shows the length and the time of a delay.
 const DELAY: usize = 25;
@@ -144,7 +144,7 @@ fn waited_behind(
 }
 
 /// Replaces wake-up latency with the name of a real-time limit if that limit accounts for most of
-/// the time for which the awaited CPU was idle.
+/// the time that the awaited CPU was idle.
 fn name_limit(groups: &mut [Group], threads: &ThreadTimes) {
     let Some(longest) = threads.real_time.iter().max_by_key(|held| held.time) else {
         return;
@@ -231,8 +231,8 @@ fn headline(page: &mut Page, screen: &Screen<'_>, victim: &VictimStatement, thre
     page.row(tone, 0, &title, &format!("  {word}{threshold}"));
 }
 
-/// Share of the needed CPU time for which a program waited or was throttled. Also contains the
-/// limit for this share, and the longest wait.
+/// How much a program was delayed: the share of the needed CPU time that it waited or was
+/// throttled, the limit for this share, and the longest wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DelayShare {
     share: f64,
@@ -344,7 +344,7 @@ fn time_of(threads: &ThreadTimes, state: ThreadState) -> Nanos {
     accounts.map(|account| account.time).sum()
 }
 
-/// Returns the program's wanted time, for which its threads ran or wanted to run.
+/// Returns the program's wanted time, that is, how long its threads ran or wanted to run.
 fn wanted(threads: &ThreadTimes) -> Nanos {
     let wanted = threads.accounts.iter().filter(|a| a.state.is_wanted());
     wanted.map(|account| account.time).sum()
@@ -464,7 +464,8 @@ fn unseen(delay: &Delay) -> Option<Nanos> {
     (unseen + unseen > delay.length).then_some(unseen)
 }
 
-/// Share of a delay from which the time of the causes that are not named is shown.
+/// Minimum share of a delay for the causes that are not named. If they took less together, their
+/// time is not shown.
 const OTHERS: f64 = 0.01;
 
 /// Names as many of the main causes of a delay as fit, followed by the time of all others.

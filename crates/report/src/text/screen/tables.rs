@@ -7,22 +7,22 @@ use crate::text::block::Columns;
 use crate::text::numbers::{counted, grouped, percent};
 use crate::text::page::{Page, TIE, Tone, columns, elide};
 
-/// Minimum page width at which counts are shown.
+/// Minimum page width for the column of counts.
 const COUNTS: usize = 56;
-/// Share of CPU time from which a group always keeps its line.
+/// Minimum share of CPU time that keeps a group's line.
 pub(super) const MUCH: f64 = 0.05;
-/// Share of a table's total from which a group counts as large. Smaller groups are the first to be
-/// merged into the line for the others.
+/// Minimum share of a table's total that makes a group large. Smaller groups are merged into the
+/// line for the others first.
 pub(super) const LARGE: f64 = 0.1;
-/// Share of the total from which the time of unknown groups gets a line.
+/// Minimum share of the total that gives the time of unknown groups a line.
 const UNSEEN: f64 = 0.005;
 /// Heading of a column that contains shares of all CPU time.
 pub(super) const CPUS: &str = "% CPU";
 /// Heading of a column that contains shares of all waiting time.
 pub(super) const WAIT: &str = "% wait";
-/// Minimum page width at which the last column, which contains text, is shown.
+/// Minimum page width for the last column, which contains text.
 const WORDS: usize = 72;
-/// Minimum page width at which the number of threads is shown.
+/// Minimum page width for the number of threads.
 pub(super) const ROOMY: usize = 100;
 /// Width of the last column.
 pub(super) const WORDS_WIDTH: usize = 13;
@@ -36,12 +36,12 @@ const FRAMES: &str = "late+dropped";
 /// A table with a line for each group.
 pub(super) struct Table<'a> {
     pub(super) title: &'a str,
-    /// Total to which shares refer. `None` if times are summed over threads, because such times
-    /// have no meaningful total.
+    /// Total that shares refer to. `None` if times are summed over threads, because such times have
+    /// no meaningful total.
     pub(super) total: Option<Nanos>,
     /// Heading of the share column, which names the total.
     pub(super) share_heading: &'a str,
-    /// Share of the total from which a group keeps its line even if another group has a longer
+    /// Minimum share of the total that keeps a group's line even if another group has a longer
     /// single interval.
     pub(super) keep_from: f64,
     /// Maximum number of groups that get a line just because they are [`LARGE`].
@@ -76,8 +76,8 @@ pub(super) struct Rest {
 }
 
 impl Table<'_> {
-    /// Writes the heading and at most `most` lines, of which the last one sums up the remaining
-    /// groups. Large groups, and a group that must have a line, can add more lines.
+    /// Writes the heading and at most `most` lines. The last line sums up the remaining groups.
+    /// Large groups, and a group that must have a line, can add more lines.
     pub(super) fn write(&self, page: &mut Page, groups: &[Group], most: usize) {
         // The kernel's counters contain neither counts nor maxima.
         let has_counts = groups.iter().any(|group| group.count > 0);

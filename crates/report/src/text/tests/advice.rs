@@ -67,8 +67,8 @@ fn finding() -> Advice {
     }
 }
 
-/// Returns the first line of the screen about a program. `waited` is the share of the needed CPU
-/// time for which the program waited.
+/// Returns the first line of the screen about a program. The program waited for a share `waited` of
+/// the CPU time that it needed.
 fn headline(advice: Vec<Advice>, waited: f64) -> String {
     let mut statement = advised(advice);
     let threads = statement.victim.as_mut().unwrap().threads.as_mut().unwrap();
@@ -152,7 +152,7 @@ fn commands_only_name_existing_local_processes() {
         let page = flat(&statement);
         assert!(!page.contains('$'), "{page}");
     }
-    // The watched program has exited, but the programs behind which it waited still run.
+    // The watched program has exited, but the programs that it waited behind still run.
     let gone = |mut statement: Statement| {
         statement.victim.as_mut().unwrap().exited = true;
         flat(&statement)
@@ -531,8 +531,8 @@ fn the_real_time_limit_is_named_with_its_value() {
     assert!(!page.contains("fair_server/"), "{page}");
 }
 
-/// A program that preempts ordinary threads should become an ordinary program if there is no other
-/// CPU to which it can move.
+/// If there is no other CPU that a real-time program could move to, the advice is to make it an
+/// ordinary program.
 #[test]
 fn a_real_time_program_that_cannot_be_moved_is_made_ordinary() {
     let page_with = |policy: Option<SpecialPolicy>| {

@@ -151,7 +151,7 @@ fn sample(period: f64, of: u64) -> EventSample {
     }
 }
 
-/// Returns the search result for a recording that keeps sums, in which no periods can be found.
+/// Returns the search result for a recording that keeps sums, which show no periods.
 pub(super) fn nothing_repeats() -> BeatStatement {
     BeatStatement {
         family_alarm: 0.01,
@@ -303,8 +303,8 @@ fn a_program_woken_at_whole_ticks_has_a_line() {
     assert!(!shown(&[]));
 }
 
-/// If two programs share a CPU and one of them sometimes sleeps, the time for which each runs can
-/// have any length.
+/// If two programs share a CPU and one of them sometimes sleeps, each of them can run for any
+/// length of time.
 #[test]
 fn runs_at_each_tick_are_time_slices_if_wakers_are_known() {
     let mut server = line("gamesrv", 4e6, 2e3, "1");

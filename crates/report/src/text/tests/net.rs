@@ -59,8 +59,7 @@ fn books() -> TracedTraffic {
     }
 }
 
-/// Returns a statement about two seconds of traffic. It consists of 1,000-byte datagrams, of which
-/// 0.1 % were lost.
+/// Returns a statement about two seconds of 1,000-byte datagrams, 0.1 % of which were lost.
 fn datagrams() -> NetStatement {
     let mut receiver = end(End::Receiver, 999_000_000);
     receiver.counters.buffer_drops = 900;

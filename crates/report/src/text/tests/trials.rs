@@ -157,7 +157,7 @@ fn succeeded(arm: usize, succeeded: u64) -> ArmSuccess {
     }
 }
 
-/// Returns a trial with three arms in which everything goes wrong that can go wrong.
+/// Returns a trial with three arms and every problem that a trial can have.
 fn in_trouble() -> TrialStatement {
     let mut statement = two_arms();
     statement.trial.arms.push(arm("C", "2"));

@@ -40,7 +40,7 @@ pub(super) fn plain(value: f64) -> String {
     }
 }
 
-/// Returns the number of decimals with which `size` has `digits` significant digits.
+/// Returns the number of decimals that gives `size` a total of `digits` significant digits.
 fn decimals(size: f64, digits: i32) -> usize {
     let magnitude = size.log10().floor();
     #[expect(

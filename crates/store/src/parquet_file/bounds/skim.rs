@@ -4,10 +4,10 @@
 //! with a number and a type. A [`Skimmer`] walks through these structures without allocating
 //! memory.
 
-/// Maximum depth to which structures in a Parquet file may be nested.
+/// Maximum nesting depth of structures in a Parquet file.
 const DEPTH: usize = 12;
 
-/// Reason for which skimming stopped early.
+/// The reason why skimming stopped early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     /// The bytes end in the middle of a value.
@@ -223,9 +223,9 @@ impl PageHeader {
         self.kind == DICTIONARY_PAGE
     }
 
-    /// Returns whether the memory that it takes to decode the page depends only on the size of the
-    /// page. Two encodings for text also store a number of values, for which the library allocates
-    /// memory.
+    /// Returns whether the memory needed to decode the page depends only on the size of the page.
+    /// Two text encodings also store a number of values, and the library allocates memory for that
+    /// number.
     pub(super) fn has_bounded_encoding(&self) -> bool {
         const DELTA_LENGTH_BYTE_ARRAY: i64 = 6;
         const DELTA_BYTE_ARRAY: i64 = 7;

@@ -140,7 +140,7 @@ fn missing_checksums_are_damage_unless_another_program_wrote_the_file() {
     assert_eq!(limitations, [Limitation::NotVerified]);
 }
 
-/// Returns the position at which `text` occurs last.
+/// Returns the position of the last occurrence of `text`.
 fn place_of(text: &str, bytes: &[u8]) -> usize {
     let mut windows = bytes.windows(text.len());
     windows

@@ -17,7 +17,7 @@ use ticktax_model::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceTable, Spa
 
 use crate::recording::{RecordingError, RecordingReader, RecordingWriter};
 
-/// Returns a header in which fields that are easily forgotten have values.
+/// Returns a header that also sets fields that are easily forgotten.
 pub(super) fn header() -> Header {
     Header {
         machine: Machine {

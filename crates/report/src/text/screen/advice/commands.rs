@@ -55,7 +55,7 @@ pub(super) struct Lowered {
     ordinary: Vec<i32>,
     /// Processes that can be lowered by giving all their threads the ordinary scheduling policy.
     real_time: Vec<i32>,
-    /// Processes for which no method is known, because their session is unknown.
+    /// Processes that no known method works for, because their session is unknown.
     unknown: Vec<i32>,
 }
 

@@ -12,10 +12,9 @@ use crate::text::late;
 use crate::text::numbers::{counted, grouped};
 use crate::text::page::{Tone, tied};
 
-/// Length of a single wait from which a program is mentioned even if there is no advice.
+/// Minimum length of a single wait that is mentioned even if there is no advice.
 const LONG_WAIT: Nanos = Nanos::from_millis(10);
-/// Share of the recording from which a program's waiting time is mentioned even if there is no
-/// advice.
+/// Minimum waiting time that is mentioned even if there is no advice, as a share of the recording.
 const MUCH_WAITING: f64 = 0.01;
 
 /// Returns the text to show in place of advice. Returns `None` if too little was observed to say

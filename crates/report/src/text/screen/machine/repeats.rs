@@ -14,10 +14,10 @@ use crate::text::block::Columns;
 use crate::text::numbers::{counted, cpu_names, percent};
 use crate::text::page::{Page, Tone};
 
-/// Share of its CPUs' time from which a periodic source gets a line, provided that it takes this
-/// time from other work.
+/// Minimum share of its CPUs' time that a periodic source must take from other work to get a line.
 const COSTLY: f64 = 0.000_5;
-/// Share of CPU time that is idle below which every running program is assumed to delay others.
+/// Minimum idle share of CPU time. If less is idle, every running program is assumed to delay
+/// others.
 const SCARCE: f64 = 0.5;
 
 /// Lists the periodic sources that provably take time from other work, costliest first. All other
@@ -157,8 +157,8 @@ fn is_tick(beat: &BeatLine) -> bool {
     beat.name.contains("tick_nohz_handler") || beat.name.contains("tick_sched_timer")
 }
 
-/// Returns whether a program is periodic only because it shares a busy CPU, on which the scheduler
-/// switches programs at the tick. This is not the case for a thread that is woken periodically,
+/// Returns whether a program is periodic only because it shares a busy CPU and the scheduler
+/// switches programs at the tick. This does not apply to a thread that is woken periodically,
 /// because its waker sets the period.
 fn is_slicing(beat: &BeatLine, tick_hz: Option<u32>, wakers_known: bool) -> bool {
     if is_woken(beat) {
