@@ -113,8 +113,8 @@ impl Arch {
     /// random numbers, so that guests are reproducible.
     ///
     /// The fixed x86 model also lacks fast byte strings (`erms`, `fsrm`). Under icount, each
-    /// iteration of a string instruction counts as one instruction. Clearing a page takes 4096
-    /// iterations on a CPU with fast byte strings, and 512 on a CPU without them.
+    /// iteration of a string instruction counts as one instruction. Clearing a page would therefore
+    /// take 4096 instructions with fast byte strings, but takes only 512 without them.
     ///
     /// On arm64, guests that use 16 KiB pages get a neoverse-n1, because a cortex-a72 does not
     /// support that page size.

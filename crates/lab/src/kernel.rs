@@ -138,8 +138,8 @@ pub struct Kernel {
     pub arch: Arch,
     /// Path of the kernel image.
     pub image: PathBuf,
-    /// Release and contents of the build configuration. `None` if the kernel comes without its
-    /// configuration.
+    /// Release of the kernel, and contents of its build configuration. `None` if the kernel comes
+    /// without its configuration.
     pub config: Option<(String, Vec<u8>)>,
 }
 

@@ -176,7 +176,7 @@ impl Machine<'_> {
                 "none",
                 "-no-reboot",
             ])
-            // Give each package one CPU. Without ACPI, the kernel reads a table that lists only
+            // Give each CPU package one CPU. Without ACPI, the kernel reads a table that lists only
             // packages.
             .args(["-smp", &format!("{0},sockets={0}", settings.cpus)])
             .args(["-m", &settings.memory.to_string()])

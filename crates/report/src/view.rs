@@ -3,7 +3,7 @@
 
 use ticktax_model::document::DocumentKind;
 
-/// Parts of a document that are shown.
+/// Selection of the parts of a document to show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum View {
     /// Only the first screen, which contains the answer.

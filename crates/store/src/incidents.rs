@@ -111,7 +111,7 @@ pub struct IncidentStore {
     lost: BTreeMap<LossCause, u64>,
     /// Lines that could not be written yet, oldest first.
     waiting: VecDeque<IndexLine>,
-    /// Whether the index contains a line that the recorder started to watch.
+    /// Whether the recorder has noted in the index that it started to watch.
     watches: bool,
     /// Recording in progress, if there is one.
     current: Option<Current>,
@@ -200,8 +200,8 @@ impl IncidentStore {
         Ok((store, unindexed))
     }
 
-    /// Adds a line that the recorder has been watching since `at`, in ms since 1970. If the line
-    /// cannot be written, returns the reason.
+    /// Adds a line that says that the recorder has been watching since `at`, in ms since 1970. If
+    /// the line cannot be written, returns the reason.
     pub fn began(&mut self, at: i64) -> Option<String> {
         self.watches = true;
         self.note(IndexLine::Began { at_unix_ms: at })
@@ -395,8 +395,8 @@ impl IncidentStore {
         self.note(IndexLine::Lost { cause, count })
     }
 
-    /// Adds a line that the recorder stopped at `at`, in ms since 1970, if it ever started to
-    /// watch.
+    /// Adds a line that says that the recorder stopped at `at`, in ms since 1970. Adds none if the
+    /// recorder never started to watch.
     ///
     /// # Errors
     /// Returns an error if the index cannot be written.

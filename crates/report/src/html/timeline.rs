@@ -68,7 +68,7 @@ pub(super) struct Timeline {
     waited: HashMap<i32, Nanos>,
     /// Start of the first row and end of the last row.
     seen: Option<(Nanos, Nanos)>,
-    /// Number of sums without a span that represents them.
+    /// Number of rows that are sums. Such rows have no individual spans.
     sums: u64,
 }
 

@@ -145,8 +145,8 @@ fn write_group(page: &mut Page, group: Group, accounts: &[&Account], scale: Scal
     }
 }
 
-/// Returns how many accounts of a group are shown by name. Unexplained time is always among them,
-/// and the accounts left over are never just one.
+/// Returns how many accounts of a group are shown by name. Unexplained time is always shown. If
+/// only one account would be left over, it is also shown.
 fn how_many(accounts: &[&Account], whole: Nanos) -> usize {
     let small = |account: &Account| account.time.share_of(whole).abs() < WORTH_A_LINE;
     let large = accounts

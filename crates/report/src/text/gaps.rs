@@ -22,9 +22,10 @@ const CAUSES: usize = 8;
 const WORST: usize = 5;
 /// Maximum number of activities named for each of the longest gaps.
 const THINGS: usize = 4;
-/// Maximum number of exceeded bounds of kernel entry and exit that are described.
+/// Maximum number of kernel entries and exits described that took longer than their bound.
 const BOUNDS: usize = 3;
-/// Share of the gap time that may be unexplained. The page warns if more of it is.
+/// Maximum share of the gap time that may be unexplained. If more is unexplained, the page shows a
+/// warning.
 const TOLERABLE: f64 = 0.01;
 
 /// Writes the section. Writes nothing if no probe ran.

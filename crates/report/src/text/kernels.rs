@@ -162,7 +162,7 @@ pub(super) fn kernels(statement: &KernelsStatement) -> String {
     page
 }
 
-/// Explains those marks next to the bars that occur in the tables.
+/// Explains the marks next to the bars. Leaves out marks that the tables do not contain.
 fn marks(page: &mut String, tables: &[KernelTable]) {
     let has = |mark: &str| {
         let in_table =

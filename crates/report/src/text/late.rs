@@ -55,8 +55,8 @@ pub(super) fn over(late: u64, from: Nanos) -> String {
     tied(format!("{} late by > {from}", grouped(late)))
 }
 
-/// Maximum share of all delay that a kind of delay may have and still be ruled out as a cause of
-/// late frames.
+/// Minimum share of all delay that a kind of delay must have. Kinds with less are ruled out as
+/// causes of late frames.
 const SMALL: f64 = 0.01;
 
 /// Lists the kinds of delay that contributed little or nothing to late frames. `Stopped` is left

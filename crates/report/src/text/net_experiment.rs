@@ -1,5 +1,6 @@
-//! The page about a traffic experiment. It shows what each option costs, the arms, that is, the
-//! combinations of options, the effects, and what remains undecided.
+//! The page about a traffic experiment. It shows what each option costs, the effects, and what
+//! remains undecided. It also lists the arms, that is, the combinations of options that were
+//! measured.
 
 mod words;
 
@@ -395,8 +396,7 @@ fn unresolved(page: &mut Page, experiment: &NetExperiment) {
 
 /// Writes how large a window the fastest arm needs.
 fn windows(page: &mut Page, experiment: &NetExperiment) {
-    /// Shortest round trip considered. Links with a shorter one reveal nothing about long
-    /// distances.
+    /// Minimum round-trip time. Links with a shorter one reveal nothing about long distances.
     const NEAR: Nanos = Nanos::from_millis(1);
     /// Largest TCP window without window scaling, in bytes.
     const UNSCALED: f64 = 65_535.0;

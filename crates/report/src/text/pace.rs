@@ -127,8 +127,8 @@ pub(super) fn limitations(page: &mut Page, limitations: &[Limitation]) {
 }
 
 /// Formats a line like those on a game server's console. It shows the number of frames in the last
-/// second, the total number of slots that had no frame, and the total number of steps that had no
-/// frame on time.
+/// second, the total number of time slots that had no frame (dropped), and the total number of time
+/// slots that had no frame in time (overshot).
 pub fn pace_line(fps: Option<u64>, dropped: u64, overshot: u64) -> String {
     let fps = fps.map_or_else(|| "-".to_owned(), |fps| fps.to_string());
     format!("FPS {fps} [dropped {dropped}, overshot {overshot}]")
@@ -378,7 +378,7 @@ fn quantile_cells(distribution: &Distribution) -> Columns {
     ])
 }
 
-/// Writes in how many seconds the loop ran at each frame rate, highest rate first. At most `most`
+/// Writes how many seconds the loop ran at each frame rate, highest rate first. At most `most`
 /// rates get their own line, and one more line sums up the rest.
 fn seconds(page: &mut Page, figures: &Figures, most: usize) {
     let all: u64 = figures.fps.iter().map(|rate| rate.seconds).sum();

@@ -191,7 +191,7 @@ fn places(page: &mut Page, statement: &PacketStatement) {
     }
 }
 
-/// Writes how many losses the stalls predict, for comparison with the actual number.
+/// Writes how many losses the stalls should have caused, for comparison with the actual number.
 fn predicted(page: &mut Page, statement: &PacketStatement) {
     if let Some((lost, predicted)) = statement.predicted() {
         let text = format!(

@@ -148,7 +148,7 @@ fn no_control(page: &mut Page, statement: &PredictionStatement) {
         (Some(program), Some(predicted)) if !has_frames(predicted) => {
             format!("{program} has no frames in the model")
         }
-        // Documents written by older versions have no control.
+        // Documents written by older versions contain no check of the model.
         _ => return,
     };
     let text = format!(

@@ -1,5 +1,5 @@
-//! The page about a sweep. It shows the outcome, and the arms, that is, the settings, that have the
-//! highest and lowest values.
+//! The page about a sweep. It shows the outcome, and which arms (settings) have the highest and
+//! lowest values.
 
 use ticktax_model::Nanos;
 use ticktax_model::sweep::{GridStatement, RankedArm, Ranking};

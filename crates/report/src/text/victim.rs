@@ -385,7 +385,7 @@ fn throttling(page: &mut Page, quota: &Throttling) {
     page.paragraph(Tone::Plain, "Quota: ", &text);
 }
 
-/// Writes for how long tasks on the whole machine stalled for CPUs, memory and disks, and how many
+/// Writes how long tasks on the whole machine stalled for CPUs, memory and disks, and how many
 /// threads were runnable.
 fn scarcity(page: &mut Page, statement: &Statement, wall: Nanos) {
     let parts: Vec<String> = statement

@@ -409,8 +409,8 @@ impl Folder {
         check_own(&fstat(self.handle.as_fd())?, || self.path.clone())
     }
 
-    /// Checks that only root and the effective user can replace entries that belong to one of them.
-    /// This also holds for a sticky directory that belongs to root, such as `/tmp`.
+    /// Checks that nobody except root and the effective user can replace entries that belong to
+    /// these two users. A sticky directory that belongs to root, such as `/tmp`, passes this check.
     fn check_parent(&self) -> io::Result<()> {
         let facts = fstat(self.handle.as_fd())?;
         let owner = facts.st_uid;

@@ -34,7 +34,7 @@ pub fn open_input(path: &Path) -> io::Result<File> {
 
 /// Opens a file for reading without waiting for anything. It waits neither for a device or pipe nor
 /// for a program that holds a lease on the file (`fcntl(2)`, `F_SETLEASE`), which could take 45 s.
-/// Where reading from the file would wait, it fails instead.
+/// If a later read would have to wait, that read fails instead.
 ///
 /// # Errors
 /// Returns [`Distrust::InProc`] if the file is in `/proc`, because reading some of these files

@@ -52,7 +52,7 @@ impl FactsError {
     }
 }
 
-/// Writes the facts files that describe one host.
+/// A writer for the facts files that describe one host.
 #[derive(Clone, Debug)]
 pub struct PartWriter {
     /// Name of the host that the rows describe.

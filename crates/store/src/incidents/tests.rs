@@ -347,7 +347,7 @@ fn a_replaced_index_is_read_again() {
     keep(&mut store, NOON + 1_000);
     let longer = fs::read(&index).expect("an index");
     assert!(longer.len() > 2 * ours.len());
-    // A file that contains other lines is refused and stays unchanged.
+    // A file that does not consist of index lines is refused and stays unchanged.
     fs::write(&aside, "precious\nlines".repeat(100)).expect("the file is ours");
     fs::rename(&aside, &index).expect("the file is ours");
     let trouble = keep(&mut store, NOON + 2_000).trouble.expect("refused");

@@ -103,8 +103,8 @@ pub(crate) struct Bounds {
     size: u64,
 }
 
-/// Maximum number of columns in a file, and of column groups. A recording has 19 columns, and other
-/// tools may add some.
+/// Maximum number of columns in a file, and maximum number of column groups. A recording has 19
+/// columns, and other tools may add some.
 const COLUMNS: u64 = 256;
 /// Number of bytes that are fetched first to read a page header. The headers in a recording take 20
 /// bytes. Statistics may make them longer.

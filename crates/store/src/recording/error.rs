@@ -80,7 +80,7 @@ pub enum RecordingError {
         /// Schema version that the file contains.
         found: u64,
     },
-    /// The recording has a schema version that no ticktax has ever written.
+    /// The recording has a schema version that no version of ticktax has ever written.
     #[error("{} has recording schema {found}, which no ticktax writes: make a new \
         recording", path.display())]
     UnknownSchema {

@@ -193,7 +193,7 @@ pub(super) struct RowLimits {
 }
 
 impl RowLimits {
-    /// Starts with totals of 0, for a file that has these limits.
+    /// Creates totals of 0 for a file that has these limits.
     pub(super) fn new(bounds: Bounds) -> Self {
         Self {
             time: 0,

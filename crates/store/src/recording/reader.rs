@@ -46,9 +46,9 @@ impl RecordingReader {
     /// Opens the recording at `path` and reads its header.
     ///
     /// # Errors
-    /// Returns any [`RecordingError`] that does not concern writing. For example, the file may be
-    /// impossible to open, may not be a Parquet file, may be truncated, may not be a recording, or
-    /// may have an unsupported schema.
+    /// Returns an error if the file cannot be opened, is not a Parquet file, is truncated, is not a
+    /// recording, has an unsupported schema, or fails another check. The error can be any
+    /// [`RecordingError`] that does not concern writing.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, RecordingError> {
         let path = path.as_ref();
         let cannot_read = |error: io::Error| RecordingError::read(path, &error);

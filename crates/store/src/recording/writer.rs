@@ -218,7 +218,7 @@ impl From<&Source> for Words {
     }
 }
 
-/// Assigns a number in the file to each source.
+/// Sources that have been written, each with its number in the file.
 #[derive(Default)]
 struct Sources {
     table: SourceTable,

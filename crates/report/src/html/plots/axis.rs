@@ -41,8 +41,8 @@ impl Axis {
         }
     }
 
-    /// Creates a logarithmic axis that extends from a power of ten to a power of ten and includes
-    /// `low` and `high`, which must be positive.
+    /// Creates a logarithmic axis. Its ends are the powers of ten next to `low` and `high`, which
+    /// must be positive.
     pub(super) fn log(title: &str, (low, high): (f64, f64), unit: Unit) -> Self {
         let low = low.max(f64::MIN_POSITIVE).log10().floor();
         let high = high.max(f64::MIN_POSITIVE).log10().ceil().max(low + 1.0);

@@ -229,8 +229,8 @@ fn kernel_table(out: &mut String, table: &KernelTable) {
     out.push_str(&strips.finish());
 }
 
-/// Returns two groups of marks for a row: published and modelled values, and expected values and
-/// the kernel's measurement.
+/// Returns two groups of marks for a row. The first group contains the published and modelled
+/// values. The second group contains the expected values and the kernel's measurement.
 fn marks(row: &KernelRow) -> (Vec<Mark>, Vec<Mark>) {
     let over = |kind, ends: Option<(f64, f64)>| {
         ends.and_then(|(a, b)| mark(kind, [Some(a), Some(b)], Some((a, b))))

@@ -1,5 +1,5 @@
-//! A plot of the arms, that is, of the settings in a sweep, that have the highest and lowest
-//! values.
+//! A plot of the arms of a sweep that have the highest and lowest values. An arm is one of the
+//! settings that the sweep tries.
 
 use ticktax_model::sweep::{GridStatement, RankedArm};
 

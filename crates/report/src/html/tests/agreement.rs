@@ -64,7 +64,7 @@ fn shown(words: &str, digits: i32) -> Shown {
     }
 }
 
-/// A figure that every format must show alike.
+/// A figure as each of the formats shows it.
 struct Figure {
     name: &'static str,
     text: Shown,

@@ -208,7 +208,7 @@ pub(super) struct Grid {
 }
 
 impl Grid {
-    /// Start of the first column.
+    /// Returns the start of the first column.
     pub(super) fn begin(&self) -> Nanos {
         Nanos(self.first * self.width)
     }

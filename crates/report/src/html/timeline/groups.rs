@@ -23,7 +23,7 @@ struct Group {
     owner: Owner,
     /// Name of the program. Empty if the group is not a program.
     program: Arc<str>,
-    /// Total own time of the group.
+    /// Total time of the group, without interruptions by other sources.
     time: Nanos,
 }
 

@@ -16,7 +16,7 @@ const ROOMY: usize = 60;
 const CAUSE: usize = 14;
 
 /// Levels of detail, in order of preference. Each one consists of the maximum number of sources,
-/// and of whether a second line names a source's trigger.
+/// and of a flag that adds a line with each source's trigger.
 const ROOMS: [(usize, bool); 12] = [
     (16, true),
     (12, true),

@@ -46,8 +46,8 @@ fn name(reading: &CpuReading, cpu: &CpuStatement) -> String {
     }
 }
 
-/// Describes how far CPU time that is sampled at the tick is off because the loop's period and the
-/// tick's period are related.
+/// Describes how the tick distorts CPU time that is sampled at the tick. The error depends on the
+/// ratio of the loop's period to the tick's period.
 fn rhythm(alias: &TickAlias) -> String {
     let frames = match alias.frames {
         1 => "One frame takes".to_owned(),

@@ -124,7 +124,7 @@ fn headline(page: &mut Page, statement: &PaceStatement) {
     page.row(tone, 0, &title, &format!("  {word}"));
 }
 
-/// Returns the number of slots that had no frame on time.
+/// Returns the number of time slots that had no frame in time.
 fn late_slots(figures: &Figures) -> u64 {
     figures.untimely()
 }
@@ -144,7 +144,7 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
             None => counted(figures.frames, "frame"),
         });
         parts.push(tied(format!("{} dropped", grouped(figures.dropped))));
-        // If frames keep to a grid, the two numbers are equal, so print only one of them.
+        // If frames follow a fixed schedule, the two numbers are equal, so print only one of them.
         if figures.overshot != figures.dropped {
             parts.push(tied(format!("{} overshot", grouped(figures.overshot))));
         }

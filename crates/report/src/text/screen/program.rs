@@ -22,10 +22,10 @@ use crate::text::numbers::{WAKE_UP, counted, grouped, percent, quantiles};
 use crate::text::packet_path::culprit_name as called_holder;
 use crate::text::page::{Page, Tone, columns, elide, tied};
 
-/// Minimum share of the wanted time for a cause that the verdict names. Smaller causes are ruled
-/// out.
+/// Minimum share of the time that the program wanted a CPU, for a cause named in the verdict.
+/// Smaller causes are ruled out.
 const CAUSE: f64 = 0.01;
-/// Minimum delay caused by ticktax itself that is also shown as a share of the wanted time.
+/// Minimum delay by ticktax itself, as a share of the wanted time, that is also shown as a share.
 const OWN: f64 = 0.001;
 /// Minimum length of the longest packet delay. If it is shorter, packet delays are not shown.
 const LONG_WAY: Nanos = Nanos::from_millis(1);
@@ -350,7 +350,7 @@ fn wanted(threads: &ThreadTimes) -> Nanos {
     wanted.map(|account| account.time).sum()
 }
 
-/// Writes for how much of the wanted time the program ran, and what took the rest.
+/// Writes how much of the wanted time the program ran, and what took the rest.
 fn verdict(page: &mut Page, threads: &ThreadTimes, wanted: Nanos) {
     let mut parts = Vec::new();
     for state in [

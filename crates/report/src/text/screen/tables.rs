@@ -122,8 +122,8 @@ impl Table<'_> {
         } else {
             most.saturating_sub(1).max(1)
         };
-        // The group with the longest single interval is worth a line, however rarely it runs.
-        // However, it must not replace a group that used much CPU time.
+        // The group with the longest single interval is worth a line, even if it runs rarely. But
+        // it must not replace a group that used much CPU time.
         let longest = (0..groups.len()).max_by_key(|&i| (groups[i].max, std::cmp::Reverse(i)));
         let much = |group: &Group| self.share_is(|share| share >= self.keep_from, group.time);
         if let Some(longest) =
@@ -133,7 +133,7 @@ impl Table<'_> {
         }
         let kept = groups.iter().position(|&group| (self.must_show)(group));
         if let Some(kept) = kept.filter(|&kept| kept >= shown) {
-            // The group replaces the one on the last line. If that one must stay, add a line.
+            // The group replaces the group on the last line. If that group must stay, add a line.
             if shown == 1 || self.is_large(groups[shown - 1]) {
                 shown += 1;
             }

@@ -27,7 +27,7 @@ pub(super) struct Skimmer<'b> {
     at: usize,
     structures: u64,
     path: Vec<i16>,
-    /// Function that returns whether the field at a path may have a type.
+    /// Function that returns whether the field at a path may have the given type.
     fits: fn(Path<'_>, u8) -> bool,
 }
 

@@ -40,7 +40,7 @@ impl Left {
     }
 }
 
-/// Checks a single JSON value.
+/// Checker for a single JSON value.
 struct Checker<'l, 'k> {
     left: &'l mut Left,
     /// Name of the innermost field that contains the value.

@@ -175,7 +175,7 @@ fn is_slicing(beat: &BeatLine, tick_hz: Option<u32>, wakers_known: bool) -> bool
         return false;
     };
     // If the program also sleeps, it can run for any length of time. If it starts at each tick but
-    // is never woken, it did not sleep before.
+    // is never woken, it was preempted before and did not sleep.
     let at_each = wakers_known && ticks < 1.5;
     at_each || whole_ticks(beat.lengths.median.0 as f64).is_some()
 }
