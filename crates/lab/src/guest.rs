@@ -137,8 +137,8 @@ fn job() -> Result<(), Trouble> {
 fn start_beside() -> Result<Vec<Child>, Trouble> {
     let jobs = fs::read(BESIDE).unwrap_or_default();
     if !jobs.is_empty() {
-        // These programs may need CPU quotas. If there are no such programs, the guest should do as
-        // little as possible, so it does not mount cgroups.
+        // Mount cgroups only for these programs, because they may need CPU quotas. Otherwise, the
+        // guest should do as little as possible.
         mount_one("cgroup2", "/sys/fs/cgroup");
     }
     let mut running = Vec::new();

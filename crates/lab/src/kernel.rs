@@ -172,7 +172,7 @@ pub fn find(
     find_for(wanted, None, cache, tell)
 }
 
-/// Finds a kernel like [`find`], but for the architecture `arch` if it is given.
+/// Finds a kernel like [`find`]. If `arch` is given, the kernel must be for that architecture.
 ///
 /// # Errors
 /// Returns the same errors as [`find`]. Also returns an error if the name contains an architecture
@@ -228,7 +228,7 @@ pub fn find_for(
 }
 
 /// Returns the release of an image called `vmlinuz-RELEASE`, and the contents of `config-RELEASE`
-/// in the same directory. Returns `None` if there is no such file.
+/// in the same directory. Returns `None` if the file does not exist.
 fn config_beside(image: &Path) -> Option<(String, Vec<u8>)> {
     let release = image.file_name()?.to_str()?.strip_prefix("vmlinuz-")?;
     let config = image.with_file_name(format!("config-{release}"));

@@ -39,7 +39,7 @@ impl Format {
         sinks.filter(move |sink| sink.takes(kind)).map(Self)
     }
 
-    /// Returns the format with this name, or `None` if there is no such format.
+    /// Returns the format with this name, or `None` if no format has it.
     pub fn named(name: &str) -> Option<Self> {
         let mut sinks = SINKS.iter().copied();
         sinks.find(|sink| sink.name() == name).map(Self)

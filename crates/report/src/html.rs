@@ -246,7 +246,7 @@ fn heading(kind: DocumentKind) -> String {
 /// is the summary.
 fn sections(document: &Document) -> (Vec<Section>, Vec<Block>) {
     let style = TextStyle {
-        // A browser wraps lines by itself, and an unlimited width keeps all columns of the tables.
+        // A browser wraps lines, and an unlimited width keeps all columns of the tables.
         width: usize::MAX,
         elsewhere: true,
         ..TextStyle::default()

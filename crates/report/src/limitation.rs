@@ -7,9 +7,9 @@ use ticktax_model::limitation::{Limitation, NoGaps, Unreadable};
 /// A limitation in words: what is missing and why. Both are clauses that end without a full stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitationWords {
-    /// What is missing, such as an account, an event or a CPU.
+    /// The missing information, such as an account, an event or a CPU.
     pub what: String,
-    /// Why it is missing, and the remedy if there is one.
+    /// The reason why it is missing, and the remedy if there is one.
     pub why: String,
 }
 

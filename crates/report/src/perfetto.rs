@@ -392,7 +392,7 @@ impl<W: Write> Perfetto<W> {
             trusted_packet_sequence_id: Some(1),
             ..packet
         };
-        // Concatenated traces form one trace, so each packet is written as a trace of its own.
+        // Concatenated traces form one trace, so each packet is written as a separate trace.
         // Encoding cannot fail, because a `Vec` grows as needed.
         let trace = Trace {
             packet: vec![packet],

@@ -521,7 +521,7 @@ mod tests {
         assert!(refused.contains("other users can write to"), "{refused}");
         assert!(!refused.contains('\n'), "{refused}");
         mode(folder.path(), 0o700);
-        // If others can write to a day's directory, it may not be the agent's own, so it is not
+        // If others can write to a day's directory, it might not be the agent's own, so it is not
         // removed.
         mode(&day, 0o777);
         write_new_day(&mut one_day(&folder).unwrap()).unwrap();

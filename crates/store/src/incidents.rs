@@ -244,8 +244,8 @@ impl IncidentStore {
         }
     }
 
-    /// Adds an incident to the index, as a part of the recording in progress. If there is none, the
-    /// incident starts a new recording, provided that the budget allows it. Failures do not stop
+    /// Adds an incident to the index, as a part of the recording in progress. If no recording is in
+    /// progress, the incident starts one, provided that the budget allows it. Failures do not stop
     /// the recorder. Losses are counted and reported.
     pub fn tell(&mut self, incident: Incident) -> Told {
         if self.current.is_none() {

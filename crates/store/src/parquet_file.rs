@@ -172,9 +172,9 @@ pub fn is_decoding() -> bool {
     DECODING.get()
 }
 
-/// Calls the Parquet library on bytes that may be damaged. For most damage, the library returns an
-/// error, but for some, it panics. This function turns such a panic into an error. The objects that
-/// the library was working on are not used again.
+/// Calls the Parquet library on bytes that may be damaged. The library returns an error for most
+/// kinds of damage, and panics for others. This function turns such a panic into an error. The
+/// objects that the library was working on are not used again.
 pub(crate) fn decode<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, DecodeError> {
     let outer = DECODING.replace(true);
     let done = catch_unwind(AssertUnwindSafe(work));

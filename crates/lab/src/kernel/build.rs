@@ -257,7 +257,7 @@ impl BuildTree<'_> {
         let wanted = objects.join("fragment.config");
         fs::write(&wanted, fragment).map_err(LabError::file("write", &wanted))?;
         run(self.make().args(["-s", "tinyconfig"]), TOOLS)?;
-        // `make tinyconfig` uses a fragment of its own, which would override `KCONFIG_ALLCONFIG`.
+        // `make tinyconfig` uses its own fragment, which would override `KCONFIG_ALLCONFIG`.
         // Therefore merge the lab's configuration afterwards.
         let config = objects.join(".config");
         let mut merge = helper(self.source.folder.join("scripts/kconfig/merge_config.sh"));

@@ -227,7 +227,7 @@ fn unpack(package: Download, name: String) -> Result<Unpacked, LabError> {
 }
 
 /// Finds the kernel in an unpacked package. Returns the kernel's release and the path of its image,
-/// or `None` if there is no kernel.
+/// or `None` if the package contains none.
 fn kernel_in(files: &Path) -> Option<(String, PathBuf)> {
     let names = |folder: &str| {
         let entries = fs::read_dir(files.join(folder))

@@ -13,7 +13,7 @@ use crate::text::page::{TIE, Tone};
 const ADVICE: &str = "WHAT TO DO";
 
 /// Writes blocks as HTML. `title` is the heading above them. It also serves as the caption of a
-/// table that has no title of its own.
+/// table without a title.
 pub(super) fn write(out: &mut String, title: &str, blocks: &[Block]) {
     let mut title = title;
     let mut rest = blocks;

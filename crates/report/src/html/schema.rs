@@ -6,7 +6,7 @@ use serde_json::Value;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Schema<'a> {
     root: &'a Value,
-    /// Part of the schema that describes this position. `None` if there is no such part.
+    /// Part of the schema that describes this position. `None` if the schema does not describe it.
     here: Option<&'a Value>,
 }
 

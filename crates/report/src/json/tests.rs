@@ -54,7 +54,7 @@ fn names_of_real_numbers_contain_their_unit() {
         "cores",
         "_per_byte",
     ];
-    // Fields whose numbers have no unit, or whose unit is given in another field.
+    // Fields with numbers that have no unit, or have their unit in another field.
     const WITHOUT: [&str; 36] = [
         "value",
         "interval",

@@ -3,7 +3,7 @@
 //! `metrics.proto`.
 //!
 //! Each histogram has both kinds of buckets: the classic buckets of the text format, and native
-//! buckets. Prometheus uses whichever kind it is configured for.
+//! buckets. Prometheus uses the kind that it is configured for.
 
 use prost::Message;
 use ticktax_model::Histogram;

@@ -68,8 +68,8 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     }
 }
 
-/// Explanation of which gaps count. A gap that yields time to one program can keep another program
-/// waiting.
+/// Explanation of the gaps that count. A gap that yields time to one program can keep another
+/// program waiting.
 const GAPS: &str = "gaps: all gaps of the probe count here, including those in which a program \
     ran, which are no loss.";
 

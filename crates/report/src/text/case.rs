@@ -359,7 +359,7 @@ pub(super) fn section(page: &mut String, title: &str) {
     line(page, &format!("\n{title}"));
 }
 
-/// Writes remarks under a heading. Writes nothing if there are no remarks.
+/// Writes remarks under a heading. Writes nothing if `remarks` is empty.
 pub(super) fn remarks(page: &mut String, title: &str, remarks: &[Remark]) {
     if remarks.is_empty() {
         return;

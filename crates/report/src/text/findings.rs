@@ -11,7 +11,7 @@ use super::page::{Page, Tone, tied};
 /// Maximum number of findings in the section. The JSON document contains all of them.
 const SHOWN: usize = 12;
 
-/// Writes the section. Writes nothing if there are no findings.
+/// Writes the section. Writes nothing if the statement has no findings.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     let findings = &statement.findings;
     if findings.is_empty() {

@@ -93,7 +93,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     worst(page, &gaps.longest, (noun, all));
 }
 
-/// Describes the settings of the probes. Returns `None` if there are no probes.
+/// Describes the settings of the probes. Returns `None` if no probe ran.
 fn about(probes: &[&ProbeReport], spin: bool) -> Option<String> {
     let first = probes.first()?;
     let cpus = cpu_names(probes.iter().map(|probe| probe.cpu));

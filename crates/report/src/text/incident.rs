@@ -397,7 +397,7 @@ fn every(beat: &Periodicity) -> String {
     )
 }
 
-/// Describes where the recording of an incident is, or why there is none.
+/// Describes where the recording of an incident is, or why it does not exist.
 fn whereabouts(sheet: &IncidentSheet) -> String {
     match (&sheet.path, sheet.entry.not_kept) {
         (Some(path), _) => {

@@ -114,7 +114,7 @@ pub(super) fn ended(why: &PaceEnd) -> String {
     }
 }
 
-/// Lists the limitations. Writes nothing if there are none.
+/// Lists the limitations. Writes nothing if the list is empty.
 pub(super) fn limitations(page: &mut Page, limitations: &[Limitation]) {
     if limitations.is_empty() {
         return;

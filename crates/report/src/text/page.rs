@@ -1,4 +1,4 @@
-//! A page under construction. No line becomes wider than the page, whatever text it contains.
+//! A page under construction. No text can make a line wider than the page.
 
 mod command;
 
@@ -214,7 +214,7 @@ impl Page {
     }
 
     /// Writes a table line that starts with `kept`, followed by the name. Only the name is
-    /// shortened, by [`elide_name`]. If there is no room for the name, it goes on the next line.
+    /// shortened, by [`elide_name`]. A name that does not fit goes on the next line.
     pub(super) fn named_row(
         &mut self,
         tone: Tone,

@@ -132,8 +132,8 @@ fn control(page: &mut Page, control: &Control, statement: &PredictionStatement) 
     );
 }
 
-/// Writes why the model was not checked against the measurement. Writes nothing if there is no
-/// measurement.
+/// Writes why the model was not checked against the measurement. Writes nothing if nothing was
+/// measured.
 fn no_control(page: &mut Page, statement: &PredictionStatement) {
     let row = |origin| statement.arms.iter().find(|row| row.origin == origin);
     let Some(measured) = row(Origin::Measured) else {
@@ -177,7 +177,7 @@ fn table(page: &mut Page, title: &str, statement: &PredictionStatement, columns:
             Origin::Measured | Origin::Simulated => Tone::Strong,
             Origin::Predicted => Tone::Plain,
         };
-        // The values must be aligned, so a long name goes on a line of its own.
+        // The values must be aligned, so a long name goes on a separate line.
         let name = name(row);
         let room = 80 - WIDE * columns.len() - 2;
         let values = cells_of(row, columns, |row, measure| {

@@ -147,7 +147,7 @@ fn checks(statement: &TrialStatement) -> Vec<String> {
     texts
 }
 
-/// Returns the label of the arm with the index `arm`, or `?` if there is no such arm.
+/// Returns the label of the arm with the index `arm`, or `?` if the arm does not exist.
 fn label(statement: &TrialStatement, arm: usize) -> String {
     let arm = statement.trial.arms.get(arm);
     arm.map_or_else(|| "?".to_owned(), |arm| clean(&arm.label))

@@ -98,7 +98,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Opens a directory, whoever owns it. Links in `path` are followed as usual.
+    /// Opens a directory that may belong to anybody. Links in `path` are followed as usual.
     ///
     /// # Errors
     /// Returns an error if the system call fails.
@@ -194,7 +194,7 @@ impl Folder {
         }
     }
 
-    /// Creates a subdirectory and opens it. Its mode is exactly `mode`, whatever the umask is.
+    /// Creates a subdirectory and opens it. Its mode is exactly `mode`; the umask is ignored.
     ///
     /// # Errors
     /// Returns `AlreadyExists` if the name is taken. Also returns an error if a system call fails.

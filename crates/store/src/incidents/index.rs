@@ -154,7 +154,7 @@ impl IndexFile {
     }
 }
 
-/// Reads the index in any user's directory. If there is no index, returns an empty one.
+/// Reads the index in any user's directory. A missing index counts as empty.
 pub(super) fn read(folder: &Folder) -> Result<IncidentIndex, IndexError> {
     let file = match folder.read(OsStr::new(NAME)) {
         Ok(file) => file,

@@ -56,7 +56,7 @@ fn frozen() -> (Header, SourceTable, Vec<Row>) {
     (header, sources, vec![whole(0, 0, 1_000_000, game)])
 }
 
-/// An incident that has a recording of its own.
+/// An incident with its own recording.
 struct Stored {
     entry: IncidentEntry,
     path: Option<PathBuf>,
@@ -541,7 +541,7 @@ fn incidents_are_indexed_while_their_shared_recording_continues() {
     let (index, _) = read_incidents(dir.path()).expect("a readable index");
     let expected = [(1, Some(name.clone()), true), (2, Some(name.clone()), true)];
     assert_eq!(summary(&index), expected);
-    // The next incident has a recording of its own.
+    // The next incident gets its own recording.
     keep(&mut store, NOON + 5_000);
     drop(store);
     assert_eq!(names(dir.path()).len(), 3);

@@ -275,8 +275,8 @@ impl RowLimits {
     }
 }
 
-/// Range of values that a column may contain. It consists of 2^`bits` values, of which the lowest
-/// is `-offset`.
+/// Range of values that a column may contain. It consists of 2^`bits` values, and the lowest is
+/// `-offset`.
 ///
 /// The number of values is a power of two, so that a whole column can be checked with a single
 /// comparison after its values have been combined with OR.

@@ -171,8 +171,7 @@ fn text(
     }
 }
 
-/// Returns a text like [`text`], but for a column that has few distinct words. Cuts off longer
-/// words.
+/// Returns a text like [`text`]. The column must contain few distinct words. Cuts off longer words.
 fn word(column: &mut Column<ByteArrayType>, row: usize) -> Result<String, Fault> {
     let bytes = column.at(row)?.map(|bytes| short(bytes.data()));
     let word = bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned());

@@ -112,7 +112,8 @@ fn titled(what: &str, unit: &str) -> String {
     }
 }
 
-/// Returns the smallest and the largest finite value. Returns `None` if there is no finite value.
+/// Returns the smallest and the largest finite value. Returns `None` if none of the values is
+/// finite.
 fn edges(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     let ends = values
         .filter(|value| value.is_finite())

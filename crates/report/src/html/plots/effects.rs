@@ -12,7 +12,7 @@ use crate::html::quantity::Quantity;
 use crate::text::Topic;
 
 /// Draws a line for each relative effect of each arm, that is, of each setting that the trial
-/// tested. Returns `None` if there are no relative effects.
+/// tested. Returns `None` if the trial has no relative effects.
 pub(super) fn plot(statement: &TrialStatement) -> Option<Plot> {
     let arms = &statement.trial.arms;
     let label = |arm: usize| arms.get(arm).map_or("", |arm| &*arm.label);

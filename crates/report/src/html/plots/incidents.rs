@@ -1,4 +1,4 @@
-//! Plots of incidents: when each of them occurred, and what ran in place of the delayed thread
+//! Plots of incidents: when each of them occurred, and what ran instead of the delayed thread
 //! during one incident.
 
 use std::fmt::Write;

@@ -198,8 +198,8 @@ pub(super) fn spectrum(statement: &BeatStatement) -> Option<Plot> {
     })
 }
 
-/// Returns the strongest spectral line near the source's period. Returns `None` if there is no line
-/// near it.
+/// Returns the strongest spectral line near the source's period. Returns `None` if the spectrum has
+/// no line there.
 fn peak(spectrum: &PeriodSpectrum, line: &BeatLine) -> Option<(f64, f64)> {
     let all = spectrum
         .periods

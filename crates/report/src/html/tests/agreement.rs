@@ -15,7 +15,7 @@ use crate::text::tests::samples::kernel_level;
 use crate::text::tests::{ticks, victims};
 use crate::{Format, TextStyle, View, render};
 
-/// A number as it is shown, in ns, in percent or without a unit. `step` is the distance to the next
+/// A displayed number, in ns, in percent or without a unit. `step` is the distance to the next
 /// number that can be shown.
 #[derive(Clone, Copy, Debug)]
 struct Shown {

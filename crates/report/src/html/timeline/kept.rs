@@ -3,7 +3,7 @@
 
 use ticktax_model::Nanos;
 
-/// A collection of items, each of which has a length.
+/// A collection of items that have a length.
 #[derive(Debug)]
 pub(super) struct Kept<T> {
     items: Vec<T>,

@@ -130,7 +130,7 @@ pub(super) fn draw(mut timeline: Timeline, ended: &RowsEnded<'_>) -> Option<Draw
 }
 
 /// Returns a key that sorts spans by CPU, then by start. A span precedes the spans that interrupted
-/// it. If one of them is equally long, it has more time of its own and therefore comes later.
+/// it. If one of them is equally long, it has more self time and therefore comes later.
 fn order(span: &Span) -> (Cpu, Nanos, Reverse<Nanos>, Nanos, SourceId) {
     let Span {
         cpu, start, dur, ..

@@ -86,8 +86,7 @@ fn with(statement: &PaceStatement, style: &TextStyle, room: Room) -> Written {
             dropped(&mut page, figures, &statement.subject);
             if let Some(late) = &statement.late {
                 late::table(&mut page, late);
-                // A narrow page does not fit on one screen anyway, so there is no need to save
-                // lines.
+                // A narrow page does not fit on one screen anyway, so it need not save lines.
                 if room.times > 1 || page.width() < TABLE {
                     late::ruled_out(&mut page, late);
                 }

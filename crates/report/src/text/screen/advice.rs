@@ -26,7 +26,7 @@ use crate::text::page::{Page, Tone, columns, tied};
 /// Label in front of a command.
 const COMMAND: &str = "     $ ";
 
-/// Writes the advice. If there is none, writes a text in its place.
+/// Writes the advice, or another text instead if no rule gives advice.
 pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     let statement = screen.statement;
     if statement.advice.is_empty() {

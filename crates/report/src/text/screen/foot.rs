@@ -41,7 +41,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     let mut counts = Vec::new();
     let limitations = items(statement).len() as u64;
     if limitations > 0 {
-        // If the last line lists the section, there is no need to refer to it here.
+        // If the last line lists the section, it need not be mentioned here.
         let pointer = if is_listed { "" } else { " (--section limits)" };
         counts.push(format!("{}{pointer}", counted(limitations, "limitation")));
     }
@@ -80,7 +80,7 @@ fn sections(statement: &Statement) -> String {
         Section::Tick => statement.tick.is_some(),
         Section::Accounting => statement.accounting.is_some(),
         Section::Findings => !statement.findings.is_empty(),
-        // `--explain` prints the legend, so there is no need to list it.
+        // `--explain` prints the legend, so it is not listed.
         Section::Legend => false,
         _ => true,
     };

@@ -396,7 +396,7 @@ fn no_error(cpus: &[CpuCheck], compared: usize) -> String {
     format!("`top` is accurate on every CPU. At most {most} of a CPU's time is unexplained.")
 }
 
-/// Returns whether `top` is right about a CPU, whatever the unexplained time was used for.
+/// Returns whether `top` is right about a CPU, no matter how the unexplained time was spent.
 fn is_right(cpu: &CpuCheck) -> bool {
     let unexplained = cpu.unexplained.share_of(cpu.elapsed);
     cpu.off()

@@ -215,7 +215,7 @@ fn headline(page: &mut Page, screen: &Screen<'_>, victim: &VictimStatement, thre
     } else if delay.is_delayed() {
         (Tone::Alarm, "DELAYED", delay.threshold())
     } else if concerns.contains(&Some(true)) {
-        // Advice has thresholds of its own.
+        // Advice has its own thresholds.
         (Tone::Alarm, "DELAYED", String::new())
     } else if concerns.contains(&None) {
         (Tone::Strong, "UNCLEAR", String::new())
@@ -231,8 +231,8 @@ fn headline(page: &mut Page, screen: &Screen<'_>, victim: &VictimStatement, thre
     page.row(tone, 0, &title, &format!("  {word}{threshold}"));
 }
 
-/// How much a program was delayed: the share of the needed CPU time that it waited or was
-/// throttled, the limit for this share, and the longest wait.
+/// Delay of a program: the share of the needed CPU time that it waited or was throttled, the limit
+/// for this share, and the longest wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DelayShare {
     share: f64,

@@ -176,8 +176,8 @@ impl Table<'_> {
         self.share_is(|share| share >= LARGE, group.time)
     }
 
-    /// Returns whether `condition` holds for `time` as a share of the total. Returns `false` if
-    /// there is no total.
+    /// Returns whether `condition` holds for `time` as a share of the total. Returns `false` if the
+    /// total is unknown.
     fn share_is(&self, condition: impl Fn(f64) -> bool, time: Nanos) -> bool {
         self.total
             .is_some_and(|total| condition(time.share_of(total)))

@@ -531,8 +531,7 @@ fn the_real_time_limit_is_named_with_its_value() {
     assert!(!page.contains("fair_server/"), "{page}");
 }
 
-/// If there is no other CPU that a real-time program could move to, the advice is to make it an
-/// ordinary program.
+/// If a real-time program cannot move to another CPU, the advice is to make it an ordinary program.
 #[test]
 fn a_real_time_program_that_cannot_be_moved_is_made_ordinary() {
     let page_with = |policy: Option<SpecialPolicy>| {

@@ -59,7 +59,7 @@ fn books() -> TracedTraffic {
     }
 }
 
-/// Returns a statement about two seconds of 1,000-byte datagrams, 0.1 % of which were lost.
+/// Returns a statement about two seconds of 1,000-byte datagrams with a loss of 0.1 %.
 fn datagrams() -> NetStatement {
     let mut receiver = end(End::Receiver, 999_000_000);
     receiver.counters.buffer_drops = 900;
@@ -158,7 +158,8 @@ fn unknown_figures_are_not_shown() {
     );
 }
 
-/// If no bytes were transferred, there is no cost per byte, but the page must still be rendered.
+/// If no bytes were transferred, the cost per byte is undefined, but the page must still be
+/// rendered.
 #[test]
 fn traffic_without_bytes_has_a_page() {
     let mut statement = datagrams();

@@ -1,4 +1,4 @@
-//! Properties that every page has, whatever numbers and names it contains.
+//! Properties that every page has, with arbitrary numbers and names.
 
 use proptest::prelude::*;
 use ticktax_model::advice::Advice;

@@ -200,7 +200,8 @@ fn the_first_screen_of_a_machine_at_all_widths() {
     large.balance.elapsed = Nanos(large.balance.elapsed.0 * 8);
     large.throttled.clear();
     assert!(at(&large, 80).contains("KERNEL AND HYPERVISOR"));
-    // If there is no room, kernel time is left out unless it is at least a tenth of the used time.
+    // If the screen is full, kernel time is left out unless it is at least a tenth of the used
+    // time.
     let mut busy = a_machine();
     assert!(at(&busy, 80).contains("KERNEL AND HYPERVISOR"));
     let idle = |account: &Account| account.class.holder() == Holder::Nothing;
@@ -350,7 +351,7 @@ fn long_waits_are_mentioned_if_there_is_no_advice() {
     assert!(!page.contains("CPUs were idle"), "{page}");
 }
 
-/// Without a probe, steal cannot be observed, and the hypervisor may not provide a steal clock.
+/// Without a probe, steal cannot be observed, and some hypervisors provide no steal clock.
 #[test]
 fn unreported_steal_is_not_shown_as_zero() {
     let mut statement = a_machine();

@@ -176,7 +176,7 @@ pub(super) struct PageHeader {
     kind: i64,
     /// Size before compression.
     pub(super) unpacked: i64,
-    /// Compressed size of the page, as it is in the file.
+    /// Compressed size of the page in the file.
     pub(super) packed: i64,
     /// Number of values.
     pub(super) values: i64,
@@ -239,8 +239,7 @@ mod tests {
 
     #[test]
     fn a_page_header_has_its_sizes() {
-        // A data page of type 0. It has 100 bytes, of which 50 are in the file, and 7 values in
-        // plain encoding.
+        // A data page of type 0. It has 100 bytes (50 in the file), and 7 values in plain encoding.
         let header = [
             0x15, 0, 0x15, 200, 1, 0x15, 100, 0x2c, 0x15, 14, 0x15, 0, 0, 0,
         ];

@@ -132,7 +132,7 @@ pub(super) fn foreign_recording(path: &Path) {
 }
 
 /// Writes a Parquet file of one row as another program might write it. It has the columns of a
-/// recording, all of which are optional. In the text of the schema, the first text of `edit` is
+/// recording, and all of them are optional. In the text of the schema, the first text of `edit` is
 /// replaced with the second.
 pub(super) fn foreign(path: &Path, edit: (&str, &str), kind: &str, key: Option<(&str, String)>) {
     let file = Foreign {

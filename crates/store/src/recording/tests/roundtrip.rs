@@ -1,4 +1,4 @@
-//! Checks that a recording is read back as it was written.
+//! Checks that recordings round-trip, that is, that reading returns what was written.
 
 use std::fs;
 

@@ -22,7 +22,7 @@ fn fixtures() -> Vec<PathBuf> {
     files
 }
 
-/// Returns the header exactly as it is stored in the file.
+/// Returns the header from the file, without conversion.
 fn written(path: &Path) -> Value {
     let file = SerializedFileReader::new(fs::File::open(path).unwrap()).unwrap();
     let entries = file

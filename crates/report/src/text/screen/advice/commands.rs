@@ -177,7 +177,7 @@ impl Lowered {
 }
 
 /// Returns the command that shows where the page faults of the watched program come from. Returns
-/// `None` if there is no program to run it on.
+/// `None` if the program has exited.
 pub(super) fn page_faults(screen: &Screen<'_>) -> Option<String> {
     let faults = "perf record -e page-faults -g";
     let victim = screen.statement.victim.as_ref()?;
@@ -222,8 +222,8 @@ pub(super) fn and_audit(change: String, screen: &Screen<'_>) -> String {
     }
 }
 
-/// Returns the command for a trial. It runs on the watched process or, if there is none, on the
-/// audited command. If there is neither, the user has to replace `COMMAND`.
+/// Returns the command for a trial. It runs on the watched process if possible, and otherwise on
+/// the audited command. If neither is known, the user has to replace `COMMAND`.
 pub(super) fn trial(screen: &Screen<'_>, proposal: &KnobProposal, metric: Option<&str>) -> String {
     let metric = metric.map_or_else(String::new, |metric| format!(" --metric {metric}"));
     let target = match screen.watched() {

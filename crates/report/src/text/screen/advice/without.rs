@@ -1,4 +1,4 @@
-//! The text that a screen shows in place of advice if there is none.
+//! The text that a screen shows instead of advice.
 
 use ticktax_model::Nanos;
 use ticktax_model::recording::{Level, World};
@@ -12,12 +12,12 @@ use crate::text::late;
 use crate::text::numbers::{counted, grouped};
 use crate::text::page::{Tone, tied};
 
-/// Minimum length of a single wait that is mentioned even if there is no advice.
+/// Minimum length of a single wait that is mentioned even without advice.
 const LONG_WAIT: Nanos = Nanos::from_millis(10);
-/// Minimum waiting time that is mentioned even if there is no advice, as a share of the recording.
+/// Minimum waiting time that is mentioned even without advice, as a share of the recording.
 const MUCH_WAITING: f64 = 0.01;
 
-/// Returns the text to show in place of advice. Returns `None` if too little was observed to say
+/// Returns the text to show instead of advice. Returns `None` if too little was observed to say
 /// anything.
 pub(super) fn text(screen: &Screen<'_>) -> Option<(Tone, String)> {
     let statement = screen.statement;
@@ -64,7 +64,7 @@ fn late_without_waiting(late: Option<&LateFrames>, screen: &Screen<'_>) -> Strin
 }
 
 /// Describes the program that waited long although CPUs were idle, and what it waited behind.
-/// Returns `None` if there is no such program.
+/// Returns `None` if no program did.
 fn held_up(screen: &Screen<'_>) -> Option<String> {
     let statement = screen.statement;
     let wall = crate::text::wall(statement);
