@@ -1,4 +1,4 @@
-//! Guest architectures: what various tools call them, and the QEMU settings that depend on them.
+//! Guest architectures: their names in various tools, and the QEMU settings that depend on them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,7 +25,7 @@ impl Arch {
         Self::X86
     };
 
-    /// Returns Debian's name for it, which ticktax uses, too.
+    /// Returns Debian's name for the architecture. ticktax uses the same name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::X86 => "amd64",
@@ -33,7 +33,7 @@ impl Arch {
         }
     }
 
-    /// Returns the name that the kernel (`uname -m`), QEMU and Rust use.
+    /// Returns the architecture's name in the kernel (`uname -m`), QEMU and Rust.
     pub const fn machine(self) -> &'static str {
         match self {
             Self::X86 => "x86_64",
@@ -41,7 +41,7 @@ impl Arch {
         }
     }
 
-    /// Returns the Rust target for statically linked programs.
+    /// Returns the Rust target triple for statically linked programs.
     pub const fn target(self) -> &'static str {
         match self {
             Self::X86 => "x86_64-unknown-linux-musl",
@@ -49,7 +49,7 @@ impl Arch {
         }
     }
 
-    /// Returns the name of the QEMU binary.
+    /// Returns the name of the QEMU binary that emulates the architecture.
     pub const fn qemu(self) -> &'static str {
         match self {
             Self::X86 => "qemu-system-x86_64",
@@ -57,7 +57,7 @@ impl Arch {
         }
     }
 
-    /// Returns which Debian package contains the QEMU binary.
+    /// Returns the name of the Debian package that contains the QEMU binary.
     pub const fn qemu_package(self) -> &'static str {
         match self {
             Self::X86 => "qemu-system-x86",
@@ -65,7 +65,8 @@ impl Arch {
         }
     }
 
-    /// Returns `e_machine` in the ELF header of programs for this architecture (`elf.h`).
+    /// Returns the value of `e_machine` in the ELF header of programs for this architecture
+    /// (`elf.h`).
     pub(crate) const fn elf(self) -> u16 {
         match self {
             Self::X86 => 62,
@@ -73,9 +74,9 @@ impl Arch {
         }
     }
 
-    /// Returns the QEMU machine type. On x86, it is q35, because guests on microvm lose the TSC. On
-    /// arm64, random seeds in the device tree are turned off, because they differ from boot to
-    /// boot.
+    /// Returns the QEMU machine type and its options. On x86, the type is q35, because guests on
+    /// microvm lose the TSC. On arm64, the options turn off the random seeds in the device tree,
+    /// because they differ from boot to boot.
     pub(crate) const fn qemu_machine(self) -> &'static str {
         match self {
             Self::X86 => "q35",
@@ -83,7 +84,8 @@ impl Arch {
         }
     }
 
-    /// Returns the `make` target of the kernel image, and the image's path in the build directory.
+    /// Returns the `make` target that builds the kernel image, and the image's path in the build
+    /// directory.
     pub(crate) const fn image(self) -> (&'static str, &'static str) {
         match self {
             Self::X86 => ("bzImage", "arch/x86/boot/bzImage"),
@@ -91,7 +93,7 @@ impl Arch {
         }
     }
 
-    /// Returns the name used in the kernel source tree (`ARCH=`).
+    /// Returns the architecture's name in the kernel source tree (`ARCH=`).
     pub(crate) const fn source(self) -> &'static str {
         match self {
             Self::X86 => "x86_64",
@@ -99,7 +101,7 @@ impl Arch {
         }
     }
 
-    /// Returns the prefix of Debian's cross compilers for it.
+    /// Returns the prefix of the names of Debian's cross compilers for this architecture.
     pub(crate) const fn compilers(self) -> &'static str {
         match self {
             Self::X86 => "x86_64-linux-gnu-",
@@ -107,12 +109,15 @@ impl Arch {
         }
     }
 
-    /// Returns the CPU model to emulate. If `fixed`, the model lacks instructions for random
-    /// numbers, so that guests are reproducible.
+    /// Returns the CPU model to emulate. If `fixed`, the model lacks instructions that produce
+    /// random numbers, so that guests are reproducible.
     ///
-    /// Under icount, each iteration of a string instruction counts as an instruction and takes QEMU
-    /// as long as one. Clearing a page takes a kernel 4096 iterations on a CPU with fast byte
-    /// strings, and 512 on others. A cortex-a72 does not support 16 KiB pages.
+    /// The fixed x86 model also lacks fast byte strings (`erms`, `fsrm`). Under icount, each
+    /// iteration of a string instruction counts as one instruction. Clearing a page would therefore
+    /// take 4096 instructions with fast byte strings, but takes only 512 without them.
+    ///
+    /// On arm64, guests that use 16 KiB pages get a neoverse-n1, because a cortex-a72 does not
+    /// support that page size.
     pub(crate) const fn qemu_cpu(self, fixed: bool, pages_of_16k: bool) -> &'static str {
         match (self, fixed, pages_of_16k) {
             (Self::X86, true, _) => "max,-rdrand,-rdseed,-erms,-fsrm",
@@ -122,7 +127,7 @@ impl Arch {
         }
     }
 
-    /// Returns the serial device for the kernel's console.
+    /// Returns the name of the serial device that carries the kernel's console.
     pub(crate) const fn console(self) -> &'static str {
         match self {
             Self::X86 => "ttyS0",
@@ -130,9 +135,9 @@ impl Arch {
         }
     }
 
-    /// Returns additional kernel parameters, with a leading space. On arm64, every system call
-    /// randomizes its stack offset, and without a seed the kernel needs thousands of instructions
-    /// per random number.
+    /// Returns additional kernel parameters, with a leading space. On arm64, the parameter turns
+    /// off the random stack offset in system calls. Without a seed, the kernel would need thousands
+    /// of instructions for the random number in every system call.
     pub(crate) const fn parameters(self) -> &'static str {
         match self {
             Self::X86 => "",
@@ -140,7 +145,7 @@ impl Arch {
         }
     }
 
-    /// Returns the serial device for the results, as seen from inside the guest.
+    /// Returns the path of the serial device through which the guest sends its results.
     pub(crate) const fn line(self) -> &'static str {
         match self {
             Self::X86 => "/dev/ttyS1",

@@ -1,4 +1,4 @@
-//! Errors of the lab. Each message is one line that includes a remedy.
+//! Errors that the lab reports. Each message is one line that includes a remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use ticktax_store::recording::RecordingError;
 use crate::image::TooLarge;
 use crate::wire::Garbled;
 
-/// Why the lab could not build, fetch or run what was requested.
+/// Error for a failure to build, fetch or run what the user requested.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// A program that the lab needs is not installed.
@@ -24,7 +24,7 @@ pub enum LabError {
     /// A program run by the lab failed.
     #[error("`{program}` failed: {why}")]
     Tool {
-        /// The program, with its relevant arguments.
+        /// Name of the program, followed by its relevant arguments.
         program: String,
         /// The program's error message.
         why: String,
@@ -32,11 +32,11 @@ pub enum LabError {
     /// A file operation failed.
     #[error("cannot {what} {path}: {why}")]
     File {
-        /// The attempted action: a verb such as `read`.
+        /// Verb for the attempted action, such as `read`.
         what: &'static str,
-        /// Path of the file.
+        /// Path of the file concerned.
         path: PathBuf,
-        /// The reason, with a remedy.
+        /// Reason for the failure, with a remedy.
         why: String,
     },
     /// The guest's kernel panicked.
@@ -51,7 +51,7 @@ pub enum LabError {
     Hang {
         /// Time limit of the guest.
         limit: Duration,
-        /// The guest's progress when it reached the limit.
+        /// Description of what the guest was doing when it reached the limit.
         doing: String,
     },
     /// QEMU exited before the guest sent its results.
@@ -60,10 +60,10 @@ pub enum LabError {
     /// The bytes on the guest's serial line are not valid frames.
     #[error("{0}: another program wrote to it, so the result is lost; try again")]
     Line(#[from] Garbled),
-    /// The user cancelled the guest.
+    /// The user cancelled the run.
     #[error("interrupted; nothing is left running")]
     Interrupted,
-    /// Such a guest or build is not possible.
+    /// The requested guest or build is not possible.
     #[error("{0}")]
     Senseless(String),
     /// The requested kernel does not exist.
@@ -72,11 +72,11 @@ pub enum LabError {
     /// A cache entry is damaged.
     #[error("the cached {what} is damaged ({why}); remove {path} and try again")]
     Damaged {
-        /// Name of the entry.
+        /// Name of the damaged cache entry.
         what: String,
         /// Description of the damage.
         why: String,
-        /// Directory to remove so that the entry is created again.
+        /// Directory to remove. The entry is then created again.
         path: PathBuf,
     },
     /// Another process is creating this cache entry.
@@ -110,14 +110,14 @@ pub enum NameError {
 }
 
 impl LabError {
-    /// Returns a closure that wraps an I/O error. The error came from trying to `what` (a verb) the
-    /// file at `path`.
+    /// Returns a closure that wraps an I/O error in a [`LabError`]. The error must come from an
+    /// attempt to `what` (a verb) the file at `path`.
     pub fn file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |error| Self::of_file(what, &path, &error)
     }
 
-    /// Wraps the I/O error that came from trying to `what` (a verb) the file at `path`.
+    /// Wraps an I/O error that came from an attempt to `what` (a verb) the file at `path`.
     pub fn of_file(what: &'static str, path: &Path, error: &io::Error) -> Self {
         Self::File {
             what,
@@ -126,7 +126,8 @@ impl LabError {
         }
     }
 
-    /// Wraps the error from starting `program`, which comes with the Debian packages `packages`.
+    /// Wraps the I/O error from an attempt to start `program`. `packages` lists the Debian packages
+    /// that contain the program.
     pub(crate) fn start(program: &str, packages: &str, error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::NotFound => Self::Missing {
@@ -141,11 +142,11 @@ impl LabError {
     }
 }
 
-/// Message for when the disk is full, with a remedy.
+/// Message for a full disk, with a remedy.
 pub(crate) const NO_SPACE: &str =
     "no space left; free some, or set XDG_CACHE_HOME or TMPDIR to a directory with space";
 
-/// Describes an I/O error to the user.
+/// Describes an I/O error in words for the user.
 fn in_words(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => NO_SPACE.to_owned(),

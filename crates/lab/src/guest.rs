@@ -27,18 +27,18 @@ use crate::wire::Frame;
 pub const WORD: &str = "lab-guest";
 /// The verb that executes a case's programs in a guest.
 pub const REPLAY: &str = "lab-replay";
-/// File in the initramfs that contains the verb's command line. Each argument ends with a NUL.
+/// File in the initramfs that contains the verb's command line. A NUL ends each argument.
 pub const JOB: &str = "/lab/job";
-/// File in the initramfs that contains the command lines of programs to run alongside the verb.
-/// Each argument ends with a NUL, and each command line with another NUL.
+/// File in the initramfs that contains the command lines of programs to run alongside the verb. A
+/// NUL ends each argument, and another NUL ends each command line.
 pub const BESIDE: &str = "/lab/beside";
-/// Name of the recording that a verb writes.
+/// Name of the recording file that a verb writes.
 pub const RECORDING: &str = "recording.parquet";
-/// The verb's working directory. All files in it are sent to the host.
+/// Working directory of the verb. All files in it are sent to the host.
 pub const OUT: &str = "/lab/out";
 /// Directory for third-party programs that the verb runs, and for their libraries.
 pub const TOOLS: &str = "/lab/tools";
-/// The serial device for results.
+/// Path of the serial device through which the results are sent.
 const LINE: &str = Arch::HOST.line();
 /// Name of the last frame. It contains the verb's exit code.
 pub const EXIT: &str = "exit";
@@ -49,19 +49,20 @@ pub const STANDARD_OUTPUT: &str = "stdout";
 /// File that contains the verb's standard error.
 pub const STANDARD_ERROR: &str = "stderr";
 
-/// The guest's uptime when the verb starts. Before that, the kernel refines its clock calibration
-/// twice, which takes one second each time. Only then are high-resolution timers available.
+/// Uptime that the guest must reach before the verb starts. By then, the kernel has refined its
+/// clock calibration twice, which takes one second each time. High-resolution timers are available
+/// only after that.
 const SETTLED: Duration = Duration::from_secs(4);
 
-/// Number of bytes written to the serial line at a time, on kernels with threaded interrupts.
+/// Number of bytes written to the serial line at a time if the kernel uses threaded interrupts.
 const PIECE: usize = 16 << 10;
-/// Pause between two writes of [`PIECE`]. With threaded interrupts, the serial line's handler runs
-/// late, so the kernel considers further interrupts spurious. After 100 000 of these at intervals
-/// below a tenth of a second, it disables the interrupt (`kernel/irq/spurious.c`), and sending the
-/// rest would take hours.
+/// Pause between two writes of [`PIECE`] bytes. With threaded interrupts, the handler of the serial
+/// line runs late, so the kernel considers further interrupts spurious. After 100 000 spurious
+/// interrupts, each less than a tenth of a second after the previous one, the kernel disables the
+/// interrupt (`kernel/irq/spurious.c`). Sending the rest would then take hours.
 const REST: Duration = Duration::from_millis(200);
 
-/// Why PID 1 failed.
+/// Error from the code that runs as PID 1.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {why}")]
 struct Trouble {
@@ -74,7 +75,7 @@ fn trouble(what: impl Into<String>) -> impl FnOnce(io::Error) -> Trouble {
     move |why| Trouble { what, why }
 }
 
-/// Whether this process is PID 1.
+/// Returns whether this process is PID 1.
 pub fn is_init() -> bool {
     nix::unistd::getpid().as_raw() == 1
 }
@@ -136,8 +137,8 @@ fn job() -> Result<(), Trouble> {
 fn start_beside() -> Result<Vec<Child>, Trouble> {
     let jobs = fs::read(BESIDE).unwrap_or_default();
     if !jobs.is_empty() {
-        // These programs may need CPU quotas. Without them, the guest should do as little as
-        // possible.
+        // Mount cgroups only for these programs, because they may need CPU quotas. Otherwise, the
+        // guest should do as little as possible.
         mount_one("cgroup2", "/sys/fs/cgroup");
     }
     let mut running = Vec::new();
@@ -163,7 +164,7 @@ fn start_beside() -> Result<Vec<Child>, Trouble> {
     Ok(running)
 }
 
-/// Splits the contents of [`BESIDE`] into command lines.
+/// Splits the contents of [`BESIDE`] into command lines, and each command line into its arguments.
 fn beside(jobs: &[u8]) -> Vec<Vec<&OsStr>> {
     let mut all = Vec::new();
     let mut words: Vec<&OsStr> = Vec::new();
@@ -177,7 +178,8 @@ fn beside(jobs: &[u8]) -> Vec<Vec<&OsStr>> {
     all
 }
 
-/// Terminates the programs that are still running, which also completes their output files.
+/// Terminates the programs that are still running. Waiting for them to exit also completes their
+/// output files.
 fn end_all(running: Vec<Child>) {
     for mut child in running {
         if let Ok(pid) = i32::try_from(child.id()) {
@@ -188,7 +190,7 @@ fn end_all(running: Vec<Child>) {
     }
 }
 
-/// Lists the files written by the verb, in order.
+/// Lists the files in the verb's working directory, sorted by name.
 fn written() -> Result<Vec<PathBuf>, Trouble> {
     let listing = fs::read_dir(OUT).map_err(trouble(format!("cannot list {OUT}")))?;
     let mut files: Vec<PathBuf> = listing.flatten().map(|entry| entry.path()).collect();
@@ -196,8 +198,8 @@ fn written() -> Result<Vec<PathBuf>, Trouble> {
     Ok(files)
 }
 
-/// Mounts the file systems that verbs read. Ignores failures: if the kernel does not support one of
-/// them, no verb needs it.
+/// Mounts the file systems that verbs read. Ignores failures, because a verb does not need a file
+/// system that the kernel does not support.
 fn mount_everything() {
     for (kind, place) in [
         ("proc", "/proc"),
@@ -232,7 +234,8 @@ fn open_line() -> io::Result<File> {
 }
 
 fn send(line: &mut File, frame: &Frame) -> Result<(), Trouble> {
-    // /sys/kernel/realtime exists only in the out-of-tree patches, for kernels before 6.12.
+    // Recognize a real-time kernel by its version string. `/sys/kernel/realtime` exists only on
+    // kernels before 6.12 with the out-of-tree patches.
     let version = fs::read_to_string("/proc/version");
     let realtime = version.is_ok_and(|version| version.contains("PREEMPT_RT"));
     for piece in frame.to_bytes().chunks(PIECE) {

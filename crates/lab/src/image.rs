@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-/// File types in `st_mode`.
+/// File types, as encoded in `st_mode`.
 const FOLDER: u32 = 0o040_000;
 const FILE: u32 = 0o100_000;
 const LINK: u32 = 0o120_000;
@@ -20,7 +20,7 @@ pub struct Image {
     paths: BTreeSet<String>,
 }
 
-/// Path of an entry that is too large for this format.
+/// Path of an entry whose contents are too large for the archive format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot put `{0}` into an initramfs: larger than 4 GiB")]
 pub struct TooLarge(pub String);
@@ -35,7 +35,7 @@ impl Image {
         image
     }
 
-    /// Whether the archive contains an entry at `path`.
+    /// Returns whether the archive contains an entry at `path`.
     pub fn has(&self, path: &str) -> bool {
         self.paths.contains(path.trim_matches('/'))
     }
@@ -53,7 +53,7 @@ impl Image {
         }
     }
 
-    /// Adds an executable file, and its parent directories.
+    /// Adds an executable file and its parent directories.
     ///
     /// # Errors
     /// Returns an error if `contents` has 4 GiB or more.
@@ -66,7 +66,7 @@ impl Image {
         Ok(())
     }
 
-    /// Adds a symbolic link to `to`, and its parent directories.
+    /// Adds a symbolic link that points to `to`, and the link's parent directories.
     ///
     /// # Errors
     /// Returns an error if `to` has 4 GiB or more.
@@ -91,7 +91,7 @@ impl Image {
         self.entry(&path, CHARACTER_DEVICE | 0o600, 1, (major, minor), 0);
     }
 
-    /// Adds the parent directories of `path`. Returns `path` without any slash at its start or end.
+    /// Adds the parent directories of `path`. Returns `path` without slashes at its start and end.
     fn parent_of(&mut self, path: &str) -> String {
         let path = path.trim_matches('/');
         if let Some((parent, _)) = path.rsplit_once('/') {
@@ -132,7 +132,8 @@ impl Image {
         self.pad();
     }
 
-    /// Pads to a multiple of four bytes. The next header or the file's contents must start there.
+    /// Pads the archive to a multiple of four bytes. The next header or file contents must start
+    /// there.
     fn pad(&mut self) {
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
     }
@@ -208,7 +209,7 @@ mod tests {
         );
     }
 
-    /// Cross-checks the archive against cpio, if that is installed.
+    /// Checks that cpio, if it is installed, lists the same entries.
     #[test]
     fn cpio_lists_the_same_entries() {
         let started = Command::new("cpio")

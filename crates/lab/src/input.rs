@@ -1,5 +1,5 @@
-//! Files that the user names. They may belong to another user, so their size is limited, and pipes
-//! of other users are refused.
+//! Reads files that the user names. Such a file may belong to another user, so its size is limited,
+//! and other users' pipes are refused.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ pub(crate) fn read(file: &Path, most: u32) -> Result<Vec<u8>, LabError> {
 /// Reads a text file of at most 1 MiB.
 ///
 /// # Errors
-/// Returns an error if the file cannot be read, is longer, or is not UTF-8.
+/// Returns an error if the file cannot be read, is larger than 1 MiB, or is not UTF-8.
 pub fn read_text(file: &Path) -> Result<String, LabError> {
     String::from_utf8(read(file, 1)?).map_err(|_| refused(file, "it is not text".to_owned()))
 }

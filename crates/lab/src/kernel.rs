@@ -20,25 +20,26 @@ use crate::arch::Arch;
 use crate::error::{LabError, NameError};
 use crate::input;
 
-/// A kernel, as the user requested it.
+/// A kernel that the user requested by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// A kernel image file.
     File(PathBuf),
-    /// A kernel built by `lab build`. `hz250` is its name if it has no additional configuration,
-    /// and `hz250+NAME` if it does. A kernel for a foreign architecture has the architecture's name
-    /// as a suffix, such as `+arm64`.
+    /// A kernel built by `lab build`. Its name is `hz250` if it has no additional configuration,
+    /// and `hz250+NAME` if it does. If the kernel is for a foreign architecture, its name ends with
+    /// that architecture, such as `+arm64`.
     Built(String),
-    /// A Debian package that contains a kernel, or depends on one that does. `SUITE:PACKAGE` takes
-    /// it from a suite, which need not be configured on this machine.
+    /// A Debian package that contains a kernel, or depends on a package that does. `SUITE:PACKAGE`
+    /// takes the package from the Debian suite `SUITE`, which need not be configured on this
+    /// machine.
     Package(String),
 }
 
 impl FromStr for Wanted {
     type Err = NameError;
 
-    /// Parses `hz250` as a kernel built by the lab, any text that contains a `/` as a file, and all
-    /// other text as a package.
+    /// Parses a name such as `hz250` as a kernel built by the lab, any text that contains a `/` as
+    /// a file, and all other text as a package.
     fn from_str(text: &str) -> Result<Self, NameError> {
         if is_built(text) {
             return Ok(Self::Built(text.to_owned()));
@@ -58,7 +59,7 @@ impl FromStr for Wanted {
     }
 }
 
-/// Whether the name has the form that `lab build` uses: `hz250` or `hz250+NAME`.
+/// Returns whether the name has the form that `lab build` uses: `hz250` or `hz250+NAME`.
 fn is_built(name: &str) -> bool {
     let rate = name.strip_prefix("hz").map(|rest| rest.split_once('+'));
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-._".contains(c);
@@ -76,11 +77,12 @@ impl Wanted {
         Self::Built(format!("hz{hz}"))
     }
 
-    /// Returns the architecture in the kernel's name, if there is one.
+    /// Returns the architecture that the kernel's name contains. Returns `None` if the name
+    /// contains none.
     pub fn arch(&self) -> Option<Arch> {
         let named = |arch: &Arch| match self {
-            // Match any part of the name: in `linux-image-arm64-16k`, the architecture is not at
-            // the end.
+            // Any part of the name may match. In `linux-image-arm64-16k`, the architecture is not
+            // at the end.
             Self::Package(name) => name.split('-').any(|part| part == arch.name()),
             Self::Built(name) => name.ends_with(&format!("+{arch}")),
             Self::File(_) => false,
@@ -89,8 +91,8 @@ impl Wanted {
     }
 }
 
-/// Returns the name that the cache uses for a kernel built by the lab. It includes `arch` unless
-/// that is the host's architecture.
+/// Returns the name under which the cache stores a kernel built by the lab. The name includes
+/// `arch` unless `arch` is the host's architecture.
 fn built_name(name: &str, arch: Arch) -> String {
     let ends = Arch::ALL.map(|arch| format!("+{arch}"));
     let bare = ends.iter().find_map(|end| name.strip_suffix(end.as_str()));
@@ -102,7 +104,7 @@ fn built_name(name: &str, arch: Arch) -> String {
     }
 }
 
-/// Returns the command that builds the kernel with this name.
+/// Returns the command that builds the kernel called `name`.
 fn how_to_build(name: &str, arch: Arch) -> String {
     let name = built_name(name, Arch::HOST);
     let (hz, more) = name.split_once('+').unwrap_or((&name, ""));
@@ -130,24 +132,25 @@ impl std::fmt::Display for Wanted {
 /// A kernel that is ready to boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
-    /// Name, as shown to the user.
+    /// Name of the kernel, as shown to the user.
     pub name: String,
-    /// Architecture on which it runs.
+    /// Architecture that the kernel is built for.
     pub arch: Arch,
-    /// Path of the image.
+    /// Path of the kernel image.
     pub image: PathBuf,
-    /// Release and build configuration, if the kernel comes with its configuration.
+    /// Release of the kernel, and contents of its build configuration. `None` if the kernel comes
+    /// without its configuration.
     pub config: Option<(String, Vec<u8>)>,
 }
 
 impl Kernel {
-    /// Returns the tick rate in Hz, if the configuration is known.
+    /// Returns the tick rate in Hz, or `None` if the configuration is unknown.
     pub fn hz(&self) -> Option<u32> {
         let (_, config) = self.config.as_ref()?;
         cache::hz(&String::from_utf8_lossy(config))
     }
 
-    /// Whether the configuration selects 16 KiB pages (arm64 only).
+    /// Returns whether the configuration selects 16 KiB pages, which only arm64 offers.
     pub fn has_pages_of_16k(&self) -> bool {
         let config = self.config.as_ref();
         let config = config.map(|(_, config)| String::from_utf8_lossy(config));
@@ -155,8 +158,9 @@ impl Kernel {
     }
 }
 
-/// Finds a kernel for the architecture in its name, or for the host's if the name contains none.
-/// Fetches packages that are not in the cache. `tell` receives progress messages.
+/// Finds a kernel for the architecture in its name, or for the host's architecture if the name
+/// contains none. Fetches the kernel's package if it is not in the cache. `tell` receives progress
+/// messages.
 ///
 /// # Errors
 /// Returns an error if the kernel does not exist, or if its package cannot be fetched or unpacked.
@@ -168,11 +172,11 @@ pub fn find(
     find_for(wanted, None, cache, tell)
 }
 
-/// Same as [`find`], with the architecture `arch`, if given.
+/// Finds a kernel like [`find`]. If `arch` is given, the kernel must be for that architecture.
 ///
 /// # Errors
-/// Returns the same errors as [`find`], and an error if the name contains an architecture other
-/// than `arch`.
+/// Returns the same errors as [`find`]. Also returns an error if the name contains an architecture
+/// other than `arch`.
 pub fn find_for(
     wanted: &Wanted,
     arch: Option<Arch>,
@@ -208,8 +212,8 @@ pub fn find_for(
             Ok(Kernel { arch, ..kernel })
         }
         Wanted::Package(name) => {
-            // If the package name contains no architecture, add it. The cache can then have one
-            // kernel per architecture.
+            // If the package name contains no architecture, append it. The cache can then store one
+            // kernel per architecture under the same package name.
             let kept = match named {
                 Some(_) => name.clone(),
                 None => format!("{name}:{arch}"),
@@ -223,8 +227,8 @@ pub fn find_for(
     }
 }
 
-/// For an image at `/boot/vmlinuz-RELEASE`, returns the release and the contents of
-/// `config-RELEASE` in the same directory.
+/// Returns the release of an image called `vmlinuz-RELEASE`, and the contents of `config-RELEASE`
+/// in the same directory. Returns `None` if the file does not exist.
 fn config_beside(image: &Path) -> Option<(String, Vec<u8>)> {
     let release = image.file_name()?.to_str()?.strip_prefix("vmlinuz-")?;
     let config = image.with_file_name(format!("config-{release}"));

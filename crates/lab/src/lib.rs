@@ -1,5 +1,5 @@
 //! Runs ticktax on real kernels, reproducibly. QEMU boots a kernel with ticktax's own binary as PID
-//! 1. This runs one verb and sends the verb's output back to the host.
+//! 1. PID 1 runs one verb and sends the verb's output back to the host.
 //!
 //! The main modules are largely independent of each other:
 //! - [`image`] builds the initramfs.
@@ -9,8 +9,8 @@
 //! - [`wire`] defines the protocol between guest and host.
 //!
 //! With [`Clock::Icount`](qemu::Clock::Icount), the guest's clock counts executed instructions.
-//! Results then depend only on the kernel, and are identical every time. The price is that cache
-//! misses take no longer than hits, and that the hypervisor takes no time at all.
+//! Results then depend only on the kernel, and are identical every time. The price is that a cache
+//! miss takes no longer than a hit, and that the hypervisor takes no time at all.
 
 mod arch;
 mod error;

@@ -1,4 +1,4 @@
-//! A guest's configuration: kernel, size and clock.
+//! Configuration of a guest: kernel, size and clock.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,23 +13,24 @@ use crate::error::LabError;
 use crate::guest;
 use crate::monitor;
 
-/// The time base of a guest's clock.
+/// Time base of a guest's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
-    /// Executed instructions. Each takes 2^`shift` ns, and nothing else takes time. Results are
-    /// reproducible.
+    /// The clock counts executed instructions. Each instruction takes 2^`shift` ns, and nothing
+    /// else takes time, so results are reproducible.
     Icount {
-        /// An integer from 0 to 10.
+        /// Binary logarithm of the nanoseconds per instruction, from 0 to 10.
         shift: u8,
     },
-    /// The host's clock, with an emulated CPU. It is slow, and as noisy as the host.
+    /// The clock is the host's, and QEMU emulates the CPU. Such a guest is slow, and its timing is
+    /// as noisy as the host's.
     Tcg,
-    /// The host's clock, with the host's CPU.
+    /// The clock and the CPU are the host's (KVM).
     Kvm,
 }
 
 impl Clock {
-    /// Returns the clock's name for the guest's kernel command line.
+    /// Returns the word that stands for the clock on the guest's kernel command line.
     pub fn word(self) -> String {
         match self {
             Self::Icount { shift } => GuestClock::counted_word(shift),
@@ -38,7 +39,7 @@ impl Clock {
         }
     }
 
-    /// Describes the clock to readers of the results.
+    /// Returns a description of the clock for readers of the results.
     pub fn facts(self) -> GuestClock {
         match self {
             Self::Icount { shift } => GuestClock::counted(shift),
@@ -46,9 +47,9 @@ impl Clock {
         }
     }
 
-    /// Returns QEMU's arguments for this clock. Under icount, guests are reproducible only without
-    /// input from the outside. They therefore get no random numbers from the CPU, and a fixed time
-    /// of day.
+    /// Returns QEMU's arguments for this clock. Under icount, a guest is reproducible only if it
+    /// gets no input from outside. The CPU therefore provides no random numbers, and the time of
+    /// day is fixed.
     fn arguments(self, arch: Arch, pages_of_16k: bool) -> Vec<String> {
         let fixed = |accelerator: &str, cpu: &str| {
             vec![
@@ -71,7 +72,7 @@ impl Clock {
     }
 }
 
-/// A guest to boot.
+/// Description of a guest to boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine<'a> {
     /// Architecture of the guest's CPUs.
@@ -82,7 +83,7 @@ pub struct Machine<'a> {
     pub pages_of_16k: bool,
     /// Path of the initramfs.
     pub initramfs: &'a Path,
-    /// Size, clock and limits.
+    /// Size, clock and limits of the guest.
     pub settings: GuestSettings<'a>,
 }
 
@@ -97,7 +98,7 @@ pub struct GuestSettings<'a> {
     pub memory: u32,
     /// The guest's clock.
     pub clock: Clock,
-    /// Time limit, measured on the host's clock.
+    /// Time after which the guest is stopped, measured on the host's clock.
     pub limit: Duration,
     /// Whether to count the instructions that the guest executes. Requires [`Clock::Icount`].
     pub count: bool,
@@ -175,7 +176,7 @@ impl Machine<'_> {
                 "none",
                 "-no-reboot",
             ])
-            // Use one CPU per package. Without ACPI, the kernel reads a table that lists only
+            // Give each CPU package one CPU. Without ACPI, the kernel reads a table that lists only
             // packages.
             .args(["-smp", &format!("{0},sockets={0}", settings.cpus)])
             .args(["-m", &settings.memory.to_string()])
@@ -193,8 +194,8 @@ impl Machine<'_> {
         command.arg("-serial").arg(to("file:", console));
         match self.arch {
             Arch::X86 => command.arg("-serial").arg(to("file:", line)),
-            // This machine type has only one serial port. A PCI device adds another. The lab's
-            // arm64 kernels support it.
+            // This machine type has only one serial port, so add another on a PCI device. The lab's
+            // arm64 kernels support the device.
             Arch::Arm => command
                 .arg("-chardev")
                 .arg(to("file,id=line,path=", line))

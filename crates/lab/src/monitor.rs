@@ -1,8 +1,8 @@
-//! Asks QEMU's monitor (QMP, `docs/interop/qmp-spec.rst`) how many instructions a guest has
-//! executed.
+//! Asks QEMU's monitor (QMP, `docs/interop/qmp-spec.rst`) for the number of instructions that a
+//! guest has executed.
 //!
 //! Under icount, QEMU has to count instructions to compute the guest's time. The count does not
-//! include idle time that QEMU skips, because this only advances the guest's clock
+//! include idle time that QEMU skips, because skipping only advances the guest's clock
 //! (`icount_get_raw`, `softmmu/icount.c`). `query-replay` reports the count even if no replay is
 //! active.
 
@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-/// QEMU's arguments for a guest that can still be queried after it has shut down.
+/// QEMU's arguments for a guest whose monitor still answers after the guest has shut down.
 pub(crate) const ARGUMENTS: [&str; 3] = ["-no-shutdown", "-qmp", "stdio"];
 
-/// Why the monitor did not give an answer.
+/// Error for a monitor that did not answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MonitorError {
     /// A command could not be sent, or the thread that reads the answers could not be started.
@@ -32,7 +32,7 @@ pub(crate) enum MonitorError {
     /// QEMU does not support the command.
     #[error("QEMU's monitor refused the command: {0}")]
     Refused(String),
-    /// QEMU did not answer in time, or its answer has no count.
+    /// QEMU did not answer in time, or its answer contains no instruction count.
     #[error("QEMU did not report the number of executed instructions")]
     NoCount,
 }
@@ -67,7 +67,8 @@ pub(crate) struct Monitor {
 }
 
 impl Monitor {
-    /// Connects through QEMU's standard input (`commands`) and standard output (`output`).
+    /// Connects to the monitor through QEMU's standard input (`commands`) and standard output
+    /// (`output`).
     pub(crate) fn begin(commands: ChildStdin, output: ChildStdout) -> Result<Self, MonitorError> {
         let (sender, messages) = channel();
         // The thread exits when QEMU closes its standard output.
@@ -89,16 +90,16 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// Whether the guest has shut down for any reason, or QEMU has exited.
+    /// Returns whether the guest has shut down for any reason, or QEMU has exited.
     pub(crate) fn has_halted(&mut self) -> bool {
         let is_end = |message: &Message| message.event.as_deref() == Some("SHUTDOWN");
-        // If there is an error, querying the count will show it.
+        // Treat an error as the end of the guest. Querying the count will then report the error.
         self.halted |= !matches!(self.wait(Duration::ZERO, is_end), Ok(None));
         self.halted
     }
 
-    /// Returns how many instructions the guest has executed. Call this after the guest has shut
-    /// down.
+    /// Returns how many instructions the guest has executed. Must be called after the guest has
+    /// shut down.
     ///
     /// # Errors
     /// Returns an error if QEMU does not respond, or does not report a count.
@@ -137,7 +138,7 @@ impl Monitor {
     }
 }
 
-/// Parses one line of QEMU's output.
+/// Parses one line of QEMU's output as a message.
 fn read(line: &str) -> Result<Message, MonitorError> {
     let message: Message = serde_json::from_str(line)?;
     match message.error {

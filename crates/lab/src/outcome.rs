@@ -1,4 +1,4 @@
-//! The progress and the results of a guest.
+//! Progress and results of a guest.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use crate::error::LabError;
 use crate::guest;
 use crate::wire::Frame;
 
-/// The progress of a guest.
+/// The stage that a guest has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// The kernel is booting and settling.
     Boots,
     /// The verb is running.
     Runs,
-    /// The guest is sending its results. Contains how many bytes have been received so far.
+    /// The guest is sending its results. The field contains the number of bytes received so far.
     Sends(usize),
 }
 
@@ -49,14 +49,14 @@ pub struct Outcome {
     pub exit: i32,
     /// Files written by the verb, including its standard output and standard error.
     pub files: Vec<Frame>,
-    /// Number of instructions that the guest executed, if counted.
+    /// Number of instructions that the guest executed. `None` if they were not counted.
     pub instructions: Option<u64>,
-    /// Time that the guest took, on the host's clock.
+    /// Duration of the guest's run on the host's clock.
     pub took: Duration,
 }
 
 impl Outcome {
-    /// Returns the contents of the file called `name`, if the verb wrote it.
+    /// Returns the contents of the file called `name`, or `None` if the verb did not write it.
     pub fn file(&self, name: &str) -> Option<&[u8]> {
         let found = self.files.iter().find(|file| file.name == name);
         found.map(|file| &*file.contents)
@@ -76,7 +76,7 @@ impl Outcome {
         )?)
     }
 
-    /// Returns `self` if the exit code is 0 or is one of `accepted`, or else an error.
+    /// Returns `self` if the exit code is 0 or one of `accepted`, and an error otherwise.
     pub(crate) fn require(self, accepted: &[u8]) -> Result<Self, LabError> {
         let with_result = |code| code == 0 || accepted.contains(&code);
         if u8::try_from(self.exit).is_ok_and(with_result) {

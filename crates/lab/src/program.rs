@@ -1,5 +1,5 @@
-//! Adds programs to an initramfs: the loadable part of the ELF file, and the libraries that it
-//! needs.
+//! Adds programs to an initramfs: the loadable part of the ELF file, and the libraries that the
+//! program needs.
 
 mod libraries;
 
@@ -10,10 +10,11 @@ use crate::error::LabError;
 use crate::image::Image;
 use crate::input;
 
-/// Adds the program at `from` to `image`, where its path is `to`, for a guest of architecture
-/// `arch`. If the program is dynamic, also adds the dynamic linker and the libraries. The linker
-/// searches the directory `own` first. Libraries found there are placed next to the program, which
-/// must then run with a matching `LD_LIBRARY_PATH`.
+/// Adds the program at the host path `from` to `image`, where its path is `to`. The program must be
+/// for the guest architecture `arch`. If the program is dynamically linked, also adds the dynamic
+/// linker and the libraries that it loads. Libraries are looked up in the directory `own` first.
+/// Libraries found there are placed next to the program, which must then run with a matching
+/// `LD_LIBRARY_PATH`.
 ///
 /// # Errors
 /// Returns an error if a file cannot be read, is not a program for `arch` or is too large, or if a
@@ -58,7 +59,8 @@ fn add_library(image: &mut Image, to: &str, library: &Path) -> Result<(), LabErr
         return Ok(());
     }
     let mut bytes = read(library)?;
-    // The program's author chose the path of its linker: any other file stays on the host.
+    // The program's author chose the path of its linker, so it could be any file. Only copy it into
+    // the guest if it is an ELF file.
     truncate_to_segments(&mut bytes, Arch::HOST).ok_or_else(|| LabError::File {
         what: "add to a guest",
         path: library.to_owned(),
@@ -74,21 +76,21 @@ fn read(file: &Path) -> Result<Vec<u8>, LabError> {
     input::read(file, MOST_MIB)
 }
 
-/// Dependencies of an ELF file.
+/// The linkage of an ELF file.
 #[derive(Debug, PartialEq, Eq)]
 enum Elf {
     /// No libraries.
     Static,
-    /// The dynamic linker at this path, and the libraries that it loads.
+    /// The file needs the dynamic linker at this path, and the libraries that the linker loads.
     Dynamic(PathBuf),
 }
 
 /// Truncates an ELF file after its last segment. The kernel loads only segments, and the rest is
-/// mostly debug information. If `bytes` is not an ELF file for `arch`, returns `None` and changes
-/// nothing.
+/// mostly debug information. Returns how the file is linked. If `bytes` is not an ELF file for
+/// `arch`, returns `None` and leaves `bytes` unchanged.
 fn truncate_to_segments(bytes: &mut Vec<u8>, arch: Arch) -> Option<Elf> {
     const INTERPRETER: u32 = 3;
-    // Check for the magic number, 64 bits and little-endian byte order.
+    // Check for the magic number, the 64-bit format and little-endian byte order.
     if !bytes.starts_with(b"\x7fELF\x02\x01") || half(bytes, 18)? != arch.elf() {
         return None;
     }

@@ -21,13 +21,13 @@ use crate::wire::{Frame, Reader};
 /// Interval at which a running guest is polled.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Boots a guest and waits until it has sent its results. `folder` must not be shared with another
-/// guest. The console output stays there, in the file `console`. `stop` returns `true` to cancel,
-/// and `tell` receives progress.
+/// Boots a guest and waits until it has sent its results. No other guest may use the directory
+/// `folder` at the same time. The console output stays there, in the file `console`. `stop` returns
+/// `true` to cancel the guest, and `tell` receives its progress.
 ///
 /// # Errors
 /// Returns an error if the settings are invalid, if QEMU is missing or fails, or if the guest
-/// panics, hangs or is cancelled.
+/// panics, exceeds its time limit or is cancelled.
 pub fn boot(
     machine: &Machine<'_>,
     folder: &Path,
@@ -60,8 +60,8 @@ pub fn boot(
     let mut results = Results::open(&line)?;
     let mut reported = None;
     loop {
-        // A guest whose instructions are counted halts after its last frame, and must get that far.
-        // Any other guest can be killed after its last frame.
+        // If instructions are counted, wait until the guest halts, which it does after it has sent
+        // its last frame. Any other guest can be killed after its last frame.
         let halted = monitor.as_mut().is_some_and(Monitor::has_halted);
         let ended = running.has_ended()? || halted;
         results.read()?;
@@ -98,7 +98,7 @@ pub fn boot(
     })
 }
 
-/// A QEMU process that is killed on drop.
+/// A QEMU process that is killed when this value is dropped.
 struct Running(Child, Arch);
 
 impl Running {
@@ -112,7 +112,7 @@ impl Running {
             })
     }
 
-    /// Connects to the monitor if QEMU was started with one.
+    /// Connects to the QEMU monitor. Returns `None` if QEMU was started without one.
     fn monitor(&mut self) -> Result<Option<Monitor>, LabError> {
         let ends = self.0.stdin.take().zip(self.0.stdout.take());
         let begun = ends.map(|(commands, output)| Monitor::begin(commands, output));
@@ -130,13 +130,13 @@ fn monitor_failed(arch: Arch, why: &MonitorError) -> LabError {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Always kill QEMU: either it has already exited, or its work is done.
+        // Killing QEMU is always right: either it has already exited, or its work is done.
         drop(self.0.kill());
         drop(self.0.wait());
     }
 }
 
-/// The results received over the serial line so far.
+/// Results received over the serial line so far.
 struct Results {
     line: File,
     reader: Reader,
@@ -185,7 +185,8 @@ impl Results {
     }
 }
 
-/// Explains why QEMU exited without a result, according to the console output and QEMU's messages.
+/// Explains why QEMU exited before the guest sent a result, based on the console output and on
+/// QEMU's own messages.
 fn no_result(arch: Arch, console: &Path, errors: &Path) -> LabError {
     let read = |file: &Path| {
         let bytes = fs::read(file).unwrap_or_default();
@@ -208,13 +209,13 @@ fn no_result(arch: Arch, console: &Path, errors: &Path) -> LabError {
     LabError::NoResult(why)
 }
 
-/// Finds a kernel panic's message.
+/// Finds the message of a kernel panic in the console output. Returns `None` if there was no panic.
 fn panic_of(console: &str) -> Option<&str> {
     let (_, rest) = console.split_once("Kernel panic - not syncing: ")?;
     rest.lines().next().map(str::trim)
 }
 
-/// Returns the host's monotonic time. It serves to enforce limits, never to measure a guest.
+/// Returns the host's monotonic time. It only serves to enforce limits, never to measure a guest.
 fn now() -> Duration {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC);
     time.map_or(Duration::ZERO, Duration::from)

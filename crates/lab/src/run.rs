@@ -17,7 +17,7 @@ use crate::qemu::{GuestSettings, Machine, Outcome, Stage, boot};
 pub struct Program {
     /// Name of the program in the guest.
     pub name: String,
-    /// Path on the host.
+    /// Path of the program on the host.
     pub file: PathBuf,
     /// Directory in which to look for the program's libraries before the host's directories.
     /// Libraries found there are placed next to the program.
@@ -29,17 +29,17 @@ pub struct Program {
 pub struct Run<'a> {
     /// Kernel to boot.
     pub kernel: &'a Kernel,
-    /// Binary to run as PID 1. It must call [`guest::run`] if its first argument is
-    /// [`guest::WORD`].
+    /// Binary to run as PID 1. If its first argument is [`guest::WORD`], it must call
+    /// [`guest::run`].
     pub program: &'a Path,
-    /// The verb and its arguments. It runs in the working directory [`guest::OUT`].
+    /// The verb and its arguments. The verb runs in the working directory [`guest::OUT`].
     pub arguments: &'a [String],
     /// Programs that the verb needs. They are placed in [`guest::TOOLS`].
     pub programs: &'a [Program],
-    /// Command lines to run alongside the verb. Each starts with the name of one of `programs`.
-    /// Their output is among the outcome's files.
+    /// Command lines to run alongside the verb. Each one starts with the name of one of `programs`.
+    /// The output of these commands is among the files of the outcome.
     pub beside: &'a [Vec<String>],
-    /// Exit codes other than 0 that also mean that the verb has a result.
+    /// Exit codes other than 0 that also mean that the verb has produced a result.
     pub accepted: &'a [u8],
     /// The guest's settings.
     pub settings: GuestSettings<'a>,
@@ -50,8 +50,8 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Runs the guest and waits until it finishes. `stop` returns `true` to cancel, and `tell`
-    /// receives progress.
+    /// Runs the guest and waits until it finishes. `stop` returns `true` to cancel the guest, and
+    /// `tell` receives its progress.
     ///
     /// # Errors
     /// Returns an error if the guest cannot be set up, does not finish, or finishes without a
@@ -61,7 +61,8 @@ impl Run<'_> {
         stop: &dyn Fn() -> bool,
         tell: &mut dyn FnMut(Stage),
     ) -> Result<Outcome, LabError> {
-        // Its files are opened by path, QEMU's much later.
+        // Check who can modify the directory, because its files are opened by path. QEMU opens its
+        // files much later.
         Folder::open_guarded(self.scratch).map_err(LabError::file("use", self.scratch))?;
         let folder = tempfile::Builder::new()
             .prefix("ticktax-lab-")
@@ -81,8 +82,8 @@ impl Run<'_> {
             let console = folder.path().join("console");
             let kept = fs::read(console).and_then(|words| write_output(keep, &words));
             let kept = kept.map_err(LabError::file("write", keep));
-            // An error of the guest itself takes precedence over an error from copying the console
-            // output.
+            // An error from the guest itself takes precedence over an error from copying the
+            // console output.
             return outcome?
                 .require(self.accepted)
                 .and_then(|outcome| kept.map(|()| outcome));
@@ -90,8 +91,8 @@ impl Run<'_> {
         outcome?.require(self.accepted)
     }
 
-    /// Builds the initramfs: the binary, its command line, the programs, and the kernel's
-    /// configuration.
+    /// Builds the initramfs, which contains the binary, its command line, the programs, and the
+    /// kernel's configuration.
     fn initramfs(&self) -> Result<Vec<u8>, LabError> {
         let mut image = Image::new();
         for folder in ["proc", "sys", "tmp", "lab/out"] {
@@ -145,7 +146,7 @@ mod tests {
     use crate::arch::Arch;
     use crate::qemu::Clock;
 
-    /// Another user could replace the files that QEMU opens.
+    /// The owner of the directory could replace the files that QEMU opens.
     #[test]
     fn a_temporary_directory_of_another_user_is_refused() {
         if !geteuid().is_root() {

@@ -1,4 +1,4 @@
-//! Prepares child processes between fork and exec, which takes unsafe code.
+//! Sets up child processes between fork and exec, which requires unsafe code.
 #![expect(
     unsafe_code,
     reason = "code between fork and exec is inherently unsafe"
@@ -10,7 +10,7 @@ use std::process::Command;
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 
-/// Same as [`die_with_parent`], but also protects the child from Ctrl-C in the terminal.
+/// Sets up the child like [`die_with_parent`], and also protects it from Ctrl-C in the terminal.
 pub(crate) fn end_with_parent(command: &mut Command) -> &mut Command {
     die_with_parent(command).process_group(0)
 }
@@ -20,7 +20,8 @@ pub(crate) fn die_with_parent(command: &mut Command) -> &mut Command {
     let parent = nix::unistd::getpid();
     let prepare = move || {
         prctl::set_pdeathsig(Some(Signal::SIGKILL))?;
-        // The parent may have exited before the signal was set up.
+        // If the parent exited before the signal was set up, the child has a new parent and must
+        // not run.
         if nix::unistd::getppid() == parent {
             Ok(())
         } else {

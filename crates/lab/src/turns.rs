@@ -1,5 +1,5 @@
-//! Runs several guests at once. Under icount, a guest keeps one of the host's CPUs busy all the
-//! time.
+//! Runs several guests at once. Under icount, each guest constantly occupies one of the host's
+//! CPUs.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -8,8 +8,8 @@ use std::thread;
 use crate::qemu::Clock;
 
 impl Clock {
-    /// Returns how many guests with this clock may run at once on a host with `cpus` CPUs. Guests
-    /// that use the host's clock run alone, because they would slow each other down.
+    /// Returns how many guests with this clock may run at once on a host that has `cpus` CPUs.
+    /// Guests that use the host's clock run alone, because they would slow each other down.
     pub fn guests_at_once(self, cpus: usize) -> usize {
         match self {
             Self::Icount { .. } => cpus,
@@ -18,9 +18,9 @@ impl Clock {
     }
 }
 
-/// Calls `process` for each item in `work`, for up to `jobs` items at once. Returns the results in
-/// the order of `work`. After the first error, no further item starts, and the closure passed to
-/// `process` returns `true` so that running items can stop.
+/// Calls `process` for each item in `work`, and processes up to `jobs` items at once. Returns the
+/// results in the order of `work`. After the first error, no further item starts. The closure
+/// passed to `process` then returns `true`, so that the running items can stop.
 ///
 /// # Errors
 /// Returns the first error that `process` returned.
@@ -47,7 +47,7 @@ pub fn in_turns<T: Sync, R: Send, E: Send>(
     };
     let mut done: Vec<(usize, R)> = thread::scope(|scope| {
         let threads: Vec<_> = (1..jobs.min(work.len()))
-            // If a thread cannot be created, the others do its share.
+            // If a thread cannot be created, the existing threads process its items.
             .map_while(|_| thread::Builder::new().spawn_scoped(scope, turns).ok())
             .collect();
         let mut done = turns();

@@ -1,22 +1,23 @@
-//! The protocol from guest to host over a serial line: frames with checksums.
+//! The protocol that a guest uses to send data to the host over a serial line. It consists of
+//! frames with checksums.
 //!
 //! A frame consists of `TTXL`, the length of its name (1 byte), the length of its contents (4
 //! bytes, little-endian), the name, the contents, and the CRC-32 of everything before it. If the
-//! kernel prints to the line, too, bytes may be lost or garbled. The reader then returns an error.
+//! kernel also prints to the line, bytes may be lost or garbled. The reader then returns an error.
 //! It never returns anything that was not sent.
 
-/// The first bytes of every frame.
+/// First bytes of every frame.
 const MAGIC: &[u8; 4] = b"TTXL";
-/// Length of a frame's header, before its name.
+/// Length of the part of a frame that precedes its name, in bytes.
 const HEAD: usize = 9;
-/// Maximum length of a frame's contents. The lab's recordings are shorter, and a garbled length
-/// must not make the reader wait for too long.
+/// Maximum length of a frame's contents in bytes. The lab's recordings are shorter. The limit keeps
+/// the reader from waiting too long for the end of a frame whose length was garbled.
 const MAX: usize = 1 << 30;
 
 /// A named piece of data: either a file or a message about the guest's progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// The frame's name, of up to 255 bytes.
+    /// Name of the frame, at most 255 bytes long.
     pub name: String,
     /// Contents of the frame.
     pub contents: Vec<u8>,
@@ -50,11 +51,11 @@ impl Frame {
     }
 }
 
-/// The bytes received are not a valid frame.
+/// Error for received bytes that are not a valid frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the guest's serial line is corrupted at byte {at}")]
 pub struct Garbled {
-    /// Offset of the frame, counted from the first byte received.
+    /// Offset of the invalid frame, counted from the first byte received.
     pub at: usize,
 }
 
@@ -71,12 +72,12 @@ impl Reader {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Returns how many bytes of a still incomplete frame have been received.
+    /// Returns how many bytes of a frame that is still incomplete have been received.
     pub fn waiting(&self) -> usize {
         self.bytes.len() - self.taken
     }
 
-    /// Returns the next frame if all of it has been received.
+    /// Returns the next frame, or `None` if it has not been received completely yet.
     ///
     /// # Errors
     /// Returns an error if the bytes are not a frame, or if the checksum is wrong.
@@ -157,8 +158,8 @@ mod tests {
             line[at] ^= flip;
             let mut reader = Reader::default();
             reader.add(&line);
-            // The reader must reject the frame. If the length was garbled, it may also wait for
-            // more bytes.
+            // The reader must not return the damaged frame. If the length was garbled, it may
+            // either return an error or wait for more bytes.
             let waits_or_wrong = !matches!(reader.next_frame(), Ok(Some(_)));
             prop_assert!(waits_or_wrong);
         }

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use ticktax_model::hidden::is_hidden;
 
-/// Appends `c` to `out`. A hidden character is written as its code point: `⟨U+001B⟩`.
+/// Appends `c` to `out`. Writes a hidden character as its code point, such as `⟨U+001B⟩`.
 pub(crate) fn name_hidden(out: &mut String, c: char) {
     if is_hidden(c) {
         // Writing to a `String` cannot fail.
@@ -29,8 +29,8 @@ pub fn clean(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-/// Like [`clean`], but keeps line breaks and colour codes. Colour codes can only come from the page
-/// itself, because names are cleaned before they are added to it.
+/// Replaces hidden characters like [`clean`], but keeps line breaks and colour codes. Colour codes
+/// can only come from the page itself, because names are cleaned before they are added to it.
 pub fn clean_page(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -48,8 +48,8 @@ pub fn clean_page(text: &str) -> String {
     out
 }
 
-/// Returns the length in bytes of the colour code at the start of `text`: `ESC [`, then digits and
-/// `;`, then `m`.
+/// Returns the length in bytes of the colour code at the start of `text`. A colour code is `ESC [`,
+/// then digits and `;`, then `m`. Returns `None` if `text` does not start with one.
 fn colour_length(text: &str) -> Option<usize> {
     let numbers = text.strip_prefix("\u{1b}[")?;
     let end = numbers.find(|c: char| c != ';' && !c.is_ascii_digit())?;

@@ -9,47 +9,48 @@ use crate::json::Json;
 use crate::openmetrics::OpenMetrics;
 use crate::text::Text;
 
-/// An output format for documents.
+/// An output format that can render documents.
 pub(crate) trait DocumentSink: Sync {
-    /// Returns the format's name on the command line.
+    /// Returns the name of the format on the command line.
     fn name(&self) -> &'static str;
 
-    /// Returns a description of the format for the help.
+    /// Returns the description of the format in the help text.
     fn about(&self) -> &'static str;
 
-    /// Whether the format can represent documents of `kind`.
+    /// Returns whether the format can represent documents of the given kind.
     fn takes(&self, kind: DocumentKind) -> bool;
 
-    /// Renders the document, ending with a line break. Only the formats for people use `style`.
+    /// Renders the document and ends it with a line break. Only the formats meant for people use
+    /// `style`.
     fn write(&self, document: &Document, style: &TextStyle) -> String;
 }
 
-/// All formats. The first one supports every kind of document.
+/// All output formats. The first one supports every kind of document.
 const SINKS: &[&dyn DocumentSink] = &[&Text, &Json, &OpenMetrics];
 
-/// An output format of documents.
+/// An output format that a document can be rendered in.
 #[derive(Clone, Copy)]
 pub struct Format(&'static dyn DocumentSink);
 
 impl Format {
-    /// Returns the formats that can represent documents of `kind`.
+    /// Returns the formats that can represent documents of the given kind.
     pub fn all(kind: DocumentKind) -> impl Iterator<Item = Self> {
         let sinks = SINKS.iter().copied();
         sinks.filter(move |sink| sink.takes(kind)).map(Self)
     }
 
-    /// Finds a format by name.
+    /// Returns the format with this name, or `None` if no format has it.
     pub fn named(name: &str) -> Option<Self> {
         let mut sinks = SINKS.iter().copied();
         sinks.find(|sink| sink.name() == name).map(Self)
     }
 
-    /// Returns the format's name on the command line.
+    /// Returns the name of the format on the command line.
     pub fn name(self) -> &'static str {
         self.0.name()
     }
 
-    /// Returns a description of the format for the help.
+    /// Returns the description of the format in the help text.
     pub fn about(self) -> &'static str {
         self.0.about()
     }
@@ -94,7 +95,7 @@ mod tests {
 
     const HEAD: &str = "| document | printed by | formats |\n|---|---|---|\n";
 
-    /// Returns the documentation's table of formats, with a row for each kind of document.
+    /// Returns the table of formats for the documentation. It has a row for each kind of document.
     fn table() -> String {
         let mut table = HEAD.to_owned();
         for &kind in DocumentKind::ALL {

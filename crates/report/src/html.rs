@@ -1,8 +1,8 @@
 //! Documents as pages for a browser. A page is a single file that fetches nothing. If it has a
-//! timeline, it contains the script for zooming; otherwise it runs no script.
+//! timeline, it contains the script that zooms in on it. Otherwise, it runs no script.
 //!
-//! A page starts with the summary, which is the first screen of the text page. The timeline
-//! follows, then waits and periodic activity, then everything else. Sections consist of the same
+//! A page starts with the summary, which is the first screen of the text page. The timeline comes
+//! next, then waits and periodic activity, then all other sections. Sections consist of the same
 //! blocks as the text page. At the end are tables of every field, derived from the schema, and the
 //! document itself as JSON.
 
@@ -31,7 +31,7 @@ use escape::text;
 use plots::Plot;
 use timeline::{Drawn, Timeline};
 
-/// The style of a page on a screen, a phone and paper.
+/// CSS for a page on a screen, on a phone and on paper.
 const STYLE: &str = include_str!("html/style.css");
 
 /// A section of the text page: its title and contents.
@@ -42,7 +42,7 @@ struct Section {
 }
 
 impl Section {
-    /// Removes links to a timeline that the page does not have.
+    /// Removes links to the timeline, for a page that has none.
     fn unlink(&mut self) {
         for block in &mut self.blocks {
             if let Block::Line { place, .. }
@@ -55,25 +55,24 @@ impl Section {
     }
 }
 
-/// Renders a document as a page without a timeline. Pages are sent to other people, so no command
-/// names processes.
+/// Renders a document as a page without a timeline.
 #[cfg(test)]
 pub(crate) fn page(document: &Document) -> String {
     page_with(document, None)
 }
 
-/// The data available after the last row.
+/// Data that is available only after the last row.
 #[derive(Clone, Copy, Debug)]
 pub struct RowsEnded<'a> {
     /// The recording's metadata.
     pub header: &'a Header,
-    /// The sources that the rows refer to.
+    /// Table of the sources that the rows refer to.
     pub sources: &'a SourceTable,
-    /// The document made from the rows.
+    /// Document made from the rows.
     pub document: &'a Document,
 }
 
-/// A page for a browser. It has a timeline of the rows that it received, if any.
+/// A page for a browser. If it received rows, it shows a timeline of them.
 #[derive(Debug, Default)]
 pub struct HtmlPage {
     timeline: Timeline,
@@ -97,7 +96,7 @@ impl RowSink for HtmlPage {
     }
 }
 
-/// A section of the page below the summary.
+/// A part of the page below the summary: a section of text, a plot or the timeline.
 struct Part {
     id: String,
     title: String,
@@ -116,7 +115,7 @@ impl Part {
     }
 }
 
-/// Renders a document, with the timeline of its recording if there is one.
+/// Renders a document as a page. If `timeline` is given, the page contains it.
 fn page_with(document: &Document, mut timeline: Option<Drawn>) -> String {
     let (mut sections, terms) = sections(document);
     if timeline.is_none() {
@@ -187,8 +186,9 @@ fn page_with(document: &Document, mut timeline: Option<Drawn>) -> String {
     out
 }
 
-/// The parts below the summary: waits, periods, then everything else. Text about waits and periods
-/// precedes its plots; other plots precede other text.
+/// Returns the parts of the page below the summary: first those about waits, then those about
+/// periods, then the rest. Text about waits and periods comes before the plots of the same topic.
+/// Any other text comes after the plots.
 fn evidence(document: &Document, sections: impl Iterator<Item = Section>) -> Vec<Part> {
     let sections = (1..).zip(sections).map(|(place, section)| {
         let mut html = String::new();
@@ -208,18 +208,18 @@ fn evidence(document: &Document, sections: impl Iterator<Item = Section>) -> Vec
     parts
 }
 
-/// The title of the last section of every page.
+/// Title of the last section of every page.
 const FIGURES: &str = "All data";
-/// The title of the first section.
+/// Title of the first section of every page.
 const SUMMARY: &str = "Summary";
-/// Explains the options that the summary mentions.
+/// Explanation of the options that the summary mentions.
 const OPTIONS: &str = "<p class=\"legend\"><code>--section NAME</code> selects a section on the \
     terminal. This page contains all \
                        sections.</p>\n";
-/// The title of the explanations that unfold below the summary.
+/// Title of the explanations that can be unfolded below the summary.
 const TERMS: &str = "Terms in this summary";
 
-/// The heading of a page.
+/// Returns the heading of a page that shows a document of this kind.
 fn heading(kind: DocumentKind) -> String {
     let name = match kind {
         DocumentKind::Statement => "CPU time audit",
@@ -242,10 +242,11 @@ fn heading(kind: DocumentKind) -> String {
     format!("ticktax: {name}")
 }
 
-/// The summary and the sections with the evidence, and the explanation of the summary's terms.
+/// Returns the sections of a page, and explanations of the terms in its summary. The first section
+/// is the summary.
 fn sections(document: &Document) -> (Vec<Section>, Vec<Block>) {
     let style = TextStyle {
-        // A browser wraps lines, and tables need all their columns.
+        // A browser wraps lines, and an unlimited width keeps all columns of the tables.
         width: usize::MAX,
         elsewhere: true,
         ..TextStyle::default()
@@ -259,7 +260,8 @@ fn sections(document: &Document) -> (Vec<Section>, Vec<Block>) {
         written(document, &style).blocks
     };
     let (first, full) = (blocks(View::First, false), blocks(View::Full, false));
-    // Some pages have only one screen, followed by the meaning of its words and a few details.
+    // Some pages consist of a single screen, followed by explanations of its terms and a few
+    // details. Their full text then serves as the summary.
     if bare(&full).starts_with(&bare(&first)) {
         return (with_result(document, split(full, SUMMARY)), Vec::new());
     }
@@ -274,7 +276,8 @@ fn sections(document: &Document) -> (Vec<Section>, Vec<Block>) {
     (sections, terms.to_vec())
 }
 
-/// Moves the sections with the result into the summary of a page that has only one screen.
+/// Moves the sections that contain the result into the summary. This is for pages that consist of a
+/// single screen.
 fn with_result(document: &Document, sections: Vec<Section>) -> Vec<Section> {
     let mut sections = sections.into_iter();
     let Some(mut summary) = sections.next() else {
@@ -298,13 +301,13 @@ fn with_result(document: &Document, sections: Vec<Section>) -> Vec<Section> {
     [summary].into_iter().chain(others).collect()
 }
 
-/// The blocks without those that only explain or separate others.
+/// Returns the blocks except gaps and legends, which only separate or explain other blocks.
 fn bare(blocks: &[Block]) -> Vec<&Block> {
     let has_content = |block: &&Block| !matches!(block, Block::Gap | Block::Legend(_));
     blocks.iter().filter(has_content).collect()
 }
 
-/// The title of the blocks before the first section.
+/// Returns the title for the blocks that precede the first section.
 fn preamble(kind: DocumentKind) -> &'static str {
     match kind {
         DocumentKind::Changes => "Recordings",
@@ -313,7 +316,8 @@ fn preamble(kind: DocumentKind) -> &'static str {
     }
 }
 
-/// Splits blocks into sections. `before` is the title of the blocks before the first one.
+/// Splits blocks into sections. `before` is the title for the blocks that precede the first
+/// section.
 fn split(blocks: Vec<Block>, before: &str) -> Vec<Section> {
     let mut sections = vec![Section {
         title: before.to_owned(),
@@ -329,7 +333,8 @@ fn split(blocks: Vec<Block>, before: &str) -> Vec<Section> {
             (_, None) => {}
         }
     }
-    // A section can consist of its title only, but an added title without content is dropped.
+    // Drop the section with the title `before` if it has no content. Any other section may consist
+    // of its title only.
     let is_empty = |section: &Section| section.blocks.iter().all(|block| *block == Block::Gap);
     if sections.len() > 1 && sections.first().is_some_and(is_empty) {
         sections.remove(0);
@@ -358,7 +363,7 @@ fn head(out: &mut String, title: &str, has_timeline: bool) {
     );
 }
 
-/// Writes the links to all sections.
+/// Writes the table of contents, with links to all sections.
 fn contents(out: &mut String, title: &str, summary: &str, parts: &[Part]) {
     let _ = writeln!(
         out,

@@ -1,4 +1,4 @@
-//! Documents as JSON, and the JSON Schemas that describe them.
+//! Renders documents as JSON, and returns the JSON Schemas that describe them.
 
 #[cfg(test)]
 mod tests;
@@ -31,7 +31,7 @@ impl DocumentSink for Json {
     }
 }
 
-/// The fields common to all documents, followed by the fields of one document.
+/// Fields that all documents share, followed by the fields of one document.
 #[derive(Serialize)]
 struct Envelope<'a> {
     document: &'static str,
@@ -40,9 +40,9 @@ struct Envelope<'a> {
     content: &'a Document,
 }
 
-/// Renders a document as indented JSON, ending with a line break.
+/// Renders a document as indented JSON, which ends with a line break.
 ///
-/// Non-finite numbers become `null`. Only a clock's frequency could be non-finite.
+/// Numbers that are not finite become `null`. Only the frequency of a clock could be such a number.
 pub fn json(document: &Document) -> String {
     let envelope = Envelope {
         document: document.kind().name(),
@@ -55,7 +55,8 @@ pub fn json(document: &Document) -> String {
     escape_in_json(&json)
 }
 
-/// Returns the JSON Schema (draft 2020-12) of documents of `kind`, as written by [`json()`].
+/// Returns the JSON Schema (draft 2020-12) that describes documents of `kind` as written by
+/// [`json()`].
 pub fn schema(kind: DocumentKind) -> Value {
     let mut schema = kind.content_schema().to_value();
     let common = [

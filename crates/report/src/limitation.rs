@@ -4,18 +4,17 @@ use ticktax_model::Nanos;
 use ticktax_model::hook::Hook;
 use ticktax_model::limitation::{Limitation, NoGaps, Unreadable};
 
-/// A limitation in words: the missing information and the reason. Both are clauses without a full
-/// stop.
+/// A limitation in words: what is missing and why. Both are clauses that end without a full stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitationWords {
     /// The missing information, such as an account, an event or a CPU.
     pub what: String,
-    /// The reason, and the remedy if there is one.
+    /// The reason why it is missing, and the remedy if there is one.
     pub why: String,
 }
 
 impl LimitationWords {
-    /// Returns both clauses as one sentence.
+    /// Returns both clauses as one sentence, separated by a colon.
     pub fn sentence(&self) -> String {
         format!("{}: {}", self.what, self.why)
     }
@@ -23,8 +22,8 @@ impl LimitationWords {
 
 /// Describes a limitation in words.
 pub fn words(limitation: &Limitation) -> LimitationWords {
-    // List every variant by name, so that a new one does not compile until it is assigned to a
-    // function.
+    // List every variant by name. A new variant then causes a compile error until it is assigned to
+    // a function.
     let worded = match limitation {
         Limitation::KernelNotTraced { .. }
         | Limitation::HookMissing { .. }
@@ -78,10 +77,10 @@ pub fn words(limitation: &Limitation) -> LimitationWords {
     LimitationWords { what, why }
 }
 
-/// Fallback reason for a variant that its function does not handle. A test finds such variants.
+/// Fallback reason for a variant that its function does not describe. A test finds such variants.
 const UNWORDED: &str = "this version has no description for it";
 
-/// The two clauses of [`LimitationWords`]: the missing information and the reason.
+/// The two clauses of [`LimitationWords`]: what is missing and why.
 type Words = Option<(String, String)>;
 
 #[expect(
@@ -92,12 +91,12 @@ fn clauses(what: impl Into<String>, why: impl Into<String>) -> Words {
     Some((what.into(), why.into()))
 }
 
-/// Formats a count with its noun: `one` is the singular and `more` the plural.
+/// Formats a count with its noun. `one` is the singular of the noun, and `more` is its plural.
 fn several(count: u64, one: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { more })
 }
 
-/// Describes limitations of the machine, the kernel, or the caller's rights.
+/// Describes limitations that are due to the machine, the kernel or the caller's rights.
 fn machine(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::KernelNotTraced { message, .. } => {
@@ -165,7 +164,7 @@ fn machine(limitation: &Limitation) -> Words {
     }
 }
 
-/// Describes limitations of a probe.
+/// Describes limitations that concern probes.
 fn probes(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::CpusNotProbed { cpus } => clauses(
@@ -189,7 +188,8 @@ fn probes(limitation: &Limitation) -> Words {
     }
 }
 
-/// Describes a program that ran for `ran`. The trace lacks `missing` of that time.
+/// Describes a program whose CPU time is only partly in the trace. According to the scheduler, the
+/// program ran for `ran`, but the trace lacks `missing` of that time.
 fn in_part(who: &str, ran: Nanos, missing: Nanos) -> Words {
     clauses(
         format!("{missing} of the {ran} that {who} ran, according to the scheduler"),
@@ -198,7 +198,7 @@ fn in_part(who: &str, ran: Nanos, missing: Nanos) -> Words {
     )
 }
 
-/// Describes limitations due to events lost between the kernel and the recording.
+/// Describes limitations that are due to events lost between the kernel and the recording.
 fn events(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::ThreadsNotFollowed { threads } => clauses(
@@ -282,7 +282,7 @@ fn events(limitation: &Limitation) -> Words {
     }
 }
 
-/// Describes limitations of this machine's clock.
+/// Describes limitations that are due to this machine's clock.
 fn clock(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::LengthDiffers {
@@ -351,7 +351,7 @@ fn clock(limitation: &Limitation) -> Words {
     }
 }
 
-/// Describes limitations of recordings that keep only sums.
+/// Describes limitations that are due to recordings that keep only sums.
 fn summed(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::SourcesMerged { intervals } => clauses(
@@ -398,7 +398,7 @@ fn summed(limitation: &Limitation) -> Words {
     }
 }
 
-/// Describes limitations of the search for periodic sources.
+/// Describes limitations that concern the search for periodic sources.
 fn beats(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::BeatSourcesUnnamed => clauses(
@@ -451,7 +451,7 @@ fn beats(limitation: &Limitation) -> Words {
     }
 }
 
-/// Returns the information that only `hook` provides.
+/// Returns a description of the information that only `hook` provides.
 fn needed_for(hook: Hook) -> &'static str {
     match hook {
         Hook::IrqHandler => "device interrupts",

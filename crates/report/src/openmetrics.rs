@@ -1,8 +1,8 @@
 //! A statement as OpenMetrics text (<https://openmetrics.io>), for Prometheus and compatible tools.
 //!
 //! Times are in seconds. Totals count from the start of the recording, so each statement starts new
-//! series. `ticktax_began_timestamp_seconds`, the recording's start, distinguishes a statement from
-//! the previous one.
+//! series. `ticktax_began_timestamp_seconds` contains the start of the recording. It distinguishes
+//! a statement from the previous one.
 
 mod families;
 mod incidents;
@@ -25,7 +25,7 @@ use families::{Families, Family};
 
 pub use totals::{metrics, metrics_protobuf};
 
-/// A label's name and value.
+/// Name and value of a label.
 type Label = (&'static str, String);
 
 pub(crate) struct OpenMetrics;
@@ -70,7 +70,7 @@ impl DocumentSink for OpenMetrics {
     }
 }
 
-/// Adds the recorded machine and the start of the recording.
+/// Adds a description of the recorded machine, and the start of the recording.
 fn about(all: &mut Families, statement: &Statement) {
     let world = serde_word(&statement.world);
     let level = serde_word(&statement.level);
@@ -93,7 +93,7 @@ fn about(all: &mut Families, statement: &Statement) {
     .value(&[], statement.began_unix as f64);
 }
 
-/// Adds each CPU's time.
+/// Adds the recorded time of each CPU, in total and by class.
 fn cpus(all: &mut Families, statement: &Statement) {
     let family = all.counter("recorded_seconds", "Recorded time, per CPU.");
     for cpu in &statement.cpus {
@@ -119,7 +119,7 @@ fn cpus(all: &mut Families, statement: &Statement) {
     .value(&[], f64::from(u8::from(statement.balance.balances())));
 }
 
-/// Adds every account, summed over all CPUs.
+/// Adds the time of every account, summed over all CPUs.
 fn accounts(all: &mut Families, accounts: &[Account]) {
     let labels = |account: &Account| {
         vec![
@@ -186,7 +186,7 @@ fn gaps_of(all: &mut Families, gaps: &GapStatement) {
     }
 }
 
-/// Splits gap time by explanation.
+/// Splits the time of a probe's gaps by explanation.
 fn gap_parts(gaps: &GapParts) -> [(&'static str, Nanos); 4] {
     [
         ("named", gaps.named),
@@ -196,7 +196,7 @@ fn gap_parts(gaps: &GapParts) -> [(&'static str, Nanos); 4] {
     ]
 }
 
-/// Adds throttling by CPU quotas, and pressure stalls.
+/// Adds the time throttled by CPU quotas, and pressure stalls.
 fn throttled(all: &mut Families, statement: &Statement) {
     let family = all.counter(
         "throttled_seconds",
@@ -260,7 +260,7 @@ fn victim_of(all: &mut Families, victim: &VictimStatement) {
     }
 }
 
-/// Adds the culprits that kept the program from running.
+/// Adds the culprits that kept the watched program from running.
 fn interferers(all: &mut Families, times: &ThreadTimes, with: &dyn Fn(&[Label]) -> Vec<Label>) {
     let lists: [(&str, &str, &[Interferer]); 2] = [
         (
@@ -347,7 +347,7 @@ fn ticks(all: &mut Families, bill: &TickBill) {
     }
 }
 
-/// Adds the kernel's own counters, for comparison with the traced times.
+/// Adds the kernel's own CPU time counters, for comparison with the traced times.
 fn accounting(all: &mut Families, statement: &Statement) {
     let Some(check) = &statement.accounting else {
         return;
@@ -370,7 +370,7 @@ fn accounting(all: &mut Families, statement: &Statement) {
     }
 }
 
-/// Adds limitations, lost events, findings and the cost of observing.
+/// Adds limitations, lost events, findings and the cost of observing the machine.
 fn quality(all: &mut Families, statement: &Statement) {
     all.gauge(
         "limitations",
@@ -381,7 +381,8 @@ fn quality(all: &mut Families, statement: &Statement) {
         "lost_events",
         "Number of lost events; their time is accounted for.",
     );
-    // The number of events lost within a part of a recording is unknown.
+    // If the statement covers only part of a recording, the number of events lost within that part
+    // is unknown.
     for loss in statement
         .coverage
         .lost
@@ -420,12 +421,12 @@ fn quality(all: &mut Families, statement: &Statement) {
     }
 }
 
-/// Returns the JSON name of a class.
+/// Returns the name of a class in JSON.
 fn class_word(class: Class) -> String {
     class.name().to_owned()
 }
 
-/// Returns the JSON name of an enum variant without fields.
+/// Returns the name in JSON of an enum variant that has no fields.
 fn serde_word(value: &impl serde::Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,
@@ -447,7 +448,7 @@ fn borrowed(labels: &[Label]) -> Vec<(&'static str, &str)> {
 }
 
 impl Family {
-    /// Adds the median, 99th percentile and maximum, if known.
+    /// Adds the median, the 99th percentile and the maximum, as far as they are known.
     fn lengths(&mut self, labels: &[(&'static str, &str)], intervals: &Intervals) {
         for (quantile, value) in [
             ("0.5", intervals.median),

@@ -30,38 +30,39 @@ use proto::{
     TrackDescriptor, TrackEvent,
 };
 
-/// The parent track of the CPU tracks.
+/// Id of the parent track of all CPU tracks.
 const CPUS: u64 = 1;
-/// The track for events about the whole recording.
+/// Id of the track for events about the whole recording.
 const RECORDING: u64 = 2;
-/// Maximum number of held rows per CPU. When it is reached, they are written early, and Perfetto
-/// may show slices that start at the same nanosecond in the wrong order.
+/// Maximum number of held rows per CPU. When the limit is reached, the rows are written early.
+/// Perfetto may then show slices that start at the same nanosecond in the wrong order.
 const HELD: usize = 1 << 16;
-/// Number of bytes to buffer before a write.
+/// Number of bytes that are buffered before a write.
 const BUFFER: usize = 1 << 16;
 
-/// A trace under construction.
+/// A Perfetto trace under construction.
 #[derive(Debug)]
 pub struct Perfetto<W> {
     out: W,
     buffer: Vec<u8>,
-    /// The first write error. Nothing is written after it.
+    /// First write error. Nothing is written after it.
     error: Option<io::Error>,
     declared: HashSet<u64>,
-    /// For each CPU, the NMIs, interrupts and softirqs since its last thread or idle span.
+    /// For each CPU, the NMIs, interrupts and softirqs that arrived after its last thread or idle
+    /// span.
     held: HashMap<Cpu, Vec<Span>>,
-    /// Each thread's latest wait, until the thread's next span arrives.
+    /// For each thread, its latest wait. The wait is removed when the thread's next span arrives.
     waits: HashMap<i32, Span>,
     wake_ups: WakeUps,
     flows: u64,
-    /// The earliest start of any row so far.
+    /// Earliest start of all rows so far.
     begin: Option<Nanos>,
-    /// Number of sums, which have no slices.
+    /// Number of rows that are sums. Sums have no slices.
     sums: u64,
 }
 
 impl<W: Write> Perfetto<W> {
-    /// Starts a trace, to be written to `out`.
+    /// Starts a trace that will be written to `out`.
     pub fn new(out: W) -> Self {
         Self {
             out,
@@ -77,8 +78,8 @@ impl<W: Write> Perfetto<W> {
         }
     }
 
-    /// Writes the held rows and the events about the whole recording. Returns the number of sums,
-    /// which have no slices: a recording that keeps sums has few or no spans.
+    /// Writes the held rows and the events about the whole recording. Returns the number of rows
+    /// that are sums, which have no slices. A recording that keeps sums has few or no spans.
     ///
     /// # Errors
     /// Returns the first write error.
@@ -128,10 +129,11 @@ impl<W: Write> Perfetto<W> {
         }
     }
 
-    /// Writes a CPU's spans, outer ones first.
+    /// Writes the spans of a CPU, with each span before the spans that interrupted it.
     fn nested(&mut self, sources: &SourceTable, cpu: Cpu, mut spans: Vec<Span>) {
         let track = self.cpu_track(cpu);
-        // Two spans can have equal times. The one that arrived later was interrupted by the other.
+        // If two spans have the same start and end, the span that arrived first interrupted the
+        // other.
         spans.reverse();
         spans.sort_by_key(|span| (span.start, std::cmp::Reverse(span.end())));
         let mut open: Vec<Nanos> = Vec::new();
@@ -155,8 +157,9 @@ impl<W: Write> Perfetto<W> {
         }
     }
 
-    /// Writes the wake-up that led to a thread's `span`, on the track of the CPU where the wake-up
-    /// happened. Returns the id of its flow, or `None` if no wake-up is known.
+    /// Writes the wake-up that led to a thread's `span`. It appears on the track of the CPU where
+    /// the wake-up happened. Returns the id of the flow that starts at the wake-up, or `None` if no
+    /// wake-up is known.
     fn woke(&mut self, sources: &SourceTable, thread: &Thread, span: &Span) -> Option<u64> {
         let by = self.wake_ups.take_waker(thread.tid, span)?;
         self.flows += 1;
@@ -176,7 +179,7 @@ impl<W: Write> Perfetto<W> {
         Some(flow)
     }
 
-    /// Also writes a thread's span to the thread's own track, after the wait that preceded it.
+    /// Writes a thread's span to the thread's own track as well, after the wait that preceded it.
     /// Returns the id of the flow that leads to the slice on the CPU's track. The flow starts at
     /// the wake-up, or at the wait if no wake-up is known.
     fn ran(&mut self, sources: &SourceTable, span: &Span) -> Option<u64> {
@@ -206,7 +209,7 @@ impl<W: Write> Perfetto<W> {
         flow
     }
 
-    /// Writes a wait to its thread's track.
+    /// Writes a wait to the track of its thread.
     fn wait(&mut self, sources: &SourceTable, span: &Span, flow: Option<u64>) {
         let source = sources.get(span.source);
         let Some(thread) = &source.thread else {
@@ -228,7 +231,7 @@ impl<W: Write> Perfetto<W> {
         self.slice(track, span, event);
     }
 
-    /// Writes a gap or stolen time to a separate track, because it overlaps the CPU's spans.
+    /// Writes a gap or stolen time to a separate track, because it overlaps the spans of the CPU.
     fn aside(&mut self, sources: &SourceTable, span: &Span) {
         let source = sources.get(span.source);
         let cpu = u64::from(span.cpu.0);
@@ -248,7 +251,8 @@ impl<W: Write> Perfetto<W> {
         self.slice(track, span, event);
     }
 
-    /// Writes a paced loop's frame to a separate track, because it overlaps the CPU's spans.
+    /// Writes a frame of a paced loop to a separate track, because it overlaps the spans of the
+    /// CPU.
     fn frame(&mut self, sources: &SourceTable, frame: &PacedFrame) {
         let span = &frame.span;
         self.begin = Some(self.begin.map_or(span.start, |begin| begin.min(span.start)));
@@ -271,7 +275,7 @@ impl<W: Write> Perfetto<W> {
         self.slice(track, span, event);
     }
 
-    /// Writes the events about the whole recording, at the recording's start.
+    /// Writes the events about the whole recording. They are placed at its start.
     fn about(&mut self, document: &Document) {
         self.declare(TrackDescriptor {
             uuid: Some(RECORDING),
@@ -350,7 +354,7 @@ impl<W: Write> Perfetto<W> {
         track
     }
 
-    /// Declares a track when it is first used.
+    /// Declares a track unless it has been declared before.
     fn declare(&mut self, track: TrackDescriptor) {
         if self.declared.insert(track.uuid.unwrap_or_default()) {
             self.packet(TracePacket {
@@ -420,7 +424,7 @@ impl<W: Write> RowSink for Perfetto<W> {
     }
 }
 
-/// Returns the document's periodic sources and limitations, which are about the whole recording.
+/// Returns the periodic sources and limitations in the document. They concern the whole recording.
 fn recording_wide(document: &Document) -> (&[BeatLine], &[Limitation]) {
     match document {
         Document::Statement(content) => {

@@ -70,16 +70,16 @@ impl DocumentSink for Text {
 
 /// A document that can be rendered as a page of text.
 trait Paged {
-    /// Renders the document's page, ending with a line break.
+    /// Renders the document as a page that ends with a line break.
     fn page(&self, style: &TextStyle) -> Written;
 }
 
-/// Declares a page module for each module of documents, and the function [`page`].
+/// Declares a page module for each module that defines documents, and the function [`page`].
 macro_rules! pages {
     ($($module:ident { $($kind:ident $name:literal $about:literal $content:ident;)+ })+) => {
         $(mod $module;)+
 
-        /// Renders any document as a page.
+        /// Renders a document of any kind as a page.
         pub(crate) fn page(document: &Document, style: &TextStyle) -> Written {
             match document {
                 $($(Document::$kind(document) => document.page(style),)+)+
@@ -90,16 +90,16 @@ macro_rules! pages {
 
 ticktax_model::each_document!(pages);
 
-/// How to render a page of text.
+/// Settings for rendering a page of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextStyle {
     /// Whether to use escape codes for colours and bold type.
     pub colour: bool,
     /// Line width in columns, clamped to 40–200.
     pub width: usize,
-    /// Which parts of the document to show.
+    /// Parts of the document that are shown.
     pub view: View,
-    /// How the first screen groups threads.
+    /// Grouping of threads on the first screen.
     pub grouping: Grouping,
     /// Whether the first screen explains its terms.
     pub explain: bool,
@@ -122,10 +122,10 @@ impl Default for TextStyle {
     }
 }
 
-/// Subjects of sections, in the order of an HTML page.
+/// Topics of sections, in the order in which an HTML page shows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Topic {
-    /// Waits for a CPU.
+    /// Threads that wait for a CPU.
     Waits,
     /// Periodic activity.
     Periods,
@@ -134,7 +134,7 @@ pub(crate) enum Topic {
 }
 
 impl Topic {
-    /// The subject of the section with this title.
+    /// Returns the topic of the section with this title.
     pub(crate) fn of_section(document: &Document, title: &str) -> Self {
         let victim = match document {
             Document::Statement(statement) => statement.victim.as_ref(),
@@ -150,7 +150,7 @@ impl Topic {
     }
 }
 
-/// Groups of accounts, in page order.
+/// Groups of accounts, in the order in which a page shows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Group {
     Programs,
@@ -192,7 +192,7 @@ impl Group {
         }
     }
 
-    /// Returns the heading of the group's column in a table of CPUs.
+    /// Returns the heading of the group's column in the table of CPUs.
     fn word(self) -> &'static str {
         match self {
             Self::Kernel => "kernel",
@@ -204,7 +204,8 @@ impl Group {
     }
 }
 
-/// Returns the wall-clock length of the recording: the longest time that any CPU was observed.
+/// Returns the wall-clock length of the recording, that is, the longest time that any CPU was
+/// observed.
 fn wall(statement: &Statement) -> Nanos {
     statement
         .cpus

@@ -1,11 +1,12 @@
-//! Selects the parts of a document to show: the first screen, some sections, or everything.
+//! Selects which parts of a document are shown: the first screen, some of the sections, or
+//! everything.
 
 use ticktax_model::document::DocumentKind;
 
-/// The parts of a document to show.
+/// Selection of the parts of a document to show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum View {
-    /// The answer, on one screen.
+    /// Only the first screen, which contains the answer.
     #[default]
     First,
     /// Only these sections.
@@ -19,23 +20,23 @@ pub enum View {
 pub enum Section {
     /// CPU time by account, and the time of the watched program.
     Time,
-    /// The gaps of a probe and their causes.
+    /// Gaps of a probe, and their causes.
     Noise,
     /// The steps that delayed packets.
     Net,
     /// Periodic sources.
     Repeats,
-    /// The cost of the timer tick.
+    /// Cost of the timer tick.
     Tick,
-    /// The kernel's counters compared with traced times.
+    /// Comparison of the kernel's counters with traced times.
     Accounting,
     /// Settings that are configured but not in effect.
     Findings,
-    /// The frames of a paced loop.
+    /// Frames of a paced loop.
     Frames,
     /// Limitations, the cost of observing, and whether the accounts balance.
     Limits,
-    /// The meaning of terms and columns.
+    /// Meaning of terms and columns.
     Legend,
 }
 
@@ -53,7 +54,7 @@ impl Section {
         Self::Limits,
         Self::Legend,
     ];
-    /// Sections of a statement, in page order.
+    /// Sections of a statement, in the order in which the page shows them.
     const STATEMENT: &[Self] = &[
         Self::Time,
         Self::Noise,
@@ -74,8 +75,8 @@ impl Section {
     /// Sections of a page about the differences between two recordings.
     const CHANGES: &[Self] = &[Self::Time, Self::Repeats, Self::Tick, Self::Legend];
 
-    /// Returns the sections of documents of this kind, or none if their page is not divided into
-    /// sections.
+    /// Returns the sections of documents of this kind. Returns an empty slice if their page is not
+    /// divided into sections.
     pub fn of_kind(kind: DocumentKind) -> &'static [Self] {
         match kind {
             DocumentKind::Statement => Self::STATEMENT,
@@ -89,7 +90,7 @@ impl Section {
         }
     }
 
-    /// Returns the section's name on the command line.
+    /// Returns the name of the section on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Time => "time",
@@ -105,7 +106,7 @@ impl Section {
         }
     }
 
-    /// Returns a description of the section for the help.
+    /// Returns the description of the section in the help text.
     pub fn about(self) -> &'static str {
         match self {
             Self::Time => {
@@ -129,14 +130,15 @@ impl Section {
 pub struct Sections(u16);
 
 impl Sections {
-    /// Returns the first section in this set that documents of `kind` do not have.
+    /// Returns the first section in this set that documents of `kind` do not have. Returns `None`
+    /// if they have all of them.
     pub fn missing_in(self, kind: DocumentKind) -> Option<Section> {
         let available = Section::of_kind(kind);
         let mut all = Section::ALL.iter().copied();
         all.find(|&section| self.has(section) && !available.contains(&section))
     }
 
-    /// Whether the set contains a section.
+    /// Returns whether the set contains the section.
     pub fn has(self, section: Section) -> bool {
         self.0 & (1 << section as u16) != 0
     }
@@ -149,15 +151,15 @@ impl FromIterator<Section> for Sections {
     }
 }
 
-/// How the first screen groups threads.
+/// Grouping of threads on the first screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Grouping {
-    /// All processes with the same name.
+    /// One group for all processes that have the same name.
     #[default]
     Name,
     /// Each process.
     Process,
-    /// Threads with the same name within a process.
+    /// One group for the threads of a process that have the same name.
     Thread,
 }
 
@@ -165,7 +167,7 @@ impl Grouping {
     /// All groupings.
     pub const ALL: &[Self] = &[Self::Name, Self::Process, Self::Thread];
 
-    /// Returns the grouping's name on the command line.
+    /// Returns the name of the grouping on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Name => "name",
@@ -176,7 +178,7 @@ impl Grouping {
 }
 
 impl View {
-    /// Whether a section is shown in full.
+    /// Returns whether a section is shown in full.
     pub(crate) fn shows(self, section: Section) -> bool {
         match self {
             Self::First => false,
@@ -185,12 +187,12 @@ impl View {
         }
     }
 
-    /// Shows only legends, for use below a first screen.
+    /// Returns a view that shows only legends, for use below a first screen.
     pub(crate) fn legends() -> Self {
         Self::Only(Sections::from_iter([Section::Legend]))
     }
 
-    /// Whether only legends are shown.
+    /// Returns whether only legends are shown.
     pub(crate) fn is_legend_only(self) -> bool {
         self == Self::legends()
     }

@@ -1,4 +1,4 @@
-//! Matches each wake-up with the span that the woken thread then ran, as rows arrive.
+//! Matches each wake-up with the span that the woken thread then ran. Works while rows arrive.
 
 use std::collections::HashMap;
 
@@ -8,16 +8,16 @@ use ticktax_model::{Nanos, Span};
 /// Wake-ups that have not been matched with a span yet.
 #[derive(Debug, Default)]
 pub(crate) struct WakeUps {
-    /// Each thread's latest wake-up, until the thread's next span arrives.
+    /// Latest wake-up of each thread. It is removed when the thread's next span arrives.
     woken: HashMap<i32, Span>,
-    /// Start of each thread's latest span.
+    /// Start of the latest span of each thread.
     ran: HashMap<i32, Nanos>,
 }
 
 impl WakeUps {
-    /// Keeps a wake-up until the woken thread's next span arrives. Rows of different CPUs can
-    /// arrive out of order: a wake-up that arrives after the span it led to is ignored, because it
-    /// would be matched with the following span.
+    /// Keeps a wake-up until the next span of the woken thread arrives. Rows from different CPUs
+    /// can arrive out of order. If a wake-up arrives after the span that it caused, it is ignored,
+    /// because it would be matched with the span after that.
     pub(crate) fn edge(&mut self, edge: &Edge) {
         if let Effect::Woke(tid) = edge.effect
             && self.ran.get(&tid).is_none_or(|ran| *ran < edge.span.start)
@@ -26,8 +26,8 @@ impl WakeUps {
         }
     }
 
-    /// Removes and returns the wake-up that led to `span` of thread `tid`. It is a zero-length span
-    /// whose source is the waker.
+    /// Removes and returns the wake-up that led to `span` of the thread `tid`. It is a zero-length
+    /// span whose source is the waker. Returns `None` if no such wake-up is known.
     pub(crate) fn take_waker(&mut self, tid: i32, span: &Span) -> Option<Span> {
         self.ran.insert(tid, span.start);
         let woken = self.woken.remove(&tid);

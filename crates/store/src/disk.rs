@@ -1,5 +1,6 @@
-//! File access: directories accessed through a handle, files that appear complete or not at all,
-//! output to files and devices, locks, checksummed lines, and messages for I/O errors.
+//! Access to files: directories that are accessed through a handle, files that appear either
+//! complete or not at all, output to files and devices, locks, lines with checksums, and messages
+//! for I/O errors.
 
 mod folder;
 mod input;
@@ -20,8 +21,8 @@ pub use input::{InputError, open_input, open_promptly, read_input};
 pub use output::{check_output, write_output};
 pub use temporary::{Temporary, remove_abandoned};
 
-/// A file or directory with an exclusive flock(2) lock. The lock is released when this is dropped,
-/// or when the process ends, even by SIGKILL.
+/// A file or directory with an exclusive lock (`flock(2)`). The lock is released when this value is
+/// dropped, or when the process ends, even if SIGKILL ends it.
 #[derive(Debug)]
 pub struct LockedFile(File);
 
@@ -51,26 +52,27 @@ impl DerefMut for LockedFile {
 }
 
 impl Drop for LockedFile {
-    /// Unlocks explicitly. If another thread has just forked, the child has a copy of the
-    /// descriptor until it executes its program. Closing our descriptor would then leave the file
-    /// locked.
+    /// Unlocks the file explicitly. If another thread has just forked, the child holds a copy of
+    /// the descriptor until it executes its program. Closing the descriptor here would then leave
+    /// the file locked.
     fn drop(&mut self) {
         let _ = self.0.unlock();
     }
 }
 
-/// Formats a line of a journal: the CRC-32 of the content's JSON in eight hexadecimal digits, a
-/// space, and the JSON.
+/// Formats `content` as a line of a journal. It consists of the CRC-32 of the content's JSON in
+/// eight hexadecimal digits, a space, and the JSON.
 ///
 /// # Errors
-/// Returns an error if the content cannot be JSON because it contains a path that is not UTF-8.
+/// Returns an error if the content cannot be written as JSON because it contains a path that is not
+/// UTF-8.
 pub fn checked_line(content: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
     let json = serde_json::to_string(content)?;
     Ok(format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())).into_bytes())
 }
 
-/// Parses a [`checked_line`], including its line end. Returns `None` if the line is truncated or
-/// damaged, or if its content is not a `T`.
+/// Parses a line that [`checked_line`] formatted, including its line break. Returns `None` if the
+/// line is truncated or damaged, or if its content is not a `T`.
 pub fn read_checked_line<T: DeserializeOwned>(line: &[u8]) -> Option<T> {
     let text = str::from_utf8(line).ok()?.strip_suffix('\n')?;
     let (sum, json) = text.split_once(' ')?;
@@ -78,13 +80,13 @@ pub fn read_checked_line<T: DeserializeOwned>(line: &[u8]) -> Option<T> {
     right.then(|| serde_json::from_str(json).ok()).flatten()
 }
 
-/// Explains why an output file could not be created, and what to do.
+/// Explains why an output file could not be created, and how to fix it.
 pub fn creation_words(path: &Path, error: &io::Error) -> String {
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
     match error.kind() {
-        // Some file systems, for example /proc, report this for every new file.
+        // Some file systems, such as /proc, report this error for every new file.
         io::ErrorKind::NotFound if folder.is_none_or(Path::is_dir) => {
             "its file system does not support new files; choose another directory".to_owned()
         }
@@ -98,10 +100,10 @@ pub fn creation_words(path: &Path, error: &io::Error) -> String {
     }
 }
 
-/// Explains an I/O error and what to do, without the error number. A [`Distrust`] already has such
-/// a message.
+/// Explains an I/O error and how to fix it, without the error number. The message of a [`Distrust`]
+/// already does so and is returned unchanged.
 pub fn error_words(error: &io::Error) -> String {
-    // `io::ErrorKind` has no variants for these errors.
+    // `io::ErrorKind` has no variants for a lack of file descriptors.
     let full = [Errno::EMFILE, Errno::ENFILE].map(|errno| errno as i32);
     if error
         .raw_os_error()
@@ -115,7 +117,7 @@ pub fn error_words(error: &io::Error) -> String {
     distrust.map_or_else(|| words(error.kind()), ToString::to_string)
 }
 
-/// Explains a kind of I/O error and what to do, without an error number.
+/// Explains a kind of I/O error and how to fix it, without an error number.
 pub fn words(kind: io::ErrorKind) -> String {
     let words = match kind {
         io::ErrorKind::NotFound => "no such file or directory; check the path",
@@ -141,13 +143,13 @@ pub fn words(kind: io::ErrorKind) -> String {
         }
         io::ErrorKind::WouldBlock => "another program holds it; try again when that has ended",
         io::ErrorKind::UnexpectedEof => "the file is truncated; copy it again",
-        // `ErrorKind` describes all other kinds well enough, without an error number.
+        // `ErrorKind` describes all other kinds well enough, and its text contains no error number.
         other => return format!("{other}; try another directory or disk"),
     };
     words.to_owned()
 }
 
-/// Whether an I/O error means that the disk or a quota is full.
+/// Returns whether an I/O error means that the disk or a quota is full.
 pub fn is_full(kind: io::ErrorKind) -> bool {
     matches!(
         kind,
@@ -165,7 +167,7 @@ mod tests {
         let open = || LockedFile::lock(File::open(folder.path()).expect("a folder"));
         let first = open().expect("it is free");
         assert!(matches!(open(), Err(TryLockError::WouldBlock)));
-        // Stands for the copy that another thread's forked child would have.
+        // This copy stands for the one that a child forked by another thread would hold.
         let copy = first.try_clone().expect("a copy");
         drop(first);
         open().expect("it is free again");

@@ -1,9 +1,9 @@
-//! A directory of facts files: `TABLE/day=YYYY-MM-DD/part-N.parquet`.
+//! A directory that contains facts files: `TABLE/day=YYYY-MM-DD/part-N.parquet`.
 //!
-//! Files appear complete or not at all, so readers never see a partial file. Only one agent at a
-//! time writes to a directory, which its user must own. An agent removes the unfinished files of a
-//! killed predecessor. Rows that cannot be written stay in bounded memory for a while, and writing
-//! is retried.
+//! Files appear either complete or not at all, so readers never see a part of a file. Only one
+//! agent at a time writes to a directory, which must belong to the agent's user. If an agent was
+//! killed, the next agent removes its unfinished files. Rows that cannot be written stay in bounded
+//! memory, and the agent tries to write them again.
 
 mod file;
 mod parts;
@@ -22,19 +22,19 @@ use parts::{Part, clear_leftovers, day_of, make_day, make_table, next_name, part
 
 pub use file::{FactsError, PartWriter};
 
-/// File that the agent locks while it writes to the directory.
+/// Name of the file that the agent locks while it writes to the directory.
 const LOCK: &str = ".lock";
 
 /// Settings of a facts directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FactsSettings {
-    /// The host that the rows describe.
+    /// Name of the host that the rows describe.
     pub host: String,
-    /// Whether histograms are also written as lists.
+    /// Whether histograms are also written as lists of numbers.
     pub lists: bool,
-    /// Maximum number of days to keep per table. Older days are removed.
+    /// Maximum number of days that are kept per table. Older days are removed.
     pub max_days: usize,
-    /// Maximum number of bytes to keep in the directory. The oldest files are removed first.
+    /// Maximum number of bytes in the directory. If there are more, the oldest files are removed.
     pub max_bytes: u64,
 }
 
@@ -44,23 +44,23 @@ pub struct FactsFolder {
     folder: Folder,
     settings: FactsSettings,
     writer: PartWriter,
-    /// Rows that are not in any file yet, in order of arrival.
+    /// Rows that have not been written to a file yet, in the order of their arrival.
     pending: VecDeque<Row>,
     count: FactsCount,
-    /// Holds the directory's lock while open.
+    /// Lock on the directory, which is held for as long as this value exists.
     _lock: LockedFile,
 }
 
 impl FactsFolder {
-    /// Number of pending rows at which a file is written before ten minutes have passed.
+    /// Number of pending rows that causes them to be written before ten minutes have passed.
     const MANY: usize = 5_000;
 
-    /// Maximum number of rows waiting to be written, about 10 MiB. If there are more, the oldest
-    /// are dropped.
+    /// Maximum number of rows that wait to be written, which take about 10 MiB. If there are more,
+    /// the oldest rows are dropped.
     const MOST_PENDING: usize = 20_000;
 
-    /// Opens the directory, which is created if it is missing, and removes the unfinished files of
-    /// a killed process.
+    /// Opens the directory, and creates it if it is missing. Removes the files that a killed
+    /// process did not finish.
     ///
     /// # Errors
     /// Returns an error if the directory cannot be written, if another user can change it, or if
@@ -70,7 +70,7 @@ impl FactsFolder {
         let folder = Folder::make_trusted(path, 0o755).map_err(io)?;
         let lock = OsStr::new(LOCK);
         drop(folder.write(lock, true, 0o644).map_err(io)?);
-        // Opens the lock file only for reading, so that the disk can be remounted read-only while
+        // Open the lock file only for reading, so that the disk can be remounted read-only while
         // the agent runs.
         let file = folder.read(lock).map_err(io)?;
         let lock = LockedFile::lock(file).map_err(|error| match error {
@@ -99,16 +99,18 @@ impl FactsFolder {
         Ok(this)
     }
 
-    /// Number of rows and files written, rows dropped and writes failed so far.
+    /// Returns how many rows and files were written, how many rows were dropped, and how many
+    /// writes failed so far.
     pub fn count(&self) -> FactsCount {
         self.count
     }
 
-    /// Takes completed windows. Writes all pending rows if one of the windows is ten minutes or
+    /// Accepts completed windows. Writes all pending rows if one of the windows is ten minutes or
     /// longer, or if many rows are pending.
     ///
     /// # Errors
-    /// Returns an error if a file cannot be written. Its rows are retried next time.
+    /// Returns an error if a file cannot be written. Its rows stay pending and are written next
+    /// time.
     pub fn take(&mut self, windows: &[Window]) -> Result<(), FactsError> {
         let due = windows
             .iter()
@@ -120,7 +122,8 @@ impl FactsFolder {
         if due || is_many { self.flush() } else { Ok(()) }
     }
 
-    /// Takes rows of tables that have no windows. They are written together with the next windows.
+    /// Accepts rows of tables that have no windows. They are written together with the next
+    /// windows.
     pub fn add(&mut self, rows: impl IntoIterator<Item = Row>) {
         self.pending.extend(rows);
         self.give_up_oldest();
@@ -129,7 +132,8 @@ impl FactsFolder {
     /// Writes all pending rows.
     ///
     /// # Errors
-    /// Returns an error if a file cannot be written. Its rows are retried next time.
+    /// Returns an error if a file cannot be written. Its rows stay pending and are written next
+    /// time.
     pub fn flush(&mut self) -> Result<(), FactsError> {
         let mut result = Ok(());
         let mut parts: BTreeMap<(Table, String), Vec<Row>> = BTreeMap::new();
@@ -163,11 +167,12 @@ impl FactsFolder {
         self.writer.write(folder, &name, table, rows)
     }
 
-    /// Drops the oldest rows if too many are pending. Returns the number of pending rows.
+    /// Drops the oldest rows if too many are pending. Returns how many rows are still pending.
     fn give_up_oldest(&mut self) -> usize {
         let many = self.pending.len().saturating_sub(Self::MOST_PENDING);
         if many > 0 {
-            // Rows that could not be written were appended again, after newer rows.
+            // Sort the rows by time. Rows that could not be written were appended again, so they
+            // come after newer rows.
             let pending = self.pending.make_contiguous();
             pending.sort_by_key(Row::time_unix_ms);
         }
@@ -176,8 +181,8 @@ impl FactsFolder {
         self.pending.len()
     }
 
-    /// Removes the oldest files if there are too many days or bytes. It counts days instead of
-    /// comparing them with today's date, so a clock that was set forward does not erase the
+    /// Removes the oldest files if there are too many days or bytes. Counts the days rather than
+    /// comparing them with today's date, so that a clock that was set forward does not erase the
     /// history.
     fn retire(&mut self) {
         let mut parts = parts(&self.folder);
@@ -259,7 +264,7 @@ mod tests {
         }
     }
 
-    /// Relative paths of all files below the directory except the lock file.
+    /// Returns the relative paths of all files below the directory except the lock file.
     fn files(folder: &Path) -> Vec<String> {
         let mut found: Vec<String> = Vec::new();
         let mut folders = vec![folder.to_owned()];
@@ -360,7 +365,7 @@ mod tests {
     fn rows_that_cannot_be_written_are_retried() {
         let folder = tempfile::tempdir().unwrap();
         let mut facts = open(&folder);
-        // A file blocks the name of the day's directory.
+        // This file blocks the name of the directory for the day.
         let blocked = folder.path().join("accounts/day=1970-01-01");
         fs::write(&blocked, "").unwrap();
         facts.take(&[window(WindowLength::Minute, 0, 2)]).unwrap();
@@ -391,7 +396,7 @@ mod tests {
             ..settings()
         };
         let mut facts = FactsFolder::open(folder.path(), few.clone()).unwrap();
-        // The clock was set forward by ten years and back again.
+        // Simulate a clock that is set forward by ten years and then back again.
         for day in [0, 1, 3_650, 2] {
             facts
                 .take(&[window(WindowLength::Minute, day * DAY_MS, 2)])
@@ -418,8 +423,8 @@ mod tests {
         assert_eq!(facts.count().bytes, new);
     }
 
-    /// A facts directory with one old day. The budget of [`one_day`] removes that day when the next
-    /// file is written.
+    /// Creates a facts directory that contains one old day. The limit in [`one_day`] causes that
+    /// day to be removed when the next file is written.
     fn old_day(folder: &TempDir) -> PathBuf {
         let day = folder.path().join("accounts/day=1970-01-01");
         fs::create_dir_all(&day).unwrap();
@@ -500,7 +505,7 @@ mod tests {
         }
         let before = files(folder.path()).len();
         write_new_day(&mut one_day(&folder).unwrap()).unwrap();
-        // The old part is gone, and a new one exists.
+        // The old part was removed, and a new one was written.
         assert!(!day.join("part-1.parquet").exists());
         assert_eq!(files(folder.path()).len(), before);
     }
@@ -516,7 +521,8 @@ mod tests {
         assert!(refused.contains("other users can write to"), "{refused}");
         assert!(!refused.contains('\n'), "{refused}");
         mode(folder.path(), 0o700);
-        // A day's directory that others can write to might not be ours, so it is not removed.
+        // If others can write to a day's directory, it might not be the agent's own, so it is not
+        // removed.
         mode(&day, 0o777);
         write_new_day(&mut one_day(&folder).unwrap()).unwrap();
         assert!(day.join("part-1.parquet").exists());
@@ -530,7 +536,7 @@ mod tests {
 
         use super::*;
 
-        /// User id of `nobody` on all distributions.
+        /// User id of the user `nobody` on all distributions.
         const SOMEBODY: u32 = 65_534;
 
         #[test]

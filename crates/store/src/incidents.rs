@@ -2,27 +2,28 @@
 //! incidents, and an index with one line per event.
 //!
 //! # Files on disk
-//! An incident's line is written first. It names the recording, which can go on for seconds and
-//! include further incidents. The recording then appears under that name, complete or not at all,
-//! and another line confirms it.
+//! The line of an incident is written first. It names the recording, which can last a few seconds
+//! longer and include further incidents. The recording then appears under that name, either
+//! complete or not at all, and another line confirms it.
 //!
-//! Between writes no file is open, so the file system can be remounted read-only. Lines then wait
-//! in memory until they can be written.
+//! No file stays open between writes, so that the file system can be remounted read-only. Lines
+//! then wait in memory until they can be written.
 //!
-//! A killed recorder leaves lines whose recording does not exist, and a hidden unfinished file,
-//! which the next recorder removes. A recording that no line names is added to the index again. An
-//! unterminated last line is never read, and the next recorder cuts it off.
+//! If a recorder is killed, it leaves lines whose recording does not exist, and a hidden unfinished
+//! file, which the next recorder removes. A recording that no line names is added to the index
+//! again. A last line that has no line break is never read, and the next recorder cuts it off.
 //!
 //! # Safety
-//! Every access is relative to one handle for the directory, which must belong to the recorder's
-//! user. The index may only name recordings whose names have our own form (`name`). A line with any
-//! other name counts as damaged, and that file is neither opened nor removed. Links are not
-//! followed. Readers follow the same rules, but can read any user's directory ([`IncidentFolder`]).
+//! Every access is relative to one handle for the directory, which must belong to the user who runs
+//! the recorder. The index may name only recordings whose names have the form that the module
+//! `name` defines. A line that contains any other name counts as damaged, and that file is neither
+//! opened nor removed. Links are not followed. Readers follow the same rules, but can read any
+//! user's directory ([`IncidentFolder`]).
 //!
 //! # Limits
-//! A [`Budget`] limits the number of recordings written per hour, the number of recordings kept,
-//! and their total size. Beyond it, the oldest recordings are removed, but their lines stay. The
-//! index has its own limit, [`INDEX_MAX`].
+//! A [`Budget`] limits how many recordings are written per hour, how many are kept, and their total
+//! size. If it is exceeded, the oldest recordings are removed, but their lines stay. The index has
+//! a limit of its own, [`INDEX_MAX`].
 
 #[cfg(test)]
 mod hostile;
@@ -50,27 +51,28 @@ use reading::entry_of;
 
 pub use reading::{IncidentFolder, Unindexed, read_incidents};
 
-/// Maximum size of an index, in bytes. If it is exceeded, the older half of the lines is dropped.
+/// Maximum size of an index in bytes. If an index grows larger, the older half of its lines is
+/// dropped.
 pub const INDEX_MAX: u64 = 8 << 20;
 
 const HOUR_MS: i64 = 3_600_000;
-/// Maximum number of lines, some KiB each, that wait until the index can be written. Older lines
-/// are only counted.
+/// Maximum number of lines, of a few KiB each, that wait until the index can be written. If there
+/// are more, the oldest lines are dropped and only counted.
 const WAITING: usize = 256;
 
 /// Limits of an incident directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Maximum number of recordings kept.
+    /// Maximum number of recordings that are kept.
     pub count: u64,
-    /// Maximum total size of the recordings kept, in bytes.
+    /// Maximum total size in bytes of the recordings that are kept.
     pub bytes: u64,
-    /// Maximum number of recordings written within an hour.
+    /// Maximum number of recordings that are written within an hour.
     pub per_hour: u64,
 }
 
 impl Default for Budget {
-    /// 1000 recordings, 1 GiB, 60 per hour.
+    /// Returns a budget of 1000 recordings, 1 GiB, and 60 recordings per hour.
     fn default() -> Self {
         Self {
             count: 1_000,
@@ -80,7 +82,8 @@ impl Default for Budget {
     }
 }
 
-/// Why an incident directory cannot be used, as one line that names the directory.
+/// Error for an incident directory that cannot be used. The message is one line that names the
+/// directory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct IncidentStoreError(String);
@@ -91,70 +94,72 @@ impl IncidentStoreError {
     }
 }
 
-/// An incident directory that a recorder writes to. Only one recorder can hold it at a time.
+/// An incident directory that a recorder writes to. Only one recorder at a time can hold it.
 #[derive(Debug)]
 pub struct IncidentStore {
     folder: IncidentFolder,
     _lock: LockedFile,
     index: IndexFile,
     budget: Budget,
-    /// Existing recordings, oldest first: number of the first incident, file name and size.
+    /// Existing recordings, oldest first. Each one consists of the number of its first incident,
+    /// its file name and its size.
     kept: VecDeque<(u64, String, u64)>,
     bytes: u64,
     next: u64,
-    /// When recordings were written in the last hour, in ms since 1970.
+    /// Times in ms since 1970 at which recordings were written within the last hour.
     lately: VecDeque<i64>,
     lost: BTreeMap<LossCause, u64>,
     /// Lines that could not be written yet, oldest first.
     waiting: VecDeque<IndexLine>,
-    /// Whether the index notes that the recorder started to watch.
+    /// Whether the recorder has noted in the index that it started to watch.
     watches: bool,
-    /// The recording in progress.
+    /// Recording in progress, if there is one.
     current: Option<Current>,
 }
 
-/// A recording that has incidents but is not written yet.
+/// A recording that contains incidents but has not been written yet.
 #[derive(Debug)]
 struct Current {
-    /// When its first incident was noticed, in ms since 1970.
+    /// Time in ms since 1970 at which the first incident was noticed.
     at: i64,
-    /// The recording's future name; `None` if the budget does not allow a recording.
+    /// Name that the recording will have. `None` if the budget does not allow a recording.
     name: Option<String>,
     entries: Vec<IncidentEntry>,
 }
 
-/// An incident that was added to the index.
+/// An incident that has been added to the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// Index entry of the incident.
+    /// Entry of the incident in the index.
     pub entry: IncidentEntry,
-    /// Future path of the incident's recording.
+    /// Path that the recording of the incident will have. `None` if there will be none.
     pub path: Option<PathBuf>,
-    /// Why the incident could not be fully noted.
+    /// The reason why a line of the index could not be written. `None` if all lines were written.
     pub trouble: Option<String>,
 }
 
-/// The outcome of a recording.
+/// Outcome of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recorded {
-    /// Entries of the recording's incidents, each with the recording's size or the reason why it
-    /// was not kept.
+    /// Entries of the incidents in the recording. Each contains the size of the recording, or the
+    /// reason why it was not kept.
     pub entries: Vec<IncidentEntry>,
-    /// Path of the recording, if it was kept.
+    /// Path of the recording. `None` if it was not kept.
     pub path: Option<PathBuf>,
-    /// Why the recording or its outcome could not be fully written.
+    /// The reason why the recording, or the line about its outcome, could not be written. `None` if
+    /// both were written.
     pub trouble: Option<String>,
 }
 
 impl IncidentStore {
-    /// Locks the directory, which is created if it is missing, removes the unfinished files of
-    /// killed recorders, and repairs the index. `now` is in ms since 1970. Also returns the
-    /// recordings that are missing from the index. The caller must add them with
+    /// Opens and locks the directory, and creates it if it is missing. Removes the files that
+    /// killed recorders did not finish, and repairs the index. `now` is in ms since 1970. Also
+    /// returns the recordings that are missing from the index. The caller must add them with
     /// [`IncidentStore::found`].
     ///
     /// # Errors
     /// Returns an error if the directory cannot be created or written, if another user can change
-    /// it, if another recorder holds it, or if its index is an unrelated file.
+    /// it, if another recorder holds it, or if the file with the index's name is not an index.
     pub fn open(
         path: &Path,
         budget: Budget,
@@ -195,29 +200,30 @@ impl IncidentStore {
         Ok((store, unindexed))
     }
 
-    /// Notes that the recorder has been watching since `at`, in ms since 1970. Returns the reason
-    /// if the note could not be written.
+    /// Adds a line that says that the recorder has been watching since `at`, in ms since 1970. If
+    /// the line cannot be written, returns the reason.
     pub fn began(&mut self, at: i64) -> Option<String> {
         self.watches = true;
         self.note(IndexLine::Began { at_unix_ms: at })
     }
 
-    /// Path of the directory, for messages.
+    /// Returns the path of the directory, for use in messages.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The same directory, for reading.
+    /// Returns the same directory for reading.
     pub fn reading(&self) -> &IncidentFolder {
         &self.folder
     }
 
-    /// Number of losses so far, by cause.
+    /// Returns how many incidents, recordings and triggers were lost so far, by cause.
     pub fn lost(&self) -> impl Iterator<Item = (LossCause, u64)> {
         self.lost.iter().map(|(&cause, &count)| (cause, count))
     }
 
-    /// Counts the existing recordings listed in the index, and those written in the last hour.
+    /// Counts the recordings in the index that still exist, and the recordings that were written
+    /// within the last hour.
     fn take_stock(&mut self, contents: &IncidentIndex, now: i64) {
         let mut last = None;
         for entry in contents.entries() {
@@ -238,9 +244,9 @@ impl IncidentStore {
         }
     }
 
-    /// Adds an incident to the index, as part of the recording in progress. Without one, the
-    /// incident starts a new recording if the budget allows it. Failures do not stop the recorder.
-    /// Losses are counted and reported.
+    /// Adds an incident to the index, as a part of the recording in progress. If no recording is in
+    /// progress, the incident starts one, provided that the budget allows it. Failures do not stop
+    /// the recorder. Losses are counted and reported.
     pub fn tell(&mut self, incident: Incident) -> Told {
         if self.current.is_none() {
             self.current = Some(self.begin(incident.at_unix_ms));
@@ -273,7 +279,7 @@ impl IncidentStore {
         }
     }
 
-    /// Starts a recording whose first incident was noticed at `at`.
+    /// Starts a recording whose first incident was noticed at the time `at`.
     fn begin(&mut self, at: i64) -> Current {
         while self
             .lately
@@ -290,7 +296,8 @@ impl IncidentStore {
         }
     }
 
-    /// Adds the missing outcome of a recording whose recorder was killed before it wrote that line.
+    /// Adds the missing line about the outcome of a recording if its recorder was killed before it
+    /// could write that line.
     fn heal(&mut self, contents: &IncidentIndex) -> Result<(), IndexError> {
         let last = contents.entries().last().filter(|entry| entry.bytes == 0);
         let Some(name) = last.and_then(|entry| entry.recording.as_ref()) else {
@@ -300,9 +307,9 @@ impl IncidentStore {
         self.index.append(&outcome_line(name, outcome))
     }
 
-    /// Writes the recording of all incidents since the previous recording, if the budget allows it,
-    /// and notes its outcome in the index. As in [`IncidentStore::tell`], failures do not stop the
-    /// recorder.
+    /// Writes the recording of all incidents since the previous recording, provided that the budget
+    /// allows it. Then adds a line about its outcome to the index. As in [`IncidentStore::tell`],
+    /// failures do not stop the recorder.
     pub fn record(
         &mut self,
         header: &Header,
@@ -343,8 +350,9 @@ impl IncidentStore {
         recorded
     }
 
-    /// Notes a recording's outcome. Updates waiting lines. For lines that are already written, adds
-    /// another line.
+    /// Stores the outcome of a recording in the lines that still wait, and adds another line about
+    /// it for the lines that are already written. If that line cannot be written, returns the
+    /// reason.
     fn settle(&mut self, name: &str, outcome: Result<u64, LossCause>) -> Option<String> {
         let waiting = self.waiting.iter_mut().filter_map(IndexLine::entry_mut);
         for entry in waiting.filter(|entry| entry.names(name)) {
@@ -353,10 +361,10 @@ impl IncidentStore {
         self.note(outcome_line(name, outcome))
     }
 
-    /// Adds the line of a recording that is missing from the index.
+    /// Adds a line for a recording that is missing from the index.
     ///
     /// # Errors
-    /// Returns an error if the recording has disappeared or the index cannot be written.
+    /// Returns an error if the recording no longer exists, or if the index cannot be written.
     pub fn found(
         &mut self,
         found: &Unindexed,
@@ -377,8 +385,8 @@ impl IncidentStore {
         written.map_err(|error| self.cannot_write_index(&error))
     }
 
-    /// Notes that something other than a recording was not kept. Returns the reason if the note
-    /// could not be written.
+    /// Counts losses of anything other than a recording, and adds a line about them. If the line
+    /// cannot be written, returns the reason.
     pub fn lose(&mut self, cause: LossCause, count: u64) -> Option<String> {
         if count == 0 {
             return None;
@@ -387,7 +395,8 @@ impl IncidentStore {
         self.note(IndexLine::Lost { cause, count })
     }
 
-    /// Notes that the recorder stopped at `at`, in ms since 1970, if it ever started to watch.
+    /// Adds a line that says that the recorder stopped at `at`, in ms since 1970. Adds none if the
+    /// recorder never started to watch.
     ///
     /// # Errors
     /// Returns an error if the index cannot be written.
@@ -400,7 +409,8 @@ impl IncidentStore {
         trouble.map_or(Ok(()), |why| Err(IncidentStoreError(why)))
     }
 
-    /// Appends a line. If that fails, returns the reason and retries the line before the next one.
+    /// Appends a line to the index. If that fails, returns the reason and keeps the line, which is
+    /// then written before the next one.
     fn note(&mut self, line: IndexLine) -> Option<String> {
         self.wait(line);
         if self.waiting.len() > WAITING
@@ -411,7 +421,7 @@ impl IncidentStore {
         self.write_waiting()
     }
 
-    /// Queues a line. Counts with the same cause are merged.
+    /// Queues a line. Counts that have the same cause are merged into one line.
     fn wait(&mut self, line: IndexLine) {
         if let IndexLine::Lost { cause, count } = line {
             let mut others = self.waiting.iter_mut();
@@ -430,7 +440,7 @@ impl IncidentStore {
         self.waiting.push_back(line);
     }
 
-    /// Appends all waiting lines. Returns the reason if that fails.
+    /// Appends all waiting lines to the index. If that fails, returns the reason.
     fn write_waiting(&mut self) -> Option<String> {
         while let Some(line) = self.waiting.front() {
             if let Err(error) = self.index.append(line) {
@@ -445,7 +455,7 @@ impl IncidentStore {
         IncidentStoreError::new("write", &self.folder.path_of(index::NAME), error)
     }
 
-    /// Writes a recording. Returns its size in bytes, or why it was not written.
+    /// Writes a recording. Returns its size in bytes, or the reason why it was not written.
     fn write(
         &self,
         name: &str,
@@ -474,16 +484,16 @@ impl IncidentStore {
         Ok(self.folder.size(name).unwrap_or(0))
     }
 
-    /// The first unused name for a recording at `at` or later. If the clock was set back, the same
-    /// millisecond can occur again.
+    /// Returns the first unused name for a recording at the time `at` or later. If the clock was
+    /// set back, the same millisecond can occur again.
     fn free_name(&self, at: i64) -> String {
         let mut names = (at..).map(recording_name);
         let free = names.find(|name| !self.folder.folder().has(OsStr::new(name)));
         free.unwrap_or_default()
     }
 
-    /// Removes the oldest recordings while there are too many recordings or bytes. Returns the
-    /// reason if one could not be removed.
+    /// Removes the oldest recordings until neither their number nor their size exceeds the budget.
+    /// If one cannot be removed, returns the reason.
     fn make_room(&mut self) -> Option<String> {
         let mut trouble = None;
         loop {
@@ -511,7 +521,8 @@ impl IncidentStore {
     }
 }
 
-/// The line that notes a recording's outcome: its size, or why it was not kept.
+/// Returns the line about the outcome of a recording. It contains the recording's size, or the
+/// reason why it was not kept.
 fn outcome_line(name: &str, outcome: Result<u64, LossCause>) -> IndexLine {
     let recording = name.to_owned();
     match outcome {
@@ -520,14 +531,15 @@ fn outcome_line(name: &str, outcome: Result<u64, LossCause>) -> IndexLine {
     }
 }
 
-/// The line that replaces a dropped line to count the loss, if it must be counted. An incident
-/// whose recording exists needs no count, because it is found again through the recording.
+/// Returns a line that counts the loss of a dropped line and takes its place. Returns `None` if the
+/// loss need not be counted. An incident whose recording exists is not counted, because it is found
+/// again through the recording.
 fn count_of(line: &IndexLine) -> Option<IndexLine> {
     let (cause, count) = match line {
         IndexLine::Incident(entry) => (entry.not_kept?, 1),
         IndexLine::Removed { cause, .. } => (*cause, 1),
         IndexLine::Lost { cause, count } => (*cause, *count),
-        // Waiting incidents already include the outcome of their recording.
+        // Incidents that still wait already contain the outcome of their recording.
         IndexLine::Recorded { .. }
         | IndexLine::NotRecorded { .. }
         | IndexLine::Began { .. }
@@ -536,9 +548,10 @@ fn count_of(line: &IndexLine) -> Option<IndexLine> {
     Some(IndexLine::Lost { cause, count })
 }
 
-/// Removes the unfinished files of killed recorders.
+/// Removes the files that killed recorders did not finish.
 fn remove_unfinished(folder: &Folder) -> io::Result<()> {
-    // The name has the form `.NAME.PID-N.part`. `remove_abandoned` checks the ending.
+    // The name has the form `.NAME.PID-N.part`. `remove_abandoned` checks the part after the last
+    // dot.
     let name_of = |hidden: &str| {
         let (name, _) = hidden
             .strip_prefix('.')?

@@ -1,7 +1,8 @@
-//! Parquet files: the common foundation of recordings, tables and facts.
+//! Reads and writes Parquet files, the common format of recordings, tables and facts.
 //!
-//! A file may come from anybody. `Unopened` checks the sizes in it before the Parquet library
-//! relies on them. `decode` turns the library's panics on damaged bytes into errors.
+//! A file may come from anybody. `Unopened` checks the sizes in a file before the Parquet library
+//! relies on them. The library panics on some damaged bytes, and `decode` turns these panics into
+//! errors.
 
 mod bounds;
 mod output;
@@ -29,7 +30,7 @@ pub(crate) struct Unopened {
 }
 
 impl Unopened {
-    /// Reads a file's footer.
+    /// Reads the footer of a file.
     pub(crate) fn new<R: ChunkReader + 'static>(bytes: R) -> Result<Self, DecodeError> {
         let bounds = Bounds::new(bytes.len());
         let fetch: Box<Fetch> =
@@ -42,12 +43,12 @@ impl Unopened {
         })
     }
 
-    /// Contents of the footer; `None` if the file is too short to have one.
+    /// Returns the contents of the footer. Returns `None` if the file is too short to have one.
     pub(crate) fn footer(&self) -> Option<&Footer> {
         self.footer.as_ref()
     }
 
-    /// A function that reads bytes of the file.
+    /// Returns the function that reads bytes of the file.
     pub(crate) fn fetch(&self) -> &Fetch {
         &*self.fetch
     }
@@ -67,11 +68,11 @@ impl Unopened {
     }
 }
 
-/// Why a file cannot be opened.
+/// The reason why a file cannot be opened.
 pub(crate) enum OpenFault {
     /// The footer cannot be decoded.
     Footer(DecodeError),
-    /// The file exceeds a limit.
+    /// The file exceeds one of the limits.
     Excess(Excess),
 }
 
@@ -97,17 +98,17 @@ impl ParquetFile {
         self.file.metadata()
     }
 
-    /// The limits that apply to a file of this size.
+    /// Returns the limits that apply to a file of this size.
     pub(crate) fn bounds(&self) -> Bounds {
         self.bounds
     }
 
-    /// A function that reads bytes of the file.
+    /// Returns the function that reads bytes of the file.
     pub(crate) fn fetch(&self) -> &Fetch {
         &*self.fetch
     }
 
-    /// Opens a row group. Its pages must be checked before they are read.
+    /// Opens a row group. The caller must check its pages before reading them.
     pub(crate) fn row_group(
         &self,
         index: usize,
@@ -115,7 +116,7 @@ impl ParquetFile {
         decode(|| self.file.get_row_group(index))
     }
 
-    /// Checks the pages of the given columns in one row group.
+    /// Checks the pages of these columns in one row group.
     pub(crate) fn check_pages(
         &self,
         group: usize,
@@ -125,25 +126,27 @@ impl ParquetFile {
         self.bounds.check_pages(group, columns, self.fetch())
     }
 
-    /// All rows, value by value. Their pages must be checked first, and they must be read within
-    /// [`decode`].
+    /// Returns all rows, value by value. The caller must check their pages first, and must read the
+    /// rows within [`decode`].
     pub(crate) fn rows(&self) -> Result<RowIter<'_>, ParquetError> {
         self.file.get_row_iter(None)
     }
 }
 
-/// Why bytes of a file cannot be decoded. The message is one line and does not name the file.
+/// Error for bytes of a file that cannot be decoded. The message is one line and does not name the
+/// file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DecodeError {
     /// The Parquet library returned an error, perhaps because the file cannot be read.
     #[error("{}", parquet_words(.0))]
     Parquet(ParquetError),
-    /// The bytes make no sense. The Parquet library panicked, or a check before it failed.
+    /// The bytes make no sense. Either the Parquet library panicked, or an earlier check failed.
     #[error("its contents are invalid")]
     Invalid,
 }
 
-/// The cause of a Parquet error, on one line and without the surrounding layers.
+/// Returns the cause of a Parquet error on one line, without the names of the layers that it passed
+/// through.
 pub(crate) fn parquet_words(error: &ParquetError) -> String {
     let text = match error {
         ParquetError::General(text) | ParquetError::NYI(text) | ParquetError::EOF(text) => {
@@ -159,19 +162,19 @@ pub(crate) fn parquet_words(error: &ParquetError) -> String {
 }
 
 thread_local! {
-    /// Whether this thread is inside [`decode`].
+    /// Whether this thread is currently inside [`decode`].
     static DECODING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a panic on this thread comes from damaged bytes and will be turned into an error. Panic
-/// hooks should not print such a panic.
+/// Returns whether a panic on this thread would come from damaged bytes. Such a panic is turned
+/// into an error, so panic hooks should not print it.
 pub fn is_decoding() -> bool {
     DECODING.get()
 }
 
 /// Calls the Parquet library on bytes that may be damaged. The library returns an error for most
-/// damage but panics for some. After a panic, the objects that it was working on are not used
-/// again.
+/// kinds of damage, and panics for others. This function turns such a panic into an error. The
+/// objects that the library was working on are not used again.
 pub(crate) fn decode<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, DecodeError> {
     let outer = DECODING.replace(true);
     let done = catch_unwind(AssertUnwindSafe(work));

@@ -1,17 +1,17 @@
-//! The file format of recordings: one Parquet file that any Parquet tool can read.
+//! The file format of recordings. A recording is one Parquet file that any Parquet tool can read.
 //!
 //! ```sql
 //! SELECT source, sum(self_ns) FROM 'x.parquet' GROUP BY 1
 //! ```
 //!
-//! Each row of the file is a [`Row`](ticktax_model::recording::Row). A row with a `due_ns` is a
-//! frame of a paced loop. A row with an `edge` is a wake-up edge: `edge_tid` is the woken thread,
-//! and `edge_to` is the work item's function or the softirq. The
+//! Each row of the file is a [`Row`](ticktax_model::recording::Row). A row that has a `due_ns` is a
+//! frame of a paced loop. A row that has an `edge` is a wake-up edge: `edge_tid` is the woken
+//! thread, and `edge_to` is the work item's function or the softirq. The
 //! [`Header`](ticktax_model::recording::Header) is JSON in the file's key-value metadata, under the
 //! key `ticktax`.
 //!
-//! Reading and writing are streamed. Memory is bounded by the size of a row group, not by the
-//! length of the recording.
+//! Recordings are read and written as streams. Memory is limited by the size of a row group, not by
+//! the length of the recording.
 
 mod checksum;
 mod column;

@@ -1,7 +1,7 @@
-//! Tables as Parquet files. Their columns are determined at run time, and the file's key-value
-//! metadata describes the table.
+//! Reads and writes tables as Parquet files. Their columns are determined at run time. The
+//! key-value metadata in the file describes the table.
 //!
-//! Every column except the first is optional. Equal rows produce equal bytes.
+//! Every column except the first is optional. Equal rows always result in equal bytes.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -24,15 +24,15 @@ use crate::parquet_file::{
     OpenFault, ParquetFile, Unopened, column_type, decode, message, parquet_words, put_cells,
 };
 
-/// Why a table could not be written or read, in one line.
+/// Error for a table that could not be written or read. The message is one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot {verb} {}: {why}", path.display())]
 pub struct TableError {
-    /// Operation that failed: `write` or `read`.
+    /// Verb for the operation that failed: `write` or `read`.
     pub verb: &'static str,
     /// Path of the file.
     pub path: PathBuf,
-    /// Reason, and what to do.
+    /// Reason for the failure, and how to fix it.
     pub why: String,
 }
 
@@ -51,11 +51,12 @@ impl TableError {
     }
 }
 
-/// Writes a table to a file that appears under its name once it is complete.
+/// A writer for a table, whose file appears under its final name once it is complete.
 pub struct TableWriter {
     path: PathBuf,
     columns: Vec<Column>,
-    // Declared before `temporary`, so that everything is flushed before the file is removed.
+    // This field is declared before `temporary`, so that everything is flushed before the file is
+    // removed.
     file: SerializedFileWriter<File>,
     temporary: Temporary,
 }
@@ -94,8 +95,8 @@ impl TableWriter {
         })
     }
 
-    /// Writes rows as one row group. A cell that is missing or does not fit its column becomes an
-    /// empty value.
+    /// Writes rows as one row group. If a cell is missing or does not fit its column, it is written
+    /// as an empty value.
     ///
     /// # Errors
     /// Returns an error if the rows cannot be written, usually because the disk is full.
@@ -170,7 +171,7 @@ pub struct TableReader {
 }
 
 impl TableReader {
-    /// Opens a table; `None` if the file does not exist.
+    /// Opens a table. Returns `None` if the file does not exist.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read or is not a Parquet file.
@@ -213,7 +214,7 @@ impl TableReader {
         }))
     }
 
-    /// The table's key-value metadata.
+    /// Returns the key-value metadata of the table.
     pub fn metadata(&self) -> BTreeMap<String, String> {
         let pairs = self.file.metadata().file_metadata().key_value_metadata();
         pairs
@@ -223,7 +224,7 @@ impl TableReader {
             .collect()
     }
 
-    /// Passes all rows to `take`, in order.
+    /// Passes all rows to `take`, in the order in which the file contains them.
     ///
     /// # Errors
     /// Returns an error if the file is damaged or ends in the middle of a row.

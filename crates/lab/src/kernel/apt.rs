@@ -1,5 +1,5 @@
-//! Where apt gets packages from: either this machine's package lists, or lists of the lab's own for
-//! another architecture or Debian suite. The machine's configuration stays unchanged.
+//! Sources from which apt gets packages: either this machine's package lists, or the lab's own
+//! lists for another architecture or Debian suite. The machine's configuration stays unchanged.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,14 +13,15 @@ use super::tool::run;
 use crate::arch::Arch;
 use crate::error::LabError;
 
-/// Debian's archive, for suites that are not configured on this machine.
+/// URL of Debian's archive, used for suites that are not configured on this machine.
 const ARCHIVE: &str = "http://deb.debian.org/debian";
-/// Debian's keys, with which apt verifies the archive (package `debian-archive-keyring`).
+/// Path of the keys that apt uses to verify Debian's archive (package `debian-archive-keyring`).
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-/// The lab's own package lists are updated when they are this old.
+/// Maximum age of the lab's own package lists. Older lists are updated.
 const FRESH: Duration = Duration::from_hours(24);
 
-/// A Debian suite and an architecture. Without a suite, this machine's own sources are used.
+/// A package source: an architecture and a Debian suite. If `suite` is `None`, apt uses the sources
+/// that are configured on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place<'a> {
     arch: Arch,
@@ -28,7 +29,7 @@ pub(super) struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// Splits `SUITE:PACKAGE` into the source and the package's name. `SUITE:` is optional.
+    /// Splits `SUITE:PACKAGE` into the package source and the package's name. `SUITE:` is optional.
     pub(super) fn parse(name: &'a str, arch: Arch) -> (Self, &'a str) {
         match name.split_once(':') {
             Some((suite, name)) => (
@@ -42,7 +43,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Returns an `apt-get` command that uses this source.
+    /// Returns an `apt-get` command that is set up to use this package source.
     pub(super) fn apt_get(self, cache: &Cache) -> Result<Command, LabError> {
         let mut apt = helper("apt-get");
         apt.args(["-qq", "-o", "APT::Sandbox::User=root"]);
@@ -52,7 +53,7 @@ impl<'a> Place<'a> {
         Ok(apt)
     }
 
-    /// Updates the lab's own package lists if this source uses them.
+    /// Updates the lab's own package lists if this package source uses them and they are too old.
     pub(super) fn update(self, cache: &Cache, tell: &mut dyn FnMut(&str)) -> Result<(), LabError> {
         let Some(folder) = self.folder(cache)? else {
             return Ok(());
@@ -75,8 +76,8 @@ impl<'a> Place<'a> {
         fs::write(&stamp, "").map_err(LabError::file("write", &stamp))
     }
 
-    /// Returns the directory of the lab's own package lists. Returns `None` if the machine's lists
-    /// suffice.
+    /// Returns the directory that holds the lab's own package lists. Returns `None` if the
+    /// machine's lists suffice.
     fn folder(self, cache: &Cache) -> Result<Option<PathBuf>, LabError> {
         if self.suite.is_none() && self.arch == Arch::HOST {
             return Ok(None);
@@ -114,7 +115,7 @@ impl std::fmt::Display for Place<'_> {
     }
 }
 
-/// Returns how long ago `file` was modified. Returns `None` if it does not exist.
+/// Returns how long ago `file` was modified. Returns `None` if the file does not exist.
 fn age(file: &Path) -> Option<Duration> {
     let written = fs::metadata(file).ok()?.modified().ok()?;
     SystemTime::now().duration_since(written).ok()

@@ -22,26 +22,26 @@ use crate::arch::Arch;
 use crate::error::LabError;
 use crate::sys::end_with_parent;
 
-/// Configuration of the lab's kernels for all architectures, on top of `tinyconfig`.
+/// Configuration that the lab's kernels share on all architectures, on top of `tinyconfig`.
 const FRAGMENT: &str = include_str!("../../kernel/fragment.config");
-/// Additional configuration per architecture.
+/// Additional configuration for each architecture.
 const AMD64: &str = include_str!("../../kernel/amd64.config");
 const ARM64: &str = include_str!("../../kernel/arm64.config");
-/// Tick rates that Linux itself offers.
+/// Tick rates that Linux offers without the lab's additions, in Hz.
 const OFFERED: [u32; 4] = [100, 250, 300, 1000];
 /// Tick rates that the lab can build, in Hz.
 const RATES: std::ops::RangeInclusive<u32> = 24..=2000;
 /// Debian packages that every build requires.
 const TOOLS: &str = "make gcc flex bison bc libc6-dev libelf-dev";
 
-/// Everything that defines a build except the tick rate.
+/// Settings that define a build, except the tick rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Building<'a> {
-    /// Architecture of the kernel.
+    /// Architecture that the kernel is built for.
     pub arch: Arch,
     /// Kernel source.
     pub source: &'a KernelSource,
-    /// Additional configuration, as lines such as `CONFIG_X=y`.
+    /// Additional configuration: lines such as `CONFIG_X=y`.
     pub fragment: &'a str,
     /// Name of the additional configuration. It becomes part of the kernel's name: `hz250+NAME`.
     pub variant: Option<&'a str>,
@@ -52,7 +52,7 @@ pub struct Building<'a> {
 /// Calls [`build`] for each tick rate in turn.
 ///
 /// # Errors
-/// Returns an error before the first build if a rate cannot be built. After any other error, the
+/// Returns an error before the first build if a rate cannot be built. If a later step fails, the
 /// kernels built so far stay in the cache.
 pub fn build_all(
     rates: &[u32],
@@ -69,12 +69,12 @@ pub fn build_all(
         .collect()
 }
 
-/// Builds the kernel with tick rate `hz`, or takes it from the cache. Resumes an interrupted build.
-/// `stop` returns `true` to cancel, and `tell` receives progress messages.
+/// Builds the kernel with the tick rate `hz`, or takes it from the cache. Resumes an interrupted
+/// build. `stop` returns `true` to cancel the build, and `tell` receives progress messages.
 ///
 /// # Errors
-/// Returns an error if a required tool is missing, if the source is invalid, or if compilation
-/// fails.
+/// Returns an error if a required tool is missing, if the source is invalid, if the build is
+/// cancelled, or if compilation fails.
 pub fn build(
     hz: u32,
     building: &Building<'_>,
@@ -133,14 +133,14 @@ pub fn build(
     Ok(built(kernel, true))
 }
 
-/// Returns the monotonic time.
+/// Returns the current monotonic time.
 fn now() -> Nanos {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC);
     let time = time.map_or(Duration::ZERO, Duration::from);
     Nanos(i64::try_from(time.as_nanos()).unwrap_or(i64::MAX))
 }
 
-/// Rejects tick rates that the lab cannot build.
+/// Returns an error if the lab cannot build a kernel with this tick rate.
 fn require_rate(hz: u32) -> Result<(), LabError> {
     if RATES.contains(&hz) {
         return Ok(());
@@ -173,7 +173,8 @@ fn name(hz: u32, variant: Option<&str>, arch: Arch) -> Result<String, LabError> 
     Ok(built_name(&bare, arch))
 }
 
-/// Returns the complete configuration on top of `tinyconfig`, with `more` at the end.
+/// Returns the complete configuration on top of `tinyconfig`. `more` comes last, so its settings
+/// take precedence.
 fn fragment(hz: u32, arch: Arch, more: &str) -> String {
     let arch_fragment = match arch {
         Arch::X86 => AMD64,
@@ -199,13 +200,13 @@ fn key(source: &Source, fragment: &str, arch: Arch) -> Result<String, LabError> 
     Ok(sha256(all.join("\n").as_bytes())[..12].to_owned())
 }
 
-/// Returns the compiler's name and the Debian packages that a build requires.
+/// Returns the name of the compiler for `arch`, and the Debian packages that a build requires.
 fn compiler(arch: Arch) -> (String, String) {
     if arch == Arch::HOST {
         return ("gcc".to_owned(), TOOLS.to_owned());
     }
     let package = format!("gcc-{}", arch.compilers().trim_end_matches('-'));
-    // Debian package names contain no underscores, unlike the compiler's prefix.
+    // The compiler's prefix contains underscores, but Debian package names do not.
     let package = package.replace('_', "-");
     (
         format!("{}gcc", arch.compilers()),
@@ -224,7 +225,7 @@ fn require_tools(arch: Arch) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Parameters for `make`: source, build directory and architecture.
+/// Paths and architecture that every `make` command of a build needs.
 struct BuildTree<'a> {
     source: &'a Source,
     objects: &'a Path,
@@ -232,8 +233,8 @@ struct BuildTree<'a> {
 }
 
 impl BuildTree<'_> {
-    /// Returns a `make` command. Its settings keep the date, user and host of the build out of the
-    /// kernel's version string.
+    /// Returns a `make` command. Its settings fix the build date, user and host in the kernel's
+    /// version string, so that the same source always gives the same kernel.
     fn make(&self) -> Command {
         let mut make = helper("make");
         make.arg("-C")
@@ -256,8 +257,8 @@ impl BuildTree<'_> {
         let wanted = objects.join("fragment.config");
         fs::write(&wanted, fragment).map_err(LabError::file("write", &wanted))?;
         run(self.make().args(["-s", "tinyconfig"]), TOOLS)?;
-        // tinyconfig comes with a fragment that would override KCONFIG_ALLCONFIG, so merge the
-        // lab's configuration afterwards.
+        // `make tinyconfig` uses its own fragment, which would override `KCONFIG_ALLCONFIG`.
+        // Therefore merge the lab's configuration afterwards.
         let config = objects.join(".config");
         let mut merge = helper(self.source.folder.join("scripts/kconfig/merge_config.sh"));
         merge
@@ -306,7 +307,7 @@ impl BuildTree<'_> {
         let mut steps = 0;
         if let Some(output) = child.stdout.take() {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
-                // Count lines that look like `  CC      kernel/fork.o`.
+                // Count the build steps: lines such as `  CC      kernel/fork.o`.
                 if line.starts_with("  ") {
                     steps += 1;
                     tell(&format!(
@@ -341,9 +342,9 @@ impl BuildTree<'_> {
     }
 }
 
-/// Returns the first option in `fragment` that is not in `config`. If the fragment sets an option
-/// more than once, only the last line counts. In `config`, an option that is off is either a
-/// comment or absent.
+/// Returns the first option in `fragment` that `config` does not contain, or `None` if it contains
+/// all of them. If the fragment sets an option more than once, only the last line counts. An option
+/// that is off appears in `config` as a comment or not at all.
 fn first_refused<'a>(fragment: &'a str, config: &str) -> Option<&'a str> {
     let mut last: Vec<&str> = Vec::new();
     for line in fragment.lines().filter(|line| line.starts_with("CONFIG_")) {

@@ -1,5 +1,5 @@
-//! A cache of kernels on disk. Each kernel has a directory, with a manifest that lists its files'
-//! digests.
+//! A cache of kernels on disk. Each kernel has a directory with a manifest that lists the digests
+//! of its files.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -14,20 +14,20 @@ use super::tool::{sha256, sha256_of};
 use crate::arch::Arch;
 use crate::error::LabError;
 
-/// Name of the manifest.
+/// Name of the manifest file.
 const MANIFEST: &str = "manifest";
-/// Name of the kernel image.
+/// Name of the kernel image file.
 const IMAGE: &str = "vmlinuz";
-/// Name of the build configuration.
+/// Name of the file that contains the build configuration.
 const CONFIG: &str = "config";
 
-/// A directory for kernels, kernel sources and builds.
+/// A cache directory for kernels, kernel sources and build directories.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cache {
     root: PathBuf,
 }
 
-/// A kernel to store in the cache.
+/// A kernel that is about to be stored in the cache.
 pub(super) struct Keep<'a> {
     pub(super) name: &'a str,
     pub(super) release: &'a str,
@@ -36,11 +36,11 @@ pub(super) struct Keep<'a> {
     pub(super) config: &'a [u8],
 }
 
-/// A lock on a cache entry. It is held while the entry is being created.
+/// A lock on a cache entry, held while the entry is being created.
 pub struct Held(#[expect(dead_code, reason = "dropping it releases the lock")] Flock<File>);
 
 impl Cache {
-    /// Uses the directory `root`, which need not exist.
+    /// Creates a cache in the directory `root`, which need not exist yet.
     pub fn at(root: PathBuf) -> Self {
         Self { root }
     }
@@ -49,7 +49,7 @@ impl Cache {
     /// The arguments are the values of `XDG_CACHE_HOME` and `HOME`.
     ///
     /// # Errors
-    /// Returns an error if neither of them is set.
+    /// Returns an error if neither variable is set.
     pub fn of_user(cache_home: Option<OsString>, home: Option<OsString>) -> Result<Self, LabError> {
         let set = |value: Option<OsString>| value.filter(|value| !value.is_empty());
         let folder = set(cache_home)
@@ -63,7 +63,7 @@ impl Cache {
         Ok(Self::at(folder.join("ticktax/lab")))
     }
 
-    /// Lists all kernels in the cache by name, without verifying their digests.
+    /// Lists all kernels in the cache, sorted by name, without verifying their digests.
     pub fn list(&self) -> KernelList {
         let kernels = self.root.join("kernels");
         let Ok(listing) = fs::read_dir(&kernels) else {
@@ -91,7 +91,7 @@ impl Cache {
         KernelList { kernels: all }
     }
 
-    /// Returns the kernel called `name`, if it is in the cache.
+    /// Returns the kernel called `name`, or `None` if it is not in the cache.
     ///
     /// # Errors
     /// Returns an error if the files have changed since they were stored, or if another user can
@@ -129,13 +129,13 @@ impl Cache {
         }))
     }
 
-    /// Whether the kernel `name` in the cache was made from `origin`.
+    /// Returns whether the kernel `name` in the cache was made from `origin`.
     pub(super) fn is_from(&self, name: &str, origin: &str) -> bool {
         let text = fs::read_to_string(self.folder_of(name).join(MANIFEST));
         text.is_ok_and(|text| value(&text, "origin") == Some(origin))
     }
 
-    /// Stores a kernel. Replaces any kernel that has the same name.
+    /// Stores a kernel, and replaces any kernel that has the same name.
     pub(super) fn keep(&self, kernel: &Keep<'_>) -> Result<(), LabError> {
         let folder = self.folder_of(kernel.name);
         let fresh = self.folder("fresh")?.join(kernel.name);
@@ -159,9 +159,9 @@ impl Cache {
         fs::rename(&fresh, &folder).map_err(LabError::file("move into place", &folder))
     }
 
-    /// Returns the cache's directory `part`, and creates it if necessary. No other user may own it,
-    /// because the lab executes programs from there. (With `sudo`, `HOME` may belong to another
-    /// user.)
+    /// Returns the directory `part` of the cache, and creates it if necessary. No other user may
+    /// own it, because the lab executes programs from there. (Under `sudo`, `HOME` may belong to
+    /// another user.)
     ///
     /// # Errors
     /// Returns an error if the directory cannot be created, or if another user can modify it.
@@ -171,8 +171,8 @@ impl Cache {
         Ok(folder)
     }
 
-    /// Locks the cache entry `what` until the result is dropped, so that no other process creates
-    /// it at the same time.
+    /// Locks the cache entry `what`, so that no other process creates it at the same time. Dropping
+    /// the result releases the lock.
     ///
     /// # Errors
     /// Returns an error if another process holds the lock, or if the lock file cannot be created.
@@ -183,7 +183,7 @@ impl Cache {
         held.map(Held).map_err(|_| LabError::Busy(what.to_owned()))
     }
 
-    /// Returns the path of `part` in the cache, whether it exists or not.
+    /// Returns the path of `part` in the cache. The path need not exist.
     pub fn place(&self, part: &str) -> PathBuf {
         self.root.join(part)
     }
@@ -193,13 +193,14 @@ impl Cache {
     }
 }
 
-/// Returns the rest of the line that starts with `key` in the manifest.
+/// Returns the value of `key` in the manifest, that is, the rest of the line that starts with
+/// `key`.
 fn value<'a>(manifest: &'a str, key: &str) -> Option<&'a str> {
     let mut lines = manifest.lines();
     lines.find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))
 }
 
-/// Returns the tick rate that a kernel configuration selects.
+/// Returns the tick rate in Hz that a kernel configuration selects.
 pub(super) fn hz(config: &str) -> Option<u32> {
     let mut lines = config.lines();
     lines.find_map(|line| line.strip_prefix("CONFIG_HZ=")?.parse().ok())

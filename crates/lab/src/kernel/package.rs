@@ -12,18 +12,18 @@ use super::tool::{run, text};
 use crate::arch::Arch;
 use crate::error::{LabError, NO_SPACE};
 
-/// A package that has been unpacked.
+/// A Debian package that has been unpacked.
 #[derive(Debug)]
 pub struct Unpacked {
     /// Name of the package.
     pub name: String,
     /// Version of the package.
     pub version: String,
-    /// Directory with the package's files.
+    /// Directory that contains the package's files.
     pub files: PathBuf,
     /// Contents of the package's `Depends` field.
     depends: String,
-    /// Temporary directory, removed when this is dropped.
+    /// Temporary directory that contains `files`. Dropping this field removes it.
     _folder: tempfile::TempDir,
 }
 
@@ -39,8 +39,8 @@ pub(super) fn fetch_kernel(
     let (place, name) = Place::parse(name, arch);
     let package = fetch_from(place, name, "linux-image-", cache, tell)?;
     let mut parts = vec![package];
-    // Since 6.19, the package itself is empty and depends on two others: one with the image and one
-    // with the configuration.
+    // Since version 6.19, the package itself is empty and depends on two others: one that contains
+    // the image and one that contains the configuration.
     for part in ["linux-binary-", "linux-base-"] {
         let depends = packages_in(&parts[0].depends).find(|name| name.starts_with(part));
         if let Some(name) = depends.map(str::to_owned) {
@@ -75,8 +75,8 @@ pub(super) fn fetch_kernel(
         .ok_or_else(|| LabError::NoKernel(format!("{kept} disappeared from the cache")))
 }
 
-/// Fetches the package `name`. If it depends on a package whose name starts with `prefix`, fetches
-/// that package instead.
+/// Fetches and unpacks the package `name`. If that package depends on a package whose name starts
+/// with `prefix`, follows the dependency and fetches the other package instead.
 pub(super) fn fetch(
     name: &str,
     prefix: &str,
@@ -87,7 +87,7 @@ pub(super) fn fetch(
     fetch_from(place, name, prefix, cache, tell)
 }
 
-/// Same as [`fetch`], but from `place`.
+/// Fetches and unpacks a package like [`fetch`], but from the package source `place`.
 fn fetch_from(
     place: Place<'_>,
     name: &str,
@@ -115,8 +115,9 @@ fn fetch_from(
     )))
 }
 
-/// Fetches the packages `names` and all libraries on which they depend directly or indirectly.
-/// Leaves out the C library: the guest already has the host's, because ticktax needs it.
+/// Fetches the packages `names` and all libraries that they depend on, directly or indirectly.
+/// Leaves out the C library, because the guest already has a copy of the host's, which ticktax
+/// needs.
 ///
 /// # Errors
 /// Returns an error if apt or a package is missing, or if a package cannot be unpacked.
@@ -141,8 +142,8 @@ pub fn fetch_with_libraries(
     Ok(all)
 }
 
-/// Returns the library packages in a `Depends` field such as `libc6 (>= 2.34), libnuma1, python3 |
-/// perl`. If there are alternatives, only the first counts.
+/// Returns the library packages that a `Depends` field lists, such as `libc6 (>= 2.34), libnuma1,
+/// python3 | perl`. If there are alternatives, only the first one counts.
 fn libraries_in(depends: &str) -> Vec<String> {
     let first = |choice: &str| {
         let word = choice
@@ -155,13 +156,13 @@ fn libraries_in(depends: &str) -> Vec<String> {
     names.filter(library).collect()
 }
 
-/// Lists the names of the packages in a `Depends` field, without version constraints.
+/// Lists the names of the packages in a `Depends` field without their version constraints.
 fn packages_in(depends: &str) -> impl Iterator<Item = &str> {
     let each = depends.split([',', '|']);
     each.filter_map(|word| word.split_whitespace().next())
 }
 
-/// Returns the package's `Depends` field.
+/// Returns the contents of the package's `Depends` field.
 fn depends(package: &Download) -> Result<String, LabError> {
     let field = helper("dpkg-deb")
         .arg("-f")
@@ -172,7 +173,7 @@ fn depends(package: &Download) -> Result<String, LabError> {
     Ok(text(&field))
 }
 
-/// A downloaded package file, and the temporary directory in which it lies.
+/// Path of a downloaded package file, and the temporary directory that contains the file.
 type Download = (PathBuf, tempfile::TempDir);
 
 fn download(place: Place<'_>, name: &str, cache: &Cache) -> Result<Download, LabError> {
@@ -225,7 +226,8 @@ fn unpack(package: Download, name: String) -> Result<Unpacked, LabError> {
     })
 }
 
-/// Finds the kernel in an unpacked package. Returns the kernel's release and the path of its image.
+/// Finds the kernel in an unpacked package. Returns the kernel's release and the path of its image,
+/// or `None` if the package contains none.
 fn kernel_in(files: &Path) -> Option<(String, PathBuf)> {
     let names = |folder: &str| {
         let entries = fs::read_dir(files.join(folder))

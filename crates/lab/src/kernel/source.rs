@@ -1,5 +1,5 @@
-//! Kernel sources from Debian packages, tarballs or directories. Each is copied into the cache
-//! once.
+//! Kernel sources from Debian packages, tarballs or directories. Each source is copied into the
+//! cache once.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -14,12 +14,12 @@ use super::package;
 use super::tool::{run, sha256, sha256_of, text};
 use crate::error::{LabError, NameError};
 
-/// Where to get a kernel's source.
+/// Origin of a kernel's source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KernelSource {
-    /// A Debian package that contains a source tarball, or depends on one that does.
+    /// A Debian package that contains a source tarball, or depends on a package that does.
     Package(String),
-    /// A tarball, or a directory that contains an unpacked source. It is copied and never modified.
+    /// A tarball, or a directory that contains an unpacked source. The original is never modified.
     Path(PathBuf),
 }
 
@@ -45,12 +45,12 @@ impl std::fmt::Display for KernelSource {
     }
 }
 
-/// The file that defines, in a kernel source, which tick rates can be selected.
+/// The file in a kernel source that defines the tick rates on offer.
 const RATES: &str = "kernel/Kconfig.hz";
 
-/// The lab's additions to [`RATES`], with which any rate can be selected. Each pair is a line to
-/// find and the text to insert there: the first at the end of the choice, the second among its
-/// values.
+/// The lab's additions to [`RATES`], which allow any tick rate to be selected. Each pair contains a
+/// line to find and the text that replaces it. `CHOICE` adds an option to the list of rates, and
+/// `VALUE` sets the rate that the option stands for.
 const CHOICE: (&str, &str) = (
     "endchoice\n",
     "\tconfig HZ_OTHER\n\t\tbool \"another rate, HZ_VALUE\"\n\nendchoice\n\n\
@@ -62,18 +62,18 @@ const VALUE: (&str, &str) = (
     "\tdefault 1000 if HZ_1000\n\tdefault HZ_VALUE if HZ_OTHER\n",
 );
 
-/// A source that is ready to build.
+/// A kernel source that is ready to build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Source {
-    /// Directory of the source.
+    /// Directory that contains the source.
     pub(super) folder: PathBuf,
-    /// The source's release, and a digest of its origin.
+    /// Identifier of the source: its release and a digest of its origin.
     pub(super) identity: String,
     /// The source's release.
     pub(super) release: String,
 }
 
-/// Fetches, verifies, unpacks and extends a source, unless the cache already has it.
+/// Fetches, unpacks and extends a source, unless the cache already contains it.
 pub(super) fn ready(
     from: &KernelSource,
     cache: &Cache,
@@ -98,7 +98,8 @@ pub(super) fn ready(
     }
 }
 
-/// Returns the source in `package` if it has been unpacked before.
+/// Returns the source from `package` if that package has been unpacked before, and `None`
+/// otherwise.
 fn known(package: &str, cache: &Cache) -> Result<Option<Source>, LabError> {
     let note = cache.folder("source")?.join(format!("{package}.is"));
     let Ok(name) = fs::read_to_string(note) else {
@@ -140,7 +141,7 @@ fn from_folder(
     cache: &Cache,
     tell: &mut dyn FnMut(&str),
 ) -> Result<Source, LabError> {
-    // Reject a directory without a kernel source before copying anything.
+    // Reject a directory that contains no kernel source before copying anything.
     release_of(folder)?;
     let digest = state_of(folder)?;
     tell("copying the kernel source");
@@ -164,7 +165,7 @@ fn from_folder(
     })
 }
 
-/// Returns a digest of the directory's path and of its files' sizes and modification times.
+/// Returns a digest of the directory's path and of the sizes and modification times of its files.
 fn state_of(folder: &Path) -> Result<String, LabError> {
     let failed = LabError::file("read", folder);
     let place = fs::canonicalize(folder).map_err(failed)?;
@@ -195,8 +196,9 @@ fn state_of(folder: &Path) -> Result<String, LabError> {
     Ok(sha256(lines.join("\n").as_bytes()))
 }
 
-/// Fills a temporary directory and then renames it into the cache, so that the cache never contains
-/// an incomplete source.
+/// Fills a temporary directory with a source and then renames it into the cache, so that the cache
+/// never contains an incomplete source. Returns the existing source if the cache already contains
+/// one with this digest.
 fn settle(
     digest: &str,
     cache: &Cache,
@@ -255,7 +257,8 @@ fn with_any_rate(text: &str) -> Option<String> {
     }))
 }
 
-/// Returns the text of the lab's additions. It is part of the digest that identifies a build.
+/// Returns the text that the lab adds to a kernel source. It is part of the digest that identifies
+/// a build.
 pub(super) fn extension() -> String {
     [CHOICE.1, VALUE.1].concat()
 }

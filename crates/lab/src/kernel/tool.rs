@@ -11,8 +11,8 @@ use sha2::{Digest, Sha256};
 use crate::error::{LabError, NO_SPACE};
 use crate::sys::die_with_parent;
 
-/// Runs a program and waits for it to exit. `packages` are the Debian packages that contain it.
-/// Ctrl-C in the terminal terminates the program, too.
+/// Runs a program and waits for it to exit. `packages` lists the Debian packages that contain it.
+/// Ctrl-C in the terminal also terminates the program.
 pub(super) fn run(command: &mut Command, packages: &str) -> Result<Output, LabError> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = die_with_parent(command)
@@ -28,8 +28,8 @@ pub(super) fn run(command: &mut Command, packages: &str) -> Result<Output, LabEr
     {
         return Err(LabError::Interrupted);
     }
-    // Include the last arguments, because they name the action. Leave out options and temporary
-    // files.
+    // Include the last arguments in the error message, because they name the action. Leave out
+    // options and temporary files.
     let arguments = command
         .get_args()
         .map(|argument| argument.to_string_lossy());
@@ -44,13 +44,13 @@ pub(super) fn run(command: &mut Command, packages: &str) -> Result<Output, LabEr
     })
 }
 
-/// Returns the line that best explains why a program failed: the first one that mentions an error,
-/// or else the last one.
+/// Returns the line of a program's messages that best explains why it failed: the first line that
+/// mentions an error, or else the last line.
 pub(super) fn last_words(errors: &[u8], output: &[u8]) -> String {
     for bytes in [errors, output] {
         let text = String::from_utf8_lossy(bytes);
         let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
-        // Tar prints the second message if the disk fills up within a block.
+        // Tar prints `Wrote only` if the disk fills up within a block.
         let says_full =
             |line: &str| line.contains("No space left") || line.contains(": Wrote only ");
         let full = lines().find(|line| says_full(line));
@@ -65,7 +65,7 @@ pub(super) fn last_words(errors: &[u8], output: &[u8]) -> String {
     "no reason given".to_owned()
 }
 
-/// Returns what a program wrote to standard output, without surrounding whitespace.
+/// Returns the program's standard output, without surrounding whitespace.
 pub(super) fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }

@@ -1,7 +1,7 @@
-//! Finds the libraries of a dynamic program without running anything.
+//! Finds the libraries that a dynamically linked program needs, without running anything.
 //!
-//! The dynamic linker can list them (`ld.so --list`), but it would run code that the program's
-//! author chose: audit libraries named in the program (`DT_AUDIT`), or the linker itself
+//! The dynamic linker can list the libraries (`ld.so --list`), but it would run code that the
+//! program's author chose: audit libraries named in the program (`DT_AUDIT`), or the linker itself
 //! (`PT_INTERP`).
 
 use std::collections::{BTreeSet, VecDeque};
@@ -14,7 +14,7 @@ use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 
 use crate::arch::Arch;
 
-/// Configuration of the dynamic linker, which names its directories.
+/// Configuration file that lists the directories that the dynamic linker searches.
 const CONFIGURATION: &str = "/etc/ld.so.conf";
 /// Directories that the dynamic linker searches last.
 const STANDARD: [&str; 6] = [
@@ -25,11 +25,11 @@ const STANDARD: [&str; 6] = [
     "/lib",
     "/usr/lib",
 ];
-/// Maximum number of libraries, and of configuration files. A hostile program could name any
-/// number.
+/// Maximum number of libraries that a program may need, and of configuration files that are read. A
+/// hostile program could name any number of libraries.
 const MOST: usize = 1_024;
 
-/// Why a program's libraries cannot be found. The message does not name the program.
+/// Error for a program whose libraries cannot be found. The message does not name the program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum LibraryError {
     /// The program's list of libraries cannot be read.
@@ -47,16 +47,17 @@ pub(super) enum LibraryError {
         /// Name of the library.
         name: String,
     },
-    /// The program needs more libraries than [`MOST`].
+    /// The program needs more than [`MOST`] libraries.
     #[error("it needs more than {MOST} libraries")]
     TooMany,
 }
 
-/// Returns the libraries that the dynamic linker at `linker` would load for the program at `path`
-/// with the contents `bytes`. It would search the directory `own` first.
+/// Returns the paths of the libraries that the dynamic linker at `linker` would load for a program.
+/// The program's path is `path`, and its contents are `bytes`. The directory `own` is searched
+/// first.
 ///
 /// # Errors
-/// Returns an error if a library is not found or damaged, or if there are too many.
+/// Returns an error if a library is not found or is damaged, or if there are too many.
 pub(super) fn of_program(
     path: &Path,
     bytes: &[u8],
@@ -67,7 +68,7 @@ pub(super) fn of_program(
     configured(Path::new(CONFIGURATION), &mut general, &mut 0);
     general.extend(STANDARD.map(PathBuf::from));
     let mut found: Vec<PathBuf> = Vec::new();
-    // The linker is itself a library that the C library needs.
+    // The linker itself is one of the libraries that the C library needs, so it is already known.
     let mut known: BTreeSet<String> = BTreeSet::new();
     known.extend(
         linker
@@ -100,22 +101,22 @@ pub(super) fn of_program(
     Ok(found)
 }
 
-/// Dependencies of an ELF file.
+/// Libraries that an ELF file needs.
 #[derive(Debug, Default)]
 struct Needs {
     /// Names of libraries.
     names: Vec<String>,
-    /// Directories that the file names for them.
+    /// Directories that the file names as search paths for its libraries.
     folders: Vec<PathBuf>,
 }
 
-/// Whether this is an ELF file for this machine.
+/// Returns whether `bytes` is an ELF file for the host's architecture.
 fn is_for_host(bytes: &[u8]) -> bool {
     let header = FileHeader64::<LittleEndian>::parse(bytes);
     header.is_ok_and(|header| header.e_machine.get(LittleEndian) == Arch::HOST.elf())
 }
 
-/// Reads the dependencies of the ELF file at `path`. Returns `None` if the file is damaged.
+/// Reads which libraries the ELF file at `path` needs. Returns `None` if the file is damaged.
 fn needs(path: &Path, bytes: &[u8]) -> Option<Needs> {
     let header = FileHeader64::<LittleEndian>::parse(bytes).ok()?;
     let endian = header.endian().ok()?;
@@ -145,7 +146,7 @@ fn needs(path: &Path, bytes: &[u8]) -> Option<Needs> {
     };
     let mut needs = Needs::default();
     for offset in values(elf::DT_NEEDED) {
-        // A library's name with a slash would be a path.
+        // A library's name that contains a slash would be a path, so treat the file as damaged.
         needs
             .names
             .push(text(offset).filter(|name| !name.contains('/'))?.to_owned());
@@ -162,8 +163,8 @@ fn needs(path: &Path, bytes: &[u8]) -> Option<Needs> {
     Some(needs)
 }
 
-/// Adds the directories that a configuration file of the dynamic linker names. `read` counts the
-/// files.
+/// Adds to `folders` the directories that a configuration file of the dynamic linker names. Follows
+/// its `include` lines. `read` counts the configuration files read so far.
 fn configured(file: &Path, folders: &mut Vec<PathBuf>, read: &mut usize) {
     *read += 1;
     let Ok(text) = fs::read_to_string(file) else {
@@ -205,7 +206,7 @@ mod tests {
 
     use super::of_program;
 
-    /// The names of the libraries that the dynamic linker lists for a program.
+    /// Returns the names of the libraries that the dynamic linker itself lists for a program.
     fn listed(linker: &Path, program: &Path) -> BTreeSet<OsString> {
         let output = Command::new(linker)
             .arg("--list")
@@ -262,7 +263,7 @@ mod tests {
         std::fs::copy(libc, &own).unwrap();
         let found = of_program(&this_program, &bytes, &linker, Some(folder.path())).unwrap();
         assert!(found.contains(&own), "{found:?}");
-        // A file that is not a library is passed over.
+        // A file that has a library's name but is not a library is skipped.
         std::fs::write(&own, "not a library").unwrap();
         let found = of_program(&this_program, &bytes, &linker, Some(folder.path())).unwrap();
         assert!(found.contains(libc), "{found:?}");

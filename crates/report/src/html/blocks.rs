@@ -1,4 +1,4 @@
-//! Renders the blocks of a page as HTML: paragraphs, lists and tables.
+//! Renders the blocks of a page as HTML paragraphs, lists and tables.
 
 mod table;
 
@@ -9,10 +9,11 @@ use crate::html::timeline;
 use crate::text::block::{Block, Place, Row};
 use crate::text::page::{TIE, Tone};
 
-/// Title of numbered advice.
+/// Title above numbered advice.
 const ADVICE: &str = "WHAT TO DO";
 
-/// Writes blocks. `title` is their heading, which names a table that has none.
+/// Writes blocks as HTML. `title` is the heading above them. It also serves as the caption of a
+/// table without a title.
 pub(super) fn write(out: &mut String, title: &str, blocks: &[Block]) {
     let mut title = title;
     let mut rest = blocks;
@@ -68,7 +69,7 @@ pub(super) fn write(out: &mut String, title: &str, blocks: &[Block]) {
     }
 }
 
-/// The CSS class of a tone.
+/// Returns the CSS class that represents a tone.
 pub(super) fn class(tone: Tone) -> &'static str {
     match tone {
         Tone::Plain => "plain",
@@ -89,7 +90,7 @@ fn paragraph(out: &mut String, tone: Tone, words: &str, place: Option<Place>) {
     let _ = writeln!(out, "<p class=\"{class}\">{words}{link}</p>");
 }
 
-/// The link to a moment in the timeline.
+/// Returns a link to a moment in the timeline, or an empty string if `place` is `None`.
 fn link(place: Option<Place>) -> String {
     place.map_or_else(String::new, |place| {
         let at = place.at.as_secs_f64();
@@ -104,7 +105,7 @@ fn target(place: Place) -> String {
     timeline::target(place.at, place.length, place.cpu)
 }
 
-/// Writes a line with cells that is not part of a table.
+/// Writes a line that has cells but is not part of a table.
 fn alone(out: &mut String, row: &Row) {
     let (class, name) = (class(row.tone), running(row.name.trim()));
     let _ = write!(out, "<p class=\"entry {class}\">{name}");
@@ -114,7 +115,7 @@ fn alone(out: &mut String, row: &Row) {
     out.push_str("</p>\n");
 }
 
-/// Writes a command on one line, even if it takes several on a terminal.
+/// Writes a command on one line, even if it takes several lines on a terminal.
 fn command(out: &mut String, command: &str) {
     let command = text(&command.replace(TIE, " "));
     let _ = writeln!(
@@ -123,7 +124,8 @@ fn command(out: &mut String, command: &str) {
     );
 }
 
-/// Writes preformatted lines. Hidden characters are named, except line breaks.
+/// Writes preformatted lines. Each hidden character is replaced with its code point, except line
+/// breaks.
 fn verbatim(out: &mut String, lines: &str) {
     out.push_str("<pre tabindex=\"0\">");
     for line in lines.lines() {
@@ -133,7 +135,7 @@ fn verbatim(out: &mut String, lines: &str) {
     out.push_str("</pre>\n");
 }
 
-/// The kind of a text's label.
+/// Kind of label in front of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Label {
     None,
@@ -159,7 +161,7 @@ impl Label {
 }
 
 /// Writes the texts at the start of `blocks` that have the same kind of label. Returns the number
-/// of blocks written. `has_title` says whether numbered advice already has its title.
+/// of blocks written. `has_title` is `true` if numbered advice already has its title.
 fn texts(out: &mut String, kind: Label, has_title: bool, blocks: &[Block]) -> usize {
     let is_one = |block: &&Block| match block {
         Block::Text { label, .. } => Label::new(label) == kind,

@@ -1,4 +1,4 @@
-//! Escapes text from any source, so that a browser only displays it.
+//! Escapes text from any source, so that a browser displays it and never interprets it.
 
 use std::fmt::Write;
 
@@ -7,20 +7,21 @@ use ticktax_model::hidden::is_hidden;
 use crate::clean::name_hidden;
 use crate::text::page::{TIE, elide, with_units};
 
-/// Longer words lose their middle. Program names can have any length.
+/// Maximum length of a word in characters. Longer words lose their middle, because program names
+/// can have any length.
 const WORD: usize = 120;
-/// Columns that fit on a phone.
+/// Number of characters that fit on one line on a phone.
 const TIED: usize = 24;
-/// Longer texts lose their middle.
+/// Maximum length of a text. Longer texts lose their middle.
 const PIECE: usize = 4_000;
 
-/// Escapes text as HTML. Markup becomes text, hidden characters are named, right-to-left text is
-/// isolated, and the middle of very long text is elided.
+/// Escapes text as HTML. Markup is displayed as text, hidden characters are replaced with their
+/// code points, right-to-left text is isolated, and very long text loses its middle.
 pub(super) fn text(raw: &str) -> String {
     let mut out = String::with_capacity(raw.len() + 16);
     let mut turned = false;
     for c in shortened(raw).chars() {
-        // Digits and spaces take the direction of the text before them.
+        // Digits and spaces take the direction of the text that precedes them.
         let turns = is_right_to_left(c) || (turned && !c.is_alphabetic() && !is_markup(c));
         if turns != turned {
             out.push_str(if turns { "<bdi>" } else { "</bdi>" });
@@ -40,8 +41,8 @@ pub(super) fn text(raw: &str) -> String {
     out
 }
 
-/// Escapes running text. Tied words stay together if a phone has room for them, numbers keep their
-/// units, and text between backticks is code.
+/// Escapes running text. Tied words stay on one line if a phone has room for them, numbers stay
+/// with their units, and text between backticks is set as code.
 pub(super) fn running(raw: &str) -> String {
     let piece = |piece: &str| {
         if piece.contains(TIE) && piece.chars().count() > TIED {
@@ -64,16 +65,16 @@ pub(super) fn running(raw: &str) -> String {
     parts.collect()
 }
 
-/// Escapes a schema's description. Text between backticks is code; links are reduced to their text,
-/// because the page lacks their targets.
+/// Escapes a description from the schema. Text between backticks is set as code. Links are reduced
+/// to their text, because the page lacks their targets.
 pub(super) fn prose(raw: &str) -> String {
     let mut out = String::with_capacity(raw.len() + 16);
     let mut is_link = false;
     for (place, part) in raw.split('`').enumerate() {
         if place % 2 == 1 {
-            // JSON uses another word.
+            // JSON calls Rust's `None` `null`.
             let code = if part == "None" { "null" } else { part };
-            // Paths name types that JSON lacks.
+            // Keep only the last part of a Rust path, because JSON has no modules.
             let code = code.rsplit("::").next().unwrap_or(code);
             let _ = write!(out, "<code>{}</code>", text(code));
             continue;
@@ -94,7 +95,8 @@ pub(super) fn prose(raw: &str) -> String {
     out
 }
 
-/// A schema's description without the marks of code and links, for an attribute value.
+/// Returns a description from the schema for use in an attribute value. The marks for code and
+/// links are removed.
 pub(super) fn unmarked(raw: &str) -> String {
     let plain = raw.replace("[`", "`").replace("`]", "`");
     let parts = plain.split('`').enumerate();
@@ -106,7 +108,7 @@ pub(super) fn unmarked(raw: &str) -> String {
     parts.collect()
 }
 
-/// Escapes text for an attribute value in double quotes.
+/// Escapes text for use in an attribute value between double quotes.
 pub(super) fn attribute(raw: &str) -> String {
     let mut out = String::with_capacity(raw.len() + 16);
     for c in shortened(raw).chars() {
@@ -119,8 +121,8 @@ pub(super) fn attribute(raw: &str) -> String {
     out
 }
 
-/// Prepares text that a script draws, so that markup needs no escaping. Hidden characters are
-/// named, and very long text loses its middle.
+/// Prepares text that a script draws. Markup needs no escaping there. Hidden characters are
+/// replaced with their code points, and very long text loses its middle.
 pub(super) fn plain(raw: &str) -> String {
     let mut out = String::with_capacity(raw.len());
     for c in shortened(raw).chars() {
@@ -133,12 +135,13 @@ pub(super) fn plain(raw: &str) -> String {
     out
 }
 
-/// Escapes JSON for a `script` element that holds data. The result cannot end the element, and
-/// parses to the same value.
+/// Escapes JSON for a `script` element that holds data. The result cannot end the element
+/// prematurely, and parses to the same value as the original.
 pub(super) fn json(json: &str) -> String {
     let mut out = String::with_capacity(json.len() + 64);
     for c in json.chars() {
-        // These characters occur only within strings, where an escape sequence means the same.
+        // These characters occur only within JSON strings, where an escape sequence has the same
+        // meaning.
         if matches!(c, '<' | '>' | '&' | '\u{7f}'..='\u{9f}') || (is_hidden(c) && c != '\n') {
             for unit in c.encode_utf16(&mut [0; 2]) {
                 // Writing to a `String` cannot fail.
@@ -151,8 +154,8 @@ pub(super) fn json(json: &str) -> String {
     out
 }
 
-/// Elides the middle of words that are too long for any page, and of the whole text if it is very
-/// long.
+/// Removes the middle of words that are too long for any page, and the middle of the whole text if
+/// it is very long.
 fn shortened(raw: &str) -> String {
     if raw.len() <= WORD {
         return raw.to_owned();
@@ -179,7 +182,7 @@ fn is_markup(c: char) -> bool {
     matches!(c, '&' | '<' | '>' | '"' | '\'')
 }
 
-/// Whether the character is written from right to left.
+/// Returns whether the character is written from right to left.
 fn is_right_to_left(c: char) -> bool {
     matches!(u32::from(c),
         0x590..=0x8ff | 0xfb1d..=0xfdff | 0xfe70..=0xfefc | 0x1_0800..=0x1_0fff | 0x1_e800..=0x1_efff)

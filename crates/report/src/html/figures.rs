@@ -1,4 +1,4 @@
-//! Tables of every figure of any document, derived from its JSON and the schema of that.
+//! Tables of every figure in any document, derived from the document's JSON and its schema.
 
 use std::fmt::Write;
 
@@ -10,18 +10,19 @@ use super::names::Heading;
 use super::schema::Schema;
 use crate::json::schema;
 
-/// Maximum number of lines in a table. The page's data has all of them.
+/// Maximum number of lines in a table. The JSON embedded in the page contains all of them.
 const ROWS: usize = 500;
-/// Maximum number of list values in a cell.
+/// Maximum number of values shown in a cell that contains a list.
 const VALUES: usize = 24;
 /// Maximum nesting depth of tables.
 const DEEPEST: usize = 8;
 
-/// Writes the tables. The document comes first; lists and objects with parts can be unfolded.
+/// Writes the tables. The document's own fields come first. Lists and objects with fields can be
+/// folded.
 pub(super) fn write(out: &mut String, document: &Document) {
     let root = schema(document.kind());
     let schema = Schema::new(&root);
-    // Serialisation cannot fail, because a document has only string keys.
+    // Serialization cannot fail, because all map keys in a document are strings.
     let value = serde_json::to_value(document).unwrap_or_default();
     let Value::Object(fields) = value else {
         return;
@@ -46,7 +47,7 @@ pub(super) fn write(out: &mut String, document: &Document) {
     }
 }
 
-/// The summary shown while a value is folded.
+/// Returns the words shown while a value is folded.
 fn summary(heading: &Heading, value: &Value) -> String {
     match value {
         Value::Array(all) => format!("{} ({})", heading.words, all.len()),
@@ -61,12 +62,13 @@ fn about(out: &mut String, schema: Schema<'_>) {
     }
 }
 
-/// The fields of an object that have parts.
+/// Returns the fields of an object whose values are too complex for a cell.
 fn parts(fields: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
     fields.iter().filter(|(_, value)| has_parts(value))
 }
 
-/// Whether a value does not fit in a cell.
+/// Returns whether a value is too complex for a cell: an object with fields, or a list that
+/// contains objects.
 fn has_parts(value: &Value) -> bool {
     match value {
         Value::Object(fields) => !fields.is_empty(),
@@ -103,7 +105,7 @@ fn any(out: &mut String, title: &str, value: &Value, schema: Schema<'_>, depth: 
     }
 }
 
-/// Writes the fields of an object that have no parts, one line each.
+/// Writes those fields of an object that fit in a cell, one per line.
 fn simple(out: &mut String, title: &str, fields: &Map<String, Value>, schema: Schema<'_>) {
     let mut lines = fields
         .iter()
@@ -135,8 +137,8 @@ fn simple(out: &mut String, title: &str, fields: &Map<String, Value>, schema: Sc
     end(out);
 }
 
-/// Writes a list of similar objects, one line each. Fields with parts can be unfolded within their
-/// cell.
+/// Writes a list of similar objects, one per line. Fields that are too complex for a cell can be
+/// unfolded within it.
 fn list(out: &mut String, title: &str, all: &[Value], schema: Schema<'_>, depth: usize) {
     let flat: Vec<Vec<(String, &Value)>> = all.iter().map(flattened).collect();
     let mut names: Vec<&str> = Vec::new();
@@ -190,7 +192,8 @@ fn list(out: &mut String, title: &str, all: &[Value], schema: Schema<'_>, depth:
     }
 }
 
-/// The fields of an object, including those of nested objects, whose names are joined with dots.
+/// Returns the fields of an object, including the fields of nested objects. Dots join the names of
+/// nested fields.
 fn flattened(value: &Value) -> Vec<(String, &Value)> {
     let Value::Object(fields) = value else {
         return vec![("value".to_owned(), value)];
@@ -206,7 +209,7 @@ fn flattened(value: &Value) -> Vec<(String, &Value)> {
     fields.collect()
 }
 
-/// Writes the cell of a value without parts.
+/// Writes the cell for a value that fits in one.
 fn cell(out: &mut String, heading: &Heading, value: &Value) {
     match value {
         Value::Number(number) => heading.quantity(number).cell(out),
@@ -220,10 +223,10 @@ fn cell(out: &mut String, heading: &Heading, value: &Value) {
     }
 }
 
-/// Formats a value without parts.
+/// Formats a value that fits in a cell.
 fn words(heading: &Heading, value: &Value) -> String {
     match value {
-        // Objects with fields are never in a cell.
+        // Objects with fields never reach this point, because they do not fit in a cell.
         Value::Null | Value::Object(_) => "–".to_owned(),
         Value::Bool(true) => "yes".to_owned(),
         Value::Bool(false) => "no".to_owned(),

@@ -1,26 +1,26 @@
-//! Turns field names into readable words with units.
+//! Turns the names of JSON fields into readable words with units.
 
 use ticktax_model::Nanos;
 
 use super::quantity::Quantity;
 
-/// The unit of a number.
+/// Unit of a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Unit {
-    /// A time, as a multiple of a nanosecond.
+    /// A time. The field contains the number of nanoseconds per unit.
     Time(f64),
-    /// A moment, as a multiple of a millisecond since 1970.
+    /// A moment in Unix time. The field contains the number of milliseconds per unit.
     Moment(i64),
-    /// A share of 0 to 1.
+    /// A share from 0 to 1.
     Share,
     /// A probability.
     Chance,
     Bytes,
-    /// A unit written after the number, or an empty string.
+    /// Any other unit, which is written after the number. It may be empty.
     Named(&'static str),
 }
 
-/// Name suffixes and their units.
+/// Suffixes of field names, and the units that they stand for.
 const UNITS: &[(&str, Unit)] = &[
     ("_unix_ms", Unit::Moment(1)),
     ("_unix_s", Unit::Moment(1_000)),
@@ -38,23 +38,24 @@ const UNITS: &[(&str, Unit)] = &[
     ("_fps", Unit::Named("frames/s")),
 ];
 
-/// Names and name suffixes of shares and probabilities, which remain part of the name.
+/// Field names, or ends of them, that denote shares and probabilities. They stay in the name that
+/// is shown.
 const PARTS_OF_ONE: [(&str, Unit); 3] = [
     ("share", Unit::Share),
     ("probability", Unit::Chance),
     ("false_alarm", Unit::Chance),
 ];
 
-/// A field's name in words.
+/// Name of a field in words, and its unit.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Heading {
     pub(super) words: String,
-    /// The unit of the field's numbers.
+    /// Unit of the field's numbers.
     unit: Unit,
 }
 
 impl Heading {
-    /// The words for a name, or for several names joined by dots. The last name with a unit
+    /// Turns a field name into words. Dots may join several names. The last name that has a unit
     /// determines the unit.
     pub(super) fn new(name: &str) -> Self {
         let mut unit = Unit::Named("");
@@ -70,7 +71,7 @@ impl Heading {
         }
     }
 
-    /// A number of this field.
+    /// Returns a number in this field's unit.
     pub(super) fn quantity(&self, number: &serde_json::Number) -> Quantity {
         let value = number.as_f64().unwrap_or(f64::NAN);
         match (self.unit, number.as_i64()) {
@@ -91,7 +92,7 @@ impl Heading {
     }
 }
 
-/// Splits a name into its words and its unit.
+/// Splits a field name into its words and its unit. The unit is `None` if the name contains none.
 fn split(name: &str) -> (&str, Option<Unit>) {
     if let Some((end, unit)) = UNITS.iter().find(|(end, _)| name.ends_with(end)) {
         return (&name[..name.len() - end.len()], Some(*unit));

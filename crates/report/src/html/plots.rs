@@ -1,5 +1,5 @@
-//! Plots of a document: bars and marks next to the numbers of a table (`strips`), and plots with
-//! two axes above a table of their numbers (`chart`).
+//! Plots that show the figures of a document. `strips` draws bars and marks next to the numbers of
+//! a table. `chart` draws plots with two axes above a table of their numbers.
 //!
 //! Plots are drawn as SVG when the page is written. They need no script, can be printed, and their
 //! numbers are accessible to screen readers:
@@ -26,7 +26,7 @@ use ticktax_model::document::Document;
 
 use crate::text::Topic;
 
-/// A section with a plot.
+/// A section of the page that contains a plot.
 pub(super) struct Plot {
     pub(super) id: &'static str,
     pub(super) title: &'static str,
@@ -34,7 +34,7 @@ pub(super) struct Plot {
     pub(super) html: String,
 }
 
-/// The plots of a document, in page order.
+/// Draws the plots of a document, in the order in which they appear on the page.
 pub(super) fn draw(document: &Document) -> Vec<Plot> {
     let plots = match document {
         Document::Statement(content) => {
@@ -65,7 +65,7 @@ pub(super) fn draw(document: &Document) -> Vec<Plot> {
     plots.into_iter().flatten().collect()
 }
 
-/// Draws a bar for a share of 0 to 1. The number is next to it.
+/// Draws a bar for a share from 0 to 1. The caller writes the number next to it.
 fn bar(out: &mut String, share: f64, class: &str) {
     let length = 100.0 * share.clamp(0.0, 1.0);
     // Writing to a `String` cannot fail.

@@ -1,9 +1,10 @@
-//! The content security policy of a page. It only allows the page's own style and script.
+//! Content security policy of a page. It allows only the style and script that are part of the
+//! page.
 
 use sha2::{Digest, Sha256};
 
-/// The policy for a page with this style and, if any, this script. A browser runs and fetches
-/// nothing else.
+/// Returns the policy for a page that contains this style and, if given, this script. The browser
+/// then runs and fetches nothing else.
 pub(super) fn policy(style: &str, script: Option<&str>) -> String {
     let digest = |text: &str| base64(&Sha256::digest(text));
     let script = script.map(|script| format!("script-src 'sha256-{}'; ", digest(script)));
@@ -14,7 +15,7 @@ pub(super) fn policy(style: &str, script: Option<&str>) -> String {
     )
 }
 
-/// Encodes bytes in base 64 (RFC 4648), padded.
+/// Encodes bytes in base64 with padding (RFC 4648).
 pub(super) fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
@@ -51,7 +52,7 @@ mod tests {
         }
     }
 
-    /// The digest of the empty string.
+    /// The constant is the SHA-256 digest of the empty string in base64.
     #[test]
     fn the_policy_contains_the_digests_of_style_and_script() {
         let empty = "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=";

@@ -1,4 +1,5 @@
-//! Quantities in tables: a number that people can read, with the exact value on hover.
+//! Quantities in tables. Each is shown as a number that people can read, and hovering over it shows
+//! the exact value.
 
 use std::fmt::Write;
 
@@ -7,42 +8,42 @@ use ticktax_model::utc::Utc;
 
 use super::escape::{attribute, text};
 
-/// Number of significant digits.
+/// Number of significant digits shown.
 const DIGITS: i32 = 5;
-/// Smaller probabilities are shown as less than this one.
+/// Smallest probability that is shown as a number. Smaller ones are shown as less than this.
 const LEAST_CHANCE: f64 = 1e-12;
 
-/// A cell of a table.
+/// Contents of a table cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Quantity {
     shown: String,
-    /// The exact value with its unit. Empty if `shown` is exact.
+    /// Exact value with its unit. Empty if `shown` is already exact.
     raw: String,
 }
 
 impl Quantity {
-    /// A number as people read it, and its exact value.
+    /// Creates a quantity from the number that is shown and the exact value.
     pub(super) fn new(shown: String, raw: String) -> Self {
         let raw = if raw == shown { String::new() } else { raw };
         Self { shown, raw }
     }
 
-    /// A time in ns.
+    /// Creates a quantity from a time in whole nanoseconds.
     pub(super) fn time(time: Nanos) -> Self {
         Self::new(short(time.0 as f64), format!("{} ns", time.0))
     }
 
-    /// A time in ns that has fractions.
+    /// Creates a quantity from a time in ns that can have decimals.
     pub(super) fn ns(ns: f64) -> Self {
         Self::new(short(ns), format!("{ns} ns"))
     }
 
-    /// A share from 0 to 1, in percent.
+    /// Creates a quantity from a share between 0 and 1. It is shown in percent.
     pub(super) fn share(share: f64) -> Self {
         Self::new(percent(share), share.to_string())
     }
 
-    /// A difference of two shares, in percentage points.
+    /// Creates a quantity from a difference between two shares. It is shown in percentage points.
     pub(super) fn points(points: f64) -> Self {
         let sign = if points >= 0.000_005 { "+" } else { "" };
         let points_shown = percent(points).replace('%', "pp");
@@ -59,7 +60,7 @@ impl Quantity {
         Self::new(shown, chance.to_string())
     }
 
-    /// A number with a unit, which may be empty.
+    /// Creates a quantity from a number and its unit, which may be empty.
     pub(super) fn number(value: f64, unit: &str) -> Self {
         let with_unit = |number: String| match unit {
             "" => number,
@@ -71,7 +72,7 @@ impl Quantity {
         )
     }
 
-    /// A size in bytes.
+    /// Creates a quantity from a size in bytes.
     pub(super) fn bytes(bytes: f64) -> Self {
         const UNITS: [(f64, &str); 3] = [
             (1_073_741_824.0, "GiB"),
@@ -87,10 +88,11 @@ impl Quantity {
         Self::new(shown, raw)
     }
 
-    /// A moment in ms since 1970, in UTC. `raw` is the exact value.
+    /// Creates a quantity from a moment in ms since 1970. It is shown in UTC. `raw` is the exact
+    /// value.
     pub(super) fn moment(unix_ms: i64, raw: String) -> Self {
         let shown = Utc::from_unix_ms(unix_ms).to_string();
-        // Most moments in a document are whole seconds.
+        // Leave out zero milliseconds, because most moments in a document are whole seconds.
         Self::new(shown.replace(".000 UTC", " UTC"), raw)
     }
 
@@ -104,13 +106,13 @@ impl Quantity {
         &self.shown
     }
 
-    /// Writes a table cell.
+    /// Writes the quantity as a table cell.
     pub(super) fn cell(&self, out: &mut String) {
         // Writing to a `String` cannot fail.
         let _ = write!(out, "<td{}>{}</td>", self.title(), text(&self.shown));
     }
 
-    /// Writes an element within a line.
+    /// Writes the quantity as an element within a line of text.
     pub(super) fn span(&self, out: &mut String) {
         let _ = write!(out, "<span{}>{}</span>", self.title(), text(&self.shown));
     }
@@ -139,7 +141,8 @@ impl From<u64> for Quantity {
     }
 }
 
-/// Formats a time in ns with five digits, in groups of three: `4.000 6 ms`.
+/// Formats a time in ns with five significant digits. Decimals are in groups of three: `4.000 6
+/// ms`.
 fn short(ns: f64) -> String {
     const UNITS: [(f64, &str); 3] = [(1e9, "s"), (1e6, "ms"), (1e3, "µs")];
     let fits = UNITS
@@ -151,7 +154,7 @@ fn short(ns: f64) -> String {
     }
 }
 
-/// Formats a share in percent with three digits and at most three decimals.
+/// Formats a share in percent with about three significant digits, but at most three decimals.
 fn percent(share: f64) -> String {
     let percent = 100.0 * share;
     let places = match percent.abs() {
@@ -166,7 +169,7 @@ fn percent(share: f64) -> String {
     format!("{percent:.places$} %")
 }
 
-/// Formats a number with so many significant digits. Decimals are in groups of three.
+/// Formats a number with `digits` significant digits. Decimals are in groups of three.
 fn significant(value: f64, digits: i32) -> String {
     let size = value.abs();
     if size == 0.0 || !value.is_finite() {
@@ -199,7 +202,7 @@ fn significant(value: f64, digits: i32) -> String {
     out
 }
 
-/// Removes zeros at the end of the decimals.
+/// Removes zeros from the end of the decimals.
 fn trimmed(number: &str) -> String {
     if !number.contains('.') || number.contains('e') {
         return number.to_owned();

@@ -2,16 +2,16 @@
 
 use serde_json::Value;
 
-/// A position in a schema.
+/// A position in a JSON Schema.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Schema<'a> {
     root: &'a Value,
-    /// `None` if the schema does not describe this position.
+    /// Part of the schema that describes this position. `None` if the schema does not describe it.
     here: Option<&'a Value>,
 }
 
 impl<'a> Schema<'a> {
-    /// Maximum number of references to follow. None of our schemas is recursive.
+    /// Maximum number of references to follow. None of ticktax's schemas is recursive.
     const STEPS: usize = 16;
 
     pub(super) fn new(root: &'a Value) -> Self {
@@ -21,7 +21,7 @@ impl<'a> Schema<'a> {
         }
     }
 
-    /// The position of a field.
+    /// Returns the position of a field of this object.
     pub(super) fn field(self, name: &str) -> Self {
         let here = self.choices().into_iter();
         let mut found = here.filter_map(|choice| choice["properties"].get(name));
@@ -31,12 +31,12 @@ impl<'a> Schema<'a> {
         }
     }
 
-    /// The position of a nested field, whose names are joined with dots.
+    /// Returns the position of a nested field. Dots join the names that lead to it.
     pub(super) fn path(self, names: &str) -> Self {
         names.split('.').fold(self, Self::field)
     }
 
-    /// The position of the items of a list.
+    /// Returns the position of the items of this list.
     pub(super) fn items(self) -> Self {
         let here = self.choices().into_iter();
         let mut found = here.filter_map(|choice| choice.get("items"));
@@ -46,7 +46,7 @@ impl<'a> Schema<'a> {
         }
     }
 
-    /// The description of a field on one line. Empty if it has none.
+    /// Returns the description of a field on one line. Returns an empty string if it has none.
     pub(super) fn about(self) -> String {
         let own = self.here.and_then(|here| here["description"].as_str());
         let inner = || {
@@ -57,7 +57,8 @@ impl<'a> Schema<'a> {
         about.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
-    /// The alternatives at this position, with references followed.
+    /// Returns the alternatives that the schema allows at this position. References are replaced
+    /// with their targets.
     fn choices(self) -> Vec<&'a Value> {
         let mut found = Vec::new();
         let mut open: Vec<(&Value, usize)> = self.here.into_iter().map(|here| (here, 0)).collect();

@@ -1,4 +1,4 @@
-//! HTML pages, parsed as strictly as possible.
+//! Tests for HTML pages, which are parsed as strictly as possible.
 
 mod agreement;
 mod plots;
@@ -21,7 +21,7 @@ use crate::text::tests::{
 };
 use crate::{TextStyle, View, json};
 
-/// Documents of many kinds.
+/// Returns documents of many kinds.
 fn documents() -> Vec<Document> {
     vec![
         empty().into(),
@@ -53,7 +53,7 @@ fn documents() -> Vec<Document> {
     ]
 }
 
-/// The document embedded in a page.
+/// Returns the document that is embedded in a page as JSON.
 fn data(page: &str) -> serde_json::Value {
     let (_, rest) = page
         .split_once("<script type=\"application/json\" id=\"ticktax-document\">")
@@ -83,7 +83,7 @@ fn every_page_is_well_formed_and_contains_its_document() {
     }
 }
 
-/// The pieces of a text page that an HTML page lacks.
+/// Returns the parts of a text page that are missing from an HTML page.
 fn missing(lines: &Written, html: &str) -> Vec<String> {
     let Read { text, .. } = read(html);
     // Backticks become elements.
@@ -127,7 +127,7 @@ fn an_html_page_contains_everything_on_the_text_pages() {
     }
 }
 
-/// Nothing is written to a page without also becoming a block.
+/// All words on a text page come from blocks. None are written to it directly.
 #[test]
 fn the_blocks_of_a_page_contain_all_its_words() {
     for document in documents() {
@@ -139,7 +139,7 @@ fn the_blocks_of_a_page_contain_all_its_words() {
             };
             let lines = written(&document, &style);
             let held = format!("{:?}", lines.blocks).replace("\\u{a0}", " ");
-            // Only text pages say how to print more.
+            // Only text pages end with advice on how to print more.
             let (shown, _) = lines.split_once("More: ").unwrap_or((&*lines, ""));
             for word in shown.split_whitespace() {
                 let marks = ['"', '\'', '\\', '$'];
@@ -186,7 +186,7 @@ fn a_statement() -> impl Strategy<Value = Statement> {
     ])
 }
 
-/// Names that are markup or control characters.
+/// Generates names that contain markup or control characters.
 fn a_name() -> impl Strategy<Value = String> {
     prop_oneof![
         Just("<script>alert(1)</script>".to_owned()),
@@ -207,7 +207,7 @@ proptest! {
         cases: 60, failure_persistence: None, ..ProptestConfig::default()
     })]
 
-    /// `read` fails if a name becomes anything but text.
+    /// `read` panics if a name becomes anything other than text.
     #[test]
     fn names_only_ever_become_text(
         statement in a_statement(),

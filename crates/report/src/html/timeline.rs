@@ -1,9 +1,10 @@
-//! The timeline of a recording: spans of every CPU, waits and wake-ups, from the whole run down to
-//! a microsecond.
+//! The timeline of a recording. It shows the spans of every CPU, waits and wake-ups, and can be
+//! zoomed from the whole recording down to a microsecond.
 //!
-//! Rows arrive one by one and are kept in bounded memory. Own time is summed up in columns and
-//! stays exact. Single spans are kept as far as memory allows, longest first. The page contains a
-//! drawing of the whole run, which needs no script, and the same data for a script that zooms:
+//! Rows arrive one by one and are kept in bounded memory. A span's own time, that is, its time
+//! without interruptions, is summed up in columns, and these sums stay exact. Individual spans are
+//! kept as far as memory allows, longest first. The page contains a drawing of the whole recording,
+//! which needs no script, and the same data for a script that zooms:
 //! docs/explanation/decisions/0010-an-own-timeline.md.
 
 mod columns;
@@ -28,12 +29,12 @@ use kept::Kept;
 use nesting::{Nesting, OwnInterval};
 pub(super) use section::{Drawn, target};
 
-/// The script of a page with a timeline, built by `cargo xtask script`.
+/// Script of a page with a timeline. `cargo xtask script` builds it.
 pub(super) const SCRIPT: &str = include_str!("timeline/timeline.min.js");
-/// The style of a timeline.
+/// CSS for a timeline.
 pub(super) const STYLE: &str = include_str!("timeline/style.css");
 
-/// Maximum number of spans, waits and wake-ups kept.
+/// Maximum number of spans, waits and wake-ups that are kept.
 const SPANS: usize = 1_200_000;
 const WAITS: usize = 200_000;
 const RUNS: usize = 300_000;
@@ -63,11 +64,11 @@ pub(super) struct Timeline {
     waits: Kept<Span>,
     runs: Kept<Woken>,
     wake_ups: WakeUps,
-    /// Total waiting time of each thread, by tid.
+    /// Total waiting time of each thread. The key is its tid.
     waited: HashMap<i32, Nanos>,
-    /// The start of the first row and the end of the last.
+    /// Start of the first row and end of the last row.
     seen: Option<(Nanos, Nanos)>,
-    /// Number of sums that no span represents.
+    /// Number of rows that are sums. Such rows have no individual spans.
     sums: u64,
 }
 
@@ -100,7 +101,7 @@ impl RowSink for Timeline {
 }
 
 impl Timeline {
-    /// Completes the timeline. `None` if no CPU has a span.
+    /// Completes the timeline. Returns `None` if no CPU has a span.
     pub(super) fn finish(mut self, ended: &RowsEnded<'_>) -> Option<Drawn> {
         let nesting = std::mem::take(&mut self.nesting);
         nesting.finish(&mut |interval| {
@@ -147,7 +148,7 @@ impl Timeline {
         }
     }
 
-    /// Keeps the delays of a thread. Sleep is not a delay.
+    /// Keeps a wait of a thread if it is a delay. Sleep is not a delay.
     fn wait(&mut self, sources: &SourceTable, span: &Span) {
         let source = sources.get(span.source);
         let (Some(thread), Some((reason, _))) =
@@ -170,7 +171,7 @@ impl Timeline {
     }
 }
 
-/// Adds an interval of own time to the columns.
+/// Adds an interval of a source's own time to the columns.
 fn own(groups: &mut Groups, columns: &mut Columns, sources: &SourceTable, interval: OwnInterval) {
     let group = groups.group_of(sources, interval.source);
     groups.add(group, interval.end - interval.begin);

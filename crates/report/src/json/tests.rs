@@ -5,7 +5,7 @@ use ticktax_model::recording::Header;
 
 use super::{json, schema};
 
-/// Returns the schemas of everything written as JSON, including the header of recordings.
+/// Returns the schemas of everything that is written as JSON, including the header of recordings.
 fn schemas() -> Vec<Value> {
     let documents = DocumentKind::ALL.iter().map(|&kind| schema(kind));
     documents
@@ -54,7 +54,7 @@ fn names_of_real_numbers_contain_their_unit() {
         "cores",
         "_per_byte",
     ];
-    // Numbers without a unit, or with a unit given in another field.
+    // Fields with numbers that have no unit, or have their unit in another field.
     const WITHOUT: [&str; 36] = [
         "value",
         "interval",
@@ -77,10 +77,11 @@ fn names_of_real_numbers_contain_their_unit() {
         "deviations",
         "events_per_period",
         "of",
-        // Values of a change. Their unit depends on the measure.
+        // Values of a change between recordings. Their unit depends on the measure.
         "first",
         "second",
-        // Values of a trial. Their unit depends on the metric, and their scale on the comparison.
+        // Values of a trial. Their unit depends on the metric, and their scale depends on the
+        // comparison.
         "values",
         "mean",
         "median",

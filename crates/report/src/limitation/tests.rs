@@ -20,7 +20,7 @@ fn unread(reason: Unreadable) -> Limitation {
     }
 }
 
-/// Returns limitations of the machine, the kernel, or the caller's rights.
+/// Returns limitations that are due to the machine, the kernel or the caller's rights.
 fn machine_limitations() -> Vec<Limitation> {
     let message = || "the error of the system".to_owned();
     let function = || "handle_mm_fault".to_owned();
@@ -93,7 +93,7 @@ fn machine_limitations() -> Vec<Limitation> {
     all
 }
 
-/// Returns limitations due to lost events and due to the clock.
+/// Returns limitations that are due to lost events and to the clock.
 fn recording_limitations() -> Vec<Limitation> {
     vec![
         Limitation::ThreadsNotFollowed { threads: 7 },
@@ -144,7 +144,7 @@ fn recording_limitations() -> Vec<Limitation> {
     ]
 }
 
-/// Returns limitations of the search for periodic sources.
+/// Returns limitations that concern the search for periodic sources.
 fn beat_limitations() -> Vec<Limitation> {
     vec![
         Limitation::BeatTimesSummed { rows: 4_000 },

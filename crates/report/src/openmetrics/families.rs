@@ -1,5 +1,5 @@
-//! Metric families: their names, help texts and values. Both the text and the binary format declare
-//! each family before its values.
+//! Metric families with their names, help texts and values. Both the text format and the binary
+//! format declare each family before its values.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -10,10 +10,10 @@ use ticktax_model::{Histogram, Nanos};
 use super::{Label, protobuf};
 use crate::clean::name_hidden;
 
-/// Labels that distinguish the values of a family.
+/// Labels that distinguish one value of a family from the others.
 type Labels = Vec<Label>;
 
-/// The families added so far.
+/// Metric families added so far.
 #[derive(Default)]
 pub(super) struct Families(Vec<Family>);
 
@@ -93,7 +93,7 @@ pub(super) enum FamilyKind {
 }
 
 impl FamilyKind {
-    /// Returns the kind's name in OpenMetrics text.
+    /// Returns the name of the kind in OpenMetrics text.
     const fn word(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -103,7 +103,7 @@ impl FamilyKind {
         }
     }
 
-    /// Returns the suffix that the kind adds to the names of its values.
+    /// Returns the suffix that this kind adds to the names of a family's values.
     pub(super) const fn suffix(self) -> &'static str {
         match self {
             Self::Counter => "_total",
@@ -113,25 +113,26 @@ impl FamilyKind {
     }
 }
 
-/// A family of metrics under construction.
+/// A metric family under construction.
 pub(super) struct Family {
-    /// The family's name without the prefix `ticktax_`.
+    /// Name of the family without the prefix `ticktax_`.
     pub(super) name: &'static str,
     pub(super) help: &'static str,
     pub(super) kind: FamilyKind,
     pub(super) values: Vec<(Labels, f64)>,
-    /// The values of a family of histograms.
+    /// Values of the family if it consists of histograms.
     pub(super) histograms: Vec<(Labels, IntervalSum)>,
 }
 
 /// Returns the upper bounds of the exported histogram buckets, from 1 µs to 4.3 s in steps of a
-/// factor of 4. Each is also a bucket bound of our [`Histogram`], so no count is split.
+/// factor of 4. Each of them is also a bucket bound of a ticktax [`Histogram`], so no bucket has to
+/// be split.
 pub(super) fn bucket_ends() -> impl Iterator<Item = Nanos> {
     (10..=32).step_by(2).map(|power| Nanos(1 << power))
 }
 
 impl Family {
-    /// Adds a time, written in seconds.
+    /// Adds a time, which is written in seconds.
     pub(super) fn time(&mut self, labels: &[(&'static str, &str)], time: Nanos) {
         self.value(labels, time.as_secs_f64());
     }
@@ -140,13 +141,14 @@ impl Family {
         self.values.push((owned(labels), value));
     }
 
-    /// Adds a histogram of interval lengths. Its sum is the total own time of the intervals.
+    /// Adds a histogram of interval lengths. The sum of the histogram is the total own time of the
+    /// intervals, that is, their time without interruptions.
     pub(super) fn intervals(&mut self, labels: &[(&'static str, &str)], sum: &IntervalSum) {
         self.histograms.push((owned(labels), sum.clone()));
     }
 
-    /// Makes label sets unique, as the format requires. If any two are equal, every set gets the
-    /// label `nth`, because all sets must have the same label names.
+    /// Makes label sets unique, as the format requires. If any two sets are equal, every set gets
+    /// the label `nth`, because all sets in a family must have the same label names.
     fn number(&mut self) {
         let mut seen: HashMap<Labels, u32> = HashMap::new();
         let mut places = Vec::with_capacity(self.values.len());
@@ -169,7 +171,7 @@ impl Family {
         let _ = writeln!(text, "# TYPE ticktax_{name} {}", self.kind.word());
         let units = ["seconds", "bytes", "hertz", "ratio"];
         let unit = units.into_iter().find(|unit| name.ends_with(unit));
-        // Not every parser accepts a unit for histograms.
+        // Some parsers reject a unit for histograms.
         if let Some(unit) = unit.filter(|_| self.histograms.is_empty()) {
             let _ = writeln!(text, "# UNIT ticktax_{name} {unit}");
         }
@@ -187,7 +189,7 @@ impl Family {
     }
 }
 
-/// Writes one histogram. Lengths beyond the last bound are counted only in the `+Inf` bucket.
+/// Writes one histogram. Lengths above the last bound are counted only in the `+Inf` bucket.
 fn write_histogram(text: &mut String, name: &str, labels: &str, lengths: &IntervalSum) {
     let comma = if labels.is_empty() { "" } else { "," };
     let counts = lengths.histogram.counts();
@@ -229,8 +231,8 @@ fn written(labels: &[Label]) -> String {
 }
 
 impl FamilyKind {
-    /// Returns the value to write. Totals cannot be negative, so a negative account is written as
-    /// 0, and the gauge `books_balanced` shows the problem.
+    /// Returns the value to write. A total cannot be negative, so a negative account is written as
+    /// 0. In that case, the gauge `books_balanced` shows the problem.
     pub(super) fn value(self, value: f64) -> f64 {
         match self {
             Self::Counter => value.max(0.0),
@@ -239,7 +241,7 @@ impl FamilyKind {
     }
 }
 
-/// Formats a number. Non-finite numbers become `NaN`.
+/// Formats a number. Numbers that are not finite become `NaN`.
 fn number(value: f64) -> String {
     if value.is_finite() {
         value.to_string()
@@ -249,8 +251,8 @@ fn number(value: f64) -> String {
 }
 
 /// Escapes backslashes, line breaks and quotation marks in a help text or label value. Hidden
-/// characters are written as code points, because people also read metrics in terminals, and
-/// different names must stay distinguishable.
+/// characters are replaced with their code points, because people also read metrics in terminals,
+/// and different names must stay distinguishable.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

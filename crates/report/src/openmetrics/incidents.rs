@@ -1,12 +1,12 @@
-//! The incidents of a flight recorder, as metrics.
+//! Metrics about the incidents that a flight recorder kept.
 
 use ticktax_model::incident::{LossCause, TriggerKind};
 use ticktax_model::totals::{IncidentTotals, IntervalSum};
 
 use super::families::Families;
 
-/// Adds the incident families. Kinds and causes without incidents are written as 0, so that the
-/// first incident is visible as an increase.
+/// Adds the metric families about incidents. Kinds and causes that have no incidents yet are
+/// written as 0, so that the first incident is visible as an increase.
 pub(super) fn incidents(all: &mut Families, incidents: &IncidentTotals) {
     let family = all.counter(
         "incidents",

@@ -1,8 +1,9 @@
-//! The binary format that Prometheus requests if it accepts native histograms: length-delimited
-//! `MetricFamily` messages, with the field numbers of its `metrics.proto`.
+//! The binary format that Prometheus requests if it accepts native histograms. It consists of
+//! length-delimited `MetricFamily` messages, with the field numbers of Prometheus's
+//! `metrics.proto`.
 //!
-//! Each histogram has both kinds of buckets: the classic ones of the text format, and native ones.
-//! Prometheus uses the kind that it is configured for.
+//! Each histogram has both kinds of buckets: the classic buckets of the text format, and native
+//! buckets. Prometheus uses the kind that it is configured for.
 
 use prost::Message;
 use ticktax_model::Histogram;
@@ -11,12 +12,12 @@ use ticktax_model::totals::IntervalSum;
 use super::Label;
 use super::families::{Family, FamilyKind, bucket_ends};
 
-/// The native schema with four buckets per power of two, like our [`Histogram`].
+/// Native histogram schema that has four buckets per power of two, as a ticktax [`Histogram`] has.
 const SCHEMA: i32 = 2;
 const STEPS: f64 = 4.0;
 
-/// Threshold of the native zero bucket, in seconds. Our first bucket, which counts lengths below 1
-/// ns, maps to it.
+/// Threshold of the native zero bucket, in seconds. The first bucket of a ticktax histogram, which
+/// counts lengths below 1 ns, maps to the zero bucket.
 const ZERO: f64 = 1e-9;
 
 /// Appends a family to `bytes`.
@@ -82,10 +83,10 @@ fn histogram(sum: &IntervalSum) -> HistogramMessage {
     }
 }
 
-/// Returns the index of the native bucket that contains the upper bound of our bucket `index`. The
-/// bounds differ, because a power of two in nanoseconds is not one in seconds. A length may be
-/// reported up to 11 % too long, but never too short. From 4 ns on, no two of our buckets share a
-/// native one.
+/// Returns the index of the native bucket for the bucket `index` of a ticktax histogram. The native
+/// bucket contains the upper bound of the ticktax bucket. The bounds differ, because a power of two
+/// in nanoseconds is not a power of two in seconds. A length may therefore be reported up to 11 %
+/// too long, but never too short. From 4 ns on, no two ticktax buckets share a native bucket.
 fn native_index(index: usize) -> i32 {
     let end = Histogram::lower(index + 1).as_secs_f64();
     #[expect(
@@ -96,8 +97,8 @@ fn native_index(index: usize) -> i32 {
     native
 }
 
-/// Converts all our buckets except the first to native ones. Returns the spans of consecutive
-/// buckets, and the difference of each count from the previous one.
+/// Converts all buckets of a ticktax histogram, except the first, to native buckets. Returns the
+/// spans of consecutive buckets, and the difference of each count from the previous count.
 fn native(histogram: &Histogram) -> (Vec<BucketSpan>, Vec<i64>) {
     let (mut spans, mut deltas) = (Vec::<BucketSpan>::new(), Vec::new());
     let (mut next, mut before) = (0, 0);
@@ -159,7 +160,7 @@ struct LabelPair {
     value: Option<String>,
 }
 
-/// Encodes both `Gauge` and `Counter`, which have the same fields.
+/// Message that can be encoded as either `Gauge` or `Counter`, which have the same fields.
 #[derive(Clone, PartialEq, Message)]
 struct Number {
     #[prost(double, optional, tag = "1")]
@@ -182,7 +183,7 @@ struct HistogramMessage {
     zero_count: Option<u64>,
     #[prost(message, repeated, tag = "12")]
     positive_span: Vec<BucketSpan>,
-    // proto2 does not pack repeated numbers.
+    // By default, proto2 does not pack repeated numbers.
     #[prost(sint64, repeated, packed = "false", tag = "13")]
     positive_delta: Vec<i64>,
 }
@@ -232,7 +233,7 @@ mod tests {
         totals
     }
 
-    /// Returns the histogram of tick lengths.
+    /// Returns the histogram of tick durations.
     fn ticks(totals: &Totals) -> HistogramMessage {
         let families = families(&metrics_protobuf(totals));
         let name = Some("ticktax_tick_duration_seconds".to_owned());
@@ -243,7 +244,7 @@ mod tests {
         family.metric[0].histogram.clone().unwrap()
     }
 
-    /// Decodes the native buckets into pairs of index and count.
+    /// Decodes the native buckets into pairs of a bucket index and a count.
     fn counts(histogram: &HistogramMessage) -> Vec<(i32, i64)> {
         let (mut index, mut count) = (0, 0);
         let mut deltas = histogram.positive_delta.iter();
@@ -260,7 +261,7 @@ mod tests {
         found
     }
 
-    /// Returns the upper bound of native bucket `index`, in ns.
+    /// Returns the upper bound of the native bucket `index`, in ns.
     fn end(index: i32) -> f64 {
         (f64::from(index) / STEPS).exp2() * 1e9
     }
@@ -276,7 +277,7 @@ mod tests {
             let zeros = histogram.zero_count.unwrap();
             prop_assert_eq!(all.unsigned_abs() + zeros, lengths.len() as u64);
             prop_assert_eq!(histogram.sample_count, Some(lengths.len() as u64));
-            // No length exceeds the upper bound of the native bucket that counts it.
+            // Check that no length exceeds the upper bound of the native bucket that counts it.
             let mut lengths = lengths.clone();
             lengths.sort_unstable();
             let mut longest = 0;
@@ -304,7 +305,7 @@ mod tests {
     #[test]
     fn an_empty_histogram_is_still_a_native_one() {
         let histogram = ticks(&totals(&[]));
-        // Prometheus recognises a native histogram by its zero bucket.
+        // Prometheus recognizes a native histogram by its zero bucket.
         assert_eq!(histogram.zero_threshold, Some(1e-9));
         assert_eq!(histogram.schema, Some(2));
         assert!(histogram.positive_span.is_empty());
@@ -345,7 +346,7 @@ mod tests {
 
     #[test]
     fn the_encoding_matches_one_worked_out_by_hand() {
-        // Encoded by hand: the length of the message, then a family with one gauge.
+        // This was encoded by hand: the length of the message, then a family with one gauge.
         let mut all = Families::default();
         all.gauge("x", "y").value(&[("a", "b")], 1.0);
         let expected = [

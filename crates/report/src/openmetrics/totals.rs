@@ -1,7 +1,7 @@
-//! An agent's totals since its start, for a scraper that polls it.
+//! The totals of an agent since it started, for a scraper that polls it.
 //!
-//! Families that statements also have keep their names. Programs with equal names share a series
-//! per CPU, because pids would create an unlimited number of series.
+//! Families that also occur in statements have the same names here. Programs with equal names share
+//! one series per CPU, because pids would create an unlimited number of series.
 
 use std::collections::BTreeMap;
 
@@ -96,7 +96,8 @@ fn cpus(all: &mut Families, totals: &Totals) {
     }
 }
 
-/// Adds every account. Kernel work also gets histograms of lengths, because it is noise.
+/// Adds every account. Kernel work also gets histograms of interval lengths, because it is noise
+/// for programs.
 fn accounts(all: &mut Families, totals: &Totals) {
     let family = all.counter(
         "account_seconds",
@@ -128,7 +129,7 @@ fn accounts(all: &mut Families, totals: &Totals) {
     }
 }
 
-/// Adds throttling by CPU quotas, and pressure stalls.
+/// Adds the time throttled by CPU quotas, and pressure stalls.
 fn waits(all: &mut Families, totals: &Totals) {
     let family = all.counter(
         "throttled_seconds",
@@ -178,7 +179,7 @@ fn ticks(all: &mut Families, totals: &Totals) {
     }
 }
 
-/// Adds limitations, lost events and the cost of observing.
+/// Adds limitations, lost events and the cost of observing the machine.
 fn quality(all: &mut Families, totals: &Totals) {
     all.gauge(
         "limitations",
@@ -234,7 +235,7 @@ fn facts_files(all: &mut Families, facts: &FactsCount) {
 }
 
 impl Family {
-    /// Calls `add` with the labels of the account `key`.
+    /// Calls `add` with the labels that identify the account `key`.
     fn with_account(
         &mut self,
         key: &AccountKey,
@@ -305,7 +306,7 @@ mod tests {
     #[test]
     fn the_classes_of_a_cpu_and_lost_time_add_up() {
         let text = metrics(&totals("make"));
-        // Three accounts of 5.000002947 s each, and 2 s lost.
+        // The CPU has three accounts of 5.000002947 s each, and lost events took 2 s.
         let recorded = "ticktax_recorded_seconds_total";
         assert_eq!(
             value(&text, &format!("{recorded}{{cpu=\"0\"}}")),
@@ -335,7 +336,7 @@ mod tests {
         assert_eq!(bucket("+Inf"), "8");
         let all = "ticktax_account_duration_seconds_count{class=\"irq\",name=\"local_timer\"}";
         assert_eq!(value(&text, all), "8");
-        // CPU time of programs is not noise, so it has no histogram.
+        // Programs' CPU time is not noise, so it has no histogram.
         assert!(!text.contains("_bucket{class=\"program\""), "{text}");
     }
 

@@ -1,9 +1,9 @@
-//! The subset of Perfetto's messages that ticktax writes, with the field numbers of
-//! `perfetto_trace.proto`.
+//! The subset of Perfetto's messages that ticktax writes, with the field numbers that
+//! `perfetto_trace.proto` defines.
 
 use prost::Message;
 
-/// A trace is a sequence of packets and can be written packet by packet.
+/// A trace, which is a sequence of packets and can be written packet by packet.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Trace {
     #[prost(message, repeated, tag = "1")]

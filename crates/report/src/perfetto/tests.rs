@@ -8,8 +8,8 @@ use super::Perfetto;
 use super::proto::{EventType, Trace, TrackEvent};
 use crate::text::tests::samples::kernel_level;
 
-/// Returns the rows of one CPU: an interrupt interrupts a game and is itself interrupted by an NMI.
-/// Then the CPU idles, and the game runs again after waiting from 90 to 100.
+/// Returns the rows of one CPU. An interrupt interrupts a game and is itself interrupted by an NMI.
+/// Then the CPU idles. Finally, the game runs again after it has waited from 90 to 100.
 fn rows() -> (SourceTable, Vec<Row>) {
     let mut sources = SourceTable::default();
     let game = |kind, detail: &str| Source {
@@ -39,7 +39,7 @@ fn rows() -> (SourceTable, Vec<Row>) {
     };
     let rows = vec![
         row(nmi, 20, 22, 2),
-        // Starts together with the game's span, and continues after the NMI.
+        // This interrupt starts together with the game's span, and continues after the NMI.
         row(irq, 10, 30, 18),
         row(run, 10, 50, 20),
         row(irq, 60, 100, 40),
@@ -50,7 +50,7 @@ fn rows() -> (SourceTable, Vec<Row>) {
     (sources, rows)
 }
 
-/// Returns all packets in the trace of [`rows`].
+/// Returns the trace made from [`rows`].
 fn trace() -> Trace {
     trace_of(&rows())
 }
@@ -66,8 +66,8 @@ fn trace_of((sources, rows): &(SourceTable, Vec<Row>)) -> Trace {
     Trace::decode(&bytes[..]).unwrap()
 }
 
-/// Returns the events of each track, ordered as Perfetto reads them: by time, then by position in
-/// the file.
+/// Returns the events of each track in the order in which Perfetto reads them: by time, then by
+/// position in the file.
 fn events(trace: &Trace) -> BTreeMap<u64, Vec<(u64, TrackEvent)>> {
     let mut tracks: BTreeMap<u64, Vec<(u64, TrackEvent)>> = BTreeMap::new();
     for packet in &trace.packet {
@@ -129,7 +129,7 @@ fn the_own_time_of_nested_slices_matches_the_rows() {
     assert_eq!(own, expected);
 }
 
-/// Returns the time and id of every flow start, and then of every flow end.
+/// Returns the time and id of every flow start, followed by those of every flow end.
 fn flows(trace: &Trace) -> [Vec<(u64, u64)>; 2] {
     let events: Vec<(u64, TrackEvent)> = events(trace).into_values().flatten().collect();
     let all = |ids: fn(&TrackEvent) -> &Vec<u64>| {
@@ -157,7 +157,7 @@ fn a_flow_leads_from_the_wake_up_to_its_run_and_never_to_a_later_one() {
     rows.insert(5, woke(88));
     let marked = (sources, rows);
     assert_eq!(flows(&trace_of(&marked)), [[(88, 1)], [(100, 1)]]);
-    // This wake-up arrives after the span that it led to.
+    // This wake-up arrives after the span that it caused.
     let (sources, mut rows) = self::rows();
     rows.push(woke(95));
     let Row::Span(last) = rows[6] else {

@@ -11,15 +11,15 @@ use super::block::Columns;
 use super::numbers::{OUTSIDE, counted, cpu_names, percent};
 use super::page::{Page, Tone, tied};
 
-/// Maximum number of CPUs with their own line. The CPUs with the largest errors get one.
+/// Maximum number of CPUs that get their own line. The CPUs with the largest errors come first.
 const CPUS: usize = 8;
-/// Maximum number of programs with their own line.
+/// Maximum number of programs that get their own line.
 const PROGRAMS: usize = 5;
-/// Maximum number of causes listed per CPU. The first is the net difference; the others contribute
-/// to it.
+/// Maximum number of causes listed per CPU. The first one is the net difference, and the others
+/// contribute to it.
 const CAUSES: usize = 4;
 
-/// Writes the section, if `/proc/stat` was read.
+/// Writes the section. Writes nothing if `/proc/stat` was not read.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     let Some(check) = &statement.accounting else {
         return;
@@ -30,7 +30,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     programs(page, check);
 }
 
-/// Describes how this kernel counts CPU time.
+/// Describes how the kernel on the recorded machine counts CPU time.
 fn how(counting: &Counting) -> String {
     let mut text = match (counting.method, counting.tick) {
         (None, _) => {
@@ -146,7 +146,7 @@ fn signed(share: f64) -> String {
     }
 }
 
-/// Describes one cause of a CPU's error.
+/// Describes one cause of the error in a CPU's counters.
 fn cause_text(cause: &Bias, cpu: &CpuCheck) -> String {
     let effect = points(cause.time.share_of(cpu.elapsed));
     match cause.kind {

@@ -1,4 +1,4 @@
-//! The table of CPU time: every account, by group. The columns add up.
+//! The table of CPU time, which contains every account, by group. The columns add up.
 
 use ticktax_model::Nanos;
 use ticktax_model::statement::{Account, Class, Part, Statement};
@@ -8,18 +8,18 @@ use super::numbers::{OUTSIDE, counted, displayed, percent, rate, time_or_blank};
 use super::page::{Page, Tone, tied};
 use super::{Group, wall};
 
-/// Minimum number of a group's accounts to show by name.
+/// Minimum number of accounts per group that are shown by name.
 const SHOWN: usize = 4;
-/// Maximum number of a group's accounts to show by name.
+/// Maximum number of accounts per group that are shown by name.
 const SHOWN_AT_MOST: usize = 10;
-/// Accounts with at least this share of all CPU time get a line.
+/// Minimum share of all CPU time that gives an account its own line.
 const WORTH_A_LINE: f64 = 0.000_5;
-/// Maximum number of parts to show per account.
+/// Maximum number of parts shown per account.
 const PARTS: usize = 3;
-/// Parts with at least this share of their account get a line.
+/// Minimum share of an account that gives one of its parts its own line.
 const WORTH_A_PART: f64 = 0.05;
 
-/// Suffix of an account whose time comes from the kernel's counters.
+/// Suffix for an account whose time comes from the kernel's counters rather than from the trace.
 const SAMPLED: &str = " (sampled)";
 
 pub(super) fn write(page: &mut Page, statement: &Statement) {
@@ -55,10 +55,12 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     page.legend(&legend(&statement.accounts));
 }
 
-/// Writes the summary sentence: the time taken from programs.
+/// Writes the summary sentence, which says how much time the kernel and the hypervisor took from
+/// programs.
 fn taken(page: &mut Page, accounts: &[Account], scale: Scale) {
     let taken = accounts.iter().filter(|account| account.class.is_taken());
-    // A sampled account can be negative. That must not reduce the sum of the others.
+    // An account from sampled counters can be negative. It must not reduce the sum of the other
+    // accounts.
     let taken: Nanos = taken.map(|account| account.time.max(Nanos::ZERO)).sum();
     let text = format!(
         "The kernel and the hypervisor took {} of {} ({}), unexplained time included.",
@@ -96,7 +98,7 @@ fn legend(accounts: &[Account]) -> String {
 fn write_group(page: &mut Page, group: Group, accounts: &[&Account], scale: Scale) {
     let sum = accounts.iter().map(|account| account.time).sum();
     let cells = Cells::from_time(sum, scale.whole);
-    // If the group's only account has the group's name, one line serves both.
+    // If the group has only one account, and that has the group's name, one line serves for both.
     if let [only] = accounts
         && only.parts.is_empty()
         && only.name.eq_ignore_ascii_case(group.title())
@@ -143,8 +145,8 @@ fn write_group(page: &mut Page, group: Group, accounts: &[&Account], scale: Scal
     }
 }
 
-/// Returns the number of a group's accounts to show by name. Unexplained time is always among them,
-/// and the rest never consists of a single account.
+/// Returns how many accounts of a group are shown by name. Unexplained time is always shown. If
+/// only one account would be left over, it is also shown.
 fn how_many(accounts: &[&Account], whole: Nanos) -> usize {
     let small = |account: &Account| account.time.share_of(whole).abs() < WORTH_A_LINE;
     let large = accounts
@@ -154,7 +156,7 @@ fn how_many(accounts: &[&Account], whole: Nanos) -> usize {
     by_name(accounts.len(), large.clamp(SHOWN, SHOWN_AT_MOST))
 }
 
-/// Makes the next line refer to the account's longest interval.
+/// Makes the next line link to the account's longest interval.
 fn place(page: &mut Page, account: &Account) {
     if let Some(longest) = account.longest {
         page.place(longest);
@@ -166,7 +168,7 @@ fn account_cells(account: &Account, scale: Scale) -> Cells {
 }
 
 fn write_parts(page: &mut Page, account: &Account, scale: Scale) {
-    // If the only part has the account's own name, it adds nothing.
+    // A single part that has the account's own name adds no information.
     if matches!(&*account.parts, [only] if only.name == account.name) {
         return;
     }
@@ -185,7 +187,8 @@ fn mark(account: &Account) -> &'static str {
     if account.sampled { SAMPLED } else { "" }
 }
 
-/// Returns the account's display name, extended if the name alone is ambiguous.
+/// Returns the name under which an account is displayed. It is extended if the name alone is
+/// ambiguous.
 pub(crate) fn name(account: &Account) -> String {
     let name = &account.name;
     match (account.class, account.pid) {

@@ -1,4 +1,4 @@
-//! The page and section about periodic sources: periods, sources and triggers.
+//! The page and the section about periodic sources, with their periods and triggers.
 
 mod first;
 
@@ -23,15 +23,16 @@ impl Paged for BeatStatement {
     }
 }
 
-/// Maximum number of periodic sources that a statement lists.
+/// Maximum number of periodic sources listed in a statement.
 const SHOWN: usize = 12;
-/// Number of significant digits of an interval's half-width.
+/// Number of significant digits in the half-width of a confidence interval.
 const DIGITS: i32 = 2;
 
 /// Title of the section.
 pub(super) const TITLE: &str = "Periodic activity";
 
-/// Writes a statement's section if the analysis searched for periodic sources.
+/// Writes a statement's section about periodic sources. Writes nothing if the analysis did not
+/// search for them.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     let Some(beats) = &statement.beats else {
         return;
@@ -67,11 +68,12 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     }
 }
 
-/// Explains which gaps are counted. A gap that yields time to one program can keep another waiting.
+/// Explanation of the gaps that count. A gap that yields time to one program can keep another
+/// program waiting.
 const GAPS: &str = "gaps: all gaps of the probe count here, including those in which a program \
     ran, which are no loss.";
 
-/// Explains the fields of an entry.
+/// Explanation of the fields of an entry.
 const WORDS: &str = "every: the period and its 95 % interval. seen: observed events, out of the \
     number expected. takes: the median length of an event. of its CPUs' time: the total of all \
     events. triggered by: the chain that woke, queued or raised each next step in at least four of \
@@ -96,7 +98,7 @@ pub(super) fn beats(beats: &BeatStatement, style: &TextStyle) -> Written {
     page.finish()
 }
 
-/// Writes every periodic source found.
+/// Writes all periodic sources that were found.
 fn all(page: &mut Page, beats: &BeatStatement) {
     page.section(TITLE);
     let about = format!(
@@ -150,7 +152,7 @@ pub fn beat_news(beat: &BeatLine, style: &TextStyle) -> String {
     .replace(super::page::TIE, " ")
 }
 
-/// Writes one periodic source as a few lines.
+/// Writes an entry of a few lines about one periodic source.
 fn entry(page: &mut Page, beat: &BeatLine, detailed: bool) {
     let cpus = cpu_names(beat.cpus.iter());
     let head = format!("every {}  {}", period(beat), beat_name(beat));
@@ -159,7 +161,7 @@ fn entry(page: &mut Page, beat: &BeatLine, detailed: bool) {
     if let Some(gaps) = &beat.gaps {
         page.paragraph(Tone::Faint, "    ", &gap_text(gaps, beat));
     }
-    // The last step of the chain is the source itself, so it is not printed.
+    // The last step of the chain is the source itself, so leave it out.
     if let [before @ .., _] = &*beat.chain
         && !before.is_empty()
     {
@@ -266,7 +268,7 @@ fn gap_text(gaps: &BeatGaps, beat: &BeatLine) -> String {
     )
 }
 
-/// Describes the share of the source's events that start right after a tick.
+/// Describes the share of a source's events that start right after a tick.
 fn follows_text(tick: &FollowsTick) -> String {
     format!(
         "{} of {} start within {} of one; by chance: {}. Wake-ups were not recorded.",
@@ -289,7 +291,7 @@ fn outside_text(outside: HypervisorOrFirmware, beat: &BeatLine) -> String {
     }
 }
 
-/// Describes a source that has the same period but does not explain the gaps.
+/// Describes another source that has the same period but does not explain the gaps.
 fn same_period(other: &SamePeriod) -> String {
     let name = tied(&other.name);
     match other.offset {
@@ -338,7 +340,7 @@ fn evidence(beat: &BeatLine) -> String {
     )
 }
 
-/// Formats a small probability.
+/// Formats a false-alarm probability.
 fn chance(alarm: f64) -> String {
     if alarm < 1e-12 {
         tied("< 1e-12")
@@ -351,7 +353,8 @@ fn period(beat: &BeatLine) -> String {
     with_interval(beat.rhythm.period, beat.rhythm.low, beat.rhythm.high)
 }
 
-/// Formats a period in ns with its interval. The interval's width determines the number of digits.
+/// Formats a period in ns with its confidence interval, whose width determines the number of
+/// digits.
 pub(crate) fn with_interval(period: f64, low: f64, high: f64) -> String {
     let margin = 0.5 * (high - low).abs();
     let (scale, unit) = unit(period);
@@ -359,7 +362,7 @@ pub(crate) fn with_interval(period: f64, low: f64, high: f64) -> String {
     if !margin.is_finite() || margin <= 0.0 {
         return plain(period);
     }
-    // Cap the precision at a millionth of the unit.
+    // Limit the precision to a millionth of the unit.
     #[expect(
         clippy::cast_possible_truncation,
         reason = "a logarithm of a finite double"
@@ -373,14 +376,15 @@ pub(crate) fn with_interval(period: f64, low: f64, high: f64) -> String {
     format!("{value} ± {} {unit}", decimals(margin, digits))
 }
 
-/// Formats a period in ns for narrow columns: about three digits, at most eight columns.
+/// Formats a period in ns for narrow columns, with about three digits and at most eight characters.
 pub(super) fn short_period(ns: f64) -> String {
-    // Choose the unit after rounding: 99.98 ms becomes 100 ms, and 999.8 µs becomes 1.00 ms.
+    // Choose the unit according to the rounded value: 99.98 ms becomes 100 ms, and 999.8 µs becomes
+    // 1.00 ms.
     let (scale, unit) = unit(ns * 1.0005);
     let value = ns / scale;
     let digits = match value {
         v if v >= 99.95 => 0,
-        // The unit `min` has three letters, so one digit fewer fits.
+        // The unit `min` has three letters, so there is room for one digit less.
         v if v >= 9.995 && unit == "min" => 0,
         v if v >= 9.995 => 1,
         _ => 2,
@@ -397,7 +401,7 @@ fn unit(ns: f64) -> (f64, &'static str) {
     }
 }
 
-/// Formats a period in ns with five digits and no interval.
+/// Formats a period in ns with five digits and without a confidence interval.
 fn plain(ns: f64) -> String {
     let (scale, unit) = unit(ns);
     let value = ns / scale;
@@ -409,7 +413,7 @@ fn plain(ns: f64) -> String {
     format!("{} {unit}", decimals(value, digits))
 }
 
-/// Formats a number, with the digits after its decimal point grouped in threes.
+/// Formats a number. The digits after its decimal point are grouped in threes.
 fn decimals(value: f64, digits: usize) -> String {
     let text = format!("{value:.digits$}");
     let Some((whole, rest)) = text.split_once('.') else {

@@ -1,4 +1,5 @@
-//! The blocks of a page. A terminal shows them as lines, a browser as paragraphs, lists and tables.
+//! The blocks that make up a page. A terminal shows them as lines, and a browser as paragraphs,
+//! lists and tables.
 
 use std::fmt;
 use std::ops::Deref;
@@ -8,14 +9,14 @@ use ticktax_model::{Cpu, Moment, Nanos};
 
 use super::page::Tone;
 
-/// A part of a page. Its text is raw: names in it can contain any character.
+/// A part of a page. Its text is not cleaned yet, so names in it can contain any character.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Block {
-    /// The title of the following blocks.
+    /// Title of the blocks that follow.
     Section(String),
     /// Vertical space.
     Gap,
-    /// A line outside any table or paragraph.
+    /// A line that belongs to no table or paragraph.
     Line {
         tone: Tone,
         text: String,
@@ -23,28 +24,28 @@ pub(crate) enum Block {
     },
     /// A line of a table.
     Row(Row),
-    /// Running text after a label. The label can be empty.
+    /// Running text after a label, which can be empty.
     Text {
         tone: Tone,
         label: String,
         text: String,
         place: Option<Place>,
     },
-    /// A command to copy.
+    /// A command that the user can copy.
     Command(String),
-    /// An explanation of the terms and columns above.
+    /// An explanation of the terms and columns above it.
     Legend(String),
-    /// Preformatted lines, with columns aligned only by spaces.
+    /// Preformatted lines, whose columns are aligned only with spaces.
     Verbatim(String),
 }
 
-/// The moment that a line refers to. An HTML page uses it to link the line to the timeline.
+/// A moment that a line refers to. An HTML page uses it to link the line to the timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     /// Start of the moment, relative to the start of the recording.
     pub(crate) at: Nanos,
     pub(crate) length: Nanos,
-    /// The CPU concerned, if there is a single one.
+    /// CPU concerned, or `None` if there is more than one.
     pub(crate) cpu: Option<Cpu>,
 }
 
@@ -76,18 +77,18 @@ pub(crate) struct Row {
     pub(crate) indent: usize,
     pub(crate) name: String,
     pub(crate) cells: Vec<Cell>,
-    /// The moment that the last cell refers to.
+    /// Moment that the last cell of the line refers to.
     pub(crate) place: Option<Place>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub(crate) text: String,
-    /// Whether the cell is left-aligned, as text is.
+    /// Whether the cell is left-aligned, as words are, rather than right-aligned.
     pub(crate) is_left: bool,
 }
 
-/// A finished page: its text, and the same content as blocks.
+/// A finished page, both as text and as blocks with the same content.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Written {
     pub(super) text: String,
@@ -109,7 +110,7 @@ impl Written {
         self
     }
 
-    /// Wraps preformatted text. A line that follows an empty line becomes a title.
+    /// Creates a page from preformatted text. Each line that follows an empty line becomes a title.
     pub(super) fn verbatim(text: String) -> Self {
         let mut blocks = Vec::new();
         let mut lines = String::new();
@@ -155,16 +156,16 @@ impl From<Written> for String {
     }
 }
 
-/// The cells of a table line, to the right of its name.
+/// Cells of a table line. They are to the right of the line's name.
 pub(super) trait RowCells {
     /// Returns the cells as one string, as a terminal prints them.
     fn line(&self) -> String;
 
-    /// Returns the individual cells.
+    /// Returns the cells one by one.
     fn cells(&self) -> Vec<Cell>;
 }
 
-/// A string is a single cell.
+/// A string counts as a single cell.
 impl RowCells for str {
     fn line(&self) -> String {
         self.to_owned()
@@ -192,7 +193,7 @@ impl RowCells for String {
     }
 }
 
-/// Cells aligned with those of the lines above and below.
+/// Cells that are aligned with the cells of the lines above and below.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Columns(Vec<Column>);
 
@@ -206,7 +207,8 @@ struct Column {
 }
 
 impl Columns {
-    /// Builds right-aligned cells, each from its width and text, separated by one space.
+    /// Creates right-aligned cells that are separated by one space. Each is given as its width and
+    /// text.
     pub(super) fn right<T: ToString>(cells: impl IntoIterator<Item = (usize, T)>) -> Self {
         let mut columns = Self::default();
         for (width, text) in cells {
@@ -246,7 +248,7 @@ impl Columns {
         self
     }
 
-    /// Whether every cell is empty.
+    /// Returns whether all cells are empty.
     pub(super) fn is_blank(&self) -> bool {
         self.0.iter().all(|column| column.text.is_empty())
     }

@@ -1,5 +1,5 @@
-//! The pages about a case. They only format the document; apart from column widths, nothing is
-//! computed here.
+//! The pages about a case, that is, a published investigation. They only format the document. Apart
+//! from column widths, nothing is computed here.
 
 use std::fmt::Write;
 
@@ -124,7 +124,7 @@ pub(super) fn case(statement: &CaseStatement) -> String {
     page
 }
 
-/// Writes the rows of `series` that have only measurements on this machine.
+/// Writes those rows of `series` that consist only of measurements on this machine.
 fn measured(page: &mut String, rows: &[MeasuredRow], series: &str) {
     for row in rows.iter().filter(|row| row.series == series) {
         let value = number(row.value);
@@ -173,7 +173,7 @@ fn comparison(page: &mut String, row: &Line) {
     }
 }
 
-/// Title of the section with the verdict.
+/// Returns the title of the section that contains the verdict.
 pub(crate) fn verdict_title(statement: &CaseStatement) -> String {
     let count = |kind: RowKind| {
         let rows = statement.rows.iter().filter(move |line| line.kind == kind);
@@ -188,8 +188,8 @@ pub(crate) fn verdict_title(statement: &CaseStatement) -> String {
     )
 }
 
-/// Writes how many rows the model matches, why it misses others, and which parameter values a row
-/// needs to match.
+/// Writes how many rows the model matches, and why it misses others. Also lists the rows that it
+/// matches only with certain parameter values.
 fn verdict(page: &mut String, statement: &CaseStatement) {
     section(page, &verdict_title(statement));
     for row in &statement.rows {
@@ -209,7 +209,7 @@ fn verdict(page: &mut String, statement: &CaseStatement) {
     }
 }
 
-/// Writes the results for other values of a parameter, in one column per value.
+/// Writes the results for other values of a parameter. There is one column per value.
 fn sensitivity(page: &mut String, sensitivity: &Sensitivity) {
     let refitted = if sensitivity.refitted.is_empty() {
         String::new()
@@ -254,7 +254,8 @@ fn sensitivity(page: &mut String, sensitivity: &Sensitivity) {
     }
 }
 
-/// Returns the source's words if the case quotes it, otherwise the published range.
+/// Returns the words of the published source if the case quotes them, and the published range
+/// otherwise.
 pub(crate) fn words(quote: Option<&str>, published: Option<Ends>) -> String {
     match (quote, published) {
         (Some(quote), _) => quote.to_owned(),
@@ -276,7 +277,8 @@ pub(crate) fn ends([low, high]: Ends) -> String {
     }
 }
 
-/// Formats a number with four significant digits. Larger numbers keep all digits before the point.
+/// Formats a number with four significant digits. A larger number keeps all digits before its
+/// decimal point.
 pub(crate) fn number(value: f64) -> String {
     let size = value.abs();
     let text = match size {
@@ -300,7 +302,7 @@ fn notes(page: &mut String, notes: &CaseNotes) {
     remarks(page, "Oddities of the source", &notes.oddities);
 }
 
-/// Breaks text between words into lines of at most `width` characters.
+/// Breaks text into lines of at most `width` characters. Breaks only between words.
 fn textwrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
@@ -343,7 +345,7 @@ pub(super) fn case_fit(fit: &CaseFit) -> String {
     page
 }
 
-/// Returns the lines at the top of every page about a case.
+/// Returns the lines that every page about a case starts with.
 pub(super) fn head(file: &CaseHead) -> String {
     let mut page = String::new();
     line(&mut page, &format!("{}: {}", file.name, file.title));
@@ -352,12 +354,12 @@ pub(super) fn head(file: &CaseHead) -> String {
     page
 }
 
-/// Writes a heading after an empty line.
+/// Writes an empty line and then a heading.
 pub(super) fn section(page: &mut String, title: &str) {
     line(page, &format!("\n{title}"));
 }
 
-/// Writes remarks under a heading, if there are any.
+/// Writes remarks under a heading. Writes nothing if `remarks` is empty.
 pub(super) fn remarks(page: &mut String, title: &str, remarks: &[Remark]) {
     if remarks.is_empty() {
         return;
@@ -368,7 +370,8 @@ pub(super) fn remarks(page: &mut String, title: &str, remarks: &[Remark]) {
     }
 }
 
-/// Writes a paragraph with a hanging indent of two, at most 100 columns wide.
+/// Writes a paragraph that is at most 100 columns wide. Lines after the first are indented by two
+/// more columns.
 fn wrapped(page: &mut String, text: &str, indent: usize) {
     let mut column = 0;
     for word in text.split(' ').map(clean) {
@@ -402,7 +405,7 @@ pub(super) fn line(page: &mut String, text: &str) {
 mod tests {
     use super::{line, wrapped};
 
-    /// A remark can contain a host name from another machine's file.
+    /// Text such as a remark comes from a file, which may be another machine's.
     #[test]
     fn text_from_a_file_cannot_add_lines_or_escape_codes() {
         let mut page = String::new();

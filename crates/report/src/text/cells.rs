@@ -1,11 +1,12 @@
-//! Cells for the tables of accounts, gaps and waits: time, share, rate and lengths.
+//! Cells for the tables of accounts, gaps and waits. They contain a time, a share, a rate and
+//! interval lengths.
 
 use ticktax_model::{Intervals, Nanos};
 
 use super::block::Columns;
 use super::numbers::{percent, rate, rough_or_blank, time_or_blank};
 
-/// Cells of a table line, to the right of its name.
+/// Cells of a table line. They are to the right of the line's name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cells {
     pub(super) time: String,
@@ -29,7 +30,7 @@ impl Cells {
         }
     }
 
-    /// Builds cells with only a time and its share.
+    /// Creates cells that contain only a time and its share of `whole`.
     pub(super) fn from_time(time: Nanos, whole: Nanos) -> Self {
         let share = percent(time.share_of(whole));
         Self {
@@ -39,7 +40,7 @@ impl Cells {
         }
     }
 
-    /// Returns the cells as columns.
+    /// Returns the cells as columns of a table.
     pub(super) fn columns(&self) -> Columns {
         Columns::right([
             (8, &self.time),
@@ -52,23 +53,23 @@ impl Cells {
     }
 }
 
-/// Returns the number of lines to show by name: at most `most`, or one more if only one would be
-/// left out.
+/// Returns how many lines are shown by name. The number is at most `most`, unless this would leave
+/// out exactly one line, which is then shown as well.
 pub(super) fn by_name(lines: usize, most: usize) -> usize {
     if lines <= most + 1 { lines } else { most }
 }
 
-/// Totals that a table's shares and rates refer to.
+/// Totals that the shares and rates in a table refer to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
-    /// Total time; shares are fractions of it.
+    /// Total time. Shares are fractions of it.
     pub(super) whole: Nanos,
-    /// Wall-clock time; rates are counts per second of it.
+    /// Wall-clock time. Rates are counts per second of it.
     pub(super) wall: Nanos,
 }
 
 impl Scale {
-    /// Builds the cells for a time that consists of `intervals`.
+    /// Creates the cells for a time that consists of `intervals`.
     pub(super) fn cells(self, time: Nanos, intervals: &Intervals) -> Cells {
         Cells {
             rate: rate(intervals.count, self.wall),
@@ -79,8 +80,8 @@ impl Scale {
         }
     }
 
-    /// Builds the cells that sum up the lines not shown. Each item of `others` is a line's time,
-    /// count and longest interval.
+    /// Creates cells that add up the lines that are not shown. Each item of `others` contains the
+    /// time, count and longest interval of such a line.
     pub(super) fn others(self, others: impl Iterator<Item = (Nanos, u64, Option<Nanos>)>) -> Cells {
         let (mut time, mut count, mut max) = (Nanos::ZERO, 0, None);
         for (part, times, longest) in others {

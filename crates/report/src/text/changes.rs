@@ -1,4 +1,4 @@
-//! The page about the differences between two recordings.
+//! The page that shows the differences between two recordings.
 
 use ticktax_model::Nanos;
 use ticktax_model::beats::BeatLine;
@@ -23,7 +23,8 @@ impl Paged for ChangeStatement {
     }
 }
 
-/// Maximum numbers of account, periodic-source and program rows to try in turn, largest first.
+/// Maximum numbers of rows for accounts, periodic sources and programs. They are tried in turn,
+/// largest first, until the page fits.
 const ROOMS: [(usize, usize, usize); 8] = [
     (10, 4, 8),
     (8, 3, 6),
@@ -34,11 +35,12 @@ const ROOMS: [(usize, usize, usize); 8] = [
     (2, 1, 2),
     (1, 1, 1),
 ];
-/// Narrowest page on which the difference and its interval are shown.
+/// Minimum page width for the columns that show differences and their confidence intervals.
 const ROOMY: usize = 72;
-/// If there is no interval to show whether a share changed, smaller differences are ignored.
+/// Smallest difference between two shares that counts as a change if there is no confidence
+/// interval.
 const SMALL: f64 = 0.001;
-/// Smaller differences between shares would be printed as zero.
+/// Smallest difference between two shares that is not printed as zero.
 const TINY: f64 = 0.000_05;
 
 /// Explains the columns.
@@ -108,7 +110,8 @@ fn first(
     page.finish()
 }
 
-/// Whether the tick rate changed by more than 2 %, or another tick measure certainly changed.
+/// Returns whether the tick rate changed by more than 2 %, or another measure of the tick changed
+/// by more than chance.
 fn tick_moved(statement: &ChangeStatement) -> bool {
     statement.tick.iter().any(|row| match row.measure {
         ChangeMeasure::TickRateHz => {
@@ -151,7 +154,7 @@ fn verdict(page: &mut Page, statement: &ChangeStatement) {
     page.paragraph(tone, "", &text);
 }
 
-/// Explains why intervals are missing.
+/// Explains why the confidence intervals are missing.
 fn without_blocks(statement: &ChangeStatement) -> &'static str {
     match (statement.first.blocks, statement.second.blocks) {
         (None, None) => "both recordings have only sums",
@@ -161,27 +164,27 @@ fn without_blocks(statement: &ChangeStatement) -> &'static str {
     }
 }
 
-/// Returns the accounts to show. A probe's account is left out: probes use only idle time, so its
-/// changes just mirror those of the other accounts.
+/// Returns the accounts that are shown. A probe's account is left out. A probe uses only idle time,
+/// so changes in its account merely mirror changes in other accounts.
 fn shown_accounts(statement: &ChangeStatement) -> impl Iterator<Item = &AccountChange> {
     let all = statement.accounts.iter();
     all.filter(|account| account.class != Class::Probe)
 }
 
-/// Whether an account changed by more than chance. If that is unknown, whether it changed enough to
-/// be worth showing.
+/// Returns whether an account changed by more than chance. If that is unknown, returns whether it
+/// changed enough to be worth showing.
 fn moved(account: &AccountChange) -> bool {
     let size = account.share.difference().unwrap_or_default().abs();
     account.share.contrast.differs().unwrap_or(size >= SMALL) && size >= TINY
 }
 
-/// Whether a change has an interval, so that chance could be excluded.
+/// Returns whether a change was tested against chance. This requires a confidence interval.
 fn is_tested(change: &Change) -> bool {
     change.contrast.differs().is_some()
 }
 
-/// Whether a change's interval excludes 0 although the change is not certain. With many accounts,
-/// some intervals exclude 0 by chance.
+/// Returns whether the confidence interval of a change excludes 0 although the change is not
+/// certain. If there are many accounts, some intervals exclude 0 by chance.
 fn is_doubtful(change: &Change) -> bool {
     let effect = change.contrast.effect;
     let excludes_zero = effect.is_some_and(|effect| !effect.may_be_none());
@@ -217,7 +220,7 @@ fn sides(page: &mut Page, statement: &ChangeStatement) {
     }
 }
 
-/// Whether a probe used idle time in only one of the recordings.
+/// Returns whether a probe used idle time in only one of the two recordings.
 fn probes_differ(statement: &ChangeStatement) -> bool {
     let all = statement.accounts.iter();
     let mut probes = all.filter(|account| account.class == Class::Probe);
@@ -266,7 +269,7 @@ fn cells(page: &Page, [a, b, change, interval]: [&str; 4]) -> Columns {
     }
 }
 
-/// Writes the accounts that changed, or all accounts if everything is shown.
+/// Writes the accounts that changed. Writes all accounts if the number of rows is unlimited.
 fn accounts(page: &mut Page, statement: &ChangeStatement, most: usize) {
     heading(page, "CPU TIME");
     let shown = shown_accounts(statement).filter(|account| most == usize::MAX || moved(account));
@@ -365,7 +368,7 @@ fn measures(page: &mut Page, all: &[MeasureChange], most: usize) {
     }
 }
 
-/// Formats a measure with its unit.
+/// Formats the value of a measure with its unit.
 fn shown(measure: ChangeMeasure, value: f64) -> String {
     if measure.is_time() {
         #[expect(
@@ -442,7 +445,8 @@ fn beats(page: &mut Page, statement: &ChangeStatement, most: usize) {
     }
 }
 
-/// Formats the source's period, preceded by its former period if that was different.
+/// Formats the period of a source. If the period was different in the first recording, the former
+/// period precedes it.
 fn period(change: &BeatChange, beat: &BeatLine) -> String {
     let before = change.first.as_ref().filter(|_| change.second.is_some());
     let before = before.map_or_else(String::new, |former| {

@@ -1,4 +1,4 @@
-//! CPU time by CPU and group of accounts.
+//! The table of CPU time, by CPU and group of accounts.
 
 use ticktax_model::Nanos;
 use ticktax_model::statement::{CpuAccounts, Statement};
@@ -8,10 +8,11 @@ use super::block::Columns;
 use super::numbers::{counted, percent};
 use super::page::{Page, Tone};
 
-/// Maximum number of CPUs with their own line.
+/// Maximum number of CPUs that get their own line.
 const SHOWN: usize = 16;
 
-/// Writes the section, unless there is only one CPU, which the table of accounts already covers.
+/// Writes the section. Writes nothing if there is only one CPU, because the table of accounts
+/// already covers it.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     if statement.cpus.len() < 2 {
         return;
@@ -34,8 +35,8 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     }
 }
 
-/// Splits the CPUs into those with their own line, in ascending order, and the rest. If there are
-/// too many CPUs, those with the most time taken from programs get a line.
+/// Splits the CPUs into those that get their own line, in ascending order, and the rest. If there
+/// are too many CPUs, those that lost the most time get a line.
 fn most_taken_first(cpus: &[CpuAccounts]) -> (Vec<&CpuAccounts>, Vec<&CpuAccounts>) {
     let taken = |cpu: &&CpuAccounts| -> Nanos {
         let parts = cpu.classes.iter().filter(|part| part.class.is_taken());
@@ -51,7 +52,7 @@ fn most_taken_first(cpus: &[CpuAccounts]) -> (Vec<&CpuAccounts>, Vec<&CpuAccount
     (all, others)
 }
 
-/// Builds the table cells for one CPU, or for several CPUs together.
+/// Creates the table cells for one CPU, or for several CPUs together.
 fn cells_of(cpus: &[&CpuAccounts]) -> Columns {
     let elapsed: Nanos = cpus.iter().map(|cpu| cpu.elapsed).sum();
     let shares = Group::ALL.map(|group| {

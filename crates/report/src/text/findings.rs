@@ -1,4 +1,4 @@
-//! Findings: settings that are configured but not in effect.
+//! The section about findings, that is, settings that are configured but not in effect.
 
 use ticktax_model::Moment;
 use ticktax_model::finding::{Confidence, Finding, Severity};
@@ -8,10 +8,10 @@ use ticktax_model::statement::Statement;
 use super::numbers::counted;
 use super::page::{Page, Tone, tied};
 
-/// Maximum number of findings described here. JSON contains all of them.
+/// Maximum number of findings in the section. The JSON document contains all of them.
 const SHOWN: usize = 12;
 
-/// Writes the section, if there are findings.
+/// Writes the section. Writes nothing if the statement has no findings.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     let findings = &statement.findings;
     if findings.is_empty() {
@@ -20,7 +20,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     page.section("Configured but not in effect");
     let mut previous: Option<&Finding> = None;
     for finding in findings.iter().take(SHOWN) {
-        // Several findings from one rule share a remedy, which is printed once.
+        // Findings from the same rule share a remedy, so print it only once.
         let again = previous.is_some_and(|previous| {
             previous.rule == finding.rule && previous.remedy == finding.remedy
         });
@@ -90,7 +90,8 @@ fn paragraph(finding: &Finding, again: bool, world: World) -> String {
     } else {
         format!("What to do: {}", finding.remedy)
     });
-    // Only live machines have knobs to try: a lab guest no longer exists, and the model has none.
+    // A setting can be tried only on a live machine. A lab guest no longer exists, and the model
+    // has no settings.
     let proposal = finding.proposal.iter().filter(|_| world == World::Live);
     sentences.extend(proposal.map(|assignment| {
         let command = tied(format!("ticktax try {assignment} -- COMMAND"));

@@ -1,4 +1,5 @@
-//! The foot of the page: limitations, the cost of measuring, and whether the accounts balance.
+//! The end of the page. It shows limitations, the cost of measuring, and whether the accounts
+//! balance.
 
 use ticktax_model::Nanos;
 use ticktax_model::clock::{CounterVerdict, Distrust};
@@ -11,9 +12,10 @@ use crate::limitation::words;
 use super::numbers::{bytes, counted, exact, percent};
 use super::page::{Page, Tone, clean, tied};
 
-/// Maximum number of CPUs to list with their imbalance.
+/// Maximum number of CPUs whose imbalance is listed.
 const OFF_SHOWN: usize = 4;
-/// A soaker's figure is doubtful if its block time changed by more than this fraction.
+/// Maximum relative change of a soaker's block time. If the block time changes more, the soaker's
+/// figure is doubtful.
 const MUCH_DRIFT: f64 = 0.02;
 
 pub(super) fn write(page: &mut Page, statement: &Statement) {
@@ -48,11 +50,11 @@ fn unseen(page: &mut Page, statement: &Statement) {
     }
 }
 
-/// Maximum number of partly traced processes to list individually.
+/// Maximum number of partly traced processes that are listed individually.
 const IN_PART: usize = 3;
 
-/// Describes the limitations in one sentence each. Partly traced processes beyond [`IN_PART`] share
-/// a sentence.
+/// Describes each limitation in a sentence. Partly traced processes beyond [`IN_PART`] share a
+/// sentence.
 fn limitations(all: &[Limitation]) -> Vec<String> {
     let missing = |limitation: &Limitation| match limitation {
         Limitation::ProcessPartlyTraced { missing, .. } => Some(*missing),
@@ -78,7 +80,7 @@ fn limitations(all: &[Limitation]) -> Vec<String> {
     items
 }
 
-/// Suggests a way to lose fewer events. Keeping only sums is not suggested for a watched program,
+/// Suggests how to lose fewer events. If a program was watched, keeping only sums is not suggested,
 /// because a program cannot be followed through sums.
 pub(super) fn loss_remedy(statement: &Statement) -> &'static str {
     match (statement.cpus.len(), &statement.victim) {
@@ -89,7 +91,7 @@ pub(super) fn loss_remedy(statement: &Statement) -> &'static str {
     }
 }
 
-/// Returns all limitations of the statement, as sentences.
+/// Returns a sentence for each limitation of the statement.
 pub(super) fn items(statement: &Statement) -> Vec<String> {
     let mut items: Vec<String> = Vec::new();
     let coverage = &statement.coverage;
@@ -152,7 +154,7 @@ pub(super) fn items(statement: &Statement) -> Vec<String> {
     items
 }
 
-/// Describes why a probe stopped measuring, and the remedy.
+/// Describes why a probe or soaker stopped measuring, and the remedy.
 pub(super) fn failure(why: &ProbeFailure) -> String {
     match why {
         ProbeFailure::Moved { to } => format!(
@@ -200,8 +202,8 @@ fn clock(page: &mut Page, clock: &ClockReport) {
     page.paragraph(tone, "Clock     ", &text);
 }
 
-/// Formats a counter's frequency. The resolution is added for counters coarser than printed times;
-/// arm64 counters run at 24 MHz to 1 GHz.
+/// Formats the frequency of a counter. If its resolution is coarser than that of printed times,
+/// adds the resolution. The counters of arm64 CPUs run at 24 MHz to 1 GHz.
 fn frequency(hz: f64) -> String {
     if hz <= 0.0 {
         return String::new();
@@ -215,7 +217,7 @@ fn frequency(hz: f64) -> String {
     format!("{}{resolution}", tied(format!(" at {:.3} MHz", hz / 1e6)))
 }
 
-/// Describes whether the counter is trusted and, if it is not, why.
+/// Describes whether the counter is trusted. If it is not, says why.
 fn verdict(verdict: &CounterVerdict) -> String {
     let CounterVerdict::Untrusted(reasons) = verdict else {
         return "trusted".to_owned();

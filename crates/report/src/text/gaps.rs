@@ -1,4 +1,4 @@
-//! The contents of a probe's gaps, by cause.
+//! The section that shows what the gaps of a probe consist of, by cause.
 
 use ticktax_model::Nanos;
 use ticktax_model::recording::{Level, ProbeKind, ProbeReport};
@@ -16,18 +16,19 @@ use super::page::{Page, Tone, tied};
 use super::untraced::Untraced;
 use super::wall;
 
-/// Maximum number of causes shown by name.
+/// Maximum number of causes that are shown by name.
 const CAUSES: usize = 8;
-/// Maximum number of longest gaps listed individually.
+/// Maximum number of gaps in the list of the longest gaps.
 const WORST: usize = 5;
-/// Maximum number of items named per long gap.
+/// Maximum number of activities named for each of the longest gaps.
 const THINGS: usize = 4;
-/// Maximum number of exceeded entry and exit bounds to describe.
+/// Maximum number of kernel entries and exits described that took longer than their bound.
 const BOUNDS: usize = 3;
-/// The page warns if more than this share of the gap time is unexplained.
+/// Maximum share of the gap time that may be unexplained. If more is unexplained, the page shows a
+/// warning.
 const TOLERABLE: f64 = 0.01;
 
-/// Writes the section if a probe ran.
+/// Writes the section. Writes nothing if no probe ran.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     let Some(gaps) = &statement.gaps else {
         return;
@@ -92,11 +93,11 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     worst(page, &gaps.longest, (noun, all));
 }
 
-/// Describes the probes' settings.
+/// Describes the settings of the probes. Returns `None` if no probe ran.
 fn about(probes: &[&ProbeReport], spin: bool) -> Option<String> {
     let first = probes.first()?;
     let cpus = cpu_names(probes.iter().map(|probe| probe.cpu));
-    // Probes differ slightly, so the worst figures are shown: they hold for every probe.
+    // The probes' figures differ slightly. Show the worst ones, because they hold for every probe.
     let period = tied(probes.iter().map(|probe| probe.period).max()?);
     let threshold = tied(probes.iter().map(|probe| probe.threshold).max()?);
     let policy = &first.policy;
@@ -114,7 +115,7 @@ fn about(probes: &[&ProbeReport], spin: bool) -> Option<String> {
     })
 }
 
-/// Writes the explained share of the gap time, in one sentence.
+/// Writes a sentence that says which share of the gap time is explained.
 fn explained(page: &mut Page, gaps: &GapStatement, statement: &Statement, noun: &str) {
     let long = &gaps.long;
     if long.gaps.count == 0 {
@@ -140,7 +141,8 @@ fn explained(page: &mut Page, gaps: &GapStatement, statement: &Statement, noun: 
     page.paragraph(tone, "", &text);
 }
 
-/// Writes the conclusion from empty gaps. CPUs with equal conclusions share a sentence.
+/// Writes what empty gaps prove. In an empty gap, the kernel ran nothing. CPUs with the same
+/// conclusion share a sentence.
 fn proofs(page: &mut Page, proofs: &[CpuProof]) {
     let mut left: Vec<&CpuProof> = proofs.iter().collect();
     while let Some(first) = left.first().copied() {
@@ -205,7 +207,7 @@ fn counted_plural(count: u64, one: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { more })
 }
 
-/// Lists the kernel entries and exits that took longer than their bound, and the excess.
+/// Writes which kernel entries and exits took longer than their bound, and how much longer.
 fn bounds(page: &mut Page, bounds: &[EntryExitBound]) {
     let beyond: Vec<&EntryExitBound> = bounds.iter().filter(|b| b.beyond_count > 0).collect();
     if beyond.is_empty() {
@@ -238,7 +240,7 @@ fn bounds(page: &mut Page, bounds: &[EntryExitBound]) {
     page.paragraph(Tone::Faint, "", &text);
 }
 
-/// Writes a line for all gaps and one for each part of their time.
+/// Writes a line for all gaps, and a line for each part of their time.
 fn all_parts(page: &mut Page, name: &str, named: &str, parts: &GapParts, scale: Scale) {
     let sum = scale.cells(parts.time, &parts.gaps);
     page.row(Tone::Strong, 0, name, &sum.columns());
@@ -278,7 +280,8 @@ fn causes_of(page: &mut Page, causes: &[GapCause], noun: &str, scale: Scale) {
     }
 }
 
-/// Lists the longest gaps in which no program ran. `all` is set if there were no other gaps.
+/// Lists the longest gaps in which no program ran. `all` is `true` if these are all gaps, that is,
+/// if no program ran in any gap.
 fn worst(page: &mut Page, worst: &[WorstGap], (noun, all): (&str, bool)) {
     if worst.is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! The status lines shown while a recording is in progress.
+//! The two status lines shown while a recording is in progress.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use super::TextStyle;
 use super::numbers::percent;
 use super::page::{TIE, clean, columns, elide};
 
-/// Maximum number of names on a line.
+/// Maximum number of names per line.
 const NAMES: usize = 4;
-/// Narrowest page that gets the long wording.
+/// Minimum page width for the longer wording.
 const ROOMY: usize = 60;
 
-/// Summarises the recording so far in two lines that fit the page's width. For a machine, they show
-/// the division of CPU time and the largest programs. For a program, they show how long it waited,
-/// and behind which others. An item that does not fit is left out.
+/// Summarizes the recording so far in two lines that fit the page's width. For a machine, the lines
+/// show how CPU time was divided and which programs used most. For a program, they show how long it
+/// waited, and behind which other programs. An item that does not fit is left out.
 pub fn glance(glance: &Glance, style: &TextStyle) -> String {
     let width = style.width.clamp(40, 200);
     let lines = match &glance.program {
@@ -84,7 +84,7 @@ fn machine_lines(accounts: &[Account], width: usize) -> [String; 2] {
     [first, listed("Most: ", programs.into_iter(), width)]
 }
 
-/// Appends to `label` as many of `parts` as fit the width.
+/// Appends to `label` as many of `parts` as fit into the width.
 fn fitting(label: &str, parts: impl IntoIterator<Item = String>, width: usize) -> String {
     let mut line = label.to_owned();
     for part in parts {
@@ -98,7 +98,8 @@ fn fitting(label: &str, parts: impl IntoIterator<Item = String>, width: usize) -
     line
 }
 
-/// Lists the first [`NAMES`] names with their times. The first name is shortened if necessary.
+/// Lists the first [`NAMES`] names with their times. The first name is shortened if it does not
+/// fit.
 fn listed<'a>(label: &str, all: impl Iterator<Item = (&'a str, Nanos)>, width: usize) -> String {
     let items = all.take(NAMES).enumerate().map(|(nth, (name, time))| {
         let time = time.to_string();
@@ -160,7 +161,7 @@ mod tests {
         assert!(nothing.contains("nothing so far"), "{nothing}");
     }
 
-    /// Names can be shortened, but numbers cannot: an item that does not fit is left out.
+    /// Names can be shortened, but numbers cannot. An item whose number does not fit is left out.
     #[test]
     fn numbers_are_never_cut_at_any_width() {
         let account = |name: &str, ms| Account {

@@ -1,4 +1,4 @@
-//! The section about throttled programs.
+//! The section about programs that were throttled.
 
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::OffCpuReason;
@@ -8,13 +8,13 @@ use super::numbers::counted;
 use super::page::{Page, Tone};
 use super::wall;
 
-/// Maximum number of programs shown by name.
+/// Maximum number of programs that are shown by name.
 const SHOWN: usize = 8;
 
 /// Title of the section.
 pub(super) const TITLE: &str = "Throttled programs";
 
-/// Writes the section if any program was throttled.
+/// Writes the section. Writes nothing if no program was throttled.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     let all = &statement.throttled;
     if all.is_empty() {
@@ -58,7 +58,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     page.legend(&legend);
 }
 
-/// Clears the share, because a time summed over threads is not a share of anything.
+/// Clears the share, because a time that is summed over threads is not a share of anything.
 fn without_share(cells: Cells) -> Cells {
     Cells {
         share: String::new(),

@@ -53,8 +53,8 @@ impl Paged for IncidentSheet {
     }
 }
 
-/// Describes an incident in one line for a terminal or a log: the thread, how long it did not run,
-/// and what ran instead.
+/// Describes an incident in one line for a terminal or a log. The line names the thread, how long
+/// it did not run, and what ran instead.
 pub fn incident_line(incident: &Incident) -> String {
     let line = sentence(incident).replace('\u{a0}', " ");
     super::page::clean(&line)
@@ -150,7 +150,7 @@ fn foot(page: &mut Page, list: &IncidentList) {
     }
 }
 
-/// Describes dropped incidents, recordings or triggers, and the reason.
+/// Describes incidents, recordings or triggers that were not kept, and why.
 fn lost(lost: &NotKept) -> String {
     let one = match lost.cause {
         LossCause::PerHour | LossCause::DiskFull | LossCause::NotWritten | LossCause::Killed => {
@@ -167,7 +167,7 @@ fn lost(lost: &NotKept) -> String {
     format!("{}: {}", counted(lost.count, one), loss_reason(lost.cause))
 }
 
-/// Returns the reason something was not kept.
+/// Returns why something was not kept.
 fn loss_reason(cause: LossCause) -> &'static str {
     match cause {
         LossCause::PerHour => "more per hour than --max-per-hour",
@@ -181,12 +181,13 @@ fn loss_reason(cause: LossCause) -> &'static str {
     }
 }
 
-/// Describes dropped incidents, recordings or triggers, and the reason, in one line for a terminal.
+/// Describes incidents, recordings or triggers that were not kept, and why, in one line for a
+/// terminal.
 pub fn not_kept_line(not_kept: &NotKept) -> String {
     lost(not_kept).replace('\u{a0}', " ")
 }
 
-/// Describes the signature that similar incidents share.
+/// Describes the signature, that is, what similar incidents have in common.
 fn signature(signature: &Signature) -> String {
     match (
         signature.kind,
@@ -208,7 +209,7 @@ fn signature(signature: &Signature) -> String {
     }
 }
 
-/// Returns a verb phrase for what happened to the thread.
+/// Returns a verb phrase that says what happened to the thread.
 fn verb(kind: TriggerKind) -> &'static str {
     match kind {
         TriggerKind::Wait => "waited",
@@ -303,8 +304,8 @@ fn what_happened(incident: &Incident) -> String {
     }
 }
 
-/// Describes the main cause of a late frame. The frame's thread may have run and waited on several
-/// CPUs.
+/// Describes the main cause of a late frame. The thread may have run and waited on several CPUs
+/// since the frame was due.
 fn late_cause(incident: &Incident) -> String {
     let pid = incident.thread.as_ref().map_or(0, |thread| thread.pid);
     let first = incident.ran.first();
@@ -330,7 +331,7 @@ fn late_cause(incident: &Incident) -> String {
     }
 }
 
-/// Writes what ran instead and why, if the recording shows it.
+/// Writes what ran instead of the thread and why, as far as the recording shows it.
 fn details(page: &mut Page, incident: &Incident) {
     let asleep = incident.asleep > Nanos::ZERO;
     if incident.ran.len() + usize::from(asleep) > 1 || incident.others > Nanos::ZERO {
@@ -347,8 +348,8 @@ fn details(page: &mut Page, incident: &Incident) {
         }
         page.paragraph(Tone::Plain, "ran       ", &parts.join(", "));
     }
-    // Ignore small differences: the scheduler's clock and the rows' clock differ by a few hundred
-    // ns.
+    // Ignore small differences, because the scheduler's clock and the rows' clock differ by a few
+    // hundred ns.
     if incident.unseen > Nanos::from_micros(10) {
         let unseen = format!("{} of this time", tied(incident.unseen));
         page.paragraph(Tone::Warning, "unknown   ", &unseen);
@@ -374,7 +375,7 @@ fn details(page: &mut Page, incident: &Incident) {
     }
 }
 
-/// Returns the name of what ran, with its pid if it is one process.
+/// Returns the name of what ran instead. If that was a single process, the name includes its pid.
 fn named(ran: &RanInstead) -> String {
     match &*ran.pids {
         [] => displayed(&ran.name).to_owned(),
@@ -383,7 +384,7 @@ fn named(ran: &RanInstead) -> String {
     }
 }
 
-/// Describes a period in one line.
+/// Describes the period of a periodic cause in one line.
 fn every(beat: &Periodicity) -> String {
     format!(
         "every {}, {} seen",
@@ -396,7 +397,7 @@ fn every(beat: &Periodicity) -> String {
     )
 }
 
-/// Describes the location of the recording.
+/// Describes where the recording of an incident is, or why it does not exist.
 fn whereabouts(sheet: &IncidentSheet) -> String {
     match (&sheet.path, sheet.entry.not_kept) {
         (Some(path), _) => {

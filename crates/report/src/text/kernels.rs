@@ -1,5 +1,5 @@
-//! The pages about the lab's kernels: cached kernels, newly built ones, cases run on them, and
-//! their comparison with the model.
+//! The pages about the lab's kernels. They show cached kernels, newly built kernels, cases that
+//! were run on kernels, and the comparison of such runs with the model.
 
 mod comparison;
 
@@ -38,12 +38,12 @@ impl Paged for KernelBuild {
     }
 }
 
-/// Width of a bar chart in characters.
+/// Width of the longest bar in a chart, in characters.
 const PLOT: usize = 24;
 
-/// Marks a row that is too far from the expectation.
+/// Mark for a row that is too far from the expectation.
 const OFF: &str = "off";
-/// Marks a row that was used to calibrate the expectation.
+/// Mark for a row that was used to calibrate the expectation.
 const FIT: &str = "fit";
 
 /// Lists the kernels in the lab's cache.
@@ -101,7 +101,7 @@ pub(super) fn built(build: &KernelBuild) -> String {
     page
 }
 
-/// Describes the guests' clock.
+/// Describes the clock of the guests.
 fn clock(clock: GuestClock) -> String {
     match clock {
         GuestClock::Instructions { each } => format!(
@@ -112,7 +112,7 @@ fn clock(clock: GuestClock) -> String {
     }
 }
 
-/// Shows published values, the model's results, and measurements on real kernels.
+/// Shows the published values of a case, the model's results, and measurements on real kernels.
 pub(super) fn kernels(statement: &KernelsStatement) -> String {
     let mut page = head(&statement.head);
     let release = statement
@@ -162,7 +162,7 @@ pub(super) fn kernels(statement: &KernelsStatement) -> String {
     page
 }
 
-/// Explains the marks used next to the bars.
+/// Explains the marks next to the bars. Leaves out marks that the tables do not contain.
 fn marks(page: &mut String, tables: &[KernelTable]) {
     let has = |mark: &str| {
         let in_table =
@@ -180,7 +180,7 @@ fn marks(page: &mut String, tables: &[KernelTable]) {
     }
 }
 
-/// Returns the title of a table, with the kernel's boot parameters.
+/// Returns the title of a table, which includes the boot parameters of the kernel.
 pub(crate) fn title(table: &KernelTable) -> String {
     let cmdline = match &*table.cmdline {
         "" => "no boot parameters",
@@ -189,7 +189,8 @@ pub(crate) fn title(table: &KernelTable) -> String {
     format!("{} ({cmdline})", table.what)
 }
 
-/// A table column: its width, its two-line heading, and a function that formats its cells.
+/// A column of a table. It has a width, a heading of two lines, and a function that formats its
+/// cells.
 struct Column<'a> {
     width: usize,
     heading: [&'a str; 2],
@@ -232,7 +233,7 @@ fn figures(columns: &[Column<'_>], row: &KernelRow) -> String {
     each.collect::<Vec<String>>().concat()
 }
 
-/// Returns the heading of the bars. `max` is the value of the longest bar.
+/// Returns the heading above the bars. `max` is the value that a full bar stands for.
 pub(super) fn legend(max: f64) -> String {
     if max >= 0.005 {
         format!("kernel; a full bar is {}", number(max))
@@ -243,7 +244,8 @@ pub(super) fn legend(max: f64) -> String {
     }
 }
 
-/// Returns the mark that shows whether a row meets the expectation.
+/// Returns the mark that shows whether a row meets the expectation. Returns an empty string if
+/// there is nothing to mark.
 fn mark(table: &KernelTable, row: &KernelRow) -> &'static str {
     match table.met(row) {
         Some(false) => OFF,
@@ -252,7 +254,7 @@ fn mark(table: &KernelTable, row: &KernelRow) -> &'static str {
     }
 }
 
-/// Draws the row's bar on its table's scale, followed by the row's mark.
+/// Draws the bar of a row, followed by the row's mark. A full bar stands for `max`.
 fn plot(table: &KernelTable, row: &KernelRow, max: f64) -> String {
     let mark = mark(table, row);
     let share = if max > 0.0 { row.kernel / max } else { 0.0 };
@@ -265,7 +267,7 @@ fn plot(table: &KernelTable, row: &KernelRow, max: f64) -> String {
     format!("{:<PLOT$}  {mark}", "#".repeat(length))
 }
 
-/// Formats a range, or one number if both ends print the same.
+/// Formats a range. If both ends are printed alike, formats them as one number.
 fn range((low, high): (f64, f64)) -> String {
     let (low, high) = (number(low), number(high));
     if low == high {

@@ -1,5 +1,5 @@
-//! The pages about settings: the list, the description of one setting, its current values, and the
-//! result of an undo.
+//! The pages about settings. They show the list of settings, the description of one setting, its
+//! current values, and the result of an undo.
 
 use ticktax_model::Nanos;
 use ticktax_model::knob::{
@@ -36,7 +36,7 @@ impl Paged for UndoStatement {
     }
 }
 
-/// Lists the settings, one line each.
+/// Lists the settings, one per line.
 fn list(list: &KnobList, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     if let (Some(topic), []) = (&list.search, &*list.knobs) {
@@ -72,7 +72,8 @@ fn tone(risk: KnobRisk) -> Tone {
     }
 }
 
-/// Returns the kind of object that a setting belongs to. `None` for settings of the whole machine.
+/// Returns the kind of object that a setting belongs to. Returns `None` if the setting belongs to
+/// the whole machine.
 fn scope_words(scope: KnobScope) -> Option<&'static str> {
     match scope {
         KnobScope::Machine => None,
@@ -118,7 +119,7 @@ fn sheet(sheet: &KnobSheet, style: &TextStyle) -> Written {
     page.finish()
 }
 
-/// Shows a setting's current values, one line per object that has it.
+/// Shows the current values of a setting, with a line for each object that has it.
 fn readings(list: &KnobReadings, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     for reading in &list.readings {
@@ -149,7 +150,7 @@ fn readings(list: &KnobReadings, style: &TextStyle) -> Written {
     page.finish()
 }
 
-/// Shows the effect of an undo on each setting.
+/// Shows what an undo did to each setting.
 fn undo(statement: &UndoStatement, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     if statement.settings.is_empty() && statement.is_certain() {
@@ -191,14 +192,14 @@ fn undo(statement: &UndoStatement, style: &TextStyle) -> Written {
     page.finish()
 }
 
-/// Writes the outcome for one setting.
+/// Writes the outcome of an undo for one setting.
 pub(super) fn undone(page: &mut Page, setting: &UndoneSetting) {
     let label = format!("  {} of {}: ", setting.id, clean(&setting.target));
     let (tone, words) = words(setting);
     page.paragraph(tone, &label, &words);
 }
 
-/// Whether a setting has its original value again.
+/// Returns whether a setting has its original value again after an undo.
 pub(super) fn is_back(outcome: UndoOutcome) -> bool {
     matches!(
         outcome,
@@ -209,7 +210,7 @@ pub(super) fn is_back(outcome: UndoOutcome) -> bool {
     )
 }
 
-/// Returns the tone and wording of the outcome for one setting.
+/// Returns the tone and the wording for the outcome of an undo.
 fn words(setting: &UndoneSetting) -> (Tone, String) {
     let original = clean(&setting.original);
     let found = clean(setting.found.as_deref().unwrap_or("unknown"));

@@ -1,4 +1,4 @@
-//! The causes of a loop's late frames.
+//! The causes of a loop's late frames, that is, of frames that started late.
 
 use ticktax_model::victim::{HoldUp, LateCause, LateFrames, LateTime};
 use ticktax_model::{Kind, Nanos};
@@ -9,15 +9,15 @@ use super::cells::by_name;
 use super::numbers::{MIGRATION, WAKE_UP, counted, displayed, grouped};
 use super::page::{Page, TIE, Tone, elide, tied};
 
-/// Maximum number of causes listed by name.
+/// Maximum number of causes that are listed by name.
 const CAUSES: usize = 3;
-/// Narrowest page on which the pattern column is shown.
+/// Minimum page width for the pattern column.
 const WIDE: usize = 72;
 /// Width of the pattern column.
 const PATTERN: usize = 34;
 
-/// Writes a table of causes, with the number of frames that each made late and the number of frames
-/// dropped before those.
+/// Writes a table of causes. For each cause, it shows how many frames were late because of it, and
+/// how many frames were dropped before those.
 pub(super) fn table(page: &mut Page, late: &LateFrames) {
     let wide = page.width() >= WIDE;
     let cells = |late: &str, dropped: &str, pattern: &str| {
@@ -55,11 +55,12 @@ pub(super) fn over(late: u64, from: Nanos) -> String {
     tied(format!("{} late by > {from}", grouped(late)))
 }
 
-/// A kind of delay with less than this share of all delay is ruled out as a cause of late frames.
+/// Minimum share of all delay that a kind of delay must have. Kinds with less are ruled out as
+/// causes of late frames.
 const SMALL: f64 = 0.01;
 
 /// Lists the kinds of delay that contributed little or nothing to late frames. `Stopped` is left
-/// out, because the user already knows about it.
+/// out, because the user knows if the program was stopped.
 pub(super) fn ruled_out(page: &mut Page, late: &LateFrames) {
     let all: Nanos = late.by_kind.iter().map(|delay| delay.time).sum();
     let small = late.by_kind.iter().filter(|delay| {
@@ -81,7 +82,7 @@ pub(super) fn ruled_out(page: &mut Page, late: &LateFrames) {
     }
 }
 
-/// Writes a warning if the hypervisor may have taken more than the trace shows.
+/// Writes a warning if the hypervisor may have taken more time than the trace shows.
 pub(super) fn possible_steal(page: &mut Page, late: &LateFrames) {
     if let Some(stolen) = unplaced_steal(late) {
         let text = format!(
@@ -92,8 +93,8 @@ pub(super) fn possible_steal(page: &mut Page, late: &LateFrames) {
     }
 }
 
-/// Returns the CPU time stolen during late frames although no frame shows steal, or `None` if it is
-/// negligible.
+/// Returns the CPU time that the hypervisor took during late frames if no late frame is attributed
+/// to steal. Returns `None` otherwise, or if the time is negligible.
 pub(super) fn unplaced_steal(late: &LateFrames) -> Option<Nanos> {
     let all: Nanos = late.by_kind.iter().map(|delay| delay.time).sum();
     let mut kinds = late.by_kind.iter();
@@ -102,7 +103,7 @@ pub(super) fn unplaced_steal(late: &LateFrames) -> Option<Nanos> {
     stolen.filter(|_| !placed)
 }
 
-/// Returns the upper limit on the time that a kind of delay took.
+/// Returns an upper bound on the time that a kind of delay took.
 fn most(delay: &LateTime, late: &LateFrames) -> Nanos {
     match delay.kind {
         HoldUp::Steal => delay.time.max(late.stolen.unwrap_or_default()),
@@ -110,12 +111,13 @@ fn most(delay: &LateTime, late: &LateFrames) -> Nanos {
     }
 }
 
-/// Formats the known parts of a cause's pattern: period, policy and timer.
+/// Formats what is known about the pattern of a cause: its period, its scheduling policy and its
+/// timer.
 fn pattern(cause: &LateCause) -> String {
     let mut parts = Vec::new();
     parts.extend(cause.period.map(short_period));
     parts.extend(cause.policy.map(|policy| policy.to_string()));
-    // The last word of a timer's description is its function.
+    // The last word in the description of a timer is the name of its function.
     let timer = cause.timer.as_deref();
     let function = timer.and_then(|timer| timer.split_whitespace().last());
     parts.extend(function.map(|function| format!("by {function}")));

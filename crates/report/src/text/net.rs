@@ -1,4 +1,5 @@
-//! The page about traffic: the amount transferred, its CPU cost by account, and the losses.
+//! The page about network traffic. It shows the amount transferred, what it cost in CPU time by
+//! account, and the losses.
 
 mod link;
 mod sampled;
@@ -41,7 +42,7 @@ impl Paged for NetStatement {
     }
 }
 
-/// Names the devices and hosts that carried the traffic.
+/// Describes the devices and hosts that carried the traffic.
 fn route(traffic: &NetStatement) -> String {
     match &traffic.link {
         Link::Veth { mtu, .. } => format!("a veth pair (MTU {mtu}) on {}", clean(&traffic.host)),
@@ -132,7 +133,7 @@ fn head(page: &mut Page, traffic: &NetStatement) {
     lost(page, traffic);
 }
 
-/// Writes why the transfer ended, if it ended early.
+/// Writes why the transfer ended early. Writes nothing if it did not.
 fn early(page: &mut Page, traffic: &NetStatement) {
     let mut ends = [&traffic.sender, &traffic.receiver].into_iter().flatten();
     let why = ends.find_map(|end| end.ended_early);
@@ -147,7 +148,7 @@ fn early(page: &mut Page, traffic: &NetStatement) {
     page.paragraph(Tone::Warning, "", text);
 }
 
-/// Writes the amounts retransmitted and lost, and the places of the losses.
+/// Writes how much was retransmitted and lost, and where it was lost.
 fn lost(page: &mut Page, traffic: &NetStatement) {
     if let (Protocol::Tcp, Some(sender)) = (traffic.spec.protocol, &traffic.sender) {
         let (again, twice) = (
@@ -200,7 +201,8 @@ fn lost(page: &mut Page, traffic: &NetStatement) {
     }
 }
 
-/// Denominators for costs per byte and per packet, and the frequency that converts ns to cycles.
+/// Amounts of traffic that costs are divided by, and the counter frequency that converts ns to
+/// cycles.
 struct Units {
     bytes: u64,
     packets: Option<u64>,
@@ -216,7 +218,7 @@ impl Units {
         }
     }
 
-    /// Formats the cost of `time` as cells: ns and cycles per byte, and ns per packet.
+    /// Formats the cost of `time` as three cells: ns per byte, cycles per byte, and ns per packet.
     fn cells(&self, time: Nanos) -> [String; 3] {
         let per = |count: u64| (count > 0).then(|| time.0 as f64 / count as f64);
         let cycles = self.counter_hz.map(|hz| hz as f64 / 1e9);
@@ -232,13 +234,13 @@ impl Units {
     const HEAD: [&str; 3] = ["ns/byte", "cyc/byte", "ns/packet"];
 }
 
-/// Builds cells with a time, its share, and its cost per unit of traffic.
+/// Creates the cells for a time, its share, and its cost per unit of traffic.
 fn row_of(time: &str, share: &str, units: &[impl AsRef<str>; 3]) -> Columns {
     let units = units.each_ref().map(|cell| (9, cell.as_ref()));
     Columns::right([(8, time), (7, share)].into_iter().chain(units))
 }
 
-/// Writes this machine's CPU time by account.
+/// Writes how this machine's CPU time was divided among accounts.
 fn accounts(page: &mut Page, traffic: &NetStatement, books: &TracedTraffic) {
     let units = Units::new(traffic);
     let row = |page: &mut Page, tone, name: &str, time: Nanos, of_traffic: bool| {
@@ -301,7 +303,8 @@ fn accounts(page: &mut Page, traffic: &NetStatement, books: &TracedTraffic) {
     page.paragraph(Tone::Faint, "", &text);
 }
 
-/// Writes CPU time by CPU, and the time that interrupts and softirqs took from each end's thread.
+/// Writes how the time of each CPU was divided, and how much time interrupts and softirqs took from
+/// the thread at each end.
 fn by_cpu(page: &mut Page, traffic: &NetStatement, books: &TracedTraffic) {
     page.section("CPU time by CPU");
     let wall = Nanos(books.elapsed.0 / i64::try_from(books.cpus.len().max(1)).unwrap_or(1));
@@ -342,7 +345,8 @@ fn by_cpu(page: &mut Page, traffic: &NetStatement, books: &TracedTraffic) {
     page.paragraph(Tone::Faint, "", &text);
 }
 
-/// Writes the local threads' CPU time by their own clocks. Used if nothing was traced.
+/// Writes the CPU time of the local threads as measured by their own clocks. This is used if
+/// nothing was traced.
 fn own_clocks(page: &mut Page, traffic: &NetStatement) {
     let units = Units::new(traffic);
     page.section("CPU time of the threads by their own clocks");
@@ -368,7 +372,7 @@ fn own_clocks(page: &mut Page, traffic: &NetStatement) {
     page.paragraph(Tone::Warning, "", &text);
 }
 
-/// Writes the CPU time that the other host reports for its thread.
+/// Writes the CPU time that the remote host reports for its thread.
 fn other_end(page: &mut Page, traffic: &NetStatement) {
     let ends = [&traffic.sender, &traffic.receiver].into_iter().flatten();
     let there = |end: &&EndReport| !traffic.local_ends.contains(&end.end);
@@ -390,7 +394,7 @@ fn other_end(page: &mut Page, traffic: &NetStatement) {
     }
 }
 
-/// Writes the same times as `top` would show them.
+/// Writes the same CPU times as `top` would show them.
 fn beside(page: &mut Page, shown: &ShownTimes) {
     let share = |time: Nanos| percent(time.share_of(shown.elapsed));
     let text = format!(

@@ -1,5 +1,6 @@
-//! The page about a traffic experiment: the cost of each option, the arms, the effects, and
-//! the questions left open.
+//! The page about a traffic experiment. It shows what each option costs, the effects, and what
+//! remains undecided. It also lists the arms, that is, the combinations of options that were
+//! measured.
 
 mod words;
 
@@ -67,8 +68,8 @@ fn head(page: &mut Page, experiment: &NetExperiment) {
     }
 }
 
-/// Writes the options with an effect, largest first, then those without one, then the undecided
-/// ones.
+/// Writes which options have an effect, largest effect first. Then come the options that have none,
+/// and then the undecided options.
 fn answer(page: &mut Page, experiment: &NetExperiment) {
     let size = |effect: &&FactorEffect| {
         let magnitude = |share: Option<ticktax_model::trial::Effect>| {
@@ -161,7 +162,8 @@ fn sentence(experiment: &NetExperiment, effect: &FactorEffect) -> String {
     text
 }
 
-/// Names the part of the work that causes most of the effect, if a single part does.
+/// Returns a phrase that names the part of the work that causes most of the effect. Returns an
+/// empty string if no single part does.
 fn mostly(effect: &FactorEffect) -> String {
     let added = &effect.added;
     let parts = [
@@ -176,8 +178,8 @@ fn mostly(effect: &FactorEffect) -> String {
     part.map_or_else(String::new, |(_, whose)| format!(", mostly {whose}"))
 }
 
-/// Writes the number of arms that turned out to be identical, and the number of effects
-/// that can still be estimated.
+/// Writes how many arms are actually different, and how many effects can still be estimated. Writes
+/// nothing if all arms and effects are as planned.
 fn design(page: &mut Page, experiment: &NetExperiment) {
     let check = &experiment.check;
     if check.is_whole() {
@@ -392,11 +394,11 @@ fn unresolved(page: &mut Page, experiment: &NetExperiment) {
     windows(page, experiment);
 }
 
-/// Writes the window size that the fastest arm needs.
+/// Writes how large a window the fastest arm needs.
 fn windows(page: &mut Page, experiment: &NetExperiment) {
-    /// Links with a shorter round trip show nothing about long distances.
+    /// Minimum round-trip time. Links with a shorter one reveal nothing about long distances.
     const NEAR: Nanos = Nanos::from_millis(1);
-    /// The largest window without window scaling, in bytes.
+    /// Largest TCP window without window scaling, in bytes.
     const UNSCALED: f64 = 65_535.0;
     let window = |rate: f64, trip: Nanos| rate / 8.0 * trip.as_secs_f64();
     let windows = experiment.arms.iter().filter_map(|cell| {

@@ -1,4 +1,4 @@
-//! Number formats, and names that several pages share. Every number has a unit.
+//! Number formats and names that several pages share. Every number has a unit.
 
 use ticktax_model::kernel_words::UNREPORTED;
 use ticktax_model::pace::Distribution;
@@ -7,15 +7,16 @@ use ticktax_model::{Cpu, CpuList, Nanos};
 
 use super::page::tied;
 
-/// Name for idle time on the CPU that a thread waited for.
+/// Name for the time that a CPU was idle although a thread was waiting for it.
 pub(super) const WAKE_UP: &str = "wake-up latency";
-/// Name for idle time on the CPU that a thread waited for, if the thread then ran on another CPU.
+/// Name for the time that a CPU was idle although a thread was waiting for it, if the thread then
+/// ran on another CPU.
 pub(super) const MIGRATION: &str = "migration";
 
 /// Name for time in which the kernel provably ran nothing.
 pub(super) const OUTSIDE: &str = "hypervisor or firmware";
 
-/// Returns a thread's display name.
+/// Returns the display name of a thread.
 pub(crate) fn displayed(name: &str) -> &str {
     if name == UNREPORTED {
         return "unknown thread";
@@ -28,19 +29,20 @@ pub(super) fn time_or_blank(time: Option<Nanos>) -> String {
     time.map_or_else(String::new, |time| time.to_string())
 }
 
-/// Formats a quantile at the precision of a histogram bucket.
+/// Formats a quantile with the precision of a histogram bucket. `None` becomes an empty string.
 pub(super) fn rough_or_blank(time: Option<Nanos>) -> String {
     time.map_or_else(String::new, Nanos::rough)
 }
 
-/// Formats a histogram's median and, if it has enough values, its 99th percentile.
+/// Formats the median of a histogram and, if the histogram has enough values, its 99th percentile.
 pub(super) fn quantiles(median: Nanos, p99: Option<Nanos>) -> String {
     let median = tied(format!("median {}", median.rough()));
     let p99 = p99.map(|p99| tied(format!("p99 {}", p99.rough())));
     p99.map_or(median.clone(), |p99| format!("{median}, {p99}"))
 }
 
-/// Formats a quantile at the precision of the distribution.
+/// Formats a quantile with the precision of the distribution. An unknown quantile becomes an empty
+/// string.
 pub(super) fn quantile_or_blank(distribution: &Distribution, q: f64) -> String {
     let value = distribution.quantile(q);
     if distribution.exact {
@@ -71,7 +73,7 @@ pub(super) fn percent_of_success(share: f64) -> String {
     format!("{percent:.digits$} %")
 }
 
-/// Formats a rate per second of `wall`. A count of 0 becomes an empty string.
+/// Formats a count as a rate per second of `wall`. A count of 0 becomes an empty string.
 pub(super) fn rate(count: u64, wall: Nanos) -> String {
     if count == 0 || wall <= Nanos::ZERO {
         return String::new();
@@ -105,7 +107,7 @@ pub(crate) fn grouped(number: u64) -> String {
     tied(groups.join(" "))
 }
 
-/// Formats a time to the nanosecond: `40.000 000 017 s`.
+/// Formats a time with nanosecond precision: `40.000 000 017 s`.
 pub(super) fn exact(time: Nanos) -> String {
     let sign = if time < Nanos::ZERO { "-" } else { "" };
     let ns = time.0.unsigned_abs();
@@ -133,7 +135,7 @@ pub(super) fn bytes(size: u64) -> String {
     tied(format!("{:.1} MiB", size as f64 / f64::from(1 << 20)))
 }
 
-/// Formats seconds since 1970 as date and time in UTC.
+/// Formats a Unix time in seconds as a date and time in UTC.
 pub(super) fn date(unix: i64) -> String {
     let Utc {
         year,

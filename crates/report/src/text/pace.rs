@@ -1,4 +1,5 @@
-//! The page about a paced loop: the outcome of its frames, and their cost.
+//! The page about a paced loop. It shows what happened to the loop's frames, and how much CPU time
+//! they took.
 
 mod comparison;
 mod cost;
@@ -38,14 +39,14 @@ impl Paged for PaceComparison {
 
 /// Length of the longest bar, in columns.
 const BAR: usize = 40;
-/// Maximum number of histogram buckets with their own line.
+/// Maximum number of histogram buckets that get their own line.
 const BUCKETS: usize = 16;
 /// Number of rows in the complete table of times.
 const ROWS: usize = 6;
-/// Maximum number of threads named.
+/// Maximum number of threads that are named.
 const THREADS: usize = 6;
 
-/// Renders the statement about a paced loop, ending with a line break.
+/// Renders the page about a paced loop, which ends with a line break.
 pub(super) fn pace(statement: &PaceStatement, style: &TextStyle) -> Written {
     let view = style.view;
     if view == View::First {
@@ -89,8 +90,8 @@ pub(super) fn pace(statement: &PaceStatement, style: &TextStyle) -> Written {
     page.finish()
 }
 
-/// Writes the loop's settings or the thread's rhythm. If the measurement ended early, also writes
-/// why.
+/// Writes the settings of the loop, or the rhythm of the watched thread. Also writes why the
+/// measurement ended early, if it did.
 fn subject_lines(page: &mut Page, statement: &PaceStatement) {
     match &statement.subject {
         Subject::Loop(report) => own_loop(page, report),
@@ -113,7 +114,7 @@ pub(super) fn ended(why: &PaceEnd) -> String {
     }
 }
 
-/// Lists the limitations, if any.
+/// Lists the limitations. Writes nothing if the list is empty.
 pub(super) fn limitations(page: &mut Page, limitations: &[Limitation]) {
     if limitations.is_empty() {
         return;
@@ -125,8 +126,9 @@ pub(super) fn limitations(page: &mut Page, limitations: &[Limitation]) {
     }
 }
 
-/// Formats a line like those of a game server's console: the number of frames in the last second,
-/// the total of slots without a frame, and the total of steps without a frame in time.
+/// Formats a line like those on a game server's console. It shows the number of frames in the last
+/// second, the total number of time slots that had no frame (dropped), and the total number of time
+/// slots that had no frame in time (overshot).
 pub fn pace_line(fps: Option<u64>, dropped: u64, overshot: u64) -> String {
     let fps = fps.map_or_else(|| "-".to_owned(), |fps| fps.to_string());
     format!("FPS {fps} [dropped {dropped}, overshot {overshot}]")
@@ -228,7 +230,7 @@ fn process(page: &mut Page, report: &ProcessReport, figures: Option<&Figures>) {
     }
 }
 
-/// Describes a thread without a rhythm.
+/// Describes a thread that has no detectable rhythm.
 fn without_rhythm(thread: &ThreadReport) -> String {
     format!(
         "{} ({}): {}, {} of CPU time; {}",
@@ -309,7 +311,7 @@ fn frames(page: &mut Page, figures: &Figures, subject: &Subject) {
     }
 }
 
-/// Explains why slots had no frame.
+/// Explains why some slots had no frame.
 fn lost_in_words(figures: &Figures, subject: &Subject) -> Vec<String> {
     let mut parts = Vec::new();
     match (figures.slept_through, figures.dropped) {
@@ -342,7 +344,7 @@ fn lost_in_words(figures: &Figures, subject: &Subject) -> Vec<String> {
     parts
 }
 
-/// Writes at most `most` rows of the table of times.
+/// Writes the table of times, with at most `most` rows.
 fn distributions(page: &mut Page, figures: &Figures, most: usize) {
     let rows = [
         ("frame time", &figures.frame_time),
@@ -376,8 +378,8 @@ fn quantile_cells(distribution: &Distribution) -> Columns {
     ])
 }
 
-/// Writes the number of seconds at each frame rate, highest rate first. At most `most` rates get a
-/// line; one more line sums up the rest.
+/// Writes how many seconds the loop ran at each frame rate, highest rate first. At most `most`
+/// rates get their own line, and one more line sums up the rest.
 fn seconds(page: &mut Page, figures: &Figures, most: usize) {
     let all: u64 = figures.fps.iter().map(|rate| rate.seconds).sum();
     if all == 0 {
@@ -414,7 +416,8 @@ fn bar(count: u64, max: u64) -> String {
     "#".repeat(length as usize)
 }
 
-/// Merges buckets into whole octaves. Everything below 1024 ns becomes one bucket.
+/// Merges buckets so that each covers a whole octave, that is, a factor of two. All times below
+/// 1024 ns share one bucket.
 fn octaves(buckets: &[Bucket]) -> Vec<Bucket> {
     let floor = |bucket: &Bucket| {
         let from = bucket.from.0.max(0);
@@ -433,8 +436,8 @@ fn octaves(buckets: &[Bucket]) -> Vec<Bucket> {
     same.map(merge).collect()
 }
 
-/// Writes a histogram. If it has too many buckets, they are merged into octaves, and the upper ones
-/// that still do not fit share a line.
+/// Writes a histogram. If it has too many buckets, they are merged into octaves. If there are still
+/// too many, the longest times share a line.
 fn histogram(page: &mut Page, buckets: &[Bucket]) {
     let coarse;
     let buckets = if buckets.len() > BUCKETS {
@@ -466,7 +469,7 @@ fn histogram(page: &mut Page, buckets: &[Bucket]) {
     }
 }
 
-/// Describes the observed threads if no rhythm was found.
+/// Describes the observed threads. Used if no rhythm was found in any of them.
 fn nothing(page: &mut Page, statement: &PaceStatement) {
     let Subject::Process(report) = &statement.subject else {
         page.section("No frame started");

@@ -1,5 +1,5 @@
-//! The section about packet delays: the steps of each packet path, their causes, and the longest
-//! delays.
+//! The section about packet delays. It shows the steps on each packet's path, what caused the delay
+//! in each of them, and the longest delays.
 
 use ticktax_model::packet_path::{
     NotFollowed, PacketCpu, PacketDelay, PacketPathGroup, PacketPaths, PacketRan, PacketStep,
@@ -15,13 +15,14 @@ use super::numbers::{
 use super::page::{Page, Tone, tied};
 use super::wall;
 
-/// Maximum numbers of paths and of threads shown.
+/// Maximum number of paths shown, and of threads shown.
 const SHOWN: usize = 8;
-/// Maximum number of CPU holders listed per step or delay.
+/// Maximum number of CPU holders, that is, of threads or interrupts that ran in the meantime,
+/// listed per step or delay.
 const HOLDERS: usize = 4;
 
-/// Writes the section if packets woke threads, or if the kernel counted packets that it could not
-/// process.
+/// Writes the section. Writes nothing unless packets woke threads, or the kernel counted packets
+/// that it could not process.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     let Some(packets) = &statement.packets else {
         return;
@@ -75,7 +76,7 @@ fn row(
     page.row(tone, indent, name, &cells(intervals, wall).columns());
 }
 
-/// Writes each step and, for the slow ones, the holders of the CPU.
+/// Writes each step on the packets' path. For slow steps, also writes what held the CPU.
 fn steps(page: &mut Page, packets: &PacketPaths, wall: Nanos) {
     let whole = "From first event to running";
     row(page, Tone::Strong, (0, whole), &packets.delay, wall);
@@ -99,7 +100,7 @@ fn held(step: &PacketStep) -> String {
     }
 }
 
-/// Lists the CPU holders with their times. `None` if they are unknown.
+/// Lists what held the CPU, and for how long. Returns `None` if that is unknown.
 pub(super) fn behind(by: &[PacketRan]) -> Option<String> {
     let parts = by.iter().take(HOLDERS);
     let parts = parts.map(|holder| tied(format!("{} {}", culprit_name(holder), holder.time)));
@@ -107,7 +108,7 @@ pub(super) fn behind(by: &[PacketRan]) -> Option<String> {
     (!parts.is_empty()).then(|| format!("behind {}", parts.join(", ")))
 }
 
-/// Returns the display name of a CPU holder.
+/// Returns the display name of a CPU holder, that is, of what ran in the meantime.
 pub(super) fn culprit_name(holder: &PacketRan) -> String {
     match (holder.kind, holder.pid) {
         (Kind::Idle, _) => WAKE_UP.to_owned(),
@@ -136,7 +137,7 @@ fn ways(page: &mut Page, packets: &PacketPaths, wall: Nanos) {
     handed_over(page, packets);
 }
 
-/// Describes the source that raised `NET_RX`, and the context in which `NET_RX` then ran.
+/// Describes what raised the `NET_RX` softirq, and the context in which `NET_RX` then ran.
 fn raised(way: &PacketPathGroup) -> String {
     let by = match (&way.raised_by, way.kind) {
         (Some(name), Some(Kind::Irq)) => format!("interrupt {name}"),
@@ -147,7 +148,8 @@ fn raised(way: &PacketPathGroup) -> String {
     format!("{by}{}", ran_in(way.received_in))
 }
 
-/// Describes the context in which `NET_RX` ran. Empty for a softirq, the usual one.
+/// Describes the context in which `NET_RX` ran. Returns an empty string for a softirq, which is the
+/// usual context.
 fn ran_in(received_in: ReceivedIn) -> &'static str {
     match received_in {
         ReceivedIn::Softirq => "",
@@ -156,8 +158,8 @@ fn ran_in(received_in: ReceivedIn) -> &'static str {
     }
 }
 
-/// Writes the number of wake-ups that went through `ksoftirqd`, and the longest delay with and
-/// without it.
+/// Writes how many wake-ups went through `ksoftirqd`. Also writes the longest delay of these
+/// wake-ups and the longest delay of all others.
 fn handed_over(page: &mut Page, packets: &PacketPaths) {
     let delays = |place: ReceivedIn| {
         let ways = packets
@@ -299,7 +301,7 @@ fn not_followed(page: &mut Page, packets: &PacketPaths) {
     }
 }
 
-/// Writes the kernel's counters of delayed and dropped packets.
+/// Writes how many packets the kernel delayed and dropped, according to its own counters.
 fn cpus(page: &mut Page, cpus: &[PacketCpu]) {
     for cpu in cpus.iter().filter(|cpu| cpu.dropped + cpu.squeezed > 0) {
         let mut parts = Vec::new();

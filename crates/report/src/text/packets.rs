@@ -1,5 +1,5 @@
-//! The page about a paced stream of datagrams: the losses, their places, the stalls that caused
-//! them, and the buffer size that would have prevented them.
+//! The page about a paced stream of datagrams. It shows how many datagrams were lost, where, and
+//! during which stalls of the receiver, and which buffer size would have prevented the losses.
 
 mod tables;
 pub(super) mod words;
@@ -32,7 +32,7 @@ impl Paged for PacketStatement {
     }
 }
 
-/// Writes the rate, the link, and the verdict in capitals.
+/// Writes the rate and the link, followed by the verdict in capitals.
 fn headline(page: &mut Page, statement: &PacketStatement) {
     let (tone, verdict) = match &statement.losses {
         None => (Tone::Warning, "UNCLEAR".to_owned()),
@@ -109,7 +109,7 @@ fn troubles(page: &mut Page, statement: &PacketStatement) {
     }
 }
 
-/// Writes the number of lost datagrams, and of bursts in which they were lost.
+/// Writes how many datagrams were lost, and in how many bursts.
 fn lost(page: &mut Page, statement: &PacketStatement) {
     let Some(datagrams) = statement.receiver.as_ref().and_then(|end| end.datagrams) else {
         let text = "The receiver did not report what arrived.";
@@ -153,7 +153,7 @@ fn lost(page: &mut Page, statement: &PacketStatement) {
     page.paragraph(tone, "", &format!("{text}; {odd}."));
 }
 
-/// Writes the places where datagrams were lost.
+/// Writes where datagrams were lost.
 fn places(page: &mut Page, statement: &PacketStatement) {
     let Some(places) = statement.losses.as_ref().filter(|places| places.total > 0) else {
         return;
@@ -191,7 +191,7 @@ fn places(page: &mut Page, statement: &PacketStatement) {
     }
 }
 
-/// Writes the loss predicted from the stalls, for comparison with the actual loss.
+/// Writes how many losses the stalls should have caused, for comparison with the actual number.
 fn predicted(page: &mut Page, statement: &PacketStatement) {
     if let Some((lost, predicted)) = statement.predicted() {
         let text = format!(
@@ -227,7 +227,7 @@ fn delays(page: &mut Page, statement: &PacketStatement) {
     }
 }
 
-/// Writes advice about the losses.
+/// Writes what to do about the losses.
 fn next(page: &mut Page, statement: &PacketStatement) {
     let Some(places) = statement.losses.as_ref().filter(|places| places.total > 0) else {
         return;
@@ -275,7 +275,7 @@ fn next(page: &mut Page, statement: &PacketStatement) {
     }
 }
 
-/// Describes the receive buffer that would have been large enough.
+/// Describes the smallest receive buffer that would have prevented the losses.
 fn enough(needed: &NeededBuffer) -> String {
     let smallest = needed.datagrams.saturating_sub(needed.spare_datagrams);
     let spare = if needed.spare_datagrams == 0 {
@@ -295,7 +295,7 @@ fn enough(needed: &NeededBuffer) -> String {
     )
 }
 
-/// Returns the commands that set this buffer size and test it.
+/// Returns the commands that set the needed buffer size and test it.
 fn buffer_commands(statement: &PacketStatement, needed: &NeededBuffer) -> Vec<String> {
     let ask = needed.request_bytes;
     let max = statement.buffer.and_then(|buffer| buffer.max_request_bytes);
@@ -307,19 +307,19 @@ fn buffer_commands(statement: &PacketStatement, needed: &NeededBuffer) -> Vec<St
     commands
 }
 
-/// Returns the name of a cause, for a table.
+/// Returns the name of a cause for use in a table.
 fn cause_name(by: Option<&StallCause>) -> String {
     by.map_or_else(|| "unknown".to_owned(), culprit_name)
 }
 
-/// Whether both ends ran on this machine.
+/// Returns whether both the sender and the receiver ran on this machine.
 fn is_pair(statement: &PacketStatement) -> bool {
     [End::Sender, End::Receiver]
         .iter()
         .all(|end| statement.local_ends.contains(end))
 }
 
-/// Formats a time since the first datagram, in seconds.
+/// Formats the time since the first datagram, in seconds.
 fn at(time: Nanos) -> String {
     tied(format!("{:.3} s", time.as_secs_f64()))
 }

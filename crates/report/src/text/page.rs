@@ -11,10 +11,10 @@ use super::block::{Block, Place, Row, RowCells, Written};
 pub(super) use crate::clean::clean;
 use crate::view::Section;
 
-/// Joins words that must stay on one line, as in `15 ns`. It is printed as a space.
+/// Character that joins words that must stay on one line, as in `15 ns`. It is printed as a space.
 pub(crate) const TIE: char = '\u{a0}';
 
-/// The kind of a piece of text, which determines its colour.
+/// Kind of a piece of text. It determines the colour of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
     Plain,
@@ -24,7 +24,7 @@ pub(crate) enum Tone {
     Faint,
     /// A passed check.
     Good,
-    /// Something to look into.
+    /// Something that the reader should look into.
     Warning,
     /// Something that must not happen.
     Alarm,
@@ -51,25 +51,25 @@ pub(super) struct Page {
     width: usize,
     colour: bool,
     legends: Legends,
-    /// The title of a section that has no content so far.
+    /// Title of a section that has no content yet.
     title: Option<String>,
-    /// The moment that the next line refers to.
+    /// Moment that the next line refers to.
     place: Option<Place>,
 }
 
-/// How the page treats legends.
+/// Treatment of legends on the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Legends {
     LeftOut,
     Written,
-    /// The page consists of legends only.
+    /// The page consists only of legends.
     Alone,
 }
 
 impl Page {
     const NARROWEST: usize = 40;
     const WIDEST: usize = 200;
-    /// A name moves to its own line if fewer columns than this are left for it.
+    /// Minimum number of columns for a name. If fewer are left, the name moves to its own line.
     const NAME: usize = 10;
 
     pub(super) fn new(style: TextStyle) -> Self {
@@ -88,12 +88,13 @@ impl Page {
         }
     }
 
-    /// Sets the moment that the next line, paragraph or last cell of a table row refers to.
+    /// Sets the moment that the next output refers to. The output is a line, a paragraph, or the
+    /// last cell of a table row.
     pub(super) fn place(&mut self, place: impl Into<Place>) {
         self.place = Some(place.into());
     }
 
-    /// Returns the width of a line in columns.
+    /// Returns the width of the page in columns.
     pub(super) fn width(&self) -> usize {
         self.width
     }
@@ -110,7 +111,7 @@ impl Page {
         }
     }
 
-    /// Records a block, for outputs that are not lines of text.
+    /// Records a block, for outputs other than text.
     fn keep(&mut self, block: impl FnOnce() -> Block) {
         if self.legends != Legends::Alone {
             self.blocks.push(block());
@@ -136,7 +137,7 @@ impl Page {
         self.cut(Tone::Strong, title);
     }
 
-    /// Writes one line. If it is too long, its middle is elided.
+    /// Writes one line. If it is too long, the line loses its middle.
     pub(super) fn line(&mut self, tone: Tone, text: &str) {
         let place = self.place.take();
         self.keep(|| Block::Line {
@@ -152,8 +153,9 @@ impl Page {
         self.put(tone, text.trim_end());
     }
 
-    /// Writes a table line: `name` after `indent` columns, then right-aligned `cells`. If they do
-    /// not fit, the name is shortened or moved to its own line. Numbers are never cut.
+    /// Writes a table line, which consists of `name` after `indent` columns, and of right-aligned
+    /// `cells`. If they do not fit, the name is shortened or moved to its own line. Numbers are
+    /// never shortened.
     pub(super) fn row(
         &mut self,
         tone: Tone,
@@ -165,7 +167,8 @@ impl Page {
         self.row_lines(tone, indent, name, &cells.line());
     }
 
-    /// Writes the line above a table: a title, which can be empty, and the column headings.
+    /// Writes the line above a table. It consists of a title, which can be empty, and the column
+    /// headings.
     pub(super) fn headings(&mut self, tone: Tone, title: &str, cells: &(impl RowCells + ?Sized)) {
         self.keep_row(tone, 0, title, cells, true);
         self.row_lines(tone, 0, title, &cells.line());
@@ -210,8 +213,8 @@ impl Page {
         self.put(tone, line.trim_end());
     }
 
-    /// Writes a table line whose name follows `kept`. Only the name is shortened, by
-    /// [`elide_name`]. A name that does not fit goes on the next line.
+    /// Writes a table line that starts with `kept`, followed by the name. Only the name is
+    /// shortened, by [`elide_name`]. A name that does not fit goes on the next line.
     pub(super) fn named_row(
         &mut self,
         tone: Tone,
@@ -237,13 +240,14 @@ impl Page {
         }
     }
 
-    /// Writes running text after a label. Continuation lines align with the first word of the text.
+    /// Writes running text after a label. Further lines are aligned with the first word of the
+    /// text.
     pub(super) fn paragraph(&mut self, tone: Tone, label: &str, text: &str) {
         self.keep_text(tone, label, text);
         self.labelled(tone, label, text);
     }
 
-    /// Writes a hint that shows how to print more of the document. Only text pages need it.
+    /// Writes a hint on how to print more of the document. Only text pages need it.
     pub(super) fn more(&mut self, text: &str) {
         self.labelled(Tone::Plain, "", text);
     }
@@ -259,7 +263,7 @@ impl Page {
     }
 
     fn labelled(&mut self, tone: Tone, label: &str, text: &str) {
-        // A label that leaves too little room for text goes on its own line.
+        // A label that leaves too little room for the text goes on its own line.
         let mut label = clean(label);
         if columns(&label) * 2 > self.width {
             let line = elide(&label, self.width);
@@ -270,14 +274,14 @@ impl Page {
         self.wrapped(tone, label, indent, text);
     }
 
-    /// Writes running text with a hanging indent.
+    /// Writes running text whose lines after the first are indented.
     pub(super) fn hanging(&mut self, tone: Tone, text: &str) {
         self.keep_text(tone, "", text);
         self.wrapped(tone, String::new(), 4, text);
     }
 
-    /// Writes running text after a label. Continuation lines are indented by `indent`, which is at
-    /// least the label's width.
+    /// Writes running text after a label. Further lines are indented by `indent`, which is at least
+    /// the width of the label.
     fn wrapped(&mut self, tone: Tone, label: String, indent: usize, text: &str) {
         let room = self.width.saturating_sub(indent).max(1);
         let mut begin = columns(&label);
@@ -302,8 +306,9 @@ impl Page {
         self.put(tone, line.trim_end());
     }
 
-    /// Writes a command to copy, after a label. A command may span several lines, which a shell
-    /// reads as one command. Nothing is written if a word of the command does not fit on a line.
+    /// Writes a command that the user can copy, after a label. It may span several lines, which a
+    /// shell still reads as one command. Writes nothing if a word of the command does not fit on a
+    /// line.
     pub(super) fn command(&mut self, label: &str, text: &str) {
         let indent = columns(label);
         let room = self.width.saturating_sub(indent);
@@ -321,7 +326,7 @@ impl Page {
         }
     }
 
-    /// Explains the terms and columns above, if legends are enabled.
+    /// Explains the terms and columns above it. Writes nothing if the page leaves out legends.
     pub(super) fn legend(&mut self, text: &str) {
         match self.legends {
             Legends::LeftOut => {}
@@ -356,9 +361,9 @@ impl Page {
     }
 }
 
-/// Splits text into words for lines of `room` columns. [`TIE`], which Unicode counts as whitespace,
-/// joins words unless together they are longer than a line. A number is never separated from its
-/// unit.
+/// Splits text into words for lines of `room` columns. Words joined by [`TIE`] stay together unless
+/// they are longer than a line. Unicode counts [`TIE`] as whitespace, but this function does not. A
+/// number is never separated from its unit.
 fn words(text: &str, room: usize) -> Vec<String> {
     let split = text.split(|c: char| c.is_whitespace() && c != TIE);
     let fits = |word: &str| columns(word) <= room || !word.contains(TIE);
@@ -391,7 +396,7 @@ pub(crate) fn with_units(text: &str) -> String {
     out
 }
 
-/// Replaces the spaces in `text` with ties, so that it is never broken.
+/// Replaces the spaces in `text` with ties, so that it never breaks across lines.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "most callers build the text for this call"
@@ -400,7 +405,7 @@ pub(super) fn tied<T: ToString>(text: T) -> String {
     text.to_string().replace(' ', "\u{a0}")
 }
 
-/// Returns the width of a text on a terminal, in columns. Combining characters count too, so the
+/// Returns the width of a text on a terminal, in columns. Combining characters also count, so the
 /// result can be too large but never too small.
 pub(super) fn columns(text: &str) -> usize {
     text.chars().map(width_of).sum()
@@ -415,8 +420,8 @@ fn width_of(c: char) -> usize {
     if wide { 2 } else { 1 }
 }
 
-/// Shortens `text` to `room` columns by replacing its middle with `…`, because names of threads and
-/// functions often differ only at their ends.
+/// Shortens `text` to `room` columns by replacing its middle with `…`. The ends are kept, because
+/// the names of threads and functions often differ only there.
 pub(crate) fn elide(text: &str, room: usize) -> String {
     if columns(text) <= room {
         return text.to_owned();
@@ -439,10 +444,11 @@ pub(crate) fn elide(text: &str, room: usize) -> String {
     head.into_iter().chain(['…']).chain(tail).collect()
 }
 
-/// Shortens a name to `room` columns. Suffixes, as in `rustc (4290)  12 threads` or `cc1  x23`, are
-/// kept whole or dropped, starting with the last.
+/// Shortens a name to `room` columns. A suffix, as in `rustc (4290)  12 threads` or `cc1  x23`, is
+/// either kept whole or dropped. The last suffix is dropped first.
 pub(super) fn elide_name(text: &str, room: usize) -> String {
-    /// A name shortened to less than this is less useful than its pid.
+    /// Minimum number of columns for a shortened name. A shorter one would be less useful than its
+    /// pid.
     const SHORTEST: usize = 8;
     if columns(text) <= room {
         return text.to_owned();

@@ -1,4 +1,4 @@
-//! The page about a prediction: the measured figures, with the model's below them.
+//! The page about a prediction. It shows the measured figures, and the model's figures below them.
 
 use ticktax_model::Nanos;
 use ticktax_model::prediction::{Control, Measure, Origin, PredictionArm, PredictionStatement};
@@ -15,7 +15,7 @@ impl Paged for PredictionStatement {
     }
 }
 
-/// A table column: its heading and its measure.
+/// Heading and measure of a table column.
 type Column = (&'static str, Measure);
 
 const FRAMES: [Column; 6] = [
@@ -39,10 +39,10 @@ const MACHINE: [Column; 5] = [
     ("cost", Measure::TickCost),
     ("share", Measure::TickShare),
 ];
-/// Width of a table column.
+/// Width of a table column in characters.
 const WIDE: usize = 9;
 
-/// Renders a prediction, ending with a line break.
+/// Renders a prediction as a page that ends with a line break.
 pub(super) fn prediction(statement: &PredictionStatement, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     page.line(
@@ -100,7 +100,8 @@ pub(super) fn prediction(statement: &PredictionStatement, style: &TextStyle) -> 
     page.finish()
 }
 
-/// Writes whether the model reproduces the measured rate. The page shows this before anything else.
+/// Writes whether the model reproduces the measured rate. This comes before anything else on the
+/// page.
 fn control(page: &mut Page, control: &Control, statement: &PredictionStatement) {
     let compared = format!(
         "measured {}, the model gives {} for the same settings: {} off, limit {}",
@@ -131,7 +132,8 @@ fn control(page: &mut Page, control: &Control, statement: &PredictionStatement) 
     );
 }
 
-/// If there is a measurement, writes why the model was not checked against it.
+/// Writes why the model was not checked against the measurement. Writes nothing if nothing was
+/// measured.
 fn no_control(page: &mut Page, statement: &PredictionStatement) {
     let row = |origin| statement.arms.iter().find(|row| row.origin == origin);
     let Some(measured) = row(Origin::Measured) else {
@@ -146,7 +148,7 @@ fn no_control(page: &mut Page, statement: &PredictionStatement) {
         (Some(program), Some(predicted)) if !has_frames(predicted) => {
             format!("{program} has no frames in the model")
         }
-        // Documents of older versions have no control.
+        // Documents written by older versions contain no check of the model.
         _ => return,
     };
     let text = format!(
@@ -175,7 +177,7 @@ fn table(page: &mut Page, title: &str, statement: &PredictionStatement, columns:
             Origin::Measured | Origin::Simulated => Tone::Strong,
             Origin::Predicted => Tone::Plain,
         };
-        // Values must line up, so a long name goes on a separate line.
+        // The values must be aligned, so a long name goes on a separate line.
         let name = name(row);
         let room = 80 - WIDE * columns.len() - 2;
         let values = cells_of(row, columns, |row, measure| {
@@ -199,7 +201,7 @@ fn table(page: &mut Page, title: &str, statement: &PredictionStatement, columns:
     }
 }
 
-/// Returns the row's origin and settings.
+/// Returns the name of a row, which consists of its origin and its settings.
 pub(crate) fn name(row: &PredictionArm) -> String {
     let settings = if row.settings.is_empty() {
         "unchanged".to_owned()
@@ -220,14 +222,14 @@ fn cells_of(
     side_by_side(columns.iter().map(cell))
 }
 
-/// Builds cells that all have the width [`WIDE`].
+/// Creates cells that all have the width [`WIDE`].
 fn side_by_side<T: ToString>(cells: impl Iterator<Item = T>) -> Columns {
     cells.fold(Columns::default(), |line, cell| {
         line.and_right(0, WIDE, cell)
     })
 }
 
-/// Formats a figure with its unit.
+/// Formats the value of a measure with its unit.
 pub(crate) fn measure_text(measure: Measure, value: f64) -> String {
     match measure {
         Measure::Fps => format!("{value:.2}"),

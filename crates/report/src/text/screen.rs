@@ -1,5 +1,6 @@
-//! The first screen of a statement: the CPU time that programs lost, the culprits, and advice. It
-//! has at most [`LINES`] lines at 80 columns; the sections have everything else.
+//! The first screen of a statement. It shows how much CPU time programs lost, what took it, and
+//! what to do about it. At 80 columns, it has at most [`LINES`] lines. The sections contain
+//! everything else.
 
 mod advice;
 mod foot;
@@ -19,34 +20,39 @@ use super::block::Written;
 use super::numbers::{counted, percent};
 use super::page::{Page, Tone, tied};
 
-/// Maximum number of lines at 80 columns. A terminal with 24 lines needs one for its prompt.
+/// Maximum number of lines at 80 columns. A terminal with 24 lines needs one of them for its
+/// prompt.
 const LINES: usize = 23;
 
-/// The screen starts with a warning if lost events hide at least this share of CPU time.
+/// Maximum share of CPU time that lost events may hide. If they hide more, the screen starts with a
+/// warning.
 const LOST: f64 = 0.001;
 
-/// On wider pages, the gap between a name and its numbers would make a table hard to read.
+/// Maximum width of the screen. On a wider screen, the gap between names and numbers would make
+/// tables hard to read.
 const WIDEST: usize = 120;
 
-/// A level of detail. A screen uses the first level that fits.
+/// A level of detail. A screen uses the first level that makes it fit.
 #[derive(Clone, Copy, Debug)]
 struct Room {
     /// Maximum number of rows in the first table.
     rows: usize,
     /// Maximum number of rows in the other tables.
     other_rows: usize,
-    /// Maximum number of pieces of advice.
+    /// Maximum number of recommendations.
     advice: usize,
     /// Whether empty lines separate the parts of the screen.
     spaced: bool,
-    /// Maximum number of rows in the first table if large entries need more than `rows`. The table
-    /// of waits gets one less.
+    /// Maximum number of rows in the first table if its large entries need more than `rows`. The
+    /// table of waits gets one row less.
     large: usize,
-    /// Whether to drop the table of kernel time if kernel time is a small part of the used time.
+    /// Whether to leave out the table of kernel time if kernel time is only a small part of the
+    /// used time.
     terse: bool,
-    /// Maximum number of CPUs listed because `top` is wrong about them.
+    /// Maximum number of CPUs that are listed because `top` is wrong about them.
     wrong_cpus: usize,
-    /// Whether unlisted periodic sources are only counted in the heading, which saves a line.
+    /// Whether periodic sources that are not listed are only counted in the heading. This saves a
+    /// line.
     count_only: bool,
 }
 
@@ -57,7 +63,8 @@ impl Room {
             other_rows,
             advice,
             spaced,
-            // At most nine entries can each have a tenth of the total.
+            // Entries with at least a tenth of the total count as large, so nine rows are usually
+            // enough.
             large: 9,
             terse: false,
             wrong_cpus: 2,
@@ -65,7 +72,7 @@ impl Room {
         }
     }
 
-    /// Returns this level, but with at most one CPU listed because `top` is wrong about it.
+    /// Returns this level of detail, but lists at most one CPU about which `top` is wrong.
     const fn short(self) -> Self {
         Self {
             wrong_cpus: 1,
@@ -73,7 +80,7 @@ impl Room {
         }
     }
 
-    /// Returns a level without the table of kernel time.
+    /// Returns a level of detail that leaves out the table of kernel time if it is small.
     const fn terse(rows: usize, other_rows: usize, advice: usize) -> Self {
         Self {
             terse: true,
@@ -81,8 +88,8 @@ impl Room {
         }
     }
 
-    /// Returns the lowest level that still answers the question, with up to `large` rows for large
-    /// entries.
+    /// Returns the lowest level of detail that still shows culprits and advice. Large entries get
+    /// up to `large` rows.
     const fn least(large: usize) -> Self {
         Self {
             large,
@@ -91,8 +98,8 @@ impl Room {
         }
     }
 
-    /// Like [`least`](Self::least), but one line shorter: unlisted periodic sources are only
-    /// counted in the heading.
+    /// Returns a level of detail like [`least`](Self::least) that is one line shorter. Periodic
+    /// sources that are not listed are only counted in the heading.
     const fn counted(large: usize) -> Self {
         Self {
             count_only: true,
@@ -101,7 +108,7 @@ impl Room {
     }
 }
 
-/// All levels, in order of preference. Even the last one answers the question.
+/// All levels of detail, in order of preference. Even the last one shows culprits and advice.
 const ROOMS: [Room; 26] = [
     Room::new(5, 3, 3, true),
     Room::new(4, 3, 3, true),
@@ -125,14 +132,15 @@ const ROOMS: [Room; 26] = [
     Room::terse(2, 1, 1).short(),
     Room::least(4),
     Room::least(3),
-    // A program with a tenth of all waiting is worth more than a line that counts unlisted sources.
+    // Another program with a tenth of all waiting is worth more than a line that counts the
+    // periodic sources that are not listed.
     Room::counted(3),
     Room::least(2),
     Room::least(1),
     Room::counted(1),
 ];
 
-/// Renders the first screen, ending with a line break.
+/// Renders the first screen, which ends with a line break.
 pub(super) fn first(statement: &Statement, style: &TextStyle) -> Written {
     let screen = fitted(&ROOMS, |room| with(statement, style, room));
     if style.explain {
@@ -141,8 +149,8 @@ pub(super) fn first(statement: &Statement, style: &TextStyle) -> Written {
     screen
 }
 
-/// Renders a screen at the first level of `rooms` that makes it fit, or at the last level if none
-/// does.
+/// Renders a screen at the first level in `rooms` that makes it fit. If none does, renders it at
+/// the last level.
 pub(super) fn fitted<R: Copy>(rooms: &[R], write: impl Fn(R) -> Written) -> Written {
     let mut screen = Written::default();
     for &room in rooms {
@@ -154,7 +162,8 @@ pub(super) fn fitted<R: Copy>(rooms: &[R], write: impl Fn(R) -> Written) -> Writ
     screen
 }
 
-/// Appends an explanation of the terms to a first screen, if the style requests it.
+/// Appends an explanation of the terms to a first screen. Appends nothing unless the style requests
+/// it.
 pub(super) fn explained(screen: Written, words: &str, style: &TextStyle) -> Written {
     if !style.explain {
         return screen;
@@ -165,7 +174,7 @@ pub(super) fn explained(screen: Written, words: &str, style: &TextStyle) -> Writ
     screen.then(page.finish())
 }
 
-/// Limits the width of a first screen to that of a readable table.
+/// Limits the width of a first screen, so that its tables stay readable.
 pub(super) fn narrowed(style: &TextStyle) -> TextStyle {
     TextStyle {
         width: style.width.min(WIDEST),
@@ -196,7 +205,8 @@ fn with(statement: &Statement, style: &TextStyle, room: Room) -> Written {
     page.finish()
 }
 
-/// Warns if lost events hide much of the CPU time. All figures below are then incomplete.
+/// Writes a warning if lost events hide much of the CPU time. All figures below it are then
+/// incomplete.
 fn lost(page: &mut Page, statement: &Statement) {
     let lost = &statement.coverage.lost;
     let events = lost.iter().map(|loss| loss.events).sum();
@@ -205,7 +215,8 @@ fn lost(page: &mut Page, statement: &Statement) {
     if share < LOST {
         return;
     }
-    // The number of events lost within a part of a recording is unknown.
+    // If the statement covers only part of a recording, the number of events lost within that part
+    // is unknown.
     let events = match statement.part {
         None => tied(counted(events, "event")),
         Some(_) => "events".to_owned(),
@@ -228,7 +239,7 @@ pub(super) fn part_text(part: &RecordingPart) -> String {
     )
 }
 
-/// The inputs of a first screen.
+/// Inputs for a first screen.
 struct Screen<'a> {
     statement: &'a Statement,
     style: &'a TextStyle,
@@ -243,7 +254,7 @@ impl Screen<'_> {
         }
     }
 
-    /// Returns the machine's name and world.
+    /// Returns the name of the machine, and whether it is a lab kernel or simulated.
     fn host(&self) -> String {
         let host = match &*self.statement.machine.host {
             "" => "this machine",

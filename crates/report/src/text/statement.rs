@@ -1,4 +1,5 @@
-//! The page about a machine: the first screen, or the sections with the evidence.
+//! The page about a machine. It consists of the first screen, or of the sections that contain the
+//! evidence.
 
 use ticktax_model::statement::Statement;
 
@@ -16,8 +17,8 @@ impl Paged for Statement {
     }
 }
 
-/// Renders a statement, ending with a line break. No line exceeds the requested width, even if
-/// names are long. Control characters in names are replaced.
+/// Renders a statement as a page that ends with a line break. No line exceeds the requested width,
+/// even if names are long. Control characters in names are replaced.
 pub(super) fn statement(statement: &Statement, style: &TextStyle) -> Written {
     if style.view == View::First {
         return screen::first(statement, style);
@@ -64,7 +65,7 @@ fn nothing(section: Section) -> &'static str {
 /// A function that writes one part of a page.
 type Writer = fn(&mut Page, &Statement);
 
-/// The sections of a statement and their parts, in page order.
+/// Sections of a statement and their parts, in the order in which a page shows them.
 const SECTIONS: &[(Section, &[Writer])] = &[
     (
         Section::Time,

@@ -1,4 +1,5 @@
-//! The page about a sweep: its outcome, and the arms with the highest and lowest values.
+//! The page about a sweep. It shows the outcome, and which arms (settings) have the highest and
+//! lowest values.
 
 use ticktax_model::Nanos;
 use ticktax_model::sweep::{GridStatement, RankedArm, Ranking};
@@ -14,7 +15,7 @@ impl Paged for GridStatement {
     }
 }
 
-/// Renders the outcome of a sweep, ending with a line break.
+/// Renders the outcome of a sweep as a page that ends with a line break.
 pub(super) fn grid(statement: &GridStatement, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     let arms = counted(statement.arms, "arm");
@@ -100,7 +101,7 @@ fn rank(page: &mut Page, statement: &GridStatement, ranking: &Ranking) {
     }
 }
 
-/// Formats a value as a time, a share or a number, depending on its column's name.
+/// Formats a value as a time, a share or a plain number, depending on the name of its column.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "the value was an integer number of ns"

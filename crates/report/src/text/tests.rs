@@ -1,4 +1,4 @@
-//! Snapshots of pages, and properties of all pages.
+//! Snapshots of pages, and properties that all pages have.
 
 pub(crate) mod accounting;
 mod advice;
@@ -25,7 +25,7 @@ use ticktax_model::document::Document;
 
 use crate::{Format, TextStyle, render};
 
-/// Renders a document's page and checks the width of its lines.
+/// Renders the page of a document and checks that no line is too wide.
 fn page(document: impl Into<Document>) -> String {
     let page = render(&document.into(), Format::default(), &TextStyle::default());
     assert!(

@@ -1,4 +1,4 @@
-//! The section about the cost of the timer tick.
+//! The section that shows what the timer tick costs.
 
 use std::cmp::Reverse;
 
@@ -13,16 +13,16 @@ use super::page::{Page, Tone, tied};
 use super::untraced::Untraced;
 use super::wall;
 
-/// Maximum number of CPUs with their own line.
+/// Maximum number of CPUs that get their own line.
 const SHOWN: usize = 8;
 
-/// No rate is computed from less time than this.
+/// Minimum length of the time that a tick rate is computed from.
 const MIN: Nanos = Nanos::from_millis(500);
 
-/// Maximum number of a tick's parts to name.
+/// Maximum number of parts of a tick that are named.
 const PARTS: usize = 4;
 
-/// Writes the section if anything is known about the tick.
+/// Writes the section. Writes nothing if nothing is known about the tick.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     let Some(bill) = &statement.tick else {
         return;
@@ -97,7 +97,7 @@ fn measured(page: &mut Page, bill: &TickBill) {
     let mut cpus: Vec<&CpuTicks> = bill.cpus.iter().collect();
     let mut others = Vec::new();
     if cpus.len() > SHOWN {
-        // The CPUs with the most ticks cost the most.
+        // Show the CPUs that have most ticks, because they cost most.
         cpus.sort_by_key(|cpu| (Reverse(cpu.all.count), cpu.cpu));
         others = cpus.split_off(SHOWN - 1);
         cpus.sort_by_key(|cpu| cpu.cpu);
@@ -116,7 +116,7 @@ fn measured(page: &mut Page, bill: &TickBill) {
     }
 }
 
-/// Formats the tick rate of each CPU over its busy and idle time together.
+/// Formats the tick rate of each CPU. The rate covers busy and idle time together.
 fn together(cpus: &[CpuTicks]) -> String {
     let rate_of = |cpu: &CpuTicks| {
         let rate = cpu.all.rate().map_or_else(|| "unknown".to_owned(), hz);
@@ -139,7 +139,7 @@ fn cells([busy, idle, stopped, saved]: [&str; 4]) -> Columns {
 }
 
 fn cells_of(cpus: &[&CpuTicks]) -> Columns {
-    // A few ms contain at most one tick, too few to compute a rate.
+    // A few milliseconds contain at most one tick, which is too few to compute a rate.
     let rate = |ticks: Ticks| ticks.rate().filter(|_| ticks.time >= MIN).map(hz);
     let busy = match cpus {
         [cpu] if cpu.frequency.is_some() => cpu.frequency.map(|frequency| {
@@ -157,8 +157,8 @@ fn cells_of(cpus: &[&CpuTicks]) -> Columns {
     let idle = Ticks::sum(cpus.iter().filter_map(|cpu| cpu.idle));
     let tick = cpus.iter().filter_map(|cpu| cpu.frequency);
     let tick = tick.map(|frequency| frequency.hz).reduce(f64::max);
-    // A CPU that idles only briefly around each tick has more ticks per second of idle time than
-    // the tick's frequency.
+    // A CPU that is idle only briefly around each tick has more ticks per second of idle time than
+    // the tick has per second.
     let idle = match (idle.rate(), tick) {
         (Some(idle), Some(tick)) if idle > tick => Some("every tick".to_owned()),
         _ => rate(idle),
@@ -174,7 +174,7 @@ fn cells_of(cpus: &[&CpuTicks]) -> Columns {
     ])
 }
 
-/// Formats a part's mean time per tick.
+/// Formats the mean time that a part of the tick takes per tick.
 fn a_tick(part: &Part, ticks: u64) -> String {
     let ticks = i64::try_from(ticks).unwrap_or(i64::MAX).max(1);
     tied(format!("{} {}", part.name, Nanos(part.time.0 / ticks)))
@@ -217,10 +217,10 @@ fn each(cost: &TickCost, basis: Basis) -> String {
     parts.join("; ")
 }
 
-/// Formats CPU seconds per day with their interval.
+/// Formats CPU seconds per day with their confidence interval.
 fn seconds_a_day(cores: Estimate) -> String {
     let day = cores.times(Estimate::DAY);
-    // Show about three digits; the interval gets as many decimals.
+    // Show about three digits. The interval gets as many decimals as the value.
     let digits = match day.value {
         value if value >= 99.5 => 0,
         value if value >= 9.95 => 1,

@@ -1,4 +1,4 @@
-//! The pages about trials, and about two lists of numbers compared with each other.
+//! The pages about trials, and about comparisons of two lists of numbers.
 
 mod checks;
 mod numbers;
@@ -31,7 +31,7 @@ impl Paged for NumbersComparison {
     }
 }
 
-/// A level of detail.
+/// A level of detail of the first screen.
 #[derive(Clone, Copy)]
 struct Room {
     /// Maximum number of rows in the table.
@@ -39,7 +39,7 @@ struct Room {
     /// Maximum number of checks shown.
     checks: usize,
     /// Whether to put all arms on one line, and to leave out the noise, the reasons and the
-    /// intervals. The table shows these too.
+    /// confidence intervals. The table also shows these intervals.
     brief: bool,
 }
 
@@ -51,7 +51,7 @@ const fn room(rows: usize, checks: usize, brief: bool) -> Room {
     }
 }
 
-/// All levels, from most to least detail.
+/// All levels of detail, from the most detailed to the least.
 const ROOMS: [Room; 10] = [
     room(12, 6, false),
     room(9, 4, false),
@@ -65,7 +65,8 @@ const ROOMS: [Room; 10] = [
     room(1, 1, true),
 ];
 const EVERYTHING: Room = room(usize::MAX, usize::MAX, false);
-/// Narrowest page on which intervals, detectable effects and probabilities are shown.
+/// Minimum page width for the columns that show confidence intervals, detectable effects and
+/// probabilities.
 const ROOMY: usize = 72;
 
 /// Explains the columns.
@@ -101,7 +102,7 @@ fn trial(statement: &TrialStatement, style: &TextStyle) -> Written {
     page.finish()
 }
 
-/// Writes the answer and its basis.
+/// Writes the verdicts and what they are based on.
 fn answer(page: &mut Page, statement: &TrialStatement, room: Room) {
     verdicts(page, statement, room.brief);
     fail_ifs(page, &statement.fail_if, statement);
@@ -123,7 +124,7 @@ fn answer(page: &mut Page, statement: &TrialStatement, room: Room) {
     restored(page, statement);
 }
 
-/// Describes the doubts about all verdicts, without duplicates.
+/// Returns the doubts about all verdicts as texts, without duplicates.
 fn checks(statement: &TrialStatement) -> Vec<String> {
     let mut texts: Vec<String> = Vec::new();
     for comparison in &statement.comparisons {
@@ -146,13 +147,14 @@ fn checks(statement: &TrialStatement) -> Vec<String> {
     texts
 }
 
-/// Returns the label of arm number `arm`, or `?` for an unknown arm.
+/// Returns the label of the arm with the index `arm`, or `?` if the arm does not exist.
 fn label(statement: &TrialStatement, arm: usize) -> String {
     let arm = statement.trial.arms.get(arm);
     arm.map_or_else(|| "?".to_owned(), |arm| clean(&arm.label))
 }
 
-/// Returns the subject of a comparison: `time`, or `time of C` if there are more than two arms.
+/// Returns the subject of a comparison. It is `time`, for example, or `time of C` if there are more
+/// than two arms.
 fn about(statement: &TrialStatement, comparison: &Comparison) -> String {
     let metric = clean(&comparison.metric);
     if statement.trial.arms.len() > 2 {
@@ -167,7 +169,7 @@ fn unit_of(metrics: &[Metric], comparison: &Comparison) -> Unit {
     metric.map_or(Unit::None, |metric| metric.unit)
 }
 
-/// Writes the verdicts on each arm, in one sentence per kind of verdict.
+/// Writes the verdicts on each arm, with one sentence for each kind of verdict.
 fn verdicts(page: &mut Page, statement: &TrialStatement, brief: bool) {
     let metrics = &statement.trial.metrics;
     for arm in 1..statement.trial.arms.len() {
@@ -209,8 +211,7 @@ fn verdicts(page: &mut Page, statement: &TrialStatement, brief: bool) {
     }
 }
 
-/// Formats the clause about a comparison. Also returns the index of the sentence that it belongs
-/// to.
+/// Formats a comparison as part of a sentence. Also returns the index of that sentence.
 fn clause(comparison: &Comparison, shown: Shown, brief: bool) -> (usize, String) {
     let metric = clean(&comparison.metric);
     let effect = || match comparison.contrast.effect {
@@ -246,7 +247,7 @@ fn counted_more(more: u64) -> String {
     tied(format!("{} more {plural}", grouped(more)))
 }
 
-/// Writes the outcome of each condition that makes the trial fail.
+/// Writes the outcome of each condition under which the trial fails.
 fn fail_ifs(page: &mut Page, all: &[FailIfResult], statement: &TrialStatement) {
     for result in all {
         let arm = label(statement, result.arm);
@@ -260,7 +261,8 @@ fn fail_ifs(page: &mut Page, all: &[FailIfResult], statement: &TrialStatement) {
     }
 }
 
-/// Writes the trial's subject, numbers of runs and blocks, machine, start and arms.
+/// Writes the subject of the trial, the numbers of runs and blocks, the machine, the start time and
+/// the arms.
 fn design(page: &mut Page, statement: &TrialStatement, brief: bool) {
     let trial = &statement.trial;
     let host = match &*trial.machine.host {
@@ -313,7 +315,7 @@ fn design(page: &mut Page, statement: &TrialStatement, brief: bool) {
     }
 }
 
-/// Writes the variation among the first arm's own runs before the trial.
+/// Writes how much the first arm's own runs varied before the trial.
 fn noise(page: &mut Page, statement: &TrialStatement) {
     let trial = &statement.trial;
     let first_comparisons = statement
@@ -366,7 +368,7 @@ fn cells(page: &Page, [a, b, effect, interval, detectable, p, verdict]: [&str; 7
     ])
 }
 
-/// Writes a row for every metric of every arm.
+/// Writes a table with a row for each metric of each arm.
 fn table(page: &mut Page, statement: &TrialStatement, most: usize) {
     let trial = &statement.trial;
     let mut before = None;
@@ -426,8 +428,8 @@ fn table(page: &mut Page, statement: &TrialStatement, most: usize) {
     }
 }
 
-/// Compares the model's predictions with the measured effects. Each text comes with the label of
-/// its arm.
+/// Compares the effects that the model predicted with the measured effects. Returns texts, each
+/// with the label of its arm.
 fn predictions(statement: &TrialStatement, brief: bool) -> Vec<(String, String)> {
     let predictions = statement.comparisons.iter().filter_map(|comparison| {
         let prediction = comparison.predicted.as_ref()?;
@@ -468,7 +470,7 @@ fn predictions(statement: &TrialStatement, brief: bool) -> Vec<(String, String)>
     predictions.collect()
 }
 
-/// Writes the outcome of restoring the settings. Settings that were restored are only counted.
+/// Writes whether the settings were restored. Settings that were restored are only counted.
 fn restored(page: &mut Page, statement: &TrialStatement) {
     let all = &statement.restored;
     let back = all
@@ -484,7 +486,7 @@ fn restored(page: &mut Page, statement: &TrialStatement) {
     }
 }
 
-/// Writes the result of every measured run, block by block.
+/// Writes the results of all measured runs, block by block.
 fn runs(page: &mut Page, statement: &TrialStatement) {
     let trial = &statement.trial;
     for (place, metric) in trial.metrics.iter().enumerate() {

@@ -8,14 +8,15 @@ use ticktax_model::statement::Statement;
 pub(super) enum Untraced<'a> {
     /// ticktax ran without root.
     NeedsRoot,
-    /// An obstacle that stops root too.
+    /// An obstacle that running as root does not remove.
     Because(&'a str),
     /// The recording does not contain the reason.
     Unknown,
 }
 
 impl<'a> Untraced<'a> {
-    /// Returns the reason that a statement gives if its recording is at level `proc`.
+    /// Returns the reason that a statement contains. The statement must be based on a recording at
+    /// level `proc`.
     pub(super) fn from_statement(statement: &'a Statement) -> Self {
         let mut all = statement.coverage.limitations.iter();
         let found = all.find_map(|limitation| match limitation {
@@ -28,8 +29,8 @@ impl<'a> Untraced<'a> {
         found.unwrap_or(Self::Unknown)
     }
 
-    /// Returns the remedy as the end of a sentence: `as_root` if root would help, otherwise the
-    /// obstacle.
+    /// Returns the end of a sentence about the remedy. This is `as_root` if running as root would
+    /// help, and the obstacle otherwise.
     pub(super) fn remedy(self, as_root: &str) -> String {
         match self {
             Self::NeedsRoot => as_root.to_owned(),

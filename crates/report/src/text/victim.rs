@@ -1,5 +1,5 @@
-//! The section about one program: the time that its threads spent in each state, and its longest
-//! delays.
+//! The section about one program. It shows the time that the program's threads spent in each state,
+//! and the longest delays.
 
 use ticktax_model::machine::Throttling;
 use ticktax_model::real_time::{RealTimeHeld, RealTimeLimit};
@@ -19,17 +19,17 @@ use super::page::{Page, TIE, Tone, tied};
 use super::untraced::Untraced;
 use super::wall;
 
-/// Maximum number of culprits named.
+/// Maximum number of culprits that are named.
 const CULPRITS: usize = 5;
-/// Maximum number of threads to list with their imbalance.
+/// Maximum number of threads whose imbalance is listed.
 const OFF_SHOWN: usize = 4;
 
-/// Title of the section.
+/// Returns the title of the section.
 pub(super) fn title(victim: &VictimStatement) -> String {
     format!("Time of {}", program_name(victim))
 }
 
-/// Writes the section if a program was watched.
+/// Writes the section. Writes nothing if no program was watched.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     let Some(victim) = &statement.victim else {
         return;
@@ -178,7 +178,8 @@ fn latency(page: &mut Page, threads: &ThreadTimes) {
     }
 }
 
-/// Returns the display name of a culprit. Waiting for an idle CPU is wake-up latency.
+/// Returns the display name of a culprit. If the CPU was idle while the thread waited for it, the
+/// culprit is called wake-up latency.
 fn culprit_name(name: &str, pid: Option<i32>, kind: Kind) -> String {
     match pid {
         Some(pid) => format!("{name} ({pid})"),
@@ -235,7 +236,7 @@ fn delays(page: &mut Page, threads: &ThreadTimes) {
         return;
     }
     // Culprits are shown with their pid, which is also the tid of one of their threads. The noun
-    // makes clear that this number is a tid.
+    // makes clear that the number here is a tid.
     let noun = if threads.threads > 1 { "thread " } else { "" };
     page.line(Tone::Strong, "Longest delays, and what ran on its CPU");
     for delay in delays {
@@ -270,7 +271,7 @@ pub(super) fn limit_name(limit: RealTimeLimit) -> &'static str {
     }
 }
 
-/// Writes a paragraph for each program whose real-time threads were kept from running.
+/// Writes a paragraph about each program whose real-time threads were kept from running.
 pub(super) fn real_time(page: &mut Page, all: &[RealTimeHeld]) {
     for held in all {
         let granted = held
@@ -355,7 +356,7 @@ fn balance(page: &mut Page, threads: &ThreadTimes) {
 }
 
 /// Writes the counters from `/proc`. They were read just before and just after the recording, so
-/// they cover slightly more time.
+/// they cover slightly more time than the recording.
 fn counters(page: &mut Page, usage: &Usage) {
     let mut parts = vec![
         format!("{} user", tied(usage.user)),
@@ -384,8 +385,8 @@ fn throttling(page: &mut Page, quota: &Throttling) {
     page.paragraph(Tone::Plain, "Quota: ", &text);
 }
 
-/// Writes the time that tasks stalled for CPUs, memory and disks on the whole machine, and the
-/// number of runnable threads.
+/// Writes how long tasks on the whole machine stalled for CPUs, memory and disks, and how many
+/// threads were runnable.
 fn scarcity(page: &mut Page, statement: &Statement, wall: Nanos) {
     let parts: Vec<String> = statement
         .pressure

@@ -1,4 +1,5 @@
-//! The section about run-queue waits: the programs that waited for a CPU, and the culprits.
+//! The section about run-queue waits. It shows which programs waited for a CPU, and what they
+//! waited behind.
 
 use ticktax_model::statement::Statement;
 use ticktax_model::waits::{WaitStatement, WaitedFor, WaitingProgram};
@@ -11,7 +12,7 @@ use super::wall;
 /// Title of the section.
 pub(super) const TITLE: &str = "Run-queue waits";
 
-/// Writes the section if waits are known.
+/// Writes the section. Writes nothing if no waits are known.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     let has_content = |waits: &&WaitStatement| waits.count > 0 || !waits.real_time.is_empty();
     let Some(waits) = statement.waits.as_ref().filter(has_content) else {
@@ -56,7 +57,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     page.legend(&legend);
 }
 
-/// Lists the programs that ran while `program` waited, and gives the start of its longest wait.
+/// Lists the programs that ran while `program` waited. Also gives the start of its longest wait.
 fn behind(program: &WaitingProgram) -> String {
     let parts = program.behind.iter();
     let parts = parts.map(|waited: &WaitedFor| {
@@ -71,7 +72,7 @@ fn behind(program: &WaitingProgram) -> String {
     format!("behind {}; the longest at {}", parts.join(", "), tied(at))
 }
 
-/// Returns a program's name with its pid, or with the number of its processes.
+/// Returns the name of a program together with its pid, or with the number of its processes.
 fn named(name: &str, pids: &[i32]) -> String {
     match pids {
         [] => name.to_owned(),

@@ -32,14 +32,14 @@ use nix::fcntl::{AtFlags, OFlag, open, openat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, getegid, geteuid, unlinkat};
 
-/// Flags for opening any directory. Its last component must not be a symbolic link, and the handle
-/// is closed on exec.
+/// Flags for opening any directory. The last component of the path must not be a symbolic link, and
+/// the handle is closed on exec.
 const DIRECTORY: OFlag = OFlag::O_DIRECTORY
     .union(OFlag::O_NOFOLLOW)
     .union(OFlag::O_CLOEXEC)
     .union(OFlag::O_RDONLY);
 
-/// Why a directory or a file in it is refused.
+/// The reason why a directory or a file in it is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Distrust {
     /// Another user owns the file or directory.
@@ -58,7 +58,7 @@ pub enum Distrust {
     Parent {
         /// Path of the parent directory.
         path: PathBuf,
-        /// User id of the parent's owner.
+        /// User id of the owner of the parent directory.
         owner: u32,
     },
     /// Other users can write to the file or directory.
@@ -73,7 +73,7 @@ pub enum Distrust {
         /// Path of the file.
         path: PathBuf,
     },
-    /// The file is in `/proc`.
+    /// The file is in the file system `/proc`.
     #[error("{path} is in /proc: copy it to another file system first")]
     InProc {
         /// Path of the file.
@@ -82,14 +82,15 @@ pub enum Distrust {
 }
 
 impl From<Distrust> for io::Error {
-    /// An error of kind `PermissionDenied` that [`super::error_words`] prints unchanged.
+    /// Wraps a [`Distrust`] in an error of kind `PermissionDenied`, whose message
+    /// [`super::error_words`] returns unchanged.
     fn from(distrust: Distrust) -> Self {
         Self::new(io::ErrorKind::PermissionDenied, distrust)
     }
 }
 
-/// An open directory. Methods only accept names that are a single component: no `/`, no `.` and no
-/// `..`.
+/// An open directory. Its methods accept only names that consist of a single component, and
+/// therefore contain no `/` and are neither `.` nor `..`.
 #[derive(Debug)]
 pub struct Folder {
     handle: OwnedFd,
@@ -97,7 +98,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Opens a directory, no matter who owns it. Links in `path` are followed as usual.
+    /// Opens a directory that may belong to anybody. Links in `path` are followed as usual.
     ///
     /// # Errors
     /// Returns an error if the system call fails.
@@ -112,21 +113,21 @@ impl Folder {
     /// Opens a directory that belongs to the effective user and that nobody else can write to.
     ///
     /// # Errors
-    /// Returns a [`Distrust`] if the directory is not private, or the error of a failed system
-    /// call.
+    /// Returns a [`Distrust`] if another user owns the directory or can write to it. Also returns
+    /// an error if a system call fails.
     pub fn open_own(path: &Path) -> io::Result<Self> {
         let folder = Self::open(path)?;
         folder.check_own()?;
         Ok(folder)
     }
 
-    /// Opens a directory of the effective user whose parents can only be changed by this user or
-    /// root. Each component of `path`, and of the links in it, is opened and checked through its
-    /// handle.
+    /// Opens a directory of the effective user. Only this user and root may be able to change its
+    /// parent directories. Each component of `path`, and of the links in it, is opened and checked
+    /// through its handle.
     ///
     /// # Errors
-    /// Returns a [`Distrust`] if another user could change the path, or the error of a failed
-    /// system call.
+    /// Returns a [`Distrust`] if another user could change the path. Also returns an error if a
+    /// system call fails.
     pub fn open_trusted(path: &Path) -> io::Result<Self> {
         let folder = Self::walk(path)?;
         folder.check_own()?;
@@ -136,12 +137,13 @@ impl Folder {
         })
     }
 
-    /// Like [`Folder::open_trusted`], but creates the directory and its parents if they are
-    /// missing. The directory gets `mode` and its parents get 0755, both restricted by the umask.
+    /// Opens a directory like [`Folder::open_trusted`], but creates the directory and its parents
+    /// if they are missing. The new directory gets `mode` and its new parents get 0755, both
+    /// restricted by the umask.
     ///
     /// # Errors
-    /// Returns a [`Distrust`] if another user could change the path, or the error of a failed
-    /// system call.
+    /// Returns a [`Distrust`] if another user could change the path. Also returns an error if a
+    /// system call fails.
     pub fn make_trusted(path: &Path, mode: u32) -> io::Result<Self> {
         let mut missing = Vec::new();
         let mut there = path;
@@ -151,15 +153,15 @@ impl Folder {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
-            // A path that ends in `..` has no file name. Nothing can be created through a dangling
-            // link.
+            // A path that ends in `..` has no file name. This happens at a dangling link, through
+            // which nothing can be created.
             missing.push(there.file_name().ok_or(io::ErrorKind::NotFound)?);
             there = there.parent().ok_or(io::ErrorKind::NotFound)?;
         };
         while let Some(name) = missing.pop() {
             let mode = if missing.is_empty() { mode } else { 0o755 };
             folder = folder.make(name, mode)?;
-            // In a sticky directory, another user may have created this one first.
+            // If the parent is sticky, another user may have created this directory first.
             folder.check_parent()?;
         }
         folder.check_own()?;
@@ -169,22 +171,22 @@ impl Folder {
         })
     }
 
-    /// Opens a directory in which only root and the effective user can replace what this user
-    /// creates. The directory and all its parents must belong to one of these two, and must be
-    /// sticky if others can write to them.
+    /// Opens a directory in which only root and the effective user can replace the entries that
+    /// this user creates. The directory and all its parents must belong to one of these two users.
+    /// If others can write to one of the directories, that directory must be sticky.
     ///
     /// # Errors
-    /// Returns a [`Distrust`] if another user could change the path, or the error of a failed
-    /// system call.
+    /// Returns a [`Distrust`] if another user could change the path. Also returns an error if a
+    /// system call fails.
     pub fn open_guarded(path: &Path) -> io::Result<Self> {
         Self::walk(path)
     }
 
-    /// Opens a subdirectory. Creates it if it is missing.
+    /// Opens a subdirectory, and creates it if it is missing.
     ///
     /// # Errors
-    /// Returns `NotADirectory` if the name is a link or a file, or the error of a failed system
-    /// call.
+    /// Returns `NotADirectory` if the name is a link or a file. Also returns an error if a system
+    /// call fails.
     pub fn make(&self, name: &OsStr, mode: u32) -> io::Result<Self> {
         match mkdirat(&self.handle, single(name)?, Mode::from_bits_truncate(mode)) {
             Ok(()) | Err(Errno::EEXIST) => self.child(name),
@@ -192,23 +194,23 @@ impl Folder {
         }
     }
 
-    /// Creates a subdirectory and opens it. The umask does not affect its mode.
+    /// Creates a subdirectory and opens it. Its mode is exactly `mode`; the umask is ignored.
     ///
     /// # Errors
-    /// Returns `AlreadyExists` if the name is taken, or the error of a failed system call.
+    /// Returns `AlreadyExists` if the name is taken. Also returns an error if a system call fails.
     pub fn make_new(&self, name: &OsStr, mode: u32) -> io::Result<Self> {
-        // Nobody else may enter the directory until it has its final mode.
+        // Keep other users out of the directory until it has its final mode.
         mkdirat(&self.handle, single(name)?, Mode::S_IRWXU)?;
         let folder = self.child(name)?;
         fchmod(&folder.handle, Mode::from_bits_truncate(mode))?;
         Ok(folder)
     }
 
-    /// Opens a subdirectory.
+    /// Opens an existing subdirectory.
     ///
     /// # Errors
-    /// Returns `NotADirectory` if the name is a link or a file, or the error of a failed system
-    /// call.
+    /// Returns `NotADirectory` if the name is a link or a file. Also returns an error if a system
+    /// call fails.
     pub fn child(&self, name: &OsStr) -> io::Result<Self> {
         Ok(Self {
             handle: openat(&self.handle, single(name)?, DIRECTORY, Mode::empty())?,
@@ -216,7 +218,7 @@ impl Folder {
         })
     }
 
-    /// Another handle to the same directory.
+    /// Returns another handle to the same directory.
     ///
     /// # Errors
     /// Returns an error if the process has no file descriptors left.
@@ -227,12 +229,12 @@ impl Folder {
         })
     }
 
-    /// Path of the directory, for messages.
+    /// Returns the path of the directory, for use in messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// User id of the directory's owner.
+    /// Returns the user id of the directory's owner.
     ///
     /// # Errors
     /// Returns an error if the system call fails.
@@ -240,7 +242,7 @@ impl Folder {
         Ok(fstat(&self.handle)?.st_uid)
     }
 
-    /// A handle for locking the directory or changing its owner.
+    /// Returns a handle for locking the directory or changing its owner.
     ///
     /// # Errors
     /// Returns an error if the process has no file descriptors left.
@@ -251,19 +253,19 @@ impl Folder {
     /// Opens a regular file for reading.
     ///
     /// # Errors
-    /// Returns [`Distrust::NotRegular`] if the file is not regular, or the error of a failed system
-    /// call.
+    /// Returns [`Distrust::NotRegular`] if the file is not regular. Also returns an error if a
+    /// system call fails.
     pub fn read(&self, name: &OsStr) -> io::Result<File> {
         self.open_file(name, OFlag::O_RDONLY, 0)
     }
 
     /// Opens a regular file for reading and writing. It must belong to the effective user, and
-    /// nobody else may be able to write to it. With `create`, a missing file is created with
-    /// `mode`.
+    /// nobody else may be able to write to it. If `create` is set and the file is missing, creates
+    /// it with the mode `mode`.
     ///
     /// # Errors
-    /// Returns a [`Distrust`] if the file is not regular or not private, or the error of a failed
-    /// system call.
+    /// Returns a [`Distrust`] if the file is not regular, or if another user owns it or can write
+    /// to it. Also returns an error if a system call fails.
     pub fn write(&self, name: &OsStr, create: bool, mode: u32) -> io::Result<File> {
         let create = if create {
             OFlag::O_CREAT
@@ -275,28 +277,28 @@ impl Folder {
         Ok(file)
     }
 
-    /// Opens a regular file for writing without checking its owner, because the kernel's files
-    /// belong to various users.
+    /// Opens a regular file for writing without checking who owns it. This is for files of the
+    /// kernel, which belong to various users.
     ///
     /// # Errors
-    /// Returns [`Distrust::NotRegular`] if the file is not regular, or the error of a failed system
-    /// call.
+    /// Returns [`Distrust::NotRegular`] if the file is not regular. Also returns an error if a
+    /// system call fails.
     pub fn modify(&self, name: &OsStr) -> io::Result<File> {
         self.open_file(name, OFlag::O_WRONLY, 0)
     }
 
-    /// Creates a new file for writing.
+    /// Creates a new file and opens it for writing.
     ///
     /// # Errors
-    /// Returns `AlreadyExists` if the name is taken, or the error of a failed system call.
+    /// Returns `AlreadyExists` if the name is taken. Also returns an error if a system call fails.
     pub fn create_new(&self, name: &OsStr, mode: u32) -> io::Result<File> {
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL;
         self.open_file(name, flags, mode)
     }
 
     fn open_file(&self, name: &OsStr, flags: OFlag, mode: u32) -> io::Result<File> {
-        // Without `O_NONBLOCK`, opening a pipe that has no writer would block. Regular files ignore
-        // the flag.
+        // Without `O_NONBLOCK`, opening a pipe that has no writer would block. The flag has no
+        // effect on regular files.
         let flags =
             flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
         let not_regular = || {
@@ -307,7 +309,7 @@ impl Folder {
         let opened = openat(&self.handle, single(name)?, flags, mode);
         let file: File = match opened {
             Ok(handle) => handle.into(),
-            // A link, or a socket or pipe that cannot be opened for writing.
+            // The name is a link, or a socket or pipe that cannot be opened for writing.
             Err(Errno::ELOOP | Errno::ENXIO) => return Err(not_regular()),
             Err(error) => return Err(error.into()),
         };
@@ -318,7 +320,8 @@ impl Folder {
         }
     }
 
-    /// Size of a regular file, in bytes; `None` if the file is missing or not regular.
+    /// Returns the size of a regular file in bytes. Returns `None` if the file is missing or not
+    /// regular.
     pub fn size(&self, name: &OsStr) -> Option<u64> {
         let facts = fstatat(
             &self.handle,
@@ -329,14 +332,14 @@ impl Folder {
         is(&facts, SFlag::S_IFREG).then(|| u64::try_from(facts.st_size).unwrap_or(0))
     }
 
-    /// Whether the name exists, even if only as a dangling link.
+    /// Returns whether an entry with this name exists, even if it is a dangling link.
     pub fn has(&self, name: &OsStr) -> bool {
         let found = single(name)
             .and_then(|name| Ok(fstatat(&self.handle, name, AtFlags::AT_SYMLINK_NOFOLLOW)?));
         found.is_ok()
     }
 
-    /// Removes a file. If the name is a link, removes the link, not its target.
+    /// Removes a file. If the name is a link, removes the link and leaves its target alone.
     ///
     /// # Errors
     /// Returns an error if the system call fails.
@@ -360,7 +363,7 @@ impl Folder {
         )?)
     }
 
-    /// Renames a file within the directory. An existing file called `to` is replaced.
+    /// Renames a file within the directory. Replaces any existing file called `to`.
     ///
     /// # Errors
     /// Returns an error if the system call fails.
@@ -373,12 +376,12 @@ impl Folder {
         )?)
     }
 
-    /// All names in the directory, in arbitrary order.
+    /// Returns the names of all entries in the directory, in arbitrary order.
     ///
     /// # Errors
     /// Returns an error if a system call fails.
     pub fn names(&self) -> io::Result<Vec<OsString>> {
-        // Uses a separate handle, because reading moves a handle's position.
+        // Use a separate handle, because reading moves the position of a handle.
         let flags = DIRECTORY.difference(OFlag::O_NOFOLLOW);
         let mut reading = Dir::from_fd(openat(&self.handle, ".", flags, Mode::empty())?)?;
         let mut names = Vec::new();
@@ -392,22 +395,22 @@ impl Folder {
         Ok(names)
     }
 
-    /// Waits until the directory's entries are on disk. Some file systems cannot sync a directory,
-    /// but files are complete anyway.
+    /// Waits until the entries of the directory are on disk. Ignores errors, because some file
+    /// systems cannot sync a directory, and files appear complete in any case.
     pub fn sync(&self) {
         let _ = self.handle().and_then(|handle| handle.sync_all());
     }
 
-    /// Refuses a directory that the effective user does not own or that others can write to.
+    /// Checks that the effective user owns the directory and that nobody else can write to it.
     ///
     /// # Errors
-    /// Returns a [`Distrust`] if the directory is refused, or the error of a failed system call.
+    /// Returns a [`Distrust`] if the check fails. Also returns an error if a system call fails.
     pub fn check_own(&self) -> io::Result<()> {
         check_own(&fstat(self.handle.as_fd())?, || self.path.clone())
     }
 
-    /// Refuses a directory in which anybody except root and the effective user could replace
-    /// entries of these two. In a sticky directory owned by root, such as `/tmp`, nobody else can.
+    /// Checks that nobody except root and the effective user can replace entries that belong to
+    /// these two users. A sticky directory that belongs to root, such as `/tmp`, passes this check.
     fn check_parent(&self) -> io::Result<()> {
         let facts = fstat(self.handle.as_fd())?;
         let owner = facts.st_uid;
@@ -442,7 +445,7 @@ pub(super) fn or_here(path: &Path) -> &Path {
     }
 }
 
-/// Returns `name` if it is a single component.
+/// Returns `name` if it consists of a single component, and an error otherwise.
 fn single(name: &OsStr) -> io::Result<&OsStr> {
     let mut components = Path::new(name).components();
     match (components.next(), components.next()) {
@@ -459,9 +462,9 @@ fn is_ours_or_roots(owner: u32) -> bool {
     owner == 0 || owner == geteuid().as_raw()
 }
 
-/// Whether anybody but the owner can write: other users, or members of the group. Only a user's
-/// private group, whose id is the user's id, has no other members. An ACL that lets another user
-/// write also sets the group's write bit.
+/// Returns whether anybody except the owner can write to the file, that is, other users or members
+/// of its group. Only the private group of a user, which has the same id as the user, is known to
+/// have no other members. An ACL that lets another user write also sets the write bit of the group.
 fn others_write(facts: &FileStat) -> bool {
     let mode = Mode::from_bits_truncate(facts.st_mode);
     let (user, group) = (geteuid(), getegid().as_raw());

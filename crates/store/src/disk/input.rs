@@ -1,4 +1,4 @@
-//! Input from a path given by the user: a file, a pipe from the shell, or a device.
+//! Input from a path that the user gives, which may be a file, a pipe from the shell, or a device.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -12,13 +12,13 @@ use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 use super::output::{Place, check_pipe, is_pipe};
 use super::{Distrust, error_words};
 
-/// Opens a path for reading. Another user's named pipe is refused, because opening it would block
-/// until that user writes, possibly forever. Open descriptors, such as `/dev/stdin` and the shell's
-/// `<(command)`, may belong to anybody.
+/// Opens a path for reading. Another user's named pipe is refused, because reading from it would
+/// block until that user writes, possibly forever. Descriptors that are already open, such as
+/// `/dev/stdin` and the shell's `<(command)`, may belong to any user.
 ///
 /// # Errors
-/// Returns a [`Distrust`](super::Distrust) for a refused pipe, or the error of a failed system
-/// call.
+/// Returns a [`Distrust`](super::Distrust) if a pipe is refused. Also returns an error if a system
+/// call fails.
 pub fn open_input(path: &Path) -> io::Result<File> {
     let place = Place::find(path)?;
     if let Some(place) = place.filter(Place::holds_descriptors) {
@@ -32,13 +32,13 @@ pub fn open_input(path: &Path) -> io::Result<File> {
     open_promptly(path)
 }
 
-/// Opens a file for reading without waiting: not for a program that holds a lease on it
-/// (`fcntl(2)`, `F_SETLEASE`), which can take 45 s, nor for a device or pipe. Reading then fails
-/// where it would wait.
+/// Opens a file for reading without waiting for anything. It waits neither for a device or pipe nor
+/// for a program that holds a lease on the file (`fcntl(2)`, `F_SETLEASE`), which could take 45 s.
+/// If a later read would have to wait, that read fails instead.
 ///
 /// # Errors
-/// Returns [`Distrust::InProc`] for files in `/proc`, because reading some of them waits or removes
-/// what is read, or the error of a failed system call.
+/// Returns [`Distrust::InProc`] if the file is in `/proc`, because reading some of these files
+/// waits or removes what is read. Also returns an error if a system call fails.
 pub fn open_promptly(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true);
@@ -51,14 +51,14 @@ pub fn open_promptly(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Why an input could not be read. The message names the file only if it is refused
-/// ([`Distrust`]).
+/// Error for an input that could not be read. The message contains the name of the file only if the
+/// file is refused ([`Distrust`]).
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
     /// The file cannot be opened or read.
     #[error("{}", error_words(.0))]
     Io(#[from] io::Error),
-    /// The file is longer than the caller accepts.
+    /// The file is larger than the caller accepts.
     #[error("it is larger than {max_mib} MiB")]
     TooLarge {
         /// Largest accepted size, in MiB.
@@ -70,7 +70,7 @@ pub enum InputError {
 ///
 /// # Errors
 /// Returns [`InputError::Io`] if the file cannot be read, and [`InputError::TooLarge`] if it is
-/// longer.
+/// larger than `max_mib` MiB.
 pub fn read_input(path: &Path, max_mib: u32) -> Result<Vec<u8>, InputError> {
     let limit = u64::from(max_mib) << 20;
     let mut bytes = Vec::new();
@@ -131,7 +131,7 @@ mod tests {
             assert!(message.contains("belongs to user 65534"), "{message}");
         }
 
-        /// With `sudo`, standard input can be a pipe that belongs to the calling user.
+        /// Under `sudo`, standard input can be a pipe that belongs to the user who called it.
         #[test]
         fn an_open_descriptor_of_any_user_is_read() {
             if !nix::unistd::geteuid().is_root() {
@@ -146,7 +146,7 @@ mod tests {
         }
     }
 
-    /// A pipe that the shell creates belongs to the user.
+    /// A pipe that the user's shell creates belongs to that user.
     #[test]
     fn an_own_pipe_is_read() {
         let (reader, writer) = nix::unistd::pipe().expect("a pipe");

@@ -1,8 +1,10 @@
-//! Output to a path given by the user: a file, a device, a pipe or an open descriptor.
+//! Output to a path that the user gives, which may be a file, a device, a pipe or an open
+//! descriptor.
 //!
-//! A file is written under a temporary name in the same directory, then renamed. If another user
+//! A file is written under a temporary name in the same directory and then renamed. If another user
 //! put a symbolic link at the path, the link is replaced and its target stays unchanged. Links are
-//! only followed in `/dev` and in this process's `/proc/self/fd`, for paths such as `/dev/stdout`.
+//! followed only in `/dev` and in `/proc/self/fd` of this process, so that paths such as
+//! `/dev/stdout` work.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -18,12 +20,12 @@ use nix::unistd::geteuid;
 use super::folder::{Distrust, or_here};
 use super::temporary::Temporary;
 
-/// Writes a file that appears complete or not at all. Devices, pipes and open descriptors are
-/// written directly.
+/// Writes a file that appears either complete or not at all. Devices, pipes and open descriptors
+/// are written to directly.
 ///
 /// # Errors
-/// Returns a [`Distrust`] if the path is refused, an error if a [`Temporary`] cannot be created, or
-/// the error of a failed system call.
+/// Returns a [`Distrust`] if the path is refused. Also returns an error if a [`Temporary`] cannot
+/// be created or a system call fails.
 pub fn write_output(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if let Some(mut stream) = open_stream(path, true)? {
         return stream.write_all(bytes);
@@ -33,7 +35,7 @@ pub fn write_output(path: &Path, bytes: &[u8]) -> io::Result<()> {
     temporary.appear()
 }
 
-/// Checks whether [`write_output`] would succeed now. Does not change an existing file.
+/// Checks that [`write_output`] would succeed now. Does not change an existing file.
 ///
 /// # Errors
 /// Returns the error that [`write_output`] would return.
@@ -44,8 +46,9 @@ pub fn check_output(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens a path that does not lead to a regular file. Returns `None` if it leads to one or does not
-/// exist. `truncate` applies to descriptors of regular files.
+/// Opens a path that leads to a device, a pipe or an open descriptor. Returns `None` if it leads to
+/// anything else or does not exist. If `truncate` is set and the descriptor is that of a regular
+/// file, truncates the file.
 fn open_stream(path: &Path, truncate: bool) -> io::Result<Option<File>> {
     let Some(place) = Place::find(path)? else {
         return Ok(None);
@@ -61,7 +64,7 @@ fn open_stream(path: &Path, truncate: bool) -> io::Result<Option<File>> {
                 OFlag::empty()
             };
             match place.open(OFlag::O_WRONLY | truncate) {
-                // A descriptor of a directory.
+                // The descriptor is that of a directory.
                 Err(error) if error.kind() == io::ErrorKind::IsADirectory => Ok(None),
                 opened => opened.map(Some),
             }
@@ -74,16 +77,16 @@ fn open_stream(path: &Path, truncate: bool) -> io::Result<Option<File>> {
     }
 }
 
-/// A path, with the directory that contains it opened once. Another user who controls a part of the
-/// path could exchange the directory between a check and an open by path.
+/// A path whose directory is opened only once. Another user who controls a part of the path could
+/// otherwise replace the directory after it was checked and before it is opened.
 pub(super) struct Place {
     folder: OwnedFd,
     name: OsString,
 }
 
 impl Place {
-    /// Opens the directory. `None` if the path has no last component or the directory does not
-    /// exist.
+    /// Opens the directory that contains `path`. Returns `None` if the path has no last component,
+    /// or if the directory does not exist or cannot be accessed.
     pub(super) fn find(path: &Path) -> io::Result<Option<Self>> {
         let Some(name) = path.file_name() else {
             return Ok(None);
@@ -99,7 +102,8 @@ impl Place {
         }
     }
 
-    /// The entry itself, not the target of a link. `None` if it does not exist.
+    /// Returns the attributes of the entry itself, even if it is a link. Returns `None` if the
+    /// entry does not exist or cannot be accessed.
     pub(super) fn look(&self) -> io::Result<Option<FileStat>> {
         match fstatat(&self.folder, &*self.name, AtFlags::AT_SYMLINK_NOFOLLOW) {
             Ok(found) => Ok(Some(found)),
@@ -108,9 +112,10 @@ impl Place {
         }
     }
 
-    /// Whether the directory is `/dev` or this process's `/proc/self/fd`, whose links lead to open
-    /// descriptors of this process. Only root can create others there. Links of another process in
-    /// `/proc` are not trusted: its user chooses their targets.
+    /// Returns whether the directory is `/dev` or `/proc/self/fd` of this process. The links there
+    /// lead to open descriptors of this process, and only root can create others. The links of
+    /// another process in `/proc` are not trusted, because that process's user chooses their
+    /// targets.
     pub(super) fn holds_descriptors(&self) -> bool {
         let identity = |facts: FileStat| (facts.st_dev, facts.st_ino);
         let Ok(own) = fstat(&self.folder).map(identity) else {
@@ -122,19 +127,20 @@ impl Place {
         })
     }
 
-    /// Opens the entry. If it is a link, follows it.
+    /// Opens the entry. If it is a link, opens its target.
     pub(super) fn open(&self, flags: OFlag) -> io::Result<File> {
         let flags = flags | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         let opened = openat(&self.folder, &*self.name, flags, Mode::empty())?;
         Ok(File::from(opened))
     }
 
-    /// Opens a device or pipe for writing that was `found` here; `path` is for messages. If a
-    /// regular file is here by now, refuses to open it and does not truncate it.
+    /// Opens the device or pipe that was `found` here for writing. If a regular file has taken its
+    /// place, refuses to open the file and does not truncate it. `path` is used in messages.
     fn open_as_found(&self, path: &Path, found: &FileStat) -> io::Result<File> {
         let stream = self.open(OFlag::O_WRONLY | OFlag::O_NOFOLLOW)?;
         let opened = fstat(&stream)?;
-        // A new file can have the same inode number as a removed pipe.
+        // Compare the kind as well, because a new file can have the same inode number as a pipe
+        // that was removed.
         let is_other = (opened.st_dev, opened.st_ino) != (found.st_dev, found.st_ino);
         if is_other || kind(&opened) == SFlag::S_IFREG {
             let path = path.to_owned();
@@ -149,7 +155,7 @@ fn open_folder(path: &Path) -> Result<OwnedFd, Errno> {
     open(path, flags, Mode::empty())
 }
 
-/// The type bits of a file's mode.
+/// Returns the bits of a file's mode that encode its type.
 fn kind(facts: &FileStat) -> SFlag {
     SFlag::from_bits_truncate(facts.st_mode & SFlag::S_IFMT.bits())
 }
@@ -158,7 +164,8 @@ pub(super) fn is_pipe(facts: &FileStat) -> bool {
     kind(facts) == SFlag::S_IFIFO
 }
 
-/// Refuses another user's named pipe, because that user may never open the other end.
+/// Returns an error if the entry is another user's named pipe, because that user may never open its
+/// other end.
 pub(super) fn check_pipe(path: &Path, found: &FileStat) -> io::Result<()> {
     let owner = found.st_uid;
     if !is_pipe(found) || owner == 0 || owner == geteuid().as_raw() {
@@ -223,7 +230,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).expect("read"), "precious");
     }
 
-    /// Another user's process could have any file open, for reading only.
+    /// Another user's process could hold any file open, if only for reading.
     #[test]
     fn descriptors_of_other_processes_are_not_written_to() {
         let place = place();
@@ -243,7 +250,8 @@ mod tests {
         assert_eq!(fs::read_to_string(&file).expect("read"), "precious");
     }
 
-    /// The directory of a checked path is exchanged for one with a link to a file.
+    /// After the path was checked, its directory is replaced with one that contains a link to a
+    /// file.
     #[test]
     fn a_link_in_an_exchanged_directory_is_not_followed() {
         let place = place();
@@ -315,7 +323,7 @@ mod tests {
 
         use super::*;
 
-        /// User id of `nobody` on all distributions.
+        /// User id of the user `nobody` on all distributions.
         const SOMEBODY: u32 = 65_534;
 
         #[test]

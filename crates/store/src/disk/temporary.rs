@@ -1,4 +1,4 @@
-//! Files that appear under their final names complete or not at all.
+//! Files that appear under their final names either complete or not at all.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata, Permissions};
@@ -11,50 +11,52 @@ use super::LockedFile;
 use super::folder::Folder;
 use super::output::Place;
 
-/// A file under a temporary name in the directory where it will appear. Dropping it removes the
-/// file.
+/// A file with a temporary name, in the directory where it will appear. If it is dropped before it
+/// appears, the file is removed.
 ///
-/// A killed process leaves a file called `.NAME.PID-N.part`. The file stays locked while its writer
-/// lives. The next writer of the same name therefore recognises abandoned files and removes them.
+/// A killed process leaves a file called `.NAME.PID-N.part`. The file is locked for as long as its
+/// writer lives. The next process that writes a file of the same name therefore recognizes
+/// abandoned files and removes them.
 #[derive(Debug)]
 pub struct Temporary {
     file: LockedFile,
     folder: Folder,
     here: OsString,
     name: OsString,
-    /// Whether dropping must still remove the file.
+    /// Whether the file must still be removed when this value is dropped.
     armed: bool,
 }
 
-/// Suffix of temporary names.
+/// Suffix of all temporary names.
 const ENDING: &str = ".part";
 
 impl Temporary {
-    /// Number of names to try. A name can only be taken if a killed process with the same id left
-    /// it behind.
+    /// Maximum number of names to try. A name can be taken only if a killed process that had the
+    /// same id left a file behind.
     const ATTEMPTS: u32 = 1000;
 
     /// Creates an empty file that will appear as `path`. If `path` is a link, the link is replaced
-    /// and its target stays unchanged. If a file is replaced, the new one cannot be read by users
-    /// who could not read the old one.
+    /// and its target stays unchanged. If a file is replaced, users who could not read the old file
+    /// cannot read the new one.
     ///
     /// # Errors
-    /// Returns `IsADirectory` or `InvalidInput` if `path` is or leads to a directory or device,
-    /// because the final rename would replace the device itself. Otherwise returns the error of a
-    /// failed system call.
+    /// Returns `IsADirectory` or `InvalidInput` if `path` is a directory or device, or leads to
+    /// one, because the final rename would replace the device itself. Also returns an error if a
+    /// system call fails.
     pub fn beside(path: &Path) -> io::Result<Self> {
-        // This check helps users who name a device by mistake. A file that appears at `path` later
-        // is replaced, never written to.
+        // This check helps users who name a device by mistake. If a file appears at `path` later,
+        // it is replaced but never written to.
         match fs::metadata(path) {
             Ok(facts) if facts.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
             Ok(facts) if !facts.is_file() => return Err(io::ErrorKind::InvalidInput.into()),
-            // Otherwise root would replace `/dev/stdout` itself.
+            // Without this check, root would replace `/dev/stdout` itself.
             Ok(_) if Place::find(path)?.is_some_and(|place| place.holds_descriptors()) => {
                 return Err(io::ErrorKind::InvalidInput.into());
             }
             _ => {}
         }
-        // A path without a last component (`..` or empty) names a directory.
+        // A path that has no last component (because it is empty or ends in `..`) names a
+        // directory.
         let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
         let folder = Folder::open(path.parent().unwrap_or(Path::new("")))?;
         let old = fs::symlink_metadata(path).ok().filter(Metadata::is_file);
@@ -62,7 +64,8 @@ impl Temporary {
         let new = Self::in_folder(folder, name, mode)?;
         let file = new.handle()?;
         let facts = file.metadata()?;
-        // In some directories, new files get the directory's group.
+        // In some directories, a new file gets the group of the directory. The members of that
+        // group must not be able to read the file.
         if old.is_some_and(|old| old.gid() != facts.gid()) {
             file.set_permissions(Permissions::from_mode(facts.mode() & 0o706))?;
         }
@@ -84,7 +87,7 @@ impl Temporary {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(error),
             };
-            // Before the file was locked, another process may have found it and removed it.
+            // Another process may have found and removed the file before it was locked.
             if let Ok(file) = LockedFile::lock(file)
                 && file.metadata()?.nlink() > 0
             {
@@ -100,7 +103,7 @@ impl Temporary {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    /// Another handle for writing to the file.
+    /// Returns another handle for writing to the file.
     ///
     /// # Errors
     /// Returns an error if the system call fails.
@@ -108,7 +111,7 @@ impl Temporary {
         self.file.try_clone()
     }
 
-    /// Syncs the file to disk, then gives it its final name.
+    /// Syncs the file to disk and then gives it its final name.
     ///
     /// # Errors
     /// Returns an error if a system call fails. The file then does not appear.
@@ -124,13 +127,13 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if self.armed {
-            // Ignores errors, because `drop` cannot report them.
+            // Ignore errors, because `drop` cannot report them.
             let _ = self.folder.remove(&self.here);
         }
     }
 }
 
-/// Prefix of the temporary names for `name`.
+/// Returns the prefix that all temporary names for `name` have.
 fn prefix(name: &OsStr) -> OsString {
     let mut prefix = OsString::from(".");
     prefix.push(name);
@@ -138,15 +141,15 @@ fn prefix(name: &OsStr) -> OsString {
     prefix
 }
 
-/// Removes temporary files for `name` whose writers were killed. Ignores failures, because such
-/// files only waste space.
+/// Removes temporary files for `name` whose writers were killed. Ignores errors, because such files
+/// only waste space.
 pub fn remove_abandoned(folder: &Folder, name: &OsStr) {
     let prefix = prefix(name);
     for found in folder.names().unwrap_or_default() {
         let rest = found.as_bytes().strip_prefix(prefix.as_bytes());
         let number = rest.and_then(|rest| rest.strip_suffix(ENDING.as_bytes()));
-        // Accepts only `PID-N`, because the temporary names of a longer name, such as `NAME.x`,
-        // have the same prefix.
+        // Accept only `PID-N` after the prefix. The temporary names of a longer name, such as
+        // `NAME.x`, have the same prefix.
         let is_number = |bytes: &[u8]| {
             let mut parts = bytes.split(|&byte| byte == b'-');
             let mut digits = || {
@@ -158,8 +161,8 @@ pub fn remove_abandoned(folder: &Folder, name: &OsStr) {
         if !number.is_some_and(is_number) {
             continue;
         }
-        // If the lock is free, the writer is gone. Holding it keeps others out until the file is
-        // removed.
+        // If the lock is free, the writer no longer runs. Hold the lock until the file is removed,
+        // so that no other process can take it.
         let abandoned = folder.write(&found, false, 0).ok();
         if let Some(_lock) = abandoned.and_then(|file| LockedFile::lock(file).ok()) {
             let _ = folder.remove(&found);
@@ -182,14 +185,14 @@ mod tests {
         names
     }
 
-    /// Only root can own files as another user.
+    /// Only root can change the owner of a file.
     #[test]
     fn a_replaced_file_of_another_user_stays_private() {
         if !nix::unistd::geteuid().is_root() {
             return;
         }
         let place = tempfile::tempdir().expect("a folder");
-        // New files in this directory get its group.
+        // New files in this directory get the group of the directory.
         chown(place.path(), None, Some(4_321)).expect("given away");
         fs::set_permissions(place.path(), Permissions::from_mode(0o2775)).expect("set");
         for (name, mode, owner, kept) in [

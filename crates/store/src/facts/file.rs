@@ -22,21 +22,21 @@ use ticktax_model::facts::{Cell, Column, ColumnKind, Row, Table};
 use crate::disk::{Folder, Temporary, error_words};
 use crate::parquet_file::{column_type, message, parquet_words, put_cells, put_column};
 
-/// Version of the columns, for all tables.
+/// Version of the columns. It applies to all tables.
 const SCHEMA: &str = "1";
 
-/// Why a facts file could not be written, in one line.
+/// Error for a facts file that could not be written. The message is one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot write {}: {why}", path.display())]
 pub struct FactsError {
     /// Path of the file.
     pub path: PathBuf,
-    /// Reason, and what to do.
+    /// Reason for the failure, and how to fix it.
     pub why: String,
 }
 
 impl FactsError {
-    /// A system error on `path`.
+    /// Wraps a system error that concerns `path`.
     pub fn io(path: &Path, error: &io::Error) -> Self {
         Self {
             path: path.to_owned(),
@@ -52,15 +52,15 @@ impl FactsError {
     }
 }
 
-/// Writes facts files for one host.
+/// A writer for the facts files that describe one host.
 #[derive(Clone, Debug)]
 pub struct PartWriter {
-    /// Host that the rows describe.
+    /// Name of the host that the rows describe.
     host: Arc<str>,
 }
 
 impl PartWriter {
-    /// A writer for rows that describe `host`.
+    /// Creates a writer for rows that describe `host`.
     pub fn new(host: &str) -> Self {
         Self { host: host.into() }
     }
@@ -69,7 +69,7 @@ impl PartWriter {
     /// The file appears in `folder` as `name` once it is complete and synced to disk.
     ///
     /// # Errors
-    /// Returns an error if the file cannot be written. No part of it remains.
+    /// Returns an error if the file cannot be written. In that case, no part of the file remains.
     pub fn write(
         &self,
         folder: Folder,
@@ -133,7 +133,7 @@ fn properties(table: Table, columns: &[Column]) -> Result<WriterProperties, Parq
         .set_key_value_metadata(Some(metadata));
     for (number, column) in columns.iter().enumerate() {
         let path = ColumnPath::from(column.name);
-        // Statistics only help queries on columns by which the rows are sorted.
+        // Statistics help only queries that filter on the columns that the rows are sorted by.
         if number >= table.sorted() {
             properties =
                 properties.set_column_statistics_enabled(path.clone(), EnabledStatistics::None);
@@ -141,7 +141,7 @@ fn properties(table: Table, columns: &[Column]) -> Result<WriterProperties, Parq
         let encoding = match column.kind {
             ColumnKind::Long => Encoding::DELTA_BINARY_PACKED,
             ColumnKind::Bytes => Encoding::DELTA_LENGTH_BYTE_ARRAY,
-            // All other columns keep the default, dictionary encoding.
+            // All other columns use dictionary encoding, which is the default.
             _ => continue,
         };
         properties = properties
@@ -171,7 +171,8 @@ fn schema(columns: &[Column]) -> Result<TypePtr, ParquetError> {
     message(columns.iter().map(field).collect::<Result<_, _>>()?)
 }
 
-/// Type of a list column, in the three-level structure that the Parquet format requires.
+/// Returns the type of a column that contains lists, in the three-level structure that the Parquet
+/// format requires.
 fn list_of_numbers(name: &str) -> Result<TypePtr, ParquetError> {
     let element = Type::primitive_type_builder("element", Physical::INT64)
         .with_repetition(Repetition::REQUIRED)
@@ -236,7 +237,7 @@ fn put<'c>(
     }
 }
 
-/// Writes the next column of a row group, whose values are lists.
+/// Writes the next column of a row group. The values of the column are lists.
 fn put_lists<'c>(
     group: &mut SerializedRowGroupWriter<'_, File>,
     cells: impl Iterator<Item = &'c Cell>,
@@ -312,7 +313,7 @@ mod tests {
             .unwrap();
     }
 
-    /// Writes `windows` and returns the number of rows written.
+    /// Writes the rows of `windows` to a file, and returns how many rows were written.
     fn write(path: &Path, windows: &[Window], lists: bool) -> usize {
         let rows = windows.iter().flat_map(|window| window.rows(lists));
         let mut rows: Vec<Fact> = rows.collect();

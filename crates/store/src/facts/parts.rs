@@ -1,7 +1,7 @@
-//! The files in a facts directory: `TABLE/day=YYYY-MM-DD/part-N.parquet`.
+//! Access to the files in a facts directory: `TABLE/day=YYYY-MM-DD/part-N.parquet`.
 //!
-//! Files with other names and other users' directories are left alone. Every access is relative to
-//! a directory handle. A table or day that is a link is not followed.
+//! Files that have other names and directories of other users are left alone. Every access is
+//! relative to a directory handle. If a table or day is a link, it is not followed.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -15,15 +15,15 @@ use crate::disk::{Folder, remove_abandoned};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) table: &'static str,
-    /// Day in UTC, as YYYY-MM-DD.
+    /// Day in UTC, in the format YYYY-MM-DD.
     pub(super) day: String,
     pub(super) number: u64,
     pub(super) bytes: u64,
 }
 
 impl Part {
-    /// Removes the file, and the day's directory if that leaves it empty. A failed removal is
-    /// retried when the next file is written.
+    /// Removes the file, and also the directory of its day if that is then empty. If the removal
+    /// fails, it is tried again when the next file is written.
     pub(super) fn remove(&self, folder: &Folder) {
         let Ok(table) = folder.child(OsStr::new(self.table)) else {
             return;
@@ -36,7 +36,7 @@ impl Part {
     }
 }
 
-/// All facts files below `folder`, in arbitrary order.
+/// Returns all facts files below `folder`, in arbitrary order.
 pub(super) fn parts(folder: &Folder) -> Vec<Part> {
     let mut parts = Vec::new();
     for (table, day, inside) in days(folder) {
@@ -54,12 +54,12 @@ pub(super) fn parts(folder: &Folder) -> Vec<Part> {
     parts
 }
 
-/// Removes the unfinished files of killed agents.
+/// Removes the files that killed agents did not finish.
 pub(super) fn clear_leftovers(folder: &Folder) {
     for (_, _, inside) in days(folder) {
         for hidden in names(&inside) {
             // The name has the form `.part-N.parquet.PID-N.part`. `remove_abandoned` checks the
-            // ending.
+            // part after the last dot.
             let name = hidden.to_str().and_then(|hidden| {
                 let inner = hidden.strip_prefix('.')?.strip_suffix(".part")?;
                 let (name, _) = inner.rsplit_once('.')?;
@@ -72,25 +72,25 @@ pub(super) fn clear_leftovers(folder: &Folder) {
     }
 }
 
-/// Opens the directory of one day of a table. Creates missing directories.
+/// Opens the directory that holds one day of a table. Creates directories that are missing.
 pub(super) fn make_day(folder: &Folder, table: Table, day: &str) -> io::Result<Folder> {
     let table = make_table(folder, table)?;
     make_own(&table, &day_folder(day))
 }
 
-/// Opens a table's directory. Creates it if it is missing.
+/// Opens the directory of a table, and creates it if it is missing.
 pub(super) fn make_table(folder: &Folder, table: Table) -> io::Result<Folder> {
     make_own(folder, OsStr::new(table.name()))
 }
 
-/// The name for the next file in a day's directory.
+/// Returns the name of the next file in the directory of a day.
 pub(super) fn next_name(day: &Folder) -> OsString {
     let numbers = names(day).into_iter();
     let last = numbers.filter_map(|name| number_of(name.to_str()?)).max();
     part_name(last.map_or(1, |last| last.saturating_add(1)))
 }
 
-/// The directories of all days of all tables, each with the table's name and the day.
+/// Returns the directories of all days of all tables, each with the name of the table and the day.
 fn days(folder: &Folder) -> Vec<(&'static str, String, Folder)> {
     let mut days = Vec::new();
     for table in Table::EVERY.map(Table::name) {
@@ -134,14 +134,15 @@ fn part_name(number: u64) -> OsString {
     format!("part-{number}.parquet").into()
 }
 
-/// The number in a file's name; `None` unless [`part_name`] could have produced the name.
+/// Returns the number in the name of a file. Returns `None` unless [`part_name`] could have
+/// returned that name.
 fn number_of(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("part-")?.strip_suffix(".parquet")?;
     let number: u64 = digits.parse().ok()?;
     (number.to_string() == digits).then_some(number)
 }
 
-/// The UTC day, as YYYY-MM-DD, that contains a time in ms since 1970.
+/// Returns the day in UTC that contains a time in ms since 1970. Its format is YYYY-MM-DD.
 pub(super) fn day_of(unix_ms: i64) -> String {
     let Utc {
         year, month, day, ..
@@ -149,7 +150,7 @@ pub(super) fn day_of(unix_ms: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// Whether `text` is a day in the format of [`day_of`].
+/// Returns whether `text` is a day in the format that [`day_of`] returns.
 fn is_day(text: &str) -> bool {
     let day: Option<Utc> = text.parse().ok();
     day.is_some_and(|day| day_of(day.unix_ms()) == text)

@@ -1,5 +1,5 @@
-//! Tests with incident directories that an attacker prepared to make ticktax delete, truncate or
-//! show other files.
+//! Tests with incident directories that an attacker prepared. They try to make ticktax delete,
+//! truncate or show other files.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -20,7 +20,7 @@ use crate::recording::RecordingWriter;
 const NOON: i64 = 1_763_812_800_000;
 const RECORDING: &str = "incident-20251122T120000.000Z.parquet";
 
-/// An incident directory, with a file outside it.
+/// An incident directory, and a file outside it.
 struct Place {
     root: TempDir,
     folder: PathBuf,
@@ -44,8 +44,8 @@ impl Place {
         self.folder.join(NAME)
     }
 
-    /// Writes an index that contains an incident for each name, followed by that recording's
-    /// outcome.
+    /// Writes an index that contains an incident for each name. The outcome of the recording with
+    /// that name follows each incident.
     fn write_index(&self, names: &[String]) {
         let mut text = "{\"line\":\"began\",\"at_unix_ms\":0}\n".to_owned();
         for (name, number) in names.iter().zip(1..) {
@@ -90,7 +90,7 @@ impl Place {
     }
 }
 
-/// Adds an incident to a directory whose budget allows no recording.
+/// Adds an incident to a directory and then removes recordings, because the budget allows none.
 fn keep_and_make_room(store: &mut IncidentStore) {
     store.tell(Incident::new(TriggerKind::Wait, NOON));
     let recorded = store.record(&header(), &SourceTable::default(), Vec::new());
@@ -132,7 +132,7 @@ fn names_outside_the_folder_are_neither_removed_nor_read() {
 fn a_link_instead_of_a_recording_is_not_followed() {
     let place = Place::new();
     place.write_index(&[RECORDING.to_owned()]);
-    // A recording that only the user who runs `incidents show` can read.
+    // Only the user who runs `incidents show` can read this recording.
     let folder = Folder::open(place.root.path()).expect("a folder");
     let secret = RecordingWriter::create_in_folder(folder, "secret".as_ref()).expect("begun");
     secret.finish(&header()).expect("written");
@@ -240,7 +240,7 @@ fn a_folder_or_index_that_others_can_write_to_is_refused() {
             "{refused}"
         );
         one_line(&refused);
-        // Reading does not require a trusted directory.
+        // A directory that is only read need not be trusted.
         place.read();
         fs::set_permissions(&path, before).expect("a mode");
     }
@@ -274,7 +274,7 @@ mod root {
 
     use super::*;
 
-    /// User id of `nobody` on all distributions.
+    /// User id of the user `nobody` on all distributions.
     const SOMEBODY: u32 = 65_534;
 
     fn give_away(path: &Path) {

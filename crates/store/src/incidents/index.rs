@@ -1,5 +1,5 @@
-//! The index: a file of JSON lines, one per event. Lines are only ever appended. If the file gets
-//! too long, its older half is dropped.
+//! The index of an incident directory. It is a file of JSON lines, one per event. Lines are only
+//! ever appended. If the file gets too long, its older half is dropped.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -15,24 +15,24 @@ use super::name::time_in;
 use crate::disk::{self, Folder, Temporary};
 
 pub(super) const NAME: &str = "index.jsonl";
-/// Start of every line.
+/// Bytes that every line starts with.
 const LINE_START: &[u8] = br#"{"line":""#;
 
-/// Latest accepted time of an incident, in the year 2242.
+/// Latest time of an incident that is accepted. It is in the year 2242.
 const LATEST_UNIX_MS: u64 = 1_000 << 33;
-/// Longest accepted incident: 9 years, in ns.
+/// Longest incident that is accepted, in ns. It lasts 9 years.
 const LONGEST: i64 = 1 << 58;
 
-/// Why an index cannot be read or written.
+/// Error for an index that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum IndexError {
-    /// A system error, or a file that another user can change.
+    /// A system call failed, or another user can change the file.
     #[error("{}", disk::error_words(.0))]
     Io(#[from] io::Error),
     /// A line cannot be written as JSON.
     #[error("{0}")]
     Json(#[from] serde_json::Error),
-    /// None of the file's lines belongs to an index.
+    /// The file contains no line that belongs to an index.
     #[error("{} is not an index of incidents: move or remove it", .0.display())]
     Foreign(PathBuf),
     /// The file is larger than an index can be.
@@ -40,21 +40,21 @@ pub(super) enum IndexError {
     TooLong(PathBuf),
 }
 
-/// The index of an incident directory. The file is only open while a line is written, because its
-/// file system cannot be remounted read-only as long as a file is open for writing.
+/// The index of an incident directory. The file is open only while a line is written, because a
+/// file system cannot be remounted read-only while any file on it is open for writing.
 #[derive(Debug)]
 pub(super) struct IndexFile {
     folder: Folder,
-    /// Length of the complete lines. Any bytes beyond it belong to a line that was only partly
-    /// written.
+    /// Total length of the complete lines in bytes. Any further bytes belong to a line that was
+    /// written only in part.
     length: u64,
-    /// Inode of the file that the length describes. Another program can replace the file.
+    /// Inode number of the file that `length` refers to. Another program can replace the file.
     inode: u64,
 }
 
 impl IndexFile {
-    /// Reads the index of a directory. Creates it if it is missing, and cuts off an unterminated
-    /// last line.
+    /// Reads the index of a directory, and creates it if it is missing. Cuts off a last line that
+    /// has no line break.
     pub(super) fn open(folder: Folder) -> Result<(Self, IncidentIndex), IndexError> {
         let file = writable(&folder)?;
         let mut index = Self {
@@ -63,12 +63,12 @@ impl IndexFile {
             inode: 0,
         };
         let contents = index.load(&file)?;
-        // Syncs the directory, so that a power failure does not lose a new file's name.
+        // Sync the directory, so that a power failure does not lose the name of a new file.
         index.folder.sync();
         Ok((index, contents))
     }
 
-    /// Reads a file of unknown length. Truncates it only if its lines belong to an index.
+    /// Reads a file whose length is unknown. Truncates it only if its lines belong to an index.
     fn load(&mut self, file: &File) -> Result<IncidentIndex, IndexError> {
         let path = || self.folder.path().join(NAME);
         let bytes = read_all(file)?.ok_or_else(|| IndexError::TooLong(path()))?;
@@ -94,7 +94,7 @@ impl IndexFile {
 
     /// Appends a line and syncs it to disk. If that fails, no part of the line remains.
     pub(super) fn append(&mut self, line: &IndexLine) -> Result<(), IndexError> {
-        // Escaped, because users print the file with `cat`.
+        // Escape the text, because users print the file with `cat`.
         let mut text = escape_in_json(&serde_json::to_string(line)?).into_bytes();
         text.push(b'\n');
         let mut file = self.current()?;
@@ -112,7 +112,7 @@ impl IndexFile {
         Ok(written?)
     }
 
-    /// Opens the file for writing, truncated to its complete lines.
+    /// Opens the file for writing, and truncates it after its last complete line.
     fn current(&mut self) -> Result<File, IndexError> {
         let file = writable(&self.folder)?;
         let found = file.metadata()?;
@@ -120,8 +120,8 @@ impl IndexFile {
             self.load(&file)?;
             return Ok(file);
         }
-        // The file is longer than expected if a failed line could not be removed. It is shorter if
-        // another program truncated it.
+        // The file is longer than expected if a part of a line was written and could not be
+        // removed. It is shorter than expected if another program truncated it.
         if found.len() > self.length {
             file.set_len(self.length)?;
         }
@@ -129,7 +129,7 @@ impl IndexFile {
         Ok(file)
     }
 
-    /// Drops the older half of the lines, and notes how many incidents they contained.
+    /// Drops the older half of the lines, and adds lines that count what they contained.
     fn shorten(&mut self, file: File) -> Result<(), IndexError> {
         let mut bytes = Vec::new();
         file.take(self.length).read_to_end(&mut bytes)?;
@@ -172,14 +172,15 @@ fn writable(folder: &Folder) -> io::Result<File> {
     folder.write(OsStr::new(NAME), true, 0o600)
 }
 
-/// Reads an entire index; `None` if it is larger than an index can be.
+/// Reads the whole index. Returns `None` if it is larger than an index can be.
 fn read_all(file: &File) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     let length = file.take(INDEX_MAX + 1).read_to_end(&mut bytes)?;
     Ok((length as u64 <= INDEX_MAX).then_some(bytes))
 }
 
-/// Lines that count what was dropped: incidents, and recordings that were not kept.
+/// Returns lines that count the incidents in the dropped lines, and the recordings that were not
+/// kept.
 fn left_out(old: &IncidentIndex) -> Vec<IndexLine> {
     let mut counts = std::collections::BTreeMap::new();
     for line in &old.lines {
@@ -187,7 +188,7 @@ fn left_out(old: &IncidentIndex) -> Vec<IndexLine> {
             IndexLine::Incident(_) => (LossCause::IndexFull, 1),
             IndexLine::Removed { cause, .. } => (*cause, 1),
             IndexLine::Lost { cause, count } => (*cause, *count),
-            // A recording's outcome concerns incidents that are already counted.
+            // The outcome of a recording concerns incidents that are already counted.
             IndexLine::Recorded { .. }
             | IndexLine::NotRecorded { .. }
             | IndexLine::Began { .. }
@@ -202,7 +203,7 @@ fn left_out(old: &IncidentIndex) -> Vec<IndexLine> {
         .collect()
 }
 
-/// The part of `bytes` that consists of terminated lines.
+/// Returns the complete lines at the start of `bytes`. A complete line ends with a line break.
 fn complete_lines(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().rposition(|&byte| byte == b'\n');
     &bytes[..end.map_or(0, |end| end + 1)]
@@ -222,7 +223,7 @@ pub(super) fn parse(bytes: &[u8]) -> IncidentIndex {
     contents
 }
 
-/// Whether an incident's time and length can be added up without overflow.
+/// Returns whether the time and the length of an incident can be added without overflow.
 fn is_possible(line: &IndexLine) -> bool {
     let IndexLine::Incident(entry) = line else {
         return true;
@@ -232,7 +233,8 @@ fn is_possible(line: &IndexLine) -> bool {
         && (0..=LONGEST).contains(&incident.lasted.0)
 }
 
-/// Whether a line names no recording, or one whose name has our own form.
+/// Returns whether a line either names no recording, or names one in the form that this program
+/// uses.
 fn names_our_recording(line: &IndexLine) -> bool {
     let name = match line {
         IndexLine::Incident(entry) => entry.recording.as_ref(),

@@ -1,4 +1,4 @@
-//! Names of recordings: `incident-`, the time in UTC, and `.parquet`.
+//! Names of recordings. They consist of `incident-`, the time in UTC, and `.parquet`.
 //!
 //! Files are opened and removed by these names, relative to the directory. An index must therefore
 //! not name anything else as a recording, such as a path or another kind of file.
@@ -8,12 +8,13 @@ use ticktax_model::utc::Utc;
 const PREFIX: &str = "incident-";
 const SUFFIX: &str = ".parquet";
 
-/// The name of a recording whose incident was noticed at `at_unix_ms`.
+/// Returns the name of a recording whose first incident was noticed at `at_unix_ms`.
 pub(super) fn recording_name(at_unix_ms: i64) -> String {
     format!("{PREFIX}{}{SUFFIX}", Utc::from_unix_ms(at_unix_ms).basic())
 }
 
-/// The time in a recording's name; `None` unless [`recording_name`] could have produced the name.
+/// Returns the time in the name of a recording. Returns `None` unless [`recording_name`] could have
+/// returned that name.
 pub(super) fn time_in(name: &str) -> Option<i64> {
     let time = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
     Some(Utc::from_basic(time)?.unix_ms())

@@ -1,4 +1,4 @@
-//! Reads any user's incident directory: the index, the recordings, and the recordings that are
+//! Reads the incident directory of any user: the index, the recordings, and the recordings that are
 //! missing from the index.
 
 use std::collections::HashSet;
@@ -17,14 +17,14 @@ use crate::recording::{RecordingError, RecordingReader};
 /// A recording that is missing from the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unindexed {
-    /// Name of the file in the directory.
+    /// Name of the recording's file in the directory.
     pub name: String,
-    /// When its incident was noticed, according to the name, in ms since 1970.
+    /// Time in ms since 1970 at which the incident was noticed, according to the name.
     pub at_unix_ms: i64,
 }
 
 /// An open incident directory. Recordings are opened by name, relative to the directory's handle
-/// and never through a link. An index written by somebody else therefore cannot lead to other
+/// and never through a link. An index that another user wrote can therefore not lead to other
 /// files.
 #[derive(Debug)]
 pub struct IncidentFolder {
@@ -32,7 +32,7 @@ pub struct IncidentFolder {
 }
 
 impl IncidentFolder {
-    /// Opens any user's incident directory.
+    /// Opens the incident directory of any user.
     ///
     /// # Errors
     /// Returns an error if the directory does not exist or cannot be read.
@@ -56,7 +56,7 @@ impl IncidentFolder {
         &self.folder
     }
 
-    /// Path of the directory, for messages.
+    /// Returns the path of the directory, for use in messages.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
@@ -67,8 +67,9 @@ impl IncidentFolder {
     /// # Errors
     /// Returns an error if the directory or its index cannot be read.
     pub fn read(&self) -> Result<(IncidentIndex, Vec<Unindexed>), IncidentStoreError> {
-        // Lists the directory first. A recorder adds a recording to the index before the file
-        // appears, so an index read after the listing contains every listed file.
+        // List the directory first. A recorder adds a recording to the index before its file
+        // appears. An index that is read after the listing therefore contains every file that was
+        // listed.
         let listed = self
             .recordings()
             .map_err(|error| cannot_read(self.path(), error))?;
@@ -78,13 +79,14 @@ impl IncidentFolder {
         Ok((contents, unindexed))
     }
 
-    /// Size of a recording in bytes; `None` if it is missing or not a regular file.
+    /// Returns the size of a recording in bytes. Returns `None` if it is missing or is not a
+    /// regular file.
     pub fn size(&self, name: &str) -> Option<u64> {
         time_in(name)?;
         self.folder.size(OsStr::new(name))
     }
 
-    /// Path of a recording, for messages.
+    /// Returns the path of a recording, for use in messages.
     pub fn path_of(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -103,7 +105,7 @@ impl IncidentFolder {
         RecordingReader::from_file(path, file)
     }
 
-    /// Adds an incident from a recording that is missing from the index.
+    /// Adds an incident whose recording is missing from the index.
     pub fn add_found(&self, contents: &mut IncidentIndex, found: &Unindexed, incident: Incident) {
         let bytes = self.size(&found.name).unwrap_or(0);
         let number = contents.last_number().saturating_add(1);
@@ -112,12 +114,12 @@ impl IncidentFolder {
         contents.found_again += 1;
     }
 
-    /// The recordings that are missing from the index.
+    /// Returns the recordings that are missing from the index.
     pub(super) fn unindexed(&self, contents: &IncidentIndex) -> io::Result<Vec<Unindexed>> {
         Ok(lacking(self.recordings()?, contents))
     }
 
-    /// All recordings, oldest first.
+    /// Returns all recordings in the directory, oldest first.
     fn recordings(&self) -> io::Result<Vec<Unindexed>> {
         let names = self.folder.names()?.into_iter();
         let mut found: Vec<Unindexed> = names
@@ -132,8 +134,8 @@ impl IncidentFolder {
     }
 }
 
-/// Reads the index in any user's incident directory, and finds the recordings that are missing from
-/// it.
+/// Reads the index in the incident directory of any user, and finds the recordings that are missing
+/// from it.
 ///
 /// # Errors
 /// Returns the errors of [`IncidentFolder::open`] and [`IncidentFolder::read`].
@@ -147,7 +149,7 @@ fn cannot_read(folder: &Path, error: impl Into<IndexError>) -> IncidentStoreErro
     IncidentStoreError::new("read the incidents in", folder, &error.into())
 }
 
-/// The index entry for a recording that was missing from the index.
+/// Returns an index entry for a recording that was missing from the index.
 pub(super) fn entry_of(
     found: &Unindexed,
     number: u64,

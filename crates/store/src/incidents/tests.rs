@@ -1,4 +1,4 @@
-//! Tests of incident directories after crashes and damage, and with a limited budget.
+//! Tests for incident directories after crashes and damage, and with a limited budget.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -37,7 +37,7 @@ fn incident(at_unix_ms: i64) -> Incident {
     }
 }
 
-/// The contents of a recording that a trigger started.
+/// Returns the contents of a recording that a trigger started.
 fn frozen() -> (Header, SourceTable, Vec<Row>) {
     let mut sources = SourceTable::default();
     let game = sources.intern(process(Owner::Program, "game", 10));
@@ -86,7 +86,7 @@ fn open(folder: &Path, budget: Budget) -> (IncidentStore, Vec<Unindexed>) {
     (store, unindexed)
 }
 
-/// An index that cannot be written, because a directory has its name.
+/// An index that cannot be written because a directory has its name.
 struct Blocked(PathBuf);
 
 impl Blocked {
@@ -179,7 +179,7 @@ fn a_truncated_index_is_healed_and_a_torn_line_is_never_read() {
         let lines = ends.iter().filter(|&&end| end < length).count();
         let (read, unindexed) = read_incidents(dir.path()).expect("a readable index");
         assert_eq!((read.lines.len(), read.damaged), (lines, 0), "{length}");
-        // The first line notes the recorder's start. After that, each incident has two lines.
+        // The first line is about the start of the recorder. Each incident then has two lines.
         let known = lines.saturating_sub(1).div_ceil(2);
         assert_eq!(unindexed.len(), 3 - known, "{length}");
         let (mut store, found) = open(dir.path(), Budget::default());
@@ -228,7 +228,7 @@ fn only_the_unfinished_files_of_a_killed_recorder_are_removed() {
 #[test]
 fn the_index_notes_the_start_and_end_of_watching() {
     let dir = folder();
-    // A recorder that never watched, because its tracer failed to load.
+    // This recorder never watched, because its tracer could not be loaded.
     let (store, _) = IncidentStore::open(dir.path(), Budget::default(), NOON).expect("our folder");
     store.close(NOON + 1).expect("nothing needs to be written");
     let (mut store, _) =
@@ -347,7 +347,7 @@ fn a_replaced_index_is_read_again() {
     keep(&mut store, NOON + 1_000);
     let longer = fs::read(&index).expect("an index");
     assert!(longer.len() > 2 * ours.len());
-    // A file with other lines is refused and stays unchanged.
+    // A file that does not consist of index lines is refused and stays unchanged.
     fs::write(&aside, "precious\nlines".repeat(100)).expect("the file is ours");
     fs::rename(&aside, &index).expect("the file is ours");
     let trouble = keep(&mut store, NOON + 2_000).trouble.expect("refused");
@@ -389,7 +389,7 @@ fn a_budget_keeps_the_latest_recordings_and_counts_the_others() {
     let lost: Vec<_> = store.lost().collect();
     assert_eq!(lost, [(LossCause::PerHour, 2), (LossCause::Count, 2)]);
     drop(store);
-    // The hourly limit still applies in the next recorder, until the hour is over.
+    // The hourly limit also applies to the next recorder until the hour is over.
     let (mut store, unindexed) =
         IncidentStore::open(dir.path(), budget, NOON + 7_000).expect("our folder");
     assert_eq!(unindexed, []);
@@ -446,7 +446,7 @@ fn an_index_is_bounded_and_counts_dropped_lines() {
     let dir = folder();
     let (store, _) = open(dir.path(), Budget::default());
     drop(store);
-    // Nearly fill the index.
+    // Fill the index almost completely.
     let line = r#"{"line":"lost","cause":"suppressed","count":1}"#.to_owned() + "\n";
     let many = super::INDEX_MAX / line.len() as u64;
     let index = dir.path().join(NAME);
@@ -497,7 +497,7 @@ fn impossible_folders_are_reported_in_one_line() {
     assert!(error.starts_with("no incidents in "), "{error}");
 }
 
-/// Users print the index with `cat`.
+/// Users print the index with `cat`, which does not escape control characters.
 #[test]
 fn names_are_complete_without_raw_control_characters() {
     let dir = folder();
@@ -541,11 +541,11 @@ fn incidents_are_indexed_while_their_shared_recording_continues() {
     let (index, _) = read_incidents(dir.path()).expect("a readable index");
     let expected = [(1, Some(name.clone()), true), (2, Some(name.clone()), true)];
     assert_eq!(summary(&index), expected);
-    // The next incident has its own recording.
+    // The next incident gets its own recording.
     keep(&mut store, NOON + 5_000);
     drop(store);
     assert_eq!(names(dir.path()).len(), 3);
-    // The shared recording counts once, both now and after a restart.
+    // A recording that several incidents share counts once, both now and after a restart.
     let budget = Budget {
         count: 2,
         ..Budget::default()

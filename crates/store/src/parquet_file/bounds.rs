@@ -1,9 +1,10 @@
-//! Limits on a Parquet file of unknown origin, checked before the Parquet library reads it.
+//! Limits on a Parquet file of unknown origin. They are checked before the Parquet library reads
+//! the file.
 //!
-//! The library trusts the sizes in a file, so a ten-byte page header can make it allocate
+//! The library trusts the sizes in a file, so a page header of ten bytes can make it allocate
 //! gigabytes. [`Bounds::check_footer`] and [`Bounds::check_pages`] only look at these sizes. Most
-//! limits grow with the file: reading a file of N bytes takes at most a constant plus a multiple of
-//! N.
+//! limits grow with the file. The memory and time that it takes to read a file of N bytes are
+//! therefore at most a constant plus a multiple of N.
 
 mod skim;
 
@@ -13,19 +14,20 @@ use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use self::skim::{PageHeader, Skimmer, Stop};
 use super::DecodeError;
 
-/// A function that reads bytes of the file, given an offset and a number of bytes.
+/// A function that reads bytes of the file. Its arguments are an offset and a number of bytes.
 pub(crate) type Fetch = dyn Fn(u64, usize) -> Result<Bytes, DecodeError> + Send + Sync;
 
-/// Why a file is refused: it would take too much memory, or it contains an impossible number.
+/// The reason why a file is refused: it would take too much memory, or it contains an impossible
+/// number.
 ///
-/// Each message says what is wrong and what to do, and forms the second half of a line.
+/// Each message says what is wrong and what to do. It forms the second half of a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Excess {
-    /// There are too many of something.
+    /// The file contains too many of something.
     #[error("it has more than {most} {of}, the maximum for its size; record a shorter time")]
     TooMany {
-        /// Items that are too numerous, as a plural noun: `rows`, `sources`.
+        /// Plural noun for the items that are too numerous, such as `rows` or `sources`.
         of: &'static str,
         /// Largest number accepted.
         most: u64,
@@ -33,33 +35,33 @@ pub enum Excess {
     /// A part of the file is too large.
     #[error("{part} is larger than {most} bytes; make a new recording")]
     TooLarge {
-        /// Name of the part.
+        /// Name of the part that is too large.
         part: String,
         /// Largest size accepted, in bytes.
         most: u64,
     },
-    /// A number is outside its range.
+    /// A number is outside the range that is accepted.
     #[error(
         "{field} is {found} but must be {allowed}; copy the file again, or make a new recording"
     )]
     Value {
-        /// Name of the number.
+        /// Description of the number.
         field: String,
-        /// Number in the file.
+        /// The number that the file contains.
         found: String,
         /// Accepted range.
         allowed: &'static str,
     },
-    /// Decoding a column could take any amount of memory.
+    /// The encoding of a column would allow it to take any amount of memory when it is decoded.
     #[error("column {column} has an unsupported encoding; write it with dictionary encoding")]
     Encoding {
-        /// Number of the column, from 0.
+        /// Index of the column, counted from 0.
         column: usize,
     },
-    /// Part of the file makes no sense.
+    /// A part of the file makes no sense.
     #[error("{part} is invalid; copy the file again, or make a new recording")]
     Nonsense {
-        /// Name of the part.
+        /// Name of the part that makes no sense.
         part: String,
     },
     /// The file cannot be read.
@@ -72,7 +74,7 @@ pub enum Excess {
 pub(crate) struct Footer {
     /// Offset of the footer in the file.
     pub(crate) begin: u64,
-    /// Contents, without the length and the magic number that follow.
+    /// Contents of the footer, without the length and the magic number that follow it.
     pub(crate) bytes: Bytes,
 }
 
@@ -95,55 +97,57 @@ impl Footer {
     }
 }
 
-/// The limits that apply to a file of a given size.
+/// Limits that apply to a file of a given size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     size: u64,
 }
 
-/// Maximum number of columns, and of column groups, in a file. A recording has 19 columns. Other
-/// tools may add some.
+/// Maximum number of columns in a file, and maximum number of column groups. A recording has 19
+/// columns, and other tools may add some.
 const COLUMNS: u64 = 256;
-/// Number of bytes to fetch for a page header. A recording's headers take 20 bytes. Statistics may
-/// make them longer.
+/// Number of bytes that are fetched first to read a page header. The headers in a recording take 20
+/// bytes. Statistics may make them longer.
 const HEADER: u64 = 128;
-/// Maximum length of a page header.
+/// Maximum length of a page header in bytes.
 const LONGEST_HEADER: u64 = 64 * 1024;
-/// Memory per value of a decoded dictionary, on top of the value's own bytes.
+/// Number of bytes of memory that a value in a decoded dictionary takes in addition to its own
+/// bytes.
 const DICTIONARY_VALUE: u64 = 40;
 
 const MIB: u64 = 1 << 20;
 
 impl Bounds {
-    /// The limits for a file of `size` bytes.
+    /// Returns the limits for a file of `size` bytes.
     pub(crate) const fn new(size: u64) -> Self {
         Self { size }
     }
 
-    /// Size of the file.
+    /// Returns the size of the file in bytes.
     pub(crate) const fn size(self) -> u64 {
         self.size
     }
 
-    /// Maximum number of structures in the footer. Each column of a row group has five. They take
-    /// about 1 KiB of memory and 100 bytes of the file.
+    /// Returns the maximum number of structures in the footer. Each column of a row group has five
+    /// structures, which take about 1 KiB of memory and 100 bytes of the file.
     const fn structures(self) -> u64 {
         16_384 + self.size / 32
     }
 
-    /// Maximum number of rows. Rows are read one at a time, so this limits time rather than memory:
-    /// a file of 100 kB takes about ten seconds at most. An idle simulated machine's rows compress
-    /// to almost nothing.
+    /// Returns the maximum number of rows. Rows are read one at a time, so this limits time rather
+    /// than memory. Reading a file of 100 kB takes about ten seconds at most. The limit has to be
+    /// high, because the rows of an idle simulated machine compress to almost nothing.
     const fn rows(self) -> u64 {
         16 * MIB + 64 * self.size
     }
 
-    /// Maximum size of all decompressed pages that are in memory at the same time.
+    /// Returns the maximum size in bytes of all decompressed pages that are in memory at the same
+    /// time.
     const fn pages(self) -> u64 {
         16 * MIB + 4 * self.size
     }
 
-    /// Checks the footer before the library decodes it.
+    /// Checks the sizes in the footer before the library decodes it.
     pub(crate) fn check_footer(self, footer: &[u8]) -> Result<(), Excess> {
         let mut columns = 0;
         let mut skimmer = Skimmer::new(footer);
@@ -197,7 +201,7 @@ impl Bounds {
         Ok(())
     }
 
-    /// Checks the page headers of the given columns in one row group before its pages are
+    /// Checks the page headers of these columns in one row group. This happens before the pages are
     /// decompressed.
     pub(crate) fn check_pages(
         self,
@@ -227,7 +231,7 @@ impl Bounds {
     }
 }
 
-/// Path to the list of columns in a footer.
+/// Path to the list of columns in the footer.
 const SCHEMA: &[i16] = &[2];
 
 /// Properties of a column in a row group.
@@ -238,8 +242,8 @@ struct Column {
 }
 
 impl Column {
-    /// Checks the column's pages in `place`, a range of the file. Returns the memory needed for the
-    /// dictionary and the largest page.
+    /// Checks the headers of the column's pages in `place`, which is a range of the file. Returns
+    /// how many bytes of memory the dictionary and the largest page need.
     fn check(&self, place: std::ops::Range<u64>, fetch: &Fetch) -> Result<u64, Excess> {
         let (mut dictionary, mut largest) = (0, 0);
         let mut at = place.start;
@@ -279,7 +283,7 @@ impl Column {
         Ok(())
     }
 
-    /// The page header at offset `at`, with its length.
+    /// Reads the page header at offset `at`. Returns the header and its length.
     fn header(&self, at: u64, end: u64, fetch: &Fetch) -> Result<(PageHeader, u64), Excess> {
         for most in [HEADER, LONGEST_HEADER] {
             let length = usize::try_from(most.min(end - at)).unwrap_or(0);
@@ -325,7 +329,7 @@ mod tests {
 
     use super::{Bounds, Column, Excess, Fetch};
 
-    /// Checks a 10-row column with these `pages`, in a file of `size` bytes.
+    /// Checks a column that has 10 rows and consists of `pages`, in a file of `size` bytes.
     fn check(pages: &'static [u8], size: u64) -> Result<u64, Excess> {
         let column = Column {
             number: 3,
@@ -339,7 +343,8 @@ mod tests {
         column.check(0..pages.len() as u64, &*fetch)
     }
 
-    /// Header of an empty page: page type, decompressed size, and the header for that type.
+    /// Returns the header of an empty page. It consists of the page type, the decompressed size,
+    /// and the header for that type.
     const fn page(kind: u8, field: u8, values: u8, encoding: u8) -> [u8; 14] {
         [
             0x15, kind, 0x15, 200, 1, 0x15, 0, field, 0x15, values, 0x15, encoding, 0, 0,
@@ -348,7 +353,7 @@ mod tests {
 
     #[test]
     fn pages_are_counted_by_what_they_take_in_memory() {
-        // A dictionary of 2 values, then a page with 10 values.
+        // A dictionary that contains 2 values, followed by a page that contains 10 values.
         static PAGES: [u8; 28] = {
             let (dictionary, data) = (page(4, 0x4c, 4, 0), page(0, 0x2c, 20, 16));
             let mut both = [0; 28];
@@ -365,11 +370,11 @@ mod tests {
 
     static MANY_VALUES: [u8; 14] = page(0, 0x2c, 22, 0);
     static DELTA_LENGTH: [u8; 14] = page(0, 0x2c, 20, 12);
-    /// A dictionary of 2^30 values.
+    /// A dictionary that claims to contain 2^30 values.
     static DICTIONARY: [u8; 17] = [
         0x15, 4, 0x15, 2, 0x15, 2, 0x4c, 0x15, 0x80, 0x80, 0x80, 0x80, 0x08, 0x15, 0, 0, 0,
     ];
-    /// A page of 2^30 bytes.
+    /// A page that claims to contain 2^30 bytes.
     static LARGE: [u8; 17] = [
         0x15, 0, 0x15, 0x80, 0x80, 0x80, 0x80, 0x08, 0x15, 2, 0x2c, 0x15, 2, 0x15, 0, 0, 0,
     ];
@@ -381,11 +386,11 @@ mod tests {
         assert_eq!(refused(&DELTA_LENGTH), Excess::Encoding { column: 3 });
         assert!(matches!(refused(&DICTIONARY), Excess::TooLarge { .. }));
         assert!(matches!(refused(&LARGE), Excess::TooLarge { .. }));
-        // A larger file may contain a page of this size.
+        // In a larger file, a page of this size is accepted.
         assert!(check(&LARGE, 1 << 30).is_ok());
     }
 
-    /// Metadata of a file without columns whose `rows` rows are in two groups.
+    /// Returns the metadata of a file that has no columns. Its `rows` rows are in two groups.
     fn metadata(rows: i64) -> ParquetMetaData {
         let root = Type::group_type_builder("root").build().unwrap();
         let schema = Arc::new(SchemaDescriptor::new(Arc::new(root)));
@@ -398,8 +403,8 @@ mod tests {
         ParquetMetaData::new(file, groups)
     }
 
-    /// Identical rows take almost no space. A 120 kB file once contained 100 million rows and took
-    /// minutes to read.
+    /// Identical rows take almost no space in a file. A file of 120 kB once contained 100 million
+    /// rows and took minutes to read.
     #[test]
     fn the_number_of_rows_is_limited_by_the_size_of_the_file() {
         let most = (16 << 20) + 64 * 1_000;

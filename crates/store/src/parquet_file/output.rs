@@ -1,4 +1,4 @@
-//! Writes the schemas and columns of Parquet files.
+//! Creates the schemas and writes the columns of Parquet files.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedRowGroupWriter;
 use parquet::schema::types::{Type, TypePtr};
 
-/// Definition and repetition levels. Definition levels mark rows that have a value. Repetition
-/// levels, used for lists, mark elements that continue a list.
+/// Definition levels and repetition levels of a column. A definition level shows whether a row has
+/// a value. Only lists have repetition levels, which mark the elements that continue a list.
 pub(crate) type Levels<'l> = (&'l [i16], Option<&'l [i16]>);
 
-/// Type of a column with at most one value per row.
+/// Returns the type of a column that has at most one value per row.
 pub(crate) fn column_type(
     name: &str,
     physical: Physical,
@@ -32,7 +32,7 @@ pub(crate) fn column_type(
         .map(Arc::new)
 }
 
-/// The schema of a file with these columns.
+/// Returns the schema of a file that has these columns.
 pub(crate) fn message(columns: Vec<TypePtr>) -> Result<TypePtr, ParquetError> {
     Type::group_type_builder("ticktax")
         .with_fields(columns)
@@ -40,8 +40,8 @@ pub(crate) fn message(columns: Vec<TypePtr>) -> Result<TypePtr, ParquetError> {
         .map(Arc::new)
 }
 
-/// Writes the next column of a row group, given each row's value. Only an optional column may have
-/// rows without a value.
+/// Writes the next column of a row group from the value of each row. Only if the column is optional
+/// may rows lack a value.
 pub(crate) fn put_cells<T: DataType, W: Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
     optional: bool,
@@ -56,7 +56,7 @@ pub(crate) fn put_cells<T: DataType, W: Write + Send>(
     put_column::<T, W>(group, &values, levels)
 }
 
-/// Writes the next column of a row group.
+/// Writes the next column of a row group from its values and levels.
 pub(crate) fn put_column<T: DataType, W: Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
     values: &[T::T],

@@ -23,36 +23,37 @@ use crc32fast::Hasher;
 
 use crate::parquet_file::{DecodeError, Fetch, Footer};
 
-/// Key of the checksums in the file's key-value metadata.
+/// Key of the checksums in the key-value metadata of the file.
 pub(super) const KEY: &str = "ticktax-checksums";
 
-/// Name of the writer, stored in the footer. Tools that rewrite a file store their own name.
+/// Name of the writer, which is stored in the footer. Tools that rewrite a file replace it with
+/// their own name.
 pub(super) const MADE_BY: &str = concat!("ticktax version ", env!("CARGO_PKG_VERSION"));
 
-/// Start of [`MADE_BY`] in every version.
+/// Start of [`MADE_BY`], which is the same in every version.
 const MAKER: &str = "ticktax version ";
 const METHOD: &str = "crc32";
 const FOOTER: &str = "footer:";
 const DIGITS: usize = 8;
 
-/// Number of bytes checked per read.
+/// Number of bytes that are read and checked at a time.
 const CHUNK: u64 = 1 << 20;
 
-/// A row group's part of the file.
+/// The part of the file that belongs to a row group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part {
-    /// Offset just after the part's last byte.
+    /// Offset of the first byte after the part.
     end: u64,
     crc: u32,
 }
 
-/// An output that computes checksums of everything written to it.
+/// An output that computes checksums of everything that is written to it.
 pub(super) struct SummedOutput {
     inner: Box<dyn Write + Send>,
     hasher: Hasher,
     written: u64,
     parts: Vec<Part>,
-    /// The footer, which is held back until its checksum is known.
+    /// Footer, which is held back until its checksum is known.
     footer: Option<Vec<u8>>,
 }
 
@@ -67,7 +68,7 @@ impl SummedOutput {
         }
     }
 
-    /// Ends the current row group's part.
+    /// Ends the part of the file that belongs to the current row group.
     pub(super) fn end_part(&mut self) {
         let hasher = std::mem::take(&mut self.hasher);
         self.parts.push(Part {
@@ -76,8 +77,8 @@ impl SummedOutput {
         });
     }
 
-    /// Holds back everything written from here on until [`SummedOutput::finish`]. Returns the value
-    /// for [`KEY`], which must be the last entry in the footer.
+    /// Holds back everything that is written from now on, until [`SummedOutput::finish`] is called.
+    /// Returns the value for [`KEY`], which must be the last entry in the footer.
     pub(super) fn begin_footer(&mut self) -> String {
         self.footer = Some(Vec::new());
         let mut words = vec![METHOD.to_owned()];
@@ -87,7 +88,7 @@ impl SummedOutput {
         words.join(" ")
     }
 
-    /// Writes the footer with its checksum.
+    /// Inserts the checksum of the footer, and writes the footer.
     pub(super) fn finish(&mut self) -> io::Result<()> {
         let mut footer = self.footer.take().unwrap_or_default();
         let place = Digits::find(&footer).ok_or(io::ErrorKind::InvalidData)?;
@@ -117,9 +118,9 @@ impl Write for SummedOutput {
 
 /// Positions of the checksums in a footer's bytes.
 struct Digits {
-    /// Range of the row groups' checksums.
+    /// Range that contains the checksums of the row groups.
     parts: Range<usize>,
-    /// Range of the footer's own checksum.
+    /// Range that contains the checksum of the footer itself.
     footer: Range<usize>,
 }
 
@@ -136,26 +137,26 @@ impl Digits {
     }
 }
 
-/// Why a file fails its checksums.
+/// The reason why a file does not match its checksums.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// The file could not be read.
     Unreadable(DecodeError),
-    /// The footer is not the one that was written.
+    /// The footer differs from the one that was written.
     Footer,
 }
 
-/// The checksums found in a file.
+/// Result of looking for checksums in a file.
 pub(super) enum Found {
-    /// The file has none, because another program wrote it.
+    /// The file has no checksums, because another program wrote it.
     None,
-    /// The file has none, although it claims that ticktax wrote it.
+    /// The file has no checksums, although it claims that ticktax wrote it.
     Missing,
     /// The file has checksums for its row groups, and the footer's own checksum is correct.
     Parts(Checksums),
 }
 
-/// The checksums of a file's row groups.
+/// Checksums of the row groups in a file.
 #[derive(Debug)]
 pub(super) struct Checksums {
     parts: Vec<Part>,
@@ -164,10 +165,10 @@ pub(super) struct Checksums {
 impl Checksums {
     /// Reads the checksums in a footer, and checks the footer.
     ///
-    /// A tool that rewrites a recording may copy the checksums, which then match nothing. It also
-    /// stores its own name as the writer. The name alone is not enough to ignore the checksums,
-    /// because a single changed byte would then disable them. They are only ignored if the first
-    /// row group does not match its checksum either.
+    /// A tool that rewrites a recording may copy the checksums, which then match nothing. Such a
+    /// tool also stores its own name as the writer. The name alone is no reason to ignore the
+    /// checksums, because a single changed byte would then disable them. They are ignored only if
+    /// the first row group does not match its checksum either.
     pub(super) fn read(footer: &Footer, fetch: &Fetch) -> Result<Found, Failure> {
         let has = |text: &str| memchr::memmem::find(&footer.bytes, text.as_bytes()).is_some();
         match (has(MAKER), has(KEY)) {
@@ -186,14 +187,16 @@ impl Checksums {
         Ok(Found::None)
     }
 
-    /// The row groups' checksums, provided that the footer's own checksum is correct.
+    /// Returns the checksums of the row groups. Returns an error if the footer does not match its
+    /// own checksum.
     fn from_footer(footer: &Footer, fetch: &Fetch) -> Result<Self, Failure> {
         let mut bytes = footer.bytes.to_vec();
         let place = Digits::find(&bytes).ok_or(Failure::Footer)?;
         let parts = parts(&bytes[place.parts]).ok_or(Failure::Footer)?;
         let written = bytes[place.footer.clone()].to_vec();
         bytes[place.footer].fill(b'0');
-        // The bytes between the last row group and the footer contain indexes.
+        // The checksum of the footer includes the bytes between the last row group and the footer,
+        // which contain indexes.
         let start = parts.last().map_or(0, |part| part.end);
         let end = footer.begin + bytes.len() as u64;
         let mut hasher = Hasher::new();
@@ -206,7 +209,7 @@ impl Checksums {
         Ok(Self { parts })
     }
 
-    /// Whether the first row group matches its checksum in the footer.
+    /// Returns whether the first row group matches the checksum in the footer.
     fn matches_first_part(footer: &Footer, fetch: &Fetch) -> Result<bool, Failure> {
         let place = Digits::find(&footer.bytes);
         let parts = place.and_then(|place| parts(&footer.bytes[place.parts]));
@@ -219,7 +222,7 @@ impl Checksums {
         Ok(hasher.finalize() == first.crc)
     }
 
-    /// Whether the part of row group `index` matches its checksum.
+    /// Returns whether the row group `index` matches its checksum.
     pub(super) fn check(&self, index: usize, fetch: &Fetch) -> Result<bool, DecodeError> {
         let Some(part) = self.parts.get(index) else {
             return Ok(false);
@@ -232,7 +235,7 @@ impl Checksums {
     }
 }
 
-/// Hashes a range of the file.
+/// Adds a range of the file to a hash.
 fn add(hasher: &mut Hasher, range: Range<u64>, fetch: &Fetch) -> Result<(), DecodeError> {
     let mut at = range.start;
     while at < range.end {
@@ -243,7 +246,7 @@ fn add(hasher: &mut Hasher, range: Range<u64>, fetch: &Fetch) -> Result<(), Deco
     Ok(())
 }
 
-/// Parses a list of parts.
+/// Parses the list of parts and their checksums. Returns `None` if it is malformed.
 fn parts(text: &[u8]) -> Option<Vec<Part>> {
     let text = std::str::from_utf8(text).ok()?;
     let part = |word: &str| {

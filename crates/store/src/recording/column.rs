@@ -1,4 +1,4 @@
-//! Reads one column of a row group in batches. Any column can be required or optional, because
+//! Reads one column of a row group in batches. Any column may be required or optional, because
 //! tools that rewrite Parquet files make all columns optional.
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor};
 
 use crate::parquet_file::{DecodeError, Excess, decode};
 
-/// Why a column is unusable. The reader adds the file's name.
+/// The reason why a column is unusable. The reader adds the name of the file.
 #[derive(Debug)]
 pub(super) enum Fault {
     /// The column is missing or cannot be decoded.
@@ -51,7 +51,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Finds the top-level column `name`. Its values must have type `T`.
+    /// Finds the top-level column called `name`. Its values must have the type `T`.
     pub(super) fn find<T: DataType>(
         schema: &SchemaDescriptor,
         name: &'static str,
@@ -82,12 +82,13 @@ impl Place {
 }
 
 impl Place {
-    /// Index of the column in the file.
+    /// Returns the index of the column in the file.
     pub(super) fn index(&self) -> usize {
         self.index
     }
 
-    /// Whether any row of `group` has a value in this column, according to the file's statistics.
+    /// Returns whether any row of `group` has a value in this column, according to the statistics
+    /// in the file.
     pub(super) fn has_values(&self, group: &dyn RowGroupReader) -> bool {
         let column = group.metadata().column(self.index);
         let without = column.statistics().and_then(Statistics::null_count_opt);
@@ -96,21 +97,21 @@ impl Place {
     }
 }
 
-/// A column of one row group.
+/// A column in one row group.
 pub(super) struct Column<T: DataType> {
     name: &'static str,
     reader: ColumnReaderImpl<T>,
     optional: bool,
-    /// Number of rows read or skipped so far.
+    /// Number of rows that have been read or skipped so far.
     position: usize,
-    /// Values in the current batch. Rows without a value have no entry.
+    /// Values in the current batch. A row without a value has no entry.
     values: Vec<T::T>,
-    /// One level per row if the column is optional. 0 means that the row has no value.
+    /// One level for each row, if the column is optional. 0 means that the row has no value.
     levels: Vec<i16>,
 }
 
 impl<T: DataType> Column<T> {
-    /// Opens the column of `group` at `place`, which must have been found with the same type `T`.
+    /// Opens a column of `group`. Its `place` must have been found with the same type `T`.
     pub(super) fn open(group: &dyn RowGroupReader, place: &Place) -> Result<Self, Fault> {
         let pages = decode(|| group.get_column_page_reader(place.index))
             .map_err(|why| Fault::undecodable(place.name, &why))?;
@@ -125,17 +126,17 @@ impl<T: DataType> Column<T> {
         })
     }
 
-    /// Name of the column in the file.
+    /// Returns the name of the column in the file.
     pub(super) fn name(&self) -> &'static str {
         self.name
     }
 
-    /// An error in this column.
+    /// Returns an error about this column.
     pub(super) fn fault(&self, why: impl Into<String>) -> Fault {
         Fault::damaged(self.name, why)
     }
 
-    /// Reads the next `rows` rows. Rows may lack a value.
+    /// Reads the next `rows` rows. Rows need not have a value.
     pub(super) fn read(&mut self, rows: usize) -> Result<Batch<'_, T::T>, Fault> {
         self.values.clear();
         self.levels.clear();
@@ -158,7 +159,7 @@ impl<T: DataType> Column<T> {
         })
     }
 
-    /// Reads the next `rows` rows. Every row must have a value.
+    /// Reads the next `rows` rows. Returns an error if a row has no value.
     pub(super) fn read_all(&mut self, rows: usize) -> Result<&[T::T], Fault> {
         self.read(rows)?;
         if self.values.len() != rows {
@@ -167,7 +168,8 @@ impl<T: DataType> Column<T> {
         Ok(&self.values)
     }
 
-    /// Skips to row `row` of the group, counted from 0, and reads its value.
+    /// Skips to row `row` of the group, counted from 0, and reads its value. Returns `None` if the
+    /// row has no value.
     pub(super) fn at(&mut self, row: usize) -> Result<Option<&T::T>, Fault> {
         let ahead = row.saturating_sub(self.position);
         let skipped = decode(|| self.reader.skip_records(ahead))
@@ -181,14 +183,14 @@ impl<T: DataType> Column<T> {
     }
 }
 
-/// Consecutive rows of a column.
+/// Values of consecutive rows in a column.
 pub(super) struct Batch<'a, V> {
     values: &'a [V],
     levels: Option<&'a Vec<i16>>,
 }
 
 impl<'a, V> Batch<'a, V> {
-    /// The value of each row, in order.
+    /// Returns the value of each row, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = Option<&'a V>> + use<'a, V> {
         let mut values = self.values.iter();
         let (levels, rows) = (self.levels, self.levels.map_or(self.values.len(), Vec::len));

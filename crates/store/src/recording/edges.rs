@@ -1,4 +1,4 @@
-//! Reads the three columns that only have values for edges.
+//! Reads the three columns that contain values only for edges.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::column::{Column, Fault, Place};
 use super::limits::{RowLimits, short};
 use super::schema;
 
-/// Positions of the edge columns.
+/// Positions of the edge columns in the file.
 pub(super) struct EdgePlaces {
     kind: Place,
     tid: Place,
@@ -20,7 +20,7 @@ pub(super) struct EdgePlaces {
 }
 
 impl EdgePlaces {
-    /// Finds the columns. Returns `None` if the file lacks them.
+    /// Finds the edge columns. Returns `None` if the file does not have them.
     pub(super) fn find(columns: &SchemaDescriptor) -> Result<Option<Self>, Fault> {
         let has_edges = columns
             .columns()
@@ -38,23 +38,23 @@ impl EdgePlaces {
 }
 
 impl EdgePlaces {
-    /// Indices of the columns in the file.
+    /// Returns the indices of the columns in the file.
     pub(super) fn indexes(&self) -> [usize; 3] {
         [&self.kind, &self.tid, &self.to].map(Place::index)
     }
 }
 
-/// The edge columns of a row group.
+/// Edge columns of a row group.
 pub(super) struct EdgeColumns {
     kind: Column<ByteArrayType>,
     tid: Column<Int32Type>,
     to: Column<ByteArrayType>,
-    /// Names seen so far. Most names recur, so equal names share memory.
+    /// Names that have been seen so far. Most names recur, so equal names share memory.
     names: HashMap<Vec<u8>, Arc<str>>,
 }
 
 impl EdgeColumns {
-    /// Opens the columns; `None` if the group has no edges.
+    /// Opens the edge columns. Returns `None` if the row group has no edges.
     pub(super) fn open(
         group: &dyn RowGroupReader,
         places: &EdgePlaces,
@@ -70,7 +70,7 @@ impl EdgeColumns {
         }))
     }
 
-    /// Reads the effects of the next `rows` rows. Rows that are not edges yield `None`.
+    /// Reads the effects of the next `rows` rows. A row that is not an edge yields `None`.
     pub(super) fn read(
         &mut self,
         rows: usize,

@@ -1,4 +1,4 @@
-//! Errors in reading and writing recordings, with messages for users.
+//! Errors that occur when recordings are read or written, with messages for users.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use ticktax_model::recording::SCHEMA_VERSION;
 use crate::disk::{creation_words, error_words, is_full};
 use crate::parquet_file::{DecodeError, Excess};
 
-/// Why a recording could not be written or read.
+/// Error for a recording that could not be written or read.
 ///
 /// Each message is one line. It says what was attempted, on which file, why it failed, and what to
 /// do.
@@ -20,7 +20,7 @@ pub enum RecordingError {
     Create {
         /// Path of the file.
         path: PathBuf,
-        /// Reason, and what to do.
+        /// Reason for the failure, and how to fix it.
         why: String,
     },
     /// The file could not be completed. No part of it was kept.
@@ -28,7 +28,7 @@ pub enum RecordingError {
     Write {
         /// Path of the file.
         path: PathBuf,
-        /// Reason, and what to do.
+        /// Reason for the failure, and how to fix it.
         why: String,
         /// Whether the disk or a quota was full.
         full: bool,
@@ -38,7 +38,7 @@ pub enum RecordingError {
     Read {
         /// Path of the file.
         path: PathBuf,
-        /// Reason, and what to do.
+        /// Reason for the failure, and how to fix it.
         why: String,
     },
     /// The file is not a Parquet file.
@@ -59,7 +59,7 @@ pub enum RecordingError {
         /// Path of the file.
         path: PathBuf,
     },
-    /// The file is a Parquet file but not a recording by ticktax.
+    /// The file is a Parquet file, but ticktax did not write it as a recording.
     #[error(
         "{} is a Parquet file but not a ticktax recording: give a file written by `ticktax audit`",
         path.display()
@@ -68,7 +68,7 @@ pub enum RecordingError {
         /// Path of the file.
         path: PathBuf,
     },
-    /// The recording's schema is newer than the one that this program supports.
+    /// The recording's schema version is newer than the newest one that this program supports.
     #[error(
         "{} was written by a newer ticktax (recording schema {found}, but this version reads up to \
          {}): update ticktax",
@@ -77,19 +77,19 @@ pub enum RecordingError {
     Newer {
         /// Path of the file.
         path: PathBuf,
-        /// Schema version of the file.
+        /// Schema version that the file contains.
         found: u64,
     },
-    /// The recording has a schema version that no ticktax has ever written.
+    /// The recording has a schema version that no version of ticktax has ever written.
     #[error("{} has recording schema {found}, which no ticktax writes: make a new \
         recording", path.display())]
     UnknownSchema {
         /// Path of the file.
         path: PathBuf,
-        /// Schema version of the file.
+        /// Schema version that the file contains.
         found: u64,
     },
-    /// Part of the file does not match its checksum.
+    /// A part of the file does not match its checksum.
     #[error(
         "{} is damaged: {what}; copy it again, or make a new recording",
         path.display()
@@ -105,7 +105,7 @@ pub enum RecordingError {
     Refused {
         /// Path of the file.
         path: PathBuf,
-        /// Reason, and what to do.
+        /// Reason for the failure, and how to fix it.
         why: Excess,
     },
     /// The header is malformed.
@@ -114,7 +114,7 @@ pub enum RecordingError {
     Header {
         /// Path of the file.
         path: PathBuf,
-        /// Why the header is malformed.
+        /// The reason why the header is malformed.
         why: String,
     },
     /// A column is missing or cannot be decoded.
@@ -128,10 +128,10 @@ pub enum RecordingError {
         path: PathBuf,
         /// Name of the column.
         column: &'static str,
-        /// Why the column is damaged.
+        /// The reason why the column is damaged.
         why: String,
     },
-    /// This version does not know a kind, owner or edge in the file.
+    /// The file contains a kind, owner or edge that this version does not know.
     #[error(
         "the column `{column}` of {} contains `{word}`, which this version does not know: update \
          ticktax, or make a new recording",
@@ -140,7 +140,7 @@ pub enum RecordingError {
     UnknownWord {
         /// Path of the file.
         path: PathBuf,
-        /// Name of the column: `kind`, `owner` or `edge`.
+        /// The unknown word.
         column: &'static str,
         /// Unknown word.
         word: String,
@@ -178,7 +178,7 @@ impl RecordingError {
         }
     }
 
-    /// An error from opening or reading a file.
+    /// Wraps an error that occurred when a file was opened or read.
     pub fn read(path: &Path, error: &io::Error) -> Self {
         Self::Read {
             path: path.to_owned(),

@@ -1,9 +1,9 @@
 //! Limits on the values in a recording. The header is checked when the file is opened, and rows are
 //! checked as they are read.
 //!
-//! A recording can come from an untrusted source. Analyses do not check numbers themselves, so
-//! every number that they add, multiply or use as a size is checked here. `docs/reference/data.md`
-//! lists the limits.
+//! A recording can come from an untrusted source. Analyses do not check the numbers in it, so every
+//! number that they add, multiply or use as a size is checked here. `docs/reference/data.md` lists
+//! the limits.
 
 mod json;
 
@@ -17,44 +17,44 @@ use crate::parquet_file::{Bounds, Excess};
 
 pub(super) use json::check as check_json;
 
-/// Points in time, in ns.
+/// Limit for points in time, in ns.
 const TIME: Limit = Limit::around_zero(61, "within 73 years of 0");
-/// Lengths of intervals, in ns.
+/// Limit for the lengths of intervals, in ns.
 const LENGTH: Limit = Limit::from_zero(58, "between 0 and 9 years");
-/// Self times, in ns. A self time can be negative, because interruptions are measured more
-/// precisely than the interval around them.
+/// Limit for self times, in ns. A self time can be negative, because interruptions are measured
+/// more precisely than the interval that they interrupt.
 const OWN_TIME: Limit = Limit::around_zero(58, "at most 9 years");
-/// Numbers of intervals in a sum.
+/// Limit for the number of intervals in a sum.
 const INTERVALS: Limit = Limit::from_zero(50, "between 0 and 2^50");
 /// CPU numbers.
 const CPU: Limit = Limit::from_zero(13, "between 0 and 8191");
-/// Maximum sum of all lengths and self times: 146 years of CPU time. Twice this value still fits
-/// into 64 bits.
+/// Maximum sum of all lengths and self times in ns, which is 146 years of CPU time. Twice this
+/// value still fits into 64 bits.
 const ALL_TIME: u128 = 1 << 62;
-/// Maximum number of intervals in all rows.
+/// Maximum number of intervals in all rows together.
 const ALL_INTERVALS: u128 = 1 << 53;
-/// Maximum length of a name in a row, in bytes.
+/// Maximum length in bytes of a name in a row.
 const NAME: usize = 4_096;
-/// Maximum number of bytes that a message quotes from an unknown kind, owner or edge.
+/// Maximum number of bytes of an unknown kind, owner or edge that a message quotes.
 const WORD: usize = 40;
-/// Maximum length of a library's error message, in characters.
+/// Maximum length in characters of an error message that comes from a library.
 const LINE: usize = 240;
-/// Accepted tick frequencies, in Hz. No kernel exceeds 1,200 Hz, but the model does.
+/// Accepted tick frequencies in Hz. No kernel exceeds 1,200 Hz, but the model can.
 const HZ: std::ops::RangeInclusive<u32> = 1..=100_000;
-/// Maximum length of header lists that have one entry per CPU and probe.
+/// Maximum length of lists in the header that have one entry per CPU and probe.
 const PER_CPU: usize = 2 * (CpuList::MAX_CPU as usize + 1);
-/// Maximum length of header lists that have one entry per thread or process.
+/// Maximum length of lists in the header that have one entry per thread or process.
 const PER_THREAD: usize = 1 << 18;
 const _: () = assert!(CpuList::MAX_CPU == 8_191, "the limit CPU must match");
-/// Latest accepted wall-clock time: the year 2242, in seconds since 1970.
+/// Latest wall-clock time that is accepted, in seconds since 1970. It is in the year 2242.
 const LATEST_UNIX: i64 = 1 << 33;
 
-/// Maximum number of sources in a recording of `size` bytes.
+/// Returns the maximum number of sources in a recording of `size` bytes.
 const fn sources(size: u64) -> u64 {
     32_768 + size / 64
 }
 
-/// Maximum total bytes of names in a recording of `size` bytes.
+/// Returns the maximum number of bytes that all names take in a recording of `size` bytes.
 const fn name_bytes(size: u64) -> u64 {
     (4 << 20) + 2 * size
 }
@@ -130,7 +130,7 @@ fn check_lists(header: &Header) -> Result<(), Excess> {
     Ok(())
 }
 
-/// Checks the start and the end of an interval, which may be empty.
+/// Checks the start and the end of an interval. The interval may be empty.
 fn check_interval(field: &str, begin: Nanos, end: Nanos) -> Result<(), Excess> {
     for at in [begin, end] {
         if !TIME.has(at.0) {
@@ -156,12 +156,13 @@ fn value(field: &str, found: impl fmt::Display, allowed: &'static str) -> Excess
     }
 }
 
-/// The first bytes of `word`, enough for every known word and for an error message.
+/// Returns the first bytes of `word`. They are enough for every known word, and for an error
+/// message.
 pub(super) fn short(word: &[u8]) -> &[u8] {
     &word[..word.len().min(WORD)]
 }
 
-/// Shortens an error message to one line, because serde quotes unknown words in full.
+/// Shortens an error message from serde, because it quotes unknown words in full.
 pub(super) fn shortened(words: String) -> String {
     if words.chars().count() <= LINE {
         return words;
@@ -172,7 +173,7 @@ pub(super) fn shortened(words: String) -> String {
     format!("{begin} … {}", end.chars().rev().collect::<String>())
 }
 
-/// The numeric columns of consecutive rows.
+/// Values of the numeric columns in consecutive rows.
 pub(super) struct Numbers<'a> {
     pub(super) cpus: &'a [i32],
     pub(super) starts: &'a [i64],
@@ -182,7 +183,7 @@ pub(super) struct Numbers<'a> {
     pub(super) maxima: &'a [i64],
 }
 
-/// Totals of a recording's rows so far, which are checked against limits.
+/// Totals of the rows read so far, and the limits that they must not exceed.
 pub(super) struct RowLimits {
     time: u128,
     intervals: u128,
@@ -192,7 +193,7 @@ pub(super) struct RowLimits {
 }
 
 impl RowLimits {
-    /// Totals of 0, for a file with these limits.
+    /// Creates totals of 0 for a file that has these limits.
     pub(super) fn new(bounds: Bounds) -> Self {
         Self {
             time: 0,
@@ -203,7 +204,7 @@ impl RowLimits {
         }
     }
 
-    /// Checks the numbers in the next rows. Entire columns are checked at once, so the cost per row
+    /// Checks the numbers in the next rows. Each column is checked as a whole, so the cost per row
     /// is negligible.
     pub(super) fn check(&mut self, rows: &Numbers<'_>) -> Result<(), Excess> {
         CPU.check("a row's CPU", rows.cpus.iter().map(|cpu| i64::from(*cpu)))?;
@@ -233,7 +234,7 @@ impl RowLimits {
         Ok(())
     }
 
-    /// Checks a source's number in the file.
+    /// Checks the number of a source in the file.
     pub(super) fn check_source(&self, number: usize) -> Result<(), Excess> {
         let most = sources(self.bounds.size());
         if (number as u64) < most {
@@ -245,7 +246,7 @@ impl RowLimits {
         })
     }
 
-    /// Counts a name from `column` that will stay in memory.
+    /// Checks and counts a name from `column` that will stay in memory.
     pub(super) fn take_name(&mut self, column: &'static str, name: &[u8]) -> Result<(), Excess> {
         if name.len() > NAME {
             return Err(Excess::TooLarge {
@@ -268,15 +269,17 @@ impl RowLimits {
         Ok(())
     }
 
-    /// Checks a frame's due time.
+    /// Checks the time at which a frame was due.
     pub(super) fn check_due(due: i64) -> Result<(), Excess> {
         TIME.check("when a frame was due", std::iter::once(due))
     }
 }
 
-/// The accepted range of a column: 2^`bits` values, starting at `-offset`.
+/// Range of values that a column may contain. It consists of 2^`bits` values, and the lowest is
+/// `-offset`.
 ///
-/// Ranges are powers of two, so that OR-ing all values checks an entire column with one comparison.
+/// The number of values is a power of two, so that a whole column can be checked with a single
+/// comparison after its values have been combined with OR.
 #[derive(Clone, Copy)]
 struct Limit {
     offset: i64,
@@ -285,7 +288,7 @@ struct Limit {
 }
 
 impl Limit {
-    /// From 0 up to, but not including, 2^bits.
+    /// Returns the range from 0 up to, but not including, 2^`bits`.
     const fn from_zero(bits: u32, words: &'static str) -> Self {
         Self {
             offset: 0,
@@ -294,7 +297,7 @@ impl Limit {
         }
     }
 
-    /// From -2^bits up to, but not including, 2^bits.
+    /// Returns the range from -2^`bits` up to, but not including, 2^`bits`.
     const fn around_zero(bits: u32, words: &'static str) -> Self {
         Self {
             offset: 1 << bits,
@@ -303,8 +306,8 @@ impl Limit {
         }
     }
 
-    /// Distance of a number from the minimum. For numbers below the minimum, it wraps around to a
-    /// value far above the maximum.
+    /// Returns how far a number is above the lowest accepted value. For a lower number, the result
+    /// wraps around to a value far above the range.
     const fn above_least(self, number: i64) -> u64 {
         number.wrapping_add(self.offset).cast_unsigned()
     }
@@ -324,7 +327,7 @@ impl Limit {
 }
 
 fn total(numbers: &[i64]) -> u128 {
-    // Each value is below 2^58, so 16 of them fit into 64 bits.
+    // Each value is below 2^58, so the sum of 16 values fits into 64 bits.
     let sum = |numbers: &[i64]| {
         numbers
             .iter()

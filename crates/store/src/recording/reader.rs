@@ -20,16 +20,16 @@ use super::{limits, schema};
 use crate::disk::open_promptly;
 use crate::parquet_file::{Excess, OpenFault, ParquetFile, Unopened};
 
-/// First four and last four bytes of every Parquet file.
+/// First and last four bytes of every Parquet file.
 const MAGIC: &[u8] = b"PAR1";
 
-/// Reads a recording's file. Unknown columns are ignored.
+/// A reader for the file of a recording. It ignores columns that it does not know.
 pub struct RecordingReader {
     path: PathBuf,
     file: ParquetFile,
     header: Header,
     places: Places,
-    /// Checksums of the row groups; `None` if another program wrote the file.
+    /// Checksums of the row groups. `None` if another program wrote the file.
     checksums: Option<Checksums>,
 }
 
@@ -46,9 +46,9 @@ impl RecordingReader {
     /// Opens the recording at `path` and reads its header.
     ///
     /// # Errors
-    /// Returns any [`RecordingError`] that is not about writing, for example if the file cannot be
-    /// opened, is not a Parquet file, is truncated, is not a recording, or has an unsupported
-    /// schema.
+    /// Returns an error if the file cannot be opened, is not a Parquet file, is truncated, is not a
+    /// recording, has an unsupported schema, or fails another check. The error can be any
+    /// [`RecordingError`] that does not concern writing.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, RecordingError> {
         let path = path.as_ref();
         let cannot_read = |error: io::Error| RecordingError::read(path, &error);
@@ -63,8 +63,8 @@ impl RecordingReader {
         Self::from_file(path, open_promptly(path).map_err(cannot_read)?)
     }
 
-    /// Like [`RecordingReader::open`], for a regular file that is already open. Messages use `name`
-    /// as its path.
+    /// Opens a recording like [`RecordingReader::open`], but from a regular file that is already
+    /// open. Messages use `name` as the path of the file.
     ///
     /// # Errors
     /// Returns the errors of [`RecordingReader::open`].
@@ -89,7 +89,8 @@ impl RecordingReader {
         Self::new(path, file, bytes)
     }
 
-    /// Like [`RecordingReader::open`], for a file in memory. Messages use `name` as its path.
+    /// Opens a recording like [`RecordingReader::open`], but from a file in memory. Messages use
+    /// `name` as the path of the file.
     ///
     /// # Errors
     /// Returns the errors of [`RecordingReader::open`].
@@ -102,7 +103,7 @@ impl RecordingReader {
         Self::new(name.as_ref(), bytes.clone(), bytes)
     }
 
-    /// Creates a reader. `chunks` and `bytes` must give access to the same file.
+    /// Creates a reader. Both `chunks` and `bytes` must give access to the same file.
     fn new<R>(path: &Path, chunks: R, bytes: R) -> Result<Self, RecordingError>
     where
         R: ChunkReader + 'static,
@@ -148,7 +149,7 @@ impl RecordingReader {
         })
     }
 
-    /// The header. If the file has no checksums, it includes the limitation
+    /// Returns the header. If the file has no checksums, the header includes the limitation
     /// [`NotVerified`](Limitation::NotVerified).
     pub fn header(&self) -> &Header {
         &self.header
@@ -159,13 +160,14 @@ impl RecordingReader {
         u64::try_from(self.file.metadata().file_metadata().num_rows()).unwrap_or(0)
     }
 
-    /// Passes every row to `each`, in the order in which it was written, together with a table that
-    /// contains its source. Returns the table of all sources. Every call starts at the first row.
+    /// Passes every row to `each`, in the order in which the rows were written. Each row comes with
+    /// a table that contains its source. Returns the table of all sources. Every call starts at the
+    /// first row.
     ///
     /// # Errors
     /// Returns [`RecordingError::Damaged`], [`RecordingError::Column`] or
     /// [`RecordingError::UnknownWord`] if rows are damaged, and [`RecordingError::Refused`] if they
-    /// exceed a limit. Rows passed before the error are correct.
+    /// exceed a limit. Rows that were passed before the error are correct.
     pub fn replay(
         &mut self,
         each: &mut dyn FnMut(&SourceTable, &Row),
@@ -186,7 +188,8 @@ impl RecordingReader {
         Ok(known.table)
     }
 
-    /// Compares row group `index` with its checksum, if the file has checksums.
+    /// Checks that row group `index` matches its checksum. Checks nothing if the file has no
+    /// checksums.
     fn check(&self, index: usize) -> Result<(), RecordingError> {
         let Some(checksums) = &self.checksums else {
             return Ok(());
@@ -220,7 +223,7 @@ impl RowSource for RecordingReader {
     }
 }
 
-/// Message for a damaged footer.
+/// Description of the damage if the footer does not match its checksum.
 const FOOTER: &str = "checksum mismatch in the header and footer";
 
 fn damaged(path: &Path, what: &str) -> RecordingError {
@@ -230,7 +233,7 @@ fn damaged(path: &Path, what: &str) -> RecordingError {
     }
 }
 
-/// Checks that a file with these first and last bytes is a Parquet file.
+/// Checks that a file is a Parquet file. `ends` contains the first and the last bytes of the file.
 fn check_magic(path: &Path, ends: &[u8]) -> Result<(), RecordingError> {
     let path = || path.to_owned();
     let (first, last) = ends.split_at(ends.len().min(MAGIC.len()));
@@ -255,9 +258,9 @@ fn name(path: &Path, fault: Fault) -> RecordingError {
     }
 }
 
-/// Finds a file's checksums and compares the footer with its own.
+/// Finds the checksums in a file, and checks that the footer matches its own checksum.
 fn checksums(path: &Path, file: &Unopened) -> Result<Found, RecordingError> {
-    // If the footer is missing, the Parquet library reports that.
+    // If the footer is missing, the Parquet library reports an error later.
     let Some(footer) = file.footer() else {
         return Ok(Found::None);
     };
@@ -267,9 +270,9 @@ fn checksums(path: &Path, file: &Unopened) -> Result<Found, RecordingError> {
     })
 }
 
-/// Parses a file's header, provided that it has a schema that this program reads.
+/// Parses the header of a file. Returns an error if this program cannot read its schema version.
 fn header(path: &Path, json: &str) -> Result<Header, RecordingError> {
-    /// The only field that the headers of all schema versions share.
+    /// The only field that headers of all schema versions have in common.
     #[derive(serde::Deserialize)]
     struct Version {
         schema: u64,

@@ -1,4 +1,4 @@
-//! Finds the row columns in a file, and decodes the rows of a row group.
+//! Finds the columns in a file, and decodes the rows of a row group.
 
 use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
 use parquet::file::reader::RowGroupReader;
@@ -14,7 +14,7 @@ use super::limits::{Numbers, RowLimits, short};
 use super::schema;
 use crate::parquet_file::Bounds;
 
-/// Number of rows decoded per batch, small enough for the CPU's cache.
+/// Number of rows that are decoded at a time. A batch is small enough for the CPU's cache.
 const BATCH_ROWS: usize = 4096;
 
 /// Positions of the columns in the file.
@@ -35,7 +35,7 @@ pub(super) struct Places {
     histogram: Place,
     source_id: Place,
     due: Place,
-    /// `None` if the file is older than edges.
+    /// Positions of the edge columns. `None` if the file was written before edges were introduced.
     edges: Option<EdgePlaces>,
 }
 
@@ -64,7 +64,7 @@ impl Places {
 }
 
 impl Places {
-    /// Indices of all columns in the file.
+    /// Returns the indices of all columns in the file.
     pub(super) fn indexes(&self) -> impl Iterator<Item = usize> {
         let always = [
             &self.cpu,
@@ -90,7 +90,8 @@ impl Places {
     }
 }
 
-/// Columns that describe sources. They are only decoded in rows in which a source first appears.
+/// Columns that describe sources. They are decoded only in rows where a source appears for the
+/// first time.
 struct Words {
     kind: Column<ByteArrayType>,
     source: Column<ByteArrayType>,
@@ -114,7 +115,7 @@ impl Words {
         })
     }
 
-    /// The source in row `row` of the group.
+    /// Returns the source of row `row` in the group.
     fn at(&mut self, row: usize, limits: &mut RowLimits) -> Result<Source, Fault> {
         let kind = word(&mut self.kind, row)?;
         let kind = Kind::from_name(&kind).ok_or(Fault::UnknownWord {
@@ -149,7 +150,7 @@ impl Words {
     }
 }
 
-/// The text in row `row` of the group.
+/// Returns the text in row `row` of the group.
 fn text(
     column: &mut Column<ByteArrayType>,
     row: usize,
@@ -170,24 +171,24 @@ fn text(
     }
 }
 
-/// Like [`text`], for a column with few distinct words. Longer values are cut off.
+/// Returns a text like [`text`]. The column must contain few distinct words. Cuts off longer words.
 fn word(column: &mut Column<ByteArrayType>, row: usize) -> Result<String, Fault> {
     let bytes = column.at(row)?.map(|bytes| short(bytes.data()));
     let word = bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
     word.ok_or_else(|| column.fault("a row has no value"))
 }
 
-/// The sources seen so far, and what remains of the file's limits.
+/// Sources that have been seen so far, and what is left of the file's limits.
 pub(super) struct Known {
-    /// All sources, with the ids that rows use.
+    /// Table of all sources. Rows use the ids in this table.
     pub(super) table: SourceTable,
-    /// Ids in `table`, by the source's number in the file.
+    /// Ids in `table`. The index is the number of the source in the file.
     ids: Vec<Option<SourceId>>,
     limits: RowLimits,
 }
 
 impl Known {
-    /// An empty table for a file with these limits.
+    /// Creates an empty table for a file that has these limits.
     pub(super) fn new(bounds: Bounds) -> Self {
         Self {
             table: SourceTable::default(),
@@ -196,7 +197,8 @@ impl Known {
         }
     }
 
-    /// The id of the source with this `number` in the file, if it has already appeared.
+    /// Returns the id of the source that has this `number` in the file. Returns `None` if the
+    /// source has not appeared yet.
     fn get(&self, number: i32) -> Option<SourceId> {
         *self.ids.get(usize::try_from(number).ok()?)?
     }
@@ -218,7 +220,7 @@ impl Known {
     }
 }
 
-/// The columns that are decoded in every row.
+/// Columns that are decoded in every row.
 struct Columns {
     cpus: Column<Int32Type>,
     starts: Column<Int64Type>,
@@ -256,7 +258,7 @@ impl Columns {
     }
 }
 
-/// Passes the rows of one group to `each`.
+/// Passes the rows of one row group to `each`.
 pub(super) fn replay_group(
     group: &dyn RowGroupReader,
     places: &Places,
@@ -330,7 +332,7 @@ pub(super) fn replay_group(
     Ok(())
 }
 
-/// The sum in a row that has a histogram.
+/// Decodes the sum in a row that has a histogram.
 fn sum(span: Span, count: i64, max: i64, bytes: &ByteArray) -> Result<Sum, Fault> {
     let damaged = |why: &str| Fault::damaged(schema::HISTOGRAM, why);
     let (buckets, rest) = bytes.data().as_chunks::<4>();

@@ -1,4 +1,4 @@
-//! The columns of a recording's file and their encoding.
+//! The columns in the file of a recording, and their encodings.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use parquet::schema::types::{ColumnPath, TypePtr};
 
 use super::checksum;
 
-/// Key of the header in the file's key-value metadata.
+/// Key of the header in the key-value metadata of the file.
 pub(super) const HEADER_KEY: &str = "ticktax";
 
-/// Number of rows per row group. A writer buffers a row group in memory.
+/// Number of rows in a row group. The writer buffers a whole row group in memory.
 pub(super) const GROUP_ROWS: usize = 64 * 1024;
 
-/// Upper limit for `source_id` when writing, exclusive. Recordings of real machines stay far below
-/// it. The reader's limit for a small file is lower.
+/// Exclusive upper limit for `source_id` when a recording is written. Recordings of real machines
+/// stay far below it. For a small file, the reader's limit is lower.
 pub(super) const SOURCES_MAX: u32 = 1 << 24;
 
 pub(super) const CPU: &str = "cpu";
@@ -35,21 +35,21 @@ pub(super) const COUNT: &str = "count";
 pub(super) const MAX: &str = "max_ns";
 pub(super) const HISTOGRAM: &str = "histogram";
 pub(super) const SOURCE_ID: &str = "source_id";
-/// Due time of a frame. Other rows have no value.
+/// Time at which a frame was due. Only frames have a value.
 pub(super) const DUE: &str = "due_ns";
-/// Kind of an edge. Other rows have no value.
+/// Kind of an edge. Only edges have a value.
 pub(super) const EDGE: &str = "edge";
-/// Thread that an edge woke. Other rows have no value.
+/// Tid of the thread that an edge woke. Only such edges have a value.
 pub(super) const EDGE_TID: &str = "edge_tid";
-/// Function of the work item that an edge queued, or name of the softirq that it raised. Other rows
-/// have no value.
+/// Function of the work item that an edge queued, or name of the softirq that it raised. Only such
+/// edges have a value.
 pub(super) const EDGE_TO: &str = "edge_to";
 
 /// Columns, in the order in which the file stores them and the writer fills them.
 ///
-/// `source_id` numbers the sources within the file. Rows with the same number have the same words,
-/// so a reader decodes the words once per source rather than once per row. That accounts for most
-/// of the reader's speed.
+/// `source_id` numbers the sources in the file. Rows that have the same number also have the same
+/// words, so a reader decodes the words once per source rather than once per row. Most of the
+/// reader's speed is due to this.
 const MESSAGE: &str = "message ticktax {
     REQUIRED INT32 cpu;
     REQUIRED INT64 start_ns;
@@ -72,20 +72,20 @@ const MESSAGE: &str = "message ticktax {
     OPTIONAL BYTE_ARRAY edge_to (UTF8);
 }";
 
-/// The schema of the file.
+/// Returns the schema of the file.
 pub(super) fn message() -> Result<TypePtr, ParquetError> {
     parse_message_type(MESSAGE).map(Arc::new)
 }
 
-/// Encoding of the columns: times as differences, words by dictionary. All columns are compressed
-/// with Snappy.
+/// Returns the encoding of the columns. Times are stored as differences, and words in dictionaries.
+/// All columns are compressed with Snappy.
 pub(super) fn properties() -> WriterPropertiesPtr {
     let column = |name: &str| ColumnPath::from(name);
     let mut builder = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_created_by(checksum::MADE_BY.to_owned());
-    // A dictionary would not help, because nearly all times are distinct.
+    // A dictionary would not save space, because nearly all times are distinct.
     for name in [START, DUR, SELF, MAX, DUE] {
         builder = builder
             .set_column_dictionary_enabled(column(name), false)

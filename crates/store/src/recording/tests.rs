@@ -1,5 +1,5 @@
-//! Tests of the recording format: files round-trip, errors have messages for users, and incomplete
-//! files never appear.
+//! Tests for the recording format. Recordings round-trip, errors have messages for users, and
+//! incomplete files never appear.
 
 mod columns;
 mod damage;

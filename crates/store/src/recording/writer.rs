@@ -19,15 +19,16 @@ use super::schema;
 use crate::disk::{Folder, Temporary, is_full};
 use crate::parquet_file::{parquet_words, put_column};
 
-/// Writes a recording to a file that appears under its name once it is complete.
+/// A writer for a recording, whose file appears under its final name once it is complete.
 ///
-/// Rows arrive through [`RowSink`]. A write error does not interrupt the caller, who still has a
-/// statement to print. Later rows are dropped, [`RecordingWriter::error`] reports the error, and
-/// [`RecordingWriter::finish`] returns it. Until `finish` succeeds, the disk contains at most a
-/// hidden file called `.NAME.PID-N.part`, which remains only if the process is killed.
+/// Rows arrive through [`RowSink`]. A write error does not interrupt the caller, who still has to
+/// print a statement. Instead, later rows are dropped, [`RecordingWriter::error`] reports the
+/// error, and [`RecordingWriter::finish`] returns it. Until `finish` succeeds, the disk contains at
+/// most a hidden file called `.NAME.PID-N.part`, which remains only if the process is killed.
 pub struct RecordingWriter {
     path: PathBuf,
-    // Declared before `temporary`, so that everything is flushed before the file is removed.
+    // This field is declared before `temporary`, so that everything is flushed before the file is
+    // removed.
     file: SerializedFileWriter<SummedOutput>,
     temporary: Temporary,
     buffer: Buffer,
@@ -53,8 +54,7 @@ impl RecordingWriter {
         Self::create_through(path.as_ref(), |file| Box::new(file))
     }
 
-    /// Starts a recording that will appear in `folder` as `name`. Only its owner will be able to
-    /// read it.
+    /// Starts a recording that will appear in `folder` as `name`. Only its owner can read it.
     ///
     /// # Errors
     /// Returns the errors of [`RecordingWriter::create`].
@@ -64,8 +64,8 @@ impl RecordingWriter {
         Self::create_in(&path, temporary, |file| Box::new(file))
     }
 
-    /// Like [`RecordingWriter::create`], but passes the output through `wrap`, with which tests
-    /// simulate a full disk.
+    /// Starts a recording like [`RecordingWriter::create`], but passes the output through `wrap`.
+    /// Tests use it to simulate a full disk.
     pub(super) fn create_through(
         path: &Path,
         wrap: impl FnOnce(File) -> Box<dyn Write + Send>,
@@ -94,16 +94,17 @@ impl RecordingWriter {
         })
     }
 
-    /// The error that stopped the recording from being written, if there was one.
+    /// Returns the error that kept the recording from being written, or `None` if there was no
+    /// error.
     pub fn error(&self) -> Option<&RecordingError> {
         self.failed.as_ref()
     }
 
-    /// Writes `header` and the remaining rows, syncs the file to disk and gives it its final name.
-    /// The header is always written with this program's schema version.
+    /// Writes `header` and the remaining rows, syncs the file to disk, and gives it its final name.
+    /// The header always gets the schema version of this program.
     ///
     /// # Errors
-    /// Returns the first error since the recording started: [`RecordingError::Write`], or
+    /// Returns the first error since the recording started. It is [`RecordingError::Write`], or
     /// [`RecordingError::Header`] if the header contains a number that is not finite. The file then
     /// does not appear, and any existing file stays unchanged.
     pub fn finish(mut self, header: &Header) -> Result<(), RecordingError> {
@@ -179,7 +180,8 @@ fn write_error(path: &Path, error: &ParquetError) -> RecordingError {
     }
 }
 
-/// The header as JSON that a reader can parse. JSON cannot represent numbers that are not finite.
+/// Returns the header as JSON that a reader can parse. Returns an error if the header contains a
+/// number that is not finite, because JSON cannot represent such numbers.
 fn header_json(header: &Header) -> Result<String, serde_json::Error> {
     let header = Header {
         schema: SCHEMA_VERSION,
@@ -190,7 +192,7 @@ fn header_json(header: &Header) -> Result<String, serde_json::Error> {
     Ok(json)
 }
 
-/// The words that describe a source, as stored in columns.
+/// Words that describe a source, as stored in columns.
 struct Words {
     kind: ByteArray,
     source: ByteArray,
@@ -216,23 +218,23 @@ impl From<&Source> for Words {
     }
 }
 
-/// Numbers the sources within the file.
+/// Sources that have been written, each with its number in the file.
 #[derive(Default)]
 struct Sources {
     table: SourceTable,
     words: Vec<Words>,
-    /// Ids in `table`, by the caller's ids. They are only hints, because the caller may use several
-    /// tables.
+    /// Ids in `table`. The index is the caller's id. The ids are only hints, because the caller may
+    /// use several tables.
     hints: Vec<Option<SourceId>>,
 }
 
 impl Sources {
-    /// The number in the file of the source that has `id` in the caller's table `sources`; `None`
-    /// if there are too many sources.
+    /// Returns the number in the file for the source that has `id` in the caller's table `sources`.
+    /// Returns `None` if there are too many sources.
     fn number(&mut self, sources: &SourceTable, id: SourceId) -> Option<i32> {
         let source = sources.get(id);
         let place = id.0 as usize;
-        // This comparison is cheap, because equal names usually share memory.
+        // The comparison is cheap, because equal names usually share memory.
         if let Some(&Some(known)) = self.hints.get(place)
             && self.table.get(known) == source
         {
@@ -253,7 +255,7 @@ impl Sources {
     }
 }
 
-/// The next row group's rows, stored by column.
+/// Rows of the next row group, stored by column.
 #[derive(Default)]
 struct Buffer {
     sources: Sources,
@@ -265,18 +267,18 @@ struct Buffer {
     max: Vec<i64>,
     source: Vec<i32>,
     histograms: Vec<ByteArray>,
-    /// One level per row: 1 if the row has a histogram.
+    /// One level for each row. It is 1 if the row has a histogram.
     histogram_levels: Vec<i16>,
-    /// Due times of the frames.
+    /// Times at which the frames were due.
     due: Vec<i64>,
-    /// One level per row: 1 if the row is a frame.
+    /// One level for each row. It is 1 if the row is a frame.
     due_levels: Vec<i16>,
     edges: Edges,
 }
 
 impl Buffer {
-    /// Maximum number of histograms per row group. It limits the memory for long recordings of sums
-    /// to a few MiB.
+    /// Maximum number of histograms in a row group. It limits the memory that long recordings of
+    /// sums take to a few MiB.
     const HISTOGRAMS: usize = 8 * 1024;
 
     fn is_empty(&self) -> bool {
@@ -287,7 +289,7 @@ impl Buffer {
         self.cpu.len() >= schema::GROUP_ROWS || self.histograms.len() >= Self::HISTOGRAMS
     }
 
-    /// Adds a row. Returns `false` if there are too many sources.
+    /// Adds a row. Returns whether this succeeded. It fails only if there are too many sources.
     fn push(&mut self, sources: &SourceTable, row: &Row) -> bool {
         let Some(number) = self.sources.number(sources, row.source()) else {
             return false;
@@ -338,7 +340,7 @@ impl Buffer {
                 .filter_map(|&id| all.get(usize::try_from(id).ok()?))
         };
         let text = |pick: fn(&Words) -> &ByteArray| words().map(pick).cloned().collect::<Vec<_>>();
-        // A row has either a value in all three thread columns or in none.
+        // In the three columns about threads, a row has either all values or none.
         let levels: Vec<i16> = words()
             .map(|words| i16::from(words.tid.is_some()))
             .collect();
@@ -391,7 +393,8 @@ impl Buffer {
     }
 }
 
-/// The columns that only edges have. Each has one level per row: 1 if the row has a value.
+/// Columns that contain values only for edges. Each column has one level for each row, which is 1
+/// if the row has a value.
 #[derive(Default)]
 struct Edges {
     kinds: Vec<ByteArray>,
@@ -403,7 +406,7 @@ struct Edges {
 }
 
 impl Edges {
-    /// Adds the effect of the next row, if it is an edge.
+    /// Adds the effect of the next row. `effect` is `None` if the row is not an edge.
     fn push(&mut self, effect: Option<&Effect>) {
         let (mut tid, mut name) = (None, None);
         match effect {
@@ -442,8 +445,8 @@ impl Edges {
     }
 }
 
-/// Encodes a histogram's counts as little-endian 32-bit numbers, without trailing zeros. Counts for
-/// a one-second window fit into 32 bits.
+/// Encodes the counts of a histogram as little-endian 32-bit numbers, without the zeros at the end.
+/// The counts of a one-second window fit into 32 bits.
 fn histogram_bytes(histogram: &Histogram) -> ByteArray {
     let counts = histogram.counts();
     let used = counts

@@ -1,4 +1,4 @@
-//! Table lines, combined into one HTML table.
+//! Combines consecutive lines of a table into one HTML table.
 
 use std::fmt::Write;
 
@@ -7,12 +7,13 @@ use crate::html::escape::{attribute, text};
 use crate::text::block::{Block, Cell, Row};
 use crate::text::page::Tone;
 
-/// Number of blocks at the start of `blocks` that form one table: its lines, and text between them.
+/// Returns how many blocks at the start of `blocks` form one table. These are the lines of the
+/// table and any text between them.
 pub(super) fn length(blocks: &[Block]) -> usize {
     let mut length = 0;
     for (at, block) in blocks.iter().enumerate() {
         match block {
-            // The next table starts here.
+            // Column headings start the next table.
             Block::Row(row) if row.is_heading && at > 0 => break,
             Block::Row(_) => length = at + 1,
             Block::Line { .. } | Block::Text { .. } if is_headed(blocks) => {}
@@ -22,13 +23,13 @@ pub(super) fn length(blocks: &[Block]) -> usize {
     length
 }
 
-/// Whether the first block has column headings. Without headings, only consecutive lines form a
-/// table.
+/// Returns whether the first block contains column headings. In a table without headings, no text
+/// may come between the lines.
 fn is_headed(blocks: &[Block]) -> bool {
     matches!(blocks.first(), Some(Block::Row(row)) if row.is_heading)
 }
 
-/// Writes a table. `title` is the heading above it.
+/// Writes a table. `title` is the heading of the section that contains it.
 pub(super) fn write(out: &mut String, title: &str, blocks: &[Block]) {
     let rows = || {
         blocks.iter().filter_map(|block| match block {
@@ -48,7 +49,8 @@ pub(super) fn write(out: &mut String, title: &str, blocks: &[Block]) {
     let own = head
         .map(|row| row.name.trim())
         .filter(|name| !name.is_empty());
-    // A table without a title gets the heading above it as its caption, which is only read aloud.
+    // If a table has no title, use the heading above it as the caption. This caption is hidden, but
+    // screen readers read it aloud.
     let (caption, shown) = match own {
         Some(own) => (own, ""),
         None => (title.trim(), " class=\"unseen\""),
@@ -115,8 +117,8 @@ fn body(out: &mut String, row: &Row, columns: &[usize]) {
     out.push_str("</tr>\n");
 }
 
-/// Writes text between the lines of a table. A title refers to the lines below it, other text to
-/// those above.
+/// Writes text that stands between the lines of a table. A title refers to the lines below it, and
+/// any other text refers to the lines above it.
 fn between(out: &mut String, tone: Tone, words: &str, columns: usize) {
     let (class, words) = (class(tone), text(words.trim()));
     let _ = if tone == Tone::Strong {
@@ -132,7 +134,7 @@ fn between(out: &mut String, tone: Tone, words: &str, columns: usize) {
     };
 }
 
-/// Words are left-aligned, numbers right-aligned.
+/// Returns the attribute that aligns a cell: words to the left, numbers to the right.
 fn side(cell: &Cell) -> &'static str {
     if cell.is_left { " class=\"words\"" } else { "" }
 }

@@ -1,29 +1,30 @@
-//! Axes: the position of each value, and the labelled ticks.
+//! Axes of plots. An axis maps each value to a position, and has labelled ticks.
 
-/// The kind of values on an axis.
+/// Unit of the values on an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     /// Times in ns.
     Time,
-    /// Numbers whose unit is in the title.
+    /// Numbers whose unit, if any, is in the title of the axis.
     Number,
     /// Shares from 0 to 1, shown in percent.
     Share,
 }
 
-/// One axis of a plot.
+/// An axis of a plot.
 #[derive(Clone, Debug)]
 pub(super) struct Axis {
     title: String,
     is_log: bool,
-    /// The ends; on a logarithmic axis, their decimal logarithms.
+    /// Smallest and largest value on the axis. If the axis is logarithmic, these are decimal
+    /// logarithms.
     low: f64,
     high: f64,
     ticks: Vec<(f64, String)>,
 }
 
 impl Axis {
-    /// A linear axis from `low` to `high` with about five ticks.
+    /// Creates a linear axis from `low` to `high` with about five ticks.
     pub(super) fn linear(title: &str, (low, high): (f64, f64), unit: Unit) -> Self {
         let (low, high) = widened(low, high);
         let step = step(high - low, 5.0);
@@ -40,8 +41,8 @@ impl Axis {
         }
     }
 
-    /// A logarithmic axis over the whole powers of ten around `low` and `high`, which must be
-    /// positive.
+    /// Creates a logarithmic axis. Its ends are the powers of ten next to `low` and `high`, which
+    /// must be positive.
     pub(super) fn log(title: &str, (low, high): (f64, f64), unit: Unit) -> Self {
         let low = low.max(f64::MIN_POSITIVE).log10().floor();
         let high = high.max(f64::MIN_POSITIVE).log10().ceil().max(low + 1.0);
@@ -60,8 +61,8 @@ impl Axis {
         }
     }
 
-    /// Chooses the kind of axis. It is logarithmic if all values are positive and span more than
-    /// two powers of ten. A linear axis includes 0 unless all values are far from it.
+    /// Creates an axis that fits the values. It is logarithmic if all values are positive and span
+    /// more than two powers of ten. A linear axis includes 0 unless all values are far from 0.
     pub(super) fn fitting(
         title: &str,
         values: impl Iterator<Item = f64> + Clone,
@@ -77,7 +78,7 @@ impl Axis {
             Self::log(title, (low, high), unit)
         } else {
             let room = 0.1 * (high - low);
-            // Far from 0, values are easier to distinguish without it.
+            // If all values are far from 0, they are easier to distinguish on an axis without 0.
             let is_far = low > 0.0 && high < 3.0 * low;
             let ends = if is_far {
                 (low - room, high + room)
@@ -88,7 +89,8 @@ impl Axis {
         }
     }
 
-    /// An axis of percentiles for `most` times. A position is the share of times above it.
+    /// Creates an axis of percentiles for a distribution of `most` times. The position of a time is
+    /// the share of times that are longer.
     pub(super) fn percentiles(most: u64) -> Self {
         let decades = (most as f64).log10().max(1.0);
         let percentiles = [
@@ -107,7 +109,7 @@ impl Axis {
             title: "percentile (% of times below)".to_owned(),
             is_log: true,
             low: 0.0,
-            // The rarest times are on the right.
+            // The rarest, longest times are on the right.
             high: -decades,
             ticks: named
                 .map(|(above, name)| (above, name.to_owned()))
@@ -121,17 +123,18 @@ impl Axis {
         self
     }
 
-    /// The title of the axis.
+    /// Returns the title of the axis.
     pub(super) fn title(&self) -> &str {
         &self.title
     }
 
-    /// The ticks: a value and its label.
+    /// Returns the ticks. Each one consists of a value and its label.
     pub(super) fn ticks(&self) -> &[(f64, String)] {
         &self.ticks
     }
 
-    /// The position of a value along the axis, from 0 to 1. Values beyond an end are at that end.
+    /// Returns the position of a value along the axis, from 0 to 1. A value beyond an end of the
+    /// axis is placed at that end.
     pub(super) fn part(&self, value: f64) -> f64 {
         let value = match (self.is_log, value > 0.0) {
             (true, true) => value.log10(),
@@ -146,14 +149,14 @@ impl Axis {
         }
     }
 
-    /// Whether a value is on the axis.
+    /// Returns whether a value lies between the ends of the axis.
     pub(super) fn holds(&self, value: f64) -> bool {
         let value = if self.is_log { value.log10() } else { value };
         (self.low.min(self.high)..=self.low.max(self.high)).contains(&value)
     }
 }
 
-/// Widens an empty range, so that the ends differ.
+/// Widens an empty range so that its ends differ. Returns any other range unchanged.
 fn widened(low: f64, high: f64) -> (f64, f64) {
     if high > low && (high - low).is_finite() {
         return (low, high);
@@ -163,7 +166,8 @@ fn widened(low: f64, high: f64) -> (f64, f64) {
     (low - half, low + half)
 }
 
-/// The step of 1, 2 or 5 times a power of ten that divides `length` into about `wanted` parts.
+/// Returns the step that divides `length` into about `wanted` parts. It is 1, 2 or 5 times a power
+/// of ten.
 fn step(length: f64, wanted: f64) -> f64 {
     let rough = length / wanted;
     let power = 10f64.powf(rough.log10().floor());
@@ -173,7 +177,7 @@ fn step(length: f64, wanted: f64) -> f64 {
     times.unwrap_or(10.0) * power
 }
 
-/// The multiples of `step` between two values, at most 40.
+/// Returns the multiples of `step` from `low` to `high`, but at most 40 of them.
 fn multiples(low: f64, high: f64, step: f64) -> Vec<f64> {
     let slack = step * 1e-6;
     let first = ((low - slack) / step).ceil();
@@ -181,7 +185,8 @@ fn multiples(low: f64, high: f64, step: f64) -> Vec<f64> {
     all.take_while(|at| *at <= high + slack).collect()
 }
 
-/// The label of a tick. Ticks are `step` apart, and none exceeds `most`.
+/// Returns the label of a tick. Adjacent ticks differ by `step`, and `most` is the largest value on
+/// the axis.
 fn label(value: f64, step: f64, most: f64, unit: Unit) -> String {
     let (value, step, name) = match unit {
         Unit::Time => {

@@ -1,4 +1,5 @@
-//! The accounts as a balance sheet. Groups unfold into accounts, and accounts into parts.
+//! Shows the accounts as a balance sheet. Groups can be unfolded into accounts, and accounts into
+//! their parts.
 
 use std::cmp::Reverse;
 use std::fmt::Write;
@@ -11,7 +12,7 @@ use crate::html::escape::text;
 use crate::text::numbers::percent;
 use crate::text::{Group, Topic, account_name};
 
-/// The balance sheet. `None` if nothing was recorded.
+/// Draws the balance sheet. Returns `None` if the statement has no accounts.
 pub(super) fn plot(statement: &Statement) -> Option<Plot> {
     if statement.accounts.is_empty() {
         return None;
@@ -71,7 +72,7 @@ fn account(out: &mut String, account: &Account, whole: Nanos) {
     out.push_str("</details>\n");
 }
 
-/// Writes a name, its time, its share, and a bar.
+/// Writes a line with a name, its time, its share of the whole time, and a bar.
 fn line(out: &mut String, name: &str, time: Nanos, whole: Nanos) {
     let share = time.share_of(whole);
     let _ = write!(

@@ -1,5 +1,5 @@
-//! Plots of cases: published and derived values next to the model's results and the kernels'
-//! measurements.
+//! Plots of cases, that is, of published investigations. They show published and derived values
+//! next to the model's results and to measurements on kernels.
 
 use std::fmt::Write;
 
@@ -20,7 +20,7 @@ const MARKS: &str = "Each kind of number has its own symbol and height. A line i
     range is open, the line continues to the \
                      edge.";
 
-/// The rows of a case, grouped by series and kind.
+/// Draws the rows of a case, grouped by series and kind of row.
 pub(super) fn case_plot(statement: &CaseStatement) -> Option<Plot> {
     let mut html = format!(
         "<p class=\"legend\">{MARKS} predicted: the model was not fitted to the row. fit: the \
@@ -112,7 +112,8 @@ fn titled(what: &str, unit: &str) -> String {
     }
 }
 
-/// The smallest and largest of the finite values.
+/// Returns the smallest and the largest finite value. Returns `None` if none of the values is
+/// finite.
 fn edges(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     let ends = values
         .filter(|value| value.is_finite())
@@ -120,7 +121,8 @@ fn edges(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
 }
 
-/// The mark of a value or range. An open end extends beyond all values.
+/// Returns the mark for a value or range. A range that is open at one end extends beyond all other
+/// values.
 fn mark(kind: usize, ends: Ends, edges: Option<(f64, f64)>) -> Option<Mark> {
     let (low, high) = edges?;
     match ends {
@@ -132,7 +134,7 @@ fn mark(kind: usize, ends: Ends, edges: Option<(f64, f64)>) -> Option<Mark> {
     }
 }
 
-/// Measurements on kernels next to the published, modelled and expected values.
+/// Draws measurements on kernels next to the published, modelled and expected values.
 pub(super) fn kernels_plot(statement: &KernelsStatement) -> Option<Plot> {
     let mut html = format!(
         "<p class=\"legend\">{MARKS} calibration: the expectation was calibrated with the row, so \
@@ -228,7 +230,8 @@ fn kernel_table(out: &mut String, table: &KernelTable) {
     out.push_str(&strips.finish());
 }
 
-/// The marks of a row: published and modelled values, and those of the kernel.
+/// Returns two groups of marks for a row. The first group contains the published and modelled
+/// values. The second group contains the expected values and the kernel's measurement.
 fn marks(row: &KernelRow) -> (Vec<Mark>, Vec<Mark>) {
     let over = |kind, ends: Option<(f64, f64)>| {
         ends.and_then(|(a, b)| mark(kind, [Some(a), Some(b)], Some((a, b))))
@@ -242,7 +245,7 @@ fn marks(row: &KernelRow) -> (Vec<Mark>, Vec<Mark>) {
     )
 }
 
-/// Loops on kernels, compared with the model of each: rates, waits, and sampled CPU time.
+/// Draws loops on kernels next to the model of each loop: their rates, waits, and sampled CPU time.
 pub(super) fn loops_plot(comparison: &KernelComparison) -> Option<Plot> {
     let arms = &comparison.arms;
     if arms.is_empty() {
@@ -260,7 +263,7 @@ pub(super) fn loops_plot(comparison: &KernelComparison) -> Option<Plot> {
     })
 }
 
-/// Draws one measure of every arm.
+/// Draws one measure for every arm, that is, for every loop that was compared.
 fn measure_table(
     out: &mut String,
     arms: &[KernelArm],

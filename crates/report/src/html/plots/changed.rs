@@ -1,5 +1,5 @@
-//! Plots of the changes between two recordings: accounts with intervals, and the program's waits in
-//! both.
+//! Plots of the changes between two recordings: accounts with confidence intervals, and the
+//! program's waits in both recordings.
 
 use std::fmt::Write;
 
@@ -13,13 +13,14 @@ use crate::html::escape::text;
 use crate::html::quantity::Quantity;
 use crate::text::Topic;
 
-/// Maximum number of accounts drawn: those that changed most.
+/// Maximum number of accounts drawn. If there are more, those that changed most are drawn.
 const ACCOUNTS: usize = 24;
 const WAITS: &str = "Wake-up latency in both recordings";
-/// Height of the plot of waits, in SVG units.
+/// Height of the plot that shows waits, in SVG units.
 const HEIGHT: f64 = 300.0;
 
-/// Draws the accounts that changed most, with their differences and intervals.
+/// Draws the accounts that changed most. Shows the difference between the recordings and its
+/// confidence interval.
 pub(super) fn accounts(statement: &ChangeStatement) -> Option<Plot> {
     let known = statement.accounts.iter();
     let known: Vec<_> = known
@@ -88,7 +89,7 @@ fn mark(change: &Change) -> Option<Mark> {
     })
 }
 
-/// Draws the wake-up latencies of the program in both recordings.
+/// Draws the wake-up latencies of the watched program in both recordings.
 pub(super) fn waits(statement: &ChangeStatement) -> Option<Plot> {
     let quantiles = [
         (ChangeMeasure::LatencyMedianNs, 0.5, "median"),
@@ -139,7 +140,7 @@ pub(super) fn waits(statement: &ChangeStatement) -> Option<Plot> {
     })
 }
 
-/// The percentiles of both recordings as numbers.
+/// Writes a table of the percentiles of both recordings.
 fn table(out: &mut String, files: [&String; 2], all: &[(f64, &str, Change)]) {
     let _ = write!(
         out,
@@ -162,7 +163,7 @@ fn table(out: &mut String, files: [&String; 2], all: &[(f64, &str, Change)]) {
     out.push_str("</tbody>\n</table>\n</div>\n");
 }
 
-/// The value of the first (0) or second recording.
+/// Returns the value in the first recording if `place` is 0, and in the second recording otherwise.
 fn side(change: &Change, place: usize) -> Option<f64> {
     if place == 0 {
         change.first

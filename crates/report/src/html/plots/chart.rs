@@ -5,14 +5,14 @@ use std::fmt::Write;
 use super::axis::Axis;
 use crate::html::escape::{attribute, text};
 
-/// Width of a plot in SVG units, and the margins for its axes.
+/// Width of a plot and of the margins that hold its axes, in SVG units.
 const WIDTH: f64 = 720.0;
 const LEFT: f64 = 72.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 46.0;
 
-/// Number of series that can be distinguished by their dashes or shapes.
+/// Maximum number of series in a plot. Each has its own dash pattern and shape.
 pub(super) const SERIES: usize = 6;
 
 /// A plot under construction.
@@ -34,7 +34,7 @@ impl Chart {
         }
     }
 
-    /// The position of a point.
+    /// Returns the SVG coordinates of a point.
     fn at(&self, x: f64, y: f64) -> (f64, f64) {
         let room = (WIDTH - LEFT - RIGHT, self.height - TOP - BOTTOM);
         (
@@ -43,7 +43,7 @@ impl Chart {
         )
     }
 
-    /// Draws a step curve. Each step has a start, an end and a level.
+    /// Draws a step curve. Each step consists of a start, an end and a level.
     pub(super) fn steps(&mut self, place: usize, steps: impl Iterator<Item = (f64, f64, f64)>) {
         let mut path = String::new();
         for (from, to, level) in steps {
@@ -73,7 +73,7 @@ impl Chart {
         );
     }
 
-    /// Draws a dot for each point. The SVG is compact even with many points.
+    /// Draws a dot for each point. The resulting SVG stays compact even if there are many points.
     pub(super) fn dots(&mut self, points: impl Iterator<Item = (f64, f64)>) {
         let mut path = String::new();
         for (x, y) in points {
@@ -83,7 +83,7 @@ impl Chart {
         let _ = writeln!(self.body, "<path class=\"dots\" d=\"{path}\"/>");
     }
 
-    /// Draws a mark for each point, in the shape of the series.
+    /// Draws a mark for each point, in the shape that belongs to the series.
     pub(super) fn marks(&mut self, place: usize, points: impl Iterator<Item = (f64, f64)>) {
         let mut path = String::new();
         for (x, y) in points {
@@ -128,7 +128,7 @@ impl Chart {
         }
     }
 
-    /// Completes the plot as a figure. `key` is HTML below the plot.
+    /// Completes the plot as an HTML figure. `key` is HTML that goes below the plot.
     pub(super) fn finish(self, name: &str, key: &str) -> String {
         let name = attribute(name);
         let mut html = format!(
@@ -182,7 +182,7 @@ impl Chart {
     }
 }
 
-/// A list that shows the line or shape of each series.
+/// Returns a list that shows the line style or shape of each series.
 pub(super) fn key<'a>(series: impl Iterator<Item = &'a str>, are_lines: bool) -> String {
     let mut out = "<ul class=\"key\">\n".to_owned();
     for (place, name) in series.enumerate() {
@@ -207,8 +207,8 @@ pub(super) fn key<'a>(series: impl Iterator<Item = &'a str>, are_lines: bool) ->
     out
 }
 
-/// Draws the shape of a series around a point: a ring, square, diamond, triangle, cross, or
-/// inverted triangle.
+/// Draws the shape of a series around a point. Depending on the series, it is a ring, square,
+/// diamond, triangle, cross or inverted triangle.
 pub(super) fn shape(path: &mut String, place: usize, (x, y): (f64, f64), r: f64) {
     let (left, right, top, bottom) = (x - r, x + r, y - r, y + r);
     let _ = match place % SERIES {

@@ -1,4 +1,4 @@
-//! Plots of times by percentile, on logarithmic axes, with several curves per plot.
+//! Plots of times by percentile, on logarithmic axes. A plot can contain several curves.
 
 use std::fmt::Write;
 
@@ -13,16 +13,16 @@ use crate::html::escape::text;
 use crate::html::quantity::Quantity;
 use crate::text::Topic;
 
-/// Share of the times that can be below the axis.
+/// Maximum share of the times that may be too short for the axis.
 const FEW: f64 = 0.05;
 /// Height of a plot in SVG units.
 const HEIGHT: f64 = 370.0;
 
-/// A curve: its name and times.
+/// A distribution of times that is drawn as a curve.
 struct Curve<'a> {
     name: String,
     count: u64,
-    /// The shortest time, if known.
+    /// Shortest time. `None` if it is unknown.
     min: Option<Nanos>,
     max: Nanos,
     quantiles: Vec<Quantile>,
@@ -42,7 +42,7 @@ impl<'a> Curve<'a> {
     }
 }
 
-/// The times of a loop's frames.
+/// Draws the times of a loop's frames by percentile.
 pub(super) fn loop_plot(statement: &PaceStatement) -> Option<Plot> {
     let figures = statement.figures.as_ref()?;
     let curves = [
@@ -57,7 +57,8 @@ pub(super) fn loop_plot(statement: &PaceStatement) -> Option<Plot> {
     plot("Frame timing by percentile", curves.collect())
 }
 
-/// The wake-up latencies of the watched program's threads, and the waits of its frames.
+/// Draws the wake-up latencies of the watched program's threads, and the start delays of its
+/// frames.
 pub(super) fn waits_plot(statement: &Statement) -> Option<Plot> {
     let victim = statement.victim.as_ref()?;
     let threads = victim.threads.as_ref();
@@ -90,7 +91,7 @@ pub(super) fn waits_plot(statement: &Statement) -> Option<Plot> {
     plot("Waits by percentile", curves.collect())
 }
 
-/// The frame waits of each compared loop.
+/// Draws the start delays of the frames in each loop that was compared.
 pub(super) fn comparison_plot(statement: &PaceComparison) -> Option<Plot> {
     let curves = statement.arms.iter().filter_map(|row| {
         let spec = &row.spec;
@@ -133,8 +134,8 @@ fn plot(title: &'static str, mut curves: Vec<Curve<'_>>) -> Option<Plot> {
     })
 }
 
-/// A step for each bucket: the share of times above its lower end, the share above its upper end,
-/// and the time.
+/// Returns a step for each bucket that contains times. A step consists of the share of times above
+/// the bucket's lower end, the share above its upper end, and the time at its upper end.
 fn steps(curve: &Curve<'_>) -> Vec<(f64, f64, f64)> {
     let all = curve.count as f64;
     let mut below = 0;
@@ -142,14 +143,15 @@ fn steps(curve: &Curve<'_>) -> Vec<(f64, f64, f64)> {
     any.map(|bucket| {
         let begin = (all - below as f64) / all;
         below += bucket.count;
-        // The longest time counts as above itself, so that the share is not 0.
+        // Make the share of the longest time at least that of a single time, because 0 has no
+        // logarithm.
         let end = ((all - below as f64) / all).max(1.0 / all);
         (begin, end, bucket.below.min(curve.max).0 as f64)
     })
     .collect()
 }
 
-/// The known times as numbers.
+/// Writes a table of the known times.
 fn table(out: &mut String, title: &str, curves: &[Curve<'_>]) {
     let _ = write!(
         out,
@@ -190,7 +192,7 @@ fn table(out: &mut String, title: &str, curves: &[Curve<'_>]) {
     out.push_str("</tbody>\n</table>\n</div>\n");
 }
 
-/// The name of a percentile.
+/// Returns the name of a percentile, such as `p99` or `median`.
 fn percentile(q: f64) -> String {
     if (q - 0.5).abs() < 1e-9 {
         return "median".to_owned();
@@ -199,8 +201,8 @@ fn percentile(q: f64) -> String {
     format!("p{}", percent.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// The range of the time axis in ns. The shortest times are cut off, because they would take most
-/// of it; 0 has no logarithm.
+/// Returns the range of the time axis in ns. It leaves out the shortest times, because they would
+/// take up most of a logarithmic axis. It also leaves out 0, which has no logarithm.
 fn ends(curve: &Curve<'_>) -> (f64, f64) {
     let mut below = 0;
     let first = curve.buckets.iter().find(|bucket| {

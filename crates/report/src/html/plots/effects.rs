@@ -1,4 +1,4 @@
-//! The effects of a trial's arms with their intervals, on one scale.
+//! Draws the effects that a trial measured, and their confidence intervals, on one scale.
 
 use ticktax_model::trial::{
     ArmFigures, Comparison, Effect, NumbersComparison, Scale, TrialStatement, Unit as TrialUnit,
@@ -11,7 +11,8 @@ use crate::html::escape::text;
 use crate::html::quantity::Quantity;
 use crate::text::Topic;
 
-/// A line for each relative effect of each arm. `None` without relative effects.
+/// Draws a line for each relative effect of each arm, that is, of each setting that the trial
+/// tested. Returns `None` if the trial has no relative effects.
 pub(super) fn plot(statement: &TrialStatement) -> Option<Plot> {
     let arms = &statement.trial.arms;
     let label = |arm: usize| arms.get(arm).map_or("", |arm| &*arm.label);
@@ -68,7 +69,7 @@ fn shares(rows: Vec<(String, &Comparison)>, first: &str) -> Option<String> {
     ))
 }
 
-/// Compares two lists of numbers: their values, and the effect.
+/// Draws two lists of numbers that were compared, and the difference between them.
 pub(super) fn numbers_plot(statement: &NumbersComparison) -> Option<Plot> {
     let comparison = &statement.comparison;
     let (a, b) = (comparison.first.as_ref()?, comparison.second.as_ref()?);
@@ -127,7 +128,7 @@ fn cells(unit: TrialUnit, figures: &ArmFigures) -> [Quantity; 5] {
     ]
 }
 
-/// A value of a metric with this unit.
+/// Returns a value in the unit of a trial's metric.
 pub(super) fn quantity(unit: TrialUnit, value: f64) -> Quantity {
     match unit {
         TrialUnit::Ns => Quantity::ns(value),

@@ -1,4 +1,5 @@
-//! Plots of incidents: when they occurred, and what ran instead during one.
+//! Plots of incidents: when each of them occurred, and what ran instead of the delayed thread
+//! during one incident.
 
 use std::fmt::Write;
 
@@ -13,9 +14,9 @@ use crate::html::quantity::Quantity;
 use crate::text::Topic;
 use crate::text::numbers::percent;
 
-/// Maximum number of groups drawn.
+/// Maximum number of groups of incidents drawn.
 const GROUPS: usize = 24;
-/// Units of a time axis in ms, longest first.
+/// Units for a time axis, longest first. Each number is the length of the unit in ms.
 const LENGTHS: [(f64, &str); 4] = [
     (86_400e3, "days"),
     (3_600e3, "hours"),
@@ -23,12 +24,12 @@ const LENGTHS: [(f64, &str); 4] = [
     (1e3, "seconds"),
 ];
 
-/// The times of the incidents in each group.
+/// Draws the times at which the incidents in each group occurred.
 pub(super) fn times(list: &IncidentList) -> Option<Plot> {
     let groups: Vec<&IncidentGroup> = list.groups.iter().take(GROUPS).collect();
     let all = || groups.iter().flat_map(|group| &group.at_unix_ms).copied();
     let (first, latest) = (all().min()?, all().max()?);
-    // Times in a file can be arbitrary.
+    // The times come from a file, so they can be arbitrary.
     let whole = latest.saturating_sub(first) as f64;
     let (size, name) = LENGTHS
         .into_iter()
@@ -79,7 +80,8 @@ fn moment(unix_ms: i64) -> Quantity {
     Quantity::moment(unix_ms, format!("{unix_ms} ms since 1970"))
 }
 
-/// The name of a group: kind of incident, affected program, and culprit.
+/// Returns the name of a group, which contains the kind of incident, the affected program and the
+/// culprit.
 fn named(group: &IncidentGroup) -> String {
     let signature = &group.signature;
     let words = [
@@ -91,7 +93,7 @@ fn named(group: &IncidentGroup) -> String {
     words.join(", ")
 }
 
-/// Draws the sources that ran while the thread of an incident did not.
+/// Draws the sources that ran while the thread affected by an incident did not run.
 pub(super) fn instead(sheet: &IncidentSheet) -> Option<Plot> {
     let incident = &sheet.entry.incident;
     let whole = incident.lasted;

@@ -11,13 +11,14 @@ use crate::html::escape::{attribute, text};
 use crate::html::quantity::Quantity;
 use crate::text::{Topic, with_interval};
 
-/// Heights of plots in SVG units.
+/// Heights of the two plots in SVG units.
 const PHASES: f64 = 210.0;
 const SPECTRUM: f64 = 300.0;
-/// Maximum relative distance between a period and its peak in the spectrum.
+/// Maximum distance between a source's period and its peak in the spectrum, as a fraction of the
+/// period.
 const NEAR: f64 = 0.02;
 
-/// Draws a dot for each sampled event of each source that has a sample.
+/// Draws the phases of each source whose events were sampled, with a dot for each sampled event.
 pub(super) fn phases(statement: &BeatStatement) -> Option<Plot> {
     let sampled: Vec<(&BeatLine, &EventSample)> = sampled(statement).collect();
     if sampled.is_empty() {
@@ -64,7 +65,8 @@ fn sampled(statement: &BeatStatement) -> impl Iterator<Item = (&BeatLine, &Event
     with.filter(|(_, sample)| !sample.began.is_empty())
 }
 
-/// The title of a source in plots. Its number also labels its peak in the spectrum.
+/// Returns the title of a source in the plots. It starts with a number that also labels the
+/// source's peak in the spectrum.
 fn titled(place: usize, line: &BeatLine, sample: &EventSample) -> String {
     let cpu = sample
         .cpu
@@ -74,7 +76,7 @@ fn titled(place: usize, line: &BeatLine, sample: &EventSample) -> String {
     format!("{}. {}{cpu}: every {every}", place + 1, line.name)
 }
 
-/// The quantiles of the phases as numbers.
+/// Writes a table of the quantiles of the phases.
 fn table(out: &mut String, sampled: &[(&BeatLine, &EventSample)]) {
     let title = "Phases as numbers";
     let _ = write!(
@@ -115,7 +117,7 @@ fn table(out: &mut String, sampled: &[(&BeatLine, &EventSample)]) {
     out.push_str("</tbody>\n</table>\n</div>\n");
 }
 
-/// Draws the spectrum. The peaks of the periodic sources are numbered.
+/// Draws the spectrum of periods. The peaks of the periodic sources are numbered.
 pub(super) fn spectrum(statement: &BeatStatement) -> Option<Plot> {
     let spectrum = statement.spectrum.as_ref()?;
     let points = || {
@@ -196,7 +198,8 @@ pub(super) fn spectrum(statement: &BeatStatement) -> Option<Plot> {
     })
 }
 
-/// The strongest spectral line of a source near its period.
+/// Returns the strongest spectral line near the source's period. Returns `None` if the spectrum has
+/// no line there.
 fn peak(spectrum: &PeriodSpectrum, line: &BeatLine) -> Option<(f64, f64)> {
     let all = spectrum
         .periods

@@ -1,4 +1,5 @@
-//! A plot of the arms of a sweep with the highest and lowest values.
+//! A plot of the arms of a sweep that have the highest and lowest values. An arm is one of the
+//! settings that the sweep tries.
 
 use ticktax_model::sweep::{GridStatement, RankedArm};
 
@@ -8,7 +9,7 @@ use super::strips::{Mark, Strips};
 use crate::html::quantity::Quantity;
 use crate::text::Topic;
 
-/// The arms with the highest and lowest values. `None` if no column was ranked.
+/// Draws the arms that have the highest and lowest values. Returns `None` if no column was ranked.
 pub(super) fn plot(statement: &GridStatement) -> Option<Plot> {
     let ranking = statement.ranking.as_ref()?;
     let all = || ranking.highest.iter().chain(ranking.lowest.iter().rev());

@@ -1,4 +1,4 @@
-//! Plots of measured values next to the model's predictions for each setting.
+//! Plots of measured values next to the values that the model predicts for each setting.
 
 use std::fmt::Write;
 
@@ -11,10 +11,10 @@ use crate::html::escape::text;
 use crate::html::quantity::Quantity;
 use crate::text::{Topic, predicted_value, prediction_name};
 
-/// The kinds of marks: measured, from a simulated recording, predicted.
+/// Kinds of marks, by origin of the value.
 const KINDS: [&str; 3] = ["measured", "simulated recording", "predicted"];
 
-/// A table for each measure known for at least two rows.
+/// Draws a table for each measure that is known for at least two rows.
 pub(super) fn plot(statement: &PredictionStatement) -> Option<Plot> {
     let mut html =
         "<p class=\"legend\">The symbol marks the value. The line is the range in which \
@@ -72,7 +72,8 @@ fn mark(kind: usize, figure: &Figure) -> Mark {
     }
 }
 
-/// The title of a measure, with its unit if the axis labels have none.
+/// Returns the title of a measure and the unit of its axis. The title includes the unit if the axis
+/// labels have none.
 fn named(measure: Measure) -> (&'static str, Unit) {
     match measure {
         Measure::Fps => ("frames per second", Unit::Number),

@@ -1,4 +1,4 @@
-//! Plots of every run of a trial, by block and arm.
+//! Plots that show every run of a trial, by block and arm. An arm is one setting of the trial.
 
 use std::fmt::Write;
 
@@ -16,7 +16,8 @@ const METRICS: usize = 4;
 /// Height of a plot in SVG units.
 const HEIGHT: f64 = 240.0;
 
-/// A plot for each of the first metrics, with one mark per run. `None` if no run counts.
+/// Draws a plot for each of the first metrics, with one mark per run. Returns `None` if the trial
+/// has no runs that count.
 pub(super) fn plot(statement: &TrialStatement) -> Option<Plot> {
     let trial = &statement.trial;
     let mut html = "<p class=\"legend\">Each symbol is one measured run. Runs of the same block \
@@ -87,7 +88,7 @@ fn metric_plot(out: &mut String, statement: &TrialStatement, (place, metric): (u
     table(out, statement, (&named, metric.unit, &runs));
 }
 
-/// The ticks of an axis for `count` blocks.
+/// Returns the ticks for an axis that shows `count` blocks of runs.
 fn blocks(count: u64) -> Vec<(f64, String)> {
     let every = count.div_ceil(12).max(1);
     let shown = (1..=count).filter(|block| block % every == 0 || *block == 1);

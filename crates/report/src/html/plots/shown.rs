@@ -1,4 +1,4 @@
-//! A plot of each CPU's busy share as `top` shows it, next to the traced one.
+//! A plot that compares, for each CPU, the busy share that `top` shows with the traced busy share.
 
 use std::fmt::Write;
 
@@ -8,7 +8,8 @@ use super::{Plot, bar};
 use crate::text::Topic;
 use crate::text::numbers::percent;
 
-/// Two bars for each CPU with both figures. `None` if no CPU has both.
+/// Draws two bars for each CPU: one for the share shown by `top` and one for the traced share.
+/// Returns `None` if no CPU has both.
 pub(super) fn plot(statement: &Statement) -> Option<Plot> {
     let check = statement.accounting.as_ref()?;
     let known = check.cpus.iter();

@@ -7,16 +7,16 @@ use super::chart::shape;
 use crate::html::escape::{attribute, text};
 use crate::html::quantity::Quantity;
 
-/// Width of an axis in SVG units, and the margin at its ends.
+/// Width of an axis and of the margin at each end, in SVG units.
 const WIDTH: f64 = 240.0;
 const EDGE: f64 = 8.0;
-/// Vertical distance between marks of different kinds.
+/// Vertical distance between marks of different kinds, in SVG units.
 const LANE: f64 = 8.0;
 
 /// A mark on a line: a value, a range, or both.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark {
-    /// Index of its kind in the table. Each kind has its own shape and height.
+    /// Index of the mark's kind in the table. Each kind has its own shape and height.
     pub(super) kind: usize,
     pub(super) at: Option<f64>,
     pub(super) over: Option<(f64, f64)>,
@@ -41,27 +41,27 @@ impl Mark {
         }
     }
 
-    /// The values that the mark covers.
+    /// Returns the values that the mark covers: the value itself and the ends of the range.
     pub(super) fn values(&self) -> impl Iterator<Item = f64> + Clone + use<> {
         let over = self.over.into_iter().flat_map(|(low, high)| [low, high]);
         self.at.into_iter().chain(over)
     }
 }
 
-/// A table under construction.
+/// A table with drawings, under construction.
 pub(super) struct Strips<'a> {
     title: &'a str,
     kinds: &'a [&'a str],
     axes: Vec<Axis>,
-    /// Whether to draw a line at 0.
+    /// Whether to draw a vertical line at 0.
     zero: bool,
     html: String,
     columns: usize,
 }
 
 impl<'a> Strips<'a> {
-    /// A table with this title: a drawing for each axis, followed by the columns. `kinds` are the
-    /// names of the kinds of marks.
+    /// Creates a table with a title. Each line starts with a drawing for each axis, followed by the
+    /// columns. `kinds` contains the names of the kinds of marks.
     pub(super) fn new(
         title: &'a str,
         columns: &[&str],
@@ -93,13 +93,13 @@ impl<'a> Strips<'a> {
         }
     }
 
-    /// Adds a line at 0.
+    /// Makes the drawings include a vertical line at 0.
     pub(super) fn with_zero(mut self) -> Self {
         self.zero = true;
         self
     }
 
-    /// Writes a title above the lines that follow.
+    /// Writes a title for the lines that follow.
     pub(super) fn group(&mut self, title: &str) {
         let _ = writeln!(
             self.html,
@@ -109,8 +109,8 @@ impl<'a> Strips<'a> {
         );
     }
 
-    /// Writes a line: its name, its marks on each axis, and its numbers. Drawings come before
-    /// numbers, so that they are visible on a phone.
+    /// Writes a line, which consists of its name, its marks on each axis, and its numbers. The
+    /// drawings come before the numbers, so that they are visible on a phone.
     pub(super) fn row(&mut self, name: &str, cells: &[Quantity], marks: &[&[Mark]]) {
         let _ = write!(self.html, "<tr><th scope=\"row\">{}</th>", text(name));
         let lanes = self.kinds.len().max(1);
@@ -125,7 +125,7 @@ impl<'a> Strips<'a> {
         self.html.push_str("</tr>\n");
     }
 
-    /// The finished table, with a key of its marks above it.
+    /// Returns the finished table, with a key to the kinds of marks above it.
     pub(super) fn finish(mut self) -> String {
         self.html.push_str("</tbody>\n</table>\n</div>\n");
         if self.kinds.len() < 2 {
@@ -150,12 +150,12 @@ impl<'a> Strips<'a> {
     }
 }
 
-/// The x coordinate of a value.
+/// Returns the x coordinate of a value.
 fn along(axis: &Axis, value: f64) -> f64 {
     EDGE + (WIDTH - 2.0 * EDGE) * axis.part(value)
 }
 
-/// Draws the labels of an axis, as many as fit.
+/// Draws as many labels of an axis as fit.
 fn scale(out: &mut String, axis: &Axis) {
     let _ = write!(
         out,

@@ -1,8 +1,9 @@
-//! Text, JSON, HTML and OpenMetrics show the same figures for a statement.
+//! Checks that text, JSON, HTML and OpenMetrics show the same figures for a statement.
 //!
-//! Each format is read as a person or another program would, without the code that writes it. The
-//! exact figure is the one in the JSON. OpenMetrics has it in seconds. Text and HTML round it to
-//! the digits that they show; halves may go either way.
+//! Each format is read as a person or another program would read it, without using the code that
+//! writes it. The exact figure is the one in the JSON. OpenMetrics contains it in seconds. Text and
+//! HTML round it to the digits that they show, and a figure that lies exactly between two may be
+//! rounded either way.
 
 use serde_json::Value;
 use ticktax_model::document::Document;
@@ -14,8 +15,8 @@ use crate::text::tests::samples::kernel_level;
 use crate::text::tests::{ticks, victims};
 use crate::{Format, TextStyle, View, render};
 
-/// A number as shown, in ns, percent or without unit, and the distance between adjacent shown
-/// numbers.
+/// A displayed number, in ns, in percent or without a unit. `step` is the distance to the next
+/// number that can be shown.
 #[derive(Clone, Copy, Debug)]
 struct Shown {
     value: f64,
@@ -23,14 +24,14 @@ struct Shown {
 }
 
 impl Shown {
-    /// Whether an exact number rounds to this one.
+    /// Returns whether an exact number rounds to the number that is shown.
     fn is(self, exact: f64) -> bool {
         (self.value - exact).abs() <= self.step * 0.500_001
     }
 }
 
-/// Parses the number at the start of some words, with its unit and up to `digits` significant
-/// digits: `4.30 ms`, `1 234 events`, `40.000 000 000 s`.
+/// Parses the number at the start of some words, with its unit: `4.30 ms`, `1 234 events`, `40.000
+/// 000 000 s`. The number has up to `digits` significant digits.
 fn shown(words: &str, digits: i32) -> Shown {
     let mut words = words.split_whitespace().peekable();
     let mut number = words.next().unwrap().trim_end_matches(',').to_owned();
@@ -42,7 +43,7 @@ fn shown(words: &str, digits: i32) -> Shown {
         "µs" => 1e3,
         "ms" => 1e6,
         "s" => 1e9,
-        // Nanoseconds, percent, or a count.
+        // The number is in nanoseconds or percent, or it is a count.
         _ => 1.0,
     };
     let value: f64 = number
@@ -50,7 +51,7 @@ fn shown(words: &str, digits: i32) -> Shown {
         .unwrap_or_else(|_| panic!("not a number: {number:?}"));
     let places = number.split_once('.').map_or(0, |(_, places)| places.len());
     let by_places = 0.1f64.powi(i32::try_from(places).unwrap());
-    // Without decimals, digits before the decimal point can be rounded.
+    // If the number has no decimals, its last digits may be rounded, too.
     let by_digits = 10f64.powf(value.max(1e-9).log10().floor() - f64::from(digits) + 1.0);
     let step = if places > 0 {
         by_places
@@ -63,7 +64,7 @@ fn shown(words: &str, digits: i32) -> Shown {
     }
 }
 
-/// One of the ten figures in each format.
+/// A figure as each of the formats shows it.
 struct Figure {
     name: &'static str,
     text: Shown,
@@ -72,7 +73,8 @@ struct Figure {
     metrics: f64,
 }
 
-/// The parsed text and HTML pages: lines and table rows as cells, and all words.
+/// The text page and the HTML page after parsing. `lines` and `rows` contain the cells of text
+/// lines and of table rows, and `words` contains all words of each page.
 struct Pages {
     lines: Vec<(String, Vec<String>)>,
     rows: Vec<Vec<String>>,
@@ -104,14 +106,14 @@ impl Pages {
         }
     }
 
-    /// The cell in a column of the line or row with this name.
+    /// Returns the cell in a column of the line or row called `name`, on both pages.
     fn cell(&self, name: &str, column: usize, digits: i32) -> [Shown; 2] {
         let line = self
             .lines
             .iter()
             .find(|(line, cells)| line.starts_with(name) && cells[0] == name);
         let (_, line) = line.unwrap_or_else(|| panic!("no line {name}"));
-        // Columns of text are separated by two spaces, a number and its unit by one.
+        // In text, two spaces separate columns, and one space separates a number from its unit.
         let row = self
             .rows
             .iter()
@@ -126,7 +128,7 @@ impl Pages {
         ]
     }
 
-    /// The number after `begin` and `words`.
+    /// Returns the number that follows `begin` and then `words`, on both pages.
     fn after(&self, begin: &str, words: &str, digits: i32) -> [Shown; 2] {
         self.words.each_ref().map(|page| {
             let (_, rest) = page
@@ -140,7 +142,7 @@ impl Pages {
     }
 }
 
-/// The sum of the samples with this name and all of these labels.
+/// Returns the sum of the samples that have this metric name and all of these labels.
 fn metric(page: &str, name: &str, labels: &[&str]) -> f64 {
     let lines = page.lines().filter(|line| {
         let has_name = line.strip_prefix(name);
@@ -162,7 +164,7 @@ fn a_statement() -> Statement {
     }
 }
 
-/// The total time in ns of the accounts that satisfy a condition, from the JSON.
+/// Returns the total time in ns of the accounts in the JSON that satisfy `is_one`.
 fn time_of(json: &Value, is_one: impl Fn(&str, &str) -> bool) -> f64 {
     let accounts = json["accounts"].as_array().unwrap().iter();
     let matching = accounts.filter(|account| {
@@ -176,7 +178,7 @@ fn time_of(json: &Value, is_one: impl Fn(&str, &str) -> bool) -> f64 {
         .sum()
 }
 
-/// The number of findings on a page.
+/// Returns the number of findings on a page.
 fn findings(page: &str) -> f64 {
     let (_, section) = page.rsplit_once("Configured but not in effect").unwrap();
     let (section, _) = section.split_once("Limitations").unwrap();

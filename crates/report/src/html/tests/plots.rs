@@ -1,4 +1,4 @@
-//! Plots show the figures of their documents.
+//! Checks that plots show the figures of their documents.
 
 use ticktax_model::case::{CaseHead, CaseNotes, CaseStatement, Line, RowKind};
 use ticktax_model::document::Document;
@@ -15,7 +15,7 @@ use crate::text::tests::{
     accounting, beats, changes, grids, incidents, kernels, pace, trials, victims,
 };
 
-/// The HTML of the plot with this id.
+/// Returns the HTML of the plot with this id.
 fn plot(document: &Document, id: &str) -> String {
     let mut plots = draw(document).into_iter();
     let plot = plots.find(|plot| plot.id == id);
@@ -88,7 +88,7 @@ fn curves_rise_and_end_at_the_longest_time() {
             })
             .collect();
         for pair in steps.windows(2) {
-            // Times rise, so y coordinates fall.
+            // Times increase from left to right, so the y coordinates decrease.
             assert!(
                 pair[0].2 <= pair[1].0 + 0.11 && pair[0].1 >= pair[1].1,
                 "{path}"
@@ -141,7 +141,7 @@ fn head() -> CaseHead {
     }
 }
 
-/// A case with a row of each kind. One row has an open range.
+/// Returns a case that has a row of each kind. The range of one row is open at one end.
 pub(super) fn a_case() -> CaseStatement {
     let line = |at: &str, kind, published, modelled, residual| Line {
         series: "frames".to_owned(),
@@ -186,7 +186,7 @@ pub(super) fn a_case() -> CaseStatement {
     }
 }
 
-/// The same case on kernels, in another unit.
+/// Returns the same case as measured on kernels, with values in another unit.
 pub(super) fn on_kernels() -> KernelsStatement {
     let row = |hz, kernel| KernelRow {
         hz,
@@ -213,7 +213,7 @@ pub(super) fn on_kernels() -> KernelsStatement {
     }
 }
 
-/// A measurement, and predictions for it and for another setting.
+/// Returns a measurement, a prediction of it, and a prediction for another setting.
 pub(super) fn predicted() -> PredictionStatement {
     let row = |origin, settings: &[&str], value, interval| PredictionArm {
         origin,
@@ -231,7 +231,7 @@ pub(super) fn predicted() -> PredictionStatement {
     ])
 }
 
-/// Number of occurrences in a plot.
+/// Returns how often `words` occurs in the HTML of a plot.
 fn count(html: &str, words: &str) -> usize {
     html.matches(words).count()
 }
@@ -266,7 +266,7 @@ fn peaks_have_the_numbers_of_their_sources() {
     for number in ["1", "2"] {
         assert!(rest.contains(&format!(">{number}</text>")), "{html}");
     }
-    // Half of a period does not get a number.
+    // The spectrum also has a peak at half of the period, but that peak gets no number.
     let peak = "<td title=\"30999000000 ns\">30.999 s</td><td>43.0</td>";
     assert!(html.contains(peak), "{html}");
 }
@@ -308,7 +308,7 @@ fn rows_and_marks_are_grouped_by_kind() {
         html.contains("30 or more") && html.contains("-1.5, missed"),
         "{html}"
     );
-    // One shape per kind in the key, and one per number.
+    // Each kind of mark occurs once in the key, and once for each of its values.
     for (kind, marks) in [(0, 3), (1, 4), (2, 4)] {
         assert_eq!(
             count(&html, &format!("class=\"mark c{kind}\"")),
@@ -331,7 +331,7 @@ fn kernels_have_a_verdict_in_words() {
     ] {
         assert!(html.contains(words), "{words} of {html}");
     }
-    // Two units need two axes.
+    // The values have two different units, so the table needs two axes.
     assert_eq!(count(&html, "class=\"strip axis\""), 2, "{html}");
     let html = plot(&kernels::loops().into(), "arms");
     assert_eq!(count(&html, "class=\"strip axis\""), 3, "{html}");
@@ -363,7 +363,7 @@ fn changes_have_a_plot_and_a_single_percentile_has_none() {
         "{html}"
     );
     assert!(html.contains("points"), "{html}");
-    // A single percentile does not make a curve.
+    // A curve needs more than one percentile.
     let plots = draw(&statement.into());
     assert!(plots.iter().all(|plot| plot.id != "waits"));
 }

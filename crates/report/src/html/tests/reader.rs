@@ -1,19 +1,19 @@
-//! A strict page parser. Every tag must be a known one that is closed correctly, and have only
-//! attributes that run nothing.
+//! A strict parser for HTML pages. Every tag must be known, must be closed correctly, and may have
+//! only attributes that cannot run code.
 
-/// The contents of a page.
+/// Contents that were read from a page.
 #[derive(Debug, Default)]
 pub(super) struct Read {
     pub(super) ids: Vec<String>,
-    /// The targets of links within the page.
+    /// Targets of the links within the page.
     pub(super) links: Vec<String>,
-    /// The text of the body.
+    /// Text in the body of the page.
     pub(super) text: String,
-    /// The cells of each table row, without nested tables.
+    /// Cells of each table row. The cells of nested tables are left out.
     pub(super) rows: Vec<Vec<String>>,
 }
 
-/// Elements with an end tag.
+/// Known elements that need an end tag.
 const WITH_END: &[&str] = &[
     "html",
     "head",
@@ -57,7 +57,7 @@ const WITH_END: &[&str] = &[
     "pattern",
     "li",
 ];
-/// Elements without an end tag.
+/// Known elements that have no end tag.
 const WITHOUT: &[&str] = &["meta", "link", "path", "rect"];
 /// Known attributes.
 const ATTRIBUTES: &[&str] = &[
@@ -92,8 +92,8 @@ const ATTRIBUTES: &[&str] = &[
     "patternUnits",
 ];
 
-/// The script elements. Every page has the first one. A page with a timeline also has two with
-/// data, and one that runs.
+/// Start tags of the known script elements. Every page contains the first one. A page with a
+/// timeline also contains two that hold data, and one whose code runs.
 const SCRIPTS: &[&str] = &[
     "<script type=\"application/json\" id=\"ticktax-document\">",
     "<script type=\"application/json\" id=\"ticktax-timeline\">",
@@ -131,7 +131,7 @@ pub(super) fn read(page: &str) -> Read {
             assert_eq!(open.pop(), Some(name), "unbalanced end tag: {open:?}");
             match name {
                 "tr" => found.rows.push(cells.pop().expect("a row is open")),
-                // Separate the texts of elements.
+                // Separate the texts of adjacent elements with a space.
                 "td" | "th" | "p" | "li" | "text" | "span" | "dt" | "dd" | "summary"
                 | "caption" | "h2" | "h3" => {
                     found.text.push(' ');
@@ -182,7 +182,7 @@ pub(super) fn read(page: &str) -> Read {
     found
 }
 
-/// Removes an element: everything from `begin` to `end`.
+/// Removes the part of `text` from `begin` to `end`, which are the start and the end of an element.
 fn without(text: &str, begin: &str, end: &str) -> String {
     let (before, rest) = text.split_once(begin).expect("the element begins");
     let (_, after) = rest.split_once(end).expect("the element ends");

@@ -1,4 +1,5 @@
-//! The timeline of a page: it must match the rows, and names must be inert.
+//! Tests for the timeline of a page. It must match the rows, and names must not be interpreted as
+//! markup or code.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,8 @@ use crate::html::{STYLE as PAGE_STYLE, page_with};
 use crate::text::tests::samples::kernel_level;
 use crate::text::tests::ticks::findings;
 
-/// Rows of two CPUs in the order of their ends: threads with interrupts, and idle time.
+/// Returns random rows of two CPUs, ordered by their ends. They contain threads, interrupts within
+/// threads, and idle time.
 fn rows(count: usize, seed: u64) -> (SourceTable, Vec<Row>) {
     let mut random = SplitMix64::new(seed);
     let mut sources = SourceTable::default();
@@ -76,12 +78,12 @@ fn rows(count: usize, seed: u64) -> (SourceTable, Vec<Row>) {
     (sources, rows)
 }
 
-/// The page of a recording with these rows.
+/// Returns the page of a recording that contains these rows.
 fn page_of(rows: &(SourceTable, Vec<Row>)) -> String {
     page_with_rows(kernel_level(), rows)
 }
 
-/// The page of a statement, with a timeline of these rows.
+/// Returns the page of a statement, with a timeline made from these rows.
 fn page_with_rows(statement: Statement, (sources, rows): &(SourceTable, Vec<Row>)) -> String {
     let mut timeline = Timeline::default();
     for row in rows {
@@ -110,7 +112,7 @@ fn part<'a>(page: &'a str, begin: &str) -> &'a str {
     rest.split_once("</script>").unwrap().0
 }
 
-/// An independent implementation of the script's decoder.
+/// An independent implementation of the decoder in the page's script.
 struct Numbers(Vec<u8>, usize);
 
 impl Numbers {
@@ -147,7 +149,7 @@ impl Numbers {
     }
 }
 
-/// The timeline's metadata and its numbers.
+/// Returns the metadata and the encoded numbers of the timeline.
 fn data(page: &str) -> (Value, Numbers) {
     let meta = part(page, "id=\"ticktax-timeline\">");
     let text = part(page, "id=\"ticktax-timeline-numbers\">");
@@ -175,7 +177,7 @@ fn count(value: &Value) -> usize {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
-    /// Own time by class matches the rows, column by column and span by span.
+    /// The time of each class matches the rows, both in the columns and in the spans.
     #[test]
     fn the_numbers_match_the_rows(seed in any::<u64>(), rounds in 1_usize..400) {
         let recording = rows(rounds, seed);
@@ -215,7 +217,7 @@ proptest! {
             for place in 0..n {
                 let name = count(&Value::from(numbers.next()));
                 let name = meta["sources"][name][0].as_str().unwrap();
-                // Names of threads end with their pid.
+                // The names of threads end with their tid in parentheses.
                 let name = name.rsplit_once('(').map_or(name, |(_, number)| number.trim_end_matches(')'));
                 let name = name.to_owned();
                 let cpu = cpu["cpu"].as_u64().unwrap();
@@ -286,7 +288,7 @@ fn moments_on_the_page_link_to_the_timeline() {
     for at in [100, 200] {
         assert!(links.contains(&target(at)), "{links:?}");
     }
-    // A page without a timeline has no such links.
+    // A page without a timeline has no links to moments in it.
     let without = read(&crate::html::page(&statement.into())).links;
     assert!(!without.iter().any(|link| link.starts_with("timeline=")));
 }

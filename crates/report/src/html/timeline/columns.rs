@@ -1,5 +1,6 @@
-//! Sums of own time by column. A column is an interval of one CPU. All columns have the same width,
-//! a power of two in ns that grows with the recording. This bounds memory, and the sums stay exact.
+//! Sums of own time by column. A column is a time interval on one CPU. All columns have the same
+//! width, which is a power of two in ns and grows with the recording. This limits memory, and the
+//! sums stay exact.
 
 use std::collections::BTreeMap;
 
@@ -7,48 +8,49 @@ use ticktax_model::{Cpu, Nanos};
 
 /// Initial width of a column in ns.
 const WIDTH: i64 = 1 << 10;
-/// Maximum number of sums kept.
+/// Maximum number of sums that are kept.
 const SUMS: usize = 1 << 19;
-/// Maximum number of columns for one interval.
+/// Maximum number of columns that one interval may cover.
 const LONG: i64 = 1 << 12;
-/// Maximum average number of columns per interval, once [`FREE`] is used up. Consecutive intervals
-/// of one CPU need far fewer, but a file from elsewhere can contain overlapping ones.
+/// Maximum average number of columns per interval once [`FREE`] is used up. Consecutive intervals
+/// on one CPU cover far fewer, but a file from another source can contain intervals that overlap.
 const EACH: u64 = 8;
-/// Number of columns that do not count towards the average.
+/// Number of columns that may be filled before the average is limited.
 const FREE: u64 = 1 << 20;
 
-/// The pseudo-group that counts the spans starting in a column.
+/// A pseudo-group whose sum counts the spans that start in a column.
 const COUNT: u16 = u16::MAX;
 
-/// The sum of one group in one column.
+/// Sum for one group in one column.
 #[derive(Clone, Copy, Debug)]
 struct Sum {
-    /// Index of the column. It starts at this many widths.
+    /// Index of the column. The column starts at this index times the width.
     column: i64,
     group: u16,
     value: u64,
 }
 
-/// The columns of all CPUs.
+/// Columns of all CPUs.
 #[derive(Debug)]
 pub(super) struct Columns {
     width: i64,
     cpus: BTreeMap<Cpu, Track>,
     sums: usize,
-    /// Number of columns that intervals can still fill at this width.
+    /// Number of columns that intervals may still fill before the columns are widened.
     left: u64,
 }
 
-/// The sums of one CPU.
+/// Sums of one CPU.
 #[derive(Debug, Default)]
 struct Track {
     sums: Vec<Sum>,
-    /// Index in `sums` where the sums of the current column start. They are the last ones.
+    /// Index in `sums` of the first sum in the current column. The sums of that column are the last
+    /// ones.
     open: usize,
 }
 
 impl Track {
-    /// Adds to a sum. Returns whether the sum is new.
+    /// Adds `value` to the sum of a group in a column. Returns whether the sum is new.
     fn add(&mut self, column: i64, group: u16, value: u64) -> bool {
         if self.sums.last().is_none_or(|last| last.column != column) {
             self.open = self.sums.len();
@@ -66,7 +68,8 @@ impl Track {
         true
     }
 
-    /// Widens the columns by a power of two and merges the sums of each new column.
+    /// Widens the columns by a factor of 2^`shift` and merges the sums that fall into the same new
+    /// column.
     fn merge(&mut self, shift: u32) {
         for sum in &mut self.sums {
             sum.column >>= shift;
@@ -96,7 +99,8 @@ impl Default for Columns {
 }
 
 impl Columns {
-    /// Adds an interval of CPU time to a group, split by column.
+    /// Adds an interval of CPU time to a group. The time is divided among the columns that the
+    /// interval covers.
     pub(super) fn time(&mut self, cpu: Cpu, group: u16, begin: Nanos, end: Nanos) {
         while (end - begin).0 / self.width > LONG {
             self.merge(1);
@@ -118,7 +122,7 @@ impl Columns {
         self.make_room();
     }
 
-    /// Counts a span that starts at `at`.
+    /// Counts a span that starts at the time `at`.
     pub(super) fn count(&mut self, cpu: Cpu, at: Nanos) {
         let track = self.cpus.entry(cpu).or_default();
         let is_new = track.add(at.0.div_euclid(self.width), COUNT, 1);
@@ -126,7 +130,7 @@ impl Columns {
         self.make_room();
     }
 
-    /// The CPUs that have sums.
+    /// Returns the CPUs that have sums.
     pub(super) fn cpus(&self) -> impl Iterator<Item = Cpu> {
         self.cpus.keys().copied()
     }
@@ -153,8 +157,8 @@ impl Columns {
         }
     }
 
-    /// Widens the columns until at most `max` of them cover `begin` to `end`. The first one starts
-    /// at or before `begin`.
+    /// Widens the columns until at most `max` of them cover the time from `begin` to `end`. Returns
+    /// these columns. The first one starts at or before `begin`.
     pub(super) fn fit(&mut self, begin: Nanos, end: Nanos, max: usize) -> Grid {
         self.merge(0);
         loop {
@@ -172,8 +176,8 @@ impl Columns {
         }
     }
 
-    /// The sums of one CPU on a grid: one row per group, followed by a row with the number of spans
-    /// that start. Sums outside the grid are left out.
+    /// Returns the sums of one CPU on a grid. There is one row per group, followed by a row that
+    /// contains the number of spans that start in each column. Sums outside the grid are left out.
     pub(super) fn table(&self, cpu: Cpu, grid: Grid, groups: usize) -> Vec<Vec<u64>> {
         let mut rows = vec![vec![0; grid.count]; groups + 1];
         let sums = self.cpus.get(&cpu).map_or(&[][..], |track| &track.sums);
@@ -192,10 +196,10 @@ impl Columns {
     }
 }
 
-/// A range of columns.
+/// A range of consecutive columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Grid {
-    /// Index of the first column. It starts at this many widths.
+    /// Index of the first column. The column starts at this index times the width.
     first: i64,
     /// Width of a column in ns.
     pub(super) width: i64,
@@ -204,7 +208,7 @@ pub(super) struct Grid {
 }
 
 impl Grid {
-    /// Start of the first column.
+    /// Returns the start of the first column.
     pub(super) fn begin(&self) -> Nanos {
         Nanos(self.first * self.width)
     }
@@ -244,7 +248,7 @@ mod tests {
         }
     }
 
-    /// Such intervals are impossible on a CPU, but a file can contain them.
+    /// Such intervals are impossible on a real CPU, but a file can contain them.
     #[test]
     fn overlapping_intervals_take_bounded_work() {
         let mut columns = Columns::default();

@@ -1,5 +1,5 @@
-//! The groups of sources that share columns of a timeline, and how they are drawn. Programs have
-//! groups, and so do the kinds of kernel work.
+//! Groups of sources that share the columns of a timeline, and how each group is drawn. Each
+//! program has a group, and so does each kind of kernel work.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -11,23 +11,23 @@ use ticktax_model::{Kind, Nanos, Owner, Source, SourceId, SourceTable};
 use crate::html::escape::plain;
 use crate::text::numbers::displayed;
 
-/// Number of programs with their own look.
+/// Number of programs that get their own look, that is, their own colour and pattern.
 const PROGRAMS: usize = 5;
-/// The looks of these programs.
+/// Names of the looks of these programs.
 const LOOKS: [&str; PROGRAMS] = ["p0", "p1", "p2", "p3", "p4"];
 
-/// A group, while rows arrive.
+/// A group of sources, with the time that it has used so far.
 #[derive(Debug)]
 struct Group {
     kind: Kind,
     owner: Owner,
-    /// The program. Empty for groups that are not programs.
+    /// Name of the program. Empty if the group is not a program.
     program: Arc<str>,
-    /// Own time of the group.
+    /// Total time of the group, without interruptions by other sources.
     time: Nanos,
 }
 
-/// The groups of all sources.
+/// Groups of all sources.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     all: Vec<Group>,
@@ -39,7 +39,7 @@ pub(super) struct Groups {
 const MOST_PROGRAMS: usize = 20_000;
 
 impl Groups {
-    /// The group of a source, created if necessary.
+    /// Returns the index of a source's group, and creates the group if necessary.
     pub(super) fn group_of(&mut self, sources: &SourceTable, id: SourceId) -> u16 {
         if let Some(&group) = self.of_source.get(&id) {
             return group;
@@ -65,14 +65,15 @@ impl Groups {
                 program,
                 time: Nanos::ZERO,
             });
-            // At most `MOST_PROGRAMS` and one for each kind and owner.
+            // The number of groups fits, because there are at most `MOST_PROGRAMS` programs and one
+            // group for each kind and owner.
             u16::try_from(all.len() - 1).unwrap_or(0)
         });
         self.of_source.insert(id, group);
         group
     }
 
-    /// The group of a source that was already seen.
+    /// Returns the group of a source, or `None` if the source has not been seen yet.
     pub(super) fn known(&self, id: SourceId) -> Option<u16> {
         self.of_source.get(&id).copied()
     }
@@ -87,8 +88,8 @@ impl Groups {
         self.all.len()
     }
 
-    /// The classes for drawing, and the index of each group's class. The watched program comes
-    /// first, followed by the programs with most time.
+    /// Returns the classes that are drawn, and for each group the index of its class. The watched
+    /// program comes first, then the programs that used most time.
     pub(super) fn classes(&self, victim: Option<&str>) -> (Vec<Class>, Vec<usize>) {
         let is_program = |group: &&Group| !group.program.is_empty();
         let mut programs: Vec<&Group> = self.all.iter().filter(is_program).collect();
@@ -131,21 +132,21 @@ impl Groups {
     }
 }
 
-/// All looks, in stacking and list order.
+/// All looks, in the order in which they are stacked and listed.
 const LOOK_ORDER: [&str; 14] = [
     "p0", "p1", "p2", "p3", "p4", "others", "kernel", "tool", "softirq", "irq", "nmi", "steal",
     "gap", "idle",
 ];
 
-/// Sources that are drawn alike.
+/// A class of sources that are drawn alike.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Class {
     /// Its name.
     pub(super) name: String,
-    /// Its lane within the CPU, from the bottom: 0 threads, 1 softirqs, 2 interrupts, 3 anything
-    /// across these.
+    /// Lane within the CPU's row, counted from the bottom: 0 for threads, 1 for softirqs, 2 for
+    /// interrupts, 3 for time that lies across these lanes.
     pub(super) lane: u8,
-    /// Name of its colour and pattern.
+    /// Name of the class's colour and pattern.
     pub(super) look: &'static str,
 }
 
@@ -158,13 +159,14 @@ impl Class {
         }
     }
 
-    /// Whether it lies across other lanes and is not counted as CPU time.
+    /// Returns whether the class is drawn across the other lanes and does not count as CPU time.
     pub(super) fn is_aside(&self) -> bool {
         self.lane == 3
     }
 }
 
-/// The name of a source in a timeline. A thread has its program and process.
+/// Returns the name of a source in a timeline. The name of a thread includes its program and
+/// process.
 pub(super) fn source_name(source: &Source) -> String {
     let name = plain(displayed(&source.to_string()));
     match &source.thread {

@@ -1,5 +1,5 @@
-//! A bounded collection that keeps the longest items. It leaves out items shorter than a floor,
-//! which only rises.
+//! A collection of limited size that keeps the longest items. Items shorter than a floor are left
+//! out. The floor only rises.
 
 use ticktax_model::Nanos;
 
@@ -7,10 +7,10 @@ use ticktax_model::Nanos;
 #[derive(Debug)]
 pub(super) struct Kept<T> {
     items: Vec<T>,
-    /// Maximum number of items.
+    /// Maximum number of items that are kept.
     max: usize,
     length: fn(&T) -> Nanos,
-    /// Shorter items are left out.
+    /// Minimum length of an item. Shorter items are left out.
     floor: Nanos,
     left_out: u64,
 }
@@ -34,7 +34,7 @@ impl<T> Kept<T> {
         if self.items.len() >= self.max {
             self.thin();
         }
-        // The floor may have risen above its length.
+        // The floor may have risen above the length of this item.
         if (self.length)(&item) < self.floor {
             self.left_out += 1;
         } else {
@@ -42,27 +42,29 @@ impl<T> Kept<T> {
         }
     }
 
-    /// Returns the kept items, in the order of their arrival until they are sorted.
+    /// Returns the items that were kept. They are in the order of their arrival until they are
+    /// sorted.
     pub(super) fn items(&self) -> &[T] {
         &self.items
     }
 
-    /// Sorts the kept items in place, since there can be a million of them.
+    /// Sorts the items in place, because there can be a million of them.
     pub(super) fn sort_by_key<K: Ord>(&mut self, key: impl FnMut(&T) -> K) {
         self.items.sort_unstable_by_key(key);
     }
 
-    /// All items shorter than this are left out, and no longer ones.
+    /// Returns the minimum length of an item that is kept. All shorter items were left out, and no
+    /// others.
     pub(super) fn floor(&self) -> Nanos {
         self.floor
     }
 
-    /// Number of items left out.
+    /// Returns the number of items that were left out.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// Drops the shorter half.
+    /// Drops about half of the items, starting with the shortest, and raises the floor accordingly.
     fn thin(&mut self) {
         let mut lengths: Vec<Nanos> = self.items.iter().map(self.length).collect();
         let half = lengths.len() / 2;
@@ -87,8 +89,8 @@ mod tests {
     use super::Kept;
 
     proptest! {
-        /// The longest items are kept, items of equal length are kept or dropped together, and
-        /// dropped ones are counted.
+        /// The longest items are kept, items of equal length are either all kept or all dropped,
+        /// and the dropped items are counted.
         #[test]
         fn the_longest_items_are_kept_and_the_rest_counted(lengths in prop::collection::vec(0_i64..40, 0..400), max in 2_usize..50) {
             let mut kept = Kept::new(max, |length: &Nanos| *length);

@@ -5,10 +5,11 @@ use std::collections::HashMap;
 
 use ticktax_model::{Cpu, Nanos, SourceId, Span};
 
-/// Maximum number of spans per CPU to hold until the thread or idle span below them ends.
+/// Maximum number of spans per CPU that are held until the thread or idle span that they
+/// interrupted ends.
 const HELD: usize = 1 << 16;
 
-/// An interval of one source's own time, without interruption.
+/// An interval in which a source used a CPU without interruption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OwnInterval {
     pub(super) cpu: Cpu,
@@ -17,20 +18,20 @@ pub(super) struct OwnInterval {
     pub(super) source: SourceId,
 }
 
-/// Spans that may still have a span below them.
+/// Spans that may have interrupted a span that has not arrived yet.
 #[derive(Debug, Default)]
 pub(super) struct Nesting(HashMap<Cpu, Held>);
 
 #[derive(Debug, Default)]
 struct Held {
     spans: Vec<Span>,
-    /// Every moment before this one has its owner.
+    /// Time before which every moment has been assigned to a source.
     until: Option<Nanos>,
 }
 
 impl Nesting {
-    /// Takes the next span of a CPU, in the order of their ends. `is_lowest` marks a thread or idle
-    /// span: all spans above it have arrived by then.
+    /// Adds the next span of a CPU. Spans arrive in the order of their ends. `is_lowest` is `true`
+    /// for a thread or idle span. All spans that interrupted it have arrived before it.
     pub(super) fn push(&mut self, span: Span, is_lowest: bool, own: &mut impl FnMut(OwnInterval)) {
         let held = self.0.entry(span.cpu).or_default();
         held.spans.push(span);
@@ -39,7 +40,7 @@ impl Nesting {
         }
     }
 
-    /// Assigns the remaining spans.
+    /// Assigns the time of the remaining spans.
     pub(super) fn finish(self, own: &mut impl FnMut(OwnInterval)) {
         for (cpu, mut held) in self.0 {
             held.settle(cpu, own);
@@ -49,7 +50,8 @@ impl Nesting {
 
 impl Held {
     fn settle(&mut self, cpu: Cpu, own: &mut impl FnMut(OwnInterval)) {
-        // If two spans have equal times, the one that arrived later was interrupted by the other.
+        // If two spans have the same start and end, the span that arrived first interrupted the
+        // other.
         self.spans.reverse();
         self.spans
             .sort_by_key(|span| (span.start, Reverse(span.end())));
@@ -90,7 +92,7 @@ mod tests {
 
     use super::{Nesting, OwnInterval};
 
-    /// The own time of each source.
+    /// Returns the intervals in which each source used the CPU.
     fn own(rows: &[(i64, i64, u32)]) -> Vec<(i64, i64, u32)> {
         let mut intervals = Vec::new();
         let mut nesting = Nesting::default();
@@ -107,8 +109,8 @@ mod tests {
 
     #[test]
     fn every_moment_has_exactly_one_owner() {
-        // An NMI within an interrupt within a thread that starts at the same time; then a separate
-        // interrupt.
+        // An NMI interrupts an interrupt, which interrupts a thread at the moment when the thread
+        // starts. A separate interrupt follows.
         let rows = [(20, 22, 2), (10, 30, 1), (10, 50, 0), (60, 70, 1)];
         let expected = [
             (10, 20, 1),

@@ -1,5 +1,5 @@
-//! A drawing of the whole run that needs no script: for each CPU, how its time was divided, by
-//! column.
+//! A drawing of the whole recording that needs no script. It shows how the time of each CPU was
+//! divided, column by column.
 
 use std::fmt::Write;
 
@@ -10,11 +10,11 @@ use super::groups::Class;
 use super::section::Mark;
 use crate::html::escape::{attribute, text};
 
-/// Approximate number of columns for all CPUs together. Each takes about a hundred bytes.
+/// Approximate number of bars for all CPUs together. Each bar takes about a hundred bytes.
 const BARS: usize = 2_400;
-/// Maximum number of columns per CPU.
+/// Maximum number of bars per CPU.
 const MOST: usize = 400;
-/// Size of a CPU's row and its margins, in SVG units.
+/// Width, margin and height of a CPU's row, in SVG units.
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 60.0;
 const HEIGHT: f64 = 44.0;
@@ -24,15 +24,15 @@ const BOTTOM: f64 = 40.0;
 /// Maximum number of CPUs drawn.
 const CPUS: usize = 128;
 
-/// The data of the drawing.
+/// Data for the drawing.
 pub(super) struct Picture<'a> {
     pub(super) cpus: &'a [Cpu],
     pub(super) classes: &'a [Class],
-    /// For each CPU, sums by class.
+    /// For each CPU, the sums of each class in each column.
     pub(super) tables: &'a [Vec<Vec<u64>>],
     pub(super) grid: Grid,
     pub(super) zero: Nanos,
-    /// Start and end, since the start of the recording.
+    /// Start and end of the drawing, counted from the start of the recording.
     pub(super) range: (Nanos, Nanos),
     pub(super) marks: &'a [Mark],
 }
@@ -90,7 +90,7 @@ pub(super) fn write(out: &mut String, picture: &Picture<'_>) {
     }
 }
 
-/// Writes a class's entry in the key.
+/// Writes the entry for a class in the key below the drawing.
 pub(super) fn key(out: &mut String, class: &Class) {
     sample(
         out,
@@ -100,7 +100,7 @@ pub(super) fn key(out: &mut String, class: &Class) {
     );
 }
 
-/// Writes the key's entry for waits of threads.
+/// Writes the entry for waits of threads in the key below the drawing.
 pub(super) fn key_of_waits(out: &mut String) {
     sample(
         out,
@@ -119,7 +119,8 @@ fn sample(out: &mut String, fill: &str, class: &str, name: &str) {
     );
 }
 
-/// The strokes drawn over a look's colour, to distinguish looks without colours.
+/// Returns the strokes that are drawn over the colour of a look. They distinguish looks without
+/// colours.
 fn strokes(look: &str) -> &'static str {
     match look {
         "p1" => "M0 8L8 0",
@@ -135,7 +136,7 @@ fn strokes(look: &str) -> &'static str {
     }
 }
 
-/// Writes the fill patterns of the classes, for all drawings on the page.
+/// Writes the fill patterns of the classes. All drawings on the page use them.
 pub(super) fn patterns(out: &mut String, classes: &[Class]) {
     out.push_str(
         "<svg class=\"timeline-patterns\" width=\"0\" height=\"0\" aria-hidden=\"true\" \
@@ -161,7 +162,8 @@ impl Picture<'_> {
     }
 }
 
-/// Draws the columns of a CPU. If there are too many, several become one bar.
+/// Draws the columns of a CPU as bars. If there are too many columns, each bar combines several of
+/// them.
 fn row(out: &mut String, picture: &Picture<'_>, table: &[Vec<u64>], y: f64) {
     let Grid { width, count, .. } = picture.grid;
     let shown = picture.cpus.len().clamp(1, CPUS);
@@ -170,7 +172,7 @@ fn row(out: &mut String, picture: &Picture<'_>, table: &[Vec<u64>], y: f64) {
     let begin = (picture.grid.begin() - picture.zero).0;
     let time = |column: usize| begin + width * i64::try_from(column).unwrap_or(i64::MAX);
     let (from, to) = picture.range;
-    // The height stacked so far, for each bar.
+    // Height that is already stacked in each bar.
     let mut below = vec![0.0; bars];
     let mut aside = vec![0.0; bars];
     for (class, sums) in picture.classes.iter().zip(table) {
@@ -184,7 +186,7 @@ fn row(out: &mut String, picture: &Picture<'_>, table: &[Vec<u64>], y: f64) {
             if sum == 0 {
                 continue;
             }
-            // The first and last bar can extend beyond the recording.
+            // The first and the last bar can extend beyond the recording, so cut them off.
             let (left, right) = (time(first).max(from.0), time(last).min(to.0));
             let length = (right - left).max(1) as f64;
             let (room, base) = if class.is_aside() {
@@ -193,7 +195,7 @@ fn row(out: &mut String, picture: &Picture<'_>, table: &[Vec<u64>], y: f64) {
                 (HEIGHT, below)
             };
             let tall = (sum as f64 / length * room).min(room - *base);
-            // Even the shortest interrupt must be visible.
+            // Make even the shortest interrupt visible.
             let tall = tall.max(if class.lane > 0 { 0.6 } else { 0.0 });
             let foot = if class.is_aside() {
                 y - 1.0

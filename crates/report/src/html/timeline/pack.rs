@@ -3,15 +3,15 @@
 
 use crate::html::policy::base64;
 
-/// Compression level. Higher levels save about 2 % and take twice as long.
+/// Compression level. A higher level would save about 2 % and take twice as long.
 const LEVEL: u8 = 6;
 
-/// Encoded numbers, one after the other.
+/// A sequence of encoded numbers.
 #[derive(Debug, Default)]
 pub(super) struct Pack(Vec<u8>);
 
 impl Pack {
-    /// Appends a number in groups of 7 bits, lowest first, as LEB128 does.
+    /// Appends a number in groups of 7 bits, lowest group first, like LEB128.
     pub(super) fn number(&mut self, mut number: u64) {
         while number >= 0x80 {
             self.0.push((number & 0x7f) as u8 | 0x80);
@@ -20,12 +20,13 @@ impl Pack {
         self.0.push((number & 0x7f) as u8);
     }
 
-    /// Appends a signed number in zigzag encoding: the sign is the lowest bit.
+    /// Appends a signed number in zigzag encoding, in which the lowest bit is the sign.
     pub(super) fn signed(&mut self, number: i64) {
         self.number(((number << 1) ^ (number >> 63)).cast_unsigned());
     }
 
-    /// Appends numbers as differences, which can be negative.
+    /// Appends each number as its difference from the previous one. The differences can be
+    /// negative.
     pub(super) fn steps(&mut self, numbers: impl IntoIterator<Item = i64>) {
         let mut before = 0;
         for number in numbers {
@@ -34,7 +35,7 @@ impl Pack {
         }
     }
 
-    /// The bytes, deflated (RFC 1951), in base 64.
+    /// Compresses the bytes with DEFLATE (RFC 1951) and returns the result in base64.
     pub(super) fn text(self) -> String {
         base64(&miniz_oxide::deflate::compress_to_vec(&self.0, LEVEL))
     }

@@ -1,5 +1,5 @@
-//! The timeline section of a page: the data for the script, a drawing that needs no script, and
-//! tables.
+//! The timeline section of a page. It consists of the data for the script, a drawing that needs no
+//! script, and tables.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -20,40 +20,39 @@ use crate::html::RowsEnded;
 use crate::html::escape::{self, attribute, plain, running, text};
 use crate::text::numbers::{counted, grouped};
 
-/// Maximum number of columns per CPU, and for all CPUs together.
+/// Maximum number of columns per CPU and for all CPUs together.
 const COLUMNS: usize = 1 << 14;
 const ALL_COLUMNS: usize = 1 << 17;
 /// Maximum number of threads whose waits are drawn.
 const THREADS: usize = 12;
-/// Maximum number of lines in a table of longest items.
+/// Maximum number of lines in a table that lists the longest items.
 const LINES: usize = 10;
 
-/// The parts of a timeline within a page.
+/// Parts of the page that belong to a timeline.
 pub(in crate::html) struct Drawn {
     /// The visible part.
     pub(in crate::html) html: String,
-    /// The data that the script reads.
+    /// Script elements that contain the data for the script.
     pub(in crate::html) data: String,
     /// Links to the triggers that made a flight recorder keep this recording.
     pub(in crate::html) triggers: String,
 }
 
-/// Metadata that the script needs to decode the numbers. Times are in ns since the start of the
-/// recording.
+/// Metadata for decoding the numbers. All times are in ns since the start of the recording.
 #[derive(Serialize)]
 struct Meta {
     from: i64,
     to: i64,
     columns: MetaColumns,
     classes: Vec<Class>,
-    /// The name of each source, and the index of its class.
+    /// Name of each source, and the index of its class.
     sources: Vec<(String, usize)>,
     cpus: Vec<MetaCpu>,
     lanes: Vec<MetaLane>,
     reasons: Vec<&'static str>,
     wakeups: usize,
     marks: Vec<Mark>,
-    /// Shorter spans are only in the columns.
+    /// Length in ns of the shortest spans that are kept. Shorter spans appear only in the columns.
     floor: i64,
 }
 
@@ -76,7 +75,7 @@ struct MetaLane {
     waits: usize,
 }
 
-/// A moment that the page refers to.
+/// A moment that the page links to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Mark {
     pub(super) at: i64,
@@ -85,7 +84,7 @@ pub(super) struct Mark {
     pub(super) name: String,
 }
 
-/// Draws a timeline. `None` if no CPU has a span.
+/// Draws a timeline. Returns `None` if the recording is empty or no CPU has a span.
 pub(super) fn draw(mut timeline: Timeline, ended: &RowsEnded<'_>) -> Option<Drawn> {
     let (zero, begin, end) = range(&timeline, ended.header)?;
     timeline.spans.sort_by_key(order);
@@ -115,7 +114,7 @@ pub(super) fn draw(mut timeline: Timeline, ended: &RowsEnded<'_>) -> Option<Draw
     view.html(&mut html, &tables, &marks, range, !lanes.is_empty());
     view.longest(&mut html, &marks, &lanes);
     let meta = serde_json::to_string(&meta).unwrap_or_default();
-    // Free the spans before the page is built: they take more memory than the page.
+    // Free the spans before the page is built, because they take more memory than the page.
     drop(timeline);
     let data = format!(
         "<script type=\"application/json\" id=\"ticktax-timeline\">{}</script>\n\
@@ -130,8 +129,8 @@ pub(super) fn draw(mut timeline: Timeline, ended: &RowsEnded<'_>) -> Option<Draw
     })
 }
 
-/// The order of spans in the page: by CPU, then by start. A span precedes the spans within it, even
-/// one of equal length, which has more self time.
+/// Returns a key that sorts spans by CPU, then by start. A span precedes the spans that interrupted
+/// it. If one of them is equally long, it has more self time and therefore comes later.
 fn order(span: &Span) -> (Cpu, Nanos, Reverse<Nanos>, Nanos, SourceId) {
     let Span {
         cpu, start, dur, ..
@@ -139,7 +138,7 @@ fn order(span: &Span) -> (Cpu, Nanos, Reverse<Nanos>, Nanos, SourceId) {
     (cpu, start, Reverse(dur), span.self_time, span.source)
 }
 
-/// Links to the triggers that made a flight recorder keep this recording, for the answer.
+/// Returns links to the triggers of a flight recorder. They are shown in the summary.
 fn triggers(marks: &[Mark]) -> String {
     let mut out = String::new();
     for mark in marks {
@@ -157,7 +156,8 @@ fn triggers(marks: &[Mark]) -> String {
     out
 }
 
-/// The zero point of times, and the start and end of the timeline.
+/// Returns the time that counts as 0, and the start and end of the timeline. Returns `None` if the
+/// timeline is empty.
 fn range(timeline: &Timeline, header: &Header) -> Option<(Nanos, Nanos, Nanos)> {
     let (first, last) = timeline.seen?;
     let cpus = header.cpus.iter();
@@ -167,8 +167,8 @@ fn range(timeline: &Timeline, header: &Header) -> Option<(Nanos, Nanos, Nanos)> 
     (begin < end).then(|| (header.begin().unwrap_or(begin), begin, end))
 }
 
-/// The moments that the page refers to: the triggers of a flight recorder, then the longest delays
-/// of a program.
+/// Returns the moments that the page links to. The triggers of a flight recorder come first, then
+/// the longest delays of the watched program.
 fn marks(ended: &RowsEnded<'_>, zero: Nanos) -> Vec<Mark> {
     let triggers = ended.header.triggers.iter().map(|trigger| Mark {
         at: (trigger.at - trigger.lasted - zero).0,
@@ -193,7 +193,8 @@ fn marks(ended: &RowsEnded<'_>, zero: Nanos) -> Vec<Mark> {
     triggers.chain(delays).collect()
 }
 
-/// The link to an interval of the timeline, with half its length added on either side.
+/// Returns the link to an interval of the timeline. The view adds half of the interval's length on
+/// either side.
 pub(in crate::html) fn target(at: Nanos, length: Nanos, cpu: Option<Cpu>) -> String {
     let around = Nanos(length.0.max(1_000) / 2);
     let (from, to) = (at - around, at + length + around);
@@ -201,13 +202,13 @@ pub(in crate::html) fn target(at: Nanos, length: Nanos, cpu: Option<Cpu>) -> Str
     format!("#timeline={},{}{cpu}", from.0, to.0)
 }
 
-/// A thread whose waits are drawn.
+/// A lane in the timeline that shows the waits of one thread.
 struct Lane {
     name: String,
     waits: Vec<Span>,
 }
 
-/// The inputs of all parts of the section.
+/// Inputs for all parts of the section.
 struct View<'a> {
     timeline: &'a Timeline,
     sources: &'a SourceTable,
@@ -220,7 +221,7 @@ struct View<'a> {
 }
 
 impl View<'_> {
-    /// The sums of a CPU by class, and its number of spans.
+    /// Returns a CPU's sums for each class, then the number of spans that start in each column.
     fn columns(&self, cpu: Cpu) -> Vec<Vec<u64>> {
         let groups = self.timeline.groups.len();
         let all = self.timeline.columns.table(cpu, self.grid, groups);
@@ -234,7 +235,8 @@ impl View<'_> {
         table
     }
 
-    /// The threads that waited most. If a program was watched, only its threads.
+    /// Returns lanes for the threads that waited most. If a program was watched and any of its
+    /// threads waited, only its threads get lanes.
     fn lanes(&self, victim: Option<&VictimHeader>) -> Vec<Lane> {
         let mut by_thread: HashMap<i32, Vec<Span>> = HashMap::new();
         for wait in self.timeline.waits.items() {
@@ -268,7 +270,7 @@ impl View<'_> {
         all.into_iter().filter_map(lane).collect()
     }
 
-    /// Encodes everything that the script draws as numbers.
+    /// Encodes the data that the script draws.
     fn numbers(&self, tables: &[Vec<Vec<u64>>], lanes: &[Lane]) -> (Meta, Pack) {
         let mut pack = Pack::default();
         let mut names = Names::default();
@@ -342,7 +344,7 @@ impl View<'_> {
         group.map_or(0, |group| self.places[usize::from(group)])
     }
 
-    /// The spans of a CPU, in the order of [`order`].
+    /// Returns the spans of a CPU, in the order given by [`order`].
     fn spans(&self, cpu: Cpu) -> &[Span] {
         let all = self.timeline.spans.items();
         let begin = all.partition_point(|span| span.cpu < cpu);
@@ -350,12 +352,13 @@ impl View<'_> {
         &all[begin..end]
     }
 
-    /// Encodes the wake-ups, ordered by the start of the run. Returns their number.
+    /// Encodes the wake-ups, ordered by the start of the run that follows each of them. Returns the
+    /// number of wake-ups encoded.
     fn wakeups(&self, pack: &mut Pack, names: &mut Names) -> usize {
         let mut runs: Vec<Woken> = self.timeline.runs.items().to_vec();
         runs.sort_by_key(|run| run.ran);
         let place = |cpu: Cpu| self.cpus.iter().position(|known| *known == cpu);
-        // A CPU without spans is not drawn, so an arrow cannot start there.
+        // A CPU that has no spans is not drawn, so an arrow cannot start there.
         runs.retain(|run| place(run.by.cpu).is_some());
         pack.steps(runs.iter().map(|run| (run.ran - self.zero).0));
         for run in &runs {
@@ -375,7 +378,7 @@ impl View<'_> {
         runs.len()
     }
 
-    /// Writes the visible part.
+    /// Writes the visible part of the section.
     fn html(
         &self,
         out: &mut String,
@@ -427,7 +430,7 @@ impl View<'_> {
         }
     }
 
-    /// Describes what is left out.
+    /// Returns sentences about what the timeline leaves out.
     fn notes(&self) -> Vec<String> {
         let Timeline {
             spans, waits, runs, ..
@@ -465,7 +468,7 @@ impl View<'_> {
         notes
     }
 
-    /// Writes tables of the longest items. Each line has a link to the timeline.
+    /// Writes tables of the longest items. Each line has a link to the item in the timeline.
     fn longest(&self, out: &mut String, marks: &[Mark], lanes: &[Lane]) {
         out.push_str("<div class=\"timeline-tables\">\n");
         let delays = marks.iter().enumerate().map(|(place, mark)| {
@@ -484,7 +487,7 @@ impl View<'_> {
             let cells = [(*name).to_owned(), detail];
             self.line(wait, cells)
         });
-        // With marks, the longest delays are already listed.
+        // If there are marks, they already include the longest delays.
         if marks.is_empty() {
             table(out, "Longest waits", ["thread", "reason"], waits);
         }
@@ -541,7 +544,7 @@ impl Names {
     }
 }
 
-/// A line of a table of longest items.
+/// A line in a table that lists the longest items.
 struct Line {
     at: i64,
     length: i64,

@@ -1,4 +1,4 @@
-//! The first screen about periodic sources: period, source, cost and trigger.
+//! The first screen about periodic sources. It shows their periods, names, costs and triggers.
 
 use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement};
 
@@ -9,14 +9,14 @@ use crate::text::numbers::{counted, cpu_names, grouped, percent};
 use crate::text::page::{Page, TIE, Tone, tied};
 use crate::text::screen::{explained, fitted, narrowed};
 
-/// Narrowest page on which the column of event lengths is shown.
+/// Minimum page width for the column of event lengths.
 const ROOMY: usize = 60;
 
-/// Indent of the line with a source's cause, below its name.
+/// Indent of the line below a source's name that shows the cause of its period.
 const CAUSE: usize = 14;
 
-/// Levels of detail, in order of preference. Each consists of the maximum number of sources, and
-/// whether a second line names a source's trigger.
+/// Levels of detail, in order of preference. Each one consists of the maximum number of sources,
+/// and of a flag that adds a line with each source's trigger.
 const ROOMS: [(usize, bool); 12] = [
     (16, true),
     (12, true),
@@ -32,7 +32,7 @@ const ROOMS: [(usize, bool); 12] = [
     (2, false),
 ];
 
-/// Renders the first screen, ending with a line break.
+/// Renders the first screen, which ends with a line break.
 pub(super) fn first(beats: &BeatStatement, style: &TextStyle) -> Written {
     let text = fitted(&ROOMS, |room| with(beats, style, room));
     explained(text, WORDS, style)
@@ -56,8 +56,8 @@ fn with(beats: &BeatStatement, style: &TextStyle, (rows, causes): (usize, bool))
     page.finish()
 }
 
-/// Writes the title: the number of periodic sources, the number of sources searched, and the length
-/// of time searched.
+/// Writes the title, which contains the number of periodic sources, the number of sources searched,
+/// and the length of the time searched.
 fn title(page: &mut Page, beats: &BeatStatement, others: &[&BeatLine]) {
     let sources = format!(
         "{} over {}",
@@ -121,7 +121,8 @@ fn table(page: &mut Page, beats: &[&BeatLine], rows: usize, causes: bool) {
     }
 }
 
-/// Returns a source's share of its CPUs' time or, for gaps, its share of the probe's time.
+/// Returns the share of its CPUs' time that a source takes. For gaps, returns the share of the time
+/// that the probe watched.
 fn cost(beat: &BeatLine) -> f64 {
     match &beat.gaps {
         Some(gaps) if beat.kind == BeatKind::Gaps => gaps.share,
@@ -130,8 +131,8 @@ fn cost(beat: &BeatLine) -> f64 {
 }
 
 /// Returns the share of its CPUs' time that a source provably takes from other work. A thread that
-/// is off its CPU takes none. A probe may have yielded its gaps to programs, so gaps count only if
-/// they were outside the kernel's control.
+/// is off its CPU takes none. A gap may have yielded time to a program, so gaps count only if they
+/// were outside the kernel's control.
 fn taken(beat: &BeatLine) -> f64 {
     match beat.kind {
         BeatKind::OffCpu => 0.0,
@@ -140,7 +141,8 @@ fn taken(beat: &BeatLine) -> f64 {
     }
 }
 
-/// Returns the source's trigger, or an explanation of its period, in one line.
+/// Returns a line that names the source's trigger or explains its period. Returns `None` if neither
+/// is known.
 fn cause(beat: &BeatLine) -> Option<String> {
     if let [before @ .., _] = &*beat.chain
         && !before.is_empty()

@@ -1,14 +1,15 @@
-//! Loops measured on kernels, compared with the model of each kernel.
+//! The page that compares loops measured on kernels with the model of each kernel.
 
 use ticktax_model::kernels::{Difference, KernelArm, KernelComparison, PredictedLoop, Tolerance};
 
 use super::super::case::{line, section};
 use super::clock;
 
-/// Width of a bar chart in characters.
+/// Width of the longest bar in a chart, in characters.
 const PLOT: usize = 40;
 
-/// Shows one table per kernel and set of boot parameters, and the differences from the model.
+/// Shows a table for each kernel and set of boot parameters, and how the measurements differ from
+/// the model.
 pub(in crate::text) fn comparison(comparison: &KernelComparison) -> String {
     let mut page = String::new();
     line(
@@ -79,7 +80,7 @@ fn row(page: &mut String, arm: &KernelArm) {
     line(page, text.trim_end());
 }
 
-/// Formats a range, or one number if both ends print the same.
+/// Formats a range. If both ends are printed alike, formats them as one number.
 fn range((min, max): (f64, f64), scale: f64) -> String {
     let (min, max) = (format!("{:.2}", min * scale), format!("{:.2}", max * scale));
     if min == max {
@@ -89,8 +90,8 @@ fn range((min, max): (f64, f64), scale: f64) -> String {
     }
 }
 
-/// Writes a bar chart of the mean wait by kernel and boot parameters, for the first arm's loop
-/// only.
+/// Draws a bar chart of the mean wait for each kernel and set of boot parameters. Only the loop of
+/// the first arm is shown.
 fn plot(page: &mut String, arms: &[KernelArm]) {
     let Some(first) = arms.first() else {
         return;

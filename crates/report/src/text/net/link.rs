@@ -6,7 +6,7 @@ use super::super::numbers::{counted, percent};
 use super::super::page::{Page, Tone};
 use super::words::{bits, size};
 
-/// Writes the link's limits as read back from the kernel.
+/// Writes the limits of the link, as read back from the kernel.
 pub(super) fn write_limits(page: &mut Page, shaping: &Shaping) {
     let mut parts = Vec::from([format!(
         "{} in each direction",
@@ -36,7 +36,7 @@ pub(super) fn write_limits(page: &mut Page, shaping: &Shaping) {
     page.paragraph(Tone::Plain, "Link: ", &text);
 }
 
-/// Formats the time that the last packet in a full queue waits.
+/// Formats how long the last packet in a full queue waits.
 fn holds_up(shaping: &Shaping, queue: u64) -> String {
     let rate = shaping.effective.rate.filter(|&rate| rate > 0.0);
     rate.map_or_else(String::new, |rate| {
@@ -44,7 +44,7 @@ fn holds_up(shaping: &Shaping, queue: u64) -> String {
     })
 }
 
-/// Formats the link's rate, delay and loss, if they are limited.
+/// Formats the rate, delay and loss of the link, as far as they are limited.
 fn properties(link: &LinkSpec) -> String {
     let rate = link.rate.map(bits);
     let delay = link.delay.map(|value| format!("{value} of delay"));

@@ -1,4 +1,4 @@
-//! Compares sampled CPU shares with the traced ones, and with the soaker's.
+//! Compares sampled shares of CPU time with the traced shares and with the soaker's measurement.
 
 use ticktax_model::Nanos;
 use ticktax_model::net::{Sampled, SampledActivity, TracedTraffic};
@@ -7,8 +7,8 @@ use super::super::block::Columns;
 use super::super::numbers::{counted, percent};
 use super::super::page::{Page, Tone};
 
-/// Writes each share as traced, as sampled (by the code that ran, and by thread), and as measured
-/// by the soaker.
+/// Writes each share of CPU time side by side: as traced, as sampled by the code that ran and by
+/// thread, and as measured by the soaker.
 pub(super) fn beside(
     page: &mut Page,
     books: &TracedTraffic,

@@ -1,4 +1,4 @@
-//! Names and number formats of the pages about traffic.
+//! Names and number formats for the pages about traffic.
 
 use ticktax_model::net::{Protocol, TrafficAccount};
 
@@ -12,7 +12,7 @@ pub(in crate::text) fn bits(rate: f64) -> String {
     ))
 }
 
-/// Formats a number of bytes. Units are powers of ten, like those of rates.
+/// Formats a number of bytes. The units are powers of ten, like the units of rates.
 pub(in crate::text) fn size(bytes: u64) -> String {
     tied(scaled(bytes as f64, &["B", "kB", "MB", "GB", "TB"]))
 }
@@ -23,7 +23,7 @@ fn scaled(number: f64, units: &[&str]) -> String {
     let mut units = units.iter();
     let mut unit = units.next().copied().unwrap_or_default();
     for larger in units {
-        // A number that would print as 1000 uses the next unit.
+        // Use the next unit for a number that would be printed as 1000.
         if number < 999.5 {
             break;
         }
@@ -33,7 +33,7 @@ fn scaled(number: f64, units: &[&str]) -> String {
     format!("{} {unit}", digits(number))
 }
 
-/// Formats a number of any size with three digits.
+/// Formats a number of any size with about three significant digits.
 pub(in crate::text) fn fraction(number: f64) -> String {
     if number > 0.0 && number < 0.000_1 {
         return "<0.0001".to_owned();
@@ -54,7 +54,8 @@ fn digits(number: f64) -> String {
     }
 }
 
-/// Returns the display name of an account: `tx` is the cost of sending, `rx` the cost of receiving.
+/// Returns the display name of an account. `tx` stands for the cost of sending, and `rx` for the
+/// cost of receiving.
 pub(super) fn account(account: TrafficAccount) -> &'static str {
     match account {
         TrafficAccount::SenderUser => "tx: sender, user",
@@ -76,7 +77,7 @@ pub(super) fn account(account: TrafficAccount) -> &'static str {
     }
 }
 
-/// Returns the unit counted as a packet.
+/// Returns the name of the unit that is counted as a packet.
 pub(super) fn packet(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Tcp => "a TCP segment sent",

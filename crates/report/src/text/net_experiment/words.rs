@@ -1,4 +1,4 @@
-//! Names and number formats of the page about a traffic experiment.
+//! Names and number formats for the page about a traffic experiment.
 
 use std::fmt::Write;
 
@@ -9,14 +9,15 @@ use super::super::numbers::percent;
 use super::super::page::{clean, tied};
 use super::fraction;
 
-/// Returns a factor's value as the user typed it.
+/// Returns the value of a factor as the user typed it.
 pub(super) fn value_of(experiment: &NetExperiment, factor: usize, value: usize) -> String {
     let values = experiment.factors.get(factor).map(|factor| &factor.values);
     let value = values.and_then(|values| values.get(value));
     value.map_or_else(|| "?".to_owned(), |value| clean(value))
 }
 
-/// Formats the name of an effect: `mss=536`, or two such terms for an interaction.
+/// Formats the name of an effect, such as `mss=536`. The name of an interaction contains two such
+/// terms.
 pub(super) fn effect_name(experiment: &NetExperiment, terms: &[Term]) -> String {
     let term_name = |term: &Term| {
         let factor = experiment.factors.get(term.factor);
@@ -27,7 +28,7 @@ pub(super) fn effect_name(experiment: &NetExperiment, terms: &[Term]) -> String 
     all.join(" with ")
 }
 
-/// Formats a sum of effects with their coefficients.
+/// Formats a sum of effects, each with its coefficient.
 pub(super) fn effect_sum(experiment: &NetExperiment, parts: &[AliasPart]) -> String {
     let mut text = String::new();
     for (at, part) in parts.iter().enumerate() {
@@ -60,7 +61,7 @@ pub(super) fn change(share: f64) -> String {
     tied(format!("{sign}{}", percent(share.abs())))
 }
 
-/// Formats the ends of an effect's interval.
+/// Formats the ends of the confidence interval of an effect.
 pub(super) fn ends(effect: Effect) -> String {
     let end = |share: f64| {
         let sign = if share < 0.0 { "−" } else { "+" };
@@ -69,7 +70,7 @@ pub(super) fn ends(effect: Effect) -> String {
     tied(format!("{} to {} %", end(effect.low), end(effect.high)))
 }
 
-/// Formats a number with a sign only if it is negative.
+/// Formats a number. Only a negative number gets a sign.
 pub(super) fn signed(number: f64) -> String {
     let sign = if number < 0.0 { "−" } else { "" };
     format!("{sign}{}", fraction(number.abs()))
@@ -90,7 +91,7 @@ pub(super) fn unit(unit: CostUnit) -> &'static str {
     }
 }
 
-/// Explains why costs per unit could not be estimated.
+/// Explains why the costs per unit could not be estimated.
 pub(super) fn refusal(why: CostRefusal, misfit: Option<f64>) -> String {
     match why {
         CostRefusal::TooFewBlocks => "one block has no spread: run at least two.".to_owned(),

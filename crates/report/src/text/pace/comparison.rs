@@ -10,7 +10,7 @@ use super::super::page::{Page, Tone, tied};
 use super::{limitations, number};
 use crate::view::View;
 
-/// Renders a comparison of paced loops, ending with a line break.
+/// Renders a comparison of paced loops, which ends with a line break.
 pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     let title = format!(
@@ -92,7 +92,7 @@ fn cells(fps: &str, lost: &str, late: &str, wait: &str, cpu: &str) -> Columns {
     Columns::right([(6, fps), (5, lost), (5, late), (8, wait), (7, cpu)])
 }
 
-/// Returns the heading of the wait column.
+/// Returns the heading of the column that shows waits.
 fn heading(q: Option<f64>) -> String {
     let q = q.map_or_else(String::new, |q| format!(" p{:.0}", q * 100.0));
     format!("wait{q}")

@@ -1,4 +1,5 @@
-//! The cost of a loop: its CPU time by each available clock, and the number of its wake-ups.
+//! The cost of a paced loop: its CPU time according to each available clock, and its number of
+//! wake-ups.
 
 use ticktax_model::pace::{CpuClock, CpuReading, CpuStatement, PaceStatement, TickAlias, Wakeups};
 
@@ -45,8 +46,8 @@ fn name(reading: &CpuReading, cpu: &CpuStatement) -> String {
     }
 }
 
-/// Describes how the relation between the loop's period and the tick distorts CPU time sampled at
-/// the tick.
+/// Describes how the tick distorts CPU time that is sampled at the tick. The error depends on the
+/// ratio of the loop's period to the tick's period.
 fn rhythm(alias: &TickAlias) -> String {
     let frames = match alias.frames {
         1 => "One frame takes".to_owned(),

@@ -1,5 +1,5 @@
-//! The first screen about a paced loop: whether it keeps its rate, the number of lost frames, and
-//! the cause.
+//! The first screen about a paced loop. It shows whether the loop keeps its rate, how many frames
+//! were lost, and why.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::{
@@ -17,15 +17,15 @@ use crate::text::numbers::{counted, grouped, percent, quantile_or_blank, rate};
 use crate::text::page::{Page, Tone, tied};
 use crate::text::screen::{explained, fitted, narrowed};
 
-/// A level of detail.
+/// A level of detail of the screen.
 #[derive(Clone, Copy, Debug)]
 struct Room {
-    /// Maximum number of lines with frame rates.
+    /// Maximum number of lines that show frame rates.
     rates: usize,
-    /// Whether empty lines separate the parts.
+    /// Whether empty lines separate the parts of the screen.
     spaced: bool,
-    /// Maximum number of lines in the table of times. If it is 1, the ruled-out causes are left out
-    /// too.
+    /// Maximum number of lines in the table of times. If it is 1, the list of causes that were
+    /// ruled out is also left out.
     times: usize,
 }
 
@@ -37,7 +37,7 @@ const fn room(rates: usize, spaced: bool, times: usize) -> Room {
     }
 }
 
-/// Levels of detail, in order of preference.
+/// All levels of detail, in order of preference.
 const ROOMS: [Room; 10] = [
     room(6, true, 6),
     room(4, true, 6),
@@ -50,10 +50,10 @@ const ROOMS: [Room; 10] = [
     room(0, false, 2),
     room(0, false, 1),
 ];
-/// Narrowest page on which the full table of times is shown.
+/// Minimum page width for the full table of times.
 const TABLE: usize = 70;
 
-/// Renders the first screen, ending with a line break.
+/// Renders the first screen, which ends with a line break.
 pub(super) fn first(statement: &PaceStatement, style: &TextStyle) -> Written {
     let text = fitted(&ROOMS, |room| with(statement, style, room));
     match &statement.figures {
@@ -86,7 +86,7 @@ fn with(statement: &PaceStatement, style: &TextStyle, room: Room) -> Written {
             dropped(&mut page, figures, &statement.subject);
             if let Some(late) = &statement.late {
                 late::table(&mut page, late);
-                // A narrow page never fits on one screen, so it need not save lines.
+                // A narrow page does not fit on one screen anyway, so it need not save lines.
                 if room.times > 1 || page.width() < TABLE {
                     late::ruled_out(&mut page, late);
                 }
@@ -100,7 +100,7 @@ fn with(statement: &PaceStatement, style: &TextStyle, room: Room) -> Written {
     page.finish()
 }
 
-/// Writes the loop's name or its rate, and the verdict in capitals.
+/// Writes the name of the loop or its rate, followed by the verdict in capitals.
 fn headline(page: &mut Page, statement: &PaceStatement) {
     let whose = match &statement.subject {
         Subject::Loop(report) => format!("{} Hz loop", number(report.spec.rate)),
@@ -123,12 +123,13 @@ fn headline(page: &mut Page, statement: &PaceStatement) {
     page.row(tone, 0, &title, &format!("  {word}"));
 }
 
-/// Returns the number of slots that had no frame on time.
+/// Returns the number of time slots that had no frame in time.
 fn late_slots(figures: &Figures) -> u64 {
     figures.untimely()
 }
 
-/// Writes the number of frames and their rate, and the loop's settings or its thread's rhythm.
+/// Writes the number of frames and their rate, followed by the settings of the loop or the rhythm
+/// of its thread.
 fn subject(page: &mut Page, statement: &PaceStatement) {
     if let Some(figures) = &statement.figures {
         let mut parts = Vec::new();
@@ -142,7 +143,7 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
             None => counted(figures.frames, "frame"),
         });
         parts.push(tied(format!("{} dropped", grouped(figures.dropped))));
-        // The two numbers are equal if frames keep to a grid.
+        // If frames follow a fixed schedule, the two numbers are equal, so print only one of them.
         if figures.overshot != figures.dropped {
             parts.push(tied(format!("{} overshot", grouped(figures.overshot))));
         }
@@ -195,8 +196,8 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
     }
 }
 
-/// Formats the rate that the loop would have without delays, which determines the expected number
-/// of frames. If delays lower the average rate by more than 1 %, the average is given too.
+/// Formats the rate that the loop would have without delays. This rate determines how many frames
+/// are expected. If delays lower the average rate by more than 1 %, the average rate is added.
 fn rate_in_words(found: &RhythmReport, figures: Option<&Figures>) -> String {
     let average = found.rhythm.period;
     let counted = figures
@@ -209,7 +210,7 @@ fn rate_in_words(found: &RhythmReport, figures: Option<&Figures>) -> String {
     format!("{} without delays, {} on average", hz(counted), hz(average))
 }
 
-/// Writes the frames' times as a table. A narrow page shows only the median and the maximum.
+/// Writes a table of the frames' times. A narrow page shows only the median and the maximum.
 fn times(page: &mut Page, figures: &Figures, most: usize) {
     if page.width() >= TABLE {
         let heading = super::cells(["count", "median", "p90", "p99", "p99.9", "max"]);
@@ -245,8 +246,8 @@ fn dropped(page: &mut Page, figures: &Figures, subject: &Subject) {
     }
 }
 
-/// Writes the loop's CPU time by its most accurate clock, and the busy share of its CPUs that `top`
-/// shows.
+/// Writes the CPU time of the loop according to its most accurate clock, and the busy share of its
+/// CPUs as `top` shows it.
 fn cpu(page: &mut Page, statement: &PaceStatement) {
     let mut parts = Vec::new();
     let mut readings = statement.cpu.readings.iter();
@@ -281,7 +282,7 @@ fn cpu(page: &mut Page, statement: &PaceStatement) {
     }
 }
 
-/// Whether other work used more than half of the time of the loop's CPU.
+/// Returns whether other work used more than half of the time of the loop's CPU.
 fn crowded(cpu: &CpuStatement) -> bool {
     let share = |clock| {
         let mut readings = cpu.readings.iter();
@@ -293,7 +294,8 @@ fn crowded(cpu: &CpuStatement) -> bool {
     all.zip(own).is_some_and(|(all, own)| all - own > 0.5)
 }
 
-/// Writes a command that explains late frames, or one that tries a setting that may reduce them.
+/// Writes a command that explains why frames were late, or a command that tries a setting that may
+/// reduce their number.
 fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
     let PaceStatement { subject, cpu, .. } = statement;
     let late = late_slots(figures) > 0;
@@ -310,7 +312,7 @@ fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
                 0 => "to see what delayed it",
                 _ => "to see its longest delays and their causes",
             };
-            // No command can name a process that has exited.
+            // A process that has exited cannot be named in a command.
             let ended = matches!(statement.ended_early, Some(PaceEnd::ProcessExited { .. }));
             let remedy = if ended {
                 "Start it again and audit it"
@@ -330,7 +332,7 @@ fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
             let text = "Its rule adds up delays: use a fixed grid.";
             page.paragraph(Tone::Strong, "WHAT TO DO: ", text);
             let sleep = match report.spec.sleep {
-                // `nanosleep` is the default.
+                // `nanosleep` is the default, so it needs no option.
                 SleepMethod::Nanosleep => None,
                 sleep => Some(format!("--sleep {sleep}")),
             };
@@ -342,7 +344,7 @@ fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
             let text = "Compare ways to sleep on this kernel.";
             page.paragraph(Tone::Strong, "WHAT TO DO: ", text);
             let rule = match report.spec.rule {
-                // `deadline` is the default.
+                // `deadline` is the default, so it needs no option.
                 PaceRule::Deadline => None,
                 rule => Some(format!("--rule {rule}")),
             };
@@ -360,7 +362,7 @@ fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
     }
 }
 
-/// Returns the command that repeats the loop with the options in `changed`. A line never breaks
+/// Returns the command that runs the loop again, with the options in `changed`. Lines never break
 /// between an option and its value.
 fn again(report: &LoopReport, figures: &Figures, changed: [Option<String>; 2]) -> String {
     let spec = &report.spec;

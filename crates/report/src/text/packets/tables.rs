@@ -1,4 +1,4 @@
-//! The tables of losses by cause, by burst, and by time.
+//! Tables that show the losses by cause, by burst and by time.
 
 use ticktax_model::Nanos;
 use ticktax_model::packets::{PacketStatement, TimeSlot};
@@ -11,7 +11,7 @@ use super::{at, cause_name};
 /// Maximum number of lines per table.
 const LINES: usize = 20;
 
-/// Writes the causes of the receiver's stalls during which datagrams were lost.
+/// Writes a table of the causes of those stalls of the receiver during which datagrams were lost.
 pub(super) fn causes(page: &mut Page, statement: &PacketStatement) {
     if statement.causes.is_empty() || statement.untraced_reason.is_some() {
         return;
@@ -34,7 +34,7 @@ pub(super) fn causes(page: &mut Page, statement: &PacketStatement) {
     }
 }
 
-/// Writes a line for each burst of losses.
+/// Writes a table with a line for each burst of losses.
 pub(super) fn bursts(page: &mut Page, statement: &PacketStatement) {
     let Some(bursts) = statement.bursts.as_deref().filter(|all| !all.is_empty()) else {
         return;
@@ -76,7 +76,7 @@ pub(super) fn bursts(page: &mut Page, statement: &PacketStatement) {
     page.paragraph(Tone::Faint, "", text);
 }
 
-/// Writes the losses and delays over time.
+/// Writes a table that shows how the losses and delays developed over time.
 pub(super) fn by_time(page: &mut Page, statement: &PacketStatement) {
     if statement.by_time.len() < 2 {
         return;

@@ -1,4 +1,4 @@
-//! Names and number formats of the pages about datagrams.
+//! Names and number formats for the pages about datagrams.
 
 use ticktax_model::Kind;
 use ticktax_model::net::{End, Link};
@@ -32,7 +32,7 @@ fn three_digits(number: f64) -> String {
     }
 }
 
-/// Describes the link that carried the datagrams.
+/// Describes the link over which the datagrams were sent.
 pub(super) fn link(statement: &PacketStatement) -> String {
     let host = match &*statement.host {
         "" => "this machine".to_owned(),
@@ -48,7 +48,8 @@ pub(super) fn link(statement: &PacketStatement) -> String {
     }
 }
 
-/// Describes the blind spots of a measurement over the loopback device.
+/// Describes what a measurement over the loopback device cannot show. Returns `None` for other
+/// links.
 pub(super) fn loopback(statement: &PacketStatement) -> Option<String> {
     let Link::Loopback { reason: why } = &statement.link else {
         return None;
@@ -60,7 +61,7 @@ pub(super) fn loopback(statement: &PacketStatement) -> Option<String> {
     ))
 }
 
-/// Lists the places where datagrams were lost. `buffer` describes the receiving socket's buffer.
+/// Lists where datagrams were lost. `buffer` describes the buffer of the receiving socket.
 pub(in crate::text) fn lost_in(places: &PacketLosses, buffer: &str) -> String {
     let PacketLosses {
         total: _,
@@ -92,7 +93,7 @@ pub(in crate::text) fn lost_in(places: &PacketLosses, buffer: &str) -> String {
     format!("{}.", losses.join(", "))
 }
 
-/// Returns the display name of the receiver's stall: a process or a kind of delay.
+/// Returns the display name of what stalled the receiver: a process or a kind of delay.
 pub(super) fn culprit_name(by: &StallCause) -> String {
     match (by.source_kind, &*by.name, by.pid) {
         (Kind::Idle, ..) => WAKE_UP.to_owned(),
@@ -102,7 +103,7 @@ pub(super) fn culprit_name(by: &StallCause) -> String {
     }
 }
 
-/// Returns the command that repeats the measurement with another buffer size.
+/// Returns the command that repeats the measurement with a buffer of `ask_bytes`.
 pub(super) fn again(statement: &PacketStatement, ask_bytes: u64) -> String {
     if !is_pair(statement) {
         return format!("ticktax pace --udp --listen --rcvbuf {ask_bytes}");

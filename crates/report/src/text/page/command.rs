@@ -1,4 +1,5 @@
-//! Breaks a command into lines that fit a page. Pasted together, the lines are still one command.
+//! Breaks a command into lines that fit on a page. When pasted together into a shell, the lines are
+//! still one command.
 
 use super::{TIE, columns, elide};
 
@@ -13,8 +14,9 @@ pub(super) struct Line {
 /// Breaks `command` into lines of at most `first` columns. A line that starts at the page's edge
 /// can have `width` columns.
 ///
-/// A line that continues on the next one ends with a backslash, and comment lines start with `#`.
-/// The command itself is never cut. Returns `None` if a quoted word does not fit on a line.
+/// A line ends with a backslash if the command continues on the next line, and comment lines start
+/// with `#`. The command itself is never cut. Returns `None` if a quoted word does not fit on a
+/// line.
 pub(super) fn lines(command: &str, first: usize, width: usize) -> Option<Vec<Line>> {
     let (code, comment) = parts(command);
     let mut lines = Lines {
@@ -37,7 +39,7 @@ pub(super) fn lines(command: &str, first: usize, width: usize) -> Option<Vec<Lin
     Some(lines.done)
 }
 
-/// Splits a command into the part that a shell runs and the comment after `#`.
+/// Splits a command into the part that a shell runs and the comment that follows `#`.
 fn parts(command: &str) -> (&str, &str) {
     let mut quoted = false;
     let mut before = ' ';
@@ -54,8 +56,8 @@ fn parts(command: &str) -> (&str, &str) {
     (command, "")
 }
 
-/// Splits code into words. A line can break between any two of them, so quoted words and words
-/// joined by [`TIE`] stay together.
+/// Splits code into words, between which a line can break. Quoted words and words joined by [`TIE`]
+/// therefore stay together.
 fn words(code: &str) -> Vec<String> {
     let mut words = Vec::new();
     let (mut word, mut quoted) = (String::new(), false);
@@ -74,7 +76,7 @@ fn words(code: &str) -> Vec<String> {
 
 /// Lines under construction.
 struct Lines {
-    /// Columns available after the label, and at the page's edge.
+    /// Number of columns available after the label, and at the page's edge.
     room: [usize; 2],
     done: Vec<Line>,
     line: Line,
@@ -88,7 +90,7 @@ impl Lines {
         self.room[usize::from(self.line.from_edge)]
     }
 
-    /// Ends the current line. `from_edge` describes the next one.
+    /// Ends the current line. `from_edge` says whether the next line starts at the page's edge.
     fn next(&mut self, from_edge: bool) {
         let next = Line {
             from_edge,
@@ -98,10 +100,10 @@ impl Lines {
         self.commented = false;
     }
 
-    /// Adds a word of the command. `more` means that another word follows. Returns `None` if the
+    /// Adds a word of the command. `more` is `true` if another word follows. Returns `None` if the
     /// word does not fit.
     fn word(&mut self, word: &str, more: bool) -> Option<()> {
-        // A space and a backslash follow the word if the command continues.
+        // If the command continues, a space and a backslash follow the word.
         let mark = if more { 2 } else { 0 };
         let needed = columns(word) + mark;
         let used = columns(&self.line.text);
@@ -116,7 +118,8 @@ impl Lines {
         }
         let mut rest = word;
         while columns(rest) + mark > self.room() {
-            // Within quotes, a shell does not treat a backslash as a continuation.
+            // Within single quotes, a shell does not treat a backslash at the end of a line as a
+            // continuation.
             if word.contains('\'') {
                 return None;
             }
@@ -157,7 +160,7 @@ impl Lines {
     }
 }
 
-/// Returns the number of bytes of `text` that fit in `room` columns.
+/// Returns how many bytes at the start of `text` fit into `room` columns.
 fn fitting(text: &str, room: usize) -> usize {
     let mut used = 0;
     for (at, c) in text.char_indices() {
@@ -173,7 +176,8 @@ fn fitting(text: &str, room: usize) -> usize {
 mod tests {
     use super::{TIE, columns, lines};
 
-    /// Returns the command as a shell reads it when pasted from a page: continued lines are joined.
+    /// Returns the command that a shell reads when the lines are pasted from a page. Lines that end
+    /// with a backslash are joined with the next line.
     fn pasted(text: &str, first: usize, width: usize) -> String {
         let lines = lines(text, first, width).unwrap();
         let mut command = String::new();

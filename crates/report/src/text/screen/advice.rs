@@ -1,4 +1,5 @@
-//! Advice in words, each with a command that carries it out or proves it.
+//! Advice in words. Each piece comes with a command that follows the advice or proves that it
+//! helps, if there is one.
 
 mod commands;
 mod framing;
@@ -22,10 +23,10 @@ use crate::text::foot::loss_remedy;
 use crate::text::numbers::{counted, cpu_names, grouped, percent};
 use crate::text::page::{Page, Tone, columns, tied};
 
-/// Label of a command.
+/// Label in front of a command.
 const COMMAND: &str = "     $ ";
 
-/// Writes the pieces of advice, or a text in their place.
+/// Writes the advice, or another text instead if no rule gives advice.
 pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     let statement = screen.statement;
     if statement.advice.is_empty() {
@@ -34,7 +35,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
         }
         return;
     }
-    // Commands are useless for a simulated machine, and for a lab guest, which no longer exists.
+    // Commands make no sense for a simulated machine or for a lab guest, which no longer exists.
     let is_live = statement.world == World::Live;
     for (i, advice) in statement.advice.iter().take(screen.room.advice).enumerate() {
         let (sentence, command) = words(advice, screen);
@@ -55,7 +56,8 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     }
 }
 
-/// Adds a comment to a command if both fit on a line.
+/// Appends a comment to a command if both fit on a line. Otherwise, returns the command without the
+/// comment.
 fn commented(command: String, comment: &str, width: usize) -> String {
     let both = format!("{command}  # {comment}");
     if columns(COMMAND) + columns(&both) <= width {
@@ -65,7 +67,7 @@ fn commented(command: String, comment: &str, width: usize) -> String {
     }
 }
 
-/// Describes a piece of advice as a sentence, with a command if one exists.
+/// Returns a sentence that describes a piece of advice, and a command if there is one.
 fn words(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     match advice {
         Advice::PeriodicProgram { .. } => periodic(advice, screen),
@@ -106,11 +108,11 @@ fn words(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
                 throttled(*time, *count, screen),
             ),
             Some(match (cgroup, pid) {
-                // The quota belongs to the watched process's own cgroup.
+                // The quota belongs to the cgroup of the watched process itself.
                 (Some(_), Some(pid)) if screen.watched() == Some(*pid) => {
                     format!("ticktax try cgroup.cpu_quota=now,max --metric throttled --pid {pid}")
                 }
-                // The quota's file names depend on the cgroup version.
+                // The names of the files that contain the quota depend on the cgroup version.
                 (Some(folder), _) if is_plain(folder) => {
                     format!("grep . {}/cpu.*", folder.trim_end_matches('/'))
                 }
@@ -124,7 +126,7 @@ fn words(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     }
 }
 
-/// Returns the command for a trial that measures the benefit of the advice, or `None` unless a
+/// Returns the command for a trial that measures how much the advice helps. Returns `None` if no
 /// setting that can be changed at run time has the advised effect.
 fn proof(advice: &Advice, screen: &Screen<'_>) -> Option<String> {
     let (proposal, metric) = match advice {
@@ -138,8 +140,8 @@ fn proof(advice: &Advice, screen: &Screen<'_>) -> Option<String> {
         Advice::CompetingPrograms { programs, .. }
             if Lowered::from_programs(programs).can_be_tried(screen) =>
         {
-            // Raising the victim to nice -19 changes the ratio of weights as much as lowering the
-            // others to nice 19.
+            // Raising the watched program to nice -19 changes the ratio of the weights as much as
+            // lowering the other programs to nice 19.
             (KnobProposal::new("proc.nice", -19), Some("wait"))
         }
         _ => return None,
@@ -147,7 +149,8 @@ fn proof(advice: &Advice, screen: &Screen<'_>) -> Option<String> {
     Some(trial(screen, &proposal?, metric))
 }
 
-/// Returns the setting that stops a kernel thread, if the thread's work only improves performance.
+/// Returns the setting that stops a kernel thread. Returns `None` unless the thread's work merely
+/// improves performance.
 fn off_switch(thread: &str) -> Option<KnobProposal> {
     match thread {
         "ksmd" => KnobProposal::new("ksm.run", 0),
@@ -159,7 +162,7 @@ fn off_switch(thread: &str) -> Option<KnobProposal> {
     }
 }
 
-/// Describes advice about a periodic program: move it to another CPU, or lower its priority.
+/// Returns the advice to move a periodic program to another CPU, or to lower its priority.
 fn periodic(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     let Advice::PeriodicProgram {
         program,
@@ -203,7 +206,7 @@ fn periodic(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     };
     let takes = if *ended { "took" } else { "takes" };
     let timer = by_timer(timer.as_deref());
-    // Narrow pages omit the CPUs, which the command names.
+    // Narrow pages leave out the CPUs, because the command names them.
     let place = if screen.style.width >= ROOMY {
         format!("{timer} on {}", cpu_names(cpus.iter()))
     } else {
@@ -217,12 +220,13 @@ fn periodic(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     (sentence, screen.names_processes().then_some(command))
 }
 
-/// Names the timer that causes a period, if known.
+/// Returns a phrase that names the timer behind a period. Returns an empty string if the timer is
+/// unknown.
 fn by_timer(timer: Option<&str>) -> String {
     timer.map_or_else(String::new, |timer| format!(" (timer {timer})"))
 }
 
-/// Describes advice about programs that ran during much of another program's waiting time.
+/// Returns the advice about programs that ran during much of another program's waiting time.
 fn crowding(
     programs: &[CompetingProgram],
     share: f64,
@@ -249,8 +253,8 @@ fn crowding(
     (sentence, lower_all(programs, screen))
 }
 
-/// Describes how often and for how long a program was throttled. A whole-machine audit does not
-/// know when throttling ended, so its figure is the time until the program ran again.
+/// Describes how often and for how long a program was throttled. An audit of the whole machine does
+/// not record when throttling ended, so its figure is the time until the program ran again.
 fn throttled(time: Nanos, count: u64, screen: &Screen<'_>) -> String {
     let (time, count) = (tied(time), counted(count, "time"));
     let followed = screen
@@ -264,8 +268,8 @@ fn throttled(time: Nanos, count: u64, screen: &Screen<'_>) -> String {
     }
 }
 
-/// Names the CPU quota and its file in a cgroup. Cgroup v1 mounts each controller in a directory
-/// with the controller's name.
+/// Returns the name of the CPU quota and of the file that contains it. Cgroup v1 mounts each
+/// controller in a directory that has the controller's name.
 fn quota_file(cgroup: Option<&str>) -> &'static str {
     let Some(cgroup) = cgroup else {
         return "the CPU quota (cpu.max or cpu.cfs_quota_us)";
@@ -281,7 +285,7 @@ fn quota_file(cgroup: Option<&str>) -> &'static str {
     }
 }
 
-/// Describes advice about CPU time that the kernel or the hypervisor used.
+/// Returns the advice about CPU time that the kernel or the hypervisor used.
 fn kernel_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     match advice {
         Advice::Interrupts {
@@ -319,7 +323,7 @@ fn kernel_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String
                 tied(time),
                 tied(format!("{} of CPU time", percent(*share)))
             ),
-            // vmstat's `st` column shows only reported steal, and many hosts report none.
+            // The `st` column of vmstat shows only reported steal, and many hosts report none.
             Some("ticktax audit --section noise".to_owned()),
         ),
         Advice::KernelWork {
@@ -347,7 +351,7 @@ fn kernel_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String
             ),
             match screen.statement.victim {
                 None => Some("ticktax audit --keep sums".to_owned()),
-                // An audit of a single program does not keep sums.
+                // An audit of a single program cannot keep sums.
                 Some(_) => screen
                     .watched()
                     .map(|pid| format!("taskset -acp {pid}   # shows its allowed CPUs")),
@@ -357,7 +361,8 @@ fn kernel_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String
     }
 }
 
-/// Names the largest contributor: "mostly" if `share` of the total is more than half.
+/// Returns the name of the largest contributor. If its share of the total exceeds half, `mostly`
+/// precedes the name.
 fn largest(name: &str, share: f64) -> String {
     if share > 0.5 {
         format!("mostly {name}")
@@ -366,7 +371,7 @@ fn largest(name: &str, share: f64) -> String {
     }
 }
 
-/// Describes advice about overbooked CPUs and real-time threads.
+/// Returns the advice about CPUs that have too much work, and about real-time threads.
 fn machine_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     match advice {
         Advice::CpusOversubscribed {
@@ -409,13 +414,14 @@ fn machine_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Strin
     }
 }
 
-/// Describes advice for fully used CPUs: moving the program `most` would not help.
+/// Returns the advice for a machine whose CPUs are all fully used. Moving the program `most` to
+/// another CPU would not help.
 fn run_fewer(most: &CompetingProgram) -> String {
     let who = name(&most.program, &most.pids);
     format!("Run fewer programs at once, or lower the priority of {who}")
 }
 
-/// Describes advice about a process that preempts every ordinary thread. The command audits a
+/// Returns the advice about a process that preempts every ordinary thread. The command audits a
 /// program that waits behind it.
 fn real_time_first(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     let Advice::RealTimePriority {
@@ -454,8 +460,8 @@ fn real_time_first(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Stri
     )
 }
 
-/// Describes advice about a limit that kept real-time threads from running, with the command that
-/// lifts it.
+/// Returns the advice about a limit that kept real-time threads from running. The command lifts the
+/// limit.
 fn real_time(held: &RealTimeHeld, costly: bool, screen: &Screen<'_>) -> (String, Option<String>) {
     let cause = match (held.limit, held.runtime) {
         (RealTimeLimit::Throttling, Some(_)) => setting(held),
@@ -476,7 +482,7 @@ fn real_time(held: &RealTimeHeld, costly: bool, screen: &Screen<'_>) -> (String,
     let server = "echo 0 | tee /sys/kernel/debug/sched/fair_server/cpu*/runtime";
     let risk = "  # a loop that never sleeps then blocks its CPU";
     let command = match held.limit {
-        // The trial that follows shows the effect, so no audit is appended.
+        // A trial that shows the effect follows, so append no audit.
         RealTimeLimit::Throttling if screen.watched().is_some() => throttling.to_owned(),
         RealTimeLimit::Throttling => and_audit(throttling.to_owned(), screen),
         RealTimeLimit::FairServer => and_audit(server.to_owned(), screen),
@@ -485,7 +491,7 @@ fn real_time(held: &RealTimeHeld, costly: bool, screen: &Screen<'_>) -> (String,
     (sentence, (!costly).then(|| format!("{command} {risk}")))
 }
 
-/// Formats the name and values of the real-time throttling setting, in the setting's own unit.
+/// Formats the setting for real-time throttling as its name and values, in the setting's own unit.
 fn setting(held: &RealTimeHeld) -> String {
     let runtime = held.runtime.unwrap_or_default().0 / 1_000;
     let period = held.period.0 / 1_000;
@@ -493,7 +499,7 @@ fn setting(held: &RealTimeHeld) -> String {
     format!("sched_rt_runtime_us {values}")
 }
 
-/// Describes advice about an interrupt. Only device interrupts can be moved to another CPU.
+/// Returns the advice about an interrupt. Only a device interrupt can be moved to another CPU.
 fn interrupt_remedy(name: &str, screen: &Screen<'_>) -> (&'static str, Option<String>) {
     let repeats = || audit_again(screen, Some(REPEATS));
     match name {
@@ -515,7 +521,7 @@ fn interrupt_remedy(name: &str, screen: &Screen<'_>) -> (&'static str, Option<St
     }
 }
 
-/// Returns a program's name with its pid or its number of processes.
+/// Returns the name of a program together with its pid, or with the number of its processes.
 fn name(program: &str, pids: &[i32]) -> String {
     match pids {
         [] => program.to_owned(),

@@ -1,5 +1,5 @@
-//! The last lines: the cost of observing, whether the accounts balance, the number of limitations,
-//! and the names of the sections.
+//! The last lines of the screen. They show the cost of observing, whether the accounts balance, the
+//! number of limitations, and the names of the sections.
 
 use ticktax_model::document::DocumentKind;
 use ticktax_model::limitation::Limitation;
@@ -41,7 +41,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     let mut counts = Vec::new();
     let limitations = items(statement).len() as u64;
     if limitations > 0 {
-        // No pointer is needed if the last line lists the section anyway.
+        // If the last line lists the section, it need not be mentioned here.
         let pointer = if is_listed { "" } else { " (--section limits)" };
         counts.push(format!("{}{pointer}", counted(limitations, "limitation")));
     }
@@ -80,7 +80,7 @@ fn sections(statement: &Statement) -> String {
         Section::Tick => statement.tick.is_some(),
         Section::Accounting => statement.accounting.is_some(),
         Section::Findings => !statement.findings.is_empty(),
-        // `--explain` prints the legend.
+        // `--explain` prints the legend, so it is not listed.
         Section::Legend => false,
         _ => true,
     };

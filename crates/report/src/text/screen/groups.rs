@@ -1,4 +1,4 @@
-//! Groups threads and processes as requested: by program, process or thread.
+//! Groups threads and processes by program, by process or by thread, as the user requested.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,34 +10,34 @@ use ticktax_model::{Kind, Nanos};
 use crate::text::numbers::{MIGRATION, WAKE_UP, counted, displayed, grouped};
 use crate::view::Grouping;
 
-/// One group, shown as one line.
+/// A group, which is shown as one line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Group {
-    /// The name of a program, thread or interrupt.
+    /// Name of a program, thread or interrupt.
     pub(super) name: String,
-    /// The group's processes if it is a program.
+    /// Processes in the group. Empty unless the group is a program.
     pub(super) pids: Vec<i32>,
-    /// Number of threads; 0 if unknown, or if the group has none.
+    /// Number of threads. 0 if it is unknown, or if the group has none.
     pub(super) threads: u64,
     pub(super) time: Nanos,
-    /// Number of intervals; 0 if they were not counted.
+    /// Number of intervals. 0 if they were not counted.
     pub(super) count: u64,
     pub(super) max: Nanos,
-    /// Period in ns of the threads that use most of the group's time, if known.
+    /// Period in ns of those threads that use most of the group's time. `None` if it is unknown.
     pub(super) period: Option<f64>,
-    /// Time of the threads that have this period.
+    /// Time used by the threads that have this period.
     pub(super) in_period: Nanos,
     /// Number of late frames that the group caused.
     pub(super) late: u64,
     /// Number of frames dropped before those late frames.
     pub(super) dropped: u64,
-    /// The special scheduling policy of the whole group, if it has one.
+    /// Special scheduling policy of the whole group. `None` if it has none.
     pub(super) policy: Option<SpecialPolicy>,
 }
 
 impl Group {
-    /// Formats the name with the pid or the number of processes, and if `wide`, with the number of
-    /// threads.
+    /// Formats the name together with the pid or the number of processes. If `wide`, adds the
+    /// number of threads.
     pub(super) fn title(&self, wide: bool) -> String {
         let threads = match self.threads {
             0 | 1 => String::new(),
@@ -54,7 +54,7 @@ impl Group {
         title.replace(crate::text::page::TIE, " ")
     }
 
-    /// Adds another group. Processes in both groups are then listed twice.
+    /// Adds another group to this one. A process that is in both groups is then listed twice.
     fn add(&mut self, other: Self) {
         self.pids.extend(other.pids);
         self.threads += other.threads;
@@ -70,7 +70,7 @@ impl Group {
     }
 }
 
-/// Merges groups with equal keys, and sorts them by time, then by name.
+/// Merges groups that have equal keys. Sorts the result by time, then by name.
 fn merged<K: Ord>(all: impl Iterator<Item = (K, Group)>) -> Vec<Group> {
     let mut by_key: BTreeMap<K, Group> = BTreeMap::new();
     for (key, group) in all {
@@ -90,7 +90,7 @@ fn merged<K: Ord>(all: impl Iterator<Item = (K, Group)>) -> Vec<Group> {
     groups
 }
 
-/// Groups processes as requested.
+/// Merges the groups of single processes as the user requested.
 pub(super) fn processes(all: Vec<Group>, by: Grouping) -> Vec<Group> {
     let groups = all.into_iter();
     match by {
@@ -101,7 +101,7 @@ pub(super) fn processes(all: Vec<Group>, by: Grouping) -> Vec<Group> {
     }
 }
 
-/// Groups the culprits that ran while the program wanted a CPU.
+/// Groups the culprits that ran while the watched program wanted a CPU.
 pub(super) fn interferers(all: &[Interferer], by: Grouping) -> Vec<Group> {
     let groups = all.iter().map(|culprit| {
         let program = culprit.program.as_ref().unwrap_or(&culprit.name);
@@ -131,7 +131,8 @@ pub(super) fn interferers(all: &[Interferer], by: Grouping) -> Vec<Group> {
     merged(groups)
 }
 
-/// Returns the display name of a culprit. Waiting for an idle CPU is wake-up latency.
+/// Returns the display name of a culprit. If the CPU was idle while the thread waited for it, the
+/// culprit is called wake-up latency.
 pub(super) fn culprit_name(name: &str, kind: Kind) -> String {
     match kind {
         Kind::Idle => WAKE_UP.to_owned(),
@@ -139,7 +140,7 @@ pub(super) fn culprit_name(name: &str, kind: Kind) -> String {
     }
 }
 
-/// Adds late frames to the groups that caused them. Returns the causes that match no group.
+/// Adds late frames to the groups that caused them. Returns the causes that belong to no group.
 pub(super) fn assign_frames<'a>(
     groups: &mut [Group],
     causes: &'a [LateCause],
@@ -153,7 +154,7 @@ pub(super) fn assign_frames<'a>(
             if culprit.pids.is_empty() {
                 return is_name && group.pids.is_empty();
             }
-            // Threads of one process have the same pid, so only their names distinguish them.
+            // The threads of a process all have its pid, so only their names distinguish them.
             let is_part = culprit.pids.iter().all(|pid| group.pids.contains(pid));
             is_part && (by != Grouping::Thread || is_name)
         }
@@ -172,7 +173,7 @@ pub(super) fn assign_frames<'a>(
     others
 }
 
-/// Groups a machine's programs.
+/// Groups the programs of a machine.
 pub(super) fn programs(accounts: &[Account], by: Grouping) -> Vec<Group> {
     let programs = accounts
         .iter()
@@ -188,7 +189,7 @@ fn account_group(account: &Account) -> Group {
     Group {
         name: account.name.clone(),
         pids: account.pid.into_iter().collect(),
-        // Threads with equal names share a part, so their number is unknown.
+        // Threads that have equal names share a part of the account, so their number is unknown.
         threads: 0,
         time: account.time,
         count: account.intervals.count,
@@ -197,7 +198,8 @@ fn account_group(account: &Account) -> Group {
     }
 }
 
-/// Returns an account's threads, grouped by name, or the whole account if it has no parts.
+/// Returns the threads of an account, grouped by name. Returns the whole account if it has no
+/// parts.
 fn thread_groups(account: &Account) -> Vec<((String, Option<i32>), Group)> {
     if account.parts.is_empty() {
         return vec![((account.name.clone(), account.pid), account_group(account))];

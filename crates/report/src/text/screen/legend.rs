@@ -1,4 +1,4 @@
-//! Explains the terms of the first screens.
+//! Explanations of the terms on first screens.
 
 use ticktax_model::statement::Statement;
 
@@ -93,7 +93,7 @@ const BOTH: &[(&str, &str)] = &[
     ),
 ];
 
-/// Renders the legend of the first screen, after an empty line.
+/// Renders an empty line, followed by the explanations for the first screen.
 pub(super) fn legend(statement: &Statement, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     page.blank();

@@ -1,5 +1,5 @@
-//! The first screen about a machine: its use of CPU time, the time taken from programs, the
-//! periodic sources, and the errors of `top`.
+//! The first screen about a machine. It shows how CPU time was used, how much was taken from
+//! programs, the periodic sources, and the errors of `top`.
 
 mod repeats;
 
@@ -17,24 +17,26 @@ use crate::text::numbers::{counted, displayed, percent};
 use crate::text::page::{Page, Tone, columns, tied};
 use crate::view::Grouping;
 
-/// A program is listed if it waited for at least this share of the recording.
+/// Minimum waiting time of a program in the list, as a share of the recording.
 const WAITED: f64 = 0.001;
-/// A program is also listed if a single wait was at least this long.
+/// Minimum length of a single wait that also puts a program on the list.
 const LONG_WAIT: Nanos = Nanos::from_millis(5);
-/// Smaller errors of `top` can be due to rounding and chance.
+/// Maximum error of `top`, as a share of CPU time, that can be due to rounding and chance.
 const TOLERABLE: f64 = 0.01;
-/// The table of kernel time is dropped to make room if it covers less than this share of one CPU.
+/// Minimum size of the table of kernel time, as a share of one CPU. If kernel time is smaller, the
+/// table may be left out to make room.
 const LITTLE: f64 = 0.04;
-/// The steal clock is shown only if it exceeds the observed steal by at least this share of CPU
-/// time.
+/// Minimum difference between the steal clock and the observed steal, as a share of CPU time. If
+/// the difference is smaller, the steal clock is not shown.
 const STOLEN: f64 = 0.001;
-/// Parts of a gap are left out if they are shorter than this share of the gap's largest part.
+/// Minimum length of a part of a gap, as a share of the gap's largest part. Shorter parts are left
+/// out.
 const LITTLE_OF_GAP: f64 = 0.05;
-/// The verdict shows ticktax's own time if it is at least this share of CPU time. Otherwise, the
-/// shares would not add up.
+/// Minimum share of CPU time used by ticktax itself that the verdict shows. If a larger share were
+/// left out, the shares would visibly not add up.
 const OWN: f64 = 0.005;
 
-/// Writes the screen except for its foot.
+/// Writes the screen except for its last lines.
 pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     let statement = screen.statement;
     verdict(page, screen);
@@ -67,7 +69,8 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     waited_for(page, screen);
     let taken = taken(&statement.accounts);
     let sum: Nanos = taken.iter().map(|group| group.time).sum();
-    // The verdict already contains this sum. If room is short, the table of CPU time comes first.
+    // The verdict already contains this sum. If there is little room, the table of CPU time is more
+    // important.
     let much = if screen.room.terse {
         sum.share_of(whole - time_of(statement, Holder::Nothing)) >= LARGE
     } else {
@@ -91,7 +94,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     advice::write(page, screen);
 }
 
-/// Lists the programs that waited for a CPU, and those that they waited behind.
+/// Lists the programs that waited for a CPU, and the programs that they waited behind.
 fn waited_for(page: &mut Page, screen: &Screen<'_>) {
     let Some(waits) = &screen.statement.waits else {
         return;
@@ -102,7 +105,8 @@ fn waited_for(page: &mut Page, screen: &Screen<'_>) {
     };
     let (mut much, mut little): (Vec<&WaitingProgram>, Vec<_>) =
         waits.programs.iter().partition(is_much);
-    // A line for a single remaining program takes no more room than a line for the rest.
+    // If one program is left over, a line for it takes no more room than a line that sums up the
+    // rest.
     if little.len() == 1 && waits.programs_left_out == 0 {
         much.append(&mut little);
     }
@@ -135,7 +139,7 @@ fn waited_for(page: &mut Page, screen: &Screen<'_>) {
         }
         text
     };
-    // Waits are recorded by program, so no finer grouping is possible.
+    // Waits are recorded by program, so they cannot be grouped by process or thread.
     let title = match screen.style.grouping {
         Grouping::Name => "RUN-QUEUE WAITS",
         Grouping::Process | Grouping::Thread => "RUN-QUEUE WAITS, BY NAME",
@@ -156,13 +160,14 @@ fn waited_for(page: &mut Page, screen: &Screen<'_>) {
     table.write(page, &groups, screen.room.other_rows + 1);
 }
 
-/// Sums up all waiting except that of the `listed` programs. `little` contains the other known
-/// programs.
+/// Adds up all waiting except that of the `listed` programs. `little` contains the known programs
+/// that are not listed.
 fn unlisted(waits: &WaitStatement, listed: &[&WaitingProgram], little: &[&WaitingProgram]) -> Rest {
     let left_out = waits.programs_left_out;
     let time: Nanos = listed.iter().map(|program| program.time).sum();
     let count: u64 = listed.iter().map(|program| program.count).sum();
-    // No program cut from the list waited longer in total than the last one kept.
+    // No program that was cut from the list waited longer in total than the last program that was
+    // kept.
     let last = waits.programs.last().filter(|_| left_out > 0);
     Rest {
         groups: little.len() as u64 + left_out,
@@ -181,7 +186,7 @@ fn time_of(statement: &Statement, holder: Holder) -> Nanos {
     statement.time_of(|class| class.holder() == holder)
 }
 
-/// Writes the division of CPU time, in one sentence.
+/// Writes a sentence that shows how CPU time was divided.
 fn verdict(page: &mut Page, screen: &Screen<'_>) {
     let statement = screen.statement;
     let whole = statement.balance.elapsed;
@@ -225,9 +230,9 @@ fn verdict(page: &mut Page, screen: &Screen<'_>) {
     page.paragraph(Tone::Strong, "", &text);
 }
 
-/// Formats the hypervisor's share: the observed steal, or the steal clock's total if that is
-/// larger. An observed steal of zero counts only if a steal clock exists, or if a probe on each CPU
-/// would have seen any steal.
+/// Formats the hypervisor's share of CPU time as the observed steal. If the steal clock shows more,
+/// adds its total. An observed steal of zero counts only if a steal clock exists, or if a probe on
+/// each CPU would have seen any steal.
 fn hypervisor(statement: &Statement) -> String {
     let whole = statement.balance.elapsed;
     let seen = time_of(statement, Holder::Hypervisor);
@@ -248,8 +253,9 @@ fn hypervisor(statement: &Statement) -> String {
     }
 }
 
-/// Returns the share of time in which some task waited for a CPU. It is unknown if a spin probe or
-/// a soaker ran, because its loop waits whenever anything else runs.
+/// Returns the share of the recording during which any task waited for a CPU. Returns `None` if it
+/// is unknown. It is unknown if a spin probe or a soaker ran, because its loop waits whenever
+/// anything else runs.
 fn waited(statement: &Statement) -> Option<f64> {
     let wall = crate::text::wall(statement);
     let loops = statement.probes.iter().any(|p| p.probe == ProbeKind::Spin);
@@ -258,7 +264,7 @@ fn waited(statement: &Statement) -> Option<f64> {
     known.then(|| pressure.some.share_of(wall).min(1.0))
 }
 
-/// Returns the CPU time that the kernel and the hypervisor took, largest part first.
+/// Returns the accounts of CPU time that the kernel and the hypervisor took, largest first.
 fn taken(accounts: &[Account]) -> Vec<Group> {
     let taken = accounts.iter().filter(|account| account.class.is_taken());
     let mut groups: Vec<Group> = taken
@@ -287,7 +293,7 @@ fn throttled(statement: &Statement) -> Vec<Group> {
     groups.collect()
 }
 
-/// Writes the probe's longest interruption by anything other than a program.
+/// Writes the longest interruption of the probe, except for interruptions by programs.
 fn gaps(page: &mut Page, statement: &Statement) {
     let Some(gaps) = &statement.gaps else {
         return;
@@ -303,7 +309,7 @@ fn gaps(page: &mut Page, statement: &Statement) {
         .take_while(|part| part.time.share_of(most) >= LITTLE_OF_GAP)
         .map(|part| tied(format!("{} {}", displayed(&part.name), part.time)))
         .collect();
-    // The list of worst gaps excludes gaps in which a program ran.
+    // The list of the longest gaps excludes gaps in which a program ran.
     let noun = match (gaps.probe, gaps.yielded.gaps.count) {
         (ProbeKind::Spin, 0) => "Longest interruption",
         (ProbeKind::Spin, _) => "Longest interruption by the kernel or hypervisor",
@@ -325,7 +331,7 @@ fn gaps(page: &mut Page, statement: &Statement) {
     page.paragraph(Tone::Plain, "", &text);
 }
 
-/// Writes whether `top` is right, and the cost of the tick, on one line if there is room.
+/// Writes whether `top` is right, and what the tick costs. Both go on one line if there is room.
 fn top_and_tick(page: &mut Page, screen: &Screen<'_>) {
     let tick = tick(screen.statement);
     match (top(screen), tick) {
@@ -343,8 +349,8 @@ fn top_and_tick(page: &mut Page, screen: &Screen<'_>) {
     }
 }
 
-/// Lists the CPUs on which `top` is wrong, or reports that it is right everywhere. Returns `None`
-/// if that is unknown. `top` shows the kernel's own counters.
+/// Lists the CPUs about which `top` is wrong, or reports that it is right about all of them.
+/// Returns `None` if that is unknown. `top` shows the kernel's own counters.
 fn top(screen: &Screen<'_>) -> Option<(Tone, String)> {
     let check = screen.statement.accounting.as_ref();
     let check = check.filter(|check| !check.cpus.is_empty())?;
@@ -373,7 +379,7 @@ fn top(screen: &Screen<'_>) -> Option<(Tone, String)> {
     (!off.is_empty()).then(|| (Tone::Plain, no_error(&check.cpus, off.len())))
 }
 
-/// Describes the number of CPUs on which `top` is right. Called if no error was found.
+/// Describes on how many CPUs `top` is right. Called only if no error was found.
 fn no_error(cpus: &[CpuCheck], compared: usize) -> String {
     if compared < cpus.len() {
         let all = counted(cpus.len() as u64, "CPU");
@@ -382,21 +388,22 @@ fn no_error(cpus: &[CpuCheck], compared: usize) -> String {
             tied(format!("{compared} of {all}"))
         );
     }
-    // The verdict only shows the unexplained share of all CPUs together.
+    // The verdict only shows the unexplained share of all CPUs together, so show the largest one
+    // here.
     let shares = cpus.iter().map(|cpu| cpu.unexplained.share_of(cpu.elapsed));
     let most = shares.max_by(f64::total_cmp).unwrap_or_default();
     let most = tied(percent(most));
     format!("`top` is accurate on every CPU. At most {most} of a CPU's time is unexplained.")
 }
 
-/// Whether `top` is right about a CPU, no matter how the unexplained time was spent.
+/// Returns whether `top` is right about a CPU, no matter how the unexplained time was spent.
 fn is_right(cpu: &CpuCheck) -> bool {
     let unexplained = cpu.unexplained.share_of(cpu.elapsed);
     cpu.off()
         .is_some_and(|off| off.abs() + unexplained < TOLERABLE)
 }
 
-/// Describes the cost of the tick in one line.
+/// Describes the cost of the tick in one line. Returns `None` if it is unknown.
 fn tick(statement: &Statement) -> Option<String> {
     let bill = statement.tick.as_ref()?;
     let cost = bill.cost.as_ref()?;
@@ -413,8 +420,9 @@ fn tick(statement: &Statement) -> Option<String> {
     Some(parts.join(", "))
 }
 
-/// Describes the cost of observing. The traced time equals ticktax's share in the verdict.
-/// ticktax's own clock can show more, because it also covers the time around the recording.
+/// Describes the cost of observing the machine. The traced time equals ticktax's share in the
+/// verdict. The time by ticktax's own clock can be longer, because it also covers the time just
+/// before and after the recording.
 pub(super) fn observer(statement: &Statement) -> String {
     let (seen, own) = (time_of(statement, Holder::Tool), statement.cost.cpu);
     let time = if seen == Nanos::ZERO { own } else { seen };

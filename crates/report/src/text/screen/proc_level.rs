@@ -1,4 +1,4 @@
-//! The first screen if the kernel was not traced. It uses only the kernel's counters.
+//! The first screen if the kernel was not traced. It shows only the kernel's counters.
 
 use ticktax_model::Nanos;
 use ticktax_model::accounting::AccountingStatement;
@@ -13,7 +13,7 @@ use crate::text::numbers::{counted, grouped, percent};
 use crate::text::page::{Page, Tone, clean, tied};
 use crate::text::untraced::Untraced;
 
-/// Writes the screen except for its foot.
+/// Writes the screen except for its last lines.
 pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     let statement = screen.statement;
     let why = match Untraced::from_statement(statement) {
@@ -41,7 +41,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     advice::write(page, screen);
 }
 
-/// Writes the division of CPU time according to `/proc/stat`.
+/// Writes how CPU time was divided according to `/proc/stat`.
 fn verdict(page: &mut Page, screen: &Screen<'_>) {
     let statement = screen.statement;
     let whole = statement.balance.elapsed;
@@ -51,7 +51,7 @@ fn verdict(page: &mut Page, screen: &Screen<'_>) {
         ("system", &[Class::KernelThread][..]),
         ("interrupts", &[Class::Irq, Class::Softirq][..]),
         ("steal", &[Class::Steal][..]),
-        // The probe uses only otherwise idle time.
+        // The probe uses only time that would otherwise be idle.
         ("idle", &[Class::Idle, Class::Probe][..]),
     ] {
         let accounts = statement.accounts.iter();
@@ -103,7 +103,7 @@ fn program(page: &mut Page, victim: &VictimStatement) {
     page.paragraph(Tone::Strong, "", &format!("{label}{}.", parts.join(", ")));
 }
 
-/// Writes the programs that used the most CPU time, as `top` would show them.
+/// Writes the programs that used most CPU time, as `top` would show them.
 fn top_programs(page: &mut Page, screen: &Screen<'_>, check: &AccountingStatement) {
     let shown = check.programs.iter().filter_map(|program| {
         let time = program.shown.filter(|&time| time > Nanos::ZERO)?;
@@ -119,7 +119,7 @@ fn top_programs(page: &mut Page, screen: &Screen<'_>, check: &AccountingStatemen
         return;
     }
     screen.gap(page);
-    // Programs that exited have no counters left, so their time is unknown.
+    // The counters of a program disappear when it exits, so the time of such programs is unknown.
     let statement = screen.statement;
     let ran = statement.time_of(|class| matches!(class, Class::Program | Class::KernelThread));
     let shown_time: Nanos = groups.iter().map(|group| group.time).sum();
@@ -139,8 +139,8 @@ fn top_programs(page: &mut Page, screen: &Screen<'_>, check: &AccountingStatemen
     table.write(page, &groups, screen.room.rows);
 }
 
-/// Writes the lateness of the sleep probe's wake-ups. A spin probe is left out: if there is no
-/// trace, the part of its gaps that was yielded to programs is unknown.
+/// Writes how late the wake-ups of the sleep probe were. A spin probe is left out. Without a trace,
+/// it is unknown how much time its gaps yielded to programs.
 fn late(page: &mut Page, statement: &Statement) {
     let gaps = statement.gaps.as_ref();
     let Some(gaps) = gaps.filter(|gaps| gaps.probe == ProbeKind::Sleep) else {

@@ -1,4 +1,5 @@
-//! The first screen about one program: its waiting time, the culprits, and its longest delays.
+//! The first screen about one program. It shows how long the program waited, behind what, and its
+//! longest delays.
 
 use ticktax_model::advice::Advice;
 use ticktax_model::hook::Hook;
@@ -21,26 +22,25 @@ use crate::text::numbers::{WAKE_UP, counted, grouped, percent, quantiles};
 use crate::text::packet_path::culprit_name as called_holder;
 use crate::text::page::{Page, Tone, columns, elide, tied};
 
-/// The verdict names a cause if it took at least this share of the wanted time. Smaller causes are
-/// listed as ruled out.
+/// Minimum share of the time that the program wanted a CPU, for a cause named in the verdict.
+/// Smaller causes are ruled out.
 const CAUSE: f64 = 0.01;
-/// The share of ticktax's own delay is shown if it is at least this large.
+/// Minimum delay by ticktax itself, as a share of the wanted time, that is also shown as a share.
 const OWN: f64 = 0.001;
-/// Packet delays are shown if one took at least this long.
+/// Minimum length of the longest packet delay. If it is shorter, packet delays are not shown.
 const LONG_WAY: Nanos = Nanos::from_millis(1);
-/// A program is delayed if it waited or was throttled for this share of the CPU time that it
-/// needed.
+/// Share of the needed CPU time that a program must wait or be throttled to count as delayed.
 const DELAYED: f64 = 0.01;
-/// Replaces [`DELAYED`] if all frames of the program's loop were on time.
+/// Share that replaces [`DELAYED`] if all frames of the program's loop were on time.
 const DELAYED_IN_TIME: f64 = 0.05;
-/// A program is also delayed if a single wait took at least this long.
+/// Minimum length of a single wait that also makes a program count as delayed.
 const LONG_WAIT: Nanos = Nanos::from_millis(10);
-/// Narrowest page on which the verdict's threshold is shown.
+/// Minimum page width for a verdict that includes its threshold.
 const THRESHOLDS: usize = 72;
-/// Width of the column with a delay's length and time.
+/// Width of the column that shows the length and the time of a delay.
 const DELAY: usize = 25;
 
-/// Writes the screen except for its foot.
+/// Writes the screen except for its last lines.
 pub(super) fn write(
     page: &mut Page,
     screen: &Screen<'_>,
@@ -75,8 +75,8 @@ pub(super) fn write(
     advice::write(page, screen);
 }
 
-/// Writes the table of culprits, with the late and dropped frames that each caused. A sentence
-/// below it lists the other causes of late frames.
+/// Writes the table of culprits, with the late and dropped frames that each of them caused. A
+/// sentence below it lists the other causes of late frames.
 fn waited_behind(
     page: &mut Page,
     screen: &Screen<'_>,
@@ -143,8 +143,8 @@ fn waited_behind(
     }
 }
 
-/// Replaces wake-up latency with the name of a real-time limit, if the limit accounts for most of
-/// the idle time on the awaited CPU.
+/// Replaces wake-up latency with the name of a real-time limit if that limit accounts for most of
+/// the time that the awaited CPU was idle.
 fn name_limit(groups: &mut [Group], threads: &ThreadTimes) {
     let Some(longest) = threads.real_time.iter().max_by_key(|held| held.time) else {
         return;
@@ -161,7 +161,7 @@ fn name_limit(groups: &mut [Group], threads: &ThreadTimes) {
     }
 }
 
-/// Writes the packet delays and the slowest step, if a packet was delayed for long.
+/// Writes packet delays and the slowest step. Writes nothing if no packet was delayed for long.
 fn packets(page: &mut Page, statement: &Statement) {
     let Some(packets) = &statement.packets else {
         return;
@@ -186,7 +186,7 @@ fn packets(page: &mut Page, statement: &Statement) {
     page.paragraph(Tone::Plain, "Packet latency: ", &text);
 }
 
-/// Lists the interrupts that took the most time, if they took enough to matter.
+/// Lists the interrupts that took most time. Writes nothing if they took too little to matter.
 fn interrupted(page: &mut Page, threads: &ThreadTimes, wanted: Nanos) {
     if time_of(threads, ThreadState::Interrupted).share_of(wanted) < CAUSE {
         return;
@@ -204,7 +204,7 @@ fn interrupted(page: &mut Page, threads: &ThreadTimes, wanted: Nanos) {
     page.paragraph(Tone::Plain, "Interrupted by: ", &most.join(", "));
 }
 
-/// Writes the program, the length of the recording, and the verdict in capitals.
+/// Writes the name of the program, the length of the recording, and the verdict in capitals.
 fn headline(page: &mut Page, screen: &Screen<'_>, victim: &VictimStatement, threads: &ThreadTimes) {
     let advice = screen.statement.advice.iter();
     let concerns: Vec<Option<bool>> = advice.map(concerns_delay).collect();
@@ -231,8 +231,8 @@ fn headline(page: &mut Page, screen: &Screen<'_>, victim: &VictimStatement, thre
     page.row(tone, 0, &title, &format!("  {word}{threshold}"));
 }
 
-/// A program's waiting and throttled time as a share of the CPU time that it needed, with the limit
-/// for that share and the longest wait.
+/// Delay of a program: the share of the needed CPU time that it waited or was throttled, the limit
+/// for this share, and the longest wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DelayShare {
     share: f64,
@@ -245,7 +245,7 @@ impl DelayShare {
         self.share >= self.limit || self.max >= LONG_WAIT
     }
 
-    /// Formats the measured value and the threshold that decides between DELAYED and OK.
+    /// Formats the value and the threshold that decided between DELAYED and OK.
     fn threshold(self) -> String {
         if self.share < self.limit && self.max >= LONG_WAIT {
             return format!("max {}, limit {}", self.max, LONG_WAIT.rough());
@@ -271,8 +271,8 @@ pub(super) fn delay(victim: &VictimStatement, threads: &ThreadTimes) -> DelaySha
     }
 }
 
-/// Whether the advice is about something that delayed the program. `None` if only a machine-wide
-/// figure is known, and the program may have been affected.
+/// Returns whether the advice concerns something that delayed the program. Returns `None` if only a
+/// figure for the whole machine is known, so the program may have been affected.
 fn concerns_delay(advice: &Advice) -> Option<bool> {
     match advice {
         Advice::PeriodicProgram { .. }
@@ -293,13 +293,13 @@ fn concerns_delay(advice: &Advice) -> Option<bool> {
     }
 }
 
-/// Whether frames were late or dropped.
+/// Returns whether any frames were late or dropped.
 pub(super) fn lags(victim: &VictimStatement) -> bool {
     let figures = victim.frames.as_ref().map(|frames| &frames.figures);
     figures.is_some_and(|figures| figures.untimely() > 0)
 }
 
-/// Formats the loop's rate, and the numbers of dropped and late frames.
+/// Formats the rate of the loop, and how many frames were dropped and late.
 fn frames_in_words(frames: &ProgramFrames) -> String {
     let figures = &frames.figures;
     let fps = figures.average_fps.map(|fps| tied(format!("{fps:.1} FPS")));
@@ -315,7 +315,7 @@ fn frames_in_words(frames: &ProgramFrames) -> String {
     )
 }
 
-/// Describes the dropped frames, and how many of them may in fact have run late.
+/// Describes the dropped frames, and how many of them may have run late instead.
 fn dropped(figures: &Figures) -> String {
     let count = |count| counted(count, "frame");
     match (figures.caught_up(), figures.dropped) {
@@ -329,7 +329,7 @@ fn dropped(figures: &Figures) -> String {
     }
 }
 
-/// Returns the program's display name.
+/// Returns the display name of the program.
 pub(super) fn program_name(victim: &VictimStatement) -> String {
     match (&victim.target, victim.pid) {
         (Target::Cgroup(_), _) => format!("cgroup {}", victim.name),
@@ -344,13 +344,13 @@ fn time_of(threads: &ThreadTimes, state: ThreadState) -> Nanos {
     accounts.map(|account| account.time).sum()
 }
 
-/// Returns a program's "wanted time", in which its threads wanted a CPU, whether or not they ran.
+/// Returns the program's wanted time, that is, how long its threads ran or wanted to run.
 fn wanted(threads: &ThreadTimes) -> Nanos {
     let wanted = threads.accounts.iter().filter(|a| a.state.is_wanted());
     wanted.map(|account| account.time).sum()
 }
 
-/// Writes the share of the wanted time that the program ran, and the causes that took the rest.
+/// Writes how much of the wanted time the program ran, and what took the rest.
 fn verdict(page: &mut Page, threads: &ThreadTimes, wanted: Nanos) {
     let mut parts = Vec::new();
     for state in [
@@ -387,7 +387,7 @@ fn verdict(page: &mut Page, threads: &ThreadTimes, wanted: Nanos) {
     page.paragraph(Tone::Strong, "", &format!("{head}{}", parts.join(", ")));
 }
 
-/// Formats a share of the wanted time. Between 10 % and 99 %, it has no decimals.
+/// Formats a share of the wanted time. From 10 % to 99 %, it has no decimals.
 fn rounded(share: f64) -> String {
     match share * 100.0 {
         size if (9.95..99.5).contains(&size) => format!("{size:.0} %"),
@@ -395,8 +395,8 @@ fn rounded(share: f64) -> String {
     }
 }
 
-/// Formats a group's pattern: its period if it is a single, mostly periodic process, and its policy
-/// if threads with that policy run before ordinary ones.
+/// Formats the pattern of a group. This is its period if it is a single, mostly periodic process,
+/// and its policy if threads with that policy run before ordinary threads.
 fn pattern(group: &Group) -> String {
     let is_most = group.pids.len() == 1 && group.in_period + group.in_period > group.time;
     let period = group.period.filter(|_| is_most);
@@ -433,7 +433,7 @@ fn delays(page: &mut Page, delays: &[Delay], most: usize) {
     }
 }
 
-/// Describes the kind of a delay, and as many of its main causes as fit.
+/// Describes the kind of a delay, followed by as many of its main causes as fit.
 fn delay_in_words(delay: &Delay, room: usize) -> String {
     if delay.kind == DelayKind::Throttled {
         return "throttled by its CPU quota".to_owned();
@@ -457,17 +457,18 @@ fn delay_in_words(delay: &Delay, room: usize) -> String {
     )
 }
 
-/// Returns the part of a delay without a known cause, if it is more than half of the delay.
+/// Returns the part of a delay that has no known cause, if it is more than half of the delay.
 fn unseen(delay: &Delay) -> Option<Nanos> {
     let seen: Nanos = delay.ran.iter().map(|lost| lost.time).sum();
     let unseen = delay.length - seen;
     (unseen + unseen > delay.length).then_some(unseen)
 }
 
-/// Unnamed causes of a delay are summed up if they took at least this share of it.
+/// Minimum share of a delay for the causes that are not named. If they took less together, their
+/// time is not shown.
 const OTHERS: f64 = 0.01;
 
-/// Names as many main causes of a delay as fit, and the time of the others.
+/// Names as many of the main causes of a delay as fit, followed by the time of all others.
 fn lost_to(delay: &Delay, room: usize) -> String {
     if let Some(limit) = delay.limit {
         return elide(crate::text::victim::limit_name(limit), room);
@@ -476,7 +477,7 @@ fn lost_to(delay: &Delay, room: usize) -> String {
         unseen(delay).map_or_else(String::new, |unseen| format!("unknown cause {unseen}"));
     let mut named = unseen(delay).unwrap_or_default();
     for lost in &delay.ran {
-        // Small parts are not main causes.
+        // A small part is not a main cause.
         if !text.is_empty() && lost.time.share_of(delay.length) < 0.05 {
             break;
         }
@@ -504,7 +505,7 @@ fn item(lost: &LostTo) -> String {
     format!("{} {}", culprit_name(&lost.name, lost.kind), lost.time)
 }
 
-/// Formats a cause, with its name shortened to `room` columns.
+/// Formats a cause with its time. Shortens the name so that both fit into `room` columns.
 fn fitting(lost: &LostTo, room: usize) -> String {
     let time = lost.time.to_string();
     let name = crate::text::page::clean(&culprit_name(&lost.name, lost.kind));
@@ -512,7 +513,7 @@ fn fitting(lost: &LostTo, room: usize) -> String {
     format!("{name} {time}")
 }
 
-/// Lists the possible causes that took little or no time, and those that are unknown.
+/// Lists the possible causes that took little or no time, and the causes that are unknown.
 fn ruled_out(
     page: &mut Page,
     statement: &Statement,
@@ -532,7 +533,7 @@ fn ruled_out(
             small.push(tied(format!("{name} {time}")));
         }
     };
-    // Hooking the timer alone does not cover device interrupts.
+    // The hook for the timer alone does not cover device interrupts.
     if watched(Hook::LocalTimer) && watched(Hook::IrqHandler) {
         add("interrupts", time_of(threads, ThreadState::Interrupted));
     }
@@ -551,7 +552,7 @@ fn ruled_out(
         .frames
         .as_ref()
         .and_then(|frames| frames.late.as_ref());
-    // Steal listed as a possible cause must not be listed as ruled out.
+    // If steal is listed as a possible cause, it must not be ruled out as well.
     let is_possible = late.is_some_and(|late| late::unplaced_steal(late).is_some());
     if let Some(stolen) = victim.stolen.filter(|_| guest && !is_possible) {
         add("steal", stolen);
@@ -583,14 +584,14 @@ fn ruled_out(
     page.paragraph(Tone::Plain, "Ruled out: ", &text);
 }
 
-/// Describes the delay that observing caused the program.
+/// Describes how much ticktax itself delayed the program.
 pub(super) fn observer(victim: &VictimStatement, threads: &ThreadTimes) -> String {
-    // Only programs have a process id: another program can have the same name.
+    // A culprit with a pid is a program that happens to have the same name.
     let own =
         |culprit: &&Interferer| matches!(&*culprit.name, TOOL | PROBE) && culprit.pid.is_none();
     let behind = threads.behind.iter().filter(own);
     let time: Nanos = behind.map(|culprit| culprit.time).sum();
-    // A negligible share is not shown.
+    // Leave out a negligible share.
     let share = match time.share_of(wanted(threads)) {
         share if share < OWN => String::new(),
         share => format!(" ({})", tied(percent(share))),

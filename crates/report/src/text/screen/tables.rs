@@ -1,4 +1,4 @@
-//! The tables of a first screen. Narrow pages have fewer columns.
+//! The tables on a first screen. Narrow pages show fewer columns.
 
 use ticktax_model::Nanos;
 
@@ -7,52 +7,53 @@ use crate::text::block::Columns;
 use crate::text::numbers::{counted, grouped, percent};
 use crate::text::page::{Page, TIE, Tone, columns, elide};
 
-/// Narrowest page on which counts are shown.
+/// Minimum page width for the column of counts.
 const COUNTS: usize = 56;
-/// A group with at least this share of CPU time keeps its line.
+/// Minimum share of CPU time that keeps a group's line.
 pub(super) const MUCH: f64 = 0.05;
-/// A group with at least this share of a table's total is large: smaller groups are merged into the
-/// others first.
+/// Minimum share of a table's total that makes a group large. Smaller groups are merged into the
+/// line for the others first.
 pub(super) const LARGE: f64 = 0.1;
-/// Time of unknown groups gets a line if it is at least this share of the total.
+/// Minimum share of the total that gives the time of unknown groups a line.
 const UNSEEN: f64 = 0.005;
-/// Heading of a column with shares of all CPU time.
+/// Heading of a column that contains shares of all CPU time.
 pub(super) const CPUS: &str = "% CPU";
-/// Heading of a column with shares of all waiting time.
+/// Heading of a column that contains shares of all waiting time.
 pub(super) const WAIT: &str = "% wait";
-/// Narrowest page on which the last (text) column is shown.
+/// Minimum page width for the last column, which contains text.
 const WORDS: usize = 72;
-/// Narrowest page on which the number of threads is shown.
+/// Minimum page width for the number of threads.
 pub(super) const ROOMY: usize = 100;
 /// Width of the last column.
 pub(super) const WORDS_WIDTH: usize = 13;
 /// Width of the last column on wide pages.
 const MORE_WORDS: usize = 22;
-/// Width of the last column next to the column of late frames.
+/// Width of the last column if it is next to the column of late frames.
 const FEWER_WORDS: usize = 9;
-/// Heading of the column with late and dropped frames.
+/// Heading of the column that contains late and dropped frames.
 const FRAMES: &str = "late+dropped";
 
-/// A table of groups.
+/// A table with a line for each group.
 pub(super) struct Table<'a> {
     pub(super) title: &'a str,
-    /// The total that shares refer to. `None` if times are summed over threads, which have no
-    /// meaningful total.
+    /// Total that shares refer to. `None` if times are summed over threads, because such times have
+    /// no meaningful total.
     pub(super) total: Option<Nanos>,
-    /// The heading of the share column. It names the total.
+    /// Heading of the share column, which names the total.
     pub(super) share_heading: &'a str,
-    /// A group with at least this share of the total keeps its line, even if another group has a
-    /// longer single interval.
+    /// Minimum share of the total that keeps a group's line even if another group has a longer
+    /// single interval.
     pub(super) keep_from: f64,
-    /// Maximum number of groups that get a line because they are [`LARGE`].
+    /// Maximum number of groups that get a line just because they are [`LARGE`].
     pub(super) large: usize,
-    /// The heading of the last column.
+    /// Heading of the last column.
     pub(super) last_heading: &'a str,
-    /// The contents of the last column.
+    /// Function that returns the text in a group's last column.
     pub(super) last_cell: &'a dyn Fn(&Group) -> String,
-    /// Selects groups to keep. The largest of them has a line even in the smallest table.
+    /// Function that selects groups to keep. The first group that it selects gets a line even in
+    /// the smallest table.
     pub(super) must_show: &'a dyn Fn(&Group) -> bool,
-    /// Sum of the groups that never get a line. They count among the others.
+    /// Sum of the groups that never get their own line. The line for the others includes them.
     pub(super) rest: Rest,
     /// Time that belongs to no known group.
     pub(super) unseen: Nanos,
@@ -60,24 +61,25 @@ pub(super) struct Table<'a> {
     pub(super) has_frames: bool,
 }
 
-/// Sum of groups without individual figures.
+/// Sum of groups whose individual figures are unknown or not shown.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rest {
     /// Number of groups.
     pub(super) groups: u64,
     pub(super) time: Nanos,
     pub(super) count: u64,
-    /// Length of the longest known interval.
+    /// Longest interval that is known.
     pub(super) max: Nanos,
-    /// Upper limit for intervals of unlisted groups. If it exceeds `max`, the maximum is unknown.
+    /// Upper bound on the intervals of groups about which nothing else is known. If it exceeds
+    /// `max`, the longest interval is unknown.
     pub(super) unknown: Nanos,
 }
 
 impl Table<'_> {
-    /// Writes the heading and at most `most` lines; the last one sums up the remaining groups.
-    /// Large groups, and a group that must have a line, can add lines.
+    /// Writes the heading and at most `most` lines. The last line sums up the remaining groups.
+    /// Large groups, and a group that must have a line, can add more lines.
     pub(super) fn write(&self, page: &mut Page, groups: &[Group], most: usize) {
-        // The kernel's counters provide neither counts nor maxima.
+        // The kernel's counters contain neither counts nor maxima.
         let has_counts = groups.iter().any(|group| group.count > 0);
         let has_max = groups.iter().any(|group| group.max > Nanos::ZERO);
         let shown = |is_shown, word| if is_shown { word } else { "" };
@@ -107,8 +109,8 @@ impl Table<'_> {
         }
     }
 
-    /// Splits the groups into those with their own line and the rest. If only one group remains, it
-    /// gets its own line.
+    /// Splits the groups into those that get their own line and the rest. If the rest would be a
+    /// single group, it also gets its own line.
     fn chosen<'g>(&self, groups: &'g [Group], most: usize) -> (Vec<&'g Group>, Vec<&'g Group>) {
         let mut groups: Vec<&Group> = groups.iter().collect();
         let large = groups.iter().take(self.large);
@@ -120,8 +122,8 @@ impl Table<'_> {
         } else {
             most.saturating_sub(1).max(1)
         };
-        // The group with the longest time on a CPU is worth a line, however rare it is, but must
-        // not replace a group with much CPU time.
+        // The group with the longest single interval is worth a line, even if it runs rarely. But
+        // it must not replace a group that used much CPU time.
         let longest = (0..groups.len()).max_by_key(|&i| (groups[i].max, std::cmp::Reverse(i)));
         let much = |group: &Group| self.share_is(|share| share >= self.keep_from, group.time);
         if let Some(longest) =
@@ -131,7 +133,7 @@ impl Table<'_> {
         }
         let kept = groups.iter().position(|&group| (self.must_show)(group));
         if let Some(kept) = kept.filter(|&kept| kept >= shown) {
-            // The kept group replaces the last line, or adds a line if that line must stay.
+            // The group replaces the group on the last line. If that group must stay, add a line.
             if shown == 1 || self.is_large(groups[shown - 1]) {
                 shown += 1;
             }
@@ -144,7 +146,7 @@ impl Table<'_> {
         (groups, others)
     }
 
-    /// Writes a line that sums up the remaining groups.
+    /// Writes a line that sums up the groups without their own line.
     fn others(&self, page: &mut Page, others: &[&Group]) {
         let rest = self.rest;
         let number = others.len() as u64 + rest.groups;
@@ -174,8 +176,8 @@ impl Table<'_> {
         self.share_is(|share| share >= LARGE, group.time)
     }
 
-    /// Whether `time` as a share of the total satisfies `condition`. Always false if there is no
-    /// total.
+    /// Returns whether `condition` holds for `time` as a share of the total. Returns `false` if the
+    /// total is unknown.
     fn share_is(&self, condition: impl Fn(f64) -> bool, time: Nanos) -> bool {
         self.total
             .is_some_and(|total| condition(time.share_of(total)))
@@ -206,7 +208,7 @@ impl Table<'_> {
         [time, share, count, max, frames]: [&str; 5],
         words: &str,
     ) -> Columns {
-        // The column with frames takes room from the other columns.
+        // The column of frames takes room from the other columns.
         let is_tight = self.has_frames && page.width() < ROOMY;
         let number = if is_tight { 8 } else { 9 };
         let mut cells = Columns::right([(number, time)]);
@@ -230,7 +232,7 @@ impl Table<'_> {
             } else {
                 WORDS_WIDTH
             };
-            // Half of the second item would be useless, so keep only the first one.
+            // Half of the second item would be useless, so keep only the first item.
             let first = words.split_once(", ").map_or(words, |(first, _)| first);
             let words = if columns(words) <= room { words } else { first };
             let words = elide(words, room);
@@ -240,7 +242,7 @@ impl Table<'_> {
     }
 }
 
-/// Formats the numbers of late and dropped frames.
+/// Formats the number of late frames and the number of dropped frames.
 pub(super) fn late_and_dropped(late: u64, dropped: u64) -> String {
     format!("{}+{}", grouped(late), grouped(dropped)).replace(TIE, " ")
 }
@@ -253,17 +255,19 @@ mod tests {
     use crate::text::TextStyle;
     use crate::text::page::Page;
 
-    /// Returns a table with lines for two groups and for the others.
+    /// Returns a table that has lines for two groups and one for the others.
     fn shown(much: f64) -> String {
         table(much, 3, &|_| false)
     }
 
-    /// Returns a table with at most `most` lines. `keeps` selects groups that must have one.
+    /// Returns a table that has at most `most` lines. `keeps` selects the groups that must have
+    /// one.
     fn table(much: f64, most: usize, keeps: &dyn Fn(&Group) -> bool) -> String {
         with_rest(much, most, keeps, Rest::default())
     }
 
-    /// Returns a table with at most `most` lines, and with a `rest` of groups that never get one.
+    /// Returns a table that has at most `most` lines. `rest` is the sum of the groups that never
+    /// get one.
     fn with_rest(much: f64, most: usize, keeps: &dyn Fn(&Group) -> bool, rest: Rest) -> String {
         let group = |name: &str, ms, max| Group {
             name: name.to_owned(),
@@ -301,8 +305,8 @@ mod tests {
         let sshd: &dyn Fn(&Group) -> bool = &|group| group.name == "sshd";
         for most in [1, 2, 3] {
             let page = table(LARGE, most, sshd);
-            // sshd does not replace a large group. Only backupd is then left over, so it gets a
-            // line too.
+            // sshd does not replace a large group. Only backupd is then left over, so it also gets
+            // a line.
             assert!(
                 page.contains("loadtest") && page.contains("gamesrv"),
                 "{page}"
@@ -316,7 +320,7 @@ mod tests {
         );
     }
 
-    /// The shares add up: 13.6 + 5.9 + 0.36 + 0.002 + 20.138 s = 40 s.
+    /// The shares refer to the sum 13.6 + 5.9 + 0.36 + 0.002 + 20.138 s = 40 s.
     #[test]
     fn unlisted_groups_count_among_the_others() {
         let page = |unknown| {
@@ -333,7 +337,7 @@ mod tests {
             let line = page.lines().last().unwrap_or_default();
             line.split_whitespace().collect::<Vec<&str>>().join(" ")
         };
-        // If there were no rest, all four groups would have a line.
+        // If nothing else were left over, all four groups would have a line.
         assert_eq!(last(&page(0)), "31 others 20.1 s 50.3 % 71 2.00 ms");
         assert_eq!(last(&page(5)), "31 others 20.1 s 50.3 % 71");
         let all = with_rest(LARGE, 5, &|_| false, Rest::default());

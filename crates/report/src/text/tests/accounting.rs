@@ -1,5 +1,5 @@
-//! Pages about CPU accounting. On the machine, one program runs between ticks and another at the
-//! ticks.
+//! Tests for pages about CPU accounting. On the sample machine, one program runs only between
+//! ticks, and another runs at every tick.
 
 use ticktax_model::accounting::{
     AccountingStatement, Bias, BiasKind, Counting, CpuCheck, Method, ProgramCheck, SpareTime,
@@ -73,7 +73,7 @@ fn program(name: &str, pid: i32, ran: i64, shown: Option<i64>, sampled: i64) -> 
     }
 }
 
-/// Returns a soaker whose block took 25 µs before the measurement and `after` ns afterwards.
+/// Returns a soaker whose block of work took 25 µs before the measurement and `after` ns after it.
 fn soaker(cpu: u32, after: f64, ended_early: Option<ProbeFailure>) -> SoakReport {
     SoakReport {
         cpu: Cpu(cpu),
@@ -198,7 +198,7 @@ fn failed_soakers_and_changes_of_speed_are_reported() {
         ),
         "{page}"
     );
-    // Older recordings lack the block time during the measurement.
+    // Older recordings do not contain the block time during the measurement.
     for soaker in &mut statement.soakers {
         soaker.block.block_fast_ns = None;
     }

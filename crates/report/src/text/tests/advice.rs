@@ -1,4 +1,4 @@
-//! The advice on pages, and its commands.
+//! Tests for the advice on pages and its commands.
 
 use ticktax_model::advice::{Advice, CompetingProgram, ExemptPids};
 use ticktax_model::knob::KnobProposal;
@@ -14,7 +14,7 @@ use super::screens::held_up;
 use crate::TextStyle;
 use crate::text::statement::statement as text;
 
-/// Renders the page at 200 columns as a single line of words.
+/// Renders the page at a width of 200 columns and joins its words into a single line.
 fn flat_in(statement: &Statement, elsewhere: bool) -> String {
     let style = TextStyle {
         width: 200,
@@ -29,7 +29,7 @@ fn flat(statement: &Statement) -> String {
     flat_in(statement, false)
 }
 
-/// Returns a statement about a watched program, with this advice and without frames.
+/// Returns a statement about a watched program that has no frames. It contains this advice.
 fn advised(advice: Vec<Advice>) -> Statement {
     let mut statement = held_up();
     statement.advice = advice;
@@ -67,8 +67,8 @@ fn finding() -> Advice {
     }
 }
 
-/// Returns the first line of the screen about a program that waited for a share `waited` of the CPU
-/// time it needed.
+/// Returns the first line of the screen about a program. The program waited for a share `waited` of
+/// the CPU time that it needed.
 fn headline(advice: Vec<Advice>, waited: f64) -> String {
     let mut statement = advised(advice);
     let threads = statement.victim.as_mut().unwrap().threads.as_mut().unwrap();
@@ -86,7 +86,7 @@ fn headline(advice: Vec<Advice>, waited: f64) -> String {
     page.lines().next().unwrap().to_owned()
 }
 
-/// A problem that affects only the machine does not make the verdict DELAYED.
+/// A problem that concerns only the machine does not make the verdict DELAYED.
 #[test]
 fn only_the_programs_own_delays_make_the_verdict_delayed() {
     let verdict = |advice| headline(advice, 0.002);
@@ -124,7 +124,7 @@ fn kernel_thread() -> Advice {
     }
 }
 
-/// No command names a process that has exited, or a process on another machine.
+/// Commands never name a process that has exited, or a process on another machine.
 #[test]
 fn commands_only_name_existing_local_processes() {
     let all = || advised(vec![crowd(), own_threads()]);
@@ -152,7 +152,7 @@ fn commands_only_name_existing_local_processes() {
         let page = flat(&statement);
         assert!(!page.contains('$'), "{page}");
     }
-    // The program has exited, but the programs that it waited behind have not.
+    // The watched program has exited, but the programs that it waited behind still run.
     let gone = |mut statement: Statement| {
         statement.victim.as_mut().unwrap().exited = true;
         flat(&statement)
@@ -170,8 +170,8 @@ fn commands_only_name_existing_local_processes() {
     assert!(!flat(&part).contains('$'));
 }
 
-/// If a setting has the advised effect, a trial of it on the watched program is proposed. The
-/// trial's metric is the one that the program suffered from.
+/// If a setting has the advised effect, the advice includes a trial of it on the watched program.
+/// The metric of the trial is the one that the program suffered from.
 #[test]
 fn advice_that_a_setting_carries_out_proposes_a_trial() {
     let program = flat(&advised(vec![crowd()]));
@@ -205,7 +205,7 @@ fn advice_that_a_setting_carries_out_proposes_a_trial() {
     );
     let page = proposed(worker("kswapd0"));
     assert!(!page.contains("ticktax try"), "{page}");
-    // A nice value has no effect on processes in another session.
+    // The nice value of the program has no effect on processes in another session.
     let Advice::CompetingPrograms {
         mut programs,
         time,
@@ -224,7 +224,7 @@ fn advice_that_a_setting_carries_out_proposes_a_trial() {
     assert!(!page.contains("ticktax try"), "{page}");
 }
 
-/// If the audited command has exited and can be quoted, the advice runs it again.
+/// If the audited command has exited and can be quoted, the advice is to audit the command again.
 #[test]
 fn an_audit_of_a_command_repeats_the_command() {
     let page_for = |argv: &[&str]| {
@@ -293,8 +293,8 @@ fn full_cpus_get_no_advice_to_move_programs() {
     assert!(page.contains(expected), "{page}");
 }
 
-/// A whole-machine audit does not know when throttling ended, so the time includes the following
-/// wait for a CPU.
+/// An audit of the whole machine does not record when throttling ended, so the time includes the
+/// wait for a CPU that followed.
 #[test]
 fn throttled_time_of_a_machine_lasts_until_the_program_ran_again() {
     let throttled = Advice::Throttled {
@@ -316,7 +316,7 @@ fn throttled_time_of_a_machine_lasts_until_the_program_ran_again() {
     assert!(page.contains(expected), "{page}");
 }
 
-/// Sums are not kept for a single program, and fewer than one CPU cannot be watched.
+/// An audit of a single program cannot keep sums, and a recording cannot cover fewer than one CPU.
 #[test]
 fn advice_against_lost_events_is_feasible() {
     let lost = |mut statement: Statement| {
@@ -401,7 +401,7 @@ fn late(causes: &[(HoldUp, Option<&str>)]) -> LateFrames {
     }
 }
 
-/// Returns a statement about a loop that barely waited for a CPU but had late frames.
+/// Returns a statement about a loop that hardly waited for a CPU but had late frames.
 fn lagging(late: Option<LateFrames>) -> Statement {
     let mut statement = held_up();
     statement.advice.clear();
@@ -522,7 +522,7 @@ fn the_real_time_limit_is_named_with_its_value() {
         "{page}"
     );
     assert!(!page.contains("sched_rt_runtime_us"), "{page}");
-    // Others waited behind the program for longer than the limit kept it from running.
+    // Others waited behind the program for longer than the limit kept the program from running.
     let page = page_with(RealTimeLimit::FairServer, None, true);
     assert!(
         page.contains("Make hog (77) sleep before the limit: "),
@@ -531,8 +531,7 @@ fn the_real_time_limit_is_named_with_its_value() {
     assert!(!page.contains("fair_server/"), "{page}");
 }
 
-/// If there is no other CPU to move it to, a program that preempts ordinary threads is made an
-/// ordinary one.
+/// If a real-time program cannot move to another CPU, the advice is to make it an ordinary program.
 #[test]
 fn a_real_time_program_that_cannot_be_moved_is_made_ordinary() {
     let page_with = |policy: Option<SpecialPolicy>| {
@@ -555,7 +554,7 @@ fn a_real_time_program_that_cannot_be_moved_is_made_ordinary() {
     let command = "Lower the priority of backup (812, FIFO 10): it takes up to 66.0 ms every 3.03 \
         s (timer hrtimer_wakeup) on CPU 1. $ chrt -a -o -p 0 812; ticktax audit --pid 4121";
     assert!(page.contains(command), "{page}");
-    // It is unknown whether a nice value would have an effect on this program.
+    // It is unknown whether changing the nice value would have an effect on this program.
     let page = page_with(None);
     assert!(page.contains("on CPU 1. $ chrt -ap 812"), "{page}");
 }

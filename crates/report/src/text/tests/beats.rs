@@ -1,4 +1,4 @@
-//! Handmade periodic sources, and pages about them.
+//! Sample periodic sources, and tests for pages about them.
 
 use ticktax_fixture::beat;
 use ticktax_model::beats::{
@@ -51,8 +51,8 @@ fn gaps(share: f64) -> BeatGaps {
     }
 }
 
-/// Returns the periodic sources of a server over one hour: a syncer, a tick, a mixer, and two
-/// timers that drift past each other.
+/// Returns the periodic sources of a server over one hour. They are a syncer, a tick, a mixer, and
+/// two timers that drift past each other.
 pub(crate) fn a_server() -> BeatStatement {
     let mut syncer = line("kworker wb_workfn", 30.999e9, 4.1e5, "3");
     syncer.chain = [
@@ -135,8 +135,8 @@ pub(crate) fn a_server() -> BeatStatement {
     }
 }
 
-/// Returns a sample of one hour's events, which occur every `period` ns. `of` is their total
-/// number.
+/// Returns a sample of the events within one hour, which occur every `period` ns. `of` is the
+/// number of all events.
 fn sample(period: f64, of: u64) -> EventSample {
     let beats = (3.6e12 / period).min(40.0);
     let at = |place: u32| {
@@ -174,7 +174,7 @@ fn a_thread_off_its_cpu_is_not_the_costliest_source() {
         "{page}"
     );
     assert!(rows.contains("gamesrv sleeping"), "{page}");
-    // Gaps may have been yielded to programs, so they are not counted as a loss either.
+    // These gaps may have yielded time to programs, so they do not count as a loss either.
     let mut yielded = line("gaps", 100.4e6, 7.5e4, "1");
     (yielded.kind, yielded.gaps) = (BeatKind::Gaps, Some(gaps(0.5)));
     let mut with_gaps = statement.clone();
@@ -195,8 +195,8 @@ fn a_thread_off_its_cpu_is_not_the_costliest_source() {
     assert!(!page.contains("95.6 % of its CPUs' time"), "{page}");
 }
 
-/// Gaps may have been yielded, a thread off its CPU takes no time, and a program that starts while
-/// CPUs are idle delays no one.
+/// Gaps may have yielded time to programs, a thread that is off its CPU takes no time, and a
+/// program that starts while CPUs are idle delays nothing.
 #[test]
 fn sources_that_take_no_time_from_others_have_no_line_on_the_machines_screen() {
     let mut yielded = line("gaps", 100.4e6, 7.5e4, "1");
@@ -262,8 +262,8 @@ fn sources_that_take_no_time_from_others_have_no_line_on_the_machines_screen() {
     }
 }
 
-/// Returns a statement about a machine with a 250 Hz tick. Others waited behind its process 9,
-/// called `name`.
+/// Returns a statement about a machine that has a 250 Hz tick. Others waited behind process 9,
+/// which is called `name`.
 fn waited_behind(name: &str) -> Statement {
     let mut statement = kernel_level();
     statement.tick = with_ticks().tick.map(|bill| TickBill {
@@ -282,8 +282,9 @@ fn waited_behind(name: &str) -> Statement {
     statement
 }
 
-/// A program woken by a timer is a periodic source even if its period and on-CPU time are multiples
-/// of the tick. A program without a waker is only time-sliced by the scheduler.
+/// A program that is woken by a timer is a periodic source even if its period and on-CPU time are
+/// multiples of the tick. A program that nothing wakes is merely switched by the scheduler at the
+/// tick.
 #[test]
 fn a_program_woken_at_whole_ticks_has_a_line() {
     let mut thief = line("ttx-inj-fifo", 300e6, 2e3, "1");
@@ -302,8 +303,8 @@ fn a_program_woken_at_whole_ticks_has_a_line() {
     assert!(!shown(&[]));
 }
 
-/// If two time-sliced programs share a CPU and one sometimes sleeps, an on-CPU period can have any
-/// length.
+/// If two programs share a CPU and one of them sometimes sleeps, each of them can run for any
+/// length of time.
 #[test]
 fn runs_at_each_tick_are_time_slices_if_wakers_are_known() {
     let mut server = line("gamesrv", 4e6, 2e3, "1");
@@ -323,7 +324,7 @@ fn runs_at_each_tick_are_time_slices_if_wakers_are_known() {
     };
     let woken = ["local_timer tick_nohz_handler", "kworker vmstat_update"];
     assert!(!shown(&server, &woken));
-    // If no wakers are known, a timer might wake the program.
+    // If no wakers are known, a timer might have woken the program.
     assert!(shown(&server, &[]));
     server.chain = vec![
         "local_timer hrtimer_wakeup".to_owned(),

@@ -1,4 +1,4 @@
-//! Pages about the differences between two recordings.
+//! Tests for pages about the differences between two recordings.
 
 use ticktax_model::changes::{
     AccountChange, BeatChange, Change, ChangeMeasure, ChangeStatement, ComparedRecording,
@@ -29,7 +29,7 @@ fn side(file: &str) -> ComparedRecording {
     }
 }
 
-/// A tested difference that chance explains, or does not.
+/// Returns a difference that was tested. `certain` is `false` if chance can explain it.
 fn contrast(effect: Effect, certain: bool) -> Contrast {
     Contrast {
         effect: Some(effect),
@@ -67,7 +67,8 @@ fn measure(measure: ChangeMeasure, first: f64, second: f64) -> MeasureChange {
     }
 }
 
-/// Returns the changes between recordings of a server before and after its compiler was moved away.
+/// Returns the changes between two recordings of a server, made before and after a compiler was
+/// moved to another CPU.
 pub(crate) fn moved() -> ChangeStatement {
     let beats = a_server().beats;
     ChangeStatement {
@@ -126,14 +127,14 @@ fn the_page_lists_the_changes_within_its_width() {
     insta::assert_snapshot!(moved().page(&everything(&TextStyle::default())));
 }
 
-/// The verdict and the table cover the same accounts.
+/// The verdict and the table leave out the same account.
 #[test]
 fn a_probe_is_not_counted_as_an_account() {
     let mut statement = moved();
     statement.accounts = vec![
         share("gamesrv", Class::Program, 0.18, 0.21, true),
         share("spin", Class::Probe, 0.1, 0.5, true),
-        // Too small to be shown as a change.
+        // This change is too small to be shown.
         share("cron", Class::Program, 0.000_01, 0.000_02, true),
     ];
     let page = statement.page(&TextStyle::default());
@@ -175,8 +176,8 @@ fn without_intervals_nothing_is_called_a_change() {
     assert!(!page.contains(" changed; "), "{page}");
 }
 
-/// An uncertain change can have an interval that excludes 0. It must contradict neither the verdict
-/// nor the certain changes.
+/// The confidence interval of an uncertain change can exclude 0. Such a change must contradict
+/// neither the verdict nor the certain changes.
 #[test]
 fn an_uncertain_change_whose_interval_excludes_0_is_marked() {
     let mut statement = moved();
@@ -192,7 +193,7 @@ fn an_uncertain_change_whose_interval_excludes_0_is_marked() {
         full.contains("?: may be chance; among 4 accounts"),
         "{full}"
     );
-    // Even at 40 columns, no number is cut.
+    // No number is shortened, not even at 40 columns.
     let narrow = TextStyle {
         width: 40,
         ..TextStyle::default()

@@ -1,4 +1,4 @@
-//! Snapshots of statement pages.
+//! Snapshots of pages about statements.
 
 use super::beats::{a_server, nothing_repeats};
 use super::samples::{empty, kernel_level, many_cpus, off_by_17_ns, proc_level};
@@ -72,7 +72,7 @@ fn the_page_of_periodic_sources_fits_its_width() {
     }
 }
 
-/// A recording with more periodic sources than a screen has lines.
+/// The recording contains more periodic sources than a screen has lines.
 #[test]
 fn many_periodic_sources_fit_on_one_screen() {
     let mut many = a_server();

@@ -197,8 +197,8 @@ fn page_of_an_incident_without_a_recording() {
     insta::assert_snapshot!(shown(gone));
 }
 
-/// Checks the line printed and logged for each kind of incident. One name contains control
-/// characters.
+/// Checks the line that is printed and logged for each kind of incident. One of the names contains
+/// control characters.
 #[test]
 fn every_kind_of_incident_has_a_line() {
     let mut lines: Vec<String> = Vec::new();

@@ -1,4 +1,4 @@
-//! Pages about the lab's kernels.
+//! Tests for pages about the lab's kernels.
 
 use ticktax_model::Nanos;
 use ticktax_model::kernels::{
@@ -36,7 +36,8 @@ fn cell(kernel: &str, cmdline: &str, rate_hz: f64) -> KernelArm {
     }
 }
 
-/// Returns loops on three kernels. One kernel differs from its model, and one has no model.
+/// Returns measurements of loops on three kernels. One kernel differs from its model, and another
+/// has no model.
 pub(crate) fn loops() -> KernelComparison {
     let mut arms = vec![
         cell("hz200", "", 33.1),

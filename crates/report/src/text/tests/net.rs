@@ -158,7 +158,8 @@ fn unknown_figures_are_not_shown() {
     );
 }
 
-/// If no bytes were transferred, there is no cost per byte, but there must still be a page.
+/// If no bytes were transferred, the cost per byte is undefined, but the page must still be
+/// rendered.
 #[test]
 fn traffic_without_bytes_has_a_page() {
     let mut statement = datagrams();
@@ -176,7 +177,7 @@ fn traffic_without_bytes_has_a_page() {
     );
 }
 
-/// The soaker ran for 1.1 s. A sample by thread counts a softirq as the thread it interrupted.
+/// The soaker ran for 1.1 s. Samples by thread count a softirq as the thread that it interrupted.
 #[test]
 fn page_with_sampled_and_traced_shares() {
     let mut statement = datagrams();

@@ -1,4 +1,4 @@
-//! Pages about experiments with traffic.
+//! Tests for pages about traffic experiments.
 
 use ticktax_model::Nanos;
 use ticktax_model::net::{Link, Protocol, TrafficSpec};
@@ -60,8 +60,7 @@ const fn term(factor: usize) -> Term {
     Term { factor, value: 1 }
 }
 
-/// Returns an experiment in which small calls are expensive, and a capped buffer size has no
-/// effect.
+/// Returns an experiment in which small calls are expensive and a capped buffer size has no effect.
 pub(crate) fn small_calls() -> NetExperiment {
     NetExperiment {
         tool_version: "0.1.0".to_owned(),

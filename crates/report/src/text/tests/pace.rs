@@ -1,4 +1,4 @@
-//! Pages about paced loops.
+//! Tests for pages about paced loops.
 
 use ticktax_model::beats::Periodicity;
 use ticktax_model::limitation::Limitation;
@@ -19,7 +19,7 @@ use super::samples::kernel_level;
 use crate::text::pace::{pace as page, pace_comparison, pace_line};
 use crate::{Section, Sections, TextStyle, View};
 
-/// Renders the full page of a loop.
+/// Renders the full page about a loop.
 fn pace(statement: &PaceStatement, style: &TextStyle) -> String {
     page(statement, &everything(style)).into()
 }
@@ -221,8 +221,8 @@ fn a_busier_thread_without_a_rhythm_is_named() {
     );
 }
 
-/// Each delay of a re-armed loop shifts all later frames. The loop's average period is therefore
-/// longer than the period that determines how many frames are expected.
+/// Each delay of a re-armed loop shifts all later frames. The average period of the loop is
+/// therefore longer than the period that determines how many frames are expected.
 #[test]
 fn the_undelayed_rate_is_shown_next_to_the_average() {
     let counted = figures().period.0 as f64;
@@ -386,8 +386,8 @@ pub(crate) fn with_rhythm() -> PaceStatement {
     }])
 }
 
-/// Returns nine late frames: five because of a program, three because of steal, one because of a
-/// migration.
+/// Returns nine late frames. A program delayed five of them, steal delayed three, and a migration
+/// delayed one.
 fn late() -> LateFrames {
     let cause = |kind, frames, by| LateCause {
         kind,
@@ -451,7 +451,8 @@ fn the_first_screen_lists_causes_of_late_frames_and_rules_out_the_rest() {
     }
 }
 
-/// Only the total stolen time is known, so it is unknown whether a late frame lost any of it.
+/// Only the total stolen time is known. Whether any late frame was delayed by steal is therefore
+/// unknown.
 #[test]
 fn steal_that_no_frame_shows_is_neither_blamed_nor_ruled_out() {
     let mut late = late();
@@ -495,7 +496,7 @@ fn the_first_screen_of_a_loop_at_all_widths() {
     assert!(silent.contains("NO FRAMES"), "{silent}");
 }
 
-/// The proposed command repeats the measured loop, with nothing but the proposed option changed.
+/// The proposed command repeats the measured loop and changes only the proposed option.
 #[test]
 fn the_proposed_command_only_changes_what_it_proposes() {
     let mut statement = a_loop();

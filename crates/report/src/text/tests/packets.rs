@@ -1,4 +1,4 @@
-//! Pages about a paced stream of datagrams.
+//! Tests for pages about a paced stream of datagrams.
 
 use ticktax_model::beats::Periodicity;
 use ticktax_model::net::{
@@ -76,8 +76,8 @@ fn buffer() -> SocketBuffer {
     }
 }
 
-/// Returns a statement about ten seconds at 60,000 datagrams per second, with a stall of 17 ms
-/// every 500 ms.
+/// Returns a statement about ten seconds of traffic at 60,000 datagrams per second. The receiver
+/// stalls for 17 ms every 500 ms.
 fn stalled() -> PacketStatement {
     let backup = by("backupd", HoldUp::Waiting, Some(26_321));
     let bursts: Vec<Burst> = (0..20)

@@ -1,4 +1,4 @@
-//! Properties of every page, for arbitrary numbers and names.
+//! Properties that every page has, with arbitrary numbers and names.
 
 use proptest::prelude::*;
 use ticktax_model::advice::Advice;
@@ -17,7 +17,8 @@ use crate::text::page::columns;
 use crate::text::statement::statement as write;
 use crate::{Grouping, Section, Sections, TextStyle, View, json, schema};
 
-/// Replaces every name in a statement with one of `names`, and multiplies every number by `factor`.
+/// Replaces every name in a statement with one of `names`, and multiplies all durations by
+/// `factor`.
 pub(crate) fn distorted(mut statement: Statement, names: &[String], factor: i64) -> Statement {
     let mut next = names.iter().cycle();
     let mut rename = |name: &mut String| name.clone_from(next.next().expect("names is not empty"));
@@ -86,7 +87,7 @@ pub(crate) fn distorted(mut statement: Statement, names: &[String], factor: i64)
     statement
 }
 
-/// Distorts the data about the watched program in the same way.
+/// Replaces the names and multiplies the durations in the data about the watched program.
 fn distort_program(
     statement: &mut Statement,
     rename: &mut dyn FnMut(&mut String),
@@ -247,7 +248,7 @@ fn json_has_every_field_that_its_schema_requires() {
     );
 }
 
-/// Returns the paths of the required fields that `value` lacks.
+/// Returns the paths of the fields that the schema requires but `value` lacks.
 fn missing(
     schema: &serde_json::Value,
     definitions: &serde_json::Value,

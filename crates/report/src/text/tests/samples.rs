@@ -26,7 +26,7 @@ pub(crate) fn full(content: &Statement, style: &TextStyle) -> String {
     statement(content, &everything(style)).into()
 }
 
-/// Returns the style of a full page.
+/// Returns `style`, changed to show the full page.
 pub(crate) fn everything(style: &TextStyle) -> TextStyle {
     TextStyle {
         view: View::Full,
@@ -34,7 +34,7 @@ pub(crate) fn everything(style: &TextStyle) -> TextStyle {
     }
 }
 
-/// Returns a statement without data.
+/// Returns a statement that contains no data.
 pub(crate) fn empty() -> Statement {
     Statement {
         coverage: Coverage {
@@ -45,8 +45,8 @@ pub(crate) fn empty() -> Statement {
     }
 }
 
-/// Returns intervals with this count and these lengths in ns. A length of 0 stands for an unknown
-/// one.
+/// Returns intervals with this count and these lengths in ns. A length of 0 means that the length
+/// is unknown.
 fn intervals(count: u64, median: i64, p99: i64, max: i64) -> Intervals {
     let length = |ns: i64| (ns > 0).then_some(Nanos(ns));
     Intervals {
@@ -88,7 +88,7 @@ fn part(name: &str, ns: i64, count: u64, max: i64) -> Part {
     }
 }
 
-/// Splits the accounts evenly among `cpus` CPUs, and computes the CPUs' accounts and the balance.
+/// Splits the accounts evenly among `cpus` CPUs. Computes each CPU's accounts and the balance.
 fn settle(statement: &mut Statement, cpus: u32) {
     let mut accounted = Nanos::ZERO;
     for cpu in (0..cpus).map(Cpu) {
@@ -374,8 +374,8 @@ fn probe(probe: ProbeKind, cpu: u32) -> ProbeReport {
     }
 }
 
-/// Returns a statement about a virtual machine with two CPUs and a game, fully traced, with a spin
-/// probe.
+/// Returns a statement about a virtual machine that has two CPUs and runs a game. It was fully
+/// traced, and a spin probe ran.
 pub(crate) fn kernel_level() -> Statement {
     let mut statement = Statement {
         machine: a_machine(),
@@ -435,7 +435,8 @@ pub(crate) fn kernel_level() -> Statement {
     statement
 }
 
-/// Returns a statement about the machine of [`kernel_level`] without root, with a sleep probe.
+/// Returns a statement about the same machine as [`kernel_level`], recorded without root and with a
+/// sleep probe.
 pub(crate) fn proc_level() -> Statement {
     let mut statement = Statement {
         level: Level::Proc,
@@ -511,7 +512,7 @@ pub(crate) fn off_by_17_ns() -> Statement {
     statement
 }
 
-/// Returns a statement with so little time that its page shows every nanosecond.
+/// Returns a statement that covers so little time that its page shows every nanosecond.
 pub(crate) fn small_change(times: &[(Class, i64)]) -> Statement {
     let accounts = times.iter().enumerate().map(|(i, &(class, ns))| Account {
         time: Nanos(ns),
@@ -525,7 +526,7 @@ pub(crate) fn small_change(times: &[(Class, i64)]) -> Statement {
     statement
 }
 
-/// Returns a statement about many CPUs with little load.
+/// Returns a statement about a machine with many CPUs and little load.
 pub(crate) fn many_cpus() -> Statement {
     let mut statement = Statement {
         machine: Machine {
@@ -540,7 +541,7 @@ pub(crate) fn many_cpus() -> Statement {
     statement
 }
 
-/// Returns a prediction for a recorded game.
+/// Returns a prediction about a game that was recorded.
 pub(crate) fn game_prediction(arms: Vec<PredictionArm>) -> PredictionStatement {
     PredictionStatement {
         control: None,

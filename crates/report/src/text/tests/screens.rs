@@ -1,4 +1,4 @@
-//! Snapshots of first screens at common terminal widths, and their properties.
+//! Snapshots of first screens at common terminal widths, and properties of these screens.
 
 use ticktax_model::advice::{Advice, CompetingProgram, ExemptPids};
 use ticktax_model::beats::{BeatKind, BeatLine};
@@ -30,13 +30,13 @@ fn at(statement: &Statement, width: usize) -> String {
     .into()
 }
 
-/// Renders the page at 200 columns as a single line of words.
+/// Renders the page at a width of 200 columns and joins its words into a single line.
 pub(super) fn flat(statement: &Statement) -> String {
     let page = at(statement, 200).replace("\\\n", "\n");
     page.split_whitespace().collect::<Vec<&str>>().join(" ")
 }
 
-/// Returns the processes of a compiler.
+/// Returns the processes of a compiler, as culprits.
 fn compiler() -> impl Iterator<Item = Interferer> {
     (0..46).map(|i| Interferer {
         policy: None,
@@ -133,8 +133,8 @@ pub(crate) fn held_up() -> Statement {
     statement
 }
 
-/// Returns the waits of a game behind a compiler and a kernel thread, and of a program that barely
-/// waits.
+/// Returns the waits of a game behind a compiler and a kernel thread, and the waits of a program
+/// that hardly waits.
 fn waits() -> WaitStatement {
     let behind = |name: &str, pids: &[i32], ms| WaitedFor {
         name: name.to_owned(),
@@ -169,7 +169,7 @@ fn waits() -> WaitStatement {
     }
 }
 
-/// Returns a statement about a machine whose screen has content for every part.
+/// Returns a statement about a machine that fills every part of the screen.
 fn a_machine() -> Statement {
     let mut statement = kernel_level();
     statement.beats = Some(a_server());
@@ -195,12 +195,13 @@ fn the_first_screen_of_a_machine_at_all_widths() {
     for width in [40, 80, 120, 200] {
         insta::assert_snapshot!(format!("machine_{width}"), at(&a_machine(), width));
     }
-    // If there is room, kernel time is shown even if it is large only relative to one CPU.
+    // If there is room, kernel time is shown even if it is large only in relation to one CPU.
     let mut large = a_machine();
     large.balance.elapsed = Nanos(large.balance.elapsed.0 * 8);
     large.throttled.clear();
     assert!(at(&large, 80).contains("KERNEL AND HYPERVISOR"));
-    // If there is no room, kernel time is dropped, unless it is at least a tenth of the used time.
+    // If the screen is full, kernel time is left out unless it is at least a tenth of the used
+    // time.
     let mut busy = a_machine();
     assert!(at(&busy, 80).contains("KERNEL AND HYPERVISOR"));
     let idle = |account: &Account| account.class.holder() == Holder::Nothing;
@@ -272,7 +273,7 @@ fn an_overbooked_machine_gets_advice() {
     assert!(page.contains(expected), "{page}");
 }
 
-/// A command that would have no effect is never proposed.
+/// Commands that would have no effect are never proposed.
 #[test]
 fn renice_is_only_proposed_for_existing_ordinary_processes() {
     let command = |standing: ExemptPids, groups: &[i32]| {
@@ -350,7 +351,7 @@ fn long_waits_are_mentioned_if_there_is_no_advice() {
     assert!(!page.contains("CPUs were idle"), "{page}");
 }
 
-/// If there is no probe, steal cannot be observed, and the hypervisor's steal clock might not run.
+/// Without a probe, steal cannot be observed, and some hypervisors provide no steal clock.
 #[test]
 fn unreported_steal_is_not_shown_as_zero() {
     let mut statement = a_machine();
@@ -402,7 +403,7 @@ fn the_first_screen_without_root() {
     let page = at(&statement, 80);
     assert!(page.starts_with("WITHOUT ROOT"), "{page}");
     assert!(page.contains("WAITED 310 ms for a CPU"), "{page}");
-    // A share called "explained" would count other programs' time as lost by the probe.
+    // A share called "explained" would count the time of other programs as lost by the probe.
     assert!(!page.contains("explained"), "{page}");
 }
 
@@ -450,7 +451,7 @@ fn the_culprits_are_on_the_first_screen() {
     assert!(!page.contains("\n  cc1 x46"), "{page}");
 }
 
-/// One percent of a delay cannot be its main cause.
+/// A cause that explains only one percent of a delay cannot be its main cause.
 #[test]
 fn a_delay_that_was_hardly_seen_is_marked() {
     let mut statement = held_up();
@@ -505,8 +506,8 @@ fn accounts_that_do_not_balance_are_reported() {
     assert!(page.contains("SIMULATED"), "{page}");
 }
 
-/// If the kernel omits context switches, every process is affected. That is one limitation, not
-/// forty.
+/// If the kernel does not report all context switches, every process is affected. The page must
+/// show this as one limitation, not as forty.
 #[test]
 fn only_a_few_incompletely_traced_processes_are_listed() {
     let mut statement = a_machine();
@@ -542,7 +543,7 @@ fn only_a_few_incompletely_traced_processes_are_listed() {
     assert!(first.contains(&count), "{count}:\n{first}");
 }
 
-/// Together, the sections are the full page except for its head and the legends.
+/// Together, the sections make up the full page except for its head and the legends.
 #[test]
 fn sections_are_parts_of_the_full_page() {
     let statement = held_up();
@@ -559,7 +560,7 @@ fn sections_are_parts_of_the_full_page() {
             ..TextStyle::default()
         };
         let page = text(&statement, &style);
-        // A section that was requested explains why it is empty.
+        // If an empty section was requested, the page explains why it is empty.
         if matches!(section, Section::Net | Section::Tick | Section::Accounting) {
             assert!(page.starts_with(section.name()), "{page}");
             continue;

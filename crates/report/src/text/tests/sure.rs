@@ -1,4 +1,4 @@
-//! First screens never claim more than ticktax knows.
+//! Checks that first screens never claim more than ticktax knows.
 
 use ticktax_model::accounting::AccountingStatement;
 use ticktax_model::hook::Hook;
@@ -16,7 +16,7 @@ use super::victims::with_victim;
 use crate::TextStyle;
 use crate::text::statement::statement as text;
 
-/// Returns the causes that the screen rules out.
+/// Returns the causes that the screen lists as ruled out.
 fn ruled_out(statement: &Statement) -> String {
     let page = flat(statement);
     let (_, rest) = page.split_once("Ruled out: ").unwrap();
@@ -49,7 +49,7 @@ fn unreported_steal_is_unknown_not_ruled_out() {
     assert!(!causes.contains("steal"), "{causes}");
 }
 
-/// Renders the page for a machine after `cpus` has modified its accounting check.
+/// Renders the page about a machine whose accounting check was modified by `cpus`.
 fn topped(cpus: impl FnOnce(&mut AccountingStatement)) -> String {
     let mut statement = kernel_level();
     let mut check = checked().accounting.unwrap();
@@ -64,7 +64,7 @@ fn top_is_called_right_only_if_nothing_can_make_it_wrong() {
     const RIGHT: &str = "`top` is accurate to 1 % on every CPU.";
     let right = topped(|_| {});
     assert!(right.contains(RIGHT), "{right}");
-    // Either `top` shows too much, or the unexplained time was busy.
+    // Either `top` shows too much, or the CPU was busy during the unexplained time.
     let unexplained = topped(|check| {
         let cpu = &mut check.cpus[0];
         cpu.shown_share += 0.05;
@@ -89,7 +89,8 @@ fn top_is_called_right_only_if_nothing_can_make_it_wrong() {
     }
 }
 
-/// Several threads can be throttled at the same time, so their total is not a share of anything.
+/// Several threads can be throttled at the same time, so their total time is not a share of
+/// anything.
 #[test]
 fn throttled_time_has_no_share() {
     let page = text(&kernel_level(), &TextStyle::default());
@@ -100,7 +101,7 @@ fn throttled_time_has_no_share() {
 }
 
 /// Sources without a line are only counted, because it is unknown how much time they take from
-/// others. ticktax's own sources are not counted at all.
+/// other work. ticktax's own sources are not counted at all.
 #[test]
 fn periodic_sources_without_a_line_are_only_counted() {
     let mut statement = kernel_level();
@@ -122,7 +123,7 @@ fn periodic_sources_without_a_line_are_only_counted() {
     assert!(!page.contains("periodic source"), "{page}");
 }
 
-/// Root does not help if the kernel is locked down.
+/// Running as root does not help if the kernel is locked down.
 #[test]
 fn the_obstacle_to_tracing_is_named_and_root_only_if_it_helps() {
     const LOCKED: &str = "kernel lockdown (confidentiality)";
@@ -149,12 +150,13 @@ fn the_obstacle_to_tracing_is_named_and_root_only_if_it_helps() {
             assert!(!page.to_lowercase().contains("root"), "{page}");
         }
         let words: Vec<&str> = full.split_whitespace().collect();
-        // The expected words appear in the head, the gaps, the program and the tick.
+        // The expected words appear in the head and in the parts about gaps, the program and the
+        // tick.
         assert!(words.join(" ").matches(expected).count() >= 4, "{full}");
     }
 }
 
-/// Lost events make other figures too small, so the page starts with them.
+/// Lost events make other figures too small, so the page reports them first.
 #[test]
 fn lost_time_is_reported_at_the_top() {
     let mut statement = kernel_level();
@@ -170,8 +172,8 @@ fn lost_time_is_reported_at_the_top() {
     assert!(page.starts_with(expected), "{page}");
 }
 
-/// The verdict and the line about ticktax's cost show the same figure. The figure from ticktax's
-/// own clock is labelled.
+/// The verdict shows the same figure as the line about ticktax's cost. The figure from ticktax's
+/// own clock is labelled as such.
 #[test]
 fn ticktaxs_own_time_is_the_same_everywhere() {
     let mut statement = kernel_level();

@@ -1,4 +1,4 @@
-//! Handmade tick bills and findings.
+//! Sample tick bills and findings, and tests for pages about them.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 use ticktax_model::knob::KnobProposal;
@@ -46,7 +46,7 @@ fn cpu(number: u32) -> CpuTicks {
     }
 }
 
-/// Returns the ticks of a nearly idle CPU, and of a CPU that ran nothing but the probe.
+/// Returns the ticks of a CPU that was nearly idle, and of a CPU that ran nothing but the probe.
 fn quiet_cpus() -> [CpuTicks; 2] {
     let quiet = CpuTicks {
         all: ticks(41, 20_000),
@@ -114,7 +114,7 @@ fn bill(basis: Basis) -> TickBill {
     }
 }
 
-/// Returns a tick bill with every optional field set.
+/// Returns a tick bill in which every optional field is set.
 pub(crate) fn a_bill() -> TickBill {
     TickBill {
         fleet: Some(Fleet {
@@ -135,7 +135,7 @@ pub(super) fn summed() -> TickBill {
     bill
 }
 
-/// Returns the tick bill available without root.
+/// Returns the tick bill that is available without root.
 pub(super) fn counted_only() -> TickBill {
     TickBill {
         hz_configured: None,
@@ -160,7 +160,7 @@ fn finding(severity: Severity, title: &str, cost: Option<Cost>) -> Finding {
     }
 }
 
-/// Returns findings from two rules.
+/// Returns findings that come from two rules.
 pub(crate) fn findings() -> Vec<Finding> {
     let ksmd = Moment {
         at: Nanos::from_millis(1_250),
@@ -190,7 +190,7 @@ pub(crate) fn findings() -> Vec<Finding> {
     ]
 }
 
-/// Returns a statement with a tick bill, and with more CPUs and findings than a page shows.
+/// Returns a statement with a tick bill. It has more CPUs and findings than a page shows.
 pub(super) fn with_ticks() -> Statement {
     let mut bill = a_bill();
     bill.cpus = (0..64).map(cpu).collect();

@@ -1,4 +1,4 @@
-//! Pages about trials and lists of numbers.
+//! Tests for pages about trials and about lists of numbers.
 
 use ticktax_model::Nanos;
 use ticktax_model::knob::{UndoOutcome, UndoneSetting};
@@ -43,8 +43,8 @@ fn arm(label: &str, value: &str) -> Arm {
     }
 }
 
-/// Returns a comparison of two means of a metric. The interval extends by about 20 % of the effect
-/// to either side.
+/// Returns a comparison of two means of a metric. Its confidence interval extends to about 20 % of
+/// the effect on either side.
 fn comparison(metric: &str, arm: usize, (a, b): (f64, f64), verdict: Verdict) -> Comparison {
     let value = b / a - 1.0;
     let margin = 0.2 * value.abs() + 0.002;
@@ -79,7 +79,7 @@ fn undone(id: &str, outcome: UndoOutcome) -> UndoneSetting {
     }
 }
 
-/// Returns a trial with two arms and four metrics, each with a different verdict.
+/// Returns a trial with two arms and four metrics. Each metric has a different verdict.
 pub(crate) fn two_arms() -> TrialStatement {
     let comparisons = vec![
         comparison("time", 1, (2.03e9, 1.95e9), Verdict::Better),
@@ -157,7 +157,7 @@ fn succeeded(arm: usize, succeeded: u64) -> ArmSuccess {
     }
 }
 
-/// Returns a trial with three arms, and with everything that can go wrong in a trial.
+/// Returns a trial with three arms and every problem that a trial can have.
 fn in_trouble() -> TrialStatement {
     let mut statement = two_arms();
     statement.trial.arms.push(arm("C", "2"));
@@ -233,7 +233,7 @@ fn list(file: &str, name: Option<&str>, count: u64) -> Numbers {
     }
 }
 
-/// Returns the build times from the case `slice-vs-cache`.
+/// Returns a comparison of the build times from the case `slice-vs-cache`.
 pub(crate) fn lists() -> NumbersComparison {
     NumbersComparison {
         tool_version: "0.1.0".to_owned(),
@@ -257,7 +257,7 @@ pub(crate) fn lists() -> NumbersComparison {
     }
 }
 
-/// Renders a document's first screen and checks that it fits.
+/// Renders the first screen of a document and checks that it fits.
 fn first(document: &impl Paged) -> String {
     let page = document.page(&TextStyle::default());
     assert!(page.lines().count() <= 23, "{page}");

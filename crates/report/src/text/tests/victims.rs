@@ -1,4 +1,4 @@
-//! Pages about a watched program.
+//! Tests for pages about a watched program.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ fn interferer(name: &str, kind: Kind, pid: Option<i32>, us: i64, count: u64) -> 
     }
 }
 
-/// Returns an episode that starts at `at` µs and lasts `us` µs.
+/// Returns an episode that starts at `at` µs and lasts for `us` µs.
 fn episode((at, us): (i64, i64), count: u64, name: &str, kind: Kind, pid: Option<i32>) -> Episode {
     Episode {
         at: Nanos::from_micros(at),
@@ -45,7 +45,7 @@ fn episode((at, us): (i64, i64), count: u64, name: &str, kind: Kind, pid: Option
     }
 }
 
-/// Returns the program that a display name contains: `cc1` for `worker of cc1`.
+/// Returns the program that a display name contains, such as `cc1` for `worker of cc1`.
 fn program_of(name: &str) -> &str {
     name.rsplit(" of ").next().unwrap_or(name)
 }
@@ -60,7 +60,7 @@ fn lost_to(name: &str, kind: Kind, us: i64) -> LostTo {
     }
 }
 
-/// Returns the times of a program that spent time in every state.
+/// Returns the times of a program whose threads were in every possible state.
 fn threads() -> ThreadTimes {
     let accounts: Vec<StateAccount> = ThreadState::ALL
         .into_iter()

@@ -6,7 +6,7 @@ use super::super::numbers::{counted, percent};
 use super::super::page::tied;
 use super::value::{Shown, chance};
 
-/// Whether all values of the comparison were equal.
+/// Returns whether all values in the comparison were equal.
 pub(super) fn is_constant(comparison: &Comparison) -> bool {
     let mut checks = comparison.checks.iter();
     checks.any(|check| matches!(check, Check::Constant { .. }))
@@ -14,15 +14,15 @@ pub(super) fn is_constant(comparison: &Comparison) -> bool {
 
 /// Names used in the text of a check.
 pub(super) struct Names {
-    /// The metric's name, with the arm's name if there are more than two arms.
+    /// Name of the metric. If there are more than two arms, it includes the arm's name.
     pub(super) about: String,
-    /// The first arm's name.
+    /// Name of the first arm.
     pub(super) first: String,
-    /// The other arm's name.
+    /// Name of the other arm.
     pub(super) second: String,
 }
 
-/// Describes a check in words.
+/// Describes a check, that is, a doubt about a verdict, in words.
 pub(super) fn check_text(check: &Check, names: &Names, shown: Shown) -> String {
     let Names {
         about,

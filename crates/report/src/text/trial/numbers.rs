@@ -1,4 +1,4 @@
-//! The page that compares two lists of numbers.
+//! The page that shows a comparison of two lists of numbers.
 
 use ticktax_model::trial::{ArmFigures, Better, Check, Numbers, NumbersComparison, Unit, Verdict};
 
@@ -11,7 +11,7 @@ use super::checks::is_constant;
 use super::value::{Shown, chance, value};
 use crate::view::View;
 
-/// Explains the terms used on the page.
+/// Explanation of the terms on the page.
 const WORDS: &str = "The difference is the ratio of the means minus one, or the difference of the \
     means if not all values are above 0. Its 95 % interval is bootstrapped from both lists \
     (percentile-t), or Welch's with fewer than 8 or more than 500 values. p: probability of such a \
@@ -171,7 +171,7 @@ fn check_words(check: &Check, document: &NumbersComparison) -> Option<String> {
             "{} in one list; a verdict needs at least {need}",
             counted(have, "value")
         ),
-        // The remaining checks are about the runs of a trial. A list of numbers has none.
+        // The remaining checks concern the runs of a trial, which a list of numbers does not have.
         Check::Missing { .. }
         | Check::Drift { .. }
         | Check::Order { .. }

@@ -1,4 +1,4 @@
-//! Formats values and effects.
+//! Formats for the values and effects in trials.
 
 use ticktax_model::Nanos;
 use ticktax_model::trial::{Effect, Scale, Unit};
@@ -26,7 +26,7 @@ pub(super) fn value(unit: Unit, value: f64) -> String {
     }
 }
 
-/// Formats a number without a unit, with four digits.
+/// Formats a number without a unit, with four significant digits.
 pub(super) fn plain(value: f64) -> String {
     let size = value.abs();
     match size {
@@ -51,7 +51,7 @@ fn decimals(size: f64, digits: i32) -> usize {
     usize::try_from(places.clamp(0, 8)).unwrap_or(0)
 }
 
-/// Formats a probability. Small ones keep only their order of magnitude.
+/// Formats a probability. A small one is reduced to its order of magnitude.
 pub(super) fn chance(p: f64) -> String {
     match p {
         p if p >= 0.0995 => format!("{p:.2}"),
@@ -62,7 +62,7 @@ pub(super) fn chance(p: f64) -> String {
     }
 }
 
-/// Formats differences of a metric.
+/// Format for the differences of a metric.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shown {
     unit: Unit,
@@ -74,8 +74,8 @@ impl Shown {
         Self { unit, scale }
     }
 
-    /// Returns the suffix of differences shown in percent or percentage points, or `None` if they
-    /// are shown in the metric's unit.
+    /// Returns the suffix for differences that are shown in percent or percentage points. Returns
+    /// `None` if differences are shown in the metric's unit.
     fn suffix(self) -> Option<&'static str> {
         match (self.scale, self.unit) {
             (Scale::Relative, _) => Some(" %"),
@@ -84,12 +84,11 @@ impl Shown {
         }
     }
 
-    /// Formats a difference with its sign. `places` is the number of decimals if it is a
-    /// percentage.
+    /// Formats a difference with its sign. If it is a percentage, it has `places` decimals.
     fn signed(self, difference: f64, places: usize) -> String {
         if self.suffix().is_some() {
             let percent = 100.0 * difference;
-            // Intervals from two or three blocks can be extremely wide.
+            // A confidence interval from two or three blocks can be extremely wide.
             return if percent.abs() < 1e5 {
                 format!("{percent:+.places$}")
             } else {
@@ -105,23 +104,23 @@ impl Shown {
         text
     }
 
-    /// Formats an effect with as many digits as its interval justifies.
+    /// Formats an effect with as many digits as its confidence interval justifies.
     pub(super) fn effect(self, effect: &Effect) -> String {
         self.with_suffix(self.signed(effect.value, places(effect)))
     }
 
-    /// Formats an effect's interval without its unit, for use next to the effect.
+    /// Formats the confidence interval of an effect without its unit, for use next to the effect.
     pub(super) fn interval(self, effect: &Effect) -> String {
         let end_text = |end| self.signed(end, places(effect));
         format!("{} to {}", end_text(effect.low), end_text(effect.high))
     }
 
-    /// Formats an effect's interval with its unit.
+    /// Formats the confidence interval of an effect with its unit.
     pub(super) fn interval_with_unit(self, effect: &Effect) -> String {
         self.with_suffix(self.interval(effect))
     }
 
-    /// Formats the size of a difference, without a sign.
+    /// Formats the size of a difference without its sign.
     pub(super) fn size(self, size: f64) -> String {
         match self.suffix() {
             Some(suffix) => {
@@ -139,13 +138,13 @@ impl Shown {
         }
     }
 
-    /// Formats a value of the metric, as opposed to a difference.
+    /// Formats a value of the metric rather than a difference between values.
     pub(super) fn of_metric(self, metric_value: f64) -> String {
         value(self.unit, metric_value)
     }
 
-    /// Formats the difference between two effects with its sign. If effects are percentages, the
-    /// difference is in percentage points.
+    /// Formats the difference between two effects with its sign. If the effects are percentages,
+    /// the difference is in percentage points.
     pub(super) fn error(self, error: f64) -> String {
         let places = decimals((100.0 * error).abs().max(1e-3), 2).min(3);
         let text = self.signed(error, places);
@@ -162,8 +161,8 @@ impl Shown {
     }
 }
 
-/// Returns the number of decimals for an effect's percentage. It gives the interval's width two
-/// significant digits.
+/// Returns the number of decimals for an effect in percent. With that many decimals, the width of
+/// the confidence interval has two significant digits.
 fn places(effect: &Effect) -> usize {
     let width = 100.0 * (effect.high - effect.low);
     if width > 0.0 {

@@ -82,9 +82,10 @@ fn a_folder_that_others_can_change_is_not_trusted() {
         .to_string();
     assert!(refused.contains("other users can write to"), "{refused}");
     assert!(Folder::open_own(&open).is_err());
-    // For the user's own files, it is enough that the directory itself is private.
+    // For the user's own files, it is enough that nobody else can write to the directory itself.
     Folder::open_own(&inner).expect("our own");
-    // Like `/tmp`: nobody can replace our entries in it, but the directory is not ours.
+    // The mode is that of `/tmp`. Nobody can replace this user's entries in the directory, but
+    // others can add their own.
     mode(0o1777);
     Folder::open_trusted(&inner).expect("trusted");
     assert!(Folder::open_trusted(&open).is_err());
@@ -97,7 +98,7 @@ mod root {
 
     use super::*;
 
-    /// User id of `nobody` on all distributions.
+    /// User id of the user `nobody` on all distributions.
     const SOMEBODY: u32 = 65_534;
 
     #[test]
@@ -150,7 +151,7 @@ fn a_file_that_others_can_write_to_is_refused() {
         .write(name("file"), true, 0o600)
         .expect_err("refused");
     assert!(refused.to_string().contains("chmod"), "{refused}");
-    // Reading the file is still allowed.
+    // The file can still be read.
     let mut text = String::new();
     folder
         .read(name("file"))
@@ -215,7 +216,7 @@ fn a_new_folder_has_its_mode_and_a_taken_name_is_an_error() {
     let new = name("new");
     folder.make_new(new, 0o775).expect("made");
     let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
-    // The usual umask would leave 0755.
+    // The usual umask would reduce the mode to 0755.
     assert_eq!(mode(&place.path().join("new")), 0o775);
     symlink("/", place.path().join("link")).expect("a link");
     for taken in ["new", "link"] {

@@ -1,4 +1,4 @@
-//! Opens a directory component by component. Refuses a path that somebody else could change.
+//! Opens a directory one component at a time. Refuses a path that another user could change.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -10,14 +10,14 @@ use nix::sys::stat::{Mode, SFlag, fstat};
 
 use super::{DIRECTORY, Distrust, Folder, is, is_ours_or_roots, single};
 
-/// Maximum number of links followed in a path, as in the kernel.
+/// Maximum number of links that are followed in a path. The kernel has the same limit.
 const MOST_LINKS: usize = 40;
 
-/// Flags for opening the directories along a path. Passing through a directory does not require
-/// permission to list it: `/home` is often unreadable.
+/// Flags for opening the directories along a path. They do not require permission to list the
+/// directories, because a directory such as `/home` is often unreadable.
 const PASSING: OFlag = DIRECTORY.union(OFlag::O_PATH);
 
-/// An opened path component.
+/// A component of a path that has been opened.
 enum Step {
     Folder(Folder),
     Link(PathBuf),
@@ -25,11 +25,12 @@ enum Step {
 
 impl Folder {
     /// Opens the directory at `path`. Only root and the effective user may be able to change the
-    /// directories and links along the path, because a link determines where root ends up.
+    /// directories and links along the path. Otherwise, another user's link could lead root
+    /// elsewhere.
     pub(super) fn walk(path: &Path) -> io::Result<Self> {
         let mut folder = root()?;
         folder.check_parent()?;
-        // Remaining components, in reverse order.
+        // This list contains the remaining components in reverse order.
         let mut left = Vec::new();
         push(&mut left, &std::path::absolute(super::or_here(path))?);
         let mut links = 0;
@@ -52,7 +53,8 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Opens a component, which may be `..`, if nobody else can change it.
+    /// Opens a component of the path, which may be `..`. Returns an error if another user can
+    /// change it.
     fn step(&self, name: &OsStr) -> io::Result<Step> {
         let path = match name.to_str() {
             Some("..") => self.path.parent().unwrap_or(&self.path).to_owned(),
@@ -81,7 +83,7 @@ impl Folder {
     }
 }
 
-/// The root directory, opened with [`PASSING`].
+/// Opens the root directory with the flags [`PASSING`].
 fn root() -> io::Result<Folder> {
     Ok(Folder {
         handle: open("/", PASSING, Mode::empty())?,
@@ -89,7 +91,7 @@ fn root() -> io::Result<Folder> {
     })
 }
 
-/// Pushes the components of `path` so that they come before the remaining ones.
+/// Pushes the components of `path`, so that they come before the components that remain.
 fn push(left: &mut Vec<OsString>, path: &Path) {
     let names = path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),

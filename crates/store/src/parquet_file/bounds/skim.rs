@@ -1,12 +1,13 @@
-//! Reads only those numbers in a Parquet file that determine how much memory it takes.
+//! Reads only those numbers in a Parquet file that determine how much memory the file takes.
 //!
-//! Footers and page headers are structures in Thrift's compact protocol: fields with a number and a
-//! type. A [`Skimmer`] walks over them without allocating.
+//! Footers and page headers are structures in Thrift's compact protocol, which consist of fields
+//! with a number and a type. A [`Skimmer`] walks through these structures without allocating
+//! memory.
 
-/// Maximum nesting depth in a Parquet file.
+/// Maximum nesting depth of structures in a Parquet file.
 const DEPTH: usize = 12;
 
-/// Why skimming stopped early.
+/// The reason why skimming stopped early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     /// The bytes end in the middle of a value.
@@ -17,16 +18,16 @@ pub(super) enum Stop {
     TooMany,
 }
 
-/// Field numbers, from the outermost structure inwards.
+/// Numbers of nested fields, from the outermost structure inwards.
 type Path<'p> = &'p [i16];
 
-/// Parses structures without storing them.
+/// A parser that walks through structures without storing them.
 pub(super) struct Skimmer<'b> {
     bytes: &'b [u8],
     at: usize,
     structures: u64,
     path: Vec<i16>,
-    /// Whether the field at this path may have this type.
+    /// Function that returns whether the field at a path may have the given type.
     fits: fn(Path<'_>, u8) -> bool,
 }
 
@@ -41,8 +42,8 @@ impl<'b> Skimmer<'b> {
         }
     }
 
-    /// Skims one structure, which may contain at most `most` others. Passes each integer and the
-    /// length of each list to `see`.
+    /// Skims one structure, which may contain at most `most` other structures. Passes each integer
+    /// and the length of each list to `see`.
     pub(super) fn structure(
         &mut self,
         most: u64,
@@ -70,7 +71,7 @@ impl<'b> Skimmer<'b> {
             if !(self.fits)(&self.path, kind) {
                 return Err(Stop::Nonsense);
             }
-            // A Boolean field's value is its type.
+            // The type of a Boolean field is also its value, so no bytes follow.
             if !matches!(kind, TRUE | FALSE) {
                 self.value(kind, most, see)?;
             }
@@ -85,8 +86,9 @@ impl<'b> Skimmer<'b> {
         see: &mut dyn FnMut(Path<'_>, i64),
     ) -> Result<(), Stop> {
         match kind {
-            // Booleans in a list or map take one byte each, but the library skips none and would
-            // continue in unchecked bytes. Footers and page headers contain no such Booleans.
+            // In a list or map, each Boolean takes one byte, but the library skips none and would
+            // continue in bytes that were not checked. Footers and page headers contain no such
+            // Booleans.
             TRUE | FALSE => Err(Stop::Nonsense),
             BYTE => self.skip(1),
             SHORT..=LONG => {
@@ -149,7 +151,7 @@ impl<'b> Skimmer<'b> {
         Err(Stop::Nonsense)
     }
 
-    /// Decodes a signed number in zigzag encoding: 0, -1, 1, -2 are written as 0, 1, 2, 3.
+    /// Decodes a signed number in zigzag encoding, which represents 0, -1, 1, -2 as 0, 1, 2, 3.
     fn integer(&mut self) -> Result<i64, Stop> {
         let number = self.varint()?;
         Ok((number >> 1).cast_signed() ^ -(number & 1).cast_signed())
@@ -168,13 +170,13 @@ const SET: u8 = 10;
 const MAP: u8 = 11;
 const STRUCTURE: u8 = 12;
 
-/// The relevant numbers in a page header.
+/// Numbers in a page header that are relevant to the limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PageHeader {
     kind: i64,
     /// Size before compression.
     pub(super) unpacked: i64,
-    /// Size in the file.
+    /// Compressed size of the page in the file.
     pub(super) packed: i64,
     /// Number of values.
     pub(super) values: i64,
@@ -182,11 +184,11 @@ pub(super) struct PageHeader {
 }
 
 impl PageHeader {
-    /// Maximum number of structures in a page header: the header, the header for its type, and
-    /// statistics.
+    /// Maximum number of structures in a page header: the header itself, the header for the page
+    /// type, and statistics.
     const STRUCTURES: u64 = 8;
 
-    /// Reads the header at the start of `bytes`. Returns it with its length.
+    /// Reads the header at the start of `bytes`. Returns the header and its length.
     pub(super) fn read(bytes: &[u8]) -> Result<(Self, usize), Stop> {
         let mut header = Self::default();
         let mut skimmer = Skimmer::new(bytes);
@@ -195,7 +197,8 @@ impl PageHeader {
             [1] => header.kind = value,
             [2] => header.unpacked = value,
             [3] => header.packed = value,
-            // Each page type has its own fields: data page, dictionary, and data page version 2.
+            // Each page type has its own fields. Field 5 is for a data page, 7 for a dictionary,
+            // and 8 for version 2 of a data page.
             [5 | 7 | 8, 1] => header.values = header.values.max(value),
             [5 | 7, 2] | [8, 4] => header.encoding = value,
             _ => {}
@@ -203,9 +206,9 @@ impl PageHeader {
         Ok((header, skimmer.at))
     }
 
-    /// Whether a field has the type that the library expects. The library looks only at the field's
-    /// number. With another type, it would continue in unchecked bytes and look for up to 2^31
-    /// values beyond the end of a file.
+    /// Returns whether a field has the type that the library expects. The library looks only at the
+    /// number of the field. If the type were different, it would continue in bytes that were not
+    /// checked, and look for up to 2^31 values beyond the end of the file.
     fn fits(path: Path<'_>, kind: u8) -> bool {
         match path {
             [1..=4] | [5, 1..=4] | [7, 1..=2] | [8, 1..=6] => matches!(kind, SHORT..=LONG),
@@ -220,8 +223,9 @@ impl PageHeader {
         self.kind == DICTIONARY_PAGE
     }
 
-    /// Whether the memory for decoding the page depends only on its size. Two text encodings also
-    /// store a number of values, for which the library allocates memory.
+    /// Returns whether the memory needed to decode the page depends only on the size of the page.
+    /// Two text encodings also store a number of values, and the library allocates memory for that
+    /// number.
     pub(super) fn has_bounded_encoding(&self) -> bool {
         const DELTA_LENGTH_BYTE_ARRAY: i64 = 6;
         const DELTA_BYTE_ARRAY: i64 = 7;
@@ -235,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_page_header_has_its_sizes() {
-        // A data page: type 0, 100 bytes (50 in the file), 7 values in plain encoding.
+        // A data page of type 0. It has 100 bytes (50 in the file), and 7 values in plain encoding.
         let header = [
             0x15, 0, 0x15, 200, 1, 0x15, 100, 0x2c, 0x15, 14, 0x15, 0, 0, 0,
         ];
@@ -248,15 +252,16 @@ mod tests {
         }
     }
 
-    /// A fuzzer found a table that took forever to read, because it contained a number where the
-    /// library expects a structure.
+    /// A fuzzer found a table that took forever to read, because it contained a number in a place
+    /// where the library expects a structure.
     #[test]
     fn page_headers_with_fields_of_unexpected_types_are_rejected() {
         for header in [
-            // Field 6, an index page, as a number, then field 2 as a structure.
+            // Field 6, which is an index page, is a number here. In the next header, field 2 is a
+            // structure.
             &[0x65, 0x15, 0, 0][..],
             &[0x15, 0, 0x1c, 0, 0],
-            // A list of one Boolean in field 9.
+            // Field 9 is a list of one Boolean.
             &[0x99, 0x11, 1, 0],
         ] {
             assert_eq!(PageHeader::read(header), Err(Stop::Nonsense), "{header:x?}");
@@ -268,7 +273,7 @@ mod tests {
         let nested = [0x1c; 100];
         let skim = |bytes: &[u8]| Skimmer::new(bytes).structure(1_000, &mut |_, _| ());
         assert_eq!(skim(&nested), Err(Stop::Nonsense));
-        // A list that claims to contain 2^60 structures.
+        // The list claims to contain 2^60 structures.
         let list = [
             0x19, 0xfc, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x0f,
         ];

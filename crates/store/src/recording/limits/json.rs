@@ -1,4 +1,4 @@
-//! Limits on a header's JSON. They are checked before the JSON is deserialized into a
+//! Limits on the JSON of a header. They are checked before the JSON is deserialized into a
 //! [`Header`](crate::recording::Header), because a list of empty objects takes a hundred times its
 //! size in memory.
 
@@ -6,17 +6,17 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
-/// Maximum length of a text, in bytes. It equals the limit for a command argument on Linux.
+/// Maximum length of a text in bytes. Linux has the same limit for a command argument.
 const TEXT: usize = 128 * 1024;
-/// Limit for numbers other than times, as a power of 2. The sum of such numbers over 8,192 CPUs
+/// Limit for numbers that are not times, as a power of 2. The sum of such numbers over 8,192 CPUs
 /// still fits into 64 bits.
 const NUMBER_BITS: u32 = 50;
-/// Limit for times in ns (146 years) and for numbers in a list, as a power of 2.
+/// Limit for times in ns and for numbers in a list, as a power of 2. As a time, it is 146 years.
 const TIME_BITS: u32 = 62;
-/// Suffix of fields that contain a time.
+/// Suffix of the names of fields that contain a time.
 const TIME_SUFFIX: &str = "_ns";
 
-/// Checks a header's JSON. Errors come from serde and state the position in the text.
+/// Checks the JSON of a header. Errors come from serde and contain the position in the text.
 pub(crate) fn check(json: &str) -> serde_json::Result<()> {
     let mut left = Left(16_384 + json.len() / 16);
     let mut deserializer = serde_json::Deserializer::from_str(json);
@@ -29,7 +29,7 @@ pub(crate) fn check(json: &str) -> serde_json::Result<()> {
     deserializer.end()
 }
 
-/// Number of texts, lists and objects that may still follow.
+/// Number of texts, lists and objects that the rest of the JSON may contain.
 struct Left(usize);
 
 impl Left {
@@ -40,7 +40,7 @@ impl Left {
     }
 }
 
-/// Checks one JSON value.
+/// Checker for a single JSON value.
 struct Checker<'l, 'k> {
     left: &'l mut Left,
     /// Name of the innermost field that contains the value.

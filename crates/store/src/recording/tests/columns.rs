@@ -4,7 +4,8 @@ use crate::recording::schema;
 
 const PAGE: &str = include_str!("../../../../../docs/reference/data.md");
 
-/// The first three cells of each row in the table of columns: name, type, null.
+/// Returns the first three cells of each row in the documentation's table of columns: the name, the
+/// type, and whether the column can be null.
 fn documented() -> Vec<(String, String, bool)> {
     let rows = PAGE
         .lines()

@@ -1,4 +1,4 @@
-//! Tests with damaged files, and with files that are not recordings.
+//! Tests with damaged files and with files that are not recordings.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,13 +16,13 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// The error from opening the file or reading all of it.
+/// Returns the error that occurs when the file is opened or all of it is read.
 fn error_of(path: &Path) -> RecordingError {
     let outcome = RecordingReader::open(path).and_then(|mut reader| replay(&mut reader));
     outcome.expect_err("it should not be read")
 }
 
-/// The error message, with the path of the temporary directory removed.
+/// Returns the error message without the path of the temporary directory.
 fn message(path: &Path) -> String {
     let text = error_of(path).to_string();
     assert_eq!(text.lines().count(), 1, "{text}");
@@ -30,7 +30,8 @@ fn message(path: &Path) -> String {
     text.replace(&path.display().to_string(), "x.parquet")
 }
 
-/// The header's key and its JSON, with `edit` applied to the JSON text.
+/// Returns the key of the header and its JSON. In the JSON, the first text of `edit` is replaced
+/// with the second.
 fn json(edit: (&str, &str)) -> (&'static str, String) {
     (
         "ticktax",
@@ -72,7 +73,7 @@ fn missing_bytes_do_not_cause_a_panic() {
     let complete = fs::read(&path).unwrap();
     for cut in (4..complete.len() - 12).step_by(29) {
         let bytes = [&complete[..cut], &complete[cut + 8..]].concat();
-        // If the missing bytes are unreferenced, reading may succeed.
+        // If nothing refers to the bytes that are missing, reading may succeed.
         let _ = RecordingReader::from_bytes("x", bytes.into())
             .and_then(|mut reader| replay(&mut reader));
     }
@@ -235,7 +236,7 @@ proptest! {
     }
 }
 
-/// The bytes of a recording, which is created once.
+/// Returns the bytes of a recording, which is created only once.
 fn complete() -> &'static [u8] {
     static COMPLETE: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();
     COMPLETE.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! Tests that flipped bits are detected, unless the flip changes no data.
+//! Checks that flipped bits are detected, unless the flip changes no data.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::recording::{RecordingError, RecordingReader};
 
 const FLIPS: u64 = 1_000;
 
-/// The bytes of a recording.
+/// Returns the bytes of a recording that contains these rows.
 fn bytes(sources: &SourceTable, rows: &[Row]) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.parquet");
@@ -27,7 +27,7 @@ fn read(bytes: Vec<u8>) -> Result<(Header, Vec<(Source, Row)>), RecordingError> 
     Ok((reader.header().clone(), rows))
 }
 
-/// Deterministic pseudo-random numbers (splitmix64).
+/// Returns a deterministic pseudo-random number (splitmix64).
 fn random(seed: u64, index: u64) -> u64 {
     let mut z = seed.wrapping_add((index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -35,7 +35,7 @@ fn random(seed: u64, index: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Flips one bit at a time, and counts the outcomes by kind.
+/// Flips one bit at a time, and counts how often each kind of outcome occurs.
 fn flip(complete: &[u8], places: impl Iterator<Item = u64>) -> BTreeMap<&'static str, u32> {
     let original = read(complete.to_vec()).unwrap();
     let mut outcomes = BTreeMap::new();
@@ -90,7 +90,7 @@ fn every_byte_of_the_footer_is_covered() {
     let footer = complete.len() - 8;
     let length = <[u8; 4]>::try_from(&complete[footer..footer + 4]).unwrap();
     let begin = footer - u32::from_le_bytes(length) as usize;
-    // One bit in each byte, at a position that varies from byte to byte.
+    // Flip one bit in each byte, at a position that varies from byte to byte.
     let bits = (begin..complete.len()).map(|byte| (byte * 8 + byte % 8) as u64);
     let outcomes = flip(&complete, bits);
     assert_eq!(outcomes.get("nothing changed"), None, "{outcomes:?}");
@@ -140,7 +140,7 @@ fn missing_checksums_are_damage_unless_another_program_wrote_the_file() {
     assert_eq!(limitations, [Limitation::NotVerified]);
 }
 
-/// The position of the last occurrence of `text`.
+/// Returns the position of the last occurrence of `text`.
 fn place_of(text: &str, bytes: &[u8]) -> usize {
     let mut windows = bytes.windows(text.len());
     windows
@@ -168,8 +168,8 @@ fn recordings_rewritten_by_other_tools_are_read_unverified() {
     let original = bytes(&sources, &rows);
     let (header, _) = read(original.clone()).unwrap();
     assert!(header.coverage.limitations.is_empty());
-    // A file as such a tool would write it: the tool's own name, our checksums, and different bytes
-    // before the footer.
+    // Change the file as a tool that rewrites it would. It then contains the tool's own name, a
+    // copy of ticktax's checksums, and different bytes before the footer.
     let mut rewritten = original.clone();
     rewritten[place_of("ticktax version", &original)] ^= 1;
     let (_, checksums) = original.split_at(place_of("crc32 ", &original));

@@ -17,7 +17,7 @@ use ticktax_model::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceTable, Spa
 
 use crate::recording::{RecordingError, RecordingReader, RecordingWriter};
 
-/// A header whose easily forgotten fields have values.
+/// Returns a header that also sets fields that are easily forgotten.
 pub(super) fn header() -> Header {
     Header {
         machine: Machine {
@@ -39,7 +39,7 @@ pub(super) fn header() -> Header {
     }
 }
 
-/// Rows of every kind: spans, frames, edges and sums.
+/// Returns rows of every kind: spans, frames, edges and sums.
 pub(super) fn rows() -> (SourceTable, Vec<Row>) {
     let mut sources = SourceTable::default();
     let ids = [
@@ -104,7 +104,8 @@ pub(super) fn write(path: &Path, sources: &SourceTable, rows: &[Row]) {
     writer.finish(&header()).unwrap();
 }
 
-/// A row and its source. The row's own source id is cleared, because it depends on the table.
+/// Returns a row together with its source. The source id in the row is cleared, because it depends
+/// on the table.
 pub(super) fn with_source(sources: &SourceTable, row: &Row) -> (Source, Row) {
     let mut plain = row.clone();
     match &mut plain {
@@ -116,22 +117,23 @@ pub(super) fn with_source(sources: &SourceTable, row: &Row) -> (Source, Row) {
     (sources.get(row.source()).clone(), plain)
 }
 
-/// All rows of a recording.
+/// Returns all rows of a recording.
 pub(super) fn replay(reader: &mut RecordingReader) -> Result<Vec<(Source, Row)>, RecordingError> {
     let mut rows = Vec::new();
     reader.replay(&mut |sources, row| rows.push(with_source(sources, row)))?;
     Ok(rows)
 }
 
-/// A one-row recording as another program might write it, with a current header.
+/// Writes a recording of one row as another program might write it. Its header is current.
 pub(super) fn foreign_recording(path: &Path) {
     let json = serde_json::to_string(&header()).unwrap();
     let edit = ("OPTIONAL INT64 max_ns", "REQUIRED INT64 max_ns");
     foreign(path, edit, "softirq", Some(("ticktax", json)));
 }
 
-/// A one-row Parquet file as another program might write it. It has a recording's columns, all of
-/// them optional. `edit` is applied to the text of the schema.
+/// Writes a Parquet file of one row as another program might write it. It has the columns of a
+/// recording, and all of them are optional. In the text of the schema, the first text of `edit` is
+/// replaced with the second.
 pub(super) fn foreign(path: &Path, edit: (&str, &str), kind: &str, key: Option<(&str, String)>) {
     let file = Foreign {
         properties: WriterProperties::default().into(),
@@ -144,7 +146,7 @@ pub(super) fn foreign(path: &Path, edit: (&str, &str), kind: &str, key: Option<(
     file.write(path);
 }
 
-/// A recording of identical rows as another program might write it, with the given storage
+/// Writes a recording of identical rows as another program might write it, with these storage
 /// properties.
 pub(super) fn foreign_rows(
     path: &Path,
@@ -226,8 +228,8 @@ impl Foreign<'_> {
                         .typed::<Int32Type>()
                         .write_batch(&vec![1; rows], some, None)
                 }
-                // Writes no value if the column is optional. In our own recordings, `max_ns` is
-                // required.
+                // Write no value if the column is optional. In recordings that ticktax writes,
+                // `max_ns` is required.
                 (parquet::basic::Type::INT64, _, "max_ns" | "due_ns") if field.is_optional() => {
                     column.typed::<Int64Type>().write_batch(&[], none, None)
                 }

@@ -1,4 +1,4 @@
-//! Tests that files with values beyond the limits are rejected with a one-line error.
+//! Checks that files with values beyond the limits are rejected, with an error of one line.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// The error from opening or reading a file.
+/// Returns the error message that occurs when a file is opened or read.
 fn refusal(path: &Path) -> String {
     let outcome = RecordingReader::open(path).and_then(|mut reader| replay(&mut reader));
     let text = outcome.expect_err("it should be refused").to_string();
@@ -28,7 +28,7 @@ fn refusal(path: &Path) -> String {
     text
 }
 
-/// The error for a recording whose header has been edited.
+/// Returns the error message for a recording whose header was edited.
 fn refused_header(edit: impl FnOnce(&mut Header)) -> String {
     let (_folder, path) = folder();
     let mut header = header();
@@ -40,7 +40,7 @@ fn refused_header(edit: impl FnOnce(&mut Header)) -> String {
     refusal(&path)
 }
 
-/// The error for a recording that contains this row.
+/// Returns the error message for a recording that contains this row.
 fn refused_row(row: Row) -> String {
     let (_folder, path) = folder();
     let mut sources = SourceTable::default();
@@ -171,7 +171,7 @@ fn the_number_of_sources_is_limited_by_the_file_size() {
     assert!(refusal(&path).contains(&format!("it has more than {most} sources")));
 }
 
-/// A small file whose pages become far larger when they are decompressed.
+/// Writes a small file whose pages become far larger when they are decompressed.
 fn compressible(path: &Path, detail: &[u8], rows: usize, dictionary: bool) {
     let level = ZstdLevel::try_new(3).unwrap();
     let properties = WriterProperties::builder()

@@ -1,4 +1,4 @@
-//! Tests that recordings round-trip.
+//! Checks that recordings round-trip, that is, that reading returns what was written.
 
 use std::fs;
 
@@ -44,7 +44,7 @@ fn an_effect() -> impl Strategy<Value = Effect> {
 
 fn a_row() -> impl Strategy<Value = (Source, Row)> {
     let lengths = prop::collection::vec(0i64..1_000_000_000, 0..20);
-    // About a year, so that all rows together stay below the limit of 146 years.
+    // Limit lengths to about a year, so that all rows together stay below the limit of 146 years.
     let year = 1_i64 << 55;
     let when = || -(1_i64 << 61)..=1 << 61;
     let sum = (0..=1_i64 << 47, 0..=year, lengths);
@@ -87,7 +87,7 @@ fn a_row() -> impl Strategy<Value = (Source, Row)> {
     })
 }
 
-/// Returns `row` with its source interned in `sources`.
+/// Adds `source` to `sources`, and returns `row` with the source's id.
 fn with_source_id(sources: &mut SourceTable, source: &Source, mut row: Row) -> Row {
     let id = sources.intern(source.clone());
     match &mut row {
@@ -111,7 +111,7 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.parquet");
         let mut writer = RecordingWriter::create(&path).unwrap();
-        // Two tables in which the same id stands for different sources.
+        // In these two tables, the same id stands for different sources.
         let mut tables = [SourceTable::default(), SourceTable::default()];
         for (i, (source, row)) in rows.iter().enumerate() {
             let table = &mut tables[i % 2];
@@ -135,7 +135,7 @@ fn rows_of_many_groups_replay_in_order_repeatedly() {
     let mut writer = RecordingWriter::create(&path).unwrap();
     let count = 150_000;
     for i in 0..count {
-        // A new source appears now and then, so that groups start with both known and unknown
+        // Add a new source now and then, so that row groups start both with known and with unknown
         // sources.
         let name = format!("thread-{}", i / 10_000);
         let source = sources.intern(Source::kernel(Kind::Task, &name, ""));

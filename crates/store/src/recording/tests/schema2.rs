@@ -1,4 +1,5 @@
-//! Tests that saved recordings of schema 2 still open, and that no field of their headers is lost.
+//! Checks that saved recordings of schema version 2 can still be opened, and that no field of their
+//! headers is lost.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ fn fixtures() -> Vec<PathBuf> {
     files
 }
 
-/// The header as stored in the file.
+/// Returns the header from the file, without conversion.
 fn written(path: &Path) -> Value {
     let file = SerializedFileReader::new(fs::File::open(path).unwrap()).unwrap();
     let entries = file
@@ -33,8 +34,8 @@ fn written(path: &Path) -> Value {
     serde_json::from_str(entry.value.as_deref().unwrap()).unwrap()
 }
 
-/// Fields in the fixtures that have another name now: the object that contains them, the old name
-/// and the new one.
+/// Fields of the saved headers that have been renamed. Each entry contains the object that the
+/// field belongs to, the old name and the new name.
 const RENAMED: &[(&str, &str, &str)] = &[
     ("header", "books", "cpus"),
     ("header", "witnesses", "cross_checks"),
@@ -50,7 +51,7 @@ const RENAMED: &[(&str, &str, &str)] = &[
     ("incomplete", "why", "reason"),
 ];
 
-/// Panics if `now` lacks a value that `then` contains. `object` is the name of the innermost field
+/// Panics if `then` contains a value that `now` lacks. `object` is the name of the innermost field
 /// that contains them.
 fn require_kept(now: &Value, then: &Value, object: &str, place: &str) {
     match then {
@@ -60,7 +61,7 @@ fn require_kept(now: &Value, then: &Value, object: &str, place: &str) {
                     .iter()
                     .find(|(container, old, _)| (*container, *old) == (object, &**name));
                 let new_name = renamed.map_or(&**name, |(.., new)| *new);
-                // The key of a map is not the name of a field.
+                // A key of a map is not a field name.
                 let is_key = name.bytes().all(|byte| byte.is_ascii_digit());
                 let inner = if is_key { object } else { name };
                 require_kept(&now[new_name], field, inner, &format!("{place}.{name}"));

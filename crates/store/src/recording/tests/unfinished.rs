@@ -1,4 +1,4 @@
-//! Tests that unfinished recordings leave nothing behind.
+//! Checks that recordings that were not finished leave nothing behind.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use ticktax_model::recording::RowSink;
 use super::helpers::{header, rows};
 use crate::recording::{RecordingReader, RecordingWriter};
 
-/// A disk that fills up after a given number of bytes.
+/// A disk that is full after a given number of bytes.
 struct SmallDisk {
     file: File,
     room: usize,

@@ -1,5 +1,5 @@
-//! Commands that carry out or prove a piece of advice. They never name processes that have exited,
-//! or processes on another machine.
+//! Commands that follow a piece of advice or prove that it helps. They never name a process that
+//! has exited or that is on another machine.
 
 use std::collections::BTreeSet;
 
@@ -11,24 +11,25 @@ use ticktax_model::victim::Target;
 use super::super::Screen;
 use crate::text::page::{clean, columns, tied};
 
-/// A command with at most this many columns fits after the label even on the narrowest page.
+/// Maximum number of columns in a command that fits after the label even on the narrowest page.
 const SHORT: usize = 30;
 
-/// Maximum number of processes named in a command.
+/// Maximum number of processes that a command names.
 const PIDS: usize = 4;
 
 impl Screen<'_> {
-    /// Whether commands can name processes. They can if the recording's pids are valid on this
-    /// machine.
+    /// Returns whether commands can name processes. They can if the pids in the recording are valid
+    /// on this machine.
     pub(super) fn names_processes(&self) -> bool {
         self.statement.world == World::Live && !self.style.elsewhere
     }
 
-    /// Returns the pid of the watched process, for use in a command, or `None` if the process may
-    /// have exited.
+    /// Returns the pid of the watched process for use in a command. Returns `None` if the process
+    /// may have exited, or if commands cannot name processes.
     pub(super) fn watched(&self) -> Option<i32> {
         let victim = self.statement.victim.as_ref()?;
-        // A part of a recording does not show whether the process still existed at the end.
+        // A part of a recording does not show whether the process still existed when the recording
+        // ended.
         let may_be_gone = victim.exited || self.statement.part.is_some();
         victim
             .pid
@@ -41,25 +42,26 @@ pub(super) fn lower_all(programs: &[CompetingProgram], screen: &Screen<'_>) -> O
     Lowered::from_programs(programs).command(screen)
 }
 
-/// Command that lists the processes that use the most CPU time. For advice that names no process.
+/// Command that lists the processes that use most CPU time. It serves for advice that names no
+/// process.
 pub(super) const BUSIEST: &str = "ps -eo pid,psr,cls,ni,pcpu,comm --sort -pcpu | head";
 
-/// Processes to lower in priority, grouped by the method that works for them.
+/// Processes whose priority should be lowered, grouped by the method that works for them.
 #[derive(Debug, Default)]
 pub(super) struct Lowered {
-    /// One process from each session whose autogroup is lowered as a whole.
+    /// One process from each session whose whole autogroup should be lowered.
     groups: Vec<i32>,
-    /// Processes to lower by their nice value.
+    /// Processes that can be lowered through their nice value.
     ordinary: Vec<i32>,
-    /// Processes to lower by making all their threads ordinary.
+    /// Processes that can be lowered by giving all their threads the ordinary scheduling policy.
     real_time: Vec<i32>,
-    /// Processes without a known method, because their session is unknown.
+    /// Processes that no known method works for, because their session is unknown.
     unknown: Vec<i32>,
 }
 
 impl Lowered {
-    /// Selects the program's existing processes. If autogroups are in effect, they are lowered by
-    /// session.
+    /// Selects those processes of a program that still exist. If autogroups are in effect, whole
+    /// sessions are lowered instead of processes.
     pub(super) fn from_program(program: &CompetingProgram) -> Self {
         let (groups, standing) = (&*program.autogroup_pids, &program.standing);
         let others = [
@@ -80,7 +82,7 @@ impl Lowered {
         }
     }
 
-    /// Selects a single process with real-time threads.
+    /// Selects a single process that has real-time threads.
     pub(super) fn real_time_process(pid: i32) -> Self {
         Self {
             real_time: vec![pid],
@@ -88,7 +90,7 @@ impl Lowered {
         }
     }
 
-    /// Whether changing nice values is the only method needed.
+    /// Returns whether it is enough to change nice values.
     fn by_nice_alone(&self) -> bool {
         let others = [&self.groups, &self.real_time, &self.unknown];
         !self.ordinary.is_empty() && others.iter().all(|others| others.is_empty())
@@ -101,7 +103,7 @@ impl Lowered {
         self.unknown.extend(other.unknown);
     }
 
-    /// Selects the existing processes of all `programs`.
+    /// Selects those processes of all `programs` that still exist.
     pub(super) fn from_programs(programs: &[CompetingProgram]) -> Self {
         let mut lowered = Self::default();
         for program in programs {
@@ -110,14 +112,14 @@ impl Lowered {
         lowered
     }
 
-    /// Whether a [trial] of the watched program's nice value would show the benefit of lowering
-    /// these processes.
+    /// Returns whether a [trial] of the watched program's nice value would show how much it helps
+    /// to lower these processes.
     pub(super) fn can_be_tried(&self, screen: &Screen<'_>) -> bool {
         self.by_nice_alone() && screen.watched().is_some()
     }
 
-    /// Returns the command that lowers these processes and shows the effect, or `None` if commands
-    /// cannot name processes.
+    /// Returns the command that lowers these processes and then shows the effect. Returns `None` if
+    /// commands cannot name processes.
     pub(super) fn command(&self, screen: &Screen<'_>) -> Option<String> {
         if !screen.names_processes() {
             return None;
@@ -144,7 +146,8 @@ impl Lowered {
             )),
         }
         if !self.ordinary.is_empty() {
-            // Nice values are per thread, and `renice -p` changes only a process's first thread.
+            // Every thread has its own nice value, and `renice -p` changes only the first thread of
+            // a process.
             let pids = list(&self.ordinary, ",");
             commands.push(format!("renice -n 19 -p $(ps -L -o tid= -p {pids})"));
         }
@@ -173,7 +176,8 @@ impl Lowered {
     }
 }
 
-/// Returns the command that shows the origin of the watched program's page faults.
+/// Returns the command that shows where the page faults of the watched program come from. Returns
+/// `None` if the program has exited.
 pub(super) fn page_faults(screen: &Screen<'_>) -> Option<String> {
     let faults = "perf record -e page-faults -g";
     let victim = screen.statement.victim.as_ref()?;
@@ -188,8 +192,8 @@ pub(super) fn page_faults(screen: &Screen<'_>) -> Option<String> {
 /// Option that selects the sections about periodic sources.
 pub(super) const REPEATS: &str = "--section time,repeats";
 
-/// Returns the command that repeats this audit, with an extra `option`, or `None` if the audit's
-/// subject has exited or is unknown.
+/// Returns the command that repeats this audit with an additional `option`. Returns `None` if the
+/// subject of the audit has exited or is unknown, or if the audit cannot be repeated here.
 pub(super) fn audit_again(screen: &Screen<'_>, option: Option<&str>) -> Option<String> {
     let option = option.map_or_else(String::new, |option| format!(" {option}"));
     let Some(victim) = &screen.statement.victim else {
@@ -207,18 +211,19 @@ pub(super) fn audit_again(screen: &Screen<'_>, option: Option<&str>) -> Option<S
     }
 }
 
-/// Appends a second command to the command `change`. It repeats this audit, to show the effect.
+/// Appends a command that repeats this audit to the command `change`, to show the effect of the
+/// change.
 pub(super) fn and_audit(change: String, screen: &Screen<'_>) -> String {
     match audit_again(screen, None) {
-        // A short audit command stays on one line.
+        // Keep a short audit command on one line.
         Some(audit) if columns(&audit) <= SHORT => format!("{change}; {}", tied(audit)),
         Some(audit) => format!("{change}; {audit}"),
         None => change,
     }
 }
 
-/// Returns the command for a trial on the watched process, or else on the audited command. If there
-/// is neither, the user has to fill in COMMAND.
+/// Returns the command for a trial. It runs on the watched process if possible, and otherwise on
+/// the audited command. If neither is known, the user has to replace `COMMAND`.
 pub(super) fn trial(screen: &Screen<'_>, proposal: &KnobProposal, metric: Option<&str>) -> String {
     let metric = metric.map_or_else(String::new, |metric| format!(" --metric {metric}"));
     let target = match screen.watched() {
@@ -231,8 +236,8 @@ pub(super) fn trial(screen: &Screen<'_>, proposal: &KnobProposal, metric: Option
     format!("ticktax try {proposal}{metric} {target}")
 }
 
-/// Returns the audited command, quoted for a shell, or `None` if it is too long for a line or
-/// cannot be run here.
+/// Returns the audited command, quoted for a shell. Returns `None` if the command is too long for a
+/// line or cannot be run here.
 fn command_line(screen: &Screen<'_>) -> Option<String> {
     const LONGEST: usize = 100;
     let command = screen.statement.command.as_ref();
@@ -249,7 +254,7 @@ fn command_line(screen: &Screen<'_>) -> Option<String> {
     (!line.is_empty() && columns(&line) <= LONGEST).then_some(line)
 }
 
-/// Whether a shell needs no quotes around `path`.
+/// Returns whether a shell reads `path` correctly without quotes.
 pub(super) fn is_plain(path: &str) -> bool {
     path.chars()
         .all(|c| c.is_ascii_alphanumeric() || "/._-@:".contains(c))

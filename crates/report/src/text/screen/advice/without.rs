@@ -1,4 +1,4 @@
-//! The text that replaces the advice on a screen without any.
+//! The text that a screen shows instead of advice.
 
 use ticktax_model::Nanos;
 use ticktax_model::recording::{Level, World};
@@ -12,13 +12,12 @@ use crate::text::late;
 use crate::text::numbers::{counted, grouped};
 use crate::text::page::{Tone, tied};
 
-/// If there is no advice, a program is still mentioned if a single wait was at least this long.
+/// Minimum length of a single wait that is mentioned even without advice.
 const LONG_WAIT: Nanos = Nanos::from_millis(10);
-/// If there is no advice, a program is still mentioned if it waited for at least this share of the
-/// recording.
+/// Minimum waiting time that is mentioned even without advice, as a share of the recording.
 const MUCH_WAITING: f64 = 0.01;
 
-/// Returns the text to show instead of advice, or `None` if too little was observed to say
+/// Returns the text to show instead of advice. Returns `None` if too little was observed to say
 /// anything.
 pub(super) fn text(screen: &Screen<'_>) -> Option<(Tone, String)> {
     let statement = screen.statement;
@@ -42,7 +41,7 @@ pub(super) fn text(screen: &Screen<'_>) -> Option<(Tone, String)> {
     Some((Tone::Good, text.to_owned()))
 }
 
-/// Explains why a program had late frames although it barely waited for a CPU.
+/// Explains why a program had late frames although it hardly waited for a CPU.
 fn late_without_waiting(late: Option<&LateFrames>, screen: &Screen<'_>) -> String {
     let causes = late.map_or(&[][..], |late| &*late.causes);
     let known = |cause: &LateCause| matches!(cause.kind, HoldUp::OwnWork | HoldUp::OwnSleep);
@@ -64,7 +63,8 @@ fn late_without_waiting(late: Option<&LateFrames>, screen: &Screen<'_>) -> Strin
     text + &more.unwrap_or_default()
 }
 
-/// Describes the program that waited long although CPUs were idle, and the culprits.
+/// Describes the program that waited long although CPUs were idle, and what it waited behind.
+/// Returns `None` if no program did.
 fn held_up(screen: &Screen<'_>) -> Option<String> {
     let statement = screen.statement;
     let wall = crate::text::wall(statement);
@@ -75,7 +75,7 @@ fn held_up(screen: &Screen<'_>) -> Option<String> {
     let program = waits.programs.iter().find(long)?;
     let behind = program.behind.first();
     let behind = behind.map(|culprit| format!(" behind {}", name(&culprit.name, &culprit.pids)));
-    // A part of a recording does not show which processes still existed at the end.
+    // A part of a recording does not show which processes still existed when the recording ended.
     let alive = program
         .pids
         .iter()

@@ -1,4 +1,5 @@
-//! The periodic sources on the machine's first screen: those that cost other work CPU time.
+//! The periodic sources on the first screen about a machine. They are listed if they take CPU time
+//! from other work.
 
 use ticktax_model::Nanos;
 use ticktax_model::beats::{BeatKind, BeatLine};
@@ -13,14 +14,14 @@ use crate::text::block::Columns;
 use crate::text::numbers::{counted, cpu_names, percent};
 use crate::text::page::{Page, Tone};
 
-/// A periodic source gets a line only if it takes at least this share of its CPUs' time from
-/// others.
+/// Minimum share of its CPUs' time that a periodic source must take from other work to get a line.
 const COSTLY: f64 = 0.000_5;
-/// If less than this share of CPU time is idle, every running program is assumed to delay others.
+/// Minimum idle share of CPU time. If less is idle, every running program is assumed to delay
+/// others.
 const SCARCE: f64 = 0.5;
 
-/// Writes the periodic sources that provably take time from other work, costliest first. The rest
-/// are only counted.
+/// Lists the periodic sources that provably take time from other work, costliest first. All other
+/// sources are only counted.
 pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     let statement = screen.statement;
     let Some(beats) = statement.beats.as_ref().filter(|b| !b.beats.is_empty()) else {
@@ -38,7 +39,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     let mut shown: Vec<&BeatLine> = beats.beats.iter().filter(costs).collect();
     shown.sort_by(|a, b| taken(b).total_cmp(&taken(a)));
     shown.truncate(screen.room.other_rows);
-    // ticktax's own sources are not counted, because the section leaves them out.
+    // Do not count ticktax's own sources, because the section leaves them out.
     let all = beats.beats.iter().filter(|beat| !beat.by_ticktax).count();
     let left = all - shown.len();
     let wide = page.width() >= 60;
@@ -86,7 +87,8 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     }
 }
 
-/// Returns the source's name, with the program's name if a thread's differs from it.
+/// Returns the name of a source. If a thread's name differs from its program's, the result contains
+/// both.
 fn source_name(beat: &BeatLine, statement: &Statement) -> String {
     let mut programs = statement
         .accounts
@@ -101,10 +103,10 @@ fn source_name(beat: &BeatLine, statement: &Statement) -> String {
     }
 }
 
-/// Returns the share of its CPUs' time that a source provably takes from others. For a thread, this
-/// is the time that others waited behind it. If waits are unknown, it is all its time if CPUs are
-/// `scarce`, otherwise none. A probe yields to programs, so gaps count only if they are proven to
-/// be outside the kernel.
+/// Returns the share of its CPUs' time that a source provably takes from other work. For a thread,
+/// this is the time that others waited behind it. If waits are unknown, a program's thread counts
+/// with all its time if CPUs are `scarce`, and with none otherwise. A probe yields to programs, so
+/// its gaps count only if they are proven to be outside the kernel.
 fn taken_by(beat: &BeatLine, statement: &Statement, scarce: bool) -> f64 {
     let is_thread = match beat.kind {
         BeatKind::OffCpu => return 0.0,
@@ -125,7 +127,7 @@ fn taken_by(beat: &BeatLine, statement: &Statement, scarce: bool) -> f64 {
     }
 }
 
-/// Returns the time that others waited behind the source.
+/// Returns how long other threads waited behind the source.
 fn waited_behind(beat: &BeatLine, waits: &WaitStatement) -> Nanos {
     let name = beat.name.strip_prefix("a new ").unwrap_or(&beat.name);
     let is_source = |waited: &&WaitedFor| match (beat.pid, beat.kind) {
@@ -141,7 +143,8 @@ fn waited_behind(beat: &BeatLine, waits: &WaitStatement) -> Nanos {
         .sum()
 }
 
-/// Returns the share of its CPUs' time that a source uses.
+/// Returns the share of its CPUs' time that a source uses. For gaps, returns the share of the time
+/// that the probe watched.
 fn cost(beat: &BeatLine) -> f64 {
     match &beat.gaps {
         Some(gaps) if beat.kind == BeatKind::Gaps => gaps.share,
@@ -149,13 +152,14 @@ fn cost(beat: &BeatLine) -> f64 {
     }
 }
 
-/// Whether the source is the timer tick, which has its own line.
+/// Returns whether the source is the timer tick. The tick has its own line.
 fn is_tick(beat: &BeatLine) -> bool {
     beat.name.contains("tick_nohz_handler") || beat.name.contains("tick_sched_timer")
 }
 
-/// Whether a program is periodic only because the scheduler slices time at the tick on a busy CPU.
-/// A thread that is woken periodically is not sliced: its waker sets the period.
+/// Returns whether a program is periodic only because it shares a busy CPU and the scheduler
+/// switches programs at the tick. This does not apply to a thread that is woken periodically,
+/// because its waker sets the period.
 fn is_slicing(beat: &BeatLine, tick_hz: Option<u32>, wakers_known: bool) -> bool {
     if is_woken(beat) {
         return false;
@@ -170,13 +174,13 @@ fn is_slicing(beat: &BeatLine, tick_hz: Option<u32>, wakers_known: bool) -> bool
     let Some(ticks) = whole_ticks(beat.rhythm.period) else {
         return false;
     };
-    // If the program also sleeps, its on-CPU periods can have any length. One that starts at each
-    // tick without a wake-up did not follow a sleep.
+    // If the program also sleeps, it can run for any length of time. If it starts at each tick but
+    // is never woken, it was preempted before and did not sleep.
     let at_each = wakers_known && ticks < 1.5;
     at_each || whole_ticks(beat.lengths.median.0 as f64).is_some()
 }
 
-/// Whether the source's waker is known.
+/// Returns whether it is known what wakes the source.
 fn is_woken(beat: &BeatLine) -> bool {
     beat.chain.len() > 1
 }
