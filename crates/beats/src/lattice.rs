@@ -101,7 +101,8 @@ impl Lattice {
         (hit > EVERY * all).then(|| binomial_tail(hit, all, EVERY))
     }
 
-    /// Whether `period` is that of the tick itself, to the precision that `slots` periods allow.
+    /// Returns whether `period` is that of the tick itself, to the precision that `slots` periods
+    /// allow.
     pub(super) fn is_tick(&self, period: f64, slots: f64) -> bool {
         (period / self.tick - 1.0).abs() < (0.5 / slots).max(0.002)
     }

@@ -139,8 +139,8 @@ impl Period {
         }
     }
 
-    /// Whether the confidence intervals overlap, which means that both can describe the same
-    /// period.
+    /// Returns whether the confidence intervals overlap, which means that both can describe the
+    /// same period.
     pub fn agrees(&self, other: &Self) -> bool {
         self.low <= other.high && other.low <= self.high
     }

@@ -41,8 +41,8 @@ pub fn detect(events: &Events) -> Vec<Beat> {
     beats
 }
 
-/// Whether the period found is a small rational multiple of an earlier beat's period, within its
-/// precision.
+/// Returns whether the period found is a small rational multiple of an earlier beat's period,
+/// within its precision.
 fn is_multiple(found: &Found, beat: &Beat) -> bool {
     let ratio = found.fit.period / beat.period.value;
     let slots = found.train.slots.min(beat.expected as f64);

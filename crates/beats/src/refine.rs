@@ -81,7 +81,8 @@ pub(super) struct Fit {
 }
 
 impl Fit {
-    /// Whether `count` beats suffice to show that this timer is rearmed rather than on a grid.
+    /// Returns whether `count` beats suffice to show that this timer is rearmed rather than on a
+    /// grid.
     pub(super) fn is_rearmed(&self, count: usize) -> bool {
         self.walk * (count as f64).sqrt() > 2.0 * self.white
     }
@@ -203,7 +204,7 @@ impl Steps {
         self.spread / (self.all.len().max(1) as f64).sqrt()
     }
 
-    /// Whether the mean is further from the fitted period than chance allows.
+    /// Returns whether the mean is further from the fitted period than chance allows.
     fn are_off(&self, fit: &Fit) -> bool {
         let off = (self.mean - fit.period).abs();
         self.all.len() >= STEPS && off > fit.margin + FAR * self.error()

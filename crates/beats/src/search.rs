@@ -330,7 +330,7 @@ fn every_other(train: &Train) -> Option<f64> {
     })
 }
 
-/// Whether the beat is present in at least three of the window's four quarters.
+/// Returns whether the beat is present in at least three of the window's four quarters.
 fn covers(train: &Train) -> bool {
     let quarters = train.parts.chunks(train.parts.len() / 4);
     quarters

@@ -48,7 +48,7 @@ pub(super) struct DriftModel {
 }
 
 impl DriftModel {
-    /// Whether a move by `phases` between two blocks is a restart rather than wandering.
+    /// Returns whether a move by `phases` between two blocks is a restart rather than wandering.
     pub(super) fn is_restart(&self, phases: i32) -> bool {
         let per_step = -self.ratio.ln();
         phases.abs() > 5 && phases.abs() as f32 * per_step > -JUMP

@@ -240,8 +240,8 @@ pub fn differences(pace: &Loop, measured: &Figures, predicted: &Predicted) -> Ve
     all
 }
 
-/// Whether the start phase matters more than the tolerance: the range of the waits or of the
-/// samples is wider than twice their tolerance.
+/// Returns whether the start phase matters more than the tolerance: the range of the waits or of
+/// the samples is wider than twice their tolerance.
 pub fn is_wide(pace: &Loop, predicted: &Predicted) -> bool {
     let width = |range: Range| range.max - range.min;
     width(predicted.wait) > 2.0 * SHARE * pace.period.0 as f64

@@ -300,7 +300,7 @@ impl<P: Parameter> Grid<P> {
         self.len
     }
 
-    /// Whether nothing is varied.
+    /// Returns whether nothing is varied.
     pub fn is_empty(&self) -> bool {
         self.axes.is_empty()
     }

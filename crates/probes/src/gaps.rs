@@ -225,7 +225,7 @@ struct Burst {
 }
 
 impl Burst {
-    /// Whether one more gap may be sent at `time`.
+    /// Returns whether one more gap may be sent at `time`.
     fn allows(&mut self, time: Nanos) -> bool {
         if time - self.began >= BURST_TIME {
             (self.began, self.count) = (time, 0);

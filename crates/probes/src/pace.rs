@@ -207,13 +207,13 @@ impl PaceProbe {
         self.group.slots().next().map(|slot| slot.tid)
     }
 
-    /// Whether the loop is ready to start. A hybrid sleeper first calibrates itself, which does not
-    /// count as part of the loop.
+    /// Returns whether the loop is ready to start. A hybrid sleeper first calibrates itself, which
+    /// does not count as part of the loop.
     pub fn is_ready(&self) -> bool {
         self.phase.load(Ordering::Acquire) >= phase::READY
     }
 
-    /// Whether the loop is running. This is false for a loop that failed.
+    /// Returns whether the loop is running. This is false for a loop that failed.
     pub fn is_running(&self) -> bool {
         self.group.is_running() && self.phase.load(Ordering::Acquire) != phase::DONE
     }

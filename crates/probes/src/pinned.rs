@@ -118,8 +118,8 @@ impl<R: Send + 'static> ThreadGroup<R> {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the process's memory is locked in RAM, so that page faults do not disturb the
-    /// measurement.
+    /// Returns whether the process's memory is locked in RAM, so that page faults do not disturb
+    /// the measurement.
     pub(crate) fn memory_locked(&self) -> bool {
         self.memory_locked
     }
@@ -128,7 +128,7 @@ impl<R: Send + 'static> ThreadGroup<R> {
         self.members.iter().map(|(slot, _)| slot)
     }
 
-    /// Whether any thread is still measuring.
+    /// Returns whether any thread is still measuring.
     pub(crate) fn is_running(&self) -> bool {
         self.members.iter().any(|(_, thread)| !thread.is_finished())
     }
@@ -287,8 +287,8 @@ mod tests {
         cpus.iter().map(|cpu| (cpu, Waiting)).collect()
     }
 
-    /// Whether thread `tid` ends within 10 s. Its entry in `/proc` disappears shortly after the
-    /// join.
+    /// Returns whether thread `tid` ends within 10 s. Its entry in `/proc` disappears shortly after
+    /// the join.
     fn ends(tid: i32) -> bool {
         let deadline = now() + Nanos::from_secs(10);
         let path = format!("/proc/self/task/{tid}");

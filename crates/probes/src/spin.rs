@@ -210,7 +210,7 @@ impl SpinProbe {
     }
 }
 
-/// Whether real-time tasks may use all of a CPU's time.
+/// Returns whether real-time tasks may use all of a CPU's time.
 pub(crate) fn rt_throttling_is_off(root: &Path) -> bool {
     let text = std::fs::read_to_string(root.join("proc/sys/kernel/sched_rt_runtime_us"));
     text.is_ok_and(|text| text.trim() == "-1")

@@ -159,13 +159,13 @@ fn program(beat: &BeatLine, programs: &Programs) -> Option<String> {
     programs.get(&beat.pid?).cloned()
 }
 
-/// Whether both sources are the same program's thread, or the same kernel work.
+/// Returns whether both sources are the same program's thread, or the same kernel work.
 fn same_source((program, a): &OfProgram, (other, b): &OfProgram) -> bool {
     a.name == b.name && a.kind == b.kind && program == other
 }
 
-/// Whether the periods' confidence intervals overlap, or the periods differ by less than 0.1 %. Two
-/// machines' clocks may differ by that much.
+/// Returns whether the periods' confidence intervals overlap, or the periods differ by less than
+/// 0.1 %. Two machines' clocks may differ by that much.
 fn same_period(a: &BeatLine, b: &BeatLine) -> bool {
     let overlap = a.rhythm.low <= b.rhythm.high && b.rhythm.low <= a.rhythm.high;
     overlap || (a.rhythm.period - b.rhythm.period).abs() < 1e-3 * a.rhythm.period

@@ -555,7 +555,7 @@ impl Factors {
         self.grid.axes().iter().map(Axis::parameter)
     }
 
-    /// Whether the factor called `name` is varied.
+    /// Returns whether the factor called `name` is varied.
     pub fn varies(&self, name: &str) -> bool {
         self.grid.axes().iter().any(|axis| axis.name() == name)
     }

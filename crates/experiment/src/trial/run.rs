@@ -277,8 +277,8 @@ fn schedule(wanted: &TrialPlan, arms: usize) -> Vec<Step> {
     steps
 }
 
-/// Whether to check after `step` that the arms are comparable. This happens after the last warm-up,
-/// or after the first block if no warm-ups are planned. By then, every arm has run.
+/// Returns whether to check after `step` that the arms are comparable. This happens after the last
+/// warm-up, or after the first block if no warm-ups are planned. By then, every arm has run.
 fn is_last_look(step: Step, next: Option<&Step>, warm_ups: u64) -> bool {
     let in_first = |other: &Step| match step.purpose {
         RunPurpose::WarmUp => other.purpose == RunPurpose::WarmUp,

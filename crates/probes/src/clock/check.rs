@@ -109,7 +109,7 @@ fn read(root: &Path, path: &str) -> String {
         .to_owned()
 }
 
-/// Whether the kernel reports that the counter has the same rate in all power states.
+/// Returns whether the kernel reports that the counter has the same rate in all power states.
 fn is_invariant(source: CounterSource, cpuinfo: &str) -> bool {
     let flags = cpuinfo_field(cpuinfo, "flags").unwrap_or_default();
     let has = |flag| flags.split_whitespace().any(|word| word == flag);

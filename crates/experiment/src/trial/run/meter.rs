@@ -95,7 +95,7 @@ impl TrialMetric {
         }
     }
 
-    /// Whether measuring the metric for `subject` requires an audit of each run.
+    /// Returns whether measuring the metric for `subject` requires an audit of each run.
     pub(super) const fn needs_audit(self, subject: &Subject) -> bool {
         match self {
             Self::Time => false,
@@ -105,7 +105,7 @@ impl TrialMetric {
         }
     }
 
-    /// Whether the audit must detect frames to measure the metric.
+    /// Returns whether the audit must detect frames to measure the metric.
     const fn needs_frames(self) -> bool {
         matches!(self, Self::Fps | Self::Lost)
     }
