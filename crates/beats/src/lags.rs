@@ -7,7 +7,7 @@
 use super::number::index;
 use super::spectrum::Candidate;
 
-/// Largest k for which the differences t(i+k) − t(i) are counted.
+/// Largest k in the differences t(i+k) − t(i).
 const ORDERS: usize = 8;
 const WIDTH: f64 = 0.01;
 /// Number of events per sample. One sample starts at the first event, and one in the middle.

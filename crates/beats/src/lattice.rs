@@ -31,8 +31,8 @@ const POWER: f64 = 4.0;
 const LATE: f64 = 0.25;
 /// Maximum number of events from which the lattice is determined.
 const SAMPLE: usize = 8192;
-/// Maximum number of ticks per period for which the lattice matters. With more ticks, the events
-/// could be at almost any time.
+/// Maximum number of ticks in a period. With more ticks per period, the lattice does not matter,
+/// because the events could be at almost any time.
 const FINE: f64 = 2.0 * PHASES as f64;
 /// Number of positions that are distinguished for the first lattice point in a slot.
 const OFFSETS: usize = 64;
@@ -86,7 +86,7 @@ impl Lattice {
         ((time - self.phase) / self.tick).round()
     }
 
-    /// Replaces each time by that of the nearest tick.
+    /// Replaces each time by the time of the nearest tick.
     pub(super) fn snap(&self, times: &[f64]) -> Vec<f64> {
         let tick = |&time: &f64| self.number(time) * self.tick + self.phase;
         times.iter().map(tick).collect()

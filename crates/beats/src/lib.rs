@@ -68,9 +68,9 @@ pub struct Events {
     /// Intervals in which no event is missing, ascending and disjoint. They cover either the whole
     /// observation, or the parts of it whose events were kept.
     pub observed: Vec<(Nanos, Nanos)>,
-    /// The kernel's tick. `None` if it is unknown, or if the events are those of the tick itself.
-    /// Events that occur only on ticks look periodic at the period of the tick, but that alone does
-    /// not make them a beat.
+    /// The kernel's tick. `None` if it is unknown, or if the tick itself is the source of the
+    /// events. Events that occur only on ticks look periodic at the period of the tick, but that
+    /// alone does not make them a beat.
     pub tick: Option<Tick>,
 }
 
@@ -125,9 +125,9 @@ impl Events {
 pub struct Period {
     /// Best estimate, ns.
     pub value: f64,
-    /// Lower end of the confidence interval, ns.
+    /// Lower end of the confidence interval, in ns.
     pub low: f64,
-    /// Upper end of the confidence interval, ns.
+    /// Upper end of the confidence interval, in ns.
     pub high: f64,
 }
 
@@ -157,8 +157,8 @@ pub enum Rhythm {
     Rearmed,
 }
 
-/// Returns the median, the 99th percentile and the maximum of `lengths`, or 0 for each of them if
-/// there are no lengths. The percentile is omitted if there are too few lengths to determine it.
+/// Returns the median, the 99th percentile and the maximum of `lengths`. All of them are 0 if
+/// `lengths` is empty. The percentile is omitted if there are too few lengths to determine it.
 pub fn lengths_of(mut lengths: Vec<Nanos>) -> Lengths {
     lengths.sort_unstable();
     let last = lengths.len().saturating_sub(1);

@@ -85,8 +85,8 @@ fn poisson_regular(n: usize, spread: f64) -> f64 {
     (ball - simplex).exp().min(1.0)
 }
 
-/// Returns Chernoff's bound (1952) on the probability of at least `hit` successes in `all` trials,
-/// each of which succeeds with the probability `share`. Returns 1 if the observed share does not
+/// Returns Chernoff's bound (1952) on the probability of at least `hit` successes in `all` trials.
+/// `share` is the probability that a trial succeeds. Returns 1 if the observed share does not
 /// exceed `share`.
 pub fn binomial_tail(hit: f64, all: f64, share: f64) -> f64 {
     let seen = (hit / all.max(1.0)).min(1.0);

@@ -51,7 +51,7 @@ use super::null::student;
 const POWERS: std::ops::RangeInclusive<i32> = -22..=6;
 /// Value of λn² below which the prior is negligible.
 const FROM: f64 = 0.1;
-/// Maximum difference between the log likelihood of a plausible λ and that of the best one. This is
+/// Maximum difference between the log likelihoods of the best λ and of a plausible one. This is
 /// half the 99 % quantile of χ² with one degree of freedom.
 const PLAUSIBLE: f64 = 3.317;
 /// Minimum number of one-slot intervals for their mean to count.
@@ -77,7 +77,7 @@ const CLOCK: f64 = 0.083;
 pub(super) struct Fit {
     /// Period, ns.
     pub(super) period: f64,
-    /// Half the width of the 95 % confidence interval, ns.
+    /// Half the width of the 95 % confidence interval, in ns.
     pub(super) margin: f64,
     /// Standard deviation of the events from their grid, in ns.
     pub(super) white: f64,
@@ -165,7 +165,7 @@ pub(super) fn fit(times: &[f64], entries: &[Entry], period: f64, rounding: f64) 
 /// The intervals between beats that are one slot long.
 struct Steps {
     all: Vec<f64>,
-    /// Mean of the intervals, in ns. 0 if there are none.
+    /// Mean of the intervals, in ns. 0 if there are no intervals.
     mean: f64,
     /// Standard deviation, ns.
     spread: f64,
@@ -367,8 +367,8 @@ mod tests {
     }
 
     /// Counts how many of 2000 confidence intervals contain the true period. Each is computed from
-    /// `count` events. If `rearmed` is set, the jitter of each interval is independent, otherwise
-    /// that of each event.
+    /// `count` events. If `rearmed` is set, each interval between events has independent jitter,
+    /// otherwise each event has.
     fn covered(count: usize, rearmed: bool) -> usize {
         let mut draws = Draws::new(count as u64 + u64::from(rearmed) * 1_000);
         let entry = |k| Entry {

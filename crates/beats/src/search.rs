@@ -108,7 +108,7 @@ impl<'a> Search<'a> {
     }
 
     /// Returns the times from which evidence is computed. These are the remaining times. If there
-    /// is a lattice, each is replaced by that of the nearest tick.
+    /// is a lattice, each of them is replaced by the time of the nearest tick.
     fn weighed(&self) -> Cow<'_, [f64]> {
         self.lattice.map_or(Cow::Borrowed(&self.times), |lattice| {
             Cow::Owned(lattice.snap(&self.times))
@@ -265,8 +265,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Follows, fits and tests a period over the whole window. Returns `None` if the period is not
-    /// that of a beat. If events are missing in a regular pattern of slots, tests a longer period
+    /// Follows, fits and tests a period over the whole window. Returns `None` if there is no beat
+    /// with this period. If events are missing in a regular pattern of slots, tests a longer period
     /// instead, up to `longer` times.
     fn judge(&self, trial: &Trial, found: Track, clean: Option<f64>, longer: u32) -> Option<Found> {
         let weighed = self.weighed();
@@ -318,7 +318,7 @@ impl<'a> Search<'a> {
 }
 
 /// Returns by which factor the true period is longer, if events are missing in a regular pattern of
-/// slots. Returns `None` if the slots without events are random.
+/// slots. Returns `None` if there is no such pattern.
 fn every_other(train: &Train) -> Option<f64> {
     if train.fill > 0.62 || train.entries.len() < 8 || train.entries.last()?.segment > 0 {
         return None;

@@ -36,8 +36,8 @@ const MIN: f64 = 1.2;
 pub struct Candidate {
     /// The period, ns.
     pub period: f64,
-    /// Significance of the candidate, in nats. It can be compared only with that of candidates
-    /// found by the same method.
+    /// Significance of the candidate, in nats. Only candidates that were found by the same method
+    /// can be compared by their significance.
     pub strength: f64,
 }
 

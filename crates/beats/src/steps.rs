@@ -22,8 +22,9 @@ pub(super) fn number(times: &[f64], entries: &mut [Entry], period: f64) {
     }
 }
 
-/// Starts a new segment at each step that deviates far more than the others. Does nothing if there
-/// are more of these steps than plausible restarts.
+/// Assumes that the timer was restarted at each step that deviates far more than the others, and
+/// starts a new segment there. Does nothing if there are more of these steps than plausible
+/// restarts.
 pub(super) fn mark_restarts(times: &[f64], entries: &mut [Entry]) {
     let length = |pair: &[Entry]| times[pair[1].event] - times[pair[0].event];
     let slots = |pair: &[Entry]| (pair[1].slot - pair[0].slot) as f64;

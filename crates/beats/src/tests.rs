@@ -57,8 +57,8 @@ fn a_rearmed_timer_has_a_wider_confidence_interval() {
     let period = beats[0].period;
     assert_eq!(beats[0].rhythm, Rhythm::Rearmed);
     assert!(period.low <= 1e7 && 1e7 <= period.high, "{period:?}");
-    // The width of the interval is ~ σ/√n. If the jitter were that of a grid, the width would be a
-    // hundredth of this.
+    // The width of the interval is ~ σ/√n. If the events were on a grid, it would be a hundredth of
+    // this.
     assert!((period.high - period.low) > 1e7 * 0.03 / 20.0);
 }
 

@@ -34,7 +34,7 @@ const CIRCLE: i32 = 64;
 /// Log probability that the timer restarts in a given block and the path jumps to a given phase. It is
 /// the same for every phase.
 const JUMP: f32 = -10.5;
-/// Number of blocks for which the path is decided together. This limits the memory, which is 64
+/// Number of blocks whose part of the path is decided together. This limits the memory, which is 64
 /// bytes per block.
 const PIECE: usize = 1 << 14;
 
@@ -47,8 +47,8 @@ pub(super) struct DriftModel {
     pub(super) weight: f32,
     /// Number of slots per block. Within a block, the path is constant.
     pub(super) block: u32,
-    /// Ratio of the probability of a move between two blocks to that of a move by one phase step
-    /// less (a geometric law).
+    /// Factor by which a move between two blocks gets less probable with each additional phase step
+    /// (a geometric law).
     pub(super) ratio: f32,
 }
 
@@ -263,9 +263,9 @@ struct Moves {
 /// The [`Moves`] for each distance between two blocks that have events, starting at one block.
 struct MovesByLapse([Moves; LAPSES]);
 
-/// Maximum distance between two blocks for which moves are distinguished. If there are blocks
-/// without events in between, the moves add up to a wider distribution. Beyond this distance, it
-/// does not get wider.
+/// Number of distances between two blocks that have separate probabilities for moves. If there are
+/// empty blocks in between, the moves add up to a wider distribution. Beyond four blocks, the
+/// distribution does not get wider.
 const LAPSES: usize = 4;
 
 impl MovesByLapse {
@@ -286,7 +286,7 @@ impl MovesByLapse {
     }
 }
 
-/// Returns the largest of `values`, none of which may be NaN. The lanes allow the compiler to
+/// Returns the largest of `values`. They must not contain NaN. The lanes allow the compiler to
 /// vectorise this.
 fn max(values: &[f32; PHASES]) -> f32 {
     let mut lanes = [f32::NEG_INFINITY; 8];

@@ -16,12 +16,12 @@ const WEIGHT: f32 = 0.8;
 
 /// The part of the events with which periods are compared.
 pub(super) struct Trial {
-    /// Event times in the window, in ns. They are divided into pieces, none of which extends across
-    /// a hole in the observation.
+    /// Event times in the window, in ns, divided into pieces. No piece extends across a hole in the
+    /// observation.
     pub(super) pieces: Vec<Vec<f64>>,
     /// Observed time of all pieces together, in ns.
     pub(super) length: f64,
-    /// The ticks on which the times are. `None` if many times are between ticks.
+    /// The lattice of ticks on which the event times are. `None` if many of them are between ticks.
     pub(super) lattice: Option<Lattice>,
 }
 

@@ -25,8 +25,8 @@ use judge::{Draft, beats, judge, programs};
 pub use load::CompareError;
 use load::Side;
 
-/// Compares two files, each of which is a recording or a JSON statement. The search for periodic
-/// sources uses `threads` threads.
+/// Compares two files. Each is a recording or a JSON statement. The search for periodic sources
+/// uses `threads` threads.
 ///
 /// # Errors
 /// Returns an error if a file cannot be read or contains nothing to compare.
@@ -134,7 +134,7 @@ fn account(a: &Side, b: &Side, key: (Class, String), share: Change) -> AccountCh
     }
 }
 
-/// Compares the watched program. Returns nothing unless both sides have one.
+/// Compares the watched program. Returns an empty list if only one side or neither side has one.
 fn program(a: &Side, b: &Side, waited: Change) -> Vec<MeasureChange> {
     use ChangeMeasure as M;
     let (Some(_), Some(_)) = (&a.statement.victim, &b.statement.victim) else {

@@ -32,9 +32,9 @@ pub const TOLERANCE: Tolerance = Tolerance {
 /// Default timer slack of Linux tasks, that is, how late a timer may fire so that it can coalesce
 /// with others.
 const SLACK: Nanos = Nanos::from_micros(50);
-/// How long code may run between a tick and a frame, for kernels whose measurements do not show
-/// this. In the lab's guests with high-resolution timers, it takes 11 to 18 µs, or up to 30 µs on
-/// arm64.
+/// Times to assume for the code between a tick and a frame, if a kernel's measurements do not show
+/// it. In the lab's guests with high-resolution timers, the code takes 11 to 18 µs, or up to 30 µs
+/// on arm64.
 const CODES: [Nanos; 3] = [Nanos::ZERO, Nanos::from_micros(25), Nanos::from_micros(50)];
 
 /// Properties of a kernel that affect a paced loop.
@@ -75,10 +75,10 @@ pub struct Loop {
     pub sleep: SleepMethod,
     /// Rule that determines when frames are due.
     pub rule: PaceRule,
-    /// How long before a frame a [`SleepMethod::Hybrid`] loop starts to spin.
+    /// Time before a frame at which a [`SleepMethod::Hybrid`] loop starts to spin.
     pub margin: Option<Nanos>,
-    /// How long code of the kernel and the loop runs from the end of a sleep's slack to the frame.
-    /// It is used only if timers can expire between ticks.
+    /// Time that code of the kernel and the loop takes from the end of a sleep's slack to the
+    /// frame. It is used only if timers can expire between ticks.
     pub code: Nanos,
     /// Length of the run. A short run has few samples, so their number depends on the phase of the
     /// frames.

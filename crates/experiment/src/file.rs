@@ -177,7 +177,7 @@ impl CaseFile {
         file
     }
 
-    /// Returns a copy that contains only the rows to which constants are fitted.
+    /// Returns a copy that contains only the calibration rows.
     #[must_use]
     pub fn calibrating(&self) -> Self {
         self.with_rows(|row| row.fit)

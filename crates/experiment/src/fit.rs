@@ -39,7 +39,7 @@ impl Fitted {
 
 /// Maximum number of rounds. Each round after the second searches half of the previous range.
 const ROUNDS: u32 = 14;
-/// Number of rounds without improvement after which the fit stops.
+/// Number of successive rounds that do not improve the fit before it stops.
 const PATIENCE: u32 = 4;
 
 /// Fits all constants for which the file gives a search range.

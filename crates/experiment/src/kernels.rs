@@ -20,7 +20,7 @@ use crate::replay::Replay;
 pub struct GuestJob {
     /// Kernel command line.
     pub cmdline: &'static str,
-    /// How long to run, by the guest's clock.
+    /// Run time, by the guest's clock.
     pub length: Nanos,
     /// Whether to run the case's programs. If not, the guest is idle.
     pub programs: bool,
@@ -46,7 +46,7 @@ pub trait KernelCase: Sync {
     /// Returns the jobs to run on each kernel.
     fn jobs(&self) -> Vec<GuestJob>;
 
-    /// Returns the tick rates for which figures were published, in Hz.
+    /// Returns the tick rates that have published figures, in Hz.
     fn rates(&self, file: &CaseFile) -> Vec<u32>;
 
     /// Compares the results with the case's figures. `clock` is the clock that the guests used.

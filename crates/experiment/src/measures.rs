@@ -6,8 +6,8 @@ use ticktax_model::changes::ChangeMeasure;
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{ThreadState, VictimStatement};
 
-/// Returns a figure of the watched program, which was observed for `wall`. Returns `None` if there
-/// is no such program or the figure was not measured.
+/// Returns a figure of the watched program, which was observed for `wall`. Returns `None` if no
+/// program was watched or the figure was not measured.
 pub(crate) fn of_program(
     statement: &Statement,
     wall: Nanos,

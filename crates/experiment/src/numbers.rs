@@ -62,7 +62,7 @@ pub struct Question {
     /// Results to read from hyperfine exports, by command or by number from 1. One entry applies to
     /// both files, and two entries apply to one file each.
     pub results: Vec<String>,
-    /// Whether lower or higher values are better. `None` if the user did not say so.
+    /// Whether lower or higher values are better. `None` if the user did not specify it.
     pub better: Option<Better>,
     /// Largest effect that counts as no difference, as a fraction of the first list's mean.
     pub difference: f64,

@@ -47,8 +47,8 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Reads the results from the header of a recording. Returns `None` if the recording is not
-    /// that of a replay.
+    /// Reads the results from the header of a recording. Returns `None` if the recording was not
+    /// made by a replay.
     pub fn from_header(header: &Header) -> Option<Self> {
         let busy = |counters: &Counters| counters.cpu_times.values().map(CpuTimes::busy).sum();
         let [before, after]: [Nanos; 2] = [busy(&header.before), busy(&header.after)];

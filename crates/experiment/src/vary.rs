@@ -78,7 +78,8 @@ pub trait Parameter: Clone + Debug {
     /// Returns the reason if the arm cannot have this value.
     fn set(&self, arm: &mut Self::Arm, value: &Self::Value) -> Result<(), String>;
 
-    /// Returns the order in which parameters are set. Those with the lowest rank are set first.
+    /// Returns a key that determines the order in which parameters are set. The parameter with the
+    /// lowest rank is set first.
     fn rank(&self) -> usize {
         0
     }

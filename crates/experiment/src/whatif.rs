@@ -58,7 +58,7 @@ pub enum WhatIfError {
 /// slowest.
 const LOOP: [&str; 3] = ["rate", "rule", "sleep"];
 
-/// What to predict, and how.
+/// A prediction to compute: what to vary, and how many runs to simulate.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Parameters to vary, in all combinations. They belong to the recorded loop, to the machine,
@@ -84,8 +84,8 @@ pub struct Prediction {
     pub last: (Setup, Option<TaskId>),
 }
 
-/// The arms of the recorded loop and those of the machine. An arm of the prediction combines one of
-/// each.
+/// The arms of the recorded loop, and the arms of the machine. An arm of the prediction combines
+/// one of each.
 struct Grids {
     loops: Loops,
     machine: Grid,

@@ -50,7 +50,7 @@ pub enum ProbeError {
          out one CPU, or use the idle policy"
     )]
     WouldStarve {
-        /// The online CPUs, all of which were chosen.
+        /// The online CPUs. All of them were chosen.
         online: CpuList,
     },
     /// The sleep interval is out of range. A shorter one leaves no time to sleep, and a longer one

@@ -73,7 +73,8 @@ pub struct PaceReport {
     /// they expire together with others. Real-time threads have none. `None` if the kernel does not
     /// report it.
     pub timer_slack: Option<Nanos>,
-    /// How long before the due time the thread starts to spin. Only for [`SleepMethod::Hybrid`].
+    /// Time before the due time at which the thread starts to spin. Only for
+    /// [`SleepMethod::Hybrid`].
     pub margin: Option<Nanos>,
     /// When the first frame was due.
     pub started: Nanos,
@@ -180,7 +181,7 @@ impl PaceProbe {
         self.length.store(length.0, Ordering::Relaxed);
     }
 
-    /// Starts the loop as soon as it is ready.
+    /// Starts the loop once it is ready.
     pub fn begin(&mut self) {
         if let Some(go) = &self.go {
             // If the thread has already ended, `stop` reports it.

@@ -142,8 +142,8 @@ impl<R: Send + 'static> ThreadGroup<R> {
         // Release threads that were never started. They have no result.
         self.begin();
         for (slot, thread) in &self.members {
-            // On a busy CPU, a SCHED_IDLE thread or one with a high nice value may have to wait for
-            // seconds before it can end. Ending takes only a few µs, so raise its priority.
+            // On a busy CPU, a SCHED_IDLE thread or one with a high nice value can wait for seconds
+            // before it runs and can end. Ending takes only a few µs, so raise its priority.
             if slot.policy.granted == SchedulingPolicy::Idle && !thread.is_finished() {
                 let at_once = SchedulingPolicy::Fifo(1);
                 let _ = policy::apply_to(slot.tid, at_once)

@@ -33,7 +33,7 @@ pub struct Sampler {
 /// Results of sampling.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SampleReport {
-    /// Samples of all CPUs. Those of each CPU are in chronological order.
+    /// Samples of all CPUs. The samples of each CPU are in chronological order.
     pub samples: Vec<Sample>,
     /// Number of samples that were lost because a ring was full.
     pub lost: u64,

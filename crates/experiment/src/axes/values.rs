@@ -41,8 +41,8 @@ pub(super) fn parse(text: &str, kind: Kind) -> Result<Vec<Value>, String> {
     if last < first {
         return Err(format!("the range `{text}` ends before it starts"));
     }
-    // Check the number of values before listing them, because those of a long range would not fit
-    // in memory.
+    // Check the number of values before listing them, because the values of a long range would not
+    // fit in memory.
     let steps = last.abs_diff(first) / step.unsigned_abs();
     if steps >= MOST_ARMS as u64 {
         return Err(format!(

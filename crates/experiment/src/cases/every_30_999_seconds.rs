@@ -65,8 +65,8 @@ fn packed() -> Layout {
 }
 
 /// Returns how many cache misses per item take the full latency, if fetching a line also fetches
-/// the next one. The first access to a line counts, unless the line directly follows the one that
-/// was accessed just before.
+/// the next one. Only the first access to a line counts. It does not count if the line directly
+/// follows the one that was accessed just before.
 fn apart(touches: &[(usize, u64)]) -> usize {
     let lines: Vec<(usize, u64)> = touches
         .iter()

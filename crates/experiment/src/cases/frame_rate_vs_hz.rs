@@ -127,7 +127,7 @@ impl Rate {
     }
 }
 
-/// Returns the tick rates for which a frame rate was published.
+/// Returns the tick rates that have a published frame rate.
 fn rates(file: &CaseFile) -> Vec<u64> {
     let rows = file.series("frames").map_or(&[][..], |series| &series.rows);
     rows.iter().filter_map(|row| row.at.parse().ok()).collect()
@@ -230,7 +230,7 @@ fn unaligned(hz: u64, values: &Values) -> f64 {
     sampled(&report, hz) / length as f64 * 100.0
 }
 
-/// Mean absolute errors on rows to which the model was not fitted.
+/// Mean absolute errors on rows that were not used for fitting.
 #[derive(Clone, Debug, PartialEq)]
 struct Score {
     /// Error of the model.

@@ -18,7 +18,7 @@ pub(super) const CASE: Tcp = Tcp;
 
 pub(super) struct Tcp;
 
-/// Name of the series to which a measurement on this machine adds rows.
+/// Name of the series that a measurement on this machine extends.
 const CYCLES: &str = "cycles per byte";
 
 /// Overhead per frame in bytes. The terms are the preamble and inter-frame gap, the Ethernet header

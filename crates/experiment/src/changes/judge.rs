@@ -24,7 +24,7 @@ pub(super) struct Draft {
 
 impl Draft {
     /// Compares a figure between the two sides. The evidence comes from the values of the figure in
-    /// the blocks of each side. If a side has too few blocks, there is no evidence.
+    /// the blocks of each side. It is missing if a side has too few blocks.
     pub(super) fn new(
         (first, second): (Option<f64>, Option<f64>),
         (a, b): (Option<Vec<f64>>, Option<Vec<f64>>),
@@ -42,7 +42,7 @@ impl Draft {
         Self { change, evidence }
     }
 
-    /// Compares two figures, each of which has its own 95 % margin.
+    /// Compares two figures that both have their own 95 % margin.
     pub(super) fn with_margins(change: Change, first: f64, second: f64) -> Self {
         let margin = first.hypot(second);
         let evidence = change.difference().map(|value| {

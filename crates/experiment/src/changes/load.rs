@@ -55,10 +55,11 @@ pub(super) struct Side {
     /// For each account, its share of the time of all CPUs and how many intervals per second it
     /// has.
     pub(super) sums: BTreeMap<Key, (f64, f64)>,
-    /// In each block, the share of CPU time that each account had. `None` if there are no blocks.
+    /// Share of CPU time that each account had in each block. `None` if the recording was not cut
+    /// into blocks.
     pub(super) blocks: Option<Vec<Shares>>,
-    /// In each block, how much time per second the threads of the watched program waited for a CPU.
-    /// `None` if there are no blocks.
+    /// Time per second that the threads of the watched program waited for a CPU in each block.
+    /// `None` if the recording was not cut into blocks.
     pub(super) waited: Option<Vec<f64>>,
 }
 
@@ -120,8 +121,8 @@ impl Side {
         }
     }
 
-    /// Returns the share of the account `key` in each block. Returns `None` if there are no blocks,
-    /// or if the account's time cannot be assigned to them row by row.
+    /// Returns the share of the account `key` in each block. Returns `None` if the recording was
+    /// not cut into blocks, or if the account's time cannot be assigned to blocks row by row.
     pub(super) fn shares(&self, key: &Key) -> Option<Vec<f64>> {
         let blocks = self.blocks.as_ref()?;
         let by_row = !key.0.is_moved_by_gaps();
@@ -129,8 +130,8 @@ impl Side {
         by_row.then(|| blocks.iter().map(share).collect())
     }
 
-    /// Returns a figure of the watched program. Returns `None` if there is no such program, or if
-    /// the figure was not measured.
+    /// Returns a figure of the watched program. Returns `None` if no program was watched, or if the
+    /// figure was not measured.
     pub(super) fn measure(&self, measure: ChangeMeasure) -> Option<f64> {
         measures::of_program(&self.statement, self.wall, measure)
     }

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::error::CaseFault;
 use super::{CaseFile, Parameter, Published, Series};
 
-/// Maximum number of rows in a file. The limit exists because the model may have to run for each
-/// row.
+/// Maximum number of rows in a file. The limit exists because each row can require a separate run
+/// of the model.
 pub(super) const MAX_ROWS: usize = 1_000;
 
 /// A problem, together with text fragments that locate it. Each fragment is searched for after the
@@ -24,8 +24,8 @@ impl Fault {
         }
     }
 
-    /// Returns the byte offset of the problem in `text`. If a fragment cannot be found, the offset
-    /// is that of the previous one.
+    /// Returns the byte offset of the problem in `text`. If a fragment cannot be found, returns the
+    /// offset of the previous fragment.
     pub(super) fn byte(&self, text: &str) -> usize {
         self.places.iter().fold(0, |from, place| {
             text[from..].find(place).map_or(from, |byte| from + byte)

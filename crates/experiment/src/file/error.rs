@@ -79,7 +79,7 @@ pub(super) enum CaseFault {
     /// A row's range is empty or contains NaN.
     #[error("invalid range {low} to {high}: give the smaller number first")]
     RowRange { low: f64, high: f64 },
-    /// A row to which constants should be fitted has no number.
+    /// A row has `fit = true`, but no number that constants could be fitted to.
     #[error("it has `fit = true`, but no number to fit to")]
     NoTarget,
     /// The tolerance of a row is negative or not a number.
@@ -105,7 +105,7 @@ pub(super) enum FormulaError {
     /// The result is infinite or NaN.
     #[error("derived: the value of `{0}` must be finite")]
     NotFinite(String),
-    /// The value of the first formula is larger than that of the second.
+    /// The value of the first formula is larger than the value of the second.
     #[error("derived: invalid range {low} to {high}: give the smaller number first")]
     Range { low: f64, high: f64 },
 }

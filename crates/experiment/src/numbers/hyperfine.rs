@@ -31,8 +31,8 @@ pub(super) fn results(text: &str) -> Option<Value> {
     results.filter(|_| export.document.is_none())
 }
 
-/// Reads the run times of the chosen result. If none was chosen, reads those of the only result.
-/// Skips failed runs.
+/// Reads the run times of the chosen result. If none was chosen, the export must contain only one
+/// result. Skips failed runs.
 pub(super) fn read(results: &Value, chosen: Option<&str>) -> Result<Found, Problem> {
     let results = Vec::<Timed>::deserialize(results)
         .map_err(|error| Problem::Content(format!("not a hyperfine export: {error}")))?;

@@ -61,7 +61,8 @@ impl OwnCase {
         }))
     }
 
-    /// Counts the events in simulations of all rows, and in those of the calibration rows alone.
+    /// Counts the events that it takes to simulate all rows, and to simulate the calibration rows
+    /// alone.
     fn events(&self) -> Result<(u64, u64), OwnCaseError> {
         let values = self.file.values();
         let mut found: BTreeSet<&str> = BTreeSet::new();

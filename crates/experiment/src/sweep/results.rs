@@ -17,7 +17,7 @@ const LISTED_FAILURES: usize = 3;
 /// Number of arms to list at each end of a ranking.
 const EXTREMES: usize = 5;
 
-/// What was found in a results file.
+/// Contents of a results file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Found {
     /// Number of failed arms.

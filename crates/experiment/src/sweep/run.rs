@@ -97,7 +97,7 @@ pub fn begin(plan: Plan, results: &Path) -> Result<Begun, SweepError> {
         )),
         Ok(Some(None)) => {
             // The journal is removed after the results have been written. If a process was killed
-            // between the two, the journal is still there.
+            // before it removed the journal, the journal is still there.
             if super::journal_of(results).exists() {
                 Journal::open(results, &plan)?.remove()?;
             }

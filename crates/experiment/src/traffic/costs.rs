@@ -137,7 +137,7 @@ fn largest(with: &[(usize, f64)], columns: &[Vec<f64>], of: usize) -> Vec<usize>
     large.map(|(at, _)| *at).collect()
 }
 
-/// Returns the residual of the arms' times as a fraction. Returns `None` unless there are more arms
+/// Returns the residual of the arms' times as a fraction. Returns `None` if there are not more arms
 /// than units.
 fn misfit(kept: &[usize], columns: &[Vec<f64>], times: &[f64]) -> Option<f64> {
     if times.len() <= kept.len() {

@@ -56,7 +56,7 @@ pub enum Subject {
     Process {
         /// Process ID.
         pid: i32,
-        /// How long to watch the process in each run.
+        /// Time for which to watch the process in each run.
         each: Nanos,
     },
 }

@@ -79,8 +79,8 @@ mod tests {
     #[test]
     fn the_margin_covers_the_lateness_of_sleeps() {
         let period = Nanos::from_millis(30);
-        // Seven of the 64 sleeps end later than the rest. The spin must cover all but three of
-        // them.
+        // Seven of the 64 sleeps end later than all others. The spin must cover at least 62 of the
+        // 64, so it must be long enough for these seven.
         let fine = margin(TimerRule::HighResolution, period);
         assert_eq!(fine, Nanos::from_micros(350));
         // A sleep of 0.5 ms that starts 100 µs after a tick ends at the next tick, which is 9.4 ms

@@ -1,4 +1,4 @@
-//! Computes the figures of a simulated run in the same way as those of a recording.
+//! Computes the figures of a simulated run in the same way as for a recording.
 
 use ticktax_analysis::pace::{FrameStats, Terms};
 use ticktax_analysis::{Auditor, figures, of_frames};

@@ -92,7 +92,7 @@ pub enum NetError {
     Silent {
         /// Address of the other end.
         address: String,
-        /// How long the other end has been silent, in s.
+        /// Length of the other end's silence, in s.
         seconds: u32,
     },
     /// The user pressed Ctrl-C before any traffic was sent.

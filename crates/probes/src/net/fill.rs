@@ -43,7 +43,7 @@ pub struct BufferAsk {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Logging {
     pub(super) ask: BufferAsk,
-    /// How much memory the kernel charges per datagram. It is measured beforehand, and only if both
+    /// Memory that the kernel charges per datagram. It is measured beforehand, and only if both
     /// ends are on this machine.
     charge: Option<Charge>,
     /// Whether both ends are on this machine, and thus read the same clock.

@@ -429,8 +429,8 @@ impl Log {
         self.end_course();
     }
 
-    /// Returns the gaps for which only the sender knows precisely when the datagrams were sent.
-    /// Each gap consists of its first number and its end (exclusive).
+    /// Returns the gaps whose send times only the sender knows precisely. Each gap consists of its
+    /// first number and its end (exclusive).
     pub(super) fn unsure(&self) -> Vec<(u64, u64)> {
         let unsure = |gap: &&Gap| gap.sent.1 - gap.sent.0 > UNSURE && !gap.has_late;
         let gaps = self.gaps.iter().filter(unsure).take(ASKED);

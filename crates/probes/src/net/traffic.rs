@@ -159,7 +159,8 @@ impl Traffic {
         Self::both_ends(spec, place, cpus, tuning, None)
     }
 
-    /// Same as [`Traffic::both`], but for datagrams, which the receiver logs.
+    /// Same as [`Traffic::both`], but the traffic consists of datagrams, and the receiver logs
+    /// them.
     ///
     /// # Errors
     /// Returns the same errors as [`Traffic::both`].

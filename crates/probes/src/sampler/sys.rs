@@ -25,8 +25,8 @@ const EXCLUDE_CHAIN_USER: u64 = 1 << 22;
 const USE_CLOCK: u64 = 1 << 25;
 const CLOEXEC: libc::c_ulong = 8;
 
-/// Offsets within the first page of the position up to which the kernel has written, and of the
-/// position up to which this process has read.
+/// Offsets of two positions within the first page: the end of the data that the kernel has written,
+/// and the end of the data that this process has read.
 const AT_HEAD: usize = 1024;
 const AT_TAIL: usize = 1032;
 

@@ -26,8 +26,8 @@ const ONE_IN: u64 = 10_000;
 pub(super) struct Calibration {
     pub(super) median: u64,
     pub(super) threshold: u64,
-    /// How long it takes to query the current CPU. If the vDSO cannot do this, as on arm64, it
-    /// takes a system call.
+    /// Duration of a query for the current CPU. If the vDSO cannot answer the query, as on arm64,
+    /// it is a system call.
     pub(super) cpu_query: u64,
 }
 

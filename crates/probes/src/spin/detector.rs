@@ -11,7 +11,7 @@ use crate::clock::Counter;
 /// recording that gap may have caused it.
 const CHAIN: u32 = 16;
 
-/// Lengths of an iteration to which the loop reacts, in ticks.
+/// Lengths of an iteration that make the loop react, in ticks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     /// Minimum length of a gap. At least 1.
@@ -19,7 +19,8 @@ pub(super) struct Limits {
     /// Shortest iteration after which the thread checks whether it has been moved to another CPU. A
     /// migration always takes longer.
     watchful: u64,
-    /// Upper limit for the time to record a gap, unless an interruption occurs.
+    /// Upper limit for the time that it takes to record a gap. If it takes longer, there was an
+    /// interruption.
     recording: u64,
 }
 

@@ -21,7 +21,7 @@ const ONE_SHOT: &str = "nohz=off";
 /// No boot options, which is the current default of Linux: an idle CPU stops its tick.
 const STOPS: &str = "";
 
-/// How long the two guests in each pair run. Both of them boot, so the difference between their
+/// Run times of the two guests in each pair. Both of them boot, so the difference between their
 /// instruction counts is the cost of the additional time.
 const LENGTHS: [Nanos; 2] = [Nanos::from_secs(60), Nanos::from_secs(260)];
 
@@ -200,8 +200,8 @@ struct Wakes {
     each: f64,
     /// Number of additional instructions per tick that wakes a program.
     woken: f64,
-    /// The two rates to which this was fitted: the highest and the lowest. They differ most in the
-    /// number of ticks that wake a program.
+    /// The highest and the lowest rate, from which this was fitted. They differ most in the number
+    /// of ticks that wake a program.
     fit: [u32; 2],
 }
 

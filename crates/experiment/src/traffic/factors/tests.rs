@@ -7,7 +7,7 @@ use ticktax_probes::net::Tuning;
 
 use super::{FACTORS, Factors, Setup, Vary, VaryError};
 
-/// Parses factors. All other settings are those of 300 ms of TCP over a veth pair.
+/// Parses factors. All other settings are fixed: 300 ms of TCP over a veth pair.
 pub(in super::super) fn read(typed: &[&str]) -> Result<Factors, String> {
     let varied: Result<Vec<_>, _> = typed.iter().map(|text| text.parse::<Vary>()).collect();
     let base = Setup {

@@ -58,7 +58,7 @@ pub struct Named {
     pub disk: Option<String>,
 }
 
-/// The objects to which a setting applies.
+/// The objects that a setting applies to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// Objects that exist throughout the trial.
@@ -104,7 +104,7 @@ pub(super) enum Value {
     Is(String),
 }
 
-/// A setting, its value in every arm, and the objects to which it applies.
+/// A setting, its value in every arm, and the objects that it applies to.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) knob: &'static Knob,
@@ -112,7 +112,7 @@ pub(super) struct Row {
     pub(super) values: Vec<Value>,
 }
 
-/// Finds the objects to which the settings apply, and validates the settings as far as possible
+/// Finds the objects that the settings apply to, and validates the settings as far as possible
 /// without changing anything.
 ///
 /// # Errors
@@ -246,7 +246,7 @@ fn require_used(assignments: &[Assignment], named: &Named) -> Result<(), TryErro
     }
 }
 
-/// Returns the objects to which `knob` applies in this trial.
+/// Returns the objects that `knob` applies to in this trial.
 fn place(
     knob: &Knob,
     subject: &Subject,
@@ -307,7 +307,7 @@ fn asked_of(place: &Place) -> Target {
     }
 }
 
-/// Returns the current values of each row's setting, one per object. There are none for a cgroup
+/// Returns the current values of each row's setting, one per object. The list is empty for a cgroup
 /// that does not exist yet.
 fn present(rows: &[Row], system: &System) -> Result<Vec<Vec<String>>, TryError> {
     let mut all = Vec::new();

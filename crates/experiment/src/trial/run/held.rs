@@ -118,7 +118,7 @@ impl Held {
         }
     }
 
-    /// Returns the end of a command for which ticktax no longer waits. Its exit status is unknown.
+    /// Returns the end of a command that ticktax no longer waits for. Its exit status is unknown.
     pub(super) fn abandoned() -> CommandEnd {
         CommandEnd {
             at: now(),
@@ -126,8 +126,8 @@ impl Held {
         }
     }
 
-    /// Returns the CPU time of the command and of those children for which it waited. It is known
-    /// only after the command has exited.
+    /// Returns the CPU time of the command and of the children that it waited for. It is known only
+    /// after the command has exited.
     pub(super) fn used(&self) -> Nanos {
         let used = ticktax_host::children_cpu_time() - self.children_before - self.before;
         used.max(Nanos::ZERO)

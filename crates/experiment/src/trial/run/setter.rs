@@ -9,7 +9,7 @@ use ticktax_model::trial::{Arm, ArmSetting};
 use super::TryError;
 use super::arms::{Place, Row, Value, label, threads};
 
-/// ID of a setting, and the object to which it applies.
+/// ID of a setting, and the object that it applies to.
 type Key = (&'static str, Target);
 
 /// Applies the settings of one arm after another, and restores them at the end.

@@ -51,8 +51,8 @@ pub(super) fn each(known: &[Departure]) -> impl Iterator<Item = Nanos> {
     first.chain(others)
 }
 
-/// Returns the number of the last datagram that was sent by `moment`. Returns `None` unless `known`
-/// extends from before `moment` to after it.
+/// Returns the number of the last datagram that was sent by `moment`. Returns `None` if `known`
+/// does not extend from before `moment` to after it.
 pub(super) fn last_by(known: &[Departure], moment: Nanos) -> Option<u64> {
     let next = known.partition_point(|&(_, at)| at <= moment);
     let (from, to) = (known.get(next.checked_sub(1)?)?, known.get(next)?);

@@ -39,7 +39,7 @@ fn finish(mut log: Log, sent: Option<u64>, drops: u64) -> PacketLog {
 struct Link {
     capacity: usize,
     stalls: Vec<(i64, i64)>,
-    /// How far the sender's clock is ahead of the receiver's, in ns.
+    /// Lead of the sender's clock over the receiver's, in ns.
     ahead: i64,
     /// Period in which the sender is delayed. At the end of the period, it sends all datagrams that
     /// became due in it.
@@ -343,7 +343,7 @@ fn courses_that_do_not_fit_are_reported_missing() {
         .map(|course| course.sent.len())
         .sum();
     assert!(size <= 1 << 17, "{size}");
-    // The stall is longer than the time for which the log remembers slots.
+    // The stall is longer than the log remembers slots.
     let log = Link::new(300, &[(100 * MS, 30_000 * MS)]).run(1_600_000, true);
     assert!(log.burst_windows_incomplete);
 }

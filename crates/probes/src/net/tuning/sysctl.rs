@@ -11,7 +11,7 @@ use super::super::error::{NetError, reason};
 /// Why a sysctl cannot be set in a network namespace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SysctlError {
-    /// There are no network sysctls with such a name. The name must start with `net.`.
+    /// A network sysctl cannot have this name. It must start with `net.`.
     #[error("`{name}` is not a network sysctl: give a name that starts with net.")]
     Name {
         /// The requested name.
