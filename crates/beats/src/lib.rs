@@ -1,8 +1,8 @@
 //! Finds beats, which are periodic components among the events of one source.
 //!
-//! [`detect`] takes the times of a source's events and returns the periodic components. Each has a period
-//! with its confidence interval, a false-alarm probability, a phase, a jitter, and the share of
-//! time that it takes. The modules do the following, in this order:
+//! [`detect`] takes the times of a source's events and returns the periodic components. Each has a
+//! period with its confidence interval, a false-alarm probability, a phase, a jitter, and the share
+//! of time that it takes. The modules do the following, in this order:
 //!
 //! - `spectrum` and `lags` propose candidate periods. These are peaks of an averaged power
 //!   spectrum, and peaks of the histogram of time differences between events.

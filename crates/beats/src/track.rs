@@ -31,8 +31,8 @@ use super::lattice::{Comb, Lattice};
 pub(super) const PHASES: usize = 64;
 const LAST: usize = PHASES - 1;
 const CIRCLE: i32 = 64;
-/// Log probability that the timer restarts in a given block and the path jumps to a given phase. It is
-/// the same for every phase.
+/// Log probability that the timer restarts in a given block and the path jumps to a given phase. It
+/// is the same for every phase.
 const JUMP: f32 = -10.5;
 /// Number of blocks whose part of the path is decided together. This limits the memory, which is 64
 /// bytes per block.

@@ -2,8 +2,7 @@
 //! figures and verdicts.
 //!
 //! This module sends no traffic. The caller sends it with the setup of each arm, and passes the
-//! figures to
-//! [`judge`].
+//! figures to [`judge`].
 
 mod costs;
 mod effects;

@@ -33,8 +33,7 @@ pub use machine::machine;
 pub const COVERAGE: f64 = 0.95;
 
 /// Number of runs for which the value of another run lies between the minimum and the maximum with
-/// probability
-/// [`COVERAGE`].
+/// probability [`COVERAGE`].
 pub const RUNS: u32 = 39;
 
 /// Why a prediction failed.
@@ -137,8 +136,8 @@ impl Grids {
 
 impl Plan {
     /// Predicts the figures for every setting. The file's own setting comes first and serves as the
-    /// [control](Control). If the control fails, no other setting is predicted. `progress` is called with the
-    /// number of finished runs and the number of all runs.
+    /// [control](Control). If the control fails, no other setting is predicted. `progress` is
+    /// called with the number of finished runs and the number of all runs.
     ///
     /// # Errors
     /// Returns an error if a parameter, a combination of settings or the work is invalid. Where

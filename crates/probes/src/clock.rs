@@ -52,8 +52,7 @@ impl Clock {
     /// Checks this machine's counter and measures its frequency, which takes about 50 ms.
     ///
     /// If the counter cannot be trusted, this is not an error. The clock then reads
-    /// `CLOCK_MONOTONIC`, and
-    /// [`Clock::check`] returns the reason.
+    /// `CLOCK_MONOTONIC`, and [`Clock::check`] returns the reason.
     pub fn calibrate() -> Self {
         Self::calibrate_under(Path::new("/"))
     }

@@ -2,8 +2,8 @@
 //! either a stream or numbered datagrams. The two ends are in two network namespaces of this
 //! machine, on its loopback device, or on two hosts.
 //!
-//! [`Traffic`] is prepared (connected without sending anything), started, observed while it runs, and
-//! finished. Its threads have names and known IDs before they start, so that an observer can
+//! [`Traffic`] is prepared (connected without sending anything), started, observed while it runs,
+//! and finished. Its threads have names and known IDs before they start, so that an observer can
 //! attribute CPU time to them. The two ends also have a control connection, which is separate from
 //! the data. Over it, they exchange their protocol version, whether the receiver is ready, how much
 //! was sent, and how much arrived.

@@ -173,8 +173,7 @@ impl PaceProbe {
     }
 
     /// Makes the loop end `length` after its start. Frames that are due later do not run. Call this
-    /// before
-    /// [`PaceProbe::begin`].
+    /// before [`PaceProbe::begin`].
     pub fn end_after(&mut self, length: Nanos) {
         // Relaxed ordering suffices: the channel that starts the loop orders this store before the
         // thread's load.

@@ -151,8 +151,7 @@ impl SleepProbe {
 
     /// Makes the threads end at `time` on `CLOCK_MONOTONIC`. If a wake-up is overdue at that time,
     /// it is recorded as if the thread had run exactly then. Call this before
-    /// [`SleepProbe::begin`].
-    /// [`SleepProbe::stop`] still collects the results.
+    /// [`SleepProbe::begin`]. [`SleepProbe::stop`] still collects the results.
     pub fn end_at(&mut self, time: Nanos) {
         // Relaxed ordering suffices: the channel that starts the threads orders this store before
         // their load.

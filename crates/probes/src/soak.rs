@@ -72,8 +72,8 @@ impl SoakProbe {
     }
 
     /// Creates a thread on each of `cpus`. Returns once all of them are ready and wait for
-    /// [`SoakProbe::begin`]. The threads have the policy `SCHED_IDLE` and a nice value of 19, so that
-    /// `/proc/stat` counts their time separately.
+    /// [`SoakProbe::begin`]. The threads have the policy `SCHED_IDLE` and a nice value of 19, so
+    /// that `/proc/stat` counts their time separately.
     ///
     /// # Errors
     /// Returns an error if a CPU is not online or not allowed, or if a thread did not start. All

@@ -29,9 +29,9 @@ use detector::{Limits, Tally};
 /// loop.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Gap {
-    /// Last reading before the gap.
+    /// Last counter reading before the gap.
     pub start_counter: u64,
-    /// First reading after the gap. It is always higher than `start_counter`.
+    /// First counter reading after the gap. It is always higher than `start_counter`.
     pub end_counter: u64,
 }
 
@@ -129,8 +129,7 @@ impl SpinProbe {
     /// [`SpinProbe::begin`].
     ///
     /// Each thread calibrates its loop for 20 ms. `clock` provides the counter. To convert gaps to
-    /// times, use
-    /// [`Clock::anchor`]s of the same clock.
+    /// times, use [`Clock::anchor`]s of the same clock.
     ///
     /// # Errors
     /// Returns an error if a CPU is not online or not allowed, if a priority or ring capacity is

@@ -235,7 +235,7 @@ fn unaligned(hz: u64, values: &Values) -> f64 {
 struct Score {
     /// Error of the model.
     model: f64,
-    /// Error of a straight line that was fitted to the same rows.
+    /// Error of a straight line that was fitted to the same rows as the model.
     line: f64,
     /// Error of the model on each row if it is fitted to the file's calibration rows.
     single: Vec<String>,

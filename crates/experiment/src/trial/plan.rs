@@ -19,8 +19,8 @@ pub struct Slot {
 /// Each block runs every arm twice, in mirrored order: `A B B A`, or `C A B B A C`. A steady drift
 /// therefore affects all arms equally. The order is drawn anew for each block, so that periodic
 /// disturbances favour no arm. If the arms do not differ, each sign of a block's difference is
-/// therefore equally likely, as
-/// [`signed_rank`](crate::statistics::signed_rank) requires. Equal seeds produce equal plans.
+/// therefore equally likely, as [`signed_rank`](crate::statistics::signed_rank) requires. Equal
+/// seeds produce equal plans.
 pub fn plan(arms: usize, blocks: u64, seed: u64) -> Vec<Slot> {
     let mut stream = Stream::new(seed, 0);
     let mut slots = Vec::new();

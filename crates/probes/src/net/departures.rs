@@ -18,7 +18,7 @@ const CORNERS: usize = 1 << 18;
 /// A datagram's number, and when it was sent.
 pub(super) type Departure = (u64, Nanos);
 
-/// When each datagram was sent, in order.
+/// The send times of all datagrams, in order.
 #[derive(Debug, Default)]
 pub(super) struct Departures {
     corners: Vec<Departure>,

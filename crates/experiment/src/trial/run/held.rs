@@ -50,7 +50,7 @@ pub(super) struct Held {
     end: Receiver<CommandEnd>,
     /// CPU time that the process had used before it executed the command.
     before: Nanos,
-    /// CPU time of the children of ticktax that had exited before.
+    /// CPU time of the children of ticktax that exited before the command was started.
     children_before: Nanos,
 }
 

@@ -1,5 +1,5 @@
-//! Compares the messages with those that `tc` (iproute2 6.1) sent, as recorded with `strace -e
-//! trace=sendmsg -xx -s 900`:
+//! Compares the messages with those that `tc` (iproute2 6.1) sent, as recorded with
+//! `strace -e trace=sendmsg -xx -s 900`:
 //!
 //!     tc qdisc replace dev va root tbf rate 100mbit burst 12500b limit 625000b
 //!     tc qdisc replace dev va root netem rate 100mbit delay 20ms loss 0.1% limit 1000
