@@ -1,4 +1,5 @@
-//! Generates the case list that `cases.rs` includes, with one entry per file in `src/cases`.
+//! Generates the list of cases that `cases.rs` includes. The list has one entry per file in
+//! `src/cases`.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,8 +15,8 @@ fn main() -> io::Result<()> {
         modules.extend(stem.filter(|_| is_rust).map(str::to_owned));
     }
     modules.sort();
-    // Generate a macro rather than code to include: `mod` paths resolve relative to the file that
-    // invokes the macro.
+    // Generate a macro rather than code to include. The paths of `mod` declarations are then
+    // relative to the file that calls the macro.
     let mut code = "macro_rules! list_cases {\n    () => {\n".to_owned();
     let mut list = String::new();
     for module in modules {

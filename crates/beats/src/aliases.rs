@@ -1,16 +1,16 @@
 //! Slow rhythms that two beats produce together.
 //!
-//! Two beats with periods P₁ and P₂ line up repeatedly: the k-th harmonic of one passes the n-th of
-//! the other at the frequency |k/P₁ − n/P₂|. If k = 1 for the faster beat, the slower one sees this
-//! rhythm when it samples the faster one (an alias, Shannon 1949). The rhythm is slow if the ratio
-//! of the periods is nearly n/k, and is easily mistaken for a separate cause.
+//! Two beats with periods P₁ and P₂ line up repeatedly: the k-th harmonic of one passes the n-th
+//! harmonic of the other at the frequency |k/P₁ − n/P₂|. If k = 1 for the faster beat, the slower
+//! beat samples the faster one at this rhythm (an alias, Shannon 1949). If the ratio of the periods
+//! is nearly n/k, the rhythm is slow and is easily mistaken for a separate cause.
 
 use super::Period;
 
-/// Highest harmonic of the faster beat that is tried.
+/// Highest harmonic of the faster beat to try.
 const HARMONICS: u32 = 12;
 
-/// The way in which two beats produce a slow rhythm.
+/// How two beats produce a slow rhythm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AliasKind {
     /// The slower beat samples the faster one once per period, at a phase that drifts slowly.
@@ -22,23 +22,24 @@ pub enum AliasKind {
 /// A slow rhythm that two beats produce together.
 #[derive(Clone, Copy, Debug)]
 pub struct Alias {
-    /// The way in which the rhythm arises.
+    /// How the two beats produce the rhythm.
     pub kind: AliasKind,
-    /// Harmonic of the first beat.
+    /// Number of the harmonic of the first beat.
     pub first: u32,
-    /// Harmonic of the second beat.
+    /// Number of the harmonic of the second beat.
     pub second: u32,
-    /// Period of the rhythm. Its confidence interval follows from those of the two beats. `high` is
-    /// infinite if the beats could be in step.
+    /// Period of the rhythm. Its confidence interval follows from the intervals of the two beats.
+    /// If the beats could be in step, `high` is infinite.
     pub period: Period,
 }
 
-/// The rhythm at which harmonic `k` of `a` passes harmonic `n` of `b`. Its period is
-/// 1/|k/a − n/b|.
+/// Returns the rhythm at which harmonic `k` of `a` passes harmonic `n` of `b`. Its period is 1/|k/a
+/// − n/b|.
 pub fn coincidence(a: &Period, k: u32, b: &Period, n: u32) -> Period {
     let (k, n) = (f64::from(k), f64::from(n));
     let frequency = (k / a.value - n / b.value).abs();
-    // The errors of the two periods are independent, so their half-widths add in quadrature.
+    // The errors of the two periods are independent, so the half-widths of their intervals add in
+    // quadrature.
     let width = |p: &Period, times: f64| times * 0.5 * (p.high - p.low) / (p.value * p.value);
     let margin = width(a, k).hypot(width(b, n));
     let high = if frequency > margin {
@@ -53,8 +54,8 @@ pub fn coincidence(a: &Period, k: u32, b: &Period, n: u32) -> Period {
     }
 }
 
-/// Returns the slow rhythms that `a` and `b` produce together, simplest first. A rhythm is slow if
-/// it is longer than twice either period.
+/// Returns the slow rhythms that `a` and `b` produce together, with the simplest one first. A
+/// rhythm is slow if its period is longer than twice the period of either beat.
 pub fn aliases(a: &Period, b: &Period) -> Vec<Alias> {
     let slower = a.value.max(b.value);
     let mut found = Vec::new();
@@ -96,9 +97,9 @@ pub fn aliases(a: &Period, b: &Period) -> Vec<Alias> {
     found
 }
 
-/// Returns the simplest slow rhythm of `a` and `b` that agrees with `observed`. These two beats may
-/// then be its only cause. Returns `None` if no rhythm agrees, or if its confidence interval is too
-/// wide to prove anything.
+/// Returns the simplest slow rhythm of `a` and `b` whose period agrees with `observed`. The two
+/// beats may then be the only cause of `observed`. Returns `None` if no rhythm agrees, or if the
+/// rhythm's confidence interval is too wide to prove anything.
 pub fn explains(a: &Period, b: &Period, observed: &Period) -> Option<Alias> {
     aliases(a, b).into_iter().find(|alias| {
         let known = alias.period.high - alias.period.low <= 0.2 * alias.period.value;
@@ -119,16 +120,16 @@ mod tests {
 
     const SECOND: f64 = 1e9;
 
-    /// The load average is sampled every 5·HZ + 1 ticks.
+    /// Returns the period at which the kernel samples the load average, which is 5·HZ + 1 ticks.
     fn load_average(hz: u32) -> Period {
         Period::new(f64::from(5 * hz + 1) / f64::from(hz) * SECOND, 0.0)
     }
 
     #[test]
     fn load_average_sampling_realigns_with_seconds_every_5_hz_plus_1_seconds() {
-        // Each sample comes one tick later within its second than the previous one. To get through
-        // the whole second takes HZ samples, 5 + 1/HZ s apart: 5·HZ + 1 seconds, which is 20.85 min
-        // at HZ = 250.
+        // Relative to the second, each sample comes one tick later than the previous one. It takes
+        // HZ samples to get through the whole second. They are 5 + 1/HZ s apart, so this takes 5·HZ
+        // + 1 seconds, for example 20.85 min at HZ = 250.
         for (hz, seconds) in [(100, 501.0), (250, 1251.0), (1000, 5001.0)] {
             let slow = coincidence(&load_average(hz), 5, &Period::new(SECOND, 0.0), 1);
             assert!((slow.value / SECOND - seconds).abs() < 1e-3, "{slow:?}");
@@ -146,8 +147,8 @@ mod tests {
 
     #[test]
     fn a_job_run_each_minute_meets_load_average_sampling_every_104_minutes() {
-        // Twelve samples take 60.048 s, so the job slips by 48 ms per minute relative to them. It
-        // slips by a whole sampling period in 5.004 / 0.048 = 104.25 minutes.
+        // Twelve samples take 60.048 s, so the job is 48 ms earlier relative to the samples each
+        // minute. It is a whole sampling period earlier after 5.004 / 0.048 = 104.25 minutes.
         let slow = aliases(&load_average(250), &Period::new(60.0 * SECOND, 0.0))[0];
         assert_eq!(
             (slow.first, slow.second, slow.kind),

@@ -1,13 +1,14 @@
-//! Measures the period of a train once its path is known.
+//! Measures the period of a train (the events that belong to a beat) once its path (its phase over
+//! time) is known.
 //!
-//! Choosing the event nearest to a path is biased: among unrelated events, even a wrong period
+//! To choose the event nearest to a path is biased. Among unrelated events, even a wrong period
 //! finds some that confirm it. There are two remedies. First, a burst is represented by its first
-//! event, even if another of its events is nearer. Second, on a grid, the events are chosen again
-//! from the fitted line until the choice is stable.
+//! event, even if another event of the burst is nearer to the path. Second, if the beats are on a
+//! grid, the events are chosen again from the fitted line until the choice is stable.
 //!
 //! Even then, the choice partly follows the line if the line is displaced. The fraction by which it
-//! does is the *response*. It widens the confidence interval, as the derivative of the estimating
-//! equation does in the variance of any M-estimator (Huber 1967).
+//! follows is the *response*. The response widens the confidence interval, as the derivative of the
+//! estimating equation does in the variance of any M-estimator (Huber 1967).
 
 use std::ops::Range;
 
@@ -17,16 +18,17 @@ use super::number::whole;
 use super::refine::{self, Fit};
 use super::steps;
 
-/// Maximum number of times that events are chosen and the line is fitted.
+/// Maximum number of times to choose the events and fit the line to them.
 const ROUNDS: usize = 12;
-/// Largest response r accounted for; the interval widens by a factor of 1 / (1 − r).
+/// Largest response r that is accounted for. The interval widens by a factor of 1 / (1 − r).
 const STIFFEST: f64 = 0.8;
-/// Maximum number of restarts in a train. Beyond that, the phase is considered to wander in large
-/// steps.
+/// Maximum number of timer restarts in a train. If there are more, the phase is assumed to wander
+/// in large steps.
 pub(super) const RESTARTS: u32 = 3;
 
-/// Measures the period of a train near `period` (ns), and removes entries of `train` that the
-/// measurement does not use. `rounding` is the variance (ns²) due to rounding of the event times.
+/// Measures the period of a train near `period` (ns). Removes the entries of `train` that the
+/// measurement does not use. `rounding` is the variance of the event times due to rounding, in ns².
+/// Returns `None` if the train is too short.
 pub(super) fn measure(
     times: &[f64],
     stretches: &[Range<usize>],
@@ -53,7 +55,8 @@ pub(super) fn measure(
     steps::mark_restarts(times, &mut train.entries);
     let mut fit = refine::fit(times, &train.entries, period, rounding)?;
     if fit.is_rearmed(train.entries.len()) || train.entries.last()?.segment > 0 {
-        // Some slots are hit only by chance. In those, the path chose the event.
+        // Some slots have an event only by chance. In these slots, the choice of the event followed
+        // the path.
         fit.margin /= 1.0 - train.chance.min(0.5);
         return Some(fit);
     }
@@ -87,7 +90,8 @@ pub(super) fn measure(
     Some(fit)
 }
 
-/// Maximum distance between neighbouring events in a burst, ns. 0 if each beat is a single event.
+/// Returns the maximum distance between neighbouring events in a burst, in ns. Returns 0 if each
+/// beat is a single event.
 fn chain(times: &[f64], entries: &[Entry], period: f64) -> f64 {
     let mut nearest: Vec<f64> = entries
         .iter()
@@ -107,7 +111,8 @@ fn chain(times: &[f64], entries: &[Entry], period: f64) -> f64 {
     }
     let rank = nearest.len() * 3 / 5;
     let typical = *nearest.select_nth_unstable_by(rank, f64::total_cmp).1;
-    // If there are many events, six in ten can have a neighbour this close by chance.
+    // If there are many events, it can happen by chance that six in ten have a neighbour this
+    // close.
     let crowd = entries.len() as f64 * period / (times.len() as f64).max(1.0);
     if typical < 0.05 * period && typical < 0.15 * crowd.max(0.1 * period) {
         2.0 * typical
@@ -116,7 +121,7 @@ fn chain(times: &[f64], entries: &[Entry], period: f64) -> f64 {
     }
 }
 
-/// Returns the first event of the burst that contains `event`.
+/// Returns the index of the first event in the burst that contains `event`.
 fn onset(times: &[f64], mut event: usize, chain: f64) -> usize {
     while event > 0 && times[event] - times[event - 1] <= chain {
         event -= 1;
@@ -124,7 +129,8 @@ fn onset(times: &[f64], mut event: usize, chain: f64) -> usize {
     event
 }
 
-/// A fitted grid: the time of its slot 0, its period, and the spread of events around it.
+/// A grid that was fitted to events: the time of its slot 0, its period, and the spread of the
+/// events around it.
 struct Line {
     origin: f64,
     period: f64,
@@ -132,9 +138,9 @@ struct Line {
 }
 
 impl Line {
-    /// Returns the grid with the fitted period that passes through the median of the entries.
+    /// Returns the grid that has the fitted period and passes through the median of the entries.
     fn through(times: &[f64], entries: &[Entry], fit: &Fit) -> Self {
-        // Shift the line about its middle, so that only its slope changes.
+        // Fix the line at the mean slot, so that a displaced period changes only its slope.
         let n = entries.len() as f64;
         let slot = entries.iter().map(|e| e.slot as f64).sum::<f64>() / n;
         let mut offsets: Vec<f64> = entries
@@ -154,8 +160,8 @@ impl Line {
         }
     }
 
-    /// Chooses the event nearest to each slot of the grid, then moves to the first event of its
-    /// burst.
+    /// Chooses the event nearest to each slot of the grid, then replaces it by the first event of
+    /// its burst.
     fn choose(&self, times: &[f64], chain: f64, gate: f64) -> Vec<Entry> {
         let gate = (3.5 * self.width / self.period + 1e-7).min(gate);
         let mut entries: Vec<Entry> = Vec::new();

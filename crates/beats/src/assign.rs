@@ -1,53 +1,54 @@
-//! Assigns events to a beat: finds the train of events along a path, and how well it fills its
-//! slots.
+//! Assigns events to a beat. Finds the train of events along a path (a phase over time), and how
+//! many of the path's slots have an event.
 
 use std::ops::Range;
 
 use super::number::{index, whole};
 use super::track::{PHASES, Track, turn};
 
-/// Maximum number of events used to estimate the spread.
+/// Maximum number of events from which the spread is estimated.
 const SAMPLE: usize = 20_000;
-/// Number of parts into which the window is divided to be examined separately.
+/// Number of parts of the window in which the beat is examined separately.
 pub(super) const PARTS: usize = 8;
 
 /// One observed beat.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
-    /// Index of the event in the list of times.
+    /// Index of the beat's event in the list of times.
     pub(super) event: usize,
-    /// Number of the beat, counted from the start of the window.
+    /// Number of the beat's slot, counted from the start of the window.
     pub(super) slot: i64,
     /// Number of timer restarts before this beat.
     pub(super) segment: u32,
-    /// Distance from the path, in periods.
+    /// Signed distance of the event from the path, in periods.
     pub(super) residual: f64,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Train {
-    /// The beats that were observed, in order, at most one per slot.
+    /// The beats that were observed, in order. There is at most one per slot.
     pub(super) entries: Vec<Entry>,
-    /// Slot of every event, and the event's distance from the path in periods.
+    /// For every event, its slot and its signed distance from the path, in periods.
     pub(super) residuals: Vec<(i64, f64)>,
-    /// Standard deviation around the path, in periods.
+    /// Standard deviation of the events from the path, in periods.
     pub(super) spread: f64,
-    /// Largest accepted distance from the path, in periods.
+    /// Maximum distance from the path at which an event counts as a beat, in periods.
     pub(super) gate: f64,
-    /// Number of slots in the observed time.
+    /// Number of slots (periods) in the observed time.
     pub(super) slots: f64,
-    /// Share of slots with a beat, corrected for chance hits.
+    /// Share of slots that have a beat, corrected for slots that have an event by chance.
     pub(super) fill: f64,
-    /// `fill` for each part of the observed slots.
+    /// `fill` in each part of the observed time.
     pub(super) parts: [f64; PARTS],
-    /// Share of slots that would be hit by chance alone.
+    /// Share of slots that would have an event by chance alone.
     pub(super) chance: f64,
-    /// Whether the path could wander freely. If so, its count of periods must be checked.
+    /// Whether the path was free to wander. It may then have lost or gained a period, so the slots
+    /// must be counted again.
     pub(super) loose: bool,
 }
 
 /// Assigns events to the beat that `track` follows. `stretches` are the ranges of `times` that were
-/// observed continuously, and `seen` is the observed time, ns.
+/// observed continuously. `seen` is the length of the observed time, in ns.
 pub(super) fn along(times: &[f64], stretches: &[Range<usize>], seen: f64, track: &Track) -> Train {
     let placed = place(times, stretches, track);
     let (centre, spread) = spread(&placed, track.drift_model.width);
@@ -72,8 +73,8 @@ pub(super) fn along(times: &[f64], stretches: &[Range<usize>], seen: f64, track:
             })
             .count() as f64
     };
-    // Count chance hits at phases away from the beat. The median of three phases keeps another
-    // pulse of a burst from counting as chance.
+    // Count the slots that have an event by chance at phases away from the beat. By taking the
+    // median of three phases, another pulse of a burst does not count as chance.
     let mut others = if gate < 0.16 {
         vec![hits(0.33), hits(0.5), hits(-0.33)]
     } else {
@@ -103,7 +104,7 @@ pub(super) fn along(times: &[f64], stretches: &[Range<usize>], seen: f64, track:
     }
 }
 
-/// Index of the part of the observed time in which `time` lies, 0 to [`PARTS`] − 1.
+/// Returns the part of the observed time that contains `time`, from 0 to [`PARTS`] − 1.
 fn part_of_window(time: f64, times: &[f64], stretches: &[Range<usize>], seen: f64) -> usize {
     let mut passed = 0.0;
     let lengths: f64 = stretches
@@ -127,13 +128,13 @@ fn part_of_window(time: f64, times: &[f64], stretches: &[Range<usize>], seen: f6
     index(before / total.max(1.0) * PARTS as f64).min(PARTS - 1)
 }
 
-/// Wraps a residual into ± half a period, and adjusts the slot to match.
+/// Wraps a residual to at most half a period, and adjusts the slot accordingly.
 fn recentre(slot: i64, residual: f64) -> (i64, f64) {
     let turns = residual.round();
     (slot + whole(turns), residual - turns)
 }
 
-/// Computes every event's slot, segment, and distance from the path.
+/// Computes the slot, the segment and the distance from the path for every event.
 fn place(times: &[f64], stretches: &[Range<usize>], track: &Track) -> Vec<(i64, u32, f64)> {
     let mut placed = Vec::with_capacity(times.len());
     let path = unwrap(track);
@@ -164,7 +165,7 @@ fn place(times: &[f64], stretches: &[Range<usize>], track: &Track) -> Vec<(i64, 
     placed
 }
 
-/// A block of the path. Its phase is in turns and not wrapped.
+/// A block of the path. Its phase is in periods and is not wrapped.
 struct Step {
     block: i64,
     phase: f64,
@@ -199,8 +200,9 @@ fn unwrap(track: &Track) -> Vec<Step> {
     steps
 }
 
-/// Returns the pulse's centre and standard deviation, from expectation maximisation of a normal
-/// density on a uniform background (Dempster, Laird and Rubin 1977).
+/// Returns the centre and the standard deviation of the pulse of events around the path. They come
+/// from expectation maximisation of a normal density on a uniform background (Dempster, Laird and
+/// Rubin 1977).
 fn spread(placed: &[(i64, u32, f64)], width: f64) -> (f64, f64) {
     let stride = placed.len() / SAMPLE + 1;
     let sample: Vec<f64> = placed.iter().step_by(stride).map(|p| p.2).collect();
@@ -229,7 +231,7 @@ fn spread(placed: &[(i64, u32, f64)], width: f64) -> (f64, f64) {
     (centre, sd)
 }
 
-/// Chooses the event nearest to the path in each slot, provided that it is within the gate.
+/// Chooses the event nearest to the path in each slot, if it is within `gate` of the path.
 fn nearest(residuals: &[(i64, f64)], placed: &[(i64, u32, f64)], gate: f64) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
     for (event, (&(slot, residual), &(_, segment, _))) in residuals.iter().zip(placed).enumerate() {

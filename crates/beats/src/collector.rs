@@ -1,24 +1,24 @@
-//! Collects a source's events as they arrive, in bounded memory.
+//! Collects the events of a source as they arrive, in bounded memory.
 //!
 //! All events are kept until there are too many. From then on, the collector keeps two things:
 //!
-//! - For short periods, blocks of consecutive events: the first block, the latest, and some evenly
-//!   spread ones in between.
-//! - For long periods, event counts in coarse time bins that cover the whole recording.
+//! - For short periods, it keeps blocks of consecutive events: the first block, the latest one, and
+//!   some evenly spread ones in between.
+//! - For long periods, it counts events in coarse time bins that cover the whole recording.
 //!
-//! A source needs at most about 2 MB, however long the recording is.
+//! A source takes at most about 2 MB, however long the recording is.
 
 use super::{Beat, Events, detect, knowable};
 use ticktax_model::Nanos;
 
 /// Events per block.
 const BLOCK: usize = 8192;
-/// Maximum number of full blocks kept. Together with the block being filled, they hold
+/// Maximum number of full blocks to keep. Together with the block that is being filled, they hold
 /// [`BeatCollector::CAPACITY`] events.
 const BLOCKS: usize = 7;
-/// Number of coarse bins. If they run out, neighbouring bins are merged.
+/// Number of coarse time bins. If there are not enough, neighbouring bins are merged.
 const BINS: usize = 1 << 16;
-/// Initial width of a coarse bin, ns.
+/// Initial width of a coarse time bin, in ns.
 const BIN: i64 = 1 << 20;
 
 /// Collects the events of one source as they happen.
@@ -27,7 +27,7 @@ pub struct BeatCollector {
     begin: Nanos,
     /// Events per block.
     block: usize,
-    /// Full blocks in order, then the one being filled.
+    /// The full blocks in order, followed by the block that is being filled.
     blocks: Vec<Block>,
     bins: Vec<u32>,
     width: i64,
@@ -38,14 +38,14 @@ pub struct BeatCollector {
 /// A block of consecutive events.
 #[derive(Clone, Debug, Default)]
 struct Block {
-    /// Number of blocks before this one, including dropped ones.
+    /// Number of blocks before this one, including those that were dropped.
     number: u64,
     starts: Vec<Nanos>,
     durations: Vec<Nanos>,
 }
 
 impl BeatCollector {
-    /// Maximum number of events kept individually.
+    /// Maximum number of events that are kept individually.
     pub const CAPACITY: usize = (BLOCKS + 1) * BLOCK;
 
     /// Creates a collector for an observation that starts at `begin`.
@@ -62,7 +62,7 @@ impl BeatCollector {
     }
 
     /// Creates a collector that keeps only eight times `block` events. A few thousand events per
-    /// source reveal nearly as much, which saves memory if there are many sources.
+    /// source reveal nearly as much as all of them. This saves memory if there are many sources.
     pub fn small(begin: Nanos, block: usize) -> Self {
         Self {
             block: block.clamp(64, BLOCK),
@@ -70,8 +70,8 @@ impl BeatCollector {
         }
     }
 
-    /// Adds the next event. Events must arrive in order of their starts. A start before that of the
-    /// previous event is replaced by the latter.
+    /// Adds the next event. Events must arrive in the order of their starts. If an event starts
+    /// before the previous one, it is recorded with the start of the previous one.
     pub fn push(&mut self, start: Nanos, duration: Nanos) {
         self.count += 1;
         if self
@@ -98,18 +98,18 @@ impl BeatCollector {
         }
     }
 
-    /// Number of events added so far.
+    /// Returns the number of events that have been added.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Finds the beats among all events up to `end`.
+    /// Finds the beats among all events until `end`.
     pub fn detect(&self, end: Nanos) -> Vec<Beat> {
         self.detect_among(&self.events(end), end)
     }
 
-    /// Like [`Self::detect`], but takes the kept events from the caller, which has restricted them
-    /// to the times actually observed.
+    /// Same as [`Self::detect`], but the caller provides the events that were kept, after
+    /// restricting them to the times that were actually observed.
     pub fn detect_among(&self, kept: &Events, end: Nanos) -> Vec<Beat> {
         let mut beats = detect(kept);
         if self.dropped {
@@ -120,7 +120,7 @@ impl BeatCollector {
         beats
     }
 
-    /// Returns the events that were kept, with the intervals in which no event is missing.
+    /// Returns the events that were kept, and the intervals in which no event is missing.
     pub fn events(&self, end: Nanos) -> Events {
         let mut events = Events::default();
         let mut last_number = None;
@@ -145,14 +145,15 @@ impl BeatCollector {
         events
     }
 
-    /// Converts coarse bins to events. Each bin with an unusually high count becomes one event, in
-    /// its middle.
+    /// Converts the coarse time bins to events. Each bin with an unusually high count becomes one
+    /// event in the middle of the bin.
     fn coarse(&self, end: Nanos) -> Events {
         let used = index((end - self.begin).0, self.width).min(self.bins.len());
         let mut sorted = self.bins[..used].to_vec();
         sorted.sort_unstable();
         let usual = sorted.get(used / 2).copied().unwrap_or(0);
-        // The threshold is four standard deviations of a Poisson count above the median count.
+        // A count is unusually high if it exceeds the median by four standard deviations of a
+        // Poisson count.
         let half = Nanos(self.width / 2);
         let min = f64::from(usual) + 4.0 * f64::from(usual).sqrt();
         let mut starts = Vec::new();
@@ -181,11 +182,11 @@ impl BeatCollector {
         *bin = bin.saturating_add(1);
     }
 
-    /// Drops the full block whose neighbours are closest together, which keeps the rest evenly
-    /// spread. The first and the latest block always stay.
+    /// Drops the full block whose neighbours are closest together, so that the remaining blocks are
+    /// evenly spread. The first and the latest block are never dropped.
     fn thin(&mut self) {
         if !self.dropped {
-            // The bins are filled only now, because most sources never need them.
+            // Fill the bins only now, because most sources never need them.
             for block in std::mem::take(&mut self.blocks) {
                 block
                     .starts
@@ -204,7 +205,7 @@ impl BeatCollector {
     }
 }
 
-/// Index of the bin that contains a non-negative time.
+/// Returns the index of the bin that contains a time, which must not be negative.
 fn index(time: i64, width: i64) -> usize {
     usize::try_from(time / width).unwrap_or(usize::MAX)
 }
@@ -232,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_rare_beat_is_found_although_most_events_were_dropped() {
-        // A burst of a thousand events every 30.999 s: 232 000 events in two hours.
+        // A burst of a thousand events every 30.999 s makes 232,000 events in two hours.
         let mut collector = BeatCollector::new(Nanos::ZERO);
         let mut starts = Vec::new();
         for beat in 0..232 {

@@ -1,21 +1,21 @@
-//! Finds candidate periods among the time differences between events.
+//! Finds candidate periods among the lags, that is, the time differences between events.
 //!
-//! A histogram of the differences t(i+k) − t(i) for k = 1 … 8 shows a period directly. That works
-//! even if each interval starts at the previous event, which leaves no coherent spectrum. It also
-//! works if other events, or further events of a burst, lie between two beats.
+//! A histogram of the differences t(i+k) − t(i) for k = 1 … 8 shows a period directly. This works
+//! even if each interval starts at the previous event, so that the spectrum has no sharp line. It
+//! also works if there are other events, or further events of a burst, between two beats.
 
 use super::number::index;
 use super::spectrum::Candidate;
 
-/// Largest k in t(i+k) − t(i).
+/// Largest k in the differences t(i+k) − t(i).
 const ORDERS: usize = 8;
 const WIDTH: f64 = 0.01;
-/// Number of events per sample. One sample is taken from the start, one from the middle.
+/// Number of events per sample. One sample starts at the first event, and one in the middle.
 const SAMPLE: usize = 2048;
 const KEPT: usize = 6;
 
-/// Finds lags that are more frequent than their neighbours, strongest first. `times` must be
-/// sorted, and are in ns.
+/// Finds the lags that are more frequent than their neighbours, with the strongest first. `times`
+/// must be sorted and are in ns.
 pub(super) fn peaks(times: &[f64], shortest: f64, longest: f64) -> Vec<Candidate> {
     let bins = bin(longest / shortest) + 2;
     let mut counts = vec![0.0_f64; bins];
@@ -41,7 +41,7 @@ pub(super) fn peaks(times: &[f64], shortest: f64, longest: f64) -> Vec<Candidate
             continue;
         }
         let around = mean(&counts, i, 25).max(0.04);
-        // By chance alone, the sum of the five bins averaged here is a Poisson count.
+        // This is the mean of five bins. By chance alone, their sum is a Poisson count.
         let strength = 5.0 * (here * (here / around).ln() - here + around);
         if here > around && strength > 1.5 {
             found.push(Candidate {
@@ -55,7 +55,7 @@ pub(super) fn peaks(times: &[f64], shortest: f64, longest: f64) -> Vec<Candidate
     found
 }
 
-/// Returns the histogram bin for a lag that is `ratio` times the shortest.
+/// Returns the bin of the histogram for a lag that is `ratio` times the shortest lag.
 fn bin(ratio: f64) -> usize {
     index(ratio.max(1.0).ln() / WIDTH)
 }

@@ -1,16 +1,16 @@
 //! Handles events that occur only on kernel ticks.
 //!
-//! Low-resolution timers, deferred work and everything else that runs from the tick lie on a
-//! lattice one tick wide. Compared with uniform phases, such events look periodic no matter what
-//! causes them: if a random half of all ticks has an event, half of all one-tick slots are filled
-//! at the same phase. If most events lie on ticks, the null hypothesis is therefore "any tick"
-//! rather than "any time".
+//! Low-resolution timers, deferred work and everything else that runs from the tick produce events
+//! on a lattice, whose points are the ticks. If they are compared with events at random times, they
+//! look periodic no matter what causes them. For example, if a random half of all ticks has an
+//! event, half of all one-tick slots have an event at the same phase. If most events are on ticks,
+//! the null hypothesis is therefore "any tick" rather than "any time".
 //!
-//! A slot of period P contains the lattice points φ₁ … φₙ. By chance, an event lies on each with
-//! probability 1/n. The likelihood ratio of an event at φ is g(φ − path) divided by the mean of
-//! g(φᵢ − path). Its expectation is 1 for any path, so Markov's bound applies as it does for
-//! uniform phases ([`super::track`]). A period of one tick gains nothing this way. Counting decides
-//! whether events occur on *every* tick ([`Lattice::every_tick`]).
+//! A slot of period P contains the lattice points φ₁ … φₙ. By chance, an event is on each of them
+//! with the probability 1/n. The likelihood ratio of an event at φ is g(φ − path) divided by the
+//! mean of g(φᵢ − path). Its expectation is 1 for any path, so Markov's bound applies as it does to
+//! uniform phases ([`super::track`]). A period of one tick gains nothing in this way. Whether
+//! events occur on *every* tick is decided by counting ([`Lattice::every_tick`]).
 
 use std::cell::OnceCell;
 
@@ -19,37 +19,38 @@ use super::null::binomial_tail;
 use super::number::{index, whole};
 use super::track::PHASES;
 
-/// An event is on the lattice if its distance from it is at most this share of a tick.
+/// Maximum distance between an event and a lattice point for the event to be on the lattice, as a
+/// share of a tick.
 const NEAR: f64 = 0.1;
-/// At least this share of the events must be on the lattice.
+/// Minimum share of the events that must be on the lattice.
 const MAX: f64 = 0.5;
-/// Events are on the lattice only if their Rayleigh power, n·R², exceeds this. By chance, one train
-/// in fifty exceeds it.
+/// Minimum Rayleigh power, n·R², of events that are on the lattice. By chance, the power of one
+/// train in fifty exceeds this.
 const POWER: f64 = 4.0;
-/// Longest delay between a tick and an event that it caused, as a share of a tick.
+/// Maximum delay between a tick and an event that the tick caused, as a share of a tick.
 const LATE: f64 = 0.25;
-/// Maximum number of events used to find the lattice.
+/// Maximum number of events from which the lattice is determined.
 const SAMPLE: usize = 8192;
-/// The lattice matters only for periods of at most this many ticks. With more ticks, the events
-/// could be at almost any time.
+/// Maximum number of ticks in a period. With more ticks per period, the lattice does not matter,
+/// because the events could be at almost any time.
 const FINE: f64 = 2.0 * PHASES as f64;
-/// Resolution of the position of a slot's first lattice point.
+/// Number of positions that are distinguished for the first lattice point in a slot.
 const OFFSETS: usize = 64;
-/// Events occur on every tick if more than this share of all ticks has one.
+/// Share of all ticks above which events count as occurring on every tick.
 pub(super) const EVERY: f64 = 0.7;
 
-/// The ticks on which a train's events lie.
+/// The lattice of ticks on which the events of a train are.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lattice {
     /// Tick period, ns.
     pub(super) tick: f64,
-    /// Offset of the events from a whole number of ticks, ns.
+    /// Time of a lattice point minus a whole number of ticks, in ns.
     phase: f64,
 }
 
 impl Lattice {
-    /// Finds the lattice of `times`, which are sorted and in ns from `begin`. Returns `None` if
-    /// fewer than half of them are on one.
+    /// Finds the lattice of `times`, which must be sorted and are in ns from `begin`. Returns
+    /// `None` if fewer than half of them are on a lattice.
     pub(super) fn find(times: &[f64], begin: f64, tick: Tick) -> Option<Self> {
         let length = tick.length.0 as f64;
         let sample: Vec<f64> = times
@@ -68,7 +69,8 @@ impl Lattice {
         let near = sample.iter().filter(|&&phase| off(phase).abs() <= NEAR);
         let is_on_it =
             (sin * sin + cos * cos) / count.max(1.0) > POWER && near.count() as f64 >= MAX * count;
-        // Another timer's events may lie on a lattice of the same width but with another phase.
+        // The events of a different timer may be on a lattice that has the same width but another
+        // phase.
         let is_after_tick = tick.at.is_none_or(|at| {
             let late = centre - (at.0 as f64 - begin) / length;
             (late + NEAR).rem_euclid(1.0) <= NEAR + LATE
@@ -79,20 +81,20 @@ impl Lattice {
         })
     }
 
-    /// Returns the number of the tick nearest to `time`.
+    /// Returns the number of the tick that is nearest to `time`.
     fn number(&self, time: f64) -> f64 {
         ((time - self.phase) / self.tick).round()
     }
 
-    /// Moves each time to the tick it belongs to.
+    /// Replaces each time by the time of the nearest tick.
     pub(super) fn snap(&self, times: &[f64]) -> Vec<f64> {
         let tick = |&time: &f64| self.number(time) * self.tick + self.phase;
         times.iter().map(tick).collect()
     }
 
-    /// Bounds the probability that this many ticks or more have an event during `seen` ns, if each
-    /// tick has one with probability [`EVERY`]. Returns `None` if no more than that share of the
-    /// ticks has an event.
+    /// Bounds the probability that at least as many ticks as in `times` have an event within `seen`
+    /// ns, if each tick has one with the probability [`EVERY`]. Returns `None` if the share of
+    /// ticks that have an event is not above [`EVERY`].
     pub(super) fn every_tick(&self, times: &[f64], seen: f64) -> Option<f64> {
         let mut ticks: Vec<i64> = times.iter().map(|&time| whole(self.number(time))).collect();
         ticks.dedup();
@@ -101,31 +103,34 @@ impl Lattice {
         (hit > EVERY * all).then(|| binomial_tail(hit, all, EVERY))
     }
 
-    /// Whether `period` is that of the tick itself, to the precision that `slots` periods allow.
+    /// Returns whether `period` is the period of the tick itself. The comparison is as precise as
+    /// `slots` periods allow.
     pub(super) fn is_tick(&self, period: f64, slots: f64) -> bool {
         (period / self.tick - 1.0).abs() < (0.5 / slots).max(0.002)
     }
 
-    /// Variance that results from rounding event times to ticks, ns².
+    /// Returns the variance that results from rounding event times to ticks, in ns².
     pub(super) fn rounding(&self) -> f64 {
         self.tick * self.tick / 12.0
     }
 }
 
-/// The phases at which the null hypothesis allows an event on a lattice, for one trial period.
+/// The phases at which an event can be on the lattice, for one trial period. The null hypothesis
+/// allows events only at these phases.
 pub(super) struct Comb {
     lattice: Lattice,
     period: f64,
     kernel: [f32; 2 * PHASES],
-    /// 1 / (mean of g), indexed by the position of a slot's first lattice point, then by path. Each
-    /// is computed when an event needs it: few events need few of them.
+    /// 1 / (mean of g) at the lattice points of a slot. The first index is the position of the
+    /// slot's first lattice point, and the second is the phase of the path. Each entry is computed
+    /// when an event first needs it, because a few events need only a few entries.
     gains: Vec<OnceCell<Box<[f32; PHASES]>>>,
 }
 
 impl Comb {
-    /// Creates a comb for the density `kernel`, which is indexed by phase difference from
-    /// −[`PHASES`] up. Returns `None` if a period has so many ticks that events could be at almost
-    /// any time.
+    /// Creates a comb for the density `kernel`, which is indexed by the phase difference plus
+    /// [`PHASES`]. Returns `None` if a period has so many ticks that events could be at almost any
+    /// time.
     pub(super) fn new(lattice: Lattice, period: f64, kernel: &[f32; 2 * PHASES]) -> Option<Self> {
         if period > FINE * lattice.tick {
             return None;
@@ -138,7 +143,7 @@ impl Comb {
         })
     }
 
-    /// Computes the gains for slots whose first lattice point is at `offset`.
+    /// Computes the gains for slots whose first lattice point is at the position `offset`.
     fn gains(&self, offset: usize) -> Box<[f32; PHASES]> {
         let mut mean = Box::new([0.0_f32; PHASES]);
         let mut points = 0.0_f32;
@@ -147,29 +152,30 @@ impl Comb {
             mean.iter_mut().zip(shifted).for_each(|(m, k)| *m += k);
             points += 1.0;
         }
-        // If the density has narrow tails, the mean can be 0 here. The clamp avoids dividing by it,
-        // and no path gains anything from it.
+        // If the density has narrow tails, the mean can be 0 here. The clamp avoids a division by
+        // zero. No path gains anything from it, because the density at the points is 0, too.
         mean.iter_mut().for_each(|m| *m = points / m.max(1e-20));
         mean
     }
 
-    /// Returns the phase of lattice point number `point` within its slot, or `None` if the point is
-    /// beyond the slot's end.
+    /// Returns the phase of the lattice point number `point` in a slot, or `None` if the point is
+    /// beyond the end of the slot.
     fn phase(&self, offset: usize, point: f64) -> Option<usize> {
         let first = (offset as f64 + 0.5) / OFFSETS as f64;
         let turns = (first + point) * self.lattice.tick / self.period;
-        // Even a slot shorter than a tick contains one point.
+        // Even a slot that is shorter than a tick contains one point.
         (turns < 1.0 || point < 0.5).then(|| index(turns * PHASES as f64).min(PHASES - 1))
     }
 
-    /// For an event `into` ns after its slot started at `begin`, returns the phase of its lattice
-    /// point, and the factors by which to multiply its density there, indexed by path.
+    /// Finds the lattice point of an event `into` ns after the start of its slot, which is at
+    /// `begin`. Returns the phase of that point, and the factors by which the event's density is
+    /// multiplied there, indexed by the phase of the path.
     pub(super) fn place(&self, begin: f64, into: f64) -> (usize, &[f32; PHASES]) {
         let tick = self.lattice.tick;
         let first = (self.lattice.phase - begin).rem_euclid(tick);
         let offset = index(first / tick * OFFSETS as f64).min(OFFSETS - 1);
         let point = ((into - first) / tick).round().max(0.0);
-        // Because the offset is rounded, a slot's last point may lie beyond its end.
+        // Because the offset is rounded, the last point in a slot may be beyond its end.
         let phase = self.phase(offset, point).unwrap_or(PHASES - 1);
         let gains = self.gains[offset].get_or_init(|| self.gains(offset));
         (phase, gains)
@@ -188,8 +194,8 @@ mod tests {
         at: Some(Nanos(1_000_000)),
     };
 
-    /// Events `late` ns after every third tick. The ticks are 1 ms after multiples of the tick
-    /// period.
+    /// Returns events that are `late` ns after every third tick. The ticks are 1 ms after multiples
+    /// of the tick period.
     fn after_ticks(late: f64) -> Vec<f64> {
         (0..50).map(|k| 1e6 + late + 12e6 * f64::from(k)).collect()
     }
@@ -197,7 +203,7 @@ mod tests {
     #[test]
     fn events_caused_by_the_tick_are_on_its_lattice() {
         assert!(Lattice::find(&after_ticks(3e4), 0.0, TICK).is_some());
-        // The events of an independent timer, half a tick away.
+        // These are the events of an independent timer, half a tick away.
         assert!(Lattice::find(&after_ticks(2e6), 0.0, TICK).is_none());
         let any: Vec<f64> = (0..50).map(|k| 12.37e6 * f64::from(k)).collect();
         assert!(Lattice::find(&any, 0.0, TICK).is_none());
@@ -207,7 +213,8 @@ mod tests {
     fn the_likelihood_ratio_averages_to_1_over_all_ticks() {
         let tick = 1_000.0;
         let lattice = Lattice { tick, phase: 137.0 };
-        // A bell-shaped pulse, one fiftieth of the period wide, on a constant floor.
+        // The density is a bell-shaped pulse on a constant floor. The pulse is one fiftieth of the
+        // period wide.
         let mut kernel = [0.2_f32; 2 * PHASES];
         for (place, value) in (0_i16..).zip(&mut kernel) {
             let away = (f32::from(place) / PHASES as f32 - 1.0).abs();

@@ -1,11 +1,11 @@
-//! Finds beats: periodic components among the events of one source.
+//! Finds beats, which are periodic components among the events of one source.
 //!
 //! [`detect`] takes the times of a source's events and returns the periodic components. Each has a
 //! period with its confidence interval, a false-alarm probability, a phase, a jitter, and the share
-//! of time it costs. The steps are, in order:
+//! of time that it takes. The modules do the following, in this order:
 //!
-//! - `spectrum` and `lags` propose candidate periods: peaks of an averaged power spectrum and of
-//!   the histogram of lags.
+//! - `spectrum` and `lags` propose candidate periods. These are peaks of an averaged power
+//!   spectrum, and peaks of the histogram of time differences between events.
 //! - `track` follows the phase of a candidate through the window. The evidence for the candidate is
 //!   the likelihood ratio of the best path against chance.
 //! - `assign` decides which events belong to the beat, and `refine` estimates its period by
@@ -16,9 +16,10 @@
 //!   `peel` removes a beat's events and searches the rest.
 //!
 //! **Limits.** A beat needs at least five events that span four periods, so a period longer than a
-//! quarter of the window cannot be found ([`knowable`]). A timer that rearms itself with intervals
-//! spread over about 12 % of the period looks like irregular arrivals. If the periods of two beats
-//! are in a ratio of small integers, the second is reported as a harmonic of the first.
+//! quarter of the window cannot be found ([`knowable`]). If a timer rearms itself and its intervals
+//! vary by more than about 12 % of the period, its events look like irregular arrivals. If the
+//! ratio of the periods of two beats is a ratio of small integers, the second beat is reported as a
+//! harmonic of the first.
 
 #![forbid(unsafe_code)]
 
@@ -52,38 +53,39 @@ pub use null::{binomial_tail, fisher, student};
 pub use number::whole;
 pub use peel::detect;
 
-/// Shortest period searched for.
+/// Shortest period that is searched for.
 pub const SHORTEST: Nanos = Nanos::from_micros(100);
 /// Minimum number of events in a beat.
 pub const FEWEST: usize = 5;
 
-/// The events of one source, as input for [`detect`].
+/// The events of one source. They are the input of [`detect`].
 #[derive(Clone, Debug, Default)]
 pub struct Events {
     /// Start times, ascending.
     pub starts: Vec<Nanos>,
-    /// Durations, one per start.
+    /// Durations of the events, one per start.
     pub durations: Vec<Nanos>,
-    /// Intervals in which no event is missing, ascending and disjoint: either the whole
-    /// observation, or the parts of it that were kept.
+    /// Intervals in which no event is missing, ascending and disjoint. They cover either the whole
+    /// observation, or the parts of it whose events were kept.
     pub observed: Vec<(Nanos, Nanos)>,
-    /// The kernel's tick. `None` if it is unknown, or if these events are the tick itself. Events
-    /// that occur only on ticks look periodic at the tick's period, but that alone does not make
-    /// them a beat.
+    /// The kernel's tick. `None` if it is unknown, or if the tick itself is the source of the
+    /// events. Events that occur only on ticks look periodic at the period of the tick, but that
+    /// alone does not make them a beat.
     pub tick: Option<Tick>,
 }
 
-/// The kernel's tick on the CPU where the events occur.
+/// The kernel's tick on the CPU on which the events occur.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tick {
-    /// Tick period, always positive.
+    /// Period of the tick. It is always positive.
     pub length: Nanos,
-    /// Time of one tick, if known.
+    /// Time of any one tick, if known.
     pub at: Option<Nanos>,
 }
 
 impl Tick {
-    /// The tick of a kernel with `hz` ticks per second. Returns `None` if `hz` is 0 or above 10⁹.
+    /// Returns the tick of a kernel that ticks at `hz` Hz. Returns `None` if `hz` is 0 or above
+    /// 10⁹.
     pub fn of_hz(hz: u32) -> Option<Self> {
         let length = Nanos(Nanos::from_secs(1).0.checked_div(hz.into())?);
         (length > Nanos::ZERO).then_some(Self { length, at: None })
@@ -91,7 +93,7 @@ impl Tick {
 }
 
 impl Events {
-    /// Events of a source that was observed continuously from `begin` to `end`.
+    /// Returns the events of a source that was observed continuously from `begin` to `end`.
     pub fn new(begin: Nanos, end: Nanos, starts: Vec<Nanos>, durations: Vec<Nanos>) -> Self {
         Self {
             starts,
@@ -101,14 +103,14 @@ impl Events {
         }
     }
 
-    /// Sets the kernel's tick.
+    /// Returns the same events with this tick of the kernel.
     #[must_use]
     pub fn with_tick(mut self, tick: Option<Tick>) -> Self {
         self.tick = tick;
         self
     }
 
-    /// Time from the start of the first observed interval to the end of the last one.
+    /// Returns the time from the start of the first observed interval to the end of the last one.
     pub fn span(&self) -> Nanos {
         match (self.observed.first(), self.observed.last()) {
             (Some(first), Some(last)) => last.1 - first.0,
@@ -117,20 +119,20 @@ impl Events {
     }
 }
 
-/// A period with its 95 % confidence interval. Fractions of a nanosecond matter, because many beats
-/// determine their period to better than 1 ns.
+/// A period with its 95 % confidence interval, in ns. Fractions of a nanosecond matter, because the
+/// periods of many beats are known to better than 1 ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Period {
     /// Best estimate, ns.
     pub value: f64,
-    /// Lower end of the confidence interval, ns.
+    /// Lower end of the confidence interval, in ns.
     pub low: f64,
-    /// Upper end of the confidence interval, ns.
+    /// Upper end of the confidence interval, in ns.
     pub high: f64,
 }
 
 impl Period {
-    /// The period `value` ± `margin`, ns.
+    /// Returns the period `value` with the confidence interval `value` ± `margin`, in ns.
     pub fn new(value: f64, margin: f64) -> Self {
         Self {
             value,
@@ -139,7 +141,7 @@ impl Period {
         }
     }
 
-    /// Whether the confidence intervals overlap, which means that both can describe the same
+    /// Returns whether the confidence intervals overlap. If they do, both can describe the same
     /// period.
     pub fn agrees(&self, other: &Self) -> bool {
         self.low <= other.high && other.low <= self.high
@@ -149,14 +151,14 @@ impl Period {
 /// How a beat's timer keeps time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rhythm {
-    /// Events lie on a fixed grid: a late event does not delay the next one.
+    /// Events are on a fixed grid, so a late event does not delay the next one.
     Grid,
-    /// Each interval starts at the previous event, or the clock wanders, so errors accumulate.
+    /// Each interval starts at the previous event, or the clock wanders, so that errors accumulate.
     Rearmed,
 }
 
-/// Median, 99th percentile and maximum of `lengths`, all 0 if it is empty. The percentile is
-/// omitted if there are too few lengths to determine it.
+/// Returns the median, the 99th percentile and the maximum of `lengths`. All of them are 0 if
+/// `lengths` is empty. The percentile is omitted if there are too few lengths to determine it.
 pub fn lengths_of(mut lengths: Vec<Nanos>) -> Lengths {
     lengths.sort_unstable();
     let last = lengths.len().saturating_sub(1);
@@ -172,34 +174,34 @@ pub fn lengths_of(mut lengths: Vec<Nanos>) -> Lengths {
 /// A periodic component of a source's events.
 #[derive(Clone, Debug)]
 pub struct Beat {
-    /// Mean period over the window.
+    /// Mean period over the observed time.
     pub period: Period,
-    /// Upper bound on the probability (0 to 1) that chance produces evidence this strong at any of
-    /// the periods searched.
+    /// Upper bound on the probability (0 to 1) that chance produces such strong evidence at any of
+    /// the periods that were searched.
     pub false_alarm: f64,
-    /// When the first beat of the observation was due, which defines the phase.
+    /// When the first beat of the observation was due. This defines the phase.
     pub first: Nanos,
-    /// Number of beats observed.
+    /// Number of beats that were observed.
     pub seen: u64,
     /// Number of beats that fit into the observed time.
     pub expected: u64,
-    /// Standard deviation of the beats from their grid. For [`Rhythm::Rearmed`], it is that of the
-    /// intervals.
+    /// Standard deviation of the beats from their grid. For [`Rhythm::Rearmed`], this is the
+    /// standard deviation of the intervals.
     pub jitter: Nanos,
     /// How the beat's timer keeps time.
     pub rhythm: Rhythm,
-    /// Number of phase jumps. Each means that the timer was restarted.
+    /// Number of times that the phase jumped. Each jump means that the timer was restarted.
     pub restarts: u32,
-    /// Mean events per beat; 1 if each beat is a single event.
+    /// Mean number of events per beat. It is 1 if each beat is a single event.
     pub burst: f64,
-    /// Durations of the beat's events.
+    /// Statistics of the durations of the beat's events.
     pub lengths: Lengths,
-    /// The events' total duration as a share of the observed time.
+    /// Total duration of the beat's events, as a share of the observed time.
     pub share: f64,
 }
 
 impl Beat {
-    /// This beat's period and counts in the form that a statement reports.
+    /// Returns the period and the counts of this beat in the form in which statements contain them.
     pub fn periodicity(&self) -> Periodicity {
         Periodicity {
             period: self.period.value,
@@ -215,12 +217,12 @@ impl Beat {
     }
 }
 
-/// Reason why no period can be found in a source's events.
+/// Why no period can be found in the events of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {
-    /// There are only this many events, fewer than [`FEWEST`].
+    /// There are only this many events, which is fewer than [`FEWEST`].
     FewEvents(usize),
-    /// The observation lasted only this long, which is too short even for [`SHORTEST`].
+    /// The observation lasted only this long, which is too short even for the period [`SHORTEST`].
     ShortWindow(Nanos),
 }
 
@@ -237,15 +239,15 @@ impl fmt::Display for Unknown {
     }
 }
 
-/// Returns the shortest and the longest period that can be found in `events`, or the reason why
-/// none can. Periods outside this range can exist but cannot be detected.
+/// Returns the shortest and the longest period that can be found in `events`, or an error that says
+/// why no period can be found. Periods outside this range can exist but cannot be detected.
 pub fn knowable(events: &Events) -> Result<(Nanos, Nanos), Unknown> {
     if events.starts.len() < FEWEST {
         return Err(Unknown::FewEvents(events.starts.len()));
     }
     let seen: i64 = events.observed.iter().map(|o| o.1.0 - o.0.0).sum();
-    // A beat fills at least four in ten of its slots. This limits how short the period of n events
-    // can be.
+    // A beat has an event in at least four in ten of its slots. This limits how short the period
+    // can be for a given number of events.
     let sparse = 2 * (seen / (5 * i64::try_from(events.starts.len()).unwrap_or(i64::MAX)));
     let shortest = SHORTEST.max(Nanos(sparse));
     let longest_part = events

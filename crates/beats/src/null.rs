@@ -2,30 +2,32 @@
 //!
 //! Three kinds of chance arrivals must not be mistaken for a beat:
 //!
-//! 1. **Poisson arrivals**, including those whose rate varies slowly. [`false_alarm`] multiplies
-//!    Markov's bound on the path's likelihood ratio ([`super::track`]) by the number of
-//!    distinguishable periods and the number of drift models tried.
-//! 2. **Renewal arrivals**: independent intervals from a broad distribution (heavy tails, a gamma
-//!    distribution, a minimum gap). Their phase is lost within a period or two, so no path can
-//!    follow it: the expected log ratio of a narrow density around a path is below 0. Some trains
-//!    are too short for that argument. For those, [`clean`] tests the spread of the intervals
-//!    against [`BROAD`].
-//! 3. **Clusters** at random times with regular spacing inside. Events spaced like those of a
-//!    cluster fill few of the window's slots, but a beat must fill a minimum share of all slots
-//!    ([`super::trial::FILL`]).
+//! 1. **Poisson arrivals**, including those whose rate varies slowly. [`false_alarm`] takes
+//!    Markov's bound on the likelihood ratio of the path ([`super::track`]). It multiplies the
+//!    bound by the number of periods that can be distinguished and by the number of drift models
+//!    that are tried.
+//! 2. **Renewal arrivals**, that is, independent intervals from a broad distribution (heavy tails,
+//!    a gamma distribution, a minimum gap). Their phase is lost within a period or two, so no path
+//!    can follow it: the expected log ratio of a narrow density around a path is below 0. Some
+//!    trains are too short for this argument. For these, [`clean`] compares the spread of the
+//!    intervals with [`BROAD`].
+//! 3. **Clusters** at random times, with regular spacing inside. If a beat had the spacing within
+//!    the clusters as its period, only few of its slots in the window would have an event. But a
+//!    beat must fill a minimum share of all slots ([`super::trial::FILL`]).
 
 use statrs::distribution::{DiscreteCDF, Hypergeometric};
 
-/// Coefficient of variation of the narrowest interval distribution that still counts as irregular.
-/// It is that of a gamma distribution with shape 11.
+/// Coefficient of variation of the narrowest distribution of intervals that still counts as
+/// irregular. A gamma distribution with shape 11 has this coefficient.
 const BROAD: f64 = 0.3;
-/// Maximum number of intervals that [`clean`] tests. If there are more, following the path is
+/// Maximum number of intervals that [`clean`] tests. With more intervals, following the path is
 /// enough.
 const FEW: usize = 64;
 
-/// Bounds the probability that chance produces a path with this score (nats) at any of the periods
-/// searched. `slots` is the number of periods observed, `range` the ratio of the longest to the
-/// shortest period, and `manners` the number of drift models tried.
+/// Bounds the probability that chance produces a path with this score (in nats) at any of the
+/// periods that are searched. `slots` is the number of periods in the observed time, `range` the
+/// ratio of the longest to the shortest period, and `manners` the number of drift models that are
+/// tried.
 pub(super) fn false_alarm(score: f64, slots: f64, range: f64, manners: f64) -> f64 {
     // Two periods can be distinguished if they differ by a tenth of a turn over the window, or by
     // more than a path can drift.
@@ -34,17 +36,18 @@ pub(super) fn false_alarm(score: f64, slots: f64, range: f64, manners: f64) -> f
     (trials.ln() - score).exp().min(1.0)
 }
 
-/// Tests whether a few events are too regular to be due to chance. Returns the period (ns) and the
-/// larger of two probabilities: that of Poisson arrivals, and that of the narrowest renewal
-/// distribution that counts as irregular. A burst is represented by its first event.
+/// Tests whether a few events are too regular to be due to chance. Returns the period (in ns) and
+/// the larger of two probabilities: that Poisson arrivals are this regular, and that arrivals with
+/// the narrowest distribution that counts as irregular are. A burst is represented by its first
+/// event. Returns `None` if there are too few or too many intervals for this test.
 ///
 /// If events are rounded to ticks of `tick` ns, intervals with the same number of ticks can differ
 /// from their true lengths by up to half a tick each. Their squared deviations are increased
 /// accordingly.
 pub(super) fn clean(times: &[f64], tick: f64) -> Option<(f64, f64)> {
     let gaps: Vec<f64> = times.windows(2).map(|w| w[1] - w[0]).collect();
-    // A gap longer than a third of the longest one ends a burst. In a regular train that misses no
-    // events, all such gaps are about one period.
+    // A gap is between two bursts if it is longer than a third of the longest gap. In a regular
+    // train in which no beat is missing, all such gaps are about one period long.
     let longest = gaps.iter().copied().fold(0.0, f64::max);
     let mut onsets = vec![*times.first()?];
     onsets.extend(
@@ -68,10 +71,10 @@ pub(super) fn clean(times: &[f64], tick: f64) -> Option<(f64, f64)> {
     Some((mean, poisson_regular(n, spread).max(renewal)))
 }
 
-/// Upper bound on the probability that `n` Poisson intervals that fill a given time are this
-/// similar. Given their sum, the intervals are uniform on a simplex (Greenwood 1946). Within it,
-/// the intervals up to a given coefficient of variation form a ball. The bound is loose if the ball
-/// extends beyond the simplex.
+/// Returns an upper bound on the probability that `n` Poisson intervals that fill a given time are
+/// this similar. If their sum is given, the intervals are uniform on a simplex (Greenwood 1946). In
+/// it, the intervals up to a given coefficient of variation form a ball. The bound is loose if the
+/// ball extends beyond the simplex.
 fn poisson_regular(n: usize, spread: f64) -> f64 {
     let n = n as f64;
     let dimension = n - 1.0;
@@ -82,8 +85,9 @@ fn poisson_regular(n: usize, spread: f64) -> f64 {
     (ball - simplex).exp().min(1.0)
 }
 
-/// Chernoff's bound (1952) on the probability of at least `hit` successes in `all` trials with
-/// success probability `share`. Returns 1 if the observed share does not exceed `share`.
+/// Returns Chernoff's bound (1952) on the probability of at least `hit` successes in `all` trials.
+/// `share` is the probability that a trial succeeds. Returns 1 if the observed share does not
+/// exceed `share`.
 pub fn binomial_tail(hit: f64, all: f64, share: f64) -> f64 {
     let seen = (hit / all.max(1.0)).min(1.0);
     if seen <= share {
@@ -93,12 +97,12 @@ pub fn binomial_tail(hit: f64, all: f64, share: f64) -> f64 {
     (-all * (term(seen, share) + term(1.0 - seen, 1.0 - share))).exp()
 }
 
-/// One-sided Fisher's exact test: the probability that chance places at least this many members
-/// with the trait in the first group. Each group is `[with, without]`. Returns 1 if there is
-/// nothing to compare.
+/// Returns the p-value of Fisher's one-sided exact test. This is the probability that chance places
+/// at least this many members with the trait in the first group. Each group consists of the number
+/// of members with the trait and without it. Returns 1 if there is nothing to compare.
 ///
-/// Given the table's margins, the count is hypergeometric (R. A. Fisher, JRSS 85 (1922) 87): P(X ≥
-/// a) = Σ C(r₁, k)·C(r₂, c₁ − k)/C(n, c₁), summed over k ≥ a.
+/// If the sums of rows and columns are given, the count is hypergeometric (R. A. Fisher, JRSS 85
+/// (1922) 87): P(X ≥ a) = Σ C(r₁, k)·C(r₂, c₁ − k)/C(n, c₁), summed over k ≥ a.
 pub fn fisher(group: [usize; 2], other: [usize; 2]) -> f64 {
     let [with, without, more, rest] = [group[0], group[1], other[0], other[1]].map(|n| n as u64);
     let law = Hypergeometric::new(with + without + more + rest, with + more, with + without);
@@ -108,7 +112,7 @@ pub fn fisher(group: [usize; 2], other: [usize; 2]) -> f64 {
     }
 }
 
-/// ln Γ(x) for x > 0 (Lanczos 1964, g = 5, six terms; relative error below 2e-10).
+/// Returns ln Γ(x) for x > 0 (Lanczos 1964, g = 5, six terms). The relative error is below 2e-10.
 fn ln_gamma(x: f64) -> f64 {
     const TERMS: [f64; 6] = [
         76.180_091_729_471_46,
@@ -128,7 +132,7 @@ fn ln_gamma(x: f64) -> f64 {
         + (2.506_628_274_631_000_5 * (1.000_000_000_190_015 + series) / x).ln()
 }
 
-/// The lower regularised incomplete gamma function P(a, x), computed from its series.
+/// Returns the lower regularised incomplete gamma function P(a, x), computed from its series.
 fn gamma_below(a: f64, x: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
@@ -145,8 +149,8 @@ fn gamma_below(a: f64, x: f64) -> f64 {
     (sum * (a * x.ln() - x - ln_gamma(a)).exp()).min(1.0)
 }
 
-/// 97.5 % quantile of Student's t distribution, by Cornish-Fisher expansion. Accurate to 1 % for
-/// three or more degrees of freedom.
+/// Returns the 97.5 % quantile of Student's t distribution, by Cornish-Fisher expansion. It is
+/// accurate to 1 % for three or more degrees of freedom.
 pub fn student(freedom: f64) -> f64 {
     const Z: f64 = 1.959_964;
     let z3 = Z.powi(3);
@@ -185,7 +189,7 @@ mod tests {
                     let tail: f64 = exact[hit as usize..].iter().sum();
                     let bound = binomial_tail(hit.into(), all.into(), share);
                     assert!(bound >= tail * 0.999_999, "{hit} of {all}, {share}");
-                    // The bound must also be reasonably tight.
+                    // The bound must also be reasonably tight if it is to be of use.
                     assert!(
                         bound <= tail * 20.0 || tail > 0.05,
                         "{hit} of {all}, {share}"
@@ -197,9 +201,11 @@ mod tests {
 
     #[test]
     fn fishers_test_matches_his_published_examples() {
-        // The lady tasting tea gets at least 3 of 4 cups right with probability 17/70.
+        // The lady who tastes tea gets at least 3 of 4 cups right by chance with the probability
+        // 17/70.
         assert!((fisher([3, 1], [1, 3]) - 17.0 / 70.0).abs() < 1e-12);
-        // Convictions of twins of criminals (The Logic of Inductive Inference, 1935).
+        // This is Fisher's table of convictions of twins of criminals (The Logic of Inductive
+        // Inference, 1935).
         assert!((fisher([10, 3], [2, 15]) - 619.0 / 1_330_665.0).abs() < 1e-9);
         assert!(fisher([2_000, 10], [0, 2_000]) < 1e-300);
         for empty in [

@@ -1,6 +1,7 @@
 //! Float-to-integer conversions.
 
-/// Rounds to the nearest integer. Times and slot numbers in a recording are far within ±2^53.
+/// Rounds to the nearest integer. Times and slot numbers in a recording are far below 2^53 in
+/// magnitude.
 #[expect(clippy::cast_possible_truncation, reason = "saturates; see above")]
 pub fn whole(x: f64) -> i64 {
     x.round() as i64

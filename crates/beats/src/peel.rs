@@ -1,5 +1,5 @@
-//! Finds beats one after another: describes the strongest, removes its events, then searches the
-//! rest.
+//! Finds beats one after another. Describes the strongest beat, removes its events, then searches
+//! the remaining events.
 
 use super::assign::Entry;
 use super::number::{index, whole};
@@ -7,11 +7,11 @@ use super::search::{Found, Search};
 use super::{Beat, Events, FEWEST, Period, Rhythm, knowable, lengths_of};
 use ticktax_model::Nanos;
 
-/// Maximum number of beats reported per source.
+/// Maximum number of beats to report per source.
 const MAX: usize = 8;
 
-/// Finds the beats among `events`, strongest first. Returns none if [`knowable`] says that no
-/// period can be found.
+/// Finds the beats among `events`, with the strongest first. Returns an empty list if [`knowable`]
+/// says that no period can be found.
 pub fn detect(events: &Events) -> Vec<Beat> {
     let Ok((shortest, longest)) = knowable(events) else {
         return Vec::new();
@@ -24,7 +24,7 @@ pub fn detect(events: &Events) -> Vec<Beat> {
         };
         let events_of_beat = search.members(&found);
         match beats.iter_mut().find(|b| is_multiple(&found, b)) {
-            // Events that remain of a removed beat repeat at multiples of its period.
+            // If some events of a removed beat remain, they repeat at multiples of its period.
             Some(beat) => {
                 let ratio = beat.period.value / found.fit.period;
                 if (ratio - 1.0).abs() < 0.3 {
@@ -41,8 +41,8 @@ pub fn detect(events: &Events) -> Vec<Beat> {
     beats
 }
 
-/// Whether the period found is a small rational multiple of an earlier beat's period, within its
-/// precision.
+/// Returns whether the period that was found is a small rational multiple of the period of an
+/// earlier beat, to within its precision.
 fn is_multiple(found: &Found, beat: &Beat) -> bool {
     let ratio = found.fit.period / beat.period.value;
     let slots = found.train.slots.min(beat.expected as f64);
@@ -55,8 +55,8 @@ fn is_multiple(found: &Found, beat: &Beat) -> bool {
 }
 
 impl Search<'_> {
-    /// Returns the indices of the beat's events among the remaining times: one event per slot, plus
-    /// the rest of its burst, which lies at other phases of the same path.
+    /// Returns the indices of the beat's events among the remaining times. There is one event per
+    /// slot, plus the rest of its burst, which is at other phases of the same path.
     fn members(&self, found: &Found) -> Vec<usize> {
         const BINS: usize = 64;
         let train = &found.train;
@@ -136,8 +136,8 @@ impl Search<'_> {
         }
     }
 
-    /// Returns when the first beat was due: the mean phase of the first few beats, extrapolated
-    /// back to the start of the window.
+    /// Returns when the first beat was due. This is the mean phase of the first few beats,
+    /// extrapolated back to the start of the window.
     fn first(&self, found: &Found) -> Nanos {
         let segment = found.train.entries.first().map_or(0, |e| e.segment);
         let early: Vec<&Entry> = found

@@ -1,93 +1,99 @@
-//! Estimates the period and its confidence interval from the times of a beat's events.
+//! Estimates the period of a beat and its confidence interval from the times of the beat's events.
 //!
-//! Two kinds of jitter give the same residuals but very different precision. If a timer fires on a
-//! grid, each event is late by an independent amount, and the period is known to ~ √12·σ/n^1.5. If
-//! a timer is rearmed at each event, each *interval* is off by an independent amount, and the
-//! period is known only to ~ σ/√n. A drifting clock lies in between. The local level model covers
-//! all three (Harvey 1989, ch. 2):
+//! Two kinds of jitter give the same residuals but a very different precision. If a timer fires on
+//! a grid, each event is late by an independent amount, and the period is known to ~ √12·σ/n^1.5.
+//! If a timer is rearmed at each event, each *interval* is off by an independent amount, and the
+//! period is known only to ~ σ/√n. A drifting clock is between the two. The local level model
+//! covers all three (Harvey 1989, ch. 2):
 //!
 //! ```text
 //! t(k) = level(k) + k·P + white noise of variance σ²,   level(k+1) = level(k) + noise of λσ²
 //! ```
 //!
-//! λ = 0 is the grid, and λ → ∞ is the rearmed timer. For each of many λ, the Kalman filter yields
-//! the restricted likelihood, and the generalised least squares slope P with its standard error. A
-//! missing beat makes a step longer. After a restart, the level starts afresh.
+//! λ = 0 is the grid, and λ → ∞ is the rearmed timer. For each of many values of λ, the Kalman
+//! filter yields the restricted likelihood, the slope P by generalised least squares, and its
+//! standard error. If a beat is missing, the step to the next one is longer. After a restart, the
+//! level starts afresh.
 //!
 //! # The interval
 //! A few events do not determine λ, and the standard errors of the slopes differ by a factor of up
-//! to n/√12. So the estimate is averaged over λ with the reference prior for a variance ratio
-//! (Berger, De Oliveira and Sansó 2001, *J. Am. Stat. Assoc.* 96, 1361), which is the square root
-//! of the information about λ in the restricted likelihood. Let dᵢ be the variances of the random
-//! walk in the n − 2 directions orthogonal to level and slope, and rᵢ = dᵢ/(1 + λdᵢ). The prior is
-//! √(½(Σrᵢ² − (Σrᵢ)²/(n − 2))). It vanishes where the data cannot distinguish λ from 0 or from ∞.
+//! to n/√12. The estimate is therefore averaged over λ with the reference prior for a variance
+//! ratio (Berger, De Oliveira and Sansó 2001, *J. Am. Stat. Assoc.* 96, 1361). This prior is the
+//! square root of the information about λ in the restricted likelihood. Let dᵢ be the variances of
+//! the random walk in the n − 2 directions orthogonal to level and slope, and rᵢ = dᵢ/(1 + λdᵢ).
+//! The prior is √(½(Σrᵢ² − (Σrᵢ)²/(n − 2))). It vanishes where the data cannot distinguish λ from 0
+//! or from ∞.
 //!
-//! A rearmed timer is at the upper end of that range. Averaging over smaller λ gives an interval
-//! that is right on average over λ but too narrow at that end: for ten events, it covers 87.5 %
-//! instead of 95 %. So unless the likelihood rules out a rearmed timer, the result also covers the
-//! interval for such a timer, which is that of the mean of independent intervals. Chance rules out
-//! a true rearmed timer in one train out of a hundred.
+//! A rearmed timer is at the upper end of that range. If the estimate is averaged over smaller λ,
+//! too, the interval is right on average over λ but too narrow at that end. For ten events, it
+//! covers 87.5 % instead of 95 %. Unless the likelihood rules out a rearmed timer, the result
+//! therefore also covers the interval for such a timer, which is the interval of the mean of
+//! independent intervals. In one train out of a hundred, the likelihood rules out a timer that is
+//! in fact rearmed.
 //!
-//! The model assumes that all intervals have one distribution. If there are two lengths, say 7 or
-//! 15 ticks (run-queue balancing), the model claims to know, to within 1 %, a period between them
-//! that no interval has. So the result also covers the mean of the one-slot intervals if that mean
-//! is further off than chance allows.
+//! The model assumes that all intervals have the same distribution. If there are two lengths, say 7
+//! or 15 ticks (run-queue balancing), the model claims to know, to within 1 %, a period between
+//! them that no interval has. If the mean of the one-slot intervals is further from the fitted
+//! period than chance allows, the result therefore also covers that mean.
 //!
 //! Suppose that three in five intervals of a rearmed timer are within a quarter of their median,
 //! and that their mean differs from the fitted period by more than chance allows. Then the
 //! remaining intervals are not jitter: the timer was rearmed before it was due. An example is
 //! `rcu_preempt`, which sleeps for two ticks and is woken early by the end of some grace periods.
-//! The period is then the mean of the majority, because no interval equals the mean of all.
+//! The period is then the mean of the majority, because no interval equals the mean of all
+//! intervals.
 
 use super::assign::Entry;
 use super::null::student;
 
-/// Exponents of √10 in the values of λ tried besides 0, which are these powers divided by 10. The
-/// last stands for ∞.
+/// Values of λ to try in addition to 0. Each λ is √10 to one of these powers, divided by 10. The
+/// last one stands for ∞.
 const POWERS: std::ops::RangeInclusive<i32> = -22..=6;
-/// The prior is negligible below this value of λn².
+/// Value of λn² below which the prior is negligible.
 const FROM: f64 = 0.1;
-/// A λ is plausible if its log likelihood is at most this far below the best. This is half the 99 %
-/// quantile of χ² with one degree of freedom.
+/// Maximum difference between the log likelihoods of the best λ and of a plausible one. This is
+/// half the 99 % quantile of χ² with one degree of freedom.
 const PLAUSIBLE: f64 = 3.317;
-/// The mean of the one-slot intervals counts only if there are at least this many of them.
+/// Minimum number of one-slot intervals for their mean to count.
 const STEPS: usize = 20;
-/// That mean must be at least this many standard errors from the fitted period.
+/// Minimum distance of that mean from the fitted period for it to count, in standard errors.
 const FAR: f64 = 4.0;
-/// Intervals belong to the same timer if they differ from the median by less than this share of the
+/// Maximum difference between an interval of the timer and the median interval, as a share of the
 /// median.
 const NEAR: f64 = 0.25;
-/// If at least this share of the intervals is near the median, the rest are attributed to early
-/// rearming. The share is well above half, so that a timer with two interval lengths does not
-/// qualify.
+/// If at least this share of the intervals is near the median, the other intervals are attributed
+/// to early rearming. The share is well above half, so that a timer that has two interval lengths
+/// does not qualify.
 const MOST: f64 = 0.6;
-/// Maximum number of groups of beats. The beats in a group are averaged before the fit.
+/// Maximum number of groups into which the beats are divided. The beats in a group are averaged
+/// before the fit.
 const GROUPS: usize = 20_000;
 
-/// Variance due to reading a clock in whole nanoseconds, ns².
+/// Variance that results from reading a clock in whole nanoseconds, in ns².
 const CLOCK: f64 = 0.083;
 
-/// The fitted period of a train.
+/// The period that was fitted to a train of events.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fit {
     /// Period, ns.
     pub(super) period: f64,
-    /// Half the width of the 95 % confidence interval, ns.
+    /// Half the width of the 95 % confidence interval, in ns.
     pub(super) margin: f64,
-    /// Standard deviation of an event from its grid, ns.
+    /// Standard deviation of the events from their grid, in ns.
     pub(super) white: f64,
-    /// Standard deviation of the phase change per period, ns.
+    /// Standard deviation of the change in phase per period, in ns.
     pub(super) walk: f64,
 }
 
 impl Fit {
-    /// Whether `count` beats suffice to show that this timer is rearmed rather than on a grid.
+    /// Returns whether `count` beats are enough to show that the timer is rearmed rather than on a
+    /// grid.
     pub(super) fn is_rearmed(&self, count: usize) -> bool {
         self.walk * (count as f64).sqrt() > 2.0 * self.white
     }
 }
 
-/// An observation: the mean slot and time of a group of `count` beats.
+/// An observation for the fit: the mean slot and the mean time of a group of `count` beats.
 #[derive(Clone, Copy)]
 struct Point {
     slot: f64,
@@ -99,9 +105,10 @@ struct Point {
 /// Fits a period near `period` (ns) to the entries. Returns `None` if fewer than three degrees of
 /// freedom remain.
 ///
-/// `rounding` (ns²) is the variance due to rounding each event or, if each event arms the next,
-/// each interval. It is a lower bound for the estimate: a few events can all be rounded alike by
-/// luck, which shrinks the residuals but does not make the period any better known.
+/// `rounding` is the variance that results from rounding each event or, if each event arms the
+/// next, each interval, in ns². It is a lower bound for the estimated variance. By luck, a few
+/// events can all be rounded alike. This makes the residuals smaller, but the period is not known
+/// any better.
 pub(super) fn fit(times: &[f64], entries: &[Entry], period: f64, rounding: f64) -> Option<Fit> {
     let points = points(times, entries, period);
     let segments = f64::from(points.last()?.segment) + 1.0;
@@ -155,10 +162,10 @@ pub(super) fn fit(times: &[f64], entries: &[Entry], period: f64, rounding: f64) 
     })
 }
 
-/// The intervals that are one slot long.
+/// The intervals between beats that are one slot long.
 struct Steps {
     all: Vec<f64>,
-    /// Mean, ns. 0 if there are no intervals.
+    /// Mean of the intervals, in ns. 0 if there are no intervals.
     mean: f64,
     /// Standard deviation, ns.
     spread: f64,
@@ -186,8 +193,8 @@ impl Steps {
         )
     }
 
-    /// Returns the intervals near the median, if they are most of all `intervals`, including longer
-    /// ones. The rest is then not jitter.
+    /// Returns the intervals near the median if they are the majority of all `intervals`, including
+    /// those longer than a slot. The other intervals are then not jitter.
     fn most(&self, intervals: usize) -> Option<Self> {
         let mut all = self.all.clone();
         let middle = all.len() / 2;
@@ -203,13 +210,14 @@ impl Steps {
         self.spread / (self.all.len().max(1) as f64).sqrt()
     }
 
-    /// Whether the mean is further from the fitted period than chance allows.
+    /// Returns whether the mean of the intervals is further from the fitted period than chance
+    /// allows.
     fn are_off(&self, fit: &Fit) -> bool {
         let off = (self.mean - fit.period).abs();
         self.all.len() >= STEPS && off > fit.margin + FAR * self.error()
     }
 
-    /// Returns the fit for a timer that is rearmed for the mean interval.
+    /// Returns the fit for a timer that is rearmed for the mean of these intervals.
     fn fit(&self) -> Fit {
         let freedom = (self.all.len() as f64 - 1.0).max(1.0);
         Fit {
@@ -221,9 +229,9 @@ impl Steps {
     }
 }
 
-/// Reference prior for λ if the beats are evenly spaced.
+/// Reference prior for λ, for beats that are evenly spaced.
 struct Prior {
-    /// Variances of the random walk's components, relative to white noise of variance 1.
+    /// Variances of the components of the random walk. The white noise has a variance of 1.
     walk: Vec<f64>,
 }
 
@@ -231,8 +239,8 @@ impl Prior {
     fn new(count: usize) -> Self {
         let pi = std::f64::consts::PI;
         let walk = (1..count.saturating_sub(1)).map(|j| {
-            // Variances of a detrended Brownian motion, from multiples of 2π and the roots of
-            // tan(x/2) = x/2.
+            // These are the variances of a detrended Brownian motion. They follow from the
+            // multiples of 2π and the roots of tan(x/2) = x/2.
             let x = pi * (j as f64 + 1.0);
             let x = if j % 2 == 0 { x - 4.0 / x } else { x };
             0.25 / (0.5 * x / count as f64).sin().powi(2)
@@ -253,8 +261,8 @@ impl Prior {
     }
 }
 
-/// Converts the entries to deviations from a grid of `period`. If there are many, averages them in
-/// groups.
+/// Converts the entries to deviations from a grid with this `period`. If there are many entries,
+/// averages them in groups.
 fn points(times: &[f64], entries: &[Entry], period: f64) -> Vec<Point> {
     let size = entries.len().div_ceil(GROUPS).max(1);
     let middle = entries.get(entries.len() / 2).map_or(0, |e| e.slot);
@@ -287,8 +295,9 @@ struct Solution {
     likelihood: f64,
 }
 
-/// Generalised least squares for one λ. The Kalman filter whitens the times and the slot numbers.
-/// The slope is the regression of the time innovations on the slot innovations.
+/// Fits the slope by generalised least squares for one λ. The Kalman filter whitens the times and
+/// the slot numbers. The slope is the regression of the innovations of the times on those of the
+/// slot numbers.
 fn solve(points: &[Point], lambda: f64, freedom: f64, rounding: f64) -> Option<Solution> {
     let (mut xx, mut xy, mut yy, mut log_det) = (0.0, 0.0, 0.0, 0.0);
     let (mut state, mut level_x, mut level_y) = (0.0, 0.0, 0.0);
@@ -339,8 +348,8 @@ mod tests {
 
     #[test]
     fn the_prior_matches_eigenvalues_of_the_detrended_walk() {
-        // λ·√information for n = 6 and n = 40, computed with numpy from the eigenvalues of the
-        // walk's covariance.
+        // The expected values are λ·√information, computed with numpy from the eigenvalues of the
+        // covariance of the random walk.
         for (count, lambda, expected) in [
             (6, 1.0 / 3.0, 0.0922),
             (6, 1.0, 0.1573),
@@ -357,8 +366,9 @@ mod tests {
         }
     }
 
-    /// Counts how many of 2000 confidence intervals, each from `count` events, contain the true
-    /// period. The jitter is independent per interval if `rearmed`, and otherwise per event.
+    /// Counts how many of 2000 confidence intervals contain the true period. Each is computed from
+    /// `count` events. If `rearmed` is set, each interval between events has independent jitter,
+    /// otherwise each event has.
     fn covered(count: usize, rearmed: bool) -> usize {
         let mut draws = Draws::new(count as u64 + u64::from(rearmed) * 1_000);
         let entry = |k| Entry {
@@ -386,8 +396,8 @@ mod tests {
 
     #[test]
     fn the_interval_covers_the_shorter_of_two_interval_lengths() {
-        // A timer armed for either 7 or 15 ticks of 4 ms resembles one of 29.4 ms that misses every
-        // other beat.
+        // A timer that is armed for either 7 or 15 ticks of 4 ms resembles a timer with a period of
+        // 29.4 ms that misses every other beat.
         let mut draws = Draws::new(5);
         let (mut times, mut entries) = (vec![0.0], Vec::new());
         let (mut at, mut slot) = (0.0, 0);
@@ -408,14 +418,14 @@ mod tests {
         let fit = fit(&times, &entries, 29.4e6, 4e6_f64.powi(2) / 12.0).unwrap();
         assert!((fit.period - 29.4e6).abs() < 0.3e6, "{fit:?}");
         assert!((fit.period - 28e6).abs() <= fit.margin, "{fit:?}");
-        // The interval must not be much wider than necessary.
+        // The confidence interval must not be much wider than necessary.
         assert!(fit.margin < 2e6, "{fit:?}");
     }
 
     #[test]
     fn a_timer_rearmed_early_has_the_period_of_most_intervals() {
-        // The timer takes two ticks of 4 ms or, in one case out of ten, only one. Each event is
-        // slightly late.
+        // The timer takes two ticks of 4 ms or, in one case out of ten, only one tick. Each event
+        // is slightly late.
         let mut draws = Draws::new(9);
         let (mut times, mut entries, mut at) = (Vec::new(), Vec::new(), 0.0);
         for event in 0..600 {
@@ -440,8 +450,8 @@ mod tests {
         for count in [5, 6, 10, 40] {
             for rearmed in [false, true] {
                 let covered = covered(count, rearmed);
-                // At 95 % coverage, fewer than 93.5 % of the 2000 intervals contain the period once
-                // in 1000 trials.
+                // If the coverage is 95 %, fewer than 93.5 % of the 2000 intervals contain the
+                // period only once in 1000 trials.
                 assert!(covered >= 1_870, "{count} {rearmed}: {covered} of 2000");
             }
         }

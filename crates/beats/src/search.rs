@@ -1,4 +1,4 @@
-//! Finds the strongest beat among the events that are not assigned to a beat yet.
+//! Finds the strongest beat among the events that do not belong to a beat yet.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -16,29 +16,29 @@ use ticktax_model::Nanos;
 
 /// Maximum false-alarm probability at which a beat is accepted.
 const ALARM: f64 = 1e-3;
-/// Maximum false-alarm probability in the test of a few clean intervals. That test runs once per
-/// source.
+/// Maximum false-alarm probability in the test for a few regular intervals ([`null::clean`]). This
+/// test runs once per source.
 const ALARM_CLEAN: f64 = 5e-3;
-/// Largest spread around the path that is accepted, in periods.
+/// Maximum spread of the events around the path for a beat to be accepted, in periods.
 const WIDEST: f64 = 0.21;
-/// Largest share of slots that chance may hit. Among that many unrelated events, the path always
-/// finds some that confirm a period.
+/// Maximum share of slots that may have an event by chance. With more unrelated events, a path
+/// always finds some that confirm a period.
 const CROWDED: f64 = 0.8;
-/// Number of slots used to compare candidates.
+/// Number of slots in which candidate periods are compared.
 const TRIAL_SLOTS: f64 = 1024.0;
 /// Maximum number of times that a period is replaced by one of its multiples.
 const LONGER: u32 = 16;
-/// Number of drift models tried. Each counts as a trial.
+/// Number of drift models that are tried. Each counts as a trial in the false-alarm probability.
 const MANNERS: f64 = 12.0;
 
-/// A beat that passed every test.
+/// A beat that has passed all tests.
 pub(super) struct Found {
     pub(super) train: Train,
     pub(super) fit: Fit,
     pub(super) alarm: f64,
 }
 
-/// Searches the events that are not assigned to a beat yet.
+/// A search for beats among the events that do not belong to a beat yet.
 pub(super) struct Search<'a> {
     pub(super) events: &'a Events,
     pub(super) begin: i64,
@@ -48,10 +48,10 @@ pub(super) struct Search<'a> {
     pub(super) longest: f64,
     /// Times of the remaining events, in ns from the start of the window.
     pub(super) times: Vec<f64>,
-    /// Index of each remaining event in the source's list of events.
+    /// For each remaining event, its index in the source's list of events.
     pub(super) origin: Vec<usize>,
     pub(super) stretches: Vec<Range<usize>>,
-    /// The ticks on which most of the remaining events lie. `None` if many events lie between
+    /// The ticks on which most of the remaining events are. `None` if many events are between
     /// ticks.
     lattice: Option<Lattice>,
 }
@@ -75,7 +75,7 @@ impl<'a> Search<'a> {
         search
     }
 
-    /// Splits the remaining times at holes in the observation.
+    /// Splits the remaining times where the observation has holes.
     pub(super) fn cut(&mut self) {
         let place = |t: Nanos| {
             self.times
@@ -88,8 +88,8 @@ impl<'a> Search<'a> {
             .map(|&(from, to)| place(from)..place(to + Nanos(1)))
             .filter(|range| !range.is_empty())
             .collect();
-        // Drop events outside the observed intervals, because nothing is known about their
-        // surroundings.
+        // Drop events outside the observed intervals, because other events near them may be
+        // missing.
         let total: usize = self.stretches.iter().map(ExactSizeIterator::len).sum();
         if total != self.times.len() {
             let kept: Vec<usize> = self.stretches.iter().cloned().flatten().collect();
@@ -107,15 +107,15 @@ impl<'a> Search<'a> {
         self.lattice = self.events.tick.and_then(lattice);
     }
 
-    /// Returns the times used to weigh evidence: the remaining times, snapped to the lattice if
-    /// there is one.
+    /// Returns the times from which evidence is computed. These are the remaining times. If there
+    /// is a lattice, each of them is replaced by the time of the nearest tick.
     fn weighed(&self) -> Cow<'_, [f64]> {
         self.lattice.map_or(Cow::Borrowed(&self.times), |lattice| {
             Cow::Owned(lattice.snap(&self.times))
         })
     }
 
-    /// Returns the tick's own beat if nearly every tick has an event.
+    /// Returns the beat of the tick itself if nearly every tick has an event.
     fn every_tick(&self) -> Option<Found> {
         let lattice = self.lattice?;
         let chance = lattice.every_tick(&self.times, self.seen);
@@ -171,7 +171,7 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// Returns candidate periods with a preliminary score, best first.
+    /// Returns candidate periods with their preliminary scores. The best candidate comes first.
     fn ranked(&self) -> Vec<(f64, f64)> {
         let shortest = (0.4 * self.seen / self.times.len() as f64).max(self.shortest);
         let mut candidates = Vec::new();
@@ -214,7 +214,7 @@ impl<'a> Search<'a> {
         ranked
     }
 
-    /// Selects the events used to compare periods near `period`.
+    /// Selects the events with which periods near `period` are compared.
     fn trial(&self, period: f64) -> Trial {
         let wanted = TRIAL_SLOTS * period;
         let dense = self.times.len() as f64 * period / self.seen > 8.0;
@@ -235,7 +235,8 @@ impl<'a> Search<'a> {
                 continue;
             }
             let share = (to - from) / self.seen;
-            // A short stretch becomes one piece. A long one becomes four that are far apart.
+            // A short stretch becomes one piece. A long stretch becomes four pieces that are far
+            // apart.
             let count = if share > 0.5 { 4 } else { 1 };
             let part = (wanted * share / f64::from(count))
                 .max(64.0 * period)
@@ -250,7 +251,8 @@ impl<'a> Search<'a> {
             }
         }
         if dense {
-            // Events less than one phase step apart add no information about the phase.
+            // If an event is less than a phase step after another one, it adds no information about
+            // the phase.
             let step = period / 256.0;
             for piece in &mut pieces {
                 piece.dedup_by_key(|t| index(*t / step));
@@ -263,8 +265,9 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Follows, fits and tests a period over the whole window. Returns `None` if it is not a beat.
-    /// If slots are missing regularly, tests a longer period instead, up to `longer` times.
+    /// Follows, fits and tests a period over the whole window. Returns `None` if there is no beat
+    /// with this period. If events are missing in a regular pattern of slots, tests a longer period
+    /// instead, up to `longer` times.
     fn judge(&self, trial: &Trial, found: Track, clean: Option<f64>, longer: u32) -> Option<Found> {
         let weighed = self.weighed();
         let stretches = self.stretches.iter();
@@ -314,8 +317,8 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Returns the factor by which the true period is longer, if slots are missing regularly rather
-/// than at random.
+/// Returns by which factor the true period is longer, if events are missing in a regular pattern of
+/// slots. Returns `None` if there is no such pattern.
 fn every_other(train: &Train) -> Option<f64> {
     if train.fill > 0.62 || train.entries.len() < 8 || train.entries.last()?.segment > 0 {
         return None;
@@ -330,7 +333,7 @@ fn every_other(train: &Train) -> Option<f64> {
     })
 }
 
-/// Whether the beat is present in at least three of the window's four quarters.
+/// Returns whether the beat is present in at least three of the four quarters of the window.
 fn covers(train: &Train) -> bool {
     let quarters = train.parts.chunks(train.parts.len() / 4);
     quarters

@@ -1,14 +1,14 @@
 //! Finds candidate periods in the averaged power spectrum of binned events.
 //!
-//! The events are binned and Fourier-transformed in segments, and the segments' powers are averaged
-//! (Bartlett 1948). This is repeated for every factor of four in period. Segments are 128 to 512
-//! periods long, so that a drifting clock or a restarted timer spoils a single segment rather than
-//! the sum.
+//! The events are binned and Fourier-transformed in segments, and the power of the segments is
+//! averaged (Bartlett 1948). This is repeated for several scales, each of which covers a factor of
+//! four in period. A segment is 128 to 512 periods long, so that a drifting clock or a restarted
+//! timer spoils only a single segment rather than the sum.
 //!
-//! A window too short for several segments is treated as one, padded with zeros so that no period
-//! falls between two frequencies. For the power of unevenly spaced samples at any frequency, see
-//! Lomb 1976 and Scargle 1982. For events instead of samples, it is the Rayleigh power, Z²₁ of
-//! Buccheri et al. 1983.
+//! If the window is too short for several segments, it is treated as one, padded with zeros so that
+//! no period falls between two frequencies. For the power of unevenly spaced samples at any
+//! frequency, see Lomb 1976 and Scargle 1982. For events instead of samples, this is the Rayleigh
+//! power, Z²₁ of Buccheri et al. 1983.
 
 use std::collections::HashMap;
 
@@ -18,29 +18,31 @@ use rustfft::{Fft, FftDirection, Length};
 
 use super::number::index;
 
-/// Number of bins per shortest period of a scale. It is enough for the period's fourth harmonic.
+/// Number of bins per period, for the shortest period of a scale. This is enough for the fourth
+/// harmonic.
 const BINS: f64 = 8.0;
 /// Ratio between the longest and the shortest period of a scale.
 const SCALE: f64 = 4.0;
-/// Number of bins per segment in a long window.
+/// Number of bins per segment if the window is long.
 const SEGMENT: usize = 4096;
-/// Maximum number of peaks kept per scale.
+/// Maximum number of peaks to keep per scale.
 const KEPT: usize = 6;
-/// Minimum strength of a peak that is kept, in nats. By chance, about one frequency in twenty
-/// reaches it.
+/// Minimum strength of a peak to keep, in nats. By chance, about one frequency in twenty reaches
+/// it.
 const MIN: f64 = 1.2;
 
-/// A period worth testing.
+/// A period that is worth testing.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate {
     /// The period, ns.
     pub period: f64,
-    /// Significance in nats. Comparable only between candidates found by the same method.
+    /// Significance of the candidate, in nats. Only candidates that were found by the same method
+    /// can be compared by their significance.
     pub strength: f64,
 }
 
-/// Finds spectral peaks between two periods, strongest first. `times` must be sorted and are in ns
-/// from the start of the window, which is `span` ns long.
+/// Finds the spectral peaks between two periods, with the strongest first. `times` must be sorted
+/// and are in ns from the start of the window. `span` is the length of the window, in ns.
 pub(super) fn peaks(times: &[f64], span: f64, shortest: f64, longest: f64) -> Vec<Candidate> {
     let mut found = Vec::new();
     each_scale(times, span, (shortest, longest), |mut local| {
@@ -52,8 +54,8 @@ pub(super) fn peaks(times: &[f64], span: f64, shortest: f64, longest: f64) -> Ve
     found
 }
 
-/// Finds all peaks between two periods, not just the strongest ones of each scale. They are in no
-/// particular order.
+/// Finds all spectral peaks between two periods, not just the strongest ones of each scale. They
+/// are in no particular order.
 pub fn all_peaks(times: &[f64], span: f64, shortest: f64, longest: f64) -> Vec<Candidate> {
     let mut found = Vec::new();
     each_scale(times, span, (shortest, longest), |mut local| {
@@ -62,7 +64,7 @@ pub fn all_peaks(times: &[f64], span: f64, shortest: f64, longest: f64) -> Vec<C
     found
 }
 
-/// Calls `take` with the local maxima of every scale between two periods.
+/// Calls `take` with the peaks of each scale between two periods.
 fn each_scale(
     times: &[f64],
     span: f64,
@@ -79,19 +81,19 @@ fn each_scale(
     }
 }
 
-/// FFT plans by transform length.
+/// FFT plans, by the length of the transform.
 type Transforms = HashMap<usize, Radix4<f32>>;
 
-/// Sums the power of segments. Two real segments a and b are transformed as one complex segment, z
-/// = a + ib. Then |A(k)|² + |B(k)|² = (|Z(k)|² + |Z(-k)|²) / 2.
+/// Sums the power of segments. Two real segments a and b are transformed together as a complex
+/// segment z = a + ib. Then |A(k)|² + |B(k)|² = (|Z(k)|² + |Z(-k)|²) / 2.
 struct Pair<'a> {
     transform: &'a Radix4<f32>,
-    /// Segments that await transformation: the first in the real parts, the second in the imaginary
-    /// parts.
+    /// Segments that have not been transformed yet. The first is in the real parts, the second in
+    /// the imaginary parts.
     waiting: Vec<Complex<f32>>,
     is_half: bool,
     scratch: Vec<Complex<f32>>,
-    /// Twice the summed power, by frequency, up to half the transform's length.
+    /// Twice the sum of the power at each frequency, up to half the length of the transform.
     sum: Vec<f64>,
 }
 
@@ -107,7 +109,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// Adds a segment, padded with zeros to the transform's length.
+    /// Adds a segment. It is padded with zeros to the length of the transform.
     fn push(&mut self, segment: &[f32]) {
         let waiting = self.waiting.iter_mut().zip(segment);
         if self.is_half {
@@ -130,7 +132,7 @@ impl<'a> Pair<'a> {
         z.fill(Complex::default());
     }
 
-    /// Returns the summed power at each frequency.
+    /// Returns the sum of the power at each frequency.
     fn finish(mut self) -> Vec<f64> {
         if self.is_half {
             self.transform();
@@ -142,18 +144,19 @@ impl<'a> Pair<'a> {
 
 /// The averaged spectrum at one bin width.
 struct Scale {
-    /// Power by frequency, normalised to 1 for white noise.
+    /// Power at each frequency. For white noise, it is 1.
     power: Vec<f64>,
-    /// Number of segments averaged.
+    /// Number of segments over which the power is averaged.
     segments: f64,
-    /// Spacing of the frequencies, 1/ns.
+    /// Distance between two frequencies, in 1/ns.
     step: f64,
 }
 
 impl Scale {
     fn measure(times: &[f64], span: f64, bin: f64, transforms: &mut Transforms) -> Self {
         let bins = index(span / bin).max(1);
-        // Treat a window of up to two segments as one. Averaging two would only lose resolution.
+        // Treat a window of up to two segments as one segment. To average two would only lose
+        // resolution.
         let (segment, length) = if bins <= 2 * SEGMENT {
             (bins + 1, (bins * 4).next_power_of_two())
         } else {
@@ -172,8 +175,8 @@ impl Scale {
                 if at / segment != number {
                     break;
                 }
-                // A bin counts once, however many events it contains. This gives a cluster the
-                // weight of one event.
+                // A bin counts once, no matter how many events it contains. A cluster thus has the
+                // weight of a single event.
                 input[at % segment] = 1.0;
                 next += 1;
             }
@@ -182,7 +185,7 @@ impl Scale {
             let mean = hits / used as f32;
             input[..used].iter_mut().for_each(|x| *x -= mean);
             first = next;
-            // Fewer than three events do not make a meaningful spectrum.
+            // The spectrum of fewer than three events is meaningless.
             if hits < 3.0 {
                 continue;
             }
@@ -202,7 +205,7 @@ impl Scale {
         }
     }
 
-    /// Returns the local maxima between two periods.
+    /// Returns the local maxima of the power between two periods.
     fn peaks(&self, shortest: f64, longest: f64) -> Vec<Candidate> {
         let first = index(1.0 / (longest * self.step)).max(2);
         let last = index(1.0 / (shortest * self.step)).min(self.power.len().saturating_sub(2));
@@ -219,7 +222,8 @@ impl Scale {
                 continue;
             }
             let z = here / self.level(i);
-            // Chernoff's bound for a mean of exponential variables that exceeds its expectation.
+            // This is Chernoff's bound for a mean of exponential variables that is above its
+            // expectation.
             let strength = if z > 1.0 {
                 self.segments * (z - 1.0 - z.ln())
             } else {
@@ -236,15 +240,15 @@ impl Scale {
         local
     }
 
-    /// Returns the noise level at frequency `i`. It is the median power of the surrounding
-    /// half-octave, because clustered events raise the power at low frequencies. If there are too
-    /// few frequencies, it is the level of white noise.
+    /// Returns the noise level at frequency number `i`. It is the median power of the surrounding
+    /// half-octave, because clustered events raise the power at low frequencies. If the half-octave
+    /// contains too few frequencies, it is the level of white noise.
     fn level(&self, i: usize) -> f64 {
         let (low, high) = (i * 4 / 5, (i * 5 / 4).min(self.power.len() - 1));
         if high - low < 24 {
             return 1.0;
         }
-        // Sixty-four frequencies give the median to about 20 %.
+        // With sixty-four frequencies, the median is accurate to about 20 %.
         let stride = (high - low) / 64 + 1;
         let mut around: Vec<f64> = self.power[low..=high]
             .iter()
@@ -253,8 +257,8 @@ impl Scale {
             .collect();
         let middle = around.len() / 2;
         let median = *around.select_nth_unstable_by(middle, f64::total_cmp).1;
-        // The median of an exponential variable is ln 2 times its mean. The median of an average of
-        // many such variables tends to the mean.
+        // The median of an exponential variable is ln 2 times its mean. For an average of many such
+        // variables, the median is close to the mean.
         (median / (1.0 - 0.307 / self.segments.max(1.0))).max(0.5)
     }
 }

@@ -1,16 +1,17 @@
-//! Steps from one beat to the next: how many periods each step spans, and which ones are restarts.
+//! Steps from one beat to the next. Determines how many periods each step spans, and which steps
+//! are timer restarts.
 //!
-//! A wandering path can lose or gain a period unnoticed. It can also smooth over a restart as if
-//! each period were slightly longer. The steps are more reliable: each is a whole number of
-//! periods, give or take the jitter.
+//! A path that wanders can lose or gain a period unnoticed. It can also treat a restart as if each
+//! period were slightly longer. The steps are more reliable, because each is a whole number of
+//! periods, apart from the jitter.
 
 use super::anchor::RESTARTS;
 use super::assign::Entry;
 
-/// A step counts as a restart only if it deviates by at least this many periods.
+/// Minimum deviation of a step that counts as a restart, in periods.
 const MIN: f64 = 0.04;
 
-/// Renumbers the beats, each relative to the previous one.
+/// Counts the slots again. The slot of each beat follows from its distance from the previous beat.
 pub(super) fn number(times: &[f64], entries: &mut [Entry], period: f64) {
     for i in 1..entries.len() {
         let before = entries[i - 1];
@@ -21,8 +22,9 @@ pub(super) fn number(times: &[f64], entries: &mut [Entry], period: f64) {
     }
 }
 
-/// Starts a new segment at each step that deviates far more than the rest. Does nothing if there
-/// are more such steps than plausible restarts.
+/// Assumes that the timer was restarted at each step that deviates far more than the others, and
+/// starts a new segment there. Does nothing if there are more of these steps than plausible
+/// restarts.
 pub(super) fn mark_restarts(times: &[f64], entries: &mut [Entry]) {
     let length = |pair: &[Entry]| times[pair[1].event] - times[pair[0].event];
     let slots = |pair: &[Entry]| (pair[1].slot - pair[0].slot) as f64;
@@ -46,9 +48,9 @@ pub(super) fn mark_restarts(times: &[f64], entries: &mut [Entry]) {
         .map(|(i, p)| (i, off(p)))
         .filter(|(_, d)| d.abs() > limit)
         .collect();
-    // A single misplaced event causes two such steps in a row, in opposite directions.
+    // If a single event is misplaced, two steps in a row deviate, in opposite directions.
     let lone = far.windows(2).all(|w| w[1].0 > w[0].0 + 2);
-    // A restart must be confirmed by several steps before and after it.
+    // Several steps before and after a restart must confirm it.
     let inside = far.iter().all(|f| f.0 > 1 && f.0 + 3 < entries.len());
     if far.len() > RESTARTS as usize || !lone || !inside {
         return;

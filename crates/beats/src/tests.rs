@@ -1,4 +1,4 @@
-//! Tests the detector's guarantees with generated events.
+//! Tests what the detector guarantees, with generated events.
 
 mod nulls;
 
@@ -8,7 +8,7 @@ use ticktax_fixture::Draws;
 use super::{Events, FEWEST, Rhythm, Unknown, detect, knowable};
 use ticktax_model::Nanos;
 
-/// Events of 1 µs at `times` (ns), observed from 0 to `window` ns.
+/// Returns events at `times` (ns) that last 1 µs each. They were observed from 0 to `window` ns.
 #[expect(clippy::cast_possible_truncation, reason = "times of hours at most")]
 fn events(mut times: Vec<f64>, window: f64) -> Events {
     times.retain(|t| (0.0..window).contains(t));
@@ -57,7 +57,8 @@ fn a_rearmed_timer_has_a_wider_confidence_interval() {
     let period = beats[0].period;
     assert_eq!(beats[0].rhythm, Rhythm::Rearmed);
     assert!(period.low <= 1e7 && 1e7 <= period.high, "{period:?}");
-    // The width is ~ σ/√n. If the jitter were that of a grid, it would be a hundredth of this.
+    // The width of the interval is ~ σ/√n. If the events were on a grid, it would be a hundredth of
+    // this.
     assert!((period.high - period.low) > 1e7 * 0.03 / 20.0);
 }
 
@@ -100,7 +101,7 @@ fn too_few_events_or_too_short_a_window_are_reported() {
     let few = events(vec![1e9, 2e9, 3e9, 4e9], 5e9);
     assert_eq!(knowable(&few), Err(Unknown::FewEvents(4)));
     assert!(detect(&few).is_empty());
-    // Four periods of 31 s take 124 s, so 90 s are too short to find them.
+    // The four periods of 31 s that a beat needs take 124 s, so a window of 90 s is too short.
     let short = events(grid(&mut Draws::new(4), 31e9, 3, 0.0), 9e10);
     assert!(detect(&short).is_empty());
     let six = events((0..6).map(|k| 1e9 * (f64::from(k) + 0.5)).collect(), 6e9);
@@ -119,8 +120,8 @@ fn regular_clusters_at_random_times_are_not_a_beat() {
     assert!(detect(&events(times, 1e11)).is_empty());
 }
 
-/// A thread sleeps 50 ms at a time and is sometimes woken late. The events include its CPU's ticks,
-/// and any tick near the next wake-up could be mistaken for it.
+/// A thread sleeps for 50 ms at a time and is sometimes woken late. The events include the ticks of
+/// its CPU. Any tick that is close to the time of the next wake-up could be mistaken for it.
 #[test]
 fn unrelated_events_do_not_produce_a_wrong_period() {
     for seed in 0..6 {
@@ -154,7 +155,7 @@ fn degenerate_inputs_are_handled() {
     assert_eq!(at(vec![Nanos(5); 1000], Nanos::from_secs(1)), 0);
     assert_eq!(at(vec![Nanos::ZERO; 10], Nanos::ZERO), 0);
     assert_eq!(at((0..5000).map(Nanos).collect(), Nanos::from_secs(10)), 0);
-    // Exact multiples, including one at each end of the window.
+    // The events are at exact multiples of a period. One of them is at each end of the window.
     assert_eq!(
         at(
             (0..=100).map(Nanos::from_millis).collect(),

@@ -1,80 +1,85 @@
-//! Follows the phase of a period through the window and computes the evidence for the period.
+//! Follows the phase of a period through the window, and computes the evidence for the period.
 //!
-//! The window is cut into *slots* one trial period long. An event's phase is its position in its
-//! slot. If the period is real, the phases lie around a path that stays constant, drifts slowly,
-//! wanders, or (if a timer is restarted) jumps. A path has a prior probability, set by
-//! [`DriftModel`]. Given a path, a slot has the following likelihood ratio against chance:
+//! The window is cut into *slots* that are one trial period long. The phase of an event is its
+//! position in its slot. If the period is real, the phases are close to a path that stays constant,
+//! drifts slowly, wanders, or (if a timer is restarted) jumps. Each path has a prior probability,
+//! which [`DriftModel`] determines. For a given path, the likelihood ratio of a slot against chance
+//! is:
 //!
 //! ```text
 //! R = 1 − w + w · mean over the slot's events of g(phase − path)
 //! ```
 //!
-//! Here g is a normal density wrapped around the circle, and w is the share of slots with a beat.
-//! Dynamic programming finds the path with the highest product (Viterbi 1967).
+//! Here, g is a normal density wrapped around the circle, and w is the share of slots that have a
+//! beat. Dynamic programming finds the path with the highest product of its prior probability and
+//! all R (Viterbi 1967).
 //!
 //! **Why this is safe.** By chance, a phase is uniform regardless of earlier slots (Poisson
-//! arrivals, at any rate that varies only over more than a period). So each R has expectation 1,
-//! and so does the prior-weighted sum over all paths. By Markov's inequality, the best path reaches
-//! a score s = ln(prior · ΠR) by chance with a probability of at most e^−s.
+//! arrivals, at any rate that varies only over more than a period). Each R therefore has the
+//! expectation 1, and so does the prior-weighted sum over all paths. By Markov's inequality, the
+//! best path reaches a score s = ln(prior · ΠR) by chance with a probability of at most e^−s.
 //!
 //! The χ² approximations of epoch folding (Leahy et al. 1983), Z²ₙ (Buccheri et al. 1983) and the
 //! H-test (de Jager et al. 1989) test the same hypothesis, but need many events. The bound above
-//! does not. Also, those tests multiply over a slot's events. Averaging instead gives a cluster in
-//! one slot the weight of one event, and the expectation stays 1 however the members of a cluster
-//! depend on each other.
+//! does not. Also, those tests multiply over the events in a slot. The mean over these events
+//! instead gives a cluster in one slot the weight of one event, and the expectation stays 1 however
+//! the members of a cluster depend on each other.
 
 use super::lattice::{Comb, Lattice};
 
-/// Number of phase steps per period.
+/// Number of steps into which the phase of a period is divided.
 pub(super) const PHASES: usize = 64;
 const LAST: usize = PHASES - 1;
 const CIRCLE: i32 = 64;
-/// Log probability that a given block has a restart, which is equally likely to lead to any phase.
+/// Log probability that the timer restarts in a given block and the path jumps to a given phase. It
+/// is the same for every phase.
 const JUMP: f32 = -10.5;
-/// Number of blocks decided together. This bounds the memory, at 64 bytes per block.
+/// Number of blocks whose part of the path is decided together. This limits the memory, which is 64
+/// bytes per block.
 const PIECE: usize = 1 << 14;
 
-/// How a path may move, and how narrow the beat is.
+/// How the path of a beat may move, and how narrow the beat is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DriftModel {
-    /// Standard deviation of g, in periods.
+    /// Standard deviation of the density g, in periods.
     pub(super) width: f64,
-    /// The weight w: the share of slots assumed to have a beat.
+    /// The weight w, which is the assumed share of slots that have a beat.
     pub(super) weight: f32,
-    /// Number of slots per block. The path is constant within a block.
+    /// Number of slots per block. Within a block, the path is constant.
     pub(super) block: u32,
-    /// Probability ratio for each additional phase step between two blocks (a geometric law).
+    /// Factor by which a move between two blocks gets less probable with each additional phase step
+    /// (a geometric law).
     pub(super) ratio: f32,
 }
 
 impl DriftModel {
-    /// Whether a move by `phases` between two blocks is a restart rather than wandering.
+    /// Returns whether a path that moves by `phases` between two blocks restarts rather than
+    /// wanders.
     pub(super) fn is_restart(&self, phases: i32) -> bool {
         let per_step = -self.ratio.ln();
         phases.abs() > 5 && phases.abs() as f32 * per_step > -JUMP
     }
 }
 
-/// The best path for a period.
+/// The best path that was found for a period.
 #[derive(Clone, Debug)]
 pub(super) struct Track {
     /// Trial period, ns.
     pub(super) period: f64,
-    /// The drift model used.
+    /// The drift model with which the path was found.
     pub(super) drift_model: DriftModel,
-    /// ln(prior · likelihood ratio), nats.
+    /// ln(prior · likelihood ratio) of the path, in nats.
     pub(super) score: f64,
-    /// Blocks with events, in order. Each is given by its number, counted from time 0, and the
-    /// path's phase.
+    /// Number and phase of each block that has events, in order. Blocks are numbered from time 0.
     pub(super) path: Vec<(i64, u8)>,
-    /// Indices in `path` at which the stretches start.
+    /// Indices in `path` of the first block of each stretch that was observed continuously.
     pub(super) starts: Vec<usize>,
-    /// Number of slots with an event.
+    /// Number of slots that have an event.
     pub(super) occupied: u64,
 }
 
 impl Track {
-    /// Returns the trial period after correction by the path's slope, ns.
+    /// Returns the trial period after it has been corrected by the slope of the path, in ns.
     pub(super) fn corrected(&self) -> f64 {
         let (mut phases, mut blocks) = (0_i64, 0_i64);
         for pair in self.path.windows(2) {
@@ -89,15 +94,16 @@ impl Track {
     }
 }
 
-/// Returns the signed distance from phase `b` to phase `a`, the shorter way around the circle.
+/// Returns the signed distance from phase `b` to phase `a`, in the direction in which it is
+/// shorter.
 pub(super) fn turn(a: u8, b: u8) -> i32 {
     let d = (i32::from(a) - i32::from(b)).rem_euclid(CIRCLE);
     if d > CIRCLE / 2 { d - CIRCLE } else { d }
 }
 
 /// Follows `period` (ns) through the events. Each of the `stretches` was observed continuously and
-/// contains sorted times (ns from the start of the window). The path starts afresh in each. If the
-/// times lie on a `lattice`, the null hypothesis is any lattice point rather than any time.
+/// contains sorted times (ns from the start of the window). The path starts afresh in each stretch.
+/// If the times are on a `lattice`, the null hypothesis is any lattice point rather than any time.
 pub(super) fn follow(
     stretches: &[&[f64]],
     period: f64,
@@ -130,8 +136,9 @@ pub(super) fn follow(
     track
 }
 
-/// Computes the log likelihood ratio of the first block in `times` for every phase. Returns the
-/// block's number, its number of events, the ratios, and how many of its slots are occupied.
+/// Computes the log likelihood ratio of the first block in `times` for every phase of the path.
+/// Returns the number of the block, its number of events, the ratios, and how many of its slots
+/// have an event.
 fn block_gain(
     times: &[f64],
     drift_model: DriftModel,
@@ -168,7 +175,7 @@ fn block_gain(
     (block, used, product.map(f32::ln), slots)
 }
 
-/// Density of events around the path, relative to chance.
+/// Density of events around the path. By chance, it would be 1.
 struct Pulse {
     period: f64,
     kernel: [f32; 2 * PHASES],
@@ -185,9 +192,9 @@ impl Pulse {
         }
     }
 
-    /// Adds an event's likelihood ratio to `to`, for each phase of the path.
+    /// Adds the likelihood ratio of an event to `to`, for each phase of the path.
     fn add(&self, time: f64, slot: i64, phase: usize, to: &mut [f32; PHASES]) {
-        // kernel[PHASES + d] is the density at phase difference d, for d from −PHASES up.
+        // kernel[PHASES + d] is the density at the phase difference d, which is at least −PHASES.
         let at = |phase: usize| &self.kernel[PHASES - phase..2 * PHASES - phase];
         let Some(comb) = &self.comb else {
             to.iter_mut().zip(at(phase)).for_each(|(d, k)| *d += k);
@@ -201,7 +208,7 @@ impl Pulse {
     }
 }
 
-/// Returns the slot that contains `time`, and the phase within the slot, 0 to 63.
+/// Returns the slot that contains `time`, and the phase in that slot, from 0 to 63.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -209,15 +216,17 @@ impl Pulse {
 )]
 fn slot_and_phase(time: f64, period: f64) -> (i64, usize) {
     let turns = time / period;
-    // Without SSE 4.1, `floor` is a function call that takes longer than everything else here.
+    // If the CPU lacks SSE 4.1, `floor` is a function call that takes longer than everything else
+    // here.
     let rounded = turns as i64;
     let slot = rounded - i64::from(rounded as f64 > turns);
     let into = turns - slot as f64;
     (slot, ((into * PHASES as f64) as usize).min(LAST))
 }
 
-/// Returns a wrapped normal density with mean 1, by phase difference. It is repeated once, so that
-/// any shift of it is a contiguous slice. The width includes that of a phase step.
+/// Returns a wrapped normal density with a mean of 1, indexed by phase difference. The array
+/// contains it twice, so that it is a contiguous slice for any shift. Its width includes the width
+/// of a phase step.
 fn kernel(width: f64) -> [f32; 2 * PHASES] {
     let sd = (width * PHASES as f64).hypot(0.29);
     let mut once = [0.0_f64; PHASES];
@@ -241,21 +250,22 @@ fn kernel(width: f64) -> [f32; 2 * PHASES] {
     twice
 }
 
-/// Log probabilities of a path's moves between two consecutive blocks with events.
+/// Log probabilities of how a path moves between two consecutive blocks that have events.
 #[derive(Clone, Copy)]
 struct Moves {
-    /// Log probability of not moving. It is reduced by the share of restarts, so that all
-    /// probabilities add up to at most 1.
+    /// Log probability that the path does not move. It is reduced by the share of restarts, so that
+    /// all probabilities add up to at most 1.
     stay: f32,
-    /// Subtracted for each phase step that the path moves.
+    /// Value to subtract for each phase step by which the path moves.
     per_step: f32,
 }
 
-/// The [`Moves`] for each distance between two blocks with events, from one block up.
+/// The [`Moves`] for each distance between two blocks that have events, starting at one block.
 struct MovesByLapse([Moves; LAPSES]);
 
-/// Across empty blocks, the steps add up to a wider distribution. Beyond four blocks, the
-/// distribution is not widened further.
+/// Number of distances between two blocks that have separate probabilities for moves. If there are
+/// empty blocks in between, the moves add up to a wider distribution. Beyond four blocks, the
+/// distribution does not get wider.
 const LAPSES: usize = 4;
 
 impl MovesByLapse {
@@ -276,8 +286,8 @@ impl MovesByLapse {
     }
 }
 
-/// Returns the largest of `values`. None of them may be NaN. The lanes let the compiler vectorise
-/// this.
+/// Returns the largest of `values`. They must not contain NaN. The lanes allow the compiler to
+/// vectorise this.
 fn max(values: &[f32; PHASES]) -> f32 {
     let mut lanes = [f32::NEG_INFINITY; 8];
     for chunk in values.as_chunks::<8>().0 {
@@ -288,7 +298,7 @@ fn max(values: &[f32; PHASES]) -> f32 {
     lanes.into_iter().fold(f32::NEG_INFINITY, f32::max)
 }
 
-/// Returns the better of two paths to a phase, or the first if they are equal.
+/// Returns the better of two paths to a phase, or `a` if they are equal.
 #[inline]
 fn better(a: (f32, u8), b: (f32, u8)) -> (f32, u8) {
     let is_b = b.0 > a.0;
@@ -298,11 +308,11 @@ fn better(a: (f32, u8), b: (f32, u8)) -> (f32, u8) {
     )
 }
 
-/// State of the dynamic programming: for each phase, the best log probability of any path that ends
-/// there.
+/// State of the dynamic programming. For each phase, it contains the best log probability of any
+/// path that ends there.
 struct State {
     moves: MovesByLapse,
-    /// Best log probability by phase, relative to `base`.
+    /// Best log probability of a path to each phase, relative to `base`.
     best: [f32; PHASES],
     base: f64,
     block: i64,
@@ -328,7 +338,7 @@ impl State {
         self.base + f64::from(max(&self.best))
     }
 
-    /// Starts a new stretch, in which every phase is equally likely.
+    /// Starts a new stretch, in which the path starts at any phase with equal probability.
     fn restart(&mut self) {
         self.fresh = true;
     }
@@ -376,12 +386,12 @@ impl State {
         from
     }
 
-    /// Finds the best move to each phase, at a penalty of `per_step`, and updates `best` and
-    /// `from`.
+    /// Finds the best move to each phase if each phase step costs `per_step`, and updates `best`
+    /// and `from`.
     ///
-    /// The penalty is linear in the size of the move, so one sweep in each direction suffices. Both
-    /// start at the best phase, `start`, which no move can improve, and end after one lap. They run
-    /// together and without branches, because each step depends on the previous one.
+    /// The cost is proportional to the size of the move, so one sweep in each direction is enough.
+    /// Both sweeps start at the best phase, `start`, which no move can improve, and end after one
+    /// lap. They run together and without branches, because each step depends on the previous one.
     fn sweep(&mut self, start: usize, per_step: f32, from: &mut [u8; PHASES]) {
         let (mut up, mut down) = (self.best[start], self.best[start]);
         let (mut up_from, mut down_from) = (from[start], from[start]);
@@ -403,8 +413,8 @@ impl State {
         }
     }
 
-    /// Fixes the path up to the current block and drops the alternatives, so that every path
-    /// continues from the end of this one.
+    /// Fixes the path up to the current block and drops the alternatives. Every path then continues
+    /// from the end of this one.
     fn settle(&mut self, path: &mut Vec<(i64, u8)>) {
         let mut at = 0;
         for (i, &b) in self.best.iter().enumerate() {

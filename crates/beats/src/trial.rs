@@ -1,29 +1,32 @@
-//! Compares periods using part of the events, and chooses among the multiples of a period.
+//! Compares periods with the help of a part of the events, and chooses among the multiples of a
+//! period.
 
 use super::lattice::Lattice;
 use super::track::{DriftModel, Track, follow};
 
-/// A beat must fill at least this share of the slots, beyond those that chance fills.
+/// Minimum share of its slots in which a beat must have an event, beyond the slots that have one by
+/// chance.
 pub(super) const FILL: f64 = 0.4;
-/// A multiple of a period is preferred if it explains at least this share of the period's evidence.
-/// Twice the true period explains less than half. The true period explains as much as its own
-/// fractions.
+/// Minimum share of a period's evidence that a multiple of the period must explain to be preferred.
+/// Twice the true period explains less than half of the evidence. The true period explains as much
+/// as its fractions.
 const AS_GOOD: f64 = 0.72;
-/// Share of slots that the likelihood assumes to have a beat.
+/// Share of slots that have a beat, as assumed in the likelihood.
 const WEIGHT: f32 = 0.8;
 
-/// The part of the events that is used to compare periods.
+/// The part of the events with which periods are compared.
 pub(super) struct Trial {
-    /// Event times in the window, ns. No piece extends across a hole in the observation.
+    /// Event times in the window, in ns, divided into pieces. No piece extends across a hole in the
+    /// observation.
     pub(super) pieces: Vec<Vec<f64>>,
-    /// Total observed time of the pieces, ns.
+    /// Observed time of all pieces together, in ns.
     pub(super) length: f64,
-    /// The ticks on which the times lie. `None` if many lie between ticks.
+    /// The lattice of ticks on which the event times are. `None` if many of them are between ticks.
     pub(super) lattice: Option<Lattice>,
 }
 
 impl Trial {
-    /// Follows a period. Returns `None` if too few slots have an event.
+    /// Follows a period through the pieces. Returns `None` if too few slots have an event.
     pub(super) fn follow(&self, period: f64, mut drift_model: DriftModel) -> Option<Track> {
         let slots = self.length / period;
         let max = [1, 2, 4, 8]
@@ -42,7 +45,8 @@ impl Trial {
         (track.occupied as f64 >= FILL * slots.floor()).then_some(track)
     }
 
-    /// Finds the best path for a period near `period`.
+    /// Finds the best path for a period near `period`. Returns `None` if too few slots have an
+    /// event.
     pub(super) fn best(&self, period: f64) -> Option<Track> {
         let loose = self.follow(period, drift_model(0.06, 4, 0.4))?;
         let mut best = loose;
@@ -69,7 +73,7 @@ impl Trial {
     }
 
     /// Returns the longest multiple or fraction of `best`'s period that explains the events about
-    /// as well as the best of them.
+    /// as well as the best of all these periods does.
     pub(super) fn fundamental(&self, best: Track, longest: f64, shortest: f64) -> Track {
         let mut current = best;
         for _ in 0..3 {
@@ -110,8 +114,9 @@ impl Trial {
     }
 }
 
-/// A drift model for a beat of `width` (in periods), with `block` slots per block. `ratio` sets how
-/// readily the path moves. [`Trial::follow`] shortens the blocks if there are few slots.
+/// Returns a drift model for a beat of `width` (in periods) with `block` slots per block. `ratio`
+/// determines how readily the path moves. If there are few slots, [`Trial::follow`] shortens the
+/// blocks.
 pub(super) fn drift_model(width: f64, block: u32, ratio: f32) -> DriftModel {
     DriftModel {
         width,

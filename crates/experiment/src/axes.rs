@@ -1,8 +1,8 @@
 //! The parameters of a scenario that `--vary` can set.
 //!
 //! A list consists of values (`hz=100,250,1000`), ranges with a step (`hz=100..1000/100`), or both.
-//! A range includes its end if a step lands on it. [`names`] lists the parameters. Times have
-//! units, as in a scenario.
+//! A range includes its end if a step lands on it. [`names`] returns the parameters' names. Times
+//! have units, as in a scenario.
 //!
 //! ```
 //! use ticktax_experiment::axes::Grid;
@@ -37,16 +37,17 @@ pub use self::field::{Field, names};
 use crate::vary::{self, Vary, VaryError};
 pub use ticktax_sim::settings::{Kind, Value};
 
-/// A parameter of a scenario together with the values it takes.
+/// A parameter of a scenario, together with the values that it takes.
 pub type Axis = vary::Axis<Field>;
 
-/// Arms that change a scenario.
+/// Every combination of the values of several scenario parameters. Each combination is an arm.
 pub type Grid = vary::Grid<Field>;
 
-/// An option that varies the seed: `count` consecutive seeds (at least one), starting at `setup`'s.
+/// Returns an option that varies the seed. The values are `count` consecutive seeds (at least one),
+/// starting with the seed of `setup`.
 ///
 /// # Errors
-/// Never, because the option is well-formed.
+/// Never returns an error, because the option is well-formed.
 pub fn seeds(count: u32, setup: &Setup) -> Result<Vary, VaryError> {
     let first = setup.seed;
     let last = first.saturating_add(u64::from(count.max(1)) - 1);

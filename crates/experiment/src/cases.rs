@@ -1,4 +1,5 @@
-//! Simulator models of published investigations. Some cases can also be run on real kernels.
+//! Published investigations, each with a model that runs in the simulator. Some of them can also be
+//! run on real kernels.
 //!
 //! A case consists of the file `cases/NAME.toml` and a module in this directory with the same name,
 //! which defines a constant `CASE`. `build.rs` declares one module per file in this directory.
@@ -15,49 +16,49 @@ use crate::kernels::KernelCase;
 include!(concat!(env!("OUT_DIR"), "/cases.rs"));
 list_cases!();
 
-/// A published investigation and its model.
+/// A published investigation, together with its model.
 pub trait Case: Sync {
-    /// Contents of the case file, which is the only copy of the published figures.
+    /// Returns the contents of the case file, which is the only copy of the published figures.
     fn text(&self) -> &str;
 
-    /// Name of the case, as on the command line.
+    /// Returns the name of the case on the command line.
     fn name(&self) -> &str;
 
     /// Runs the model with the constants in `values`. Returns figures for those rows of `file` that
-    /// it can reproduce.
+    /// the model can reproduce.
     fn model(&self, file: &CaseFile, values: &Values) -> Modelled;
 
-    /// Like [`model`](Self::model), but simulates a shorter time. Accurate enough for fits and
-    /// sweeps.
+    /// Does the same as [`model`](Self::model), but simulates a shorter time. The results are
+    /// accurate enough for fits and sweeps.
     fn sample(&self, file: &CaseFile, values: &Values) -> Modelled {
         self.model(file, values)
     }
 
-    /// The programs of the modelled machine, if real threads can run them too.
+    /// Returns the programs that run on the modelled machine, if real threads can run them, too.
     fn programs(&self, _values: &Values) -> Vec<TaskSpec> {
         Vec::new()
     }
 
-    /// Comments on the results, printed after the rows.
+    /// Returns comments on the results. They are printed after the rows.
     fn remarks(&self, _file: &CaseFile, _values: &Values, _modelled: &Modelled) -> Vec<Remark> {
         Vec::new()
     }
 
-    /// Reports the model's accuracy on rows that it was not fitted to, if there are enough rows to
-    /// test it.
+    /// Reports how accurate the model is on rows that it was not fitted to. Returns nothing if
+    /// there are too few rows to test it.
     fn hold_out(&self, _file: &CaseFile) -> Vec<Remark> {
         Vec::new()
     }
 
-    /// Measures on this machine and compares with the published figures. Returns `None` if the case
-    /// has nothing to measure here.
+    /// Repeats a measurement on this machine and compares it with the published figures. Returns
+    /// `None` if the case has nothing to measure here.
     fn measure_here(&self) -> Option<Result<Vec<Remark>, ProbeError>> {
         None
     }
 
-    /// Converts a traffic measurement to table rows, with a remark about the measurement. The error
-    /// explains why the measurement does not fit the case. Returns `None` if the case is not about
-    /// traffic.
+    /// Converts measured traffic to table rows, with a remark about the measurement. Returns an
+    /// error that explains why if the traffic does not fit the case. Returns `None` if the case is
+    /// not about traffic.
     fn measured(
         &self,
         _: &NetStatement,
@@ -65,7 +66,7 @@ pub trait Case: Sync {
         None
     }
 
-    /// How to run the case on real kernels, if that is possible.
+    /// Returns how to run the case on real kernels, or `None` if it cannot be run on them.
     fn kernels(&self) -> Option<&'static dyn KernelCase> {
         None
     }
@@ -88,7 +89,7 @@ pub enum WrongTraffic {
         why.as_deref().unwrap_or("nothing was traced")
     )]
     NoAccounts {
-        /// The reason, if it is known.
+        /// Why the time was not measured, if known.
         why: Option<String>,
     },
     /// The recording does not contain the number of CPU cycles per byte.
@@ -96,17 +97,17 @@ pub enum WrongTraffic {
     NoCycles,
 }
 
-/// All published cases.
+/// Returns all published cases.
 pub fn all() -> impl Iterator<Item = &'static dyn Case> {
     CASES.iter().copied()
 }
 
-/// Finds the case called `name`.
+/// Returns the case called `name`.
 pub fn find(name: &str) -> Option<&'static dyn Case> {
     all().find(|case| case.name() == name)
 }
 
-/// Number of ticks per second that wake at least one program, if all programs together wake up
+/// Returns how many ticks per second wake at least one program, if all programs together wake up
 /// `wakeups` times per second.
 pub(crate) fn woken(hz: u64, wakeups: f64) -> f64 {
     idle_cost_vs_hz::counts(hz, wakeups).woken
@@ -127,7 +128,7 @@ fn millis(ms: f64) -> ticktax_model::Nanos {
     ticktax_model::Nanos((ms * 1e6).round() as i64)
 }
 
-/// Parses the tick rate at the start of a row's label, such as `1000` or `1000, …`.
+/// Parses the tick rate at the start of a row's label, such as `1000` or `1000, 20`.
 fn rate(at: &str) -> Option<u64> {
     at.split(',').next()?.trim().parse().ok()
 }

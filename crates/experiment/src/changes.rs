@@ -1,11 +1,12 @@
-//! Compares two recordings, of the same machine or of two: accounts, periodic sources, the watched
-//! program and the tick.
+//! Compares two recordings, of the same machine or of two machines: their accounts, their periodic
+//! sources, the watched program and the tick.
 //!
 //! Each recording is cut into blocks of equal length. An account's share of CPU time in a block is
-//! one observation. A difference of means has Welch's interval and probability. All probabilities
-//! are corrected together ([`ticktax_analysis::judge`]). For two recordings of an unchanged
-//! machine, the probability of reporting any change is therefore at most [`FALSE_VERDICTS`]. JSON
-//! statements contain only totals, so their differences have no intervals.
+//! one observation. The interval and the probability of a difference between means are Welch's. All
+//! probabilities are corrected together ([`ticktax_analysis::judge`]). For two recordings of an
+//! unchanged machine, the probability of reporting any change is therefore at most
+//! [`FALSE_VERDICTS`]. JSON statements contain only totals, so differences between them have no
+//! intervals.
 
 mod judge;
 mod load;
@@ -24,8 +25,8 @@ use judge::{Draft, beats, judge, programs};
 pub use load::CompareError;
 use load::Side;
 
-/// Compares two files, each a recording or a JSON statement. Uses `threads` threads to search for
-/// periodic sources.
+/// Compares two files. Each is a recording or a JSON statement. The search for periodic sources
+/// uses `threads` threads.
 ///
 /// # Errors
 /// Returns an error if a file cannot be read or contains nothing to compare.
@@ -91,7 +92,7 @@ fn about(side: &Side) -> ComparedRecording {
     }
 }
 
-/// The accounts that exist on either side.
+/// Returns the accounts that exist on at least one side.
 fn keys(a: &Side, b: &Side) -> Vec<(Class, String)> {
     let mut keys: Vec<(Class, String)> = a.sums.keys().chain(b.sums.keys()).cloned().collect();
     keys.sort();
@@ -99,7 +100,8 @@ fn keys(a: &Side, b: &Side) -> Vec<(Class, String)> {
     keys
 }
 
-/// An account's share of the time of all CPUs, and its number of intervals per second.
+/// Returns an account's share of the time of all CPUs, and how many intervals per second it has.
+/// Both are 0 if the side does not have the account.
 fn total(side: &Side, key: &(Class, String)) -> (f64, f64) {
     side.sums.get(key).copied().unwrap_or_default()
 }
@@ -109,7 +111,7 @@ fn share(a: &Side, b: &Side, key: &(Class, String)) -> Draft {
     Draft::new(shares, (a.shares(key), b.shares(key)))
 }
 
-/// Compares the time that the watched program waited per second.
+/// Compares how much time per second the watched program spent waiting for a CPU.
 fn waited(a: &Side, b: &Side) -> Draft {
     let waited = |side: &Side| side.measure(ChangeMeasure::WaitedPerSecond);
     Draft::new((waited(a), waited(b)), (a.waited.clone(), b.waited.clone()))
@@ -132,7 +134,7 @@ fn account(a: &Side, b: &Side, key: (Class, String), share: Change) -> AccountCh
     }
 }
 
-/// Compares the watched program, if both sides have one.
+/// Compares the watched program. Returns an empty list if only one side or neither side has one.
 fn program(a: &Side, b: &Side, waited: Change) -> Vec<MeasureChange> {
     use ChangeMeasure as M;
     let (Some(_), Some(_)) = (&a.statement.victim, &b.statement.victim) else {
@@ -191,7 +193,7 @@ fn tick(a: &Statement, b: &Statement) -> Vec<MeasureChange> {
         .into_iter()
         .filter_map(|measure| plain_change(measure, value(measure, a), value(measure, b)))
         .collect();
-    // The tick bill comes with its own interval, so blocks are not needed.
+    // The cost of the tick has its own interval, so it does not need blocks.
     let margin = |statement: &Statement| {
         let bill = statement.tick.as_ref()?;
         let cpus = bill.cpus.len().max(1) as f64;

@@ -1,13 +1,14 @@
-//! Tests whether the simulator reproduces a paced loop measured in the lab: frames, waits and
-//! sampled CPU time.
+//! Tests whether the simulator reproduces a paced loop that was measured in the lab: its frames,
+//! its waits and its sampled CPU time.
 //!
-//! The model needs three inputs that it cannot compute: the real work per frame, the time that code
-//! takes between a timer and a frame ([`code`]), and how long a hybrid loop spins before a frame.
-//! The loop measures that spin margin itself before it starts.
+//! The model needs three inputs that it cannot compute: the CPU time that the work in a frame
+//! really takes, the time that code takes between a timer and a frame ([`code`]), and how long a
+//! hybrid loop spins before a frame. The loop itself measures the last one before it starts.
 //!
 //! The model does not know when the loop started. If a few periods add up to a whole number of
-//! ticks, the loop stays at a few phases of the tick, so its waits and samples depend on when it
-//! started. The model therefore simulates [`PHASES`] start phases and predicts ranges.
+//! ticks, the loop's frames stay at a few phases of the tick. The waits and samples then depend on
+//! when the loop started. The model therefore simulates [`PHASES`] start phases and predicts
+//! ranges.
 
 use ticktax_model::Nanos;
 use ticktax_model::kernels::{Difference, Tolerance};
@@ -15,26 +16,28 @@ use ticktax_model::machine::Machine as Facts;
 use ticktax_model::pace::{CpuClock, Frame, PaceArm, PaceRule, Schedule, SleepMethod};
 use ticktax_sim::{Call, Law, Machine, Policy, Setup, Step, TaskId, TaskSpec, TickMode, TimerRule};
 
-/// Number of start phases that are simulated within one tick.
+/// Number of start phases within one tick that are simulated.
 pub const PHASES: i64 = 16;
-/// Tolerance for rates and sleeps, as a fraction.
+/// Tolerance for the rate, as a fraction of the measured rate, and for waits, as a fraction of the
+/// period.
 const SHARE: f64 = 0.01;
-/// Tolerance for the sampled share of a CPU, in percentage points.
+/// Tolerance for the sampled CPU share, in percentage points.
 const POINTS: f64 = 0.5;
-/// All tolerances, as shown in reports.
+/// All tolerances, in the form in which reports show them.
 pub const TOLERANCE: Tolerance = Tolerance {
     rate_share: SHARE,
     wait_period_share: SHARE,
     sampled_share: POINTS / 100.0,
 };
-/// Default timer slack of Linux tasks: how late a timer may fire so that it can coalesce with
-/// others.
+/// Default timer slack of Linux tasks, that is, how late a timer may fire so that it can coalesce
+/// with others.
 const SLACK: Nanos = Nanos::from_micros(50);
-/// Assumed durations of the code between a tick and a frame, if the measurement does not show them.
-/// In the lab's guests with high-resolution timers, they are 11 to 18 µs, or up to 30 µs on arm64.
+/// Times to assume for the code between a tick and a frame, if a kernel's measurements do not show
+/// it. In the lab's guests with high-resolution timers, the code takes 11 to 18 µs, or up to 30 µs
+/// on arm64.
 const CODES: [Nanos; 3] = [Nanos::ZERO, Nanos::from_micros(25), Nanos::from_micros(50)];
 
-/// Kernel properties that affect a paced loop.
+/// Properties of a kernel that affect a paced loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kernel {
     /// Tick rate in Hz.
@@ -46,7 +49,8 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Extracts the properties from a machine's description. Returns `None` if one is missing.
+    /// Returns the properties of the kernel that a machine's description names. Returns `None` if
+    /// one of them is missing.
     pub fn from_machine(machine: &Facts) -> Option<Self> {
         Some(Self {
             hz: machine.hz_configured?,
@@ -65,18 +69,19 @@ impl Kernel {
 pub struct Loop {
     /// Requested frame period.
     pub period: Nanos,
-    /// CPU time per frame.
+    /// CPU time that the work in a frame takes.
     pub work: Nanos,
     /// Sleep method.
     pub sleep: SleepMethod,
-    /// Rule for when frames are due.
+    /// Rule that determines when frames are due.
     pub rule: PaceRule,
     /// Time before a frame at which a [`SleepMethod::Hybrid`] loop starts to spin.
     pub margin: Option<Nanos>,
-    /// Time spent in kernel and loop code between the end of a sleep's slack and the frame. Used
-    /// only if timers expire between ticks.
+    /// Time that code of the kernel and the loop takes from the end of a sleep's slack to the
+    /// frame. It is used only if timers can expire between ticks.
     pub code: Nanos,
-    /// Length of the run. A short run has few samples, so they depend on the phase of its frames.
+    /// Length of the run. A short run has few samples, so their number depends on the phase of the
+    /// frames.
     pub length: Nanos,
 }
 
@@ -85,17 +90,17 @@ pub struct Loop {
 pub struct Figures {
     /// Frames per second.
     pub rate: f64,
-    /// Mean lateness of the frames, in ns.
+    /// Mean time from when a frame is due to its start, in ns.
     pub wait: f64,
-    /// Frame slots per second in which no frame started on time.
+    /// Number of frame slots per second in which no frame started on time.
     pub overshot: f64,
-    /// CPU share that the loop used, in %.
+    /// CPU share that the loop actually used, in %.
     pub used: f64,
-    /// CPU share as sampled at ticks, in %. `None` if the kernel does not report it.
+    /// CPU share according to samples at ticks, in %. `None` if the kernel does not report it.
     pub sampled: Option<f64>,
 }
 
-/// Smallest and largest value of a figure over all start phases.
+/// Minimum and maximum of a figure over all start phases.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Range {
     /// Minimum.
@@ -105,7 +110,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// The range of all `values`.
+    /// Returns the range from the smallest to the largest of `values`.
     pub fn from_values(values: impl Iterator<Item = f64> + Clone) -> Self {
         Self {
             min: values.clone().fold(f64::INFINITY, f64::min),
@@ -113,7 +118,7 @@ impl Range {
         }
     }
 
-    /// Distance from `value` to the range, or 0 if the range contains it.
+    /// Returns the distance from `value` to the range, or 0 if the range contains it.
     pub fn off(&self, value: f64) -> f64 {
         (self.min - value).max(value - self.max).max(0.0)
     }
@@ -124,23 +129,23 @@ impl Range {
 pub struct Predicted {
     /// Frames per second.
     pub rate: Range,
-    /// Mean lateness of the frames, in ns.
+    /// Mean time from when a frame is due to its start, in ns.
     pub wait: Range,
-    /// Frame slots per second in which no frame started on time.
+    /// Number of frame slots per second in which no frame started on time.
     pub overshot: Range,
-    /// CPU share as sampled at ticks, in %.
+    /// CPU share according to samples at ticks, in %.
     pub sampled: Range,
 }
 
-/// Estimates how long code runs from the end of a sleep's slack to the frame: the median wait minus
-/// the slack. `rows` are all loops measured in the guest.
+/// Estimates how long code runs from the end of a sleep's slack to the frame. This is the median
+/// wait minus the slack. `rows` are all loops that were measured in the guest.
 ///
-/// Calls with a resolution of 1 ms show their rounding instead, so the estimate for `poll` and
-/// `epoll` comes from `select`, which takes the same path through the kernel. It is zero if
-/// `select` was not measured.
+/// For calls with a resolution of 1 ms, the wait mostly shows their rounding. The estimate for
+/// `poll` and `epoll` therefore comes from `select`, which takes the same path through the kernel.
+/// It is 0 if `select` was not measured.
 ///
-/// These microseconds matter only for a loop in which several periods are close to a whole number
-/// of ticks. They then decide at which phases of the tick its frames stay.
+/// These microseconds matter only if several periods of the loop are close to a whole number of
+/// ticks. They then determine at which phases of the tick the frames stay.
 pub fn code(rows: &[PaceArm], row: &PaceArm) -> Nanos {
     let alike = |other: &&PaceArm| {
         let (other, row) = (other.spec, row.spec);
@@ -159,7 +164,8 @@ pub fn code(rows: &[PaceArm], row: &PaceArm) -> Nanos {
     })
 }
 
-/// Timer slack that applies to this sleep method. A timerfd has none (docs/reference/pace.md).
+/// Returns the timer slack that applies to this sleep method. A timerfd has none
+/// (docs/reference/pace.md).
 fn slack(sleep: SleepMethod) -> Nanos {
     if sleep.has_slack() {
         SLACK
@@ -168,8 +174,8 @@ fn slack(sleep: SleepMethod) -> Nanos {
     }
 }
 
-/// The loop that `row` measured, with its figures. `rows` are all loops measured in the same guest.
-/// Returns `None` if `row` has no frame figures.
+/// Returns the loop that `row` measured, together with its figures. `rows` are all loops that were
+/// measured in the same guest. Returns `None` if `row` has no figures about frames.
 pub fn measured(rows: &[PaceArm], row: &PaceArm) -> Option<(Loop, Figures)> {
     let figures = row.figures.as_ref()?;
     let seconds = row.elapsed.as_secs_f64();
@@ -202,13 +208,14 @@ pub fn measured(rows: &[PaceArm], row: &PaceArm) -> Option<(Loop, Figures)> {
     ))
 }
 
-/// Predicts a loop's figures on `kernel`. Returns `None` for a hybrid loop whose margin is unknown.
+/// Predicts the figures of a loop on `kernel`. Returns `None` for a hybrid loop if it is unknown
+/// how long it spins.
 pub fn predict(kernel: Kernel, pace: &Loop) -> Option<Predicted> {
     let wait = wait(pace)?;
     let run =
         |code: Nanos| (0..PHASES).map(move |phase| simulate(kernel, pace, (wait, code), phase));
-    // If waits end on ticks, they do not show how long the code after them takes, so try several
-    // values.
+    // If sleeps end on ticks, the waits do not show how long the code after a sleep takes. Try
+    // several values.
     let codes = if kernel.high_resolution {
         vec![pace.code]
     } else {
@@ -224,7 +231,7 @@ pub fn predict(kernel: Kernel, pace: &Loop) -> Option<Predicted> {
     })
 }
 
-/// Lists the figures whose measured and predicted values differ by more than the tolerance.
+/// Lists the figures whose measured value differs from the prediction by more than the tolerance.
 pub fn differences(pace: &Loop, measured: &Figures, predicted: &Predicted) -> Vec<Difference> {
     let mut all = Vec::new();
     if predicted.rate.off(measured.rate) > SHARE * measured.rate {
@@ -240,16 +247,16 @@ pub fn differences(pace: &Loop, measured: &Figures, predicted: &Predicted) -> Ve
     all
 }
 
-/// Whether the start phase matters more than the tolerance: the range of the waits or of the
-/// samples is wider than twice their tolerance.
+/// Returns whether the start phase matters more than the tolerance. This is so if the range of the
+/// waits or of the samples is wider than twice its tolerance.
 pub fn is_wide(pace: &Loop, predicted: &Predicted) -> bool {
     let width = |range: Range| range.max - range.min;
     width(predicted.wait) > 2.0 * SHARE * pace.period.0 as f64
         || width(predicted.sampled) > 2.0 * POINTS
 }
 
-/// A machine with one CPU that runs `kernel`. `phase`, which must be below [`PHASES`], sets when it
-/// first ticks.
+/// Returns a machine with one CPU that runs `kernel`. `phase`, which must be below [`PHASES`],
+/// determines when the machine first ticks.
 pub fn machine(kernel: Kernel, phase: i64) -> Machine {
     let mut machine = Machine::new(1, u64::from(kernel.hz), Policy::Fair);
     machine.phases = vec![Nanos(kernel.tick().0 * phase / PHASES)];
@@ -287,8 +294,8 @@ fn wait(pace: &Loop) -> Option<Step> {
     })
 }
 
-/// Simulates the loop at one start phase. `wait` is the step that waits for the next frame. `code`
-/// is the time that code takes after the wait.
+/// Simulates the loop at one start phase. `wait` is the step that waits for the next frame, and
+/// `code` is how long code runs after that wait.
 fn simulate(kernel: Kernel, pace: &Loop, (wait, code): (Step, Nanos), phase: i64) -> Figures {
     let mut machine = machine(kernel, phase);
     machine.slack = slack(pace.sleep);
@@ -321,7 +328,7 @@ fn simulate(kernel: Kernel, pace: &Loop, (wait, code): (Step, Nanos), phase: i64
     }
 }
 
-/// Mean frames per second, from the first frame to the last.
+/// Returns the mean number of frames per second, from the first frame to the last.
 fn rate(frames: &[Frame]) -> f64 {
     match (frames.first(), frames.last()) {
         (Some(first), Some(last)) if last.began > first.began => {
@@ -362,7 +369,7 @@ mod tests {
         assert!((made.rate.min - 1000.0 / 30.0).abs() < 1e-6);
         // The timer slack must be the only delay.
         assert!((made.wait.max - 50_000.0).abs() < 1.0, "{:?}", made.wait);
-        // The period is three ticks, so the phase never changes: either one tick in three hits the
+        // The period is three ticks, so the phase never changes. Either one tick in three hits the
         // 1 ms of work, or none does.
         assert!(made.sampled.min.abs() < 1e-9);
         assert!(
@@ -382,7 +389,8 @@ mod tests {
             made.wait
         );
         assert!(made.sampled.max < 1e-9);
-        // A relative sleep of 30 ms after 1 ms of work ends 40 ms after the start of the frame.
+        // With this rule, a relative sleep of 30 ms follows the 1 ms of work. It ends on a tick, 40
+        // ms after the start of the frame.
         let fixed = Loop {
             rule: PaceRule::Fixed,
             ..LOOP
@@ -391,10 +399,10 @@ mod tests {
         assert!((made.rate.min - 25.0).abs() < 0.01, "{:?}", made.rate);
     }
 
-    /// With `remaining`, nine `poll` periods take 262 ms and 10 µs. At 500 Hz, 131 ticks take 262
-    /// ms. One of the nine sleeps has a tick within its slack, which absorbs the 10 µs, so frames
-    /// stay at nine phases. At four of these phases, a frame starts less than 1.05 ms before the
-    /// next tick.
+    /// With the rule `remaining`, nine periods of `poll` take 262 ms and 10 µs. At 500 Hz, 131
+    /// ticks take 262 ms. One of the nine sleeps has a tick within its slack and ends at that tick.
+    /// This absorbs the 10 µs, so the frames stay at nine phases. At four of these phases, a frame
+    /// starts less than 1.05 ms before the next tick.
     #[test]
     fn a_tick_within_the_slack_keeps_frames_to_phases() {
         let code = |tenths: i64| Loop {
@@ -411,16 +419,16 @@ mod tests {
         assert!((held.rate.max - 9e3 / 262.0).abs() < 0.001, "{held:?}");
         assert!((held.sampled.min - four).abs() < 0.1, "{held:?}");
         assert!((held.sampled.max - four).abs() < 0.1, "{held:?}");
-        // If the code takes no time, there is nothing to absorb, so the frames pass through all
+        // If the code takes no time, there is nothing to absorb, and the frames pass through all
         // phases.
         let free = predict(kernel(500, true), &code(0)).unwrap();
         assert!(free.sampled.min > four + 0.4, "{free:?}");
     }
 
     /// Seven periods are fifty ticks of 4 ms. If a frame starts 25 µs after a tick, the sixth frame
-    /// after it is due 3.45 ms after a tick. The loop asks to be woken 50 µs before that, so the
-    /// tick is within its slack. A kernel that has stopped the tick does not end the sleep at that
-    /// tick, but one tick later.
+    /// after it is due 3.45 ms after a tick. The loop asks to be woken 50 µs before that, and the
+    /// tick is within the slack of this sleep. A kernel that has stopped the tick does not end the
+    /// sleep at that tick, but at the next one.
     #[test]
     fn a_stopped_tick_does_not_end_a_sleep_within_its_slack() {
         let hybrid = Loop {
@@ -441,8 +449,8 @@ mod tests {
         let (stops, goes_on) = (at(false), at(true));
         assert!(stops.wait.max > 50e3, "{stops:?}");
         assert!(goes_on.wait.max < 10e3, "{goes_on:?}");
-        // A tick hits one frame in seven. A late frame starts together with the tick, so it is not
-        // hit.
+        // A tick hits one frame in seven. If the frame is late, it starts together with the tick
+        // and is not hit.
         assert!(stops.sampled.min < 0.5, "{stops:?}");
         assert!(goes_on.sampled.min > 1.9, "{goes_on:?}");
     }
@@ -466,15 +474,15 @@ mod tests {
             ..LOOP
         };
         assert_eq!(predict(kernel(100, false), &hybrid(None)), None);
-        // A sleep ends on a tick, up to 10 ms late. Spinning covers 9 ms of that, so a frame is at
-        // most 1 ms late.
+        // A sleep ends on a tick, up to 10 ms late. The loop spins for 9 ms of that, so a frame is
+        // at most 1 ms late.
         let at_margin =
             |ms| predict(kernel(100, false), &hybrid(Some(Nanos::from_millis(ms)))).unwrap();
         let made = at_margin(9);
         assert!(made.wait.min < 1.0, "{:?}", made.wait);
         assert!((0.3e6..1e6).contains(&made.wait.max), "{:?}", made.wait);
-        // With a margin of a whole tick, no frame may be late. One tick in three must find the loop
-        // spinning or working.
+        // If the loop may spin for a whole tick, no frame may be late. One tick in three must find
+        // the loop spinning or working.
         let made = at_margin(10);
         assert!(made.wait.max < 1.0, "{:?}", made.wait);
         assert!((33.0..34.0).contains(&made.sampled.max), "{made:?}");

@@ -1,10 +1,11 @@
-//! Determines which effects a factorial design can estimate.
+//! Determines which effects an experiment can estimate if it covers all combinations of its
+//! factors' values.
 //!
-//! Every combination of factor values is an arm. The effect of a value is a comparison of arms. An
-//! interaction is also one: the additional effect of a value when it is combined with a value of
-//! another factor. Arms with the same effective settings count as one arm. As a result, some
-//! comparisons vanish, and some equal a combination of others. This module does not need to know
-//! what the factors mean, only which arms are the same.
+//! Each combination of values is an arm. The effect of a value is a comparison of arms. So is an
+//! interaction, which is the additional effect of a value when it is combined with a value of
+//! another factor. Arms with the same settings in effect count as one arm. As a result, some
+//! comparisons vanish, and some are equal to a combination of others. This module needs to know
+//! which arms are the same, but not what the factors mean.
 //!
 //! ```
 //! use ticktax_experiment::design::{Factorial, same};
@@ -29,10 +30,11 @@ pub struct Factorial {
     levels: Vec<usize>,
 }
 
-/// An estimable effect, with the weight of each arm in it.
+/// An effect that can be estimated, with the weight that each arm has in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
-    /// One term for a main effect, two for an interaction.
+    /// The values whose effect this is. There is one term for a main effect, and two for an
+    /// interaction.
     pub terms: Vec<Term>,
     /// Weight of each arm, in the order of [`Factorial::arms`].
     pub weights: Vec<f64>,
@@ -44,14 +46,14 @@ impl Factorial {
         Self { levels }
     }
 
-    /// Every combination of value indices, starting with all zeros. The last factor changes
-    /// fastest.
+    /// Returns every combination of indices of values, starting with all zeros. The last factor
+    /// changes fastest.
     pub fn arms(&self) -> Vec<Vec<usize>> {
         let count = self.levels.iter().product();
         (0..count).map(|number| nth(&self.levels, number)).collect()
     }
 
-    /// All main effects, followed by all two-factor interactions.
+    /// Returns all main effects, followed by all interactions between two factors.
     pub fn effects(&self) -> Vec<Vec<Term>> {
         let terms_of = |factor: usize| {
             let values = 1..self.levels[factor];
@@ -72,11 +74,12 @@ impl Factorial {
         all
     }
 
-    /// Weight of each arm in the effect of `terms`.
+    /// Returns the weight of each arm in the effect of `terms`.
     ///
-    /// A main effect compares arms that have the term's value with arms that have its factor's
-    /// first value, averaged over all other factors. An interaction is the first term's effect when
-    /// the second term applies, minus its effect when the second term does not.
+    /// A main effect compares the arms that have the term's value with the arms that have the first
+    /// value of its factor. It is averaged over all other factors. An interaction is the effect of
+    /// the first term if the second term applies, minus its effect if the second term does not
+    /// apply.
     pub fn weights(&self, terms: &[Term]) -> Vec<f64> {
         let is_of = |factor: usize| terms.iter().any(|term| term.factor == factor);
         let others = self.levels.iter().enumerate();
@@ -95,8 +98,8 @@ impl Factorial {
 
     /// Determines which effects can be estimated if some arms are the same.
     ///
-    /// `same[i]` is the index of the first arm equal to arm `i`. Also returns the independent
-    /// comparisons, in which equal arms share their weight.
+    /// `same[i]` is the index of the first arm that is equal to arm `i`. Also returns the
+    /// independent comparisons, in which equal arms share their weight.
     pub fn check(&self, same: &[usize]) -> (DesignCheck, Vec<Comparison>) {
         let effects = self.effects();
         let arms = same.len();
@@ -140,8 +143,8 @@ impl Factorial {
         (check, comparisons)
     }
 
-    /// Lists the factors without effect, either always or only while another factor has a certain
-    /// value.
+    /// Lists the factors that have no effect, either in all arms or while another factor has a
+    /// certain value.
     fn idle(&self, same: &[usize]) -> Vec<IdleFactor> {
         let arms = self.arms();
         let is_idle = |factor: usize, while_at: Option<Term>| {
@@ -182,7 +185,7 @@ impl Factorial {
     }
 }
 
-/// For each item of `all`, the index of the first item with an equal `key`.
+/// Returns, for each item in `all`, the index of the first item whose `key` is equal.
 pub fn same<T, K: PartialEq>(all: &[T], key: impl Fn(&T) -> K) -> Vec<usize> {
     let keys: Vec<K> = all.iter().map(key).collect();
     let first = |own| keys.iter().position(|key| key == own).unwrap_or_default();
@@ -226,7 +229,7 @@ mod tests {
         let (check, comparisons) = factorial.check(&same);
         assert!(check.is_whole() && check.idle.is_empty());
         assert_eq!(comparisons.len(), 5);
-        // y = 10 + 3·a + 5·(b = 2) + 2·a·(b = 2), which gives known average effects.
+        // With y = 10 + 3·a + 5·(b = 2) + 2·a·(b = 2), all average effects are known.
         let y = |arm: &[usize]| {
             let (a, b) = (arm[0] as f64, f64::from(u8::from(arm[1] == 2)));
             10.0 + 3.0 * a + 5.0 * b + 2.0 * a * b
@@ -244,7 +247,7 @@ mod tests {
         }
     }
 
-    /// As in RFC 1323: window scaling and timestamps take effect only while the first switch is on.
+    /// As in RFC 1323, window scaling and timestamps take effect only while the first switch is on.
     #[test]
     fn three_switches_with_four_distinct_cells_are_detected() {
         let factorial = Factorial::new(vec![2, 2, 2]);
@@ -295,7 +298,7 @@ mod tests {
         assert_eq!(check.idle, [idle]);
         assert_eq!(check.nothing, [main(1), interaction(0, 1)]);
         assert_eq!(comparisons.len(), 1);
-        // All arms must have a weight, even equal ones, because more runs reduce the noise.
+        // All arms must have a weight, including equal ones, because more runs reduce the noise.
         assert_eq!(comparisons[0].weights, [-0.5, -0.5, 0.5, 0.5]);
     }
 }

@@ -1,5 +1,5 @@
-//! Case files: published figures, figures derived from them, and the model's parameters and
-//! tolerances. `docs/reference/case.md` describes the format.
+//! Case files. They contain published figures, figures derived from them, and the model's
+//! parameters and tolerances. `docs/reference/case.md` describes the format.
 
 mod check;
 mod design;
@@ -22,15 +22,15 @@ pub use formula::Derived;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CaseFile {
-    /// Name of the case: the file name without `.toml`.
+    /// Name of the case, which is the file name without `.toml`.
     pub name: String,
     /// One-line summary.
     pub title: String,
-    /// Place and date of publication.
+    /// Where and when the investigation was published.
     pub source: String,
     /// The mechanism that the model reproduces.
     pub mechanism: String,
-    /// The scenario that models the case, or `None` if a module does.
+    /// The scenario that models the case. `None` if a module of ticktax models it.
     pub model: Option<ScenarioModel>,
     /// Constants of the model.
     #[serde(default)]
@@ -38,9 +38,9 @@ pub struct CaseFile {
     /// Published figures.
     #[serde(default)]
     pub series: Vec<Series>,
-    /// On/off switches of a published experiment, and the effects that they enable.
+    /// The on/off switches of a published experiment, and the effects that they enable.
     pub design: Option<Design>,
-    /// Published observations that the model does not reproduce, with the reasons.
+    /// Published observations that the model does not reproduce, and the reasons.
     #[serde(default)]
     pub not_reproduced: Vec<Remark>,
     /// Inconsistencies within the source.
@@ -48,14 +48,14 @@ pub struct CaseFile {
     pub oddities: Vec<Remark>,
 }
 
-/// A simulator scenario used as a model.
+/// A scenario of the simulator that serves as a model.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScenarioModel {
     /// Path of the scenario file, relative to the case file's directory.
     pub scenario: String,
-    /// Scenario parameter that a row's `at` sets, named as in `sweep --vary`. If `None`, all rows
-    /// share one setup.
+    /// Scenario parameter that the label (`at`) of a row sets, named as in `sweep --vary`. If this
+    /// is `None`, all rows have the same setup.
     pub row: Option<String>,
 }
 
@@ -63,28 +63,28 @@ pub struct ScenarioModel {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parameter {
-    /// The value. For a fitted constant, this is the last fit's result.
+    /// The value. For a fitted constant, this is the result of the last fit.
     pub value: f64,
     /// Unit of the value.
     #[serde(default)]
     pub unit: String,
-    /// The source's wording, for a published constant.
+    /// The words in which the source gives the constant. Only for published constants.
     pub quote: Option<String>,
-    /// Why this value was chosen, for an assumed constant.
+    /// Why this value was chosen. Only for assumed constants.
     #[serde(default)]
     pub from: String,
-    /// Search range, for a fitted constant.
+    /// Range that a fit searches. Only for fitted constants.
     pub fit: Option<[f64; 2]>,
-    /// Number of values to try before the search narrows, from 2 to 1000.
+    /// Number of values in the range that a fit tries before it narrows the search, from 2 to 1000.
     #[serde(default = "default_steps")]
     pub steps: u32,
     /// Whether the value must be an integer.
     #[serde(default)]
     pub whole: bool,
-    /// Alternative values for the sensitivity analysis.
+    /// Other values that the sensitivity analysis tries.
     #[serde(default, rename = "try")]
     pub others: Vec<f64>,
-    /// Parameters to fit again for each alternative value.
+    /// Parameters that the sensitivity analysis fits again for each of the other values.
     #[serde(default)]
     pub refit: Vec<String>,
     /// Scenario parameter that this constant sets, named as in `sweep --vary`.
@@ -95,7 +95,7 @@ fn default_steps() -> u32 {
     11
 }
 
-/// Rows of one figure.
+/// The rows of one published figure.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Series {
@@ -103,22 +103,22 @@ pub struct Series {
     pub name: String,
     /// Unit of the values.
     pub unit: String,
-    /// Absolute tolerance for the model.
+    /// Absolute tolerance for the model's value.
     #[serde(default)]
     pub tolerance: f64,
-    /// Tolerance for the model, as a fraction of the published value. The larger of the two
+    /// Tolerance for the model's value, as a fraction of the published value. The larger of the two
     /// tolerances applies.
     #[serde(default)]
     pub relative: f64,
-    /// Column of the sweep's results to compare with, if the model is a scenario.
+    /// Column of the sweep's results to compare with, if a scenario models the case.
     pub measure: Option<String>,
-    /// Factor by which to multiply the column.
+    /// Factor by which the column is multiplied before the comparison.
     #[serde(default = "one")]
     pub scale: f64,
-    /// Whether the column is a count that must be divided by the number of simulated seconds.
+    /// Whether the column is a count, which must be divided by the number of simulated seconds.
     #[serde(default)]
     pub per_second: bool,
-    /// The rows, in file order.
+    /// The rows, in the order of the file.
     pub rows: Vec<Published>,
 }
 
@@ -126,31 +126,33 @@ fn one() -> f64 {
     1.0
 }
 
-/// A row that is published, derived, or filled in only by the model.
+/// A row of a series. Its value is published, derived from published values, or known only from the
+/// model.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
-    /// Label of the row, such as a tick rate or a host. The model parses it.
+    /// Label of the row, such as a tick rate or a host. The model derives the row's setup from it.
     pub at: String,
     /// The source's wording.
     pub quote: Option<String>,
     /// The published value.
     pub value: Option<f64>,
-    /// The published range. Every value within it matches.
+    /// The published range. The model matches if its value is anywhere within the range.
     pub range: Option<[f64; 2]>,
-    /// A value derived from published numbers. If present, the model is judged by it.
+    /// A value that is derived from published numbers. If present, the model is judged by it
+    /// instead of the published value.
     pub derived: Option<Derived>,
-    /// Tolerance for this row, which overrides the series' tolerances.
+    /// Tolerance for this row. It overrides the tolerances of the series.
     pub tolerance: Option<f64>,
-    /// Whether the row calibrates the model.
+    /// Whether the model's constants are fitted to this row.
     #[serde(default)]
     pub fit: bool,
-    /// Why the model misses this row, if the miss is known.
+    /// Why the model misses this row. `None` if the model is expected to match it.
     pub fails: Option<String>,
 }
 
 impl CaseFile {
-    /// Parses `text`, the contents of `file`.
+    /// Parses a case file. `text` is its contents, and `file` is its name for error messages.
     pub fn parse(file: &str, text: &str) -> Result<Self, CaseError> {
         let case: Self = toml::from_str(text).map_err(|error| CaseError {
             file: file.to_owned(),
@@ -165,7 +167,7 @@ impl CaseFile {
         Ok(case)
     }
 
-    /// A copy that contains only the rows selected by `wanted`.
+    /// Returns a copy that contains only the rows selected by `wanted`.
     #[must_use]
     pub fn with_rows(&self, wanted: impl Fn(&Published) -> bool) -> Self {
         let mut file = self.clone();
@@ -175,31 +177,31 @@ impl CaseFile {
         file
     }
 
-    /// A copy that contains only the calibration rows.
+    /// Returns a copy that contains only the calibration rows.
     #[must_use]
     pub fn calibrating(&self) -> Self {
         self.with_rows(|row| row.fit)
     }
 
-    /// Finds a series by name.
+    /// Returns the series called `name`.
     pub fn series(&self, name: &str) -> Option<&Series> {
         self.series.iter().find(|series| series.name == name)
     }
 
-    /// Finds a row by its series and label.
+    /// Returns the row of a series that has the label `at`.
     pub fn row(&self, series: &str, at: &str) -> Option<&Published> {
         let rows = &self.series(series)?.rows;
         rows.iter().find(|row| row.at == at)
     }
 
-    /// All rows, each with its series.
+    /// Returns all rows, each with its series.
     pub fn rows(&self) -> impl Iterator<Item = (&Series, &Published)> {
         self.series
             .iter()
             .flat_map(|series| series.rows.iter().map(move |row| (series, row)))
     }
 
-    /// The values of all parameters.
+    /// Returns the values of all parameters.
     pub fn values(&self) -> Values {
         let values = self
             .parameters
@@ -209,34 +211,34 @@ impl CaseFile {
     }
 }
 
-/// Line number (from 1) of a byte offset.
+/// Returns the number of the line (from 1) that contains a byte offset.
 fn line_of(text: &str, byte: usize) -> usize {
     text.get(..byte).unwrap_or(text).matches('\n').count() + 1
 }
 
-/// Replaces infinite ends with `None`.
+/// Replaces infinite ends of a range with `None`.
 fn ends(range: [f64; 2]) -> Ends {
     range.map(|end| Some(end).filter(|end| end.is_finite()))
 }
 
 impl Published {
-    /// The published value as a range.
+    /// Returns the published value as a range. Returns `None` if no value was published.
     pub fn published(&self) -> Option<[f64; 2]> {
         self.range.or_else(|| self.value.map(|value| [value; 2]))
     }
 
-    /// Like [`published`](Self::published), with infinite ends as `None`.
+    /// Same as [`published`](Self::published), but infinite ends are `None`.
     pub fn published_ends(&self) -> Option<Ends> {
         self.published().map(ends)
     }
 
-    /// The derived range, with infinite ends as `None`.
+    /// Returns the derived range, in which infinite ends are `None`.
     pub fn derived_ends(&self) -> Option<Ends> {
         self.derived.as_ref().map(|derived| ends(derived.range()))
     }
 
-    /// The range that the model should hit: the derived one if there is one, otherwise the
-    /// published one.
+    /// Returns the range that the model should hit. This is the derived range if there is one,
+    /// otherwise the published one.
     pub fn target(&self) -> Option<[f64; 2]> {
         self.derived
             .as_ref()
@@ -244,13 +246,13 @@ impl Published {
             .or_else(|| self.published())
     }
 
-    /// Midpoint of the target range.
+    /// Returns the midpoint of the target range.
     pub fn middle(&self) -> Option<f64> {
         self.target().map(|[low, high]| f64::midpoint(low, high))
     }
 
-    /// Signed distance of a modelled figure from the target range: zero inside it, negative below
-    /// it.
+    /// Returns the signed distance of a modelled figure from the target range. It is zero inside
+    /// the range and negative below it.
     pub fn residual(&self, modelled: f64) -> Option<f64> {
         self.target()
             .map(|[low, high]| modelled - modelled.max(low).min(high))
@@ -258,7 +260,7 @@ impl Published {
 }
 
 impl Series {
-    /// Tolerance for the model in `row`.
+    /// Returns the tolerance for the model's value in `row`.
     pub fn allowed(&self, row: &Published) -> f64 {
         let series_tolerance = || {
             let middle = row.middle().filter(|middle| middle.is_finite());
@@ -269,12 +271,12 @@ impl Series {
     }
 }
 
-/// A model's constants by name, for one run.
+/// The constants of a model for one run, by name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Values(pub BTreeMap<String, f64>);
 
 impl Values {
-    /// Looks up a constant by name.
+    /// Returns the constant called `name`.
     ///
     /// # Panics
     /// Panics if the case file does not define the constant. A test runs every case to catch this.
@@ -285,7 +287,7 @@ impl Values {
         }
     }
 
-    /// A copy in which constant `name` is `value`.
+    /// Returns a copy in which constant `name` is `value`.
     #[must_use]
     pub fn with(&self, name: &str, value: f64) -> Self {
         let mut values = self.clone();

@@ -1,4 +1,4 @@
-//! Fits a case file's free constants to its calibration rows.
+//! Fits the free constants of a case to the rows that the file marks for calibration.
 
 use ticktax_model::case::FitOutcome;
 
@@ -9,17 +9,17 @@ use crate::judge::misfit;
 /// Result of a fit.
 #[derive(Clone, Debug)]
 pub struct Fitted {
-    /// All constants, including the fitted ones.
+    /// All constants of the model, including those that were fitted.
     pub values: Values,
-    /// Remaining error. See [`misfit`].
+    /// Error that remains after the fit. See [`misfit`].
     pub misfit: f64,
     /// Number of model runs that the fit took.
     pub runs: u64,
 }
 
 impl Fitted {
-    /// Compares the fitted constants with those in `file`, and tests the model on the held-out
-    /// rows.
+    /// Compares the fitted constants with those in `file`, and tests the model on rows that it was
+    /// not fitted to.
     pub fn outcome(&self, case: &dyn Case, file: &CaseFile) -> FitOutcome {
         let constants = file.constants().into_iter();
         let fitted = constants
@@ -37,15 +37,15 @@ impl Fitted {
     }
 }
 
-/// Maximum number of refinement rounds. Each one halves the search range.
+/// Maximum number of rounds. Each round after the second searches half of the previous range.
 const ROUNDS: u32 = 14;
-/// Number of rounds without improvement after which the fit stops.
+/// Number of successive rounds that do not improve the fit before it stops.
 const PATIENCE: u32 = 4;
 
-/// Fits all constants that have a search range in the file.
+/// Fits all constants for which the file gives a search range.
 ///
-/// The search is deterministic. It tries every point of a grid over the ranges, then finer and
-/// finer grids around the best point. Returns `None` if the file has no constant to fit.
+/// The search is deterministic. It first tries every point of a grid over the ranges, then finer
+/// and finer grids around the best point. Returns `None` if the file has no constant to fit.
 pub fn fit(case: &dyn Case, file: &CaseFile) -> Option<Fitted> {
     let wanted: Vec<FreeParameter<'_>> = file
         .parameters
@@ -91,8 +91,8 @@ pub fn fit(case: &dyn Case, file: &CaseFile) -> Option<Fitted> {
                 (middle + width).min(free.range[1]),
             ];
         }
-        // A model that counts whole ticks is flat around its best point, so more rounds would not
-        // improve it.
+        // If the model counts whole ticks, its results do not change near the best point. More
+        // rounds would then not improve them.
         let better = before - best.0 > 1e-6 * before.min(1.0);
         idle_rounds = if better { 0 } else { idle_rounds + 1 };
         if idle_rounds == PATIENCE {
@@ -106,8 +106,8 @@ pub fn fit(case: &dyn Case, file: &CaseFile) -> Option<Fitted> {
     })
 }
 
-/// Maximum number of model runs that [`fit`] needs. `steps` yields the number of first-round values
-/// for each parameter.
+/// Returns the maximum number of times that [`fit`] needs to run the model. `steps` yields, for
+/// each parameter, the number of values in the first round.
 pub(crate) fn max_runs(steps: impl IntoIterator<Item = u64>) -> u64 {
     let (mut first, mut later) = (1_u64, 1_u64);
     let mut is_any = false;
@@ -142,8 +142,9 @@ impl<'a> FreeParameter<'a> {
         })
     }
 
-    /// `steps` evenly spaced values. For an integer parameter, at most `steps` integers from the
-    /// range, or the closest integer if the range contains none.
+    /// Returns `steps` evenly spaced values from `low` to `high`. For an integer parameter, returns
+    /// the first `steps` integers in the range, or the integer that is closest to its midpoint if
+    /// the range contains none.
     fn axis(&self, [low, high]: [f64; 2], steps: u32) -> Vec<f64> {
         if self.whole {
             let first = low.ceil();
@@ -162,7 +163,7 @@ impl<'a> FreeParameter<'a> {
     }
 }
 
-/// Every combination of the axes' values.
+/// Returns every combination of the axes' values.
 fn grid(axes: &[Vec<f64>]) -> Vec<Vec<f64>> {
     axes.iter().fold(vec![Vec::new()], |points, axis| {
         let longer = points.iter().flat_map(|point| {

@@ -1,4 +1,4 @@
-//! Compares modelled figures with published and derived ones, row by row.
+//! Compares modelled figures with published or derived ones, row by row.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use crate::cases::Case;
 use crate::file::{CaseFile, Published, Series, Values};
 use crate::sensitivity;
 
-/// Modelled figures by series name and row label.
+/// Figures from the model, by series name and row label.
 pub type Modelled = BTreeMap<(String, String), f64>;
 
-/// How well a case's model agrees with its file.
+/// Result of comparing a case's model with the case file.
 #[derive(Clone, Debug)]
 pub struct Judgement {
     /// All rows.
@@ -21,7 +21,7 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    /// Finds a row by its series and label.
+    /// Returns the row that belongs to a series and has the label `at`.
     pub fn line(&self, series: &str, at: &str) -> Option<&Line> {
         self.lines
             .iter()
@@ -29,7 +29,7 @@ impl Judgement {
     }
 }
 
-/// Runs the model with the constants in `file` and compares the results.
+/// Runs the model with the constants in `file`, and compares the results with the rows in the file.
 pub fn judge(case: &dyn Case, file: &CaseFile) -> Judgement {
     let values = file.values();
     let modelled = case.model(file, &values);
@@ -43,8 +43,8 @@ pub fn judge(case: &dyn Case, file: &CaseFile) -> Judgement {
     }
 }
 
-/// The complete report on a case: the comparison, the held-out predictions, and how sensitive the
-/// results are to the constants.
+/// Returns the complete report on a case: the comparison, the predictions for rows that the model
+/// was not fitted to, and how sensitive the results are to the constants.
 pub fn statement(case: &dyn Case, file: &CaseFile) -> CaseStatement {
     let Judgement { mut lines, remarks } = judge(case, file);
     let sensitivity = sensitivity::sensitivity(case, file);
@@ -64,7 +64,7 @@ pub fn statement(case: &dyn Case, file: &CaseFile) -> CaseStatement {
     }
 }
 
-/// Combines the rows of `file` with the modelled figures.
+/// Combines each row in `file` with its modelled figure.
 pub fn lines(file: &CaseFile, modelled: &Modelled) -> Vec<Line> {
     let line = |(series, row): (&Series, &Published)| {
         let key = (series.name.clone(), row.at.clone());
@@ -93,8 +93,9 @@ pub fn lines(file: &CaseFile, modelled: &Modelled) -> Vec<Line> {
     file.rows().map(line).collect()
 }
 
-/// Sum of squares over the calibration rows, where each term is the row's residual divided by its
-/// tolerance. Infinite if the model has no value for one of the rows.
+/// Returns how badly the model misses the calibration rows. This is the sum of the squares of their
+/// residuals, each divided by the row's tolerance. It is infinite if the model has no value for one
+/// of the rows.
 pub fn misfit(case: &dyn Case, file: &CaseFile, values: &Values) -> f64 {
     let modelled = case.sample(file, values);
     let miss = |(series, row): (&Series, &Published)| {

@@ -1,8 +1,8 @@
 //! Runs cases on real kernels, and compares the results with published and modelled figures.
 //!
-//! These kernels and their clocks differ from the published ones, so the figures may differ too.
-//! The mechanism must agree: what a case claims about ticks and sleeps must hold on any kernel that
-//! is configured to tick and sleep that way.
+//! These kernels and their clocks differ from the published ones, so the figures may differ, too.
+//! But the mechanism must be the same. What a case claims about ticks and sleeps must be true of
+//! any kernel that is configured to tick and sleep in that way.
 
 use std::collections::BTreeSet;
 
@@ -15,27 +15,27 @@ use crate::file::CaseFile;
 use crate::judge::Modelled;
 use crate::replay::Replay;
 
-/// A run in a guest: how to boot it, how long to run, and what to measure.
+/// A run in a guest. It says how to boot the guest, how long to run, and what to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuestJob {
     /// Kernel command line.
     pub cmdline: &'static str,
-    /// Duration by the guest's clock.
+    /// Run time, by the guest's clock.
     pub length: Nanos,
-    /// Whether to run the case's programs. Otherwise the guest is idle.
+    /// Whether to run the case's programs. If not, the guest is idle.
     pub programs: bool,
     /// Whether to count the guest's instructions.
     pub counted: bool,
 }
 
-/// Result of running a job on one kernel.
+/// Result of running a job in a guest with one kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trial {
-    /// Tick rate, in Hz.
+    /// Tick rate of the kernel, in Hz.
     pub hz: u32,
     /// The job that was run.
     pub job: GuestJob,
-    /// Figures measured by the guest's programs.
+    /// Figures that the programs in the guest measured.
     pub replay: Replay,
     /// Total number of instructions that the guest executed, if they were counted.
     pub instructions: Option<u64>,
@@ -43,13 +43,13 @@ pub struct Trial {
 
 /// A case that can be run on real kernels.
 pub trait KernelCase: Sync {
-    /// The jobs to run on each kernel.
+    /// Returns the jobs to run on each kernel.
     fn jobs(&self) -> Vec<GuestJob>;
 
-    /// Published tick rates, in Hz.
+    /// Returns the tick rates that have published figures, in Hz.
     fn rates(&self, file: &CaseFile) -> Vec<u32>;
 
-    /// Reports the results. `clock` is the clock that the guests used.
+    /// Compares the results with the case's figures. `clock` is the clock that the guests used.
     fn statement(&self, file: &CaseFile, clock: GuestClock, trials: &[Trial]) -> KernelsStatement;
 }
 
@@ -62,7 +62,7 @@ pub enum KernelsError {
         kernels with different rates"
     )]
     SameRate(u32),
-    /// Neither the kernel's configuration nor the guest shows the tick rate.
+    /// The tick rate is neither in the kernel's configuration nor reported by the guest.
     #[error("cannot find the tick rate of {0} in its configuration or in the guest")]
     NoRate(String),
     /// The guest's recording does not contain the case's programs.
@@ -71,8 +71,8 @@ pub enum KernelsError {
 }
 
 impl Trial {
-    /// Reads a job's result from the header of the recording made on `kernel`. `hz` is the tick
-    /// rate in the kernel's configuration. It is used if the guest does not report one.
+    /// Reads a job's result from the header of the recording that was made on `kernel`. `hz` is the
+    /// tick rate in the kernel's configuration. It is used if the guest does not report a rate.
     ///
     /// # Errors
     /// Returns an error if the tick rate is unknown, or if the recording does not contain the
@@ -106,19 +106,19 @@ pub fn require_one_a_rate(rates: impl IntoIterator<Item = u32>) -> Result<(), Ke
     }
 }
 
-/// Names of the cases that can run on real kernels.
+/// Returns the names of the cases that can run on real kernels.
 pub fn names() -> Vec<&'static str> {
     let on_kernels = cases::all().filter(|case| case.kernels().is_some());
     on_kernels.map(cases::Case::name).collect()
 }
 
-/// Tick rates of a series' rows.
+/// Returns the tick rates in the rows of a series.
 pub(crate) fn rates(file: &CaseFile, series: &str) -> Vec<u32> {
     let rows = file.series(series).map_or(&[][..], |series| &series.rows);
     rows.iter().filter_map(|row| row.at.parse().ok()).collect()
 }
 
-/// Looks up a row by its tick rate. Returns its target range and its modelled figure.
+/// Returns the target range and the modelled figure of the row for a tick rate.
 pub(crate) fn published(
     file: &CaseFile,
     modelled: &Modelled,
@@ -134,13 +134,13 @@ pub(crate) fn published(
     )
 }
 
-/// Runs the case's own model.
+/// Runs the case's model with the constants in its file.
 pub(crate) fn modelled(file: &CaseFile) -> Modelled {
     let case = cases::find(&file.name);
     case.map_or_else(Modelled::new, |case| case.model(file, &file.values()))
 }
 
-/// The kernel release, if all trials ran on the same one.
+/// Returns the kernel release if all trials ran on the same one, otherwise `None`.
 pub(crate) fn release(trials: &[Trial]) -> Option<String> {
     let mut releases = trials.iter().map(|trial| &trial.replay.machine.kernel);
     let first = releases.next()?;

@@ -1,9 +1,9 @@
 //! Plans experiments, runs them and judges the results. No other crate repeats or schedules runs.
 //!
 //! A [`Case`] is a published investigation. It consists of a file with the published rows
-//! ([`file::CaseFile`]) and a simulator model ([`cases`]). The file marks the rows that calibrate
-//! the model, and sets the tolerance for the other rows. [`fit`] finds the free constants from the
-//! calibration rows. [`judge`] compares the model with the published rows.
+//! ([`file::CaseFile`]) and a simulator model ([`cases`]). The file marks the rows to which the
+//! model is fitted, and sets the tolerance for the other rows. [`fit`] determines the free
+//! constants from the marked rows. [`judge`] compares the model with the published rows.
 #![forbid(unsafe_code)]
 
 pub mod axes;

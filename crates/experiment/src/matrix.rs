@@ -1,5 +1,5 @@
-//! A matrix of kernels, boot parameters and frame loops. Each arm has figures that were measured
-//! in the lab, predicted by the model, and published.
+//! A matrix of kernels, boot parameters and frame loops. Each arm is one combination of them. It
+//! has figures that were measured in the lab, predicted by the model, and published.
 
 use ticktax_model::document::Document;
 use ticktax_model::kernels::{
@@ -11,11 +11,10 @@ use ticktax_model::pace::PaceArm;
 use crate::cases;
 use crate::conformance::{self, Figures, Kernel, Loop, Predicted, Range};
 
-/// Name of the case that has the published rows.
+/// Name of the case that contains the published rows.
 const PUBLISHED: &str = "frame-rate-vs-hz";
 
-/// Converts the document that a guest produced to arms. Returns `None` if the document
-/// contains no loops.
+/// Converts a document from a guest to arms. Returns `None` if the document contains no loops.
 pub fn arms_of(kernel: &str, cmdline: &str, document: Document) -> Option<Vec<KernelArm>> {
     let (machine, rows) = match document {
         Document::Pace(statement) => {
@@ -28,7 +27,7 @@ pub fn arms_of(kernel: &str, cmdline: &str, document: Document) -> Option<Vec<Ke
     Some(arms(kernel, cmdline, &machine, &rows))
 }
 
-/// Creates an arm for each loop of a guest that was booted with `cmdline`. Skips loops without
+/// Creates an arm for each loop of a guest that was booted with `cmdline`. Skips loops that had no
 /// frames.
 fn arms(kernel: &str, cmdline: &str, machine: &Machine, rows: &[PaceArm]) -> Vec<KernelArm> {
     let facts = Kernel::from_machine(machine);
@@ -37,7 +36,8 @@ fn arms(kernel: &str, cmdline: &str, machine: &Machine, rows: &[PaceArm]) -> Vec
     let arm = |(paced, figures): (Loop, Figures)| {
         let predicted = facts.and_then(|facts| conformance::predict(facts, &paced));
         let differs = predicted.as_ref().map(|predicted| {
-            // An arm without a prediction has no differences, but it must not count as agreeing.
+            // An arm without a prediction has no differences. It must not count as an arm that
+            // agrees with the model.
             conformance::differences(&paced, &figures, predicted)
         });
         KernelArm {
@@ -56,8 +56,8 @@ fn arms(kernel: &str, cmdline: &str, machine: &Machine, rows: &[PaceArm]) -> Vec
     measured.map(arm).collect()
 }
 
-/// Combines all arms with the figures published for their tick rates. `verb` is the command that
-/// each guest ran.
+/// Combines all arms with the figures that were published for their tick rates. `verb` is the
+/// command that each guest ran.
 pub fn comparison(verb: String, clock: GuestClock, arms: Vec<KernelArm>) -> KernelComparison {
     KernelComparison {
         verb,
@@ -89,7 +89,7 @@ fn predicted_loop(paced: &Loop, predicted: &Predicted) -> PredictedLoop {
     }
 }
 
-/// Figures that a game server's operators published for the tick rates in `arms`.
+/// Returns the figures that the operators of a game server published for the tick rates in `arms`.
 fn published(arms: &[KernelArm]) -> Vec<PublishedLoop> {
     let Some(Ok(file)) = cases::find(PUBLISHED).map(cases::Case::file) else {
         return Vec::new();
@@ -121,7 +121,8 @@ mod tests {
 
     const PERIOD: Nanos = Nanos::from_millis(30);
 
-    /// A loop with a 30 ms period that runs `rate` frames per second, each `late` ns late.
+    /// Returns a loop with a period of 30 ms that runs `rate` frames per second. Each frame is
+    /// `late` ns late.
     fn row(rate: f64, late: f64) -> PaceArm {
         let mut stats = FrameStats::new(Terms {
             period: PERIOD,

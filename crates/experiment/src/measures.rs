@@ -1,13 +1,13 @@
-//! Extracts the watched program's figures from a statement. Used when comparing recordings and in
-//! trials.
+//! Extracts the figures of the watched program from a statement, for comparisons of recordings and
+//! for trials.
 
 use ticktax_model::Nanos;
 use ticktax_model::changes::ChangeMeasure;
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{ThreadState, VictimStatement};
 
-/// A figure for the watched program, observed over `wall`. `None` if there is no watched program or
-/// the figure was not measured.
+/// Returns a figure of the watched program, which was observed for `wall`. Returns `None` if no
+/// program was watched or the figure was not measured.
 pub(crate) fn of_program(
     statement: &Statement,
     wall: Nanos,
@@ -33,17 +33,17 @@ pub(crate) fn of_program(
     }
 }
 
-/// Total time that the program's threads spent in `state`.
+/// Returns how much time the program's threads spent in `state`, in total.
 pub(crate) fn time(victim: &VictimStatement, state: ThreadState) -> Option<Nanos> {
     sum(victim, |other| other == state)
 }
 
-/// Time in `state`, as a share of the time in which the program needed the CPU.
+/// Returns the time in `state` as a share of the time in which the program needed a CPU.
 pub(crate) fn share(victim: &VictimStatement, state: ThreadState) -> Option<f64> {
     Some(time(victim, state)?.share_of(sum(victim, ThreadState::is_wanted)?))
 }
 
-/// Total time in all states that `is_selected` accepts.
+/// Returns how much time the threads spent in all states that `is_selected` accepts, in total.
 pub(crate) fn sum(
     victim: &VictimStatement,
     is_selected: impl Fn(ThreadState) -> bool,

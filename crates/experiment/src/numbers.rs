@@ -1,4 +1,5 @@
-//! Compares two files of numbers: one number per line, a CSV column, or a hyperfine export.
+//! Compares two files of numbers. A file contains one number per line, a table with a CSV column,
+//! or an export from hyperfine.
 
 mod csv;
 mod hyperfine;
@@ -15,9 +16,9 @@ use crate::trial::compare_lists;
 
 /// Maximum file size.
 const MAX_BYTES: u64 = 64 << 20;
-/// Maximum number of values.
+/// Maximum number of values in a list.
 const MAX_VALUES: usize = 1_000_000;
-/// Permitted magnitudes of nonzero values, chosen so that ratios and squares stay finite.
+/// Allowed magnitudes of nonzero values. Within them, ratios and squares stay finite.
 const SIZES: RangeInclusive<f64> = 1e-100..=1e100;
 
 /// Why two files cannot be compared as numbers.
@@ -31,15 +32,15 @@ pub enum NumbersError {
         /// Reason and remedy.
         why: String,
     },
-    /// A file contains several lists, and the user did not choose one.
+    /// A file contains several lists, and the user has not chosen one.
     #[error("cannot compare {file}: {why}")]
     Choice {
         /// The file.
         file: String,
-        /// The available lists, and how to choose one.
+        /// The lists in the file, and how to choose one.
         why: String,
     },
-    /// Only one of the files is a list of numbers.
+    /// Only one of the two files contains a list of numbers.
     #[error(
         "cannot compare {numbers} (a list of numbers) with {other} (a recording or statement): \
          give two files of the same kind"
@@ -52,16 +53,16 @@ pub enum NumbersError {
     },
 }
 
-/// Options for a comparison of two lists.
+/// The user's options for comparing two lists.
 #[derive(Clone, Debug, Default)]
 pub struct Question {
-    /// Column of a CSV file, by name or by number from 1: one entry for both files, or one for
-    /// each.
+    /// Columns to read from CSV files, by name or by number from 1. One entry applies to both
+    /// files, and two entries apply to one file each.
     pub columns: Vec<String>,
-    /// Result in a hyperfine export, by command or by number from 1: one entry for both files, or
-    /// one for each.
+    /// Results to read from hyperfine exports, by command or by number from 1. One entry applies to
+    /// both files, and two entries apply to one file each.
     pub results: Vec<String>,
-    /// Whether lower or higher values are better, if the user said so.
+    /// Whether lower or higher values are better. `None` if the user did not specify it.
     pub better: Option<Better>,
     /// Largest effect that counts as no difference, as a fraction of the first list's mean.
     pub difference: f64,
@@ -88,11 +89,11 @@ enum Content {
     Plain(String),
     /// A CSV or TSV table.
     Table { text: String, delimiter: u8 },
-    /// The `results` value of a hyperfine export.
+    /// The value of `results` in a hyperfine export.
     Hyperfine(serde_json::Value),
 }
 
-/// A list of numbers with its description.
+/// A list of numbers, together with its description.
 #[derive(Debug)]
 struct List {
     about: Numbers,
@@ -102,8 +103,8 @@ struct List {
 }
 
 impl NumberFiles {
-    /// Opens two files. Returns `None` if neither contains numbers. Reads each file only once, so
-    /// pipes work too.
+    /// Opens two files. Returns `None` if neither contains numbers. Each file is read only once, so
+    /// pipes work, too.
     ///
     /// # Errors
     /// Returns an error if only one of the files contains numbers, or if a file cannot be read.
@@ -123,7 +124,8 @@ impl NumberFiles {
         }
     }
 
-    /// Compares the lists. `version` is ticktax's version, for the result.
+    /// Compares the two lists. `version` is the version of ticktax, which becomes part of the
+    /// result.
     ///
     /// # Errors
     /// Returns an error if a file contains no list, or if it contains several and the user did not
@@ -157,8 +159,8 @@ impl NumberFiles {
 }
 
 impl Source {
-    /// Opens a file. Returns `None` if its extension, first bytes or JSON contents show that it
-    /// does not contain numbers.
+    /// Opens a file. Returns `None` if its extension, its first bytes or its JSON contents show
+    /// that it does not contain numbers.
     fn open(path: &Path) -> Result<Option<Self>, NumbersError> {
         let ending = path.extension().and_then(|extension| extension.to_str());
         let ending = ending.unwrap_or_default().to_ascii_lowercase();
@@ -179,8 +181,8 @@ impl Source {
         Ok(content.map(|content| Self { file, content }))
     }
 
-    /// Extracts the list that the user chose, or the file's only list. `side` is 0 for the first
-    /// file and 1 for the second.
+    /// Returns the list that the user chose, or the only list in the file. `side` is 0 for the
+    /// first file and 1 for the second.
     fn list(&self, question: &Question, side: usize) -> Result<List, NumbersError> {
         let chosen = |all: &[String]| all.get(side).or(all.last()).cloned();
         let found = match &self.content {
@@ -230,7 +232,7 @@ impl Source {
     }
 }
 
-/// A list as found in a file of any format.
+/// A list that was found in a file of any format.
 #[derive(Debug)]
 struct Found {
     values: Vec<f64>,
@@ -241,7 +243,7 @@ struct Found {
 }
 
 impl Found {
-    /// Creates a list whose only metadata is a name.
+    /// Creates a list that has no metadata except a name.
     fn plain(values: Vec<f64>, name: Option<String>) -> Self {
         Self {
             values,
@@ -253,16 +255,16 @@ impl Found {
     }
 }
 
-/// Why a file does not provide a list.
+/// Why no list could be read from a file.
 #[derive(Debug)]
 enum Problem {
     /// The contents are not a list.
     Content(String),
-    /// There are several lists, and none was chosen.
+    /// There are several lists, and the user has not chosen one.
     Choice(String),
 }
 
-/// Reads a text file. Returns `None` for a recording, which is recognized by its first bytes.
+/// Reads a text file. Returns `None` if its first bytes show that it is a recording.
 fn text(path: &Path) -> Result<Option<String>, NumbersError> {
     let file_error = |why: String| NumbersError::File {
         file: path.display().to_string(),
@@ -284,7 +286,7 @@ fn text(path: &Path) -> Result<Option<String>, NumbersError> {
     Ok(Some(text))
 }
 
-/// Parses a number. The error message names the line.
+/// Parses a number. The error message contains the line number.
 fn number(text: &str, line: u64) -> Result<f64, Problem> {
     let found: Option<f64> = text.parse().ok();
     let why = match found {
@@ -296,7 +298,8 @@ fn number(text: &str, line: u64) -> Result<f64, Problem> {
     Err(Problem::Content(format!("line {line}: `{shown}` {why}")))
 }
 
-/// The first `most` characters of `text`, without control characters, for a one-line error message.
+/// Returns the first `most` characters of `text`, without control characters, for a one-line error
+/// message.
 fn excerpt(text: &str, most: usize) -> String {
     let shown = text.chars().take(most);
     shown
@@ -310,7 +313,7 @@ fn excerpt(text: &str, most: usize) -> String {
         .collect()
 }
 
-/// Finds the index of `chosen`, which is either a name or a number counted from 1.
+/// Returns the index of `chosen`, which is either a name or a number counted from 1.
 fn place(chosen: &str, names: &[String]) -> Option<usize> {
     let by_name = names.iter().position(|name| name == chosen);
     by_name.or_else(|| {
@@ -319,7 +322,7 @@ fn place(chosen: &str, names: &[String]) -> Option<usize> {
     })
 }
 
-/// Formats names as a numbered list: `1 make, 2 ninja`.
+/// Formats names as a numbered list, such as `1 make, 2 ninja`.
 fn listed(names: &[String]) -> String {
     const SHOWN: usize = 6;
     let each = names.iter().enumerate().take(SHOWN);

@@ -1,7 +1,8 @@
-//! User-defined cases, each modelled by the simulator scenario that its case file names.
+//! Cases defined by users. Each is modelled by the simulator scenario that its case file names.
 //!
-//! Row labels and parameters can set anything that `sweep --vary` can set. Each series is compared
-//! with one column of the sweep's results. `docs/reference/case.md` has an example.
+//! The label of a row, and each parameter, can set anything that `sweep --vary` can set. Each
+//! series is compared with one column of the sweep's results. `docs/reference/case.md` contains an
+//! example.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,7 +26,7 @@ mod error;
 pub use effort::Asked;
 pub use error::{OwnCaseError, OwnCaseFault, RowError};
 
-/// A user's case, modelled by a scenario.
+/// A case defined by a user and modelled by a scenario.
 #[derive(Debug)]
 pub struct OwnCase {
     /// Path as typed.
@@ -36,8 +37,8 @@ pub struct OwnCase {
 }
 
 impl OwnCase {
-    /// Loads the case at `path` together with its scenario. Checks that every row can be simulated
-    /// with the file's constants.
+    /// Loads the case at `path`, together with its scenario. Checks that every row can be simulated
+    /// with the constants in the file.
     ///
     /// # Errors
     /// Returns an error if a file is unreadable or invalid, or if the case refers to something that
@@ -54,7 +55,7 @@ impl OwnCase {
             return Err(unusable(OwnCaseFault::NoModel));
         };
         let place = path.parent().unwrap_or(Path::new("")).join(&model.scenario);
-        // A case file from someone else could name a device, or a pipe that blocks.
+        // A case file from someone else could name a device, or a pipe that would block.
         if std::fs::metadata(&place).is_ok_and(|found| !found.is_file()) {
             return Err(unusable(OwnCaseFault::NotAFile { path: place }));
         }
@@ -77,7 +78,7 @@ impl OwnCase {
         }
     }
 
-    /// Rejects a case that refers to something that the scenario lacks.
+    /// Returns an error if the case refers to something that the scenario lacks.
     fn check(&self) -> Result<(), OwnCaseFault> {
         let columns = columns(&self.setup);
         for series in &self.file.series {
@@ -126,8 +127,8 @@ impl OwnCase {
         Ok(())
     }
 
-    /// Checks the fit bounds and the alternative values for one row. If the scenario rejected one
-    /// of them later, the sensitivity analysis would have no rows.
+    /// Checks one row with the bounds of each fit and with all alternative values. If the scenario
+    /// rejected one of these values later, the sensitivity analysis would have no rows.
     fn check_values(&self, at: &str, values: &Values) -> Result<(), OwnCaseFault> {
         for (name, parameter) in self
             .file
@@ -149,7 +150,7 @@ impl OwnCase {
         Ok(())
     }
 
-    /// The scenario's setup for the row labelled `at`.
+    /// Returns the setup for simulating the row with the label `at`.
     fn point(&self, at: &str, values: &Values) -> Result<Setup, RowError> {
         let row = self
             .file
@@ -167,14 +168,14 @@ impl OwnCase {
         Ok(Grid::with_axes(axes, self.setup.clone(), MOST_ARMS)?.arm(0)?)
     }
 
-    /// An axis that sets parameter `name` to the values in `list`.
+    /// Returns an axis that sets the parameter `name` to the values in `list`.
     fn axis_of(&self, name: &str, list: &str) -> Result<Axis, VaryError> {
         let typed = format!("{name}={list}").parse::<Vary>()?;
         Axis::new(&typed, &self.setup)
     }
 
-    /// An axis that sets parameter `name` to `value`. `unit` is used only if the parameter is a
-    /// duration.
+    /// Returns an axis that sets the parameter `name` to `value`. `unit` is used only if the
+    /// parameter is a duration.
     fn axis(&self, name: &str, value: f64, unit: &str) -> Result<Axis, RowError> {
         let field = Field::find(name, &self.setup).map_err(|why| RowError::Field {
             axis: name.to_owned(),
@@ -191,7 +192,8 @@ impl OwnCase {
         Ok(self.axis_of(name, &format!("{}ns", (value * scale.0 as f64).round()))?)
     }
 
-    /// Simulates the row labelled `at`. Returns its figures by sweep column.
+    /// Simulates the row with the label `at`. Returns its figures by the name of the sweep's
+    /// column.
     fn simulate(&self, at: &str, values: &Values) -> Option<BTreeMap<String, f64>> {
         let setup = self.point(at, values).ok()?;
         let report = run(&setup).ok()?;
@@ -284,13 +286,14 @@ mod tests {
         let case = open(CASE, SCENARIO).unwrap();
         let file = case.file().unwrap();
         let fitted = fit(&case, &file).unwrap();
-        // A frame is 5 ms of work and a 20 ms sleep that ends on a 10 ms tick, which makes 30 ms.
+        // A frame consists of 5 ms of work and a 20 ms sleep that ends on a 10 ms tick, so it takes
+        // 30 ms.
         assert!((fitted.values.get("work") - 5.0).abs() < 0.1, "{fitted:?}");
         let statement = statement(&case, &file);
         let frames = statement.rows.iter().find(|line| line.series == "frames");
         assert_eq!(frames.unwrap().met(), Some(true), "{statement:#?}");
-        // The file's 4 ms of work give a CPU share of 13.3 %, which must not match the published
-        // one.
+        // The 4 ms of work in the file make a CPU share of 13.3 %, which must not match the
+        // published share.
         assert_eq!(statement.rows[0].met(), Some(false));
         assert_eq!(statement.sensitivity[0].points.len(), 3);
     }

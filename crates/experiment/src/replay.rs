@@ -1,5 +1,5 @@
-//! Runs a scenario's programs on real threads. Their steps are the same as in the simulator, and so
-//! are the random draws for the same seed.
+//! Runs a scenario's programs on real threads. The threads take the same steps as in the simulator
+//! and, for the same seed, draw the same random numbers.
 //!
 //! This module only decides which step comes next and how long it sleeps or works. The kernel
 //! determines everything else.
@@ -18,37 +18,37 @@ use ticktax_sim::{Call, Step, Stream, TaskSpec};
 
 pub use threads::replay_here;
 
-/// The platform of a replay thread, which provides a clock, sleep and work.
+/// Provides a replay thread with a clock, sleep and work.
 pub trait Performer {
-    /// Current time since an arbitrary origin.
+    /// Returns the time since an arbitrary origin.
     fn now(&mut self) -> Nanos;
 
-    /// Sleeps for `time` with a single call.
+    /// Sleeps for `time`, with a single system call.
     ///
     /// # Errors
     /// Returns an error if the kernel refuses the call.
     fn sleep(&mut self, call: Call, time: Nanos) -> Result<(), ProbeError>;
 
-    /// Works for `time`, measured in CPU time.
+    /// Works until it has used `time` of CPU time.
     fn work(&mut self, time: Nanos);
 }
 
-/// The results of all threads, together with the kernel's counters.
+/// Results of all threads, together with the kernel's counters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replay {
-    /// The machine that ran the threads.
+    /// The machine on which the threads ran.
     pub machine: Machine,
     /// Elapsed time.
     pub elapsed: Nanos,
-    /// CPU time that tick sampling counted as busy, summed over all CPUs (`/proc/stat`).
+    /// CPU time that samples at ticks counted as busy, summed over all CPUs (`/proc/stat`).
     pub sampled: Nanos,
     /// Results of each task.
     pub tasks: Vec<ReplayedTask>,
 }
 
 impl Replay {
-    /// Reads the results from a recording's header. Returns `None` if the recording is not a
-    /// replay.
+    /// Reads the results from the header of a recording. Returns `None` if the recording was not
+    /// made by a replay.
     pub fn from_header(header: &Header) -> Option<Self> {
         let busy = |counters: &Counters| counters.cpu_times.values().map(CpuTimes::busy).sum();
         let [before, after]: [Nanos; 2] = [busy(&header.before), busy(&header.after)];
@@ -64,10 +64,10 @@ impl Replay {
 /// Why a program could not be replayed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
-    /// Only the simulator supports the step at this index.
+    /// Only the simulator supports the step that has this index.
     #[error("only the simulator can run step {0} of the program")]
     Step(usize),
-    /// The kernel refused a sleep.
+    /// The kernel refused a system call for sleeping.
     #[error(transparent)]
     Sleep(#[from] ProbeError),
     /// The program's thread could not be started.
@@ -78,7 +78,7 @@ pub enum ReplayError {
     Panicked,
 }
 
-/// Checks that a thread can perform the program of `task`.
+/// Checks that a real thread can run the program of `task`.
 ///
 /// # Errors
 /// Returns [`ReplayError::Step`] with the index of the first step that only the simulator supports.
@@ -97,9 +97,9 @@ pub fn check(task: &TaskSpec) -> Result<(), ReplayError> {
     unsupported.map_or(Ok(()), |place| Err(ReplayError::Step(place)))
 }
 
-/// Performs `task` until `length` has passed. `place` is the task's index in the setup.
+/// Runs the program of `task` until `length` has passed. `place` is the task's index in the setup.
 ///
-/// The caller must fill in the CPU time used ([`ReplayedTask::ran`]).
+/// The caller must fill in how much CPU time the thread used ([`ReplayedTask::ran`]).
 ///
 /// # Errors
 /// Returns an error if the program has a step that only the simulator supports, or if the kernel
@@ -113,7 +113,7 @@ pub fn replay(
 ) -> Result<ReplayedTask, ReplayError> {
     check(task)?;
     let number = u64::try_from(place).unwrap_or(u64::MAX);
-    // The simulator uses the same stream for this task.
+    // The simulator draws the random numbers of this task from the same stream.
     let mut chance = Stream::new(seed, 2 * number);
     let begin = performer.now();
     let mut notes = ReplayedTask::default();
@@ -169,7 +169,7 @@ mod tests {
 
     use super::{Performer, ReplayError, check, replay};
 
-    /// A machine without overhead: time passes only while the thread sleeps or works.
+    /// A machine without overhead, on which time passes only while the thread sleeps or works.
     #[derive(Default)]
     struct Ideal(Nanos);
 
@@ -192,7 +192,7 @@ mod tests {
         Nanos::from_millis(ms)
     }
 
-    /// A game server's loop that sometimes takes longer than its period.
+    /// Returns the loop of a game server that sometimes takes longer than its period.
     fn server() -> TaskSpec {
         let step = Step::Every {
             period: Nanos(33_333_333),
@@ -218,7 +218,7 @@ mod tests {
             Step::Sleep(Call::Nanosleep, Law::Exponential(ms(30))),
             Step::Work(Law::Fixed(Nanos(1))),
         ];
-        // Each task draws from its own stream.
+        // Each task draws random numbers from its own stream.
         for task in [server(), TaskSpec::new("sleeper", sleeper)] {
             setup.tasks.push(task);
             let place = setup.tasks.len() - 1;

@@ -7,13 +7,13 @@ use crate::file::{CaseFile, Design, Parameter};
 use crate::fit::fit;
 use crate::judge::lines;
 
-/// Minimum number of values to try. With fewer, it is unclear whether a row depends on the
-/// parameter.
+/// Minimum number of values to try. With fewer values, it would be unclear whether a row depends on
+/// the parameter.
 const MIN_POINTS: usize = 3;
 
-/// Varies each parameter that has alternative values in the file, one parameter at a time.
+/// Varies each parameter for which the file has alternative values, one parameter at a time.
 pub fn sensitivity(case: &dyn Case, file: &CaseFile) -> Vec<Sensitivity> {
-    // Skip rows without a target, because they can neither match nor fail.
+    // Skip rows that have no target, because the model can neither match nor miss them.
     let rows = file.with_rows(|row| row.target().is_some());
     let swept = file
         .parameters
@@ -79,7 +79,7 @@ fn vary(case: &dyn Case, file: &CaseFile, name: &str, varied: &Parameter) -> Sen
     }
 }
 
-/// Marks the rows that match at only one of the values tried.
+/// Marks the rows that the model matches with only one of the values that were tried.
 pub(crate) fn mark(sensitivity: &Sensitivity, lines: &mut [Line]) {
     if sensitivity.points.len() < MIN_POINTS {
         return;

@@ -9,7 +9,7 @@ pub use rank::{fisher_exact, mann_whitney, signed_rank, sorted_by_chance, spearm
 pub use resample::{mean_interval, means_interval, ratio_interval};
 pub use ticktax_analysis::judge::{mean, student_chance, student_quantile, variance, welch};
 
-/// The median, or 0 for an empty list.
+/// Returns the median, or 0 if the list is empty.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -21,13 +21,13 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Every choice of `k` items out of `n` (at most 20), as a bit set.
+/// Returns every choice of `k` items out of `n`, which is at most 20. Each choice is a bit set.
 pub fn choices(n: usize, k: usize) -> impl Iterator<Item = u32> {
     let all = 1_u32 << n.min(20);
     (0..all).filter(move |bits| bits.count_ones() as usize == k)
 }
 
-/// Fits a line to the points by least squares. Returns its value at 0 and its slope.
+/// Fits a line to the points by least squares. Returns the line's value at 0 and its slope.
 pub fn line(points: &[(f64, f64)]) -> (f64, f64) {
     let xs: Vec<f64> = points.iter().map(|point| point.0).collect();
     let ys: Vec<f64> = points.iter().map(|point| point.1).collect();

@@ -1,8 +1,8 @@
-//! Sweeps run a scenario at every arm of a grid on all CPUs, and write one table.
+//! Sweeps. A sweep runs a scenario at every arm of a grid, on all CPUs, and writes a single table.
 //!
-//! Each finished arm is immediately written to a journal next to the results, so a killed sweep
-//! can be resumed. When all arms are done, the table is written in arm order. It is identical
-//! byte for byte, regardless of the number of threads and of interruptions.
+//! Each arm is written to a journal next to the results as soon as it has finished, so a sweep that
+//! was killed can be resumed. When all arms have finished, the table is written in the order of the
+//! arms. Each byte of it is the same, regardless of the number of threads and of interruptions.
 
 mod journal;
 pub(crate) mod outcome;
@@ -20,10 +20,10 @@ pub use self::plan::{Plan, PlanError};
 pub use self::results::{Ran, statement};
 pub use self::run::{Begun, Ended, Progress, Sweep, begin};
 
-/// Why a sweep cannot start or continue. Displayed as one line.
+/// Why a sweep cannot start or continue. The message is one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SweepError {
-    /// Another process is writing the same results.
+    /// Another process is writing to the same results.
     #[error(
         "another sweep is writing {}: wait for it to finish, or choose another file",
         results.display()
@@ -40,7 +40,7 @@ pub enum SweepError {
         /// How the other sweep differs from this one.
         what: String,
     },
-    /// The journal cannot be written or read. Its existing contents are kept.
+    /// The journal cannot be written or read. The arms that it contains are kept.
     #[error(
         "cannot {verb} the journal {}: {why}; {kept} finished arms are saved; run the same \
          command again to resume",
@@ -53,7 +53,7 @@ pub enum SweepError {
         path: PathBuf,
         /// Reason.
         why: String,
-        /// Number of arms in the journal.
+        /// Number of arms that the journal contains.
         kept: usize,
     },
     /// A thread cannot be started.
@@ -75,7 +75,7 @@ pub enum SweepError {
     Table(#[from] TableError),
 }
 
-/// Path of the journal: the results file's path with `.journal` appended.
+/// Returns the path of the journal, which is the path of the results with `.journal` appended.
 fn journal_of(results: &Path) -> PathBuf {
     let mut name = results.as_os_str().to_owned();
     name.push(".journal");

@@ -1,15 +1,15 @@
-//! Reads files written by people (cases and scenarios) and documents written by ticktax.
+//! Reads files that people write (cases and scenarios), and documents that ticktax writes.
 
 use std::path::{Path, PathBuf};
 
 use ticktax_store::disk::{InputError, read_input};
 
-/// Maximum size of a file written by a person, in MiB.
+/// Maximum size of a file that a person writes, in MiB.
 pub const MAX_MIB: u32 = 1;
-/// Maximum size of a ticktax document in JSON, in MiB.
+/// Maximum size of a JSON document that ticktax writes, in MiB.
 const MAX_DOCUMENT_MIB: u32 = 64;
 
-/// Why a text file could not be read, in one line.
+/// Why a text file could not be read. The message is one line.
 #[derive(Debug, thiserror::Error)]
 pub enum TextError {
     /// The file is unreadable or too large.
@@ -32,7 +32,7 @@ pub enum TextError {
     },
 }
 
-/// Reads a JSON document written by ticktax.
+/// Reads a JSON document that ticktax wrote.
 ///
 /// # Errors
 /// Returns an error if the file is unreadable or larger than 64 MiB.

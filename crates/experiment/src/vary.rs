@@ -1,8 +1,9 @@
-//! Parses `--vary NAME=LIST` and lists the arms of a comparison: every combination of the values.
+//! Parses `--vary NAME=LIST` and lists the arms of a comparison. Each combination of the values is
+//! an arm.
 //!
 //! A [`Parameter`] is something that a verb can vary. Its implementation finds a parameter by name,
 //! parses its values and applies them. [`Grid`] does the rest for every verb: it splits the lists,
-//! refuses duplicates and oversized grids, and numbers the arms.
+//! rejects duplicates and grids that are too large, and numbers the arms.
 //!
 //! ```
 //! use ticktax_experiment::vary::{Vary, loops};
@@ -28,20 +29,21 @@ pub use loops::{Loops, Pacing, loops};
 /// Maximum number of arms, unless a verb has a lower limit.
 pub const MOST_ARMS: usize = 1_000_000;
 
-/// The value of one `--vary` option: a parameter's name and its list of values, as typed.
+/// The argument of a `--vary` option: a parameter's name and its list of values, as typed by the
+/// user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vary {
     name: String,
     list: String,
 }
 
-/// Error in a parameter or in its values. Displayed as one line that starts with the parameter's
+/// Error in a parameter or in its values. The message is one line that starts with the parameter's
 /// name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct VaryError(String);
 
-/// Error for an arm whose combination of values is invalid.
+/// Error in an arm. Its combination of values is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ArmError(String);
@@ -50,51 +52,55 @@ pub struct ArmError(String);
 pub trait Parameter: Clone + Debug {
     /// The settings of an arm.
     type Arm: Clone + Debug;
-    /// A value of the parameter. Its text is unique and parses back to the same value.
+    /// A value of the parameter. Different values have different texts, and parsing a value's text
+    /// returns that value.
     type Value: Clone + Debug + Display;
 
-    /// Finds the parameter called `name`, for arms that are based on `base`.
+    /// Finds the parameter called `name`. The arms will be changes to `base`.
     ///
     /// # Errors
-    /// Returns an error that lists the parameters if `name` is not one of them.
+    /// Returns an error that lists the parameters if none of them is called `name`.
     fn find(name: &str, base: &Self::Arm) -> Result<Self, String>;
 
-    /// Parses one item of a list: a value, or a range of values.
+    /// Parses one item of a list, which is a value or a range of values.
     ///
     /// # Errors
-    /// Returns what is wrong with the item.
+    /// Returns a description of the problem if the item is invalid.
     fn parse(&self, item: &str, base: &Self::Arm) -> Result<Vec<Self::Value>, String>;
 
-    /// Name of what the parameter sets. A grid cannot vary the same thing twice.
+    /// Returns the name of the property that the parameter sets. A grid cannot vary the same
+    /// property twice.
     fn target(&self) -> String;
 
-    /// Sets the parameter.
+    /// Sets the parameter to `value`.
     ///
     /// # Errors
-    /// Returns why the arm cannot have this value.
+    /// Returns the reason if the arm cannot have this value.
     fn set(&self, arm: &mut Self::Arm, value: &Self::Value) -> Result<(), String>;
 
-    /// Sort key for setting several parameters: the lowest rank is set first.
+    /// Returns a key that determines the order in which parameters are set. The parameter with the
+    /// lowest rank is set first.
     fn rank(&self) -> usize {
         0
     }
 
-    /// Checks an arm whose parameters are all set.
+    /// Checks an arm after all its parameters have been set.
     ///
     /// # Errors
-    /// Returns why the combination of values is invalid.
+    /// Returns the reason if the combination of values is invalid.
     fn check(_arm: &Self::Arm) -> Result<(), String> {
         Ok(())
     }
 }
 
-/// The settings of an arm, with a table of the parameters that change them.
+/// The settings of an arm. Each type of settings has a table of the parameters that change them.
 pub trait Table: Clone + Debug + Sized + 'static {
     /// All parameters.
     const ROWS: &'static [Row<Self>];
 }
 
-/// A parameter in the [`Table`] of `T`. Its values are kept as typed.
+/// A parameter in the [`Table`] of `T`. Its values are kept in the form in which the user typed
+/// them.
 #[derive(Debug)]
 pub struct Row<T> {
     name: &'static str,
@@ -103,12 +109,12 @@ pub struct Row<T> {
 }
 
 impl<T> Row<T> {
-    /// A parameter that parses a value and sets it.
+    /// Returns a parameter. `set` parses a value and sets it.
     pub const fn new(name: &'static str, set: fn(&mut T, &str) -> Result<(), String>) -> Self {
         Self::alias(name, name, set)
     }
 
-    /// A parameter that sets the same thing as the parameter `sets`.
+    /// Returns a parameter that sets the same property as the parameter called `sets`.
     pub const fn alias(
         name: &'static str,
         sets: &'static str,
@@ -153,7 +159,7 @@ impl<T: Table> Parameter for &'static Row<T> {
 }
 
 impl Vary {
-    /// The parameter's name.
+    /// Returns the parameter's name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -190,7 +196,7 @@ impl Display for Vary {
     }
 }
 
-/// A parameter together with the values it takes.
+/// A parameter together with the values that it takes.
 #[derive(Clone, Debug)]
 pub struct Axis<P: Parameter> {
     typed: Vary,
@@ -223,31 +229,31 @@ impl<P: Parameter> Axis<P> {
         })
     }
 
-    /// The parameter's name, as typed.
+    /// Returns the parameter's name, as typed by the user.
     pub fn name(&self) -> &str {
         self.typed.name()
     }
 
-    /// The name and the list, as typed.
+    /// Returns the name and the list of values, as typed by the user.
     pub fn typed(&self) -> &Vary {
         &self.typed
     }
 
-    /// The parameter.
+    /// Returns the parameter.
     pub fn parameter(&self) -> &P {
         &self.parameter
     }
 
-    /// The values, in the order typed.
+    /// Returns the values, in the order in which the user typed them.
     pub fn values(&self) -> &[P::Value] {
         &self.values
     }
 }
 
-/// Every combination of the values of several parameters.
+/// Every combination of the values of several parameters. Each combination is an arm.
 ///
-/// Arms are numbered from 0, and the last parameter changes fastest. An arm's number depends only
-/// on the lists and their order.
+/// Arms are numbered from 0, and the last parameter changes fastest. The number of an arm depends
+/// only on the lists and their order.
 #[derive(Clone, Debug)]
 pub struct Grid<P: Parameter> {
     base: P::Arm,
@@ -256,21 +262,21 @@ pub struct Grid<P: Parameter> {
 }
 
 impl<P: Parameter> Grid<P> {
-    /// Parses the options. Without any, the only arm is `base`. `most` is the maximum number of
-    /// arms.
+    /// Parses the options. If there are none, the only arm is `base`. `most` is the maximum number
+    /// of arms.
     ///
     /// # Errors
-    /// Returns an error if an option is invalid, if two options set the same thing, or if there are
-    /// too many arms.
+    /// Returns an error if an option is invalid, if two options set the same property, or if there
+    /// are too many arms.
     pub fn new(typed: &[Vary], base: P::Arm, most: usize) -> Result<Self, VaryError> {
         let axes = typed.iter().map(|typed| Axis::new(typed, &base));
         Self::with_axes(axes.collect::<Result<_, _>>()?, base, most)
     }
 
-    /// Combines parsed options.
+    /// Combines options that have been parsed.
     ///
     /// # Errors
-    /// Returns an error if two options set the same thing, or if there are too many arms.
+    /// Returns an error if two options set the same property, or if there are too many arms.
     pub fn with_axes(axes: Vec<Axis<P>>, base: P::Arm, most: usize) -> Result<Self, VaryError> {
         for (place, axis) in axes.iter().enumerate() {
             let target = axis.parameter.target();
@@ -295,32 +301,33 @@ impl<P: Parameter> Grid<P> {
         Ok(Self { base, axes, len })
     }
 
-    /// Number of arms, at least one.
+    /// Returns the number of arms, which is at least one.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether nothing is varied.
+    /// Returns whether no parameter is varied.
     pub fn is_empty(&self) -> bool {
         self.axes.is_empty()
     }
 
-    /// The settings that the arms change.
+    /// Returns the settings that all arms change.
     pub fn base(&self) -> &P::Arm {
         &self.base
     }
 
-    /// The varied parameters, in the order typed.
+    /// Returns the parameters that are varied, in the order in which the user typed them.
     pub fn axes(&self) -> &[Axis<P>] {
         &self.axes
     }
 
-    /// Number of values of each parameter.
+    /// Returns how many values each parameter takes.
     pub fn levels(&self) -> Vec<usize> {
         self.axes.iter().map(|axis| axis.values.len()).collect()
     }
 
-    /// The value of each parameter in arm `number`, which must be less than [`len`](Self::len).
+    /// Returns the value that each parameter has in the arm `number`, which must be less than
+    /// [`len`](Self::len).
     pub fn values(&self, number: usize) -> impl Iterator<Item = &P::Value> {
         let places = nth(&self.levels(), number);
         self.axes
@@ -329,7 +336,7 @@ impl<P: Parameter> Grid<P> {
             .map(|(axis, place)| &axis.values[place])
     }
 
-    /// The values of arm `number` in the form `NAME=VALUE`.
+    /// Returns the values of the arm `number`, each in the form `NAME=VALUE`.
     pub fn words(&self, number: usize) -> Vec<String> {
         let values = self.axes.iter().zip(self.values(number));
         values
@@ -337,7 +344,7 @@ impl<P: Parameter> Grid<P> {
             .collect()
     }
 
-    /// The settings of arm `number`.
+    /// Returns the settings of the arm `number`.
     ///
     /// # Errors
     /// Returns an error if the combination of values is invalid.
@@ -345,8 +352,8 @@ impl<P: Parameter> Grid<P> {
         self.arm_over(self.base.clone(), number)
     }
 
-    /// The settings of arm `number`, if its values change `base` instead of the grid's own base.
-    /// The order of the options does not matter.
+    /// Returns the settings that the arm `number` would have if the grid were based on `base`. The
+    /// order of the options does not matter.
     ///
     /// # Errors
     /// Returns an error if the combination of values is invalid.
@@ -362,7 +369,7 @@ impl<P: Parameter> Grid<P> {
         Ok(arm)
     }
 
-    /// The settings of every arm.
+    /// Returns the settings of every arm.
     ///
     /// # Errors
     /// Returns an error if a combination of values is invalid.
@@ -371,7 +378,8 @@ impl<P: Parameter> Grid<P> {
     }
 }
 
-/// The indices of combination `number` of lists with these lengths. The last list changes fastest.
+/// Returns the indices in combination `number` of lists with these lengths. The last list changes
+/// fastest.
 pub(crate) fn nth(levels: &[usize], number: usize) -> Vec<usize> {
     let mut span: usize = levels.iter().product();
     let place = |&level: &usize| {

@@ -1,11 +1,11 @@
-//! Predicts the effect of other settings by running a recording's work, or a scenario, in the
-//! model.
+//! Predicts the effect of other settings. To do so, runs the work of a recording or a scenario in
+//! the model.
 //!
 //! Each setting is simulated several times. For a recording, each run resamples the work in blocks,
-//! so that correlated work stays together. For a scenario, each run uses a different seed. A
-//! figure's interval depends only on the order of these runs. For any distribution, another run
-//! lies between the k-th smallest and the k-th largest of n runs with probability (n + 1 - 2k)/(n +
-//! 1).
+//! so that correlated work stays together. For a scenario, each run uses a different seed. The
+//! interval of a figure depends only on the order of the figure's values in these runs. For any
+//! distribution, the value of another run lies between the k-th smallest and the k-th largest of n
+//! values with the probability (n + 1 - 2k)/(n + 1).
 
 mod calibrate;
 mod draw;
@@ -29,10 +29,11 @@ pub use judge::rows;
 pub use load::{Load, LoadError, Loaded, load};
 pub use machine::machine;
 
-/// Target coverage of the intervals.
+/// Probability with which an interval should contain the value of another run.
 pub const COVERAGE: f64 = 0.95;
 
-/// Number of runs whose minimum and maximum enclose another run with probability [`COVERAGE`].
+/// Number of runs for which the value of another run lies between the minimum and the maximum with
+/// probability [`COVERAGE`].
 pub const RUNS: u32 = 39;
 
 /// Why a prediction failed.
@@ -44,58 +45,62 @@ pub enum WhatIfError {
     /// A combination of settings is invalid.
     #[error(transparent)]
     Arm(#[from] ArmError),
-    /// The user asked for a different pacing, but the program has no frames.
+    /// The user asked for a different rate, rule or sleep method, but the program has no frames.
     #[error("cannot change the rate, rule or sleep: {0}")]
     Pacing(&'static str),
-    /// The work does not form a valid machine.
+    /// The work does not result in a valid setup of the simulator.
     #[error("cannot simulate the work: {0}")]
     Setup(#[from] SetupError),
 }
 
-/// Parameters of the recorded loop that can be varied, slowest first in the list of arms.
+/// Parameters of the recorded loop that can be varied. In the list of arms, the first one changes
+/// slowest.
 const LOOP: [&str; 3] = ["rate", "rule", "sleep"];
 
-/// A prediction to compute.
+/// A prediction to compute: what to vary, and how many runs to simulate.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Parameters of the recorded loop, the machine and its load to vary, in all combinations.
+    /// Parameters to vary, in all combinations. They belong to the recorded loop, to the machine,
+    /// or to its load.
     pub vary: Vec<Vary>,
     /// Number of runs per setting (at least 1).
     pub runs: u32,
-    /// Seed of the first run. Each later run increments it.
+    /// Seed of the first run. Each following run uses the next seed.
     pub seed: u64,
-    /// Length of each run. If `None`, it is the length of the recording or scenario.
+    /// Length of each run. If this is `None`, it is the length of the recording or scenario.
     pub length: Option<Nanos>,
-    /// Whether to predict other settings even if the [control](Control) fails.
+    /// Whether to predict other settings even if the [control](Control) fails, that is, if the
+    /// model does not reproduce the file's own figures.
     pub force: bool,
 }
 
 /// Result of a plan.
 #[derive(Clone, Debug)]
 pub struct Prediction {
-    /// The document with all arms.
+    /// The document that contains all arms.
     pub statement: PredictionStatement,
-    /// The setup of the last setting's first run, with the task that it observes.
+    /// Setup of the first run with the last setting, and the task that is observed in it.
     pub last: (Setup, Option<TaskId>),
 }
 
-/// The arms of the recorded loop, and those of the machine. Each arm of the prediction combines one
-/// of both.
+/// The arms of the recorded loop, and the arms of the machine. An arm of the prediction combines
+/// one of each.
 struct Grids {
     loops: Loops,
     machine: Grid,
 }
 
-/// An arm: its numbers in both grids. Without a number, the loop or the machine is unchanged.
+/// An arm, given by its numbers in both grids. `None` means that the loop or the machine is
+/// unchanged.
 type Place = (Option<usize>, Option<usize>);
 
 impl Grids {
-    /// The changes to the loop in an arm.
+    /// Returns how an arm changes the loop.
     fn pacing(&self, (number, _): &Place) -> Result<Pacing, ArmError> {
         number.map_or_else(|| Ok(Pacing::default()), |number| self.loops.arm(number))
     }
 
-    /// Lists the arms, starting with the unchanged one. Validates every machine first.
+    /// Validates all machines, then lists the arms. The first one changes nothing.
     fn places(&self) -> Result<Vec<Place>, ArmError> {
         let machine = &self.machine;
         for number in 0..machine.len() {
@@ -111,7 +116,7 @@ impl Grids {
             (0..self.loops.len()).map(Some).collect()
         };
         for paced in paced {
-            // An arm that changes nothing is already in the list.
+            // Skip an arm that changes nothing, because the first arm is the same.
             let differs = |number: &usize| {
                 paced.is_some() || machine.arm(*number).as_ref() != Ok(machine.base())
             };
@@ -121,7 +126,7 @@ impl Grids {
         Ok(places)
     }
 
-    /// The changes in the form `NAME=VALUE`.
+    /// Returns the changes that an arm makes, each in the form `NAME=VALUE`.
     fn words(&self, (paced, machine): &Place) -> Vec<String> {
         let mut words = paced.map_or_else(Vec::new, |number| self.loops.words(number));
         words.extend(machine.map_or_else(Vec::new, |number| self.machine.words(number)));
@@ -130,13 +135,13 @@ impl Grids {
 }
 
 impl Plan {
-    /// Predicts every setting, starting with the file's own. If that one fails as a
-    /// [control](Control), the others are skipped. `progress` is called with the number of finished
-    /// runs and the total.
+    /// Predicts the figures for every setting. The file's own setting comes first and serves as the
+    /// [control](Control). If the control fails, no other setting is predicted. `progress` is
+    /// called with the number of finished runs and the number of all runs.
     ///
     /// # Errors
-    /// Returns an error if an axis, a combination of settings or the work is invalid. Errors are
-    /// found before the first run if possible.
+    /// Returns an error if a parameter, a combination of settings or the work is invalid. Where
+    /// possible, errors are found before the first run.
     pub fn predict(
         &self,
         loaded: Loaded,
@@ -227,8 +232,8 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// The base setup for run `number` with this pacing, either resampled from the recording or as
-    /// defined in the scenario.
+    /// Returns the setup for run `number` with this pacing, before the machine is changed. The work
+    /// is resampled from the recording, or it is the scenario's.
     fn base(&self, number: u32, pacing: &Pacing) -> Drawn {
         let seed = self.plan.seed.wrapping_add(u64::from(number));
         match &self.loaded.load {
@@ -242,8 +247,8 @@ impl Work<'_> {
         }
     }
 
-    /// Runs a setting `plan.runs` times. Returns each run's figures, and the first run's setup.
-    /// `report_done` is called with the number of finished runs.
+    /// Simulates a setting `plan.runs` times. Returns the figures of each run, and the setup of the
+    /// first run. `report_done` is called with the number of finished runs.
     fn runs(
         &self,
         place: &Place,
@@ -265,7 +270,7 @@ impl Work<'_> {
         Ok((runs, first))
     }
 
-    /// The setup of a setting's run `number`.
+    /// Returns the setup of run `number` with a setting.
     fn setup(&self, number: u32, place: &Place, grids: &Grids) -> Result<Drawn, WhatIfError> {
         let pacing = grids.pacing(place)?;
         let (base, task) = self.base(number, &pacing);
@@ -274,19 +279,19 @@ impl Work<'_> {
             None => base,
         };
         if let (Some(SleepMethod::Hybrid), Some(task)) = (pacing.sleep, task) {
-            // Calibrate separately for each setting, because settings determine how late sleeps
-            // end.
+            // Calibrate separately for each setting, because how late sleeps end depends on the
+            // setting.
             calibrate::calibrate(&mut setup, task)?;
         }
         Ok((setup, task))
     }
 }
 
-/// A setup and the task to observe in it.
+/// A setup, and the task to observe in it.
 type Drawn = (Setup, Option<TaskId>);
 
-/// The task to observe in a scenario: the one called `name` if given, otherwise the first one with
-/// frames.
+/// Returns the task to observe in a scenario. This is the task called `name` if a name is given,
+/// otherwise the first task that has frames.
 pub fn subject(setup: &Setup, name: Option<&str>) -> Option<TaskId> {
     let place = setup.tasks.iter().position(|task| match name {
         Some(name) => task.name == name,
@@ -297,7 +302,7 @@ pub fn subject(setup: &Setup, name: Option<&str>) -> Option<TaskId> {
         .map(TaskId)
 }
 
-/// Median and interval of each figure over several runs.
+/// Returns the median and the interval of each figure over several runs.
 fn figures(runs: &[Vec<Figure>]) -> Vec<Figure> {
     Measure::ALL
         .into_iter()
@@ -308,7 +313,7 @@ fn figures(runs: &[Vec<Figure>]) -> Vec<Figure> {
                 .filter(|figure| figure.measure == measure)
                 .map(|figure| figure.value)
                 .collect();
-            // If some runs lack the figure, its median would be biased.
+            // If the figure is missing in some runs, its median would be biased.
             if values.len() < runs.len() || values.is_empty() {
                 return None;
             }
@@ -330,7 +335,8 @@ fn figures(runs: &[Vec<Figure>]) -> Vec<Figure> {
         .collect()
 }
 
-/// Number of runs to exclude from the interval at each end: the most that [`COVERAGE`] permits.
+/// Returns how many values to exclude from the interval at each end. This is the highest number for
+/// which the coverage is at least [`COVERAGE`].
 fn cut(runs: usize) -> usize {
     let n = runs as f64;
     let max = ((n + 1.0) * (1.0 - COVERAGE) / 2.0 + 1e-9).floor();
@@ -343,7 +349,7 @@ fn cut(runs: usize) -> usize {
     max.max(1) - 1
 }
 
-/// Probability that another run lies within the interval of `runs` runs.
+/// Returns the probability that another run lies within the interval over `runs` runs.
 pub fn coverage(runs: u32) -> f64 {
     let n = f64::from(runs.max(1));
     let kept = 1.0 + cut(runs as usize) as f64;

@@ -1,9 +1,9 @@
 //! Clocks for measurements: `CLOCK_MONOTONIC`, and the CPU's counter if it can be trusted.
 //!
 //! Reading the counter takes a few nanoseconds and no system call. But its frequency has to be
-//! measured, and on some machines it stops, drifts or differs between CPUs. It is therefore
-//! [checked](CounterCheck) before use. If it fails the check, `CLOCK_MONOTONIC` is read instead,
-//! and the check reports why.
+//! measured, and on some machines the counter stops, drifts or differs between CPUs. Therefore, the
+//! counter is [checked](CounterCheck) before use. If it fails the check, `CLOCK_MONOTONIC` is read
+//! instead, and the check reports the reason.
 
 mod alignment;
 mod anchor;
@@ -39,7 +39,8 @@ pub(crate) fn thread_cpu_time() -> Nanos {
     Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
 }
 
-/// The counter used in a measurement, its frequency, and the result of checking it.
+/// The counter that a measurement uses, its frequency, and the result of checking the CPU's
+/// counter.
 #[derive(Debug, Clone)]
 pub struct Clock {
     source: CounterSource,
@@ -50,14 +51,14 @@ pub struct Clock {
 impl Clock {
     /// Checks this machine's counter and measures its frequency, which takes about 50 ms.
     ///
-    /// An untrusted counter is not an error: the clock then reads `CLOCK_MONOTONIC`, and
-    /// [`Clock::check`] returns the reason.
+    /// If the counter cannot be trusted, this is not an error. The clock then reads
+    /// `CLOCK_MONOTONIC`, and [`Clock::check`] returns the reason.
     pub fn calibrate() -> Self {
         Self::calibrate_under(Path::new("/"))
     }
 
-    /// Same as [`Clock::calibrate`], but with the kernel's `proc` and `sys` in the directory
-    /// `root`.
+    /// Same as [`Clock::calibrate`], but reads the kernel's `proc` and `sys` file systems in the
+    /// directory `root`.
     pub fn calibrate_under(root: &Path) -> Self {
         let check = check::examine(root);
         let (source, frequency_hz) = match check.verdict {
@@ -76,7 +77,7 @@ impl Clock {
         &self.check
     }
 
-    /// Returns which counter is used: the hardware's if it is trusted, otherwise `CLOCK_MONOTONIC`.
+    /// Returns the counter in use: the CPU's counter if it is trusted, otherwise `CLOCK_MONOTONIC`.
     pub fn source(&self) -> CounterSource {
         self.source
     }
@@ -94,11 +95,11 @@ impl Clock {
         }
     }
 
-    /// Reads the counter and `CLOCK_MONOTONIC` as close together as possible: the best of 32
-    /// attempts.
+    /// Reads the counter and `CLOCK_MONOTONIC` as close together as possible. Makes 32 attempts and
+    /// returns the most precise one.
     ///
-    /// Takes a few microseconds. Push an anchor into the [`Alignment`] from time to time, and at
-    /// least once after the last reading that you want to convert.
+    /// This takes a few microseconds. Push an anchor into the [`Alignment`] from time to time, and
+    /// at least once after the last counter reading that you want to convert.
     pub fn anchor(&self) -> Anchor {
         match self.source {
             CounterSource::Monotonic => Anchor::exact(now()),
@@ -108,7 +109,7 @@ impl Clock {
         }
     }
 
-    /// Creates an alignment that starts now.
+    /// Creates an alignment whose first anchor is read now.
     pub fn alignment(&self) -> Alignment {
         Alignment::new(self.anchor(), self.frequency_hz)
     }
@@ -144,7 +145,8 @@ mod tests {
         let clock = Clock::calibrate();
         for nanos in [0, 1, 30, 100, 1_000_000_007, 86_400_000_000_000] {
             let round_trip = clock.to_nanos(clock.to_ticks(Nanos(nanos)));
-            // A tick can be longer than a nanosecond, and `to_ticks` rounds up to whole ticks.
+            // The result may be up to one tick longer, because `to_ticks` rounds up to whole ticks,
+            // which can be longer than a nanosecond.
             let tick = ticks_to_nanos(1, clock.frequency_hz()).0;
             assert!(
                 (nanos..=nanos + tick + 1).contains(&round_trip.0),

@@ -1,4 +1,4 @@
-//! Online CPUs, allowed CPUs, and pinning.
+//! Lists online and allowed CPUs, and pins threads to CPUs.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use ticktax_model::{Cpu, CpuList};
 
 use crate::ProbeError;
 
-/// The calling thread, for scheduling system calls.
+/// Process ID that stands for the calling thread in scheduling system calls.
 const THIS_THREAD: Pid = Pid::from_raw(0);
 
 /// Returns the CPUs that are online.
@@ -19,7 +19,7 @@ pub fn online_cpus() -> Result<CpuList, ProbeError> {
     online_under(Path::new("/"))
 }
 
-/// Same as [`online_cpus`], but with the kernel's `sys` in the directory `root`.
+/// Same as [`online_cpus`], but reads the kernel's `sys` file system in the directory `root`.
 pub(crate) fn online_under(root: &Path) -> Result<CpuList, ProbeError> {
     let path = root.join("sys/devices/system/cpu/online");
     let unreadable = |why: String| ProbeError::Unreadable {
@@ -77,8 +77,8 @@ pub(crate) fn pin(cpu: Cpu) -> Result<(), ProbeError> {
         })
 }
 
-/// Returns the CPU on which the calling thread is running. On x86-64, the vDSO does this without a
-/// system call.
+/// Returns the CPU on which the calling thread is running, or `None` if the kernel does not report
+/// it. On x86-64, the vDSO does this without a system call.
 #[inline]
 pub(crate) fn current() -> Option<Cpu> {
     sched_getcpu()

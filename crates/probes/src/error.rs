@@ -6,7 +6,7 @@ use ticktax_model::{Cpu, CpuList, Nanos};
 
 /// Why a probe did not start, or ended early.
 ///
-/// Each message is one line that says what failed, on what, why, and what to do.
+/// Each message is a single line. It says what failed, on which CPU or file, why, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProbeError {
@@ -43,7 +43,7 @@ pub enum ProbeError {
         /// The requested priority.
         priority: u8,
     },
-    /// A real-time probe would prevent all other programs from running.
+    /// A real-time probe on these CPUs would prevent all other programs from running.
     #[error(
         "cannot run a real-time spin probe on every online CPU ({online}): it would hang the \
          machine, because real-time throttling is off (kernel.sched_rt_runtime_us is -1); leave \
@@ -53,7 +53,8 @@ pub enum ProbeError {
         /// The online CPUs. All of them were chosen.
         online: CpuList,
     },
-    /// The interval is too short to sleep, or too long to stop promptly.
+    /// The sleep interval is out of range. A shorter one leaves no time to sleep, and a longer one
+    /// would delay the stop.
     #[error("invalid sleep interval {interval}: choose {min} to {max}")]
     Interval {
         /// The requested interval.
@@ -68,10 +69,10 @@ pub enum ProbeError {
     Work {
         /// The requested work per frame.
         work: Nanos,
-        /// Time from one frame to the next.
+        /// Time between the starts of two frames.
         period: Nanos,
     },
-    /// Sending over the loopback device failed.
+    /// Data could not be sent over the loopback device.
     #[error("cannot use the loopback device ({why}): bring it up with the address 127.0.0.1")]
     Loopback {
         /// The kernel's reason.
@@ -114,7 +115,7 @@ pub enum ProbeError {
         /// The reason.
         why: String,
     },
-    /// A thread was created but did not become ready in time.
+    /// A thread was created, but was not ready to measure in time.
     #[error(
         "the probe's thread on CPU {cpu} was not ready within {limit}: a higher-priority task \
          occupies the CPU; exclude this CPU, or use SCHED_FIFO"
@@ -122,7 +123,7 @@ pub enum ProbeError {
     NotReady {
         /// CPU of the thread.
         cpu: Cpu,
-        /// Time limit for the start.
+        /// Maximum time that a thread may take to get ready.
         limit: Nanos,
     },
     /// A thread did not stop in time. It will end as soon as it can run.
@@ -133,10 +134,10 @@ pub enum ProbeError {
     NotStopped {
         /// CPU of the thread.
         cpu: Cpu,
-        /// Time limit for the stop.
+        /// Maximum time that a thread may take to stop.
         limit: Nanos,
     },
-    /// The kernel moved a thread to another CPU, so the measurement ended.
+    /// The kernel moved a thread to another CPU, which ended the measurement.
     #[error(
         "the probe's thread on CPU {cpu} was moved to CPU {to}, which stopped the measurement: CPU \
          {cpu} went offline or the thread's affinity changed; change neither during a measurement"
@@ -152,7 +153,7 @@ pub enum ProbeError {
         "the kernel hides its function addresses: run as root, with kernel.kptr_restrict below 2"
     )]
     HiddenAddresses,
-    /// The kernel refused to sample a CPU.
+    /// The kernel refused to sample what a CPU is doing.
     #[error("the kernel refused to sample CPU {cpu} (cpu-clock): {why}")]
     NoSampling {
         /// The CPU.
@@ -171,7 +172,8 @@ pub enum ProbeError {
 }
 
 impl ProbeError {
-    /// Converts an error that occurred after the probe had started to the form used in recordings.
+    /// Converts the error to the form that is used in recordings. This is meant for errors that
+    /// occurred after the probe had started.
     pub fn failure(&self) -> ProbeFailure {
         match self {
             Self::Moved { to, .. } => ProbeFailure::Moved { to: *to },

@@ -1,8 +1,9 @@
-//! Probes that report long gaps individually and only count shorter ones.
+//! Probes that report long gaps (times in which a thread did not run) individually, and only count
+//! shorter ones.
 //!
 //! The threads run the loop of the [`sleep`](crate::sleep) or the [`spin`](crate::spin) probe. Each
-//! thread counts its gaps by length. After a gap that reaches the limit, the thread sends it to the
-//! collector as soon as it runs again.
+//! thread counts its gaps by length. If a gap reaches the limit, the thread sends it to the
+//! collector as soon as the thread runs again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -20,11 +21,12 @@ use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus, policy, sys};
 /// Interval at which a sleeping thread wakes up.
 const INTERVAL: Nanos = Nanos::from_millis(1);
 
-/// Maximum number of gaps waiting for the collector. Further ones are only counted.
+/// Maximum number of gaps in the queue to the collector. If the queue is full, gaps are only
+/// counted.
 const WAITING: usize = 256;
 
-/// Maximum number of gaps that a CPU sends per [`BURST_TIME`]. Same limit as for the tracer's
-/// triggers.
+/// Maximum number of gaps that a CPU sends per [`BURST_TIME`]. The tracer limits its triggers to
+/// the same number.
 const BURST: u32 = 16;
 const BURST_TIME: Nanos = Nanos::from_secs(1);
 
@@ -32,7 +34,7 @@ const BURST_TIME: Nanos = Nanos::from_secs(1);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GapProbe {
     /// The thread wakes up every millisecond. A gap lasts from when the thread should have run
-    /// until it runs. Interruptions between two wake-ups go unnoticed.
+    /// until it runs. An interruption that ends before the next wake-up goes unnoticed.
     Sleep,
     /// The thread never yields its CPU. A gap lasts from one clock reading to the next.
     Spin,
@@ -42,7 +44,7 @@ impl GapProbe {
     /// All variants.
     pub const ALL: [Self; 2] = [Self::Sleep, Self::Spin];
 
-    /// Returns the name used on the command line.
+    /// Returns the probe's name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sleep => "sleep",
@@ -50,7 +52,7 @@ impl GapProbe {
         }
     }
 
-    /// Returns a description for the help text, including the cost.
+    /// Returns a description for the help text, which includes what the probe costs.
     pub fn about(self) -> &'static str {
         match self {
             Self::Sleep => {
@@ -76,18 +78,19 @@ impl GapProbe {
     }
 }
 
-/// A gap that reached the limit. Times are on `CLOCK_MONOTONIC`.
+/// A gap whose length reached the limit. Times are on `CLOCK_MONOTONIC`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LongGap {
     /// CPU on which the gap occurred.
     pub cpu: Cpu,
-    /// When the thread should have run.
+    /// When the thread should have run. For a spinning thread, when it last read the clock.
     pub begin: Nanos,
     /// When the thread did run.
     pub end: Nanos,
 }
 
-/// Threads that watch for long gaps. Dropping this asks them to stop but does not wait for them.
+/// Threads that watch for long gaps. When this value is dropped, it asks them to stop but does not
+/// wait for them.
 #[derive(Debug)]
 pub struct GapWatch {
     group: ThreadGroup<()>,
@@ -98,9 +101,9 @@ pub struct GapWatch {
 /// State that a thread shares with the collector.
 #[derive(Debug)]
 struct Notes {
-    /// Minimum length of gaps that are sent, in ns.
+    /// Minimum length of a gap that is sent to the collector, in ns.
     limit: AtomicI64,
-    /// Number of gaps by length.
+    /// Number of gaps in each bucket of a [`Histogram`].
     counts: Vec<AtomicU64>,
     /// Number of gaps that reached the limit but were not sent.
     suppressed: AtomicU64,
@@ -151,16 +154,16 @@ impl GapWatch {
         })
     }
 
-    /// Starts the measurement in all threads that are still waiting.
+    /// Starts the measurement in all threads that are still waiting for this call.
     ///
-    /// Each thread first drops its capabilities, because it no longer needs them. If the process
-    /// wants to change its user, it must do so before, because that requires the capabilities in
-    /// all of its threads.
+    /// Each thread first drops its capabilities, because it no longer needs them. A process that
+    /// wants to change its user must do so before this call, because the change requires the
+    /// capabilities in all threads.
     pub fn begin(&mut self) {
         self.group.begin();
     }
 
-    /// Sets the limit for gaps on `cpu`.
+    /// Sets the minimum length of a gap that is reported individually on `cpu`.
     pub fn set_limit(&self, cpu: Cpu, limit: Nanos) {
         for (_, notes) in self.notes.iter().filter(|(notes_cpu, _)| *notes_cpu == cpu) {
             notes.limit.store(limit.0, Ordering::Relaxed);
@@ -172,7 +175,7 @@ impl GapWatch {
         self.notes.iter().map(|(cpu, _)| *cpu)
     }
 
-    /// Returns the next gap in the queue, if there is one.
+    /// Returns the next gap in the queue, or `None` if the queue is empty.
     pub fn next_gap(&self) -> Option<LongGap> {
         self.received.try_recv().ok()
     }
@@ -185,8 +188,8 @@ impl GapWatch {
         Histogram::from_counts(&counts)
     }
 
-    /// Returns how many long gaps were not sent, for example because a CPU had more than 16 within
-    /// a second.
+    /// Returns how many gaps reached the limit but were not sent, for example because a CPU had
+    /// more than 16 of them within a second.
     pub fn suppressed(&self) -> u64 {
         let notes = self.notes.iter();
         notes
@@ -194,15 +197,16 @@ impl GapWatch {
             .sum()
     }
 
-    /// Returns the first policy request that the kernel refused, if any.
+    /// Returns the first refusal of a scheduling policy by the kernel, or `None` if all threads got
+    /// the policy that they requested.
     pub fn refused(&self) -> Option<&PolicyGrant> {
         let mut grants = self.group.slots().map(|slot| &slot.policy);
         grants.find(|grant| grant.refusal.is_some())
     }
 
-    /// Stops the threads, waiting for at most 5 s.
+    /// Stops the threads. Waits at most 5 s until they have ended.
     pub fn stop(self) {
-        // This probe's threads have no results.
+        // The threads of this probe return no results.
         drop(self.group.stop());
     }
 }
@@ -217,7 +221,7 @@ impl Default for Notes {
     }
 }
 
-/// Rate limit for sent gaps.
+/// Limits how many gaps a CPU sends per second.
 #[derive(Debug, Default)]
 struct Burst {
     began: Nanos,
@@ -225,7 +229,7 @@ struct Burst {
 }
 
 impl Burst {
-    /// Whether one more gap may be sent at `time`.
+    /// Returns whether one more gap may be sent at `time`.
     fn allows(&mut self, time: Nanos) -> bool {
         if time - self.began >= BURST_TIME {
             (self.began, self.count) = (time, 0);
@@ -235,7 +239,7 @@ impl Burst {
     }
 }
 
-/// Where a thread counts its gaps and sends long ones.
+/// Counts the gaps of a thread and sends the long ones to the collector.
 struct Outbox<B> {
     sender: SyncSender<LongGap>,
     notes: Arc<Notes>,
@@ -279,14 +283,15 @@ impl<B: Fn() + Send + 'static> Worker for Watcher<B> {
     }
 
     fn run(self, cpu: Cpu, stop: &AtomicBool) {
-        // If this fails, continue with the process's capabilities.
+        // If this fails, the thread keeps the capabilities of the process, and continues.
         let _ = sys::give_up_capabilities();
         let mut outbox = self.outbox;
         match self.method {
             Method::Sleep => watch_asleep(cpu, stop, |gap| outbox.take(gap)),
             Method::Spin(spin, clock) => spin.run(cpu, stop, |gap| {
                 let length = clock.to_nanos(gap.end_counter - gap.start_counter);
-                // The clock is read slightly later than the loop read the counter.
+                // The gap's end is slightly late, because the clock is read after the loop has read
+                // the counter.
                 let end = now();
                 outbox.take(LongGap {
                     cpu,
@@ -298,7 +303,8 @@ impl<B: Fn() + Send + 'static> Worker for Watcher<B> {
     }
 }
 
-/// Wakes up at every interval and reports how late the thread ran.
+/// Wakes up at every interval, and passes the time from the due time until the thread ran to
+/// `sink`.
 fn watch_asleep(cpu: Cpu, stop: &AtomicBool, mut sink: impl FnMut(LongGap)) {
     let mut due = now() + INTERVAL;
     while !stop.load(Ordering::Relaxed) && sleep_until(due) {
@@ -315,7 +321,8 @@ fn watch_asleep(cpu: Cpu, stop: &AtomicBool, mut sink: impl FnMut(LongGap)) {
     }
 }
 
-/// Returns the first due time after `woke`. Several missed wake-ups thus form a single gap.
+/// Returns the first due time after `woke`. If the thread misses several wake-ups, they thus form a
+/// single gap.
 fn next_due(due: Nanos, woke: Nanos) -> Nanos {
     let late = (woke - due).0.max(0);
     due + Nanos((late / INTERVAL.0 + 1) * INTERVAL.0)
@@ -339,7 +346,7 @@ mod tests {
         assert_eq!(next_due(at(5_000), at(5_050)), at(6_000));
         assert_eq!(next_due(at(5_000), at(25_400)), at(26_000));
         assert_eq!(next_due(at(5_000), at(6_000)), at(7_000));
-        // The clock may read less than the due time. The next one follows anyway.
+        // Even if the clock reads less than the due time, the following due time must be next.
         assert_eq!(next_due(at(5_000), at(4_000)), at(6_000));
     }
 
@@ -373,7 +380,7 @@ mod tests {
             .iter()
             .map(|count| count.load(Ordering::Relaxed));
         assert_eq!((counts.sum::<u64>(), calls.load(Ordering::Relaxed)), (3, 1));
-        // The channel has room for four of the six gaps.
+        // The channel has room for only four of the six gaps.
         for _ in 0..6 {
             outbox.take(gap(0, 50));
         }

@@ -1,23 +1,23 @@
-//! Probes that measure lost CPU time from the inside: they need the CPU themselves, and notice when
-//! they do not get it.
+//! Probes that measure lost CPU time from the inside. Their own threads need the CPU and notice
+//! when they do not run.
 //!
 //! - [`spin`] never yields its CPU. Every interruption appears as a gap between two readings of the
 //!   CPU's counter, as in sysjitter and oslat.
-//! - [`sleep`] wakes up at regular times. Every delay until it runs appears as wake-up latency, as
-//!   in cyclictest.
+//! - [`sleep`] wakes up at regular times. The delay until it runs appears as wake-up latency, as in
+//!   cyclictest.
 //! - [`gaps`] runs one of these two loops and reports only gaps above a limit.
 //! - [`soak`] counts how much work gets done in cycles that would otherwise be idle.
 //! - [`sampler`] samples from a timer interrupt, as profilers do.
-//! - [`pace`] is a workload rather than a probe: it works at a fixed rate and records when each
+//! - [`pace`] is a workload rather than a probe. It works at a fixed rate and records when each
 //!   frame was due and when it was finished.
 //! - [`tcp`] measures the CPU cost per byte on the loopback device.
 //! - [`net`] sends packets at a fixed rate between namespaces or hosts and counts losses.
-//! - [`clock`] maps the CPU's counter to `CLOCK_MONOTONIC`, the recording's clock, and bounds the
-//!   error.
+//! - [`clock`] converts readings of the CPU's counter to `CLOCK_MONOTONIC`, the clock of
+//!   recordings, with a bound on the error.
 //!
 //! A probe is started on a list of CPUs, drained by a single collector thread, and stopped. While
-//! they measure, its threads do not allocate, lock or print. Their reports include what the probe
-//! itself cost and any data that it lost.
+//! its threads measure, they do not allocate, lock or print. The reports include the cost of the
+//! probe itself and how much data it lost.
 
 pub mod clock;
 mod cpus;

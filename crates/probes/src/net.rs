@@ -3,10 +3,10 @@
 //! machine, on its loopback device, or on two hosts.
 //!
 //! [`Traffic`] is prepared (connected without sending anything), started, observed while it runs,
-//! and finished. Its threads have names and known ids before they start, so that an observer can
-//! attribute their CPU time. Apart from the data, the two ends have a control connection. Over it
-//! they exchange their protocol version, whether the receiver is ready, how much was sent, and how
-//! much arrived.
+//! and finished. Its threads have names and known IDs before they start, so that an observer can
+//! attribute CPU time to them. The two ends also have a control connection, which is separate from
+//! the data. Over it, they exchange their protocol version, whether the receiver is ready, how much
+//! was sent, and how much arrived.
 
 mod clocks;
 mod counters;
@@ -46,26 +46,26 @@ pub const TCP_CALL: u32 = 128 << 10;
 /// Allowed number of bytes per TCP read or write.
 pub const TCP_CALLS: RangeInclusive<u32> = 1..=16 << 20;
 
-/// Allowed size of datagrams, in bytes. The minimum is a header with number and time. The maximum
-/// is that of UDP over IPv4.
+/// Allowed size of datagrams, in bytes. The minimum is the size of the header that contains the
+/// number and the time. The maximum is the limit of UDP over IPv4.
 pub const UDP_CALLS: RangeInclusive<u32> = datagrams::HEADER..=65_507;
 
 /// Size of the IPv4 and UDP headers in each packet, in bytes.
 pub const UDP_HEADERS: u32 = 28;
 
-/// Allowed rate of the link between two namespaces, in bits per second. Below that, the kernel's
-/// queues would take too long to drain.
+/// Allowed rate of the link between two namespaces, in bits per second. At lower rates, the
+/// kernel's queues would take too long to drain.
 pub const LINK_RATES: RangeInclusive<f64> = 1e6..=1e11;
 
-/// Allowed extra delay per packet on the link between two namespaces. Beyond that, the connection
-/// would time out.
+/// Allowed extra delay per packet on the link between two namespaces. With a longer delay, the
+/// connection would time out.
 pub const LINK_DELAYS: RangeInclusive<Nanos> = Nanos::ZERO..=Nanos::from_millis(300);
 
-/// Allowed share of packets that the link between two namespaces loses. Beyond that, the ends might
-/// not be able to connect.
+/// Allowed share of packets that the link between two namespaces loses. If it lost more, the ends
+/// might not be able to connect.
 pub const LINK_LOSSES: RangeInclusive<f64> = 0.0..=0.2;
 
-/// The other end is considered gone after being silent for this long.
+/// If the other end is silent for this long, it is considered gone.
 const SILENCE: Nanos = Nanos::from_secs(10);
 
 /// Interval at which a waiting thread checks whether it should stop.

@@ -2,12 +2,12 @@
 //! a server.
 //!
 //! The loop itself is in `run`. A `Platform` provides it with time, sleep and work, so that tests
-//! can use a simulated clock. `sleeper` contains the sleep methods, and `work` the work done in a
-//! frame.
+//! can use a simulated clock. `sleeper` contains the sleep methods, and `work` contains the work of
+//! a frame.
 //!
-//! For each frame, the loop emits when the frame was due, when it started, when its work was done,
-//! and how much CPU time that took. Figures such as frames per second and dropped or late frames
-//! are derived elsewhere.
+//! For each frame, the loop reports when the frame was due, when it started, when its work was
+//! done, and how much CPU time the work took. Other code derives figures such as frames per second
+//! and dropped or late frames.
 
 mod run;
 mod sleeper;
@@ -35,32 +35,33 @@ use run::{Next, Platform, Verdict};
 use sleeper::Sleeper;
 use work::Work;
 
-/// Shortest and longest period: 50,000 frames per second to one per second.
+/// Shortest and longest period. These are 50,000 frames per second and one frame per second.
 pub const PERIODS: (Nanos, Nanos) = (Nanos::from_micros(20), Nanos::from_secs(1));
 
 /// Settings of a paced loop.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PaceSettings {
-    /// CPU to run on.
+    /// CPU on which to run the loop.
     pub cpu: Cpu,
     /// Scheduling policy to request.
     pub policy: SchedulingPolicy,
     /// Time between frames, within [`PERIODS`].
     pub period: Nanos,
-    /// CPU time of the work in each frame: at least 0, and less than the period.
+    /// CPU time that the work in each frame takes: at least 0, and less than the period.
     pub work: Nanos,
     /// Sleep method.
     pub sleep: SleepMethod,
-    /// Rule by which frames become due.
+    /// Rule that determines when frames are due.
     pub rule: PaceRule,
-    /// Number of frames that can wait for the collector, from 16 to 2^24. Each takes 32 bytes.
+    /// Number of frames that fit into the ring to the collector, from 16 to 2^24. Each takes 32
+    /// bytes.
     pub ring_capacity: usize,
 }
 
 /// Report of a paced loop.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PaceReport {
-    /// CPU that the loop ran on.
+    /// CPU on which the loop ran.
     pub cpu: Cpu,
     /// Kernel thread id.
     pub tid: i32,
@@ -68,30 +69,32 @@ pub struct PaceReport {
     pub policy: PolicyGrant,
     /// Whether the process's memory was locked, so that its page faults do not delay frames.
     pub memory_locked: bool,
-    /// The thread's timer slack: how long the kernel may delay its timers so that they expire
-    /// together with others. Real-time threads have none. `None` if the kernel does not report it.
+    /// The thread's timer slack, that is, how long the kernel may delay the thread's timers so that
+    /// they expire together with others. Real-time threads have none. `None` if the kernel does not
+    /// report it.
     pub timer_slack: Option<Nanos>,
     /// Time before the due time at which the thread starts to spin. Only for
     /// [`SleepMethod::Hybrid`].
     pub margin: Option<Nanos>,
     /// When the first frame was due.
     pub started: Nanos,
-    /// End of the loop. If its length was limited ([`PaceProbe::end_after`]), this is the limit, or
-    /// the end of the last frame if that came later.
+    /// When the loop ended. If its length was limited ([`PaceProbe::end_after`]), this is the
+    /// limit, or the end of the last frame if that was later.
     pub ended: Nanos,
-    /// CPU time used from just before `started` to `ended`.
+    /// CPU time that the thread used from just before `started` to `ended`.
     pub cpu_time: Nanos,
-    /// Time from the start of the loop, which is one period before `started`, to `ended`.
+    /// Time from the start of the loop to `ended`. The start is one period before `started`.
     pub elapsed: Nanos,
-    /// Number of frames that started. Includes those missing because the ring was full.
+    /// Number of frames that started, including those that were lost because the ring was full.
     pub frames: u64,
-    /// Number of frames missing because the ring was full.
+    /// Number of frames that were lost because the ring was full.
     pub frames_lost: u64,
     /// Why the loop ended early, if it did.
     pub error: Option<ProbeError>,
 }
 
-/// A running loop. Dropping it asks its thread to stop but does not wait for it.
+/// A running loop. When this value is dropped, it asks the loop's thread to stop but does not wait
+/// for it.
 #[derive(Debug)]
 pub struct PaceProbe {
     group: ThreadGroup<Outcome>,
@@ -99,19 +102,20 @@ pub struct PaceProbe {
     phase: Arc<AtomicU8>,
     /// Maximum length of the loop, in ns.
     length: Arc<AtomicI64>,
-    /// Starts the loop when something is sent. The thread ends when this is dropped.
+    /// Starts the loop when a message is sent. When the sender is dropped, the thread ends.
     go: Option<Sender<()>>,
 }
 
-/// Progress of the loop's thread.
+/// State of the loop's thread.
 mod phase {
-    /// Waiting for the signal to start.
+    /// The thread is waiting for the signal to start.
     pub(super) const READY: u8 = 1;
-    /// Done with all frames, and waiting until it may end.
+    /// All frames are done, and the thread is waiting until it may end.
     pub(super) const DONE: u8 = 2;
 }
 
-/// Time limit for a loop to stop. The loop may be asleep for the longest period.
+/// Maximum time to wait until a loop stops. The loop may be asleep for the longest period before it
+/// notices the request.
 const HALT_LIMIT: Nanos = Nanos::from_secs(2);
 
 impl PaceProbe {
@@ -168,7 +172,7 @@ impl PaceProbe {
         })
     }
 
-    /// Ends the loop `length` after its start. Frames that are due later do not run. Call this
+    /// Makes the loop end `length` after its start. Frames that are due later do not run. Call this
     /// before [`PaceProbe::begin`].
     pub fn end_after(&mut self, length: Nanos) {
         // Relaxed ordering suffices: the channel that starts the loop orders this store before the
@@ -184,9 +188,9 @@ impl PaceProbe {
         }
     }
 
-    /// Ends the loop after the current frame. Waits until it has ended, or for 2 s if it does not
-    /// get to run. The thread lives on until [`PaceProbe::stop`], so that its resource usage can be
-    /// read.
+    /// Ends the loop after the current frame. Waits until it has ended, but at most 2 s if the
+    /// thread does not get to run. The thread exists until [`PaceProbe::stop`], so that its
+    /// resource usage can be read.
     pub fn halt(&mut self) {
         self.group.request_stop();
         let limit = now() + HALT_LIMIT;
@@ -197,34 +201,35 @@ impl PaceProbe {
 
     /// Passes all frames in the ring to `sink`, in order.
     ///
-    /// Call this from a single collector thread, often enough to keep the ring from filling up.
+    /// Call this from a single collector thread, often enough that the ring does not fill up.
     pub fn drain(&mut self, mut sink: impl FnMut(Frame)) {
         drain(&mut self.outlets, |_, frame| sink(frame));
     }
 
-    /// Returns the thread's kernel id.
+    /// Returns the thread's kernel ID, or `None` if there is no thread.
     pub fn tid(&self) -> Option<i32> {
         self.group.slots().next().map(|slot| slot.tid)
     }
 
-    /// Whether the loop is ready to start. A hybrid sleeper first calibrates itself, which does not
-    /// count as part of the loop.
+    /// Returns whether the loop is ready to start. A loop with the hybrid sleep method first
+    /// calibrates its sleeps, which does not count as part of the loop.
     pub fn is_ready(&self) -> bool {
         self.phase.load(Ordering::Acquire) >= phase::READY
     }
 
-    /// Whether the loop is running. This is false for a loop that failed.
+    /// Returns whether the loop has neither finished nor failed.
     pub fn is_running(&self) -> bool {
         self.group.is_running() && self.phase.load(Ordering::Acquire) != phase::DONE
     }
 
     /// Stops the loop, passes its last frames to `sink`, and returns the report.
     ///
-    /// Waits for at most 5 s. If the thread does not get to run within that time, the report's
-    /// error is [`ProbeError::NotStopped`].
+    /// Waits at most 5 s. If the thread does not get to run within that time, the report's error is
+    /// [`ProbeError::NotStopped`].
     ///
     /// # Errors
-    /// Returns [`ProbeError::NoCpu`], which cannot happen if the loop has started.
+    /// Returns [`ProbeError::NoCpu`] if there is no thread. This cannot happen if the loop was
+    /// started.
     pub fn stop(mut self, mut sink: impl FnMut(Frame)) -> Result<PaceReport, ProbeError> {
         let locked = self.group.memory_locked();
         self.group.request_stop();
@@ -240,7 +245,7 @@ impl PaceProbe {
     }
 }
 
-/// Checks that the period is within [`PERIODS`] and that the work fits into it.
+/// Checks that the period is within [`PERIODS`] and that the work fits in it.
 fn check(settings: &PaceSettings) -> Result<(), ProbeError> {
     let PaceSettings { period, work, .. } = *settings;
     let (min, max) = PERIODS;
@@ -257,7 +262,7 @@ fn check(settings: &PaceSettings) -> Result<(), ProbeError> {
     Ok(())
 }
 
-/// The loop's thread, and the ring for its frames.
+/// The loop's thread, and its end of the ring for frames.
 struct Pace {
     settings: PaceSettings,
     sleeper: Sleeper,
@@ -280,7 +285,7 @@ struct Outcome {
     error: Option<ProbeError>,
 }
 
-/// The real clock, sleep and work.
+/// The real clock, the real sleep and the real work.
 struct Machine {
     sleeper: Sleeper,
     work: Work,
@@ -316,11 +321,12 @@ impl Worker for Pace {
             rule,
             ..
         } = self.settings;
-        // Calibrate here instead of in `prepare`, because the thread has its scheduling policy only
-        // now.
+        // Calibrate here instead of in `prepare`, because the thread's scheduling policy is set
+        // after `prepare`.
         let margin = self.sleeper.calibrate(period);
         self.phase.store(phase::READY, Ordering::Release);
-        // If the sender has been dropped, the stop flag is set, too.
+        // This also returns if the sender has been dropped. In that case, the stop flag is set,
+        // too.
         let _ = self.may_go.recv();
         let (begin, cpu_before) = (now(), thread_cpu_time());
         let first = begin + period;
@@ -354,7 +360,7 @@ impl Worker for Pace {
             },
         );
         outcome.cpu_time = thread_cpu_time() - cpu_before;
-        // Do not count the delay of the last wake-up.
+        // If the end time was reached, do not count the delay of the last wake-up.
         outcome.ended = match verdict {
             Verdict::Over => outcome.ended.max(end),
             _ => now(),

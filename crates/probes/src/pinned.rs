@@ -1,4 +1,4 @@
-//! Groups of threads, each pinned to one CPU. All probes use them.
+//! Groups of threads, each pinned to one CPU. All probes use such groups.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,29 +13,30 @@ use ticktax_model::{Cpu, Nanos};
 use crate::clock::now;
 use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus, policy};
 
-/// Maximum time that a new thread may take to get ready.
+/// Maximum time that a new thread may take to get ready to measure.
 const START_LIMIT: Nanos = Nanos::from_secs(10);
 
 /// Maximum time that a thread may take to end after it was asked to stop.
 const STOP_LIMIT: Nanos = Nanos::from_secs(5);
 
-/// Stack size of a probe's thread, in bytes. Call chains are short, and large values are not on the
-/// stack.
+/// Stack size of a probe's thread, in bytes. A small stack suffices, because call chains are short
+/// and large values are not on the stack.
 const STACK: usize = 256 * 1024;
 
-/// The work of a pinned thread.
+/// The work that a pinned thread does.
 pub(crate) trait Worker: Send + 'static {
     /// Result of the measurement.
     type Report: Send + 'static;
 
-    /// Runs on the CPU before the policy is set and before any thread starts to measure.
+    /// Prepares the measurement. Runs on the CPU, before the scheduling policy is set and before
+    /// any thread starts to measure.
     fn prepare(&mut self, cpu: Cpu);
 
     /// Measures until `stop` is set.
     fn run(self, cpu: Cpu, stop: &AtomicBool) -> Self::Report;
 }
 
-/// A pinned thread that is ready.
+/// A pinned thread that is ready to measure.
 #[derive(Debug, Clone)]
 pub(crate) struct Slot {
     pub(crate) cpu: Cpu,
@@ -43,17 +44,18 @@ pub(crate) struct Slot {
     pub(crate) policy: PolicyGrant,
 }
 
-/// The threads of a probe. Dropping this asks them to stop but does not wait for them.
+/// The threads of a probe. When this value is dropped, it asks them to stop but does not wait for
+/// them.
 #[derive(Debug)]
 pub(crate) struct ThreadGroup<R> {
     members: Vec<(Slot, JoinHandle<Option<R>>)>,
-    /// One sender per waiting thread. Sending on it starts the thread.
+    /// One sender per waiting thread. A message starts the thread's measurement.
     starts: Vec<Sender<()>>,
     stop: Arc<AtomicBool>,
     memory_locked: bool,
 }
 
-/// A thread that was created but is not ready yet.
+/// A thread that was created but is not known to be ready yet.
 struct Starting<R> {
     cpu: Cpu,
     thread: JoinHandle<Option<R>>,
@@ -62,7 +64,8 @@ struct Starting<R> {
 }
 
 impl<R: Send + 'static> ThreadGroup<R> {
-    /// Creates a thread called `NAME/CPU` for each worker, and starts them all once they are ready.
+    /// Creates a thread called `NAME/CPU` for each worker, and starts the measurement in all of
+    /// them once they are ready.
     ///
     /// # Errors
     /// Returns the error of the first thread that failed. The other threads then end.
@@ -105,7 +108,7 @@ impl<R: Send + 'static> ThreadGroup<R> {
         Ok(group)
     }
 
-    /// Starts the measurement in all threads that are still waiting.
+    /// Starts the measurement in all threads that are still waiting for this call.
     pub(crate) fn begin(&mut self) {
         for go in self.starts.drain(..) {
             // If the thread has already ended, `stop` reports it.
@@ -118,8 +121,8 @@ impl<R: Send + 'static> ThreadGroup<R> {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the process's memory is locked in RAM, so that page faults do not disturb the
-    /// measurement.
+    /// Returns whether the process's memory is locked in RAM, so that page faults do not disturb
+    /// the measurement.
     pub(crate) fn memory_locked(&self) -> bool {
         self.memory_locked
     }
@@ -128,19 +131,19 @@ impl<R: Send + 'static> ThreadGroup<R> {
         self.members.iter().map(|(slot, _)| slot)
     }
 
-    /// Whether any thread is still measuring.
+    /// Returns whether any thread is still measuring.
     pub(crate) fn is_running(&self) -> bool {
         self.members.iter().any(|(_, thread)| !thread.is_finished())
     }
 
-    /// Stops all threads and returns their results. Waits for at most [`STOP_LIMIT`].
+    /// Stops all threads and returns their results. Waits at most [`STOP_LIMIT`].
     pub(crate) fn stop(mut self) -> Vec<(Slot, Result<R, ProbeError>)> {
         self.stop.store(true, Ordering::Relaxed);
         // Release threads that were never started. They have no result.
         self.begin();
         for (slot, thread) in &self.members {
-            // On a busy CPU, a SCHED_IDLE thread might not get to run for seconds, not even to end.
-            // A nice thread can wait long, too. Ending takes only a few µs, so raise the priority.
+            // On a busy CPU, a SCHED_IDLE thread or one with a high nice value can wait for seconds
+            // before it runs and can end. Ending takes only a few µs, so raise its priority.
             if slot.policy.granted == SchedulingPolicy::Idle && !thread.is_finished() {
                 let at_once = SchedulingPolicy::Fifo(1);
                 let _ = policy::apply_to(slot.tid, at_once)
@@ -193,7 +196,8 @@ impl<R> Starting<R> {
     }
 }
 
-/// Creates the thread for one CPU. The thread prepares itself, then waits for the start signal.
+/// Creates the thread for one CPU. The thread prepares its measurement, then waits for the start
+/// signal.
 fn starting<D: Worker>(
     name: &str,
     policy: SchedulingPolicy,
@@ -207,7 +211,8 @@ fn starting<D: Worker>(
         let place = cpus::pin(cpu).map(|()| {
             touch_stack();
             worker.prepare(cpu);
-            // Set the policy last. With SCHED_IDLE, preparing would take very long on a busy CPU.
+            // Set the policy last. Under SCHED_IDLE, the preparation would take very long on a busy
+            // CPU.
             let policy = policy::obtain(policy);
             Slot {
                 cpu,
@@ -237,15 +242,16 @@ fn starting<D: Worker>(
     })
 }
 
-/// Makes the kernel map the part of the stack that the measuring loops use.
+/// Touches the part of the stack that the measuring loops use, so that the kernel maps it.
 fn touch_stack() {
     std::hint::black_box(&[0_u8; 8 * 1024]);
 }
 
-/// Locks the process's mapped pages in RAM if the resource limits allow it.
+/// Locks the process's mapped pages in RAM if the resource limits allow it. Returns whether they
+/// are locked.
 ///
-/// Pages are locked when first touched, so reserved address ranges are not populated. The lock is
-/// never released, because another probe may need it.
+/// Each page is locked when it is first touched, so reserved address ranges take no memory. The
+/// lock is never released, because another probe may need it.
 fn lock_memory() -> bool {
     mlockall(MlockAllFlags::from_bits_retain(
         libc::MCL_CURRENT | libc::MCL_ONFAULT,
@@ -264,7 +270,7 @@ mod tests {
     use crate::clock::now;
     use crate::{ProbeError, SchedulingPolicy, cpus};
 
-    /// A worker that waits until it must stop, and returns its thread's name and CPU.
+    /// A worker that waits until it has to stop. It returns the name of its thread and its CPU.
     struct Waiting;
 
     impl Worker for Waiting {
@@ -287,8 +293,8 @@ mod tests {
         cpus.iter().map(|cpu| (cpu, Waiting)).collect()
     }
 
-    /// Whether thread `tid` ends within 10 s. Its entry in `/proc` disappears shortly after the
-    /// join.
+    /// Returns whether thread `tid` ends within 10 s. After the thread has been joined, it takes a
+    /// moment until its entry in `/proc` disappears.
     fn ends(tid: i32) -> bool {
         let deadline = now() + Nanos::from_secs(10);
         let path = format!("/proc/self/task/{tid}");

@@ -5,7 +5,7 @@ use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
 
 use crate::{ProbeError, sys};
 
-/// Checks that a real-time priority is from 1 to 99.
+/// Returns an error if a real-time priority is not from 1 to 99.
 pub(crate) fn validate(policy: SchedulingPolicy) -> Result<(), ProbeError> {
     match policy.real_time() {
         Some(priority) if !(1..=99).contains(&priority) => Err(ProbeError::Priority { priority }),
@@ -34,8 +34,8 @@ fn obtain_by(
     let Err(errno) = apply(requested) else {
         return PolicyGrant::full(requested);
     };
-    // Set the fallback explicitly, because the thread inherited its creator's policy. If a seccomp
-    // filter forbids even that, the creator had an ordinary policy.
+    // Set the fallback explicitly, because the thread has inherited the policy of the thread that
+    // created it. If a seccomp filter forbids even that, the inherited policy is an ordinary one.
     let granted = SchedulingPolicy::Other;
     let _ = apply(granted);
     PolicyGrant {

@@ -5,10 +5,10 @@ use ticktax_model::Cpu;
 
 use crate::ProbeError;
 
-/// Minimum and maximum capacity, in entries per CPU. An entry takes 16 bytes. A frame takes 32.
+/// Minimum and maximum capacity, in entries per CPU. An entry takes 16 bytes, or 32 for a frame.
 const CAPACITY: (usize, usize) = (16, 1 << 24);
 
-/// Reading end of a CPU's ring.
+/// Reading end of the ring for one CPU.
 #[derive(Debug)]
 pub(crate) struct Outlet<T> {
     cpu: Cpu,
@@ -31,10 +31,11 @@ pub(crate) fn ring<T: Copy + Default>(
     Ok((producer, Outlet { cpu, entries }))
 }
 
-/// Passes all entries in the rings to `sink`: CPU by CPU, oldest first.
+/// Passes all entries in the rings to `sink`, one CPU after the other. For each CPU, the oldest
+/// entry comes first.
 ///
-/// For each ring, reads only the entries present when it gets there. It thus returns even if the
-/// writer is faster.
+/// From each ring, this reads only the entries that are present when it gets there. It therefore
+/// returns even if the writer is faster.
 pub(crate) fn drain<T>(outlets: &mut [Outlet<T>], mut sink: impl FnMut(Cpu, T)) {
     for outlet in outlets {
         for _ in 0..outlet.entries.slots() {

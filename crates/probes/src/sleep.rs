@@ -1,8 +1,8 @@
 //! The sleep probe: on each CPU, a thread wakes up at regular times and records how late it runs.
 //!
 //! cyclictest uses the same method. Any program that waits for a timer has this latency. It
-//! consists of timer slack, the interrupt, leaving a deep idle state, and waiting behind other
-//! tasks.
+//! consists of the timer slack, the time that the interrupt takes, the time to leave a deep idle
+//! state, and the wait behind other tasks.
 
 mod cycle;
 
@@ -22,15 +22,15 @@ use crate::ring::{Outlet, drain, ring};
 use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus, policy};
 use cycle::Cycle;
 
-/// Shortest and longest interval.
+/// Shortest and longest time between wake-ups.
 const INTERVALS: (Nanos, Nanos) = (Nanos::from_micros(10), Nanos::from_secs(1));
 
-/// A wake-up. Both times are on `CLOCK_MONOTONIC`, and the latency is `woke - due`.
+/// A wake-up of the thread. Both times are on `CLOCK_MONOTONIC`. The latency is `woke - due`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Wakeup {
     /// When the wake-up was due.
     pub due: Nanos,
-    /// When the thread ran.
+    /// When the thread ran after the wake-up.
     pub woke: Nanos,
 }
 
@@ -41,8 +41,8 @@ pub struct SleepSettings {
     pub policy: SchedulingPolicy,
     /// Time between wake-ups, from 10 µs to 1 s. The default is 1 ms.
     pub interval: Nanos,
-    /// Number of wake-ups per CPU that can wait for the collector, from 16 to 2^24. Each takes 16
-    /// bytes. The default is 65,536.
+    /// Number of wake-ups per CPU that fit into the ring to the collector, from 16 to 2^24. Each
+    /// takes 16 bytes. The default is 65,536.
     pub ring_capacity: usize,
 }
 
@@ -57,40 +57,42 @@ impl Default for SleepSettings {
     }
 }
 
-/// Report of the thread on one CPU.
+/// Report of the probe's thread on one CPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SleepReport {
     /// The measured CPU.
     pub cpu: Cpu,
-    /// Kernel thread id, which identifies the thread in kernel events.
+    /// Kernel thread ID, by which kernel events identify the thread.
     pub tid: i32,
     /// The scheduling policy requested, and the one granted.
     pub policy: PolicyGrant,
     /// Whether the process's memory was locked, so that its page faults do not appear as latency.
     pub memory_locked: bool,
-    /// The thread's timer slack: how long the kernel may delay its timers so that they expire
-    /// together with others. Real-time threads have none. `None` if the kernel does not report it.
+    /// The thread's timer slack, that is, how long the kernel may delay the thread's timers so that
+    /// they expire together with others. Real-time threads have none. `None` if the kernel does not
+    /// report it.
     pub timer_slack: Option<Nanos>,
     /// When the first wake-up was due.
     pub started: Nanos,
-    /// When the thread last ran.
+    /// When the thread last woke up.
     pub ended: Nanos,
-    /// Number of wake-ups, including late and dropped ones.
+    /// Number of wake-ups, including those that were missed or dropped.
     pub wakeups: u64,
-    /// Number of wake-ups that became due while the thread was still waiting for an earlier one.
+    /// Number of wake-ups that became due before the thread had run for an earlier one.
     pub missed: u64,
-    /// Number of wake-ups dropped because the ring was full.
+    /// Number of wake-ups that were dropped because the ring was full.
     pub wakeups_dropped: u64,
     /// Why the measurement ended early, if it did.
     pub error: Option<ProbeError>,
 }
 
-/// A running sleep probe. Dropping it asks its threads to stop but does not wait for them.
+/// A running sleep probe. When this value is dropped, it asks its threads to stop but does not wait
+/// for them.
 #[derive(Debug)]
 pub struct SleepProbe {
     group: ThreadGroup<Outcome>,
     outlets: Vec<Outlet<Wakeup>>,
-    /// When the threads end without being asked, in ns.
+    /// When the threads end without a request to stop, in ns on `CLOCK_MONOTONIC`.
     end: Arc<AtomicI64>,
 }
 
@@ -108,8 +110,8 @@ impl SleepProbe {
     /// Creates a thread on each of `cpus`. Returns once all of them are ready and wait for
     /// [`SleepProbe::begin`].
     ///
-    /// The wake-ups of the CPUs are spread evenly over the interval, so that they do not disturb
-    /// each other.
+    /// The wake-ups on different CPUs are spread evenly over the interval, so that they do not
+    /// disturb each other.
     ///
     /// # Errors
     /// Returns an error if a CPU is not online or not allowed, if a priority, interval or ring
@@ -147,38 +149,39 @@ impl SleepProbe {
         })
     }
 
-    /// Makes the threads end at `time` on `CLOCK_MONOTONIC`. A wake-up overdue by then is recorded
-    /// as if it came at that moment. Call this before [`SleepProbe::begin`]. [`SleepProbe::stop`]
-    /// still collects the results.
+    /// Makes the threads end at `time` on `CLOCK_MONOTONIC`. If a wake-up is overdue at that time,
+    /// it is recorded as if the thread had run exactly then. Call this before
+    /// [`SleepProbe::begin`]. [`SleepProbe::stop`] still collects the results.
     pub fn end_at(&mut self, time: Nanos) {
         // Relaxed ordering suffices: the channel that starts the threads orders this store before
         // their load.
         self.end.store(time.0, Ordering::Relaxed);
     }
 
-    /// Starts the measurement in all threads that are still waiting.
+    /// Starts the measurement in all threads that are still waiting for this call.
     pub fn begin(&mut self) {
         self.group.begin();
     }
 
-    /// Passes all wake-ups in the rings to `sink`. Each CPU's wake-ups are in order of their due
-    /// times.
+    /// Passes all wake-ups in the rings to `sink`. The wake-ups of each CPU are in the order of
+    /// their due times.
     ///
-    /// Call this from a single collector thread, often enough to keep the rings from filling up.
+    /// Call this from a single collector thread, often enough that the rings do not fill up.
     pub fn drain(&mut self, sink: impl FnMut(Cpu, Wakeup)) {
         drain(&mut self.outlets, sink);
     }
 
-    /// Returns the CPU and the kernel thread id of each thread. They let a tracer distinguish the
+    /// Returns the CPU and the kernel thread ID of each thread. They let a tracer distinguish the
     /// probe from other work.
     pub fn threads(&self) -> impl Iterator<Item = (Cpu, i32)> + '_ {
         self.group.slots().map(|slot| (slot.cpu, slot.tid))
     }
 
-    /// Stops the threads, passes the last wake-ups to `sink`, and returns the reports in CPU order.
+    /// Stops the threads, passes the last wake-ups to `sink`, and returns the reports in the order
+    /// of the CPUs.
     ///
-    /// Waits for at most 5 s. If a thread does not get to run within that time, its report's error
-    /// is [`ProbeError::NotStopped`].
+    /// Waits at most 5 s. If a thread does not get to run within that time, its report's error is
+    /// [`ProbeError::NotStopped`].
     pub fn stop(mut self, sink: impl FnMut(Cpu, Wakeup)) -> Vec<SleepReport> {
         let locked = self.group.memory_locked();
         let results = self.group.stop();
@@ -190,7 +193,7 @@ impl SleepProbe {
     }
 }
 
-/// The thread on one CPU, and the ring for its wake-ups.
+/// The probe's thread on one CPU, and its end of the ring for wake-ups.
 struct Sleep {
     interval: Nanos,
     offset: Nanos,

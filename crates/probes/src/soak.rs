@@ -1,10 +1,10 @@
-//! The soak probe: on each CPU, a thread uses all idle cycles for work and counts how much gets
-//! done.
+//! The soak probe: on each CPU, a thread uses all cycles that would otherwise be idle, and counts
+//! how much work gets done.
 //!
 //! The count depends on neither a clock nor a kernel counter, so it is independent evidence. If a
-//! kernel claims that a CPU was idle but the soaker got nothing done, the kernel is wrong. To
-//! measure the CPU's speed, the soaker times one block in 64. If a hyperthread, a lower frequency
-//! or the hypervisor slows the work down, less gets done.
+//! kernel claims that a CPU was idle but the soaker got no work done, the kernel is wrong. To
+//! measure the CPU's speed, the soaker times one block of work in 64. If another hyperthread, a
+//! lower frequency or the hypervisor slows the CPU down, less work gets done.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,43 +16,45 @@ use crate::clock::now;
 use crate::pinned::{Slot, ThreadGroup, Worker};
 use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus, sys};
 
-/// Multiplications per block. Each depends on the previous one. A block takes about 25 µs on a 2.6
-/// GHz CPU.
+/// Number of multiplications in a block of work. Each depends on the result of the previous one. A
+/// block takes about 25 µs on a 2.6 GHz CPU.
 const TURNS: u32 = 1 << 14;
 
-/// Length of the calibrations before and after the measurement.
+/// Length of each of the two calibrations, which run before and after the measurement.
 const CALIBRATION: Nanos = Nanos::from_millis(20);
 
-/// Maximum number of block times in memory. When a calibration reaches it, the calibration ends.
+/// Maximum number of block times in memory. A calibration ends when it reaches this number.
 const MAX_TIMED: usize = 1 << 14;
 
-/// Initially, one block in this many is timed, which is every 1.6 ms of the soaker's CPU time.
+/// Number of blocks per timed block at the start of a measurement. With 64, a block is timed every
+/// 1.6 ms of the soaker's CPU time.
 const FIRST_STRIDE: u64 = 64;
 
-/// Report of the thread on one CPU.
+/// Report of the soaker's thread on one CPU.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SoakReport {
     /// The soaked CPU.
     pub cpu: Cpu,
-    /// Kernel thread id, which identifies the thread in kernel events.
+    /// Kernel thread ID, by which kernel events identify the thread.
     pub tid: i32,
     /// The scheduling policy requested, and the one granted.
     pub policy: PolicyGrant,
-    /// Duration of a block before, during and after the measurement.
+    /// Duration of a block of work before, during and after the measurement.
     pub block: BlockTimes,
-    /// Number of blocks done.
+    /// Number of blocks of work that got done.
     pub blocks: u64,
     /// For each timed block, when it started and how many blocks had been done by then.
     pub progress: Vec<(Nanos, u64)>,
-    /// Start of the measurement.
+    /// When the measurement started.
     pub started: Nanos,
-    /// End of the measurement.
+    /// When the measurement ended.
     pub ended: Nanos,
     /// Why the measurement ended early, if it did.
     pub error: Option<ProbeError>,
 }
 
-/// A running soaker. Dropping it asks its threads to stop but does not wait for them.
+/// A running soak probe. When this value is dropped, it asks its threads to stop but does not wait
+/// for them.
 #[derive(Debug)]
 pub struct SoakProbe {
     group: ThreadGroup<Outcome>,
@@ -70,8 +72,8 @@ impl SoakProbe {
     }
 
     /// Creates a thread on each of `cpus`. Returns once all of them are ready and wait for
-    /// [`SoakProbe::begin`]. The threads are `SCHED_IDLE` and have a nice value of 19, so that
-    /// `/proc/stat` counts them separately.
+    /// [`SoakProbe::begin`]. The threads have the policy `SCHED_IDLE` and a nice value of 19, so
+    /// that `/proc/stat` counts their time separately.
     ///
     /// # Errors
     /// Returns an error if a CPU is not online or not allowed, or if a thread did not start. All
@@ -84,17 +86,17 @@ impl SoakProbe {
         Ok(Self { group })
     }
 
-    /// Starts the measurement in all threads that are still waiting.
+    /// Starts the measurement in all threads that are still waiting for this call.
     pub fn begin(&mut self) {
         self.group.begin();
     }
 
-    /// Returns the CPU and the kernel thread id of each thread.
+    /// Returns the CPU and the kernel thread ID of each thread.
     pub fn threads(&self) -> impl Iterator<Item = (Cpu, i32)> + '_ {
         self.group.slots().map(|slot| (slot.cpu, slot.tid))
     }
 
-    /// Stops the threads and returns the reports in CPU order. Waits for at most 5 s.
+    /// Stops the threads and returns the reports in the order of the CPUs. Waits at most 5 s.
     pub fn stop(self) -> Vec<SoakReport> {
         let results = self.group.stop();
         results
@@ -165,8 +167,8 @@ impl Worker for Soak {
 #[inline(never)]
 fn block(mut state: u64) -> u64 {
     for _ in 0..TURNS {
-        // Knuth's MMIX constants. Any would do, as long as each iteration depends on the previous
-        // one.
+        // These are Knuth's constants for MMIX. Any others would do, as long as each iteration
+        // depends on the previous one.
         state = black_box(
             state
                 .wrapping_mul(6_364_136_223_846_793_005)
@@ -176,8 +178,8 @@ fn block(mut state: u64) -> u64 {
     state
 }
 
-/// Measures how long an undisturbed block takes, in ns: the 10 % quantile. The minimum would depend
-/// on luck, and the median on how busy the CPU is.
+/// Measures how long a block of work takes if nothing disturbs it, in ns. This is the 10 % quantile
+/// of many blocks. The minimum would depend on luck, and the median on how busy the CPU is.
 fn calibrate() -> f64 {
     let mut timed = Timed::default();
     let (begin, mut state) = (now(), 1);
@@ -197,7 +199,7 @@ struct Timed {
     times: Vec<i64>,
     /// For each timed block, when it started and how many blocks had been done by then.
     progress: Vec<(Nanos, u64)>,
-    /// One block in this many is timed. The number doubles each time the memory is full.
+    /// Number of blocks per timed block. It doubles each time the memory for block times is full.
     stride: u64,
 }
 
@@ -212,7 +214,8 @@ impl Default for Timed {
 }
 
 impl Timed {
-    /// Does a block of work on `state` and times it. `done` blocks came before it.
+    /// Does a block of work on `state` and times it. `done` is the number of blocks done before.
+    /// Returns the new state.
     fn block(&mut self, state: u64, done: u64) -> u64 {
         let begin = now();
         let state = block(state);
@@ -226,7 +229,8 @@ impl Timed {
         state
     }
 
-    /// Returns the 10 % quantile and the median, in ns.
+    /// Returns the 10 % quantile and the median of the block times, in ns. Both are `None` if no
+    /// block was timed.
     fn quantiles(mut self) -> [Option<f64>; 2] {
         self.times.sort_unstable();
         let n = self.times.len();
@@ -278,12 +282,13 @@ mod tests {
             assert!(report.error.is_none(), "{report:?}");
             assert_eq!(report.policy.granted, SchedulingPolicy::Idle);
             let passed = (report.ended - report.started).0 as f64;
-            // If blocks were timed while the CPU was slow, the count may seem too high.
+            // If all timed blocks ran while the CPU was slow, the count can seem up to 1.5 times
+            // too high.
             let fastest = report.block.fastest_ns();
             assert!(report.blocks as f64 * fastest <= 1.5 * passed, "{report:?}");
             assert!(fastest > f64::from(TURNS) * 0.2, "{report:?}");
             let rising = report.progress.windows(2).all(|pair| pair[0] < pair[1]);
-            // If the CPU is busy, a soaker might not reach the second timed block.
+            // If the CPU is busy, the soaker might not reach the second block that is timed.
             let is_far = report.blocks > FIRST_STRIDE;
             assert!(
                 rising && (report.progress.len() > 1 || !is_far),

@@ -1,5 +1,5 @@
-//! The spin probe: on each CPU, a thread reads the counter continuously and records gaps between
-//! readings.
+//! The spin probe: on each CPU, a thread reads the CPU's counter continuously and records gaps
+//! between readings.
 //!
 //! A gap is time that a busy program on this CPU would lose to interrupts, softirqs, other tasks,
 //! hypervisor exits or firmware. The probe measures when gaps occur and how long they last, but not
@@ -25,12 +25,13 @@ use detector::{Limits, Tally};
 
 /// A period in which a spinning thread did not run, in ticks of the [`Clock`]'s counter.
 ///
-/// The gap lies between two consecutive readings, so it includes up to one iteration of the loop.
+/// The gap is the time between two consecutive readings, so it includes up to one iteration of the
+/// loop.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Gap {
-    /// Last reading before the gap.
+    /// Last counter reading before the gap.
     pub start_counter: u64,
-    /// First reading after the gap; always higher.
+    /// First counter reading after the gap. It is always higher than `start_counter`.
     pub end_counter: u64,
 }
 
@@ -39,11 +40,11 @@ pub struct Gap {
 pub struct SpinSettings {
     /// Scheduling policy to request. The default is `SCHED_IDLE`.
     pub policy: SchedulingPolicy,
-    /// Minimum length of a gap. The default (`None`) is the shortest length that stands out from
-    /// the loop's jitter. Lower values are raised to that.
+    /// Minimum length of a gap. By default (`None`), this is the shortest length that stands out
+    /// from the loop's jitter. Lower values are raised to that length.
     pub threshold: Option<Nanos>,
-    /// Number of gaps per CPU that can wait for the collector, from 16 to 2^24. Each takes 16
-    /// bytes. The default is 65,536.
+    /// Number of gaps per CPU that fit into the ring to the collector, from 16 to 2^24. Each takes
+    /// 16 bytes. The default is 65,536.
     pub ring_capacity: usize,
 }
 
@@ -57,21 +58,22 @@ impl Default for SpinSettings {
     }
 }
 
-/// Report of the thread on one CPU.
+/// Report of the probe's thread on one CPU.
 ///
-/// Every tick from `started_counter` to `ended_counter` is part of a gap (sent or dropped), of
-/// `time_recording`, or of the loop itself.
+/// Every tick from `started_counter` to `ended_counter` belongs to a gap (sent or dropped), to
+/// `time_recording`, or to the loop itself.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpinReport {
     /// The measured CPU.
     pub cpu: Cpu,
-    /// Kernel thread id, which identifies the thread in kernel events.
+    /// Kernel thread ID, by which kernel events identify the thread.
     pub tid: i32,
     /// The scheduling policy requested, and the one granted.
     pub policy: PolicyGrant,
     /// Whether the process's memory was locked, so that its page faults do not appear as gaps.
     pub memory_locked: bool,
-    /// Median time between two readings, in ns. From the calibration before the measurement.
+    /// Median time between two readings, in ns. It was measured in the calibration before the
+    /// measurement.
     pub loop_median_ns: f64,
     /// Minimum length of a gap.
     pub threshold: Nanos,
@@ -79,11 +81,11 @@ pub struct SpinReport {
     pub loops: u64,
     /// First counter reading, in ticks.
     pub started_counter: u64,
-    /// Last counter reading, in ticks.
+    /// Number of gaps, including those that were dropped.
     pub ended_counter: u64,
     /// Number of gaps, including dropped ones.
     pub gaps: u64,
-    /// Number of gaps dropped because the ring was full.
+    /// Number of gaps that were dropped because the ring was full.
     pub gaps_dropped: u64,
     /// Total length of the dropped gaps.
     pub time_dropped: Nanos,
@@ -97,13 +99,14 @@ pub struct SpinReport {
     pub error: Option<ProbeError>,
 }
 
-/// A running spin probe. Dropping it asks its threads to stop but does not wait for them.
+/// A running spin probe. When this value is dropped, it asks its threads to stop but does not wait
+/// for them.
 #[derive(Debug)]
 pub struct SpinProbe {
     clock: Clock,
     group: ThreadGroup<Outcome>,
     outlets: Vec<Outlet<Gap>>,
-    /// Counter reading at which the threads end without being asked.
+    /// Counter reading at which the threads end without a request to stop.
     end: Arc<AtomicU64>,
 }
 
@@ -125,8 +128,8 @@ impl SpinProbe {
     /// Creates a thread on each of `cpus`. Returns once all of them are ready and wait for
     /// [`SpinProbe::begin`].
     ///
-    /// Each thread calibrates its loop for 20 ms. `clock` provides the counter. Use
-    /// [`Clock::anchor`]s of the same clock to convert gaps to times.
+    /// Each thread calibrates its loop for 20 ms. `clock` provides the counter. To convert gaps to
+    /// times, use [`Clock::anchor`]s of the same clock.
     ///
     /// # Errors
     /// Returns an error if a CPU is not online or not allowed, if a priority or ring capacity is
@@ -177,28 +180,29 @@ impl SpinProbe {
         self.end.store(end, Ordering::Relaxed);
     }
 
-    /// Starts the measurement in all threads that are still waiting.
+    /// Starts the measurement in all threads that are still waiting for this call.
     pub fn begin(&mut self) {
         self.group.begin();
     }
 
-    /// Passes all gaps in the rings to `sink`. Each CPU's gaps are in order.
+    /// Passes all gaps in the rings to `sink`. The gaps of each CPU are in chronological order.
     ///
-    /// Call this from a single collector thread, often enough to keep the rings from filling up.
+    /// Call this from a single collector thread, often enough that the rings do not fill up.
     pub fn drain(&mut self, sink: impl FnMut(Cpu, Gap)) {
         drain(&mut self.outlets, sink);
     }
 
-    /// Returns the CPU and the kernel thread id of each thread. They let a tracer distinguish the
+    /// Returns the CPU and the kernel thread ID of each thread. They let a tracer distinguish the
     /// probe from other work.
     pub fn threads(&self) -> impl Iterator<Item = (Cpu, i32)> + '_ {
         self.group.slots().map(|slot| (slot.cpu, slot.tid))
     }
 
-    /// Stops the threads, passes the last gaps to `sink`, and returns the reports in CPU order.
+    /// Stops the threads, passes the last gaps to `sink`, and returns the reports in the order of
+    /// the CPUs.
     ///
-    /// Waits for at most 5 s. If a thread does not get to run within that time, its report's error
-    /// is [`ProbeError::NotStopped`].
+    /// Waits at most 5 s. If a thread does not get to run within that time, its report's error is
+    /// [`ProbeError::NotStopped`].
     pub fn stop(mut self, sink: impl FnMut(Cpu, Gap)) -> Vec<SpinReport> {
         let locked = self.group.memory_locked();
         let results = self.group.stop();
@@ -210,13 +214,15 @@ impl SpinProbe {
     }
 }
 
-/// Whether real-time tasks may use all of a CPU's time.
+/// Returns whether real-time throttling is off, so that real-time tasks may use all of a CPU's
+/// time.
 pub(crate) fn rt_throttling_is_off(root: &Path) -> bool {
     let text = std::fs::read_to_string(root.join("proc/sys/kernel/sched_rt_runtime_us"));
     text.is_ok_and(|text| text.trim() == "-1")
 }
 
-/// Rejects a real-time spin on all CPUs if real-time throttling is off.
+/// Returns an error if real-time threads would spin on all online CPUs while real-time throttling
+/// is off.
 pub(crate) fn require_survivable(
     policy: SchedulingPolicy,
     cpus: &CpuList,
@@ -232,7 +238,7 @@ pub(crate) fn require_survivable(
     Ok(())
 }
 
-/// The thread on one CPU, and the ring for its gaps.
+/// The probe's thread on one CPU, and its end of the ring for gaps.
 struct Spin {
     source: CounterSource,
     frequency_hz: u64,
@@ -260,7 +266,7 @@ struct ThreadUsage {
 }
 
 impl ThreadUsage {
-    /// Reads the statistics of the calling thread.
+    /// Reads the kernel's statistics on the calling thread.
     fn read() -> Self {
         let count = |number| u64::try_from(number).unwrap_or(0);
         getrusage(UsageWho::RUSAGE_THREAD).map_or(Self::default(), |usage| Self {
@@ -351,7 +357,7 @@ fn calibrate(source: CounterSource, frequency_hz: u64) -> Calibration {
     }
 }
 
-/// The loop without a ring, for callers that handle each gap immediately.
+/// The loop without a ring, for callers that process each gap immediately.
 #[derive(Debug)]
 pub(crate) struct SpinLoop {
     source: CounterSource,
@@ -368,8 +374,8 @@ impl SpinLoop {
         }
     }
 
-    /// Calibrates the loop, which also determines the minimum length of a gap. Call this once, on
-    /// the CPU to be measured. It takes 20 ms.
+    /// Calibrates the loop, which determines the minimum length of a gap. Call this once, on the
+    /// CPU to be measured. It takes 20 ms.
     pub(crate) fn calibrate(&mut self) {
         self.calibration = calibrate(self.source, self.frequency_hz);
         // Use a positive nice value, as the spin probe does.

@@ -1,5 +1,5 @@
-//! System calls and CPU instructions that have no safe wrapper. Apart from `net` and `sampler`, all
-//! `unsafe` code of this crate is here.
+//! System calls and CPU instructions that have no safe wrapper. This module contains all `unsafe`
+//! code of this crate except for the code in `net` and `sampler`.
 #![expect(
     unsafe_code,
     reason = "the CPU's counter and the scheduling calls have no safe wrapper"
@@ -16,7 +16,7 @@ pub(crate) fn give_up_capabilities() -> nix::Result<()> {
         version: u32,
         pid: libc::c_int,
     }
-    /// Version 3 of the interface: three sets of two words each.
+    /// Version 3 of the interface, which has three capability sets of two words each.
     const VERSION: u32 = 0x2008_0522;
     let header = Header {
         version: VERSION,
@@ -24,7 +24,7 @@ pub(crate) fn give_up_capabilities() -> nix::Result<()> {
     };
     let none = [0_u32; 6];
     // SAFETY: the kernel only reads the header and the six words, which outlive the call. A PID of
-    // 0 is the calling thread.
+    // 0 stands for the calling thread.
     let result = unsafe { libc::syscall(libc::SYS_capset, &raw const header, none.as_ptr()) };
     Errno::result(result)?;
     nix::sys::prctl::set_no_new_privs()
@@ -32,7 +32,7 @@ pub(crate) fn give_up_capabilities() -> nix::Result<()> {
 
 /// The kernel's `struct sched_param`, which contains only the priority.
 ///
-/// C libraries disagree about this structure's size, but the kernel reads only these bytes.
+/// C libraries disagree about the size of this structure, but the kernel reads only these bytes.
 #[repr(C)]
 struct SchedParam {
     priority: libc::c_int,
@@ -43,8 +43,8 @@ pub(crate) const HAS_COUNTER: bool = cfg!(any(target_arch = "x86_64", target_arc
 
 /// Reads the time-stamp counter after all earlier instructions have completed.
 ///
-/// `lfence` delays `rdtsc` until then, so two readings enclose the code between them. `rdtscp`
-/// would cost more and guarantee less.
+/// `lfence` delays `rdtsc` until they have, so that two readings enclose the code between them.
+/// `rdtscp` would cost more and guarantee less.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn read_counter() -> u64 {
@@ -75,51 +75,56 @@ pub(crate) fn read_counter() -> u64 {
 #[inline]
 pub(crate) fn read_counter_unordered() -> u64 {
     let count: u64;
-    // SAFETY: Linux permits reading CNTVCT_EL0 in user space, and it accesses no memory.
+    // SAFETY: Linux permits reading CNTVCT_EL0 in user space, and the instruction accesses no
+    // memory.
     unsafe {
         std::arch::asm!("mrs {}, cntvct_el0", out(reg) count, options(nostack, preserves_flags));
     };
     count
 }
 
-/// Placeholder for architectures without a counter. Never called, because [`HAS_COUNTER`] is false.
+/// Placeholder on architectures without a counter. It is never called, because [`HAS_COUNTER`] is
+/// false.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[inline]
 pub(crate) fn read_counter() -> u64 {
     0
 }
 
-/// Placeholder for architectures without a counter. Never called, because [`HAS_COUNTER`] is false.
+/// Placeholder on architectures without a counter. It is never called, because [`HAS_COUNTER`] is
+/// false.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[inline]
 pub(crate) fn read_counter_unordered() -> u64 {
     0
 }
 
-/// Returns the counter's frequency in Hz according to CNTFRQ_EL0. Returns `None` if the register is
-/// 0.
+/// Returns the counter's frequency in Hz, as given by the register CNTFRQ_EL0. Returns `None` if
+/// the register is 0.
 #[cfg(target_arch = "aarch64")]
 pub(crate) fn declared_frequency() -> Option<u64> {
     let hertz: u64;
-    // SAFETY: Linux permits reading CNTFRQ_EL0 in user space, and it accesses no memory.
+    // SAFETY: Linux permits reading CNTFRQ_EL0 in user space, and the instruction accesses no
+    // memory.
     unsafe {
         std::arch::asm!("mrs {}, cntfrq_el0", out(reg) hertz, options(nomem, nostack, preserves_flags));
     };
     (hertz > 0).then_some(hertz)
 }
 
-/// Other architectures have no register that contains the counter's frequency.
+/// Returns `None`, because other architectures have no register that contains the counter's
+/// frequency.
 #[cfg(not(target_arch = "aarch64"))]
 pub(crate) fn declared_frequency() -> Option<u64> {
     None
 }
 
-/// The calling thread, for scheduling system calls.
+/// Thread ID that stands for the calling thread in scheduling system calls.
 pub(crate) const THIS_THREAD: libc::pid_t = 0;
 
-/// Sets the scheduling policy and real-time priority of a thread of this process.
+/// Sets the scheduling policy and the real-time priority of a thread of this process.
 ///
-/// Makes the system call directly, because `sched_setscheduler` in musl always fails.
+/// This makes the system call directly, because `sched_setscheduler` in musl always fails.
 pub(crate) fn set_scheduler(
     tid: libc::pid_t,
     policy: libc::c_int,
@@ -135,13 +140,13 @@ pub(crate) fn set_scheduler(
     Errno::result(result).map(drop)
 }
 
-/// Reads a socket's memory statistics (`SO_MEMINFO`): unread bytes, the limit on unread bytes, and
-/// the number of datagrams that the kernel dropped.
+/// Reads a socket's memory statistics (`SO_MEMINFO`): the memory charged for unread data, its limit
+/// (both in bytes), and the number of datagrams that the kernel dropped.
 pub(crate) fn socket_memory(socket: std::os::fd::BorrowedFd<'_>) -> Result<[u32; 3], Errno> {
     use std::os::fd::AsRawFd;
 
-    // These are SK_MEMINFO_RMEM_ALLOC, _RCVBUF and _DROPS. The kernel has nine values, and more may
-    // be added.
+    // The values that are used are SK_MEMINFO_RMEM_ALLOC, _RCVBUF and _DROPS. The kernel has nine
+    // values, and future kernels may have more.
     let mut words = [0_u32; 9];
     let mut size: libc::socklen_t = 36;
     // SAFETY: the kernel writes at most `size` bytes to `words`, which is that large, and the
@@ -159,7 +164,7 @@ pub(crate) fn socket_memory(socket: std::os::fd::BorrowedFd<'_>) -> Result<[u32;
     Ok([words[0], words[1], words[8]])
 }
 
-/// Sets the calling thread's nice value to 19, which takes no privilege.
+/// Sets the calling thread's nice value to 19. This requires no privilege.
 pub(crate) fn be_nice() {
     // SAFETY: the call takes three integers and accesses no memory.
     let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
@@ -168,7 +173,7 @@ pub(crate) fn be_nice() {
 /// Sleeps for at least `time` with the C library's `nanosleep`. A signal may end the sleep early.
 pub(crate) fn nanosleep(time: Nanos) -> Result<(), Errno> {
     let time = time.0.max(0);
-    // Let `TimeSpec` build it, because the padding in this structure depends on the C library.
+    // `TimeSpec` builds the structure, because its padding depends on the C library.
     let request =
         *nix::sys::time::TimeSpec::new(time / 1_000_000_000, time % 1_000_000_000).as_ref();
     // SAFETY: `request` outlives the call, which only reads it. The second pointer may be null.

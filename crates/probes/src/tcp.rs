@@ -1,9 +1,9 @@
-//! Measures the CPU cost of TCP on this machine: one thread sends data to another over the loopback
+//! Measures the CPU cost of TCP on this machine. One thread sends data to another over the loopback
 //! device, and the CPU time of both threads is measured.
 //!
-//! No network card, driver or interrupt is involved, and packets are as large as the loopback
-//! device allows. The kernel processes a packet on the receive side while sending it, so this
-//! counts as the sender's time.
+//! No network card, driver or hardware interrupt is involved, and packets are as large as the
+//! loopback device allows. The kernel does the receive-side processing of a packet while it sends
+//! the packet, so most of that processing counts as the sender's time.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -14,10 +14,10 @@ use ticktax_model::Nanos;
 use crate::ProbeError;
 use crate::clock::{now, thread_cpu_time};
 
-/// Bytes per read and write. Same default as in ttcp.
+/// Number of bytes per read and write. ttcp has the same default.
 pub const CHUNK: usize = 8192;
 
-/// Result of a transfer.
+/// Result of a data transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transfer {
     /// Bytes received.
@@ -31,7 +31,8 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// Returns both threads' CPU time per byte, in ns. Returns `None` if nothing was received.
+    /// Returns the CPU time of both threads per byte, in ns. Returns `None` if no data was
+    /// received.
     pub fn ns_per_byte(&self) -> Option<f64> {
         let time = self.sending + self.receiving;
         (self.bytes > 0).then(|| time.0 as f64 / self.bytes as f64)
@@ -69,7 +70,7 @@ fn transfer(length: Nanos) -> io::Result<Transfer> {
     let (begin, used) = (now(), thread_cpu_time());
     let mut elapsed = Nanos::ZERO;
     while elapsed < length {
-        // Check the clock only after every sixteen writes, so that this costs almost nothing.
+        // Check the clock only after every sixteen writes, so that the check costs almost nothing.
         for _ in 0..16 {
             outgoing.write_all(&chunk)?;
         }
@@ -100,7 +101,8 @@ mod tests {
         assert!(transfer.elapsed >= length, "{transfer:?}");
         assert!(transfer.bytes > 0 && transfer.bytes.is_multiple_of(16 * CHUNK as u64));
         assert!(transfer.sending > Nanos::ZERO && transfer.receiving > Nanos::ZERO);
-        // Two threads use at most two CPUs, and no real machine takes 1 µs per byte.
+        // The two threads use at most two CPUs, and every real machine takes less than 1 µs per
+        // byte.
         let cpu_time = transfer.sending + transfer.receiving;
         assert!(cpu_time.0 < 3 * transfer.elapsed.0, "{transfer:?}");
         assert!((0.001..1_000.0).contains(&transfer.ns_per_byte().unwrap()));

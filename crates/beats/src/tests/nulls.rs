@@ -1,5 +1,5 @@
-//! Tests events without a period, and periods that are rounded to the tick. This is a smaller
-//! version of the benchmark `--example beats_null`.
+//! Tests with events that have no period, and with periods that are rounded to the tick. These are
+//! a smaller version of the benchmark `--example beats_null`.
 
 use ticktax_fixture::{NullLaw, TickBeat, Train};
 use ticktax_model::Nanos;
@@ -20,7 +20,8 @@ fn beats(train: &Train) -> Vec<Beat> {
 fn events_without_a_period_yield_no_beat() {
     for law in NullLaw::ALL {
         let wrong = (0..100).filter(|&seed| !beats(&law.train(seed)).is_empty());
-        // At a 1 % false-alarm rate, one seed in 290 gives more than four in a hundred.
+        // If the false-alarm rate is 1 %, one seed in 290 gives more than four false alarms in a
+        // hundred trains.
         let wrong = wrong.count();
         assert!(wrong <= 4, "{law:?}: {wrong} of 100");
     }
@@ -41,8 +42,8 @@ fn events_on_nearly_every_tick_are_a_beat_of_the_tick() {
     let all = beats(&train(starts.clone()));
     assert_eq!(all.len(), 1, "{all:?}");
     assert!((all[0].period.value / 4e6 - 1.0).abs() < 1e-4);
-    // If every second tick has an event, the period is two ticks. If a random half have one, there
-    // is no period.
+    // If every second tick has an event, the period is two ticks. If a random half of the ticks has
+    // one, there is no period.
     let second = beats(&train(starts.into_iter().step_by(2).collect()));
     assert!(
         second.iter().all(|beat| beat.period.value > 7e6),
@@ -63,7 +64,7 @@ fn intervals_contain_periods_that_are_rounded_to_ticks() {
                     covered += u64::from((beat.period.low..=beat.period.high).contains(&truth));
                 }
             }
-            // At 93 % coverage, one seed in 300 covers fewer than 88 % of 200.
+            // If the coverage is 93 %, it is below 88 % in 200 trains for one seed in 300.
             assert!(
                 found >= 150 && covered * 100 >= found * 88,
                 "{law:?} {count}: {covered} of {found}"

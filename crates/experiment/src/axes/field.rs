@@ -1,4 +1,4 @@
-//! Tables of the scenario parameters that can be varied, one per kind of object.
+//! Tables of the scenario parameters that can be varied. There is one table per kind of object.
 
 use ticktax_sim::settings::{self, Kind, Setting, Value};
 use ticktax_sim::{Group, Link, Setup, Source, Then};
@@ -13,7 +13,7 @@ pub(super) struct Row<T: 'static> {
     pub(super) set: fn(&mut T, Value) -> Result<(), String>,
 }
 
-/// A parameter of a scenario: a setting of the machine, or a field of an object.
+/// A parameter of a scenario: a setting of the machine, or a field of an object such as a task.
 #[derive(Clone, Debug)]
 pub struct Field(FieldOf);
 
@@ -32,7 +32,7 @@ impl<T> std::fmt::Debug for Row<T> {
     }
 }
 
-/// The kind of a parameter that takes any non-negative integer.
+/// The kind of a parameter whose value can be any non-negative integer.
 pub(super) const COUNT: Kind = Kind::COUNT;
 
 pub(super) const fn row<T>(
@@ -147,7 +147,8 @@ impl Parameter for Field {
         }
     }
 
-    /// The number of CPUs and the policy come first, because other parameters depend on them.
+    /// Returns a key by which to sort parameters before applying them. The number of CPUs and the
+    /// policy come first, because other parameters depend on them.
     fn rank(&self) -> usize {
         match &self.0 {
             FieldOf::Setting(setting) => setting.rank(),
@@ -162,7 +163,7 @@ impl Parameter for Field {
 }
 
 impl Field {
-    /// Kind of the parameter's values.
+    /// Returns which kind of values the parameter takes.
     pub fn kind(&self) -> Kind {
         match &self.0 {
             FieldOf::Setting(setting) => setting.kind(),
@@ -175,7 +176,7 @@ impl Field {
 }
 
 impl FieldOf {
-    /// Resolves parameter `name` in `setup`.
+    /// Finds the parameter called `name` in `setup`.
     fn find(name: &str, setup: &Setup) -> Result<Self, String> {
         match name.split_once('.') {
             Some(("task", rest)) => {
@@ -224,7 +225,7 @@ pub(super) fn find<T>(
     })
 }
 
-/// Splits `NAME.FIELD`. `NAME` may contain dots.
+/// Splits text of the form `NAME.FIELD`. `NAME` may contain dots.
 fn split<'t>(
     kind: &str,
     text: &'t str,
@@ -249,7 +250,7 @@ fn split<'t>(
     Ok((name, &text[name.len() + 1..]))
 }
 
-/// Splits `N.FIELD`. `N` counts from 0, as in a scenario.
+/// Splits text of the form `N.FIELD`. `N` counts from 0, as in a scenario.
 fn numbered<'t>(kind: &str, text: &'t str, count: usize) -> Result<(usize, &'t str), String> {
     let wrong =
         || format!("the scenario has no such {kind}: use {kind}.N.FIELD with N below {count}");

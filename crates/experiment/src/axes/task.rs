@@ -1,4 +1,4 @@
-//! Parameters of a task: its attributes, the steps of its program, and the number of copies.
+//! The parameters of a task: its attributes, the steps of its program, and the number of copies.
 
 use ticktax_model::Nanos;
 use ticktax_sim::settings::{Kind, Value};
@@ -8,10 +8,10 @@ use super::field::{COUNT, Row, find, row};
 
 #[derive(Clone, Debug)]
 pub(super) enum TaskField {
-    /// Number of tasks with this name.
+    /// Number of tasks that have this name.
     Count,
     Own(&'static Row<TaskSpec>),
-    /// A step of the task's program, by index.
+    /// A step of the task's program, given by its index.
     Step(usize, &'static Row<Step>),
 }
 
@@ -68,7 +68,7 @@ static OWN: [Row<TaskSpec>; 9] = [
     ),
 ];
 
-/// Parameters that set a step's duration, named as in a scenario.
+/// Parameters that set the duration of a step. They have the same names as in a scenario.
 static STEPS: [Row<Step>; 15] = [
     row("work", Kind::Duration, set_law),
     row("kernel", Kind::Duration, set_law),
@@ -134,7 +134,7 @@ fn set_law(step: &mut Step, value: Value) -> Result<(), String> {
     }
 }
 
-/// The scenario keyword for `step`, or `None` if its duration cannot be varied.
+/// Returns the keyword for `step` in scenarios, or `None` if its duration cannot be varied.
 fn word(step: &Step) -> Option<&'static str> {
     use ticktax_sim::Call;
     Some(match step {
@@ -161,8 +161,8 @@ pub(super) fn names() -> Vec<&'static str> {
 }
 
 impl TaskField {
-    /// Resolves parameter `field` of the task called `name`. Repeated steps are numbered: `work.2`
-    /// is the second `work` step.
+    /// Finds the parameter `field` of the task called `name`. If a step occurs several times, it is
+    /// numbered: `work.2` is the second `work` step.
     pub(super) fn find(name: &str, field: &str, setup: &Setup) -> Result<Self, String> {
         if field == "count" {
             return Ok(Self::Count);
@@ -212,15 +212,16 @@ impl TaskField {
 
     pub(super) fn kind(&self) -> Kind {
         match self {
-            // A larger count is probably a typo, and the simulation would take practically forever.
+            // A larger number is probably a typo, and the simulation would take practically
+            // forever.
             Self::Count => Kind::Integer(1, 1_000_000),
             Self::Own(row) => row.kind,
             Self::Step(_, row) => row.kind,
         }
     }
 
-    /// Identifies the property that the parameter sets. `fifo` and `round_robin` set the same one:
-    /// the class.
+    /// Returns the name of the property that the parameter sets. `fifo` and `round_robin` set the
+    /// same property, the scheduling class.
     pub(super) fn what(&self) -> String {
         match self {
             Self::Count => "count".to_owned(),
@@ -230,7 +231,8 @@ impl TaskField {
         }
     }
 
-    /// Sort key for applying a task's axes. `count` comes last, so that copies inherit the others.
+    /// Returns a key by which to sort a task's parameters before applying them. `count` comes last,
+    /// so that copies of the task get the values of all other parameters.
     pub(super) fn rank(&self) -> usize {
         usize::from(matches!(self, Self::Count))
     }
@@ -254,8 +256,8 @@ impl TaskField {
     }
 }
 
-/// Sets the mean of `law` to `value` and keeps its spread. An exponential law has no separate
-/// spread.
+/// Sets the mean of `law` to `value` without changing its spread. The spread of an exponential law
+/// cannot be separated from its mean, so it changes, too.
 pub(super) fn move_mean(law: &mut Law, value: Value) -> Result<(), String> {
     let mean = value.duration();
     *law = match *law {
@@ -278,8 +280,9 @@ pub(super) fn move_mean(law: &mut Law, value: Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Changes the number of tasks called `name` to `count`, which is at least 1, by removing the last
-/// ones or copying the last one. Signals to a removed task are redirected to the first one.
+/// Changes the number of tasks called `name` to `count`, which is at least 1. Removes the last
+/// ones, or adds copies of the last one. A signal to a task that was removed goes to the first one
+/// instead.
 fn recount(setup: &mut Setup, name: &str, count: usize) {
     let Some(first) = setup.tasks.iter().position(|task| task.name == name) else {
         return;
@@ -291,7 +294,8 @@ fn recount(setup: &mut Setup, name: &str, count: usize) {
         let named = task.name == name;
         seen += usize::from(named);
         if named && seen > count {
-            // The task at `first` comes earlier in the list, so `moved` already has it.
+            // The task at `first` comes earlier in the list, so its new index is already in
+            // `moved`.
             moved.push(moved[first]);
             continue;
         }

@@ -64,7 +64,8 @@ quota = "20ms"
 period = "100ms"
 "#;
 
-/// An axis with one value, the scenario text that it stands for, and that text's replacement.
+/// Each entry consists of an axis with a single value, the scenario text that the axis changes, and
+/// the text that replaces it.
 const WRITTEN: &[(&str, &str, &str)] = &[
     ("cpus=4", "cpus = 2", "cpus = 4"),
     (
@@ -298,7 +299,7 @@ fn an_axis_equals_an_edit_of_the_scenario() {
     }
 }
 
-/// Parses a scenario that contains only the settings in `lines`, each as one line of TOML.
+/// Parses a scenario that contains only the settings in `lines`. Each of them is one line of TOML.
 fn settings_alone(lines: &BTreeMap<&str, String>) -> Setup {
     let section_text = |section| {
         let is_there = move |name: &str| settings::find(name).unwrap().section() == section;
@@ -400,7 +401,7 @@ fn arms_follow_the_options_and_the_last_one_changes_fastest() {
 #[test]
 fn the_order_of_the_axes_changes_no_setup() {
     let setup = |axes: &[&str]| grid(axes).arm(0).unwrap();
-    // Each setting depends on the one before it.
+    // Each of these settings depends on the one before it.
     let one = ["cpus=8", "policy=eevdf", "slice=1ms", "phase=1ms"];
     let other = ["phase=1ms", "slice=1ms", "policy=eevdf", "cpus=8"];
     assert_eq!(setup(&one), setup(&other));

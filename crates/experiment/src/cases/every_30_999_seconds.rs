@@ -1,4 +1,5 @@
-//! `every-30.999-seconds`: a kernel loop over all vnodes blocks the CPU, so packets are lost.
+//! `every-30.999-seconds`: a loop over all vnodes in the kernel occupies the CPU, so packets are
+//! lost.
 
 use ticktax_model::Nanos;
 use ticktax_sim::cache::{Cache, Layout};
@@ -15,7 +16,7 @@ pub(super) const CASE: Walk = Walk;
 
 pub(super) struct Walk;
 
-/// An L2 cache with a capacity of `kilobytes` KiB.
+/// Returns an L2 cache with a capacity of `kilobytes` KiB.
 fn l2(kilobytes: u64) -> Cache {
     Cache {
         size: kilobytes << 10,
@@ -26,8 +27,8 @@ fn l2(kilobytes: u64) -> Cache {
 
 const LINE: u64 = 64;
 
-/// Published memory accesses for each item, in the order in which the walk makes them: the object
-/// (0 for the vnode, 1 for the inode) and the offset within it.
+/// The published memory accesses for each item, in the order in which the loop over all items makes
+/// them. Each consists of the object (0 for the vnode, 1 for the inode) and the offset within it.
 const TOUCHES: [(usize, u64); 8] = [
     (0, 0x90),
     (0, 0x1c),
@@ -39,14 +40,15 @@ const TOUCHES: [(usize, u64); 8] = [
     (0, 0x1c),
 ];
 
-/// The accesses of [`TOUCHES`], sorted by object and offset.
+/// Returns the accesses of [`TOUCHES`], sorted by object and offset.
 fn sequential() -> Vec<(usize, u64)> {
     let mut touches = TOUCHES.to_vec();
     touches.sort_unstable();
     touches
 }
 
-/// Memory layout with each object starting on a cache line, 256 bytes apart.
+/// Returns a memory layout in which each object starts on a cache line, 256 bytes after the
+/// previous one.
 fn layout() -> Layout {
     let touches = |object| TOUCHES.iter().filter(move |touch| touch.0 == object);
     let offsets = |object| (256, touches(object).map(|touch| touch.1).collect());
@@ -55,15 +57,16 @@ fn layout() -> Layout {
     }
 }
 
-/// Memory layout with all accesses in one cache line.
+/// Returns a memory layout in which all accesses are to the same cache line.
 fn packed() -> Layout {
     Layout {
         objects: vec![(LINE, vec![0])],
     }
 }
 
-/// Number of full-latency misses per item, if fetching a line also fetches the next one. Counts the
-/// first access to each line, except a line that directly follows the one accessed just before.
+/// Returns how many cache misses per item take the full latency, if fetching a line also fetches
+/// the next one. Only the first access to a line counts. It does not count if the line directly
+/// follows the one that was accessed just before.
 fn apart(touches: &[(usize, u64)]) -> usize {
     let lines: Vec<(usize, u64)> = touches
         .iter()
@@ -119,7 +122,7 @@ impl Case for Walk {
     }
 
     fn remarks(&self, _: &CaseFile, values: &Values, _: &Modelled) -> Vec<Remark> {
-        // A 2.2 GHz laptop throttled to 150 MHz. It is unknown which share of the walk is
+        // This is a 2.2 GHz laptop, throttled to 150 MHz. It is unknown which share of the loop is
         // memory-bound, so compute both extremes.
         let walk = values.get("items") * values.get("misses") * values.get("besplex-main");
         let (none, all) = (Nanos::ZERO, millis(walk / 1e6));
@@ -169,14 +172,14 @@ impl Case for Walk {
     }
 }
 
-/// Time per item in ns, for a row labelled `HOST, MISSES`.
+/// Returns the time per item in ns, for a row whose label has the form `HOST, MISSES`.
 fn by_misses(at: &str, values: &Values) -> Option<f64> {
     let (host, misses) = at.split_once(", ")?;
     Some(misses.parse::<f64>().ok()? * values.get(&format!("{host}-main")))
 }
 
-/// Time per item in ns, for a row labelled `HOST, N items, SIZE`. Each access hits the level of the
-/// cache that contains its line.
+/// Returns the time per item in ns, for a row whose label has the form `HOST, N items, SIZE`. Each
+/// access hits the cache level that contains its line.
 fn by_levels(at: &str, values: &Values) -> Option<f64> {
     let mut parts = at.split(", ");
     let host = parts.next()?;
@@ -192,8 +195,9 @@ fn by_levels(at: &str, values: &Values) -> Option<f64> {
     Some(lines * first + (TOUCHES.len() as f64 - lines) * latency("l1"))
 }
 
-/// Seconds between two syncer passes over a mount. The syncer advances to the next slot, processes
-/// the previous one, and requeues the mount `delay` slots after the new slot.
+/// Returns the number of seconds between two passes of the syncer over a mount. Each second, the
+/// syncer advances to the next slot, processes the previous one, and requeues the mount `delay`
+/// slots after the new slot.
 fn slots(delay: u32) -> u32 {
     const WHEEL: u32 = 32;
     let (mut now, mut due, mut seen) = (0_u32, 0_u32, Vec::new());
@@ -208,8 +212,8 @@ fn slots(delay: u32) -> u32 {
     seen[seen.len() - 1] - seen[seen.len() - 2]
 }
 
-/// Packets lost in one stall, for a row labelled `kpps, ms`. `values` gives the receiver's buffer
-/// size.
+/// Returns how many packets are lost in one stall, for a row whose label has the form `kpps, ms`.
+/// `values` contains the size of the receiver's buffer.
 fn lost(at: &str, values: &Values) -> f64 {
     #[expect(
         clippy::cast_possible_truncation,

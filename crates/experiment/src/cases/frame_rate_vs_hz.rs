@@ -1,4 +1,5 @@
-//! `frame-rate-vs-hz`: a frame loop's sleeps end on ticks, and its CPU time is sampled at ticks.
+//! `frame-rate-vs-hz`: the sleeps of a frame loop end on ticks, and its CPU time is sampled at
+//! ticks.
 
 mod kernels;
 
@@ -20,13 +21,14 @@ pub(super) const CASE: FrameRate = FrameRate;
 
 pub(super) struct FrameRate;
 
-/// Simulated seconds per row, enough for a frame rate that is accurate to ±0.01.
+/// Number of seconds simulated per row. They make the frame rate accurate to ±0.01.
 const LENGTH: i64 = 120;
-/// Simulated seconds in fits and sweeps, enough for a frame rate that is accurate to ±0.05.
+/// Number of seconds simulated per row in fits and sweeps. They make the frame rate accurate to
+/// ±0.05.
 const SAMPLE: i64 = 20;
-/// True CPU share of a loaded server: the midpoint of the published 50 to 70 %.
+/// CPU share that a loaded server actually uses. This is the midpoint of the published 50 to 70 %.
 const LOADED: f64 = 0.6;
-/// Label of the row that was measured with the server's previous kernel.
+/// Label of the row that was measured under the server's previous kernel.
 const KERNEL_24: &str = "100, kernel 2.4";
 
 impl Case for FrameRate {
@@ -108,15 +110,15 @@ impl Case for FrameRate {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rate {
-    /// Linux 2.6 with the given tick rate.
+    /// Linux 2.6 with this tick rate.
     Of(u64),
     /// Linux 2.4, which ticks at 100 Hz.
     Kernel24,
 }
 
 impl Rate {
-    /// Parses the label of a modelled row: a rate such as `1000`, or [`KERNEL_24`]. The other
-    /// servers in the source are not modelled.
+    /// Parses the label of a modelled row, which is a rate such as `1000`, or [`KERNEL_24`].
+    /// Returns `None` for other servers in the source, which are not modelled.
     fn from_row(at: &str) -> Option<Self> {
         if at == KERNEL_24 {
             return Some(Self::Kernel24);
@@ -125,7 +127,7 @@ impl Rate {
     }
 }
 
-/// Tick rates with a published frame rate.
+/// Returns the tick rates that have a published frame rate.
 fn rates(file: &CaseFile) -> Vec<u64> {
     let rows = file.series("frames").map_or(&[][..], |series| &series.rows);
     rows.iter().filter_map(|row| row.at.parse().ok()).collect()
@@ -191,14 +193,14 @@ fn server(rate: Rate, values: &Values, length: i64) -> Report {
     run(&setup).unwrap_or_else(|error| panic!("the case's own machine: {error}"))
 }
 
-/// Appends a 1 ns step to `program`. A loop whose sleep can be zero needs a step that always takes
-/// time.
+/// Appends a 1 ns step to `program`. If all sleeps in a loop can be zero, the loop needs a step
+/// that always takes time.
 fn program_with_an_end(mut program: Vec<Step>) -> Vec<Step> {
     program.push(Step::Work(Law::Fixed(Nanos(1))));
     program
 }
 
-/// CPU time that tick sampling would charge, in seconds. It is a whole number of ticks.
+/// Returns how much CPU time tick sampling would charge, in seconds. It is a whole number of ticks.
 fn sampled(report: &Report, hz: u64) -> f64 {
     let tick = Device::Pit
         .grid(hz, Nanos::ZERO, 0)
@@ -210,7 +212,8 @@ fn share(time: Nanos, length: i64) -> f64 {
     time.as_secs_f64() / length as f64 * 100.0
 }
 
-/// Sampled CPU share if the same work starts at random phases of the tick.
+/// Returns the CPU share that sampling would show if the same work started at random phases of the
+/// tick.
 fn unaligned(hz: u64, values: &Values) -> f64 {
     let mut machine = Machine::new(1, hz, Policy::O1);
     machine.device = Device::Pit;
@@ -232,17 +235,17 @@ fn unaligned(hz: u64, values: &Values) -> f64 {
 struct Score {
     /// Error of the model.
     model: f64,
-    /// Error of a straight line.
+    /// Error of a straight line that was fitted to the same rows as the model.
     line: f64,
-    /// The model's error on each row when it is fitted to the file's own calibration rows.
+    /// Error of the model on each row if it is fitted to the file's calibration rows.
     single: Vec<String>,
 }
 
-/// Misfit and frame-rate error at each tick rate, for one grid point.
+/// For one point of the grid: the misfit and the error of the frame rate at each tick rate.
 type Tried = BTreeMap<u64, (f64, f64)>;
 
-/// Fits phase and work to the frame rates and CPU shares of every combination of three rows, and
-/// predicts the frame rates of the remaining rows.
+/// Fits the phase and the work to the frame rates and CPU shares of every combination of three
+/// rows. Each time, predicts the frame rates of the remaining rows.
 fn splits(file: &CaseFile) -> Score {
     let hz = rates(file);
     let rows = file.with_rows(|row| row.at.parse::<u64>().is_ok() && row.target().is_some());

@@ -1,4 +1,4 @@
-//! `idle-cost-vs-hz`: what the ticks and wake-ups of an idle guest cost its host.
+//! `idle-cost-vs-hz`: how much CPU time the ticks and wake-ups of an idle guest cost its host.
 
 mod kernels;
 
@@ -19,10 +19,10 @@ pub(super) const CASE: IdleCost = IdleCost;
 
 pub(super) struct IdleCost;
 
-/// Simulated seconds per tick rate.
+/// Number of seconds simulated per tick rate.
 const LENGTH: i64 = 2_000;
-/// Number of programs that wake up independently. With more programs, the wake-ups are closer to a
-/// Poisson process, even if ticks are far apart.
+/// Number of programs that wake up independently of each other. The more programs there are, the
+/// closer are their wake-ups to a Poisson process, even if ticks are far apart.
 const PROGRAMS: u32 = 40;
 
 /// Simulation results for one tick rate and one wake-up rate.
@@ -30,13 +30,14 @@ const PROGRAMS: u32 = 40;
 pub(super) struct Counts {
     /// Ticks per second.
     ticks: f64,
-    /// Ticks per second that wake at least one program.
+    /// Number of ticks per second that wake at least one program.
     pub(super) woken: f64,
-    /// Delay in ms from the end of a sleep until the program runs: median (±11 %) and maximum.
+    /// Median (±11 %) and maximum of the delay from when a sleep should end until the program runs,
+    /// in ms.
     delay: (f64, f64),
 }
 
-/// Cached results, keyed by tick rate and the bits of the wake-up rate.
+/// Results that were already simulated, by tick rate and the bits of the wake-up rate.
 static COUNTS: Mutex<BTreeMap<(u64, u64), Counts>> = Mutex::new(BTreeMap::new());
 
 impl Case for IdleCost {
@@ -120,7 +121,7 @@ impl Case for IdleCost {
     }
 }
 
-/// Reports which model is closer to the rows that neither model was fitted to.
+/// Reports which model is closer to the rows that neither of them was fitted to.
 fn nearer(file: &CaseFile, modelled: &Modelled) -> String {
     let off = |at: &str, series: &str| {
         let value = *modelled.get(&(series.to_owned(), at.to_owned()))?;
@@ -142,7 +143,8 @@ fn nearer(file: &CaseFile, modelled: &Modelled) -> String {
     parts.join("; ")
 }
 
-/// The straight line through the calibration rows: MHz at 0 Hz, and MHz per Hz of tick rate.
+/// Returns the straight line through the calibration rows: its value at 0 Hz in MHz, and its slope
+/// in MHz per Hz of tick rate.
 fn straight(file: &CaseFile) -> (f64, f64) {
     let series = file.series("host, straight line");
     let rows = series.map_or(&[][..], |series| &series.rows);
@@ -154,10 +156,11 @@ fn straight(file: &CaseFile) -> (f64, f64) {
     line(&points)
 }
 
-/// Finds the range of wake-up rates, from 1 to 200 per second, with which both rows are reproduced.
+/// Finds the wake-up rates from 1 to 200 per second with which the model reproduces both rows, and
+/// reports their range.
 ///
-/// Uses the published formula instead of the simulator. The formula's two constants are fitted by
-/// least squares at each wake-up rate.
+/// Uses the published formula instead of the simulator. At each wake-up rate, the two constants of
+/// the formula are fitted by least squares.
 fn passes(file: &CaseFile) -> String {
     let Some(series) = file.series("host, batching") else {
         return String::new();
@@ -211,7 +214,7 @@ fn plane(points: &[((f64, f64), f64)]) -> (f64, f64) {
 /// Published cost of the tickless kernel, in MHz.
 const NOHZ_MHZ: f64 = 70.0;
 
-/// Programs that only sleep, and together wake up `wakeups` times per second.
+/// Returns programs that only sleep. All of them together wake up `wakeups` times per second.
 fn programs(wakeups: f64) -> Vec<TaskSpec> {
     let each = super::millis(1e3 * f64::from(PROGRAMS) / wakeups);
     let sleep = Step::Sleep(Call::Nanosleep, Law::Exponential(each));

@@ -1,4 +1,4 @@
-//! `silent-rtc`: the kernel sets the hardware clock, which spoils measurements of the clock's
+//! `silent-rtc`: the kernel sets the hardware clock, which spoils measurements of that clock's
 //! drift.
 
 use ticktax_model::Nanos;
@@ -13,7 +13,7 @@ pub(super) const CASE: Rtc = Rtc;
 
 pub(super) struct Rtc;
 
-/// Number of tick phases to simulate.
+/// Number of phases of the tick to simulate.
 const PHASES: i64 = 4_000;
 
 impl Case for Rtc {
@@ -30,7 +30,7 @@ impl Case for Rtc {
         let read = values.get("read");
         let sets = errors(100);
         let set = worst(&sets);
-        // A read happens at an effectively random phase.
+        // A read happens at a phase of the tick that is effectively random.
         let deviation_of_read = read / 3_f64.sqrt();
         let deviation_of_set_and_read = deviation(&sets).hypot(deviation_of_read);
         let day = 86_400.0;
@@ -75,7 +75,8 @@ impl Case for Rtc {
     }
 }
 
-/// Errors in seconds of the first clock setting after boot, for boots at random tick phases.
+/// Returns the error in seconds of the first time that the clock is set after boot. There is one
+/// error per boot, and each boot is at a random phase of the tick.
 fn errors(hz: u64) -> Vec<f64> {
     let mut stream = Stream::new(1, hz);
     let tick = 1_000_000_000 / i64::try_from(hz).unwrap_or(1);

@@ -1,5 +1,5 @@
-//! `slice-vs-cache`: two CPU hogs compete for a cache with each other and with a task that wakes up
-//! often.
+//! `slice-vs-cache`: two CPU hogs compete for a cache, both with each other and with a task that
+//! wakes up often.
 
 use ticktax_model::recording::{Row, RowSink};
 use ticktax_model::{Nanos, SourceTable};
@@ -21,7 +21,7 @@ pub(super) struct Slices;
 
 /// Simulated seconds.
 const LENGTH: i64 = 60;
-/// Simulated seconds per evaluation in the fit.
+/// Number of seconds simulated each time the fit evaluates the model.
 const GAIN_LENGTH: i64 = 20;
 /// Number of CPUs of the machine on which the published kernel builds ran.
 const BUILD_CPUS: usize = 8;
@@ -103,7 +103,7 @@ const POLICIES: [(&str, Policy); 5] = [
     ),
 ];
 
-/// The scheduling policy for a series whose name ends in `stock` or `patched`.
+/// Returns the scheduling policy for a series whose name ends in `stock` or `patched`.
 fn policy(which: &str) -> Policy {
     if which.ends_with("stock") {
         Policy::Goodness
@@ -160,13 +160,13 @@ fn figure(series: &str, at: &str, values: &Values) -> Option<f64> {
     }
 }
 
-/// Simulates two hogs at 100 Hz, plus an interactive task that needs only part of the CPU.
+/// Simulates two hogs at 100 Hz, together with an interactive task that needs only part of the CPU.
 fn interactive(which: &str, values: &Values) -> Report {
     simulate(&setup(policy(which), 100, 200.0, values))
 }
 
-/// CPU time that `timer_ticks` saves, in percentage points: what refills cost under 2.4, minus what
-/// they cost under `timer_ticks`.
+/// Returns how much CPU time `timer_ticks` saves, in percentage points. This is the cost of cache
+/// refills under 2.4 minus their cost under `timer_ticks`.
 fn gain(machine: impl Fn(Policy) -> Setup) -> f64 {
     let refilling = |policy| {
         let mut setup = machine(policy);
@@ -179,7 +179,7 @@ fn gain(machine: impl Fn(Policy) -> Setup) -> f64 {
     (refilling(Policy::Goodness) - refilling(Policy::GoodnessSlices)) * 100.0
 }
 
-/// A copy of `setup` with `cpus` CPUs and two hogs per CPU, but still one interactive task.
+/// Returns a copy of `setup` with `cpus` CPUs and two hogs per CPU, but still one interactive task.
 fn wider(setup: &Setup, cpus: usize) -> Setup {
     let mut wider = setup.clone();
     wider.machine.cpus = cpus;
@@ -194,7 +194,7 @@ fn wider(setup: &Setup, cpus: usize) -> Setup {
     wider
 }
 
-/// Published build times of the kernel `which`.
+/// Returns the published times of builds under the kernel `which`.
 fn times(file: &CaseFile, which: &str) -> Vec<f64> {
     let series = file.series(&format!("runs, {which}"));
     let rows = series.map_or(&[][..], |series| &series.rows);
@@ -238,7 +238,7 @@ fn simulate(setup: &Setup) -> Report {
     run(setup).unwrap_or_else(|error| panic!("the case's own machine: {error}"))
 }
 
-/// Number of times per second that one hog evicts the other's data from the cache.
+/// Returns the number of times per second that one hog evicts the other's data from the cache.
 fn hog_switches(report: &Report) -> f64 {
     let refills: u64 = report.tasks.iter().map(|task| task.refills).sum();
     refills as f64 / LENGTH as f64
@@ -266,8 +266,8 @@ impl RowSink for Pattern {
     }
 }
 
-/// The names of the tasks that ran, in order, during slightly more than two slices of each hog. The
-/// interactive task wakes up three times per tick.
+/// Returns the names of the tasks that ran, in order, during slightly more than two slices of each
+/// hog. Ticks are shown as `|`. The interactive task wakes up three times per tick.
 fn first_runs(policy: Policy, values: &Values) -> Vec<String> {
     let mut setup = setup(policy, 100, 300.0, values);
     setup.sources[0].interval = Law::Fixed(millis(10.0 / 3.0));
@@ -288,7 +288,7 @@ fn pattern(policy: Policy, values: &Values) -> String {
     shown.join(" ").trim_end_matches(" |").to_owned()
 }
 
-/// The hog that each tick interrupted, in tick order.
+/// Returns one letter per tick. It names the hog that was the last to run before the tick.
 fn slices(policy: Policy, values: &Values) -> String {
     let runs = first_runs(policy, values);
     let ticks = runs.split(|name| name == "|");

@@ -18,23 +18,25 @@ pub(super) const CASE: Tcp = Tcp;
 
 pub(super) struct Tcp;
 
-/// The series that a measurement on this machine extends.
+/// Name of the series that a measurement on this machine extends.
 const CYCLES: &str = "cycles per byte";
 
-/// Overhead per frame in bytes: preamble and inter-frame gap, Ethernet header and checksum, IP
-/// header, TCP header.
+/// Overhead per frame in bytes. The terms are the preamble and inter-frame gap, the Ethernet header
+/// and checksum, the IP header, and the TCP header.
 const AROUND: f64 = 20.0 + 18.0 + 20.0 + 20.0;
-/// Payload bytes of a full frame. Timestamps take `STAMPS` of them.
+/// Number of payload bytes in a full frame. If TCP timestamps are on, they take `STAMPS` of these
+/// bytes.
 const FULL: f64 = 1460.0;
 const STAMPS: f64 = 12.0;
-/// Number of interrupt lines. With this many, an event rarely finds its line already pending.
+/// Number of interrupt lines. With this many lines, a new interrupt rarely finds its line already
+/// pending.
 const LINES: usize = 60;
-/// Simulated seconds: enough for 4000 samples, which are accurate to ±2 %.
+/// Number of seconds simulated. They contain 4000 samples, which makes results accurate to ±2 %.
 const LENGTH: i64 = 40;
 /// Duration of an interrupt in the series `idle`, in ms.
 const EACH: f64 = 0.1;
-/// Interrupt level of the sampling clock if it can be masked. The other interrupts have level 2, so
-/// they delay only a masked clock.
+/// Interrupt level of the sampling clock in runs in which other interrupts can mask it. The other
+/// interrupts have level 2, so they delay the clock only in these runs.
 const MASKED: u8 = 1;
 const UNMASKED: u8 = 3;
 /// Duration of the transfer that is measured on this machine.
@@ -85,8 +87,8 @@ impl Case for Tcp {
     }
 }
 
-/// CPU cycles per byte in measured traffic, by the CPU's cycle counter. Lists sending and receiving
-/// separately if the accounts do.
+/// Returns the CPU cycles per byte of measured traffic, according to the CPU's cycle counter. If
+/// the accounts distinguish sending and receiving, so do the rows.
 fn cycles_per_byte(statement: &NetStatement) -> Result<Vec<MeasuredRow>, WrongTraffic> {
     if statement.spec.protocol != Protocol::Tcp {
         return Err(WrongTraffic::Udp);
@@ -155,7 +157,8 @@ fn source(statement: &NetStatement) -> Remark {
     remark("cycles per byte, measured", why)
 }
 
-/// Cost per byte over loopback on this machine, in cycles if the CPU's counter is reliable.
+/// Reports the CPU cost per byte over the loopback device of this machine, in ns. If the CPU's
+/// counter is reliable, reports it in cycles, too.
 fn here(transfer: &Transfer, clock: &Clock) -> Remark {
     let Some(ns) = transfer.ns_per_byte() else {
         return remark("TCP over loopback", "nothing arrived".to_owned());
@@ -205,8 +208,8 @@ fn figure(series: &str, at: &str, values: &Values) -> Option<f64> {
             soaker.attributes.nice = 19;
             setup.tasks.push(soaker);
             let report = simulate(&setup);
-            // The soaker delays the process. The time that the process then takes is not charged to
-            // the soaker.
+            // The soaker delays the process, but the CPU time of the process is still not charged
+            // to the soaker.
             Some(report.tasks[1].ran.share_of(report.elapsed) * 100.0)
         }
         ("interrupts as sampled, masked", at) => Some(share(&profile(at, MASKED)?) * 100.0),
@@ -222,7 +225,8 @@ fn pair(at: &str) -> Option<(f64, f64)> {
     Some((one.trim().parse().ok()?, other.trim().parse().ok()?))
 }
 
-/// Idle share of a machine with interrupts and a process, in %: as sampled, and the true one.
+/// Returns the idle share of a machine that handles interrupts and runs a process, in %. The first
+/// value is what sampling shows, the second is the true share.
 fn idle(tick_level: u8, values: &Values) -> (f64, f64) {
     let report = simulate(&busy(tick_level, values));
     let cpu = &report.cpus[0];
@@ -231,11 +235,12 @@ fn idle(tick_level: u8, values: &Values) -> (f64, f64) {
     (samples * 100.0, really * 100.0)
 }
 
-/// A machine on which interrupts and a process take the shares of CPU time given in `values`.
+/// Returns a machine on which interrupts and a process take the shares of CPU time that `values`
+/// contains.
 fn busy(tick_level: u8, values: &Values) -> Setup {
     let mut setup = machine(values.get("irq"), EACH, tick_level);
     let (share, burst) = (values.get("process"), 2.0);
-    // Interrupts lengthen a burst, so it takes more elapsed time than CPU time.
+    // Interrupts lengthen a burst of work, so it takes more elapsed time than CPU time.
     let left = 1.0 - values.get("irq");
     let sleep = (burst / share - burst / left).max(0.1);
     setup.tasks.push(TaskSpec::new(
@@ -249,9 +254,10 @@ fn busy(tick_level: u8, values: &Values) -> Setup {
     setup
 }
 
-/// Simulates a machine for a row labelled `share, ms`: interrupts take `share` of the CPU time,
-/// each `ms` on average. The sampling clock interrupts at `tick_level`. Events that find their line
-/// already pending are lost, so the offered rate is raised until the share is right.
+/// Simulates the machine of a row whose label has the form `share, ms`. Interrupts take `share` of
+/// the CPU time, and each one takes `ms` on average. The sampling clock interrupts at `tick_level`.
+/// An interrupt that finds its line already pending is lost, so the rate of interrupts is raised
+/// until the share is right.
 fn profile(at: &str, tick_level: u8) -> Option<Report> {
     let (share, ms) = pair(at)?;
     let mut offered = share;
@@ -284,12 +290,12 @@ fn machine(offered: f64, ms: f64, tick_level: u8) -> Setup {
     setup
 }
 
-/// Share of CPU time spent in interrupts.
+/// Returns the share of CPU time that interrupts took.
 fn taken(report: &Report) -> f64 {
     report.cpus[0].time(Mode::Irq).share_of(report.elapsed)
 }
 
-/// Share of samples that landed in an interrupt.
+/// Returns the share of samples that were taken in an interrupt.
 fn share(report: &Report) -> f64 {
     let cpu = &report.cpus[0];
     cpu.samples[Mode::Irq as usize] as f64 / cpu.sampled() as f64
@@ -309,8 +315,8 @@ mod tests {
 
     use super::{WrongTraffic, cycles_per_byte};
 
-    /// One second of TCP traffic that transfers 1 GB. At 2 GHz, 1 s of CPU time is 2 cycles per
-    /// byte.
+    /// Returns one second of TCP traffic that transfers 1 GB. On a 2 GHz CPU, 1 s of CPU time makes
+    /// 2 cycles per byte.
     fn traffic() -> NetStatement {
         let account = |account, ms| TrafficTime {
             account,

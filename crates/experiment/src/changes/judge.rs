@@ -1,4 +1,4 @@
-//! Decides which differences are too large to be chance.
+//! Decides which differences are too large to have occurred by chance.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,21 @@ use ticktax_model::trial::{Better, Effect};
 
 use super::BeatChange;
 
-/// Minimum number of blocks per side. With fewer, the estimated spread would be a guess.
+/// Minimum number of blocks per side. With fewer blocks, the estimate of their spread would be a
+/// guess.
 const FEWEST: usize = 5;
-/// 97.5 % quantile of the normal distribution, by which a 95 % margin exceeds the standard error.
+/// 97.5 % quantile of the normal distribution. A 95 % margin is this many standard errors.
 const NORMAL_QUANTILE: f64 = 1.959_964;
 
-/// A difference with its evidence, before correction for multiple tests.
+/// A difference with its evidence, before it is corrected for multiple tests.
 pub(super) struct Draft {
     change: Change,
     evidence: Option<Evidence>,
 }
 
 impl Draft {
-    /// Compares a figure between the two sides. The evidence comes from the figure's values in each
-    /// side's blocks. It is missing if a side has too few blocks.
+    /// Compares a figure between the two sides. The evidence comes from the values of the figure in
+    /// the blocks of each side. It is missing if a side has too few blocks.
     pub(super) fn new(
         (first, second): (Option<f64>, Option<f64>),
         (a, b): (Option<Vec<f64>>, Option<Vec<f64>>),
@@ -41,7 +42,7 @@ impl Draft {
         Self { change, evidence }
     }
 
-    /// Compares two figures that each have their own 95 % margin.
+    /// Compares two figures that both have their own 95 % margin.
     pub(super) fn with_margins(change: Change, first: f64, second: f64) -> Self {
         let margin = first.hypot(second);
         let evidence = change.difference().map(|value| {
@@ -70,7 +71,8 @@ fn evidence(effect: Effect, chance: f64) -> Evidence {
     }
 }
 
-/// Judges a family of differences together.
+/// Judges several differences together, so that their probabilities are corrected for the number of
+/// tests.
 pub(super) fn judge(drafts: Vec<Draft>) -> Vec<Change> {
     let chances = drafts.iter().map(|draft| draft.evidence?.chance);
     let corrected = corrected(&chances.collect::<Vec<_>>(), drafts.len());
@@ -90,11 +92,11 @@ pub(super) fn programs(statement: &Statement) -> Programs {
         .collect()
 }
 
-/// Lists periodic sources that appeared, disappeared or changed their period, most expensive first.
-/// Also counts the unchanged ones.
+/// Lists the periodic sources that appeared, disappeared or changed their period. The most
+/// expensive ones come first. Also returns the number of unchanged sources.
 ///
-/// Excludes off-CPU sources: they use no CPU time, and the thread's on-CPU source shows the same
-/// period.
+/// Leaves out periodic waits, because they use no CPU time, and the thread's periodic runs show the
+/// same period.
 pub(super) fn beats(
     a: Option<(&BeatStatement, &Programs)>,
     b: Option<(&BeatStatement, &Programs)>,
@@ -104,7 +106,7 @@ pub(super) fn beats(
     };
     let comparable = |(statement, programs): (&BeatStatement, &Programs)| {
         let is_comparable = |beat: &&BeatLine| !beat.by_ticktax && beat.kind != BeatKind::OffCpu;
-        // Ignore the samples kept for plots. They are already in each side's own statement.
+        // Drop the event times that are kept for plots. Each side's own statement has them already.
         let others = statement
             .beats
             .iter()
@@ -133,8 +135,8 @@ pub(super) fn beats(
     }
     let mut changes = Vec::new();
     for first in unmatched {
-        // If a source exists on both sides with different periods, its period changed. In a
-        // different process, it counts as a different source.
+        // If both sides have a source but its periods differ, its period has changed. If the source
+        // belongs to different processes, it counts as two different sources.
         let moved = |second: &OfProgram| same_source(&first, second) && first.1.pid == second.1.pid;
         let place = seconds.iter().position(moved);
         changes.push(BeatChange {
@@ -152,20 +154,20 @@ pub(super) fn beats(
     (changes, kept)
 }
 
-/// A periodic source, with the name of the program whose process it belongs to, if known.
+/// A periodic source, together with the name of the program that its process runs, if known.
 type OfProgram = (Option<String>, BeatLine);
 
 fn program(beat: &BeatLine, programs: &Programs) -> Option<String> {
     programs.get(&beat.pid?).cloned()
 }
 
-/// Whether both sources are the same program's thread, or the same kernel work.
+/// Returns whether both sources are threads of the same program, or the same work of the kernel.
 fn same_source((program, a): &OfProgram, (other, b): &OfProgram) -> bool {
     a.name == b.name && a.kind == b.kind && program == other
 }
 
-/// Whether the periods' confidence intervals overlap, or the periods differ by less than 0.1 %. Two
-/// machines' clocks may differ by that much.
+/// Returns whether two periods are the same: their confidence intervals overlap, or they differ by
+/// less than 0.1 %. The clocks of two machines may differ by that much.
 fn same_period(a: &BeatLine, b: &BeatLine) -> bool {
     let overlap = a.rhythm.low <= b.rhythm.high && b.rhythm.low <= a.rhythm.high;
     overlap || (a.rhythm.period - b.rhythm.period).abs() < 1e-3 * a.rhythm.period

@@ -1,4 +1,4 @@
-//! Loads one side of a comparison: a recording, or a JSON statement.
+//! Loads one side of a comparison, which is a recording or a JSON statement.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,11 +17,11 @@ use crate::text::read_document;
 
 /// Number of blocks into which a recording is cut.
 const BLOCKS: usize = 20;
-/// Minimum length of a block. Blocks must be long because an interval that spans several is counted
-/// in only one.
+/// Minimum length of a block. Blocks must be long, because an interval that extends over several
+/// blocks is counted in only one of them.
 const SHORTEST: Nanos = Nanos::from_millis(100);
 
-/// Reason why two files cannot be compared.
+/// Why two files cannot be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
     /// A recording cannot be read.
@@ -40,7 +40,7 @@ pub enum CompareError {
 /// Class and name of an account.
 pub(super) type Key = (Class, String);
 
-/// Share of total CPU time per account.
+/// Each account's share of the time of all CPUs.
 type Shares = BTreeMap<Key, f64>;
 
 /// One side of a comparison.
@@ -48,21 +48,24 @@ type Shares = BTreeMap<Key, f64>;
 pub(super) struct Side {
     /// The file as named on the command line.
     pub(super) file: String,
-    /// The statement, either computed from the file or read from it.
+    /// The statement. It was computed from a recording, or read from the file.
     pub(super) statement: Statement,
     /// Elapsed time.
     pub(super) wall: Nanos,
-    /// For each account, its share of total CPU time and its number of intervals per second.
+    /// For each account, its share of the time of all CPUs and how many intervals per second it
+    /// has.
     pub(super) sums: BTreeMap<Key, (f64, f64)>,
-    /// Share of total CPU time per account in each block.
+    /// Share of CPU time that each account had in each block. `None` if the recording was not cut
+    /// into blocks.
     pub(super) blocks: Option<Vec<Shares>>,
-    /// Run-queue wait of the watched program's threads per second, in each block.
+    /// Time per second that the threads of the watched program waited for a CPU in each block.
+    /// `None` if the recording was not cut into blocks.
     pub(super) waited: Option<Vec<f64>>,
 }
 
 impl Side {
-    /// Loads `path`. A file whose name ends in `json` is read as a statement, any other as a
-    /// recording.
+    /// Loads the file at `path`. If its name ends in `json`, it is read as a statement, otherwise
+    /// as a recording.
     pub(super) fn read(path: &Path, threads: usize) -> Result<Self, CompareError> {
         let ending = path.extension();
         if ending.is_some_and(|ending| ending.eq_ignore_ascii_case("json")) {
@@ -118,8 +121,8 @@ impl Side {
         }
     }
 
-    /// Shares of account `key`, one per block. Returns `None` if the account is not booked row by
-    /// row.
+    /// Returns the share of the account `key` in each block. Returns `None` if the recording was
+    /// not cut into blocks, or if the account's time cannot be assigned to blocks row by row.
     pub(super) fn shares(&self, key: &Key) -> Option<Vec<f64>> {
         let blocks = self.blocks.as_ref()?;
         let by_row = !key.0.is_moved_by_gaps();
@@ -127,7 +130,8 @@ impl Side {
         by_row.then(|| blocks.iter().map(share).collect())
     }
 
-    /// A figure for the watched program.
+    /// Returns a figure of the watched program. Returns `None` if no program was watched, or if the
+    /// figure was not measured.
     pub(super) fn measure(&self, measure: ChangeMeasure) -> Option<f64> {
         measures::of_program(&self.statement, self.wall, measure)
     }
@@ -140,7 +144,8 @@ fn wrong(path: &Path, why: &str) -> CompareError {
     }
 }
 
-/// For each account, its share of total CPU time and its number of intervals per second.
+/// Returns, for each account, its share of the time of all CPUs and how many intervals per
+/// second it has.
 fn sums(statement: &Statement, wall: Nanos) -> BTreeMap<Key, (f64, f64)> {
     let mut sums: BTreeMap<Key, (f64, f64)> = BTreeMap::new();
     let seconds = wall.as_secs_f64();
@@ -156,17 +161,18 @@ fn sums(statement: &Statement, wall: Nanos) -> BTreeMap<Key, (f64, f64)> {
     sums
 }
 
-/// Snapshots the accounts' totals at the end of each block.
+/// Records the accounts' totals at the end of each block.
 struct Blocks {
     begin: Nanos,
     length: Nanos,
     count: usize,
     ledger: ticktax_analysis::Auditor,
-    /// Account totals at the end of each block.
+    /// The accounts' totals at the end of each block.
     ends: Vec<BTreeMap<Key, Nanos>>,
-    /// Run-queue wait in each block.
+    /// Time that the watched program waited for a CPU in each block.
     waited: Vec<Nanos>,
-    /// Whether any row was the sum over a window. Such a row cannot be assigned to a block.
+    /// Whether any row contained the sum over a time window. Such a row cannot be assigned to a
+    /// block.
     summed: bool,
 }
 
@@ -217,8 +223,8 @@ impl Blocks {
         self.ledger.row(sources, row);
     }
 
-    /// In each block, every account's share of CPU time, and run-queue wait per second. Returns
-    /// `None` if any row was the sum over a window.
+    /// Returns, for each block, the share of CPU time of every account, and the wait for a
+    /// CPU per second. Both are `None` if any row contained the sum over a time window.
     fn shares(self, cpus: usize) -> (Option<Vec<Shares>>, Option<Vec<f64>>) {
         if self.summed || self.ends.is_empty() {
             return (None, None);

@@ -1,4 +1,4 @@
-//! Tests comparisons of hand-written statements and samples.
+//! Tests comparisons of made-up statements and values.
 
 use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement};
 use ticktax_model::changes::Change;
@@ -9,13 +9,13 @@ use ticktax_sim::{Law, Stream};
 use super::judge::{Draft, Programs, beats, judge};
 use crate::statistics::mean;
 
-/// Twenty blocks in which an account takes `mean` ms on average, ± 5 ms.
+/// Returns twenty blocks in which an account takes `mean` ms on average, ± 5 ms.
 fn blocks(stream: &mut Stream, mean: i64) -> Vec<f64> {
     let law = Law::Uniform(Nanos::from_millis(mean - 5), Nanos::from_millis(mean + 5));
     (0..20).map(|_| stream.draw(&law).as_secs_f64()).collect()
 }
 
-/// Compares two lists in a family of `members` tests. The others have no evidence.
+/// Compares two lists as one of `members` tests. The other tests have no evidence.
 fn compared(a: &[f64], b: &[f64], members: usize) -> Change {
     let mut drafts = vec![Draft::new(
         (Some(mean(a)), Some(mean(b))),
@@ -36,8 +36,8 @@ fn equal_sides_rarely_differ_and_the_interval_holds_the_truth() {
         false_many += u32::from(compared(&a, &b, 40).contrast.differs() == Some(true));
         covered += u32::from(change.contrast.effect.unwrap().may_be_none());
     }
-    // Expected false positives: 5 % of 2,000 is 100 ± 10. For a family of 40, the level is 0.125 %,
-    // and 2.5 ± 1.6 are expected.
+    // By chance, 5 % of the 2,000 comparisons are expected to differ, which is 100 ± 10. If each is
+    // one of 40 tests, the level is 0.125 %, and 2.5 ± 1.6 are expected.
     assert!((70..=130).contains(&false_one), "{false_one}");
     assert!(false_many <= 9, "{false_many}");
     assert_eq!(covered, 2_000 - false_one);
@@ -51,7 +51,7 @@ fn changes_beyond_the_spread_are_certain() {
     assert_eq!(change.contrast.verdict, Verdict::Differs);
     let difference = change.difference().unwrap();
     assert!((0.025..0.035).contains(&difference), "{difference}");
-    // With too few blocks, the verdict must stay open.
+    // With too few blocks, there must be no verdict.
     let open = compared(&a[..4], &b, 1);
     assert_eq!(open.contrast, Contrast::default());
 }
@@ -103,7 +103,8 @@ fn beats_appear_disappear_move_and_stay() {
             (name_of("mixer"), name_of("mixer"))
         ]
     );
-    // If one side was not searched for periodic sources, none may be reported as new or gone.
+    // If one side was not searched for periodic sources, none may be reported as appeared or
+    // disappeared.
     assert_eq!(beats(Some((&first, &programs)), None), (Vec::new(), 0));
 }
 
@@ -129,9 +130,10 @@ fn another_process_is_another_beat_and_sleep_is_ignored() {
         let (changes, kept) = beats(Some((&first, &before)), Some((&with(second), &programs)));
         (changes.len(), kept)
     };
-    // A program that was restarted must keep its periodic source.
+    // After a restart, the program's periodic source must count as the same one.
     assert_eq!(compare(vec![other(10e6), asleep], &server), (0, 1));
-    // A longer period in another process must count as one source gone and one new.
+    // A longer period in a different process must count as one source that disappeared and one that
+    // appeared.
     assert_eq!(compare(vec![other(20e6)], &server), (2, 0));
     assert_eq!(compare(vec![other(10e6)], &game), (2, 0));
 }

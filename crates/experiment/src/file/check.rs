@@ -1,15 +1,16 @@
-//! Checks of a case file that go beyond its syntax.
+//! Checks a case file for errors that its syntax does not rule out.
 
 use std::collections::BTreeSet;
 
 use super::error::CaseFault;
 use super::{CaseFile, Parameter, Published, Series};
 
-/// Maximum number of rows in a file. Each row needs its own model run.
+/// Maximum number of rows in a file. The limit exists because each row can require a separate run
+/// of the model.
 pub(super) const MAX_ROWS: usize = 1_000;
 
-/// A problem, with text fragments that locate it. Each fragment is searched for after the previous
-/// one.
+/// A problem, together with text fragments that locate it. Each fragment is searched for after the
+/// position of the previous one.
 pub(super) struct Fault {
     places: Vec<String>,
     pub(super) why: String,
@@ -23,7 +24,8 @@ impl Fault {
         }
     }
 
-    /// Byte offset of the problem in `text`, as precisely as the fragments can be found.
+    /// Returns the byte offset of the problem in `text`. If a fragment cannot be found, returns the
+    /// offset of the previous fragment.
     pub(super) fn byte(&self, text: &str) -> usize {
         self.places.iter().fold(0, |from, place| {
             text[from..].find(place).map_or(from, |byte| from + byte)
@@ -32,7 +34,7 @@ impl Fault {
 }
 
 impl CaseFile {
-    /// Checks everything that serde cannot check.
+    /// Checks everything that serde cannot check while it parses the file.
     pub(super) fn check(&self) -> Result<(), Fault> {
         for (name, parameter) in &self.parameters {
             self.check_parameter(name, parameter).map_err(|why| {

@@ -1,4 +1,4 @@
-//! Checks whether an experiment can separate its switches' effects.
+//! Checks whether an experiment can separate the effects of its switches.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,18 +8,20 @@ use ticktax_model::net_experiment::DesignCheck;
 use super::error::CaseFault;
 use crate::design::{Factorial, same};
 
-/// An experiment's on/off switches, and which of them each effect requires.
+/// The on/off switches of an experiment, and which of them each effect requires.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Design {
-    /// The switches, at most 8.
+    /// Names of the switches. There are at most 8.
     pub switches: Vec<String>,
-    /// Effects by name. An effect occurs when all its switches are on.
+    /// The switches that each effect requires, by the effect's name. An effect occurs if all its
+    /// switches are on.
     pub effects: BTreeMap<String, Vec<String>>,
 }
 
 impl Design {
-    /// Maximum number of switches. The limit is low because all combinations are enumerated.
+    /// Maximum number of switches. The limit is low because all combinations of switches are
+    /// enumerated.
     pub(super) const MAX: usize = 8;
 
     pub(super) fn check(&self) -> Result<(), CaseFault> {
@@ -42,8 +44,8 @@ impl Design {
         }
     }
 
-    /// Names of the effects that occur in `setting`, which has one bit per switch, in order: 1 for
-    /// on.
+    /// Returns the names of the effects that occur in `setting`. It has one bit per switch, which
+    /// is 1 if the switch is on.
     fn effects_of(&self, setting: u32) -> Vec<&str> {
         let on = |switch: &String| {
             let place = self.switches.iter().position(|name| name == switch);
@@ -56,7 +58,8 @@ impl Design {
         effects.map(|(name, _)| name.as_str()).collect()
     }
 
-    /// All settings, and for each one the index of the first setting with the same effects.
+    /// Returns all settings, and for each one the index of the first setting that has the same
+    /// effects.
     fn same(&self) -> (Factorial, Vec<usize>) {
         let factorial = Factorial::new(vec![2; self.switches.len()]);
         let same = same(&factorial.arms(), |arm| self.effects_of(bits(arm)));
@@ -69,7 +72,7 @@ impl Design {
         factorial.check(&same).0
     }
 
-    /// Sets of effects that occur together, each with the number of settings that produce it.
+    /// Returns the sets of effects that can occur together, and how many settings produce each set.
     pub fn arms(&self) -> Vec<(Vec<&str>, usize)> {
         let (factorial, same) = self.same();
         let settings = factorial.arms();
@@ -82,8 +85,8 @@ impl Design {
         arms
     }
 
-    /// Switches that have no effect while all others are off. Testing them alone would show
-    /// nothing.
+    /// Returns the switches that have no effect while all others are off. An experiment that turns
+    /// on only one of them would show nothing.
     pub fn alone_without_effect(&self) -> Vec<&str> {
         let none = self.effects_of(0);
         let alone = self.switches.iter().enumerate();
@@ -92,7 +95,7 @@ impl Design {
     }
 }
 
-/// Encodes a setting with one bit per switch, in order: 1 for on.
+/// Encodes a setting with one bit per switch, which is 1 if the switch is on.
 fn bits(setting: &[usize]) -> u32 {
     let on = setting.iter().enumerate().filter(|(_, value)| **value == 1);
     on.map(|(place, _)| 1 << place).sum()

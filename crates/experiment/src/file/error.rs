@@ -15,7 +15,8 @@ pub struct CaseError {
     pub why: String,
 }
 
-/// A fault in a file, a parameter, a series, a row or the design. The message does not name it.
+/// A fault in a file, a parameter, a series, a row or the design. The message does not say in which
+/// one, because the caller adds that.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum CaseFault {
     /// The file has too many rows.
@@ -27,19 +28,19 @@ pub(super) enum CaseFault {
     /// A parameter's value is not finite.
     #[error("its value must be finite")]
     ParameterNotFinite,
-    /// A fit's range or its number of steps is invalid.
+    /// The range of a fit, or its number of steps, is invalid.
     #[error(
         "cannot fit from {low} to {high} in {steps} steps: give an ascending range, and 2 to 1000 \
          steps"
     )]
     FitRange { low: f64, high: f64, steps: u32 },
-    /// A fitted parameter's value is outside the range of the fit.
+    /// The value of a fitted parameter is outside the range of the fit.
     #[error("its value is out of range: choose {low} to {high}")]
     OutsideFit { low: f64, high: f64 },
     /// A parameter is both published and fitted.
     #[error("a published value cannot be fitted")]
     PublishedFit,
-    /// The file does not say where a parameter's value comes from.
+    /// The file does not say whether a parameter's value is published, fitted or assumed.
     #[error("its origin is missing: use `quote` if published, `fit` if fitted, `from` if assumed")]
     NoOrigin,
     /// An alternative value of a parameter is not finite.
@@ -48,13 +49,13 @@ pub(super) enum CaseFault {
     /// A parameter has too many alternative values.
     #[error("try: too many values ({values}): give at most {max}", max = MAX_ROWS)]
     TooManyTried { values: usize },
-    /// A parameter to refit does not exist or is not fitted.
+    /// A parameter that should be fitted again does not exist or is not a fitted one.
     #[error("refit: `{0}` is not another fitted parameter")]
     Refit(String),
     /// Two series have the same name.
     #[error("duplicate name")]
     DuplicateSeries,
-    /// A series' tolerance is not a number, or negative.
+    /// The tolerance of a series is negative or not a number.
     #[error("{key} is {value}, but must be a number of at least 0")]
     SeriesTolerance { key: &'static str, value: f64 },
     /// A series' scale is not finite.
@@ -63,7 +64,7 @@ pub(super) enum CaseFault {
     /// A series has no rows.
     #[error("no rows")]
     NoRows,
-    /// A series names a column of a model that the file does not have.
+    /// A series names a column of the scenario's results, but the file has no scenario.
     #[error("`measure` needs a [model] with a scenario")]
     NoModel,
     /// Two rows of a series have the same label.
@@ -78,13 +79,13 @@ pub(super) enum CaseFault {
     /// A row's range is empty or contains NaN.
     #[error("invalid range {low} to {high}: give the smaller number first")]
     RowRange { low: f64, high: f64 },
-    /// A calibration row has no number.
+    /// A row has `fit = true`, but no number that constants could be fitted to.
     #[error("it has `fit = true`, but no number to fit to")]
     NoTarget,
-    /// A row's tolerance is not a number, or negative.
+    /// The tolerance of a row is negative or not a number.
     #[error("its tolerance is {0}, but must be a number of at least 0")]
     RowTolerance(f64),
-    /// The design has no switches, or too many.
+    /// The design has no switches, or too many of them.
     #[error("design: give 1 to {max} switches", max = Design::MAX)]
     Switches,
     /// The design lists a switch twice.
@@ -95,7 +96,7 @@ pub(super) enum CaseFault {
     UnknownSwitch { effect: String, switch: String },
 }
 
-/// Why a derived value cannot be computed.
+/// Why a derived value cannot be computed from its formula.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum FormulaError {
     /// The text is not a formula.
@@ -104,7 +105,7 @@ pub(super) enum FormulaError {
     /// The result is infinite or NaN.
     #[error("derived: the value of `{0}` must be finite")]
     NotFinite(String),
-    /// The first formula's value is larger than the second's.
+    /// The value of the first formula is larger than the value of the second.
     #[error("derived: invalid range {low} to {high}: give the smaller number first")]
     Range { low: f64, high: f64 },
 }

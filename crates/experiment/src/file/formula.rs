@@ -1,10 +1,10 @@
-//! Arithmetic on the published numbers in case files.
+//! Arithmetic on published numbers, as used in case files.
 
 use serde::Deserialize;
 
 use super::error::FormulaError;
 
-/// One formula and its value, or two formulas that give the ends of a range.
+/// One formula and its value, or two formulas that give the two ends of a range.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Text")]
 pub struct Derived {
@@ -12,7 +12,8 @@ pub struct Derived {
     range: [f64; 2],
 }
 
-/// The formula as written in the file: one, or one for each end.
+/// Formulas in the form in which the file contains them: one for a value, or two for the ends of a
+/// range.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Text {
@@ -21,12 +22,12 @@ enum Text {
 }
 
 impl Derived {
-    /// The formula, or the two formulas for the ends.
+    /// Returns the formula, or the two formulas for the ends of the range.
     pub fn formula(&self) -> &[String] {
         &self.formula
     }
 
-    /// The resulting range. A single formula gives a range with two equal ends.
+    /// Returns the resulting range. If there is only one formula, both ends of the range are equal.
     pub fn range(&self) -> [f64; 2] {
         self.range
     }
@@ -53,7 +54,7 @@ impl TryFrom<Text> for Derived {
     }
 }
 
-/// Evaluates a formula, which may contain numbers, `+ - * / ^`, parentheses, and functions such as
+/// Evaluates a formula. It may contain numbers, `+ - * / ^`, parentheses, and functions such as
 /// `sqrt`.
 fn value(formula: &str) -> Result<f64, FormulaError> {
     let value = exmex::eval_str::<f64>(formula).map_err(|error| FormulaError::Syntax {

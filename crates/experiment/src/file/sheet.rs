@@ -1,4 +1,4 @@
-//! Converts a case file to the document types.
+//! Converts a case file to the types that documents contain.
 
 use ticktax_model::case::{
     CaseHead, CaseNotes, CaseSheet, Constant, PublishedRow, PublishedSeries,
@@ -7,7 +7,7 @@ use ticktax_model::case::{
 use super::{CaseFile, Published};
 
 impl CaseFile {
-    /// The name, title and source of the case.
+    /// Returns the name, title and source of the case.
     pub fn head(&self) -> CaseHead {
         CaseHead {
             name: self.name.clone(),
@@ -17,7 +17,7 @@ impl CaseFile {
         }
     }
 
-    /// The remarks on the source, and on results that the model does not reproduce.
+    /// Returns the remarks about the source, and about results that the model does not reproduce.
     pub fn notes(&self) -> CaseNotes {
         CaseNotes {
             not_reproduced: self.not_reproduced.clone(),
@@ -25,7 +25,7 @@ impl CaseFile {
         }
     }
 
-    /// The model's constants.
+    /// Returns the model's constants.
     pub fn constants(&self) -> Vec<Constant> {
         let constants = self.parameters.iter().map(|(name, parameter)| Constant {
             name: name.clone(),
@@ -38,7 +38,7 @@ impl CaseFile {
         constants.collect()
     }
 
-    /// The complete case file as a document.
+    /// Returns the complete case file as a document.
     pub fn sheet(&self) -> CaseSheet {
         let row = |row: &Published| PublishedRow {
             label: row.at.clone(),
@@ -51,8 +51,8 @@ impl CaseFile {
                 .map_or_else(Vec::new, |derived| derived.formula().to_vec()),
             fit: row.fit,
         };
-        // Skip rows without a quote or target. Only the model fills them in, so they are not from
-        // the source.
+        // Skip rows that have neither a quote nor a target. They are not from the source, and only
+        // the model provides their values.
         let is_from_source = |row: &&Published| row.quote.is_some() || row.target().is_some();
         let series = self.series.iter().map(|series| PublishedSeries {
             name: series.name.clone(),

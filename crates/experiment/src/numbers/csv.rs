@@ -4,8 +4,8 @@ use csv::{Position, Reader, ReaderBuilder, StringRecord, Trim};
 
 use super::{Found, MAX_VALUES, Problem, listed, number, place};
 
-/// Reads the chosen column, or the only numeric one if none was chosen. The first line is a header
-/// if any of its fields is not a number.
+/// Reads the chosen column. If none was chosen, reads the only column of numbers. The first line is
+/// a header if any of its fields is not a number.
 pub(super) fn read(text: &str, delimiter: u8, chosen: Option<&str>) -> Result<Found, Problem> {
     let table = Table { text, delimiter };
     let mut first = StringRecord::new();
@@ -50,7 +50,7 @@ impl Table<'_> {
             .from_reader(self.text.as_bytes())
     }
 
-    /// Calls `with` for each row after the header until it returns `false`.
+    /// Calls `with` for each row after the header, until `with` returns `false`.
     fn each_row(
         &self,
         has_names: bool,
@@ -67,7 +67,8 @@ impl Table<'_> {
         Ok(())
     }
 
-    /// Index of the only column in which all fields are numbers.
+    /// Returns the index of the only column in which all fields are numbers. If the table has a
+    /// single column, returns its index even if some of its fields are not numbers.
     fn only_column(&self, has_names: bool, names: &[String]) -> Result<usize, Problem> {
         let mut numeric = vec![true; names.len()];
         self.each_row(has_names, |row| {
@@ -79,7 +80,7 @@ impl Table<'_> {
         let mut places = (0..names.len()).filter(|&column| numeric[column]);
         match (places.next(), places.next()) {
             (Some(only), None) => Ok(only),
-            // Reading this column will report the invalid field.
+            // The invalid field will be reported when this column is read.
             _ if names.len() == 1 => Ok(0),
             _ => {
                 let all = listed(names);

@@ -1,4 +1,4 @@
-//! Tests reading and comparing valid and invalid files.
+//! Tests how valid and invalid files are read and compared.
 
 use std::fs;
 use std::io::{self, Write};
@@ -136,7 +136,7 @@ fn invalid_lists_are_reported_with_line_and_reason() {
     assert!(error.to_string().contains("no such file"), "{error}");
 }
 
-/// A pipe must be read completely, because shells pass `<(sort -n times)` as one.
+/// A pipe must be read completely, because a shell passes `<(sort -n times)` as a pipe.
 #[test]
 fn a_pipe_is_read_completely() {
     let pipe = |text: &str| {

@@ -1,4 +1,4 @@
-//! Estimates the cost of a user's case, so that a case that would run for hours is rejected
+//! Estimates how long a user's case takes, so that a case that would run for hours is rejected
 //! immediately.
 
 use std::collections::BTreeSet;
@@ -10,23 +10,23 @@ use super::{OwnCase, OwnCaseError, OwnCaseFault, RowError};
 use crate::file::Parameter;
 use crate::fit;
 
-/// Maximum number of events to simulate. They take about a minute.
+/// Maximum number of events to simulate. This many events take about a minute.
 pub(super) const MAX_EVENTS: u64 = 200_000_000;
-/// Fixed cost of each simulation, as a number of events.
+/// Cost of starting a simulation, expressed as a number of events.
 const OF_EACH_RUN: u64 = 500;
 
-/// The operation whose cost is checked.
+/// The operation whose effort is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// Report on the case, including its sensitivity to the parameters.
     Run,
-    /// Fit its constants to the calibration rows.
+    /// Fit the constants to the calibration rows.
     Fit,
 }
 
 impl OwnCase {
-    /// Checks that the operation takes at most about a minute. Runs the model once with the file's
-    /// constants and extrapolates.
+    /// Checks that an operation takes at most about a minute. The effort is extrapolated from a
+    /// single run of the model with the constants in the file.
     ///
     /// # Errors
     /// Returns an error if the operation would simulate more than 200 million events.
@@ -39,7 +39,7 @@ impl OwnCase {
                 let refitted = refitted.filter_map(|name| self.file.parameters.get(name));
                 let runs = fit::max_runs(refitted.filter_map(steps));
                 let point = all.saturating_add(calibrating.saturating_mul(runs));
-                // The analysis also tries the file's own value.
+                // The sensitivity analysis also tries the value in the file.
                 let points = if parameter.others.is_empty() {
                     0
                 } else {
@@ -61,7 +61,8 @@ impl OwnCase {
         }))
     }
 
-    /// Counts the simulated events of all rows, and of the calibration rows alone.
+    /// Counts the events that it takes to simulate all rows, and to simulate the calibration rows
+    /// alone.
     fn events(&self) -> Result<(u64, u64), OwnCaseError> {
         let values = self.file.values();
         let mut found: BTreeSet<&str> = BTreeSet::new();
@@ -96,8 +97,8 @@ impl OwnCase {
     }
 }
 
-/// Runs a simulation. Returns `None` if it would exceed `max_events`. To find out within a second,
-/// first simulates a hundredth of its length.
+/// Runs a simulation. Returns `None` if it would take more than `max_events` events. To find that
+/// out within a second, this first simulates a hundredth of the length.
 fn simulated(setup: &Setup, max_events: u64) -> Result<Option<Report>, SetupError> {
     const PARTS: u16 = 100;
     let length = Nanos(setup.length.0 / i64::from(PARTS));
@@ -111,7 +112,7 @@ fn simulated(setup: &Setup, max_events: u64) -> Result<Option<Report>, SetupErro
     run_within(setup, max_events)
 }
 
-/// Number of values that a fit tries for a parameter in its first round.
+/// Returns how many values a fit tries for a parameter in its first round.
 fn values_of([low, high]: [f64; 2], parameter: &Parameter) -> u64 {
     let steps = u64::from(parameter.steps);
     if !parameter.whole {

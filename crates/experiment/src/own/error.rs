@@ -10,7 +10,7 @@ use crate::file::CaseError;
 use crate::text::TextError;
 use crate::vary::{ArmError, VaryError};
 
-/// Why a user's case cannot be used: one line that names the file.
+/// Why a user's case cannot be used. The message is one line that names the file.
 #[derive(Debug, thiserror::Error)]
 pub enum OwnCaseError {
     /// The case file or the scenario file is unreadable.
@@ -22,7 +22,7 @@ pub enum OwnCaseError {
     /// The scenario is invalid.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
-    /// Both files are valid, but the case cannot be used.
+    /// Both files are valid, but they cannot be used together.
     #[error("{file}: {fault}")]
     Unusable {
         /// Path of the case file, as typed.
@@ -44,15 +44,15 @@ pub enum OwnCaseFault {
         /// Path of the scenario.
         path: PathBuf,
     },
-    /// A series names a result that the scenario does not have.
+    /// A series names a column that the scenario's results do not have.
     #[error("series {series}: the scenario has no column `{column}`; see docs/reference/sweep.md")]
     NoColumn {
         /// Name of the series.
         series: String,
-        /// Name of the result.
+        /// Name of the column.
         column: String,
     },
-    /// No series names a result of the scenario.
+    /// No series names a column of the scenario's results.
     #[error("no series has a `measure`, so there is nothing to compare")]
     NothingToCompare,
     /// A fitted parameter does not set anything in the scenario.
@@ -71,17 +71,17 @@ pub enum OwnCaseFault {
         /// The problem.
         why: RowError,
     },
-    /// A row cannot be simulated with a value from a parameter's list.
+    /// A row cannot be simulated with one of the values in a parameter's list.
     #[error("{parameter}: {key}: {why}")]
     Value {
         /// Name of the parameter.
         parameter: String,
-        /// The list: `fit` or `try`.
+        /// Name of the list: `fit` or `try`.
         key: &'static str,
         /// The problem.
         why: RowError,
     },
-    /// A row cannot be simulated while the effort is estimated.
+    /// A row could not be simulated when the effort was estimated.
     #[error(transparent)]
     Effort(#[from] RowError),
     /// The operation would take too long.
@@ -98,7 +98,7 @@ pub enum OwnCaseFault {
     TooLong {
         /// The operation.
         asked: Asked,
-        /// Number of events to simulate.
+        /// Number of events that would be simulated.
         events: u64,
     },
     /// Simulating each row once would take too long.
@@ -113,16 +113,17 @@ pub enum OwnCaseFault {
 /// Why a row cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RowError {
-    /// The scenario does not have what the row or a parameter sets, or the value is invalid.
+    /// The row or a parameter sets something that the scenario does not have, or the value is
+    /// invalid.
     #[error(transparent)]
     Axis(#[from] VaryError),
-    /// The row's scenario is invalid.
+    /// With the row's values, the scenario is invalid.
     #[error(transparent)]
     Arm(#[from] ArmError),
-    /// The row's scenario cannot be simulated.
+    /// With the row's values, the scenario cannot be simulated.
     #[error(transparent)]
     Setup(#[from] SetupError),
-    /// The scenario does not have what a parameter sets.
+    /// A parameter sets something that the scenario does not have.
     #[error("{axis}: {why}")]
     Field {
         /// Name of the parameter.
@@ -130,10 +131,10 @@ pub enum RowError {
         /// The problem.
         why: String,
     },
-    /// A parameter sets a time, but its unit is not a unit of time.
+    /// A parameter sets a duration, but its unit is not a unit of time.
     #[error("{axis} is a time, so its parameter's unit must start with ns, us, ms or s")]
     Unit {
-        /// Name of the time.
+        /// Name of the scenario parameter.
         axis: String,
     },
 }

@@ -14,11 +14,12 @@ use ticktax_sim::{Call, TaskSpec};
 
 use super::{Performer, ReplayError, replay};
 
-/// The default seed of scenarios. The threads must draw the same values as the simulator.
+/// The default seed of scenarios. With it, the threads draw the same random numbers as the
+/// simulator.
 const SEED: u64 = 1;
 
-/// Performs `tasks` on real threads for `length`. Only waits if there are no tasks. Returns the
-/// header of a recording without rows.
+/// Runs the programs of `tasks` on real threads for `length`. Only waits if `tasks` is empty.
+/// Returns the header of a recording without rows.
 ///
 /// # Errors
 /// Returns an error if a program has a step that only the simulator supports, or if the kernel
@@ -43,7 +44,7 @@ pub fn replay_here(tasks: &[TaskSpec], length: Nanos) -> Result<Header, ReplayEr
     })
 }
 
-/// Current Unix time in seconds.
+/// Returns the current Unix time, in seconds.
 fn unix_time() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| {
@@ -51,7 +52,7 @@ fn unix_time() -> i64 {
     })
 }
 
-/// Performs each task on its own thread, and waits for all threads.
+/// Runs the program of each task on its own thread, and waits for all threads.
 fn perform(tasks: &[TaskSpec], length: Nanos) -> Result<Vec<ReplayedTask>, ReplayError> {
     thread::scope(|scope| {
         let threads: Vec<_> = tasks
@@ -70,7 +71,7 @@ fn perform(tasks: &[TaskSpec], length: Nanos) -> Result<Vec<ReplayedTask>, Repla
     })
 }
 
-/// Performs one task on the calling thread.
+/// Runs the program of one task on the calling thread.
 fn perform_one(task: &TaskSpec, place: usize, length: Nanos) -> Result<ReplayedTask, ReplayError> {
     let mut here = Here(SyscallDriver::default());
     let begin = here.0.cpu_time();

@@ -1,7 +1,7 @@
 //! Solves least-squares problems, and finds linear dependencies between columns.
 
-/// Coefficients of the linear combination of `columns` that is closest to `target`. Returns `None`
-/// if the columns are linearly dependent, or if there are more columns than entries.
+/// Returns the coefficients of the linear combination of `columns` that is closest to `target`.
+/// Returns `None` if the columns are linearly dependent, or if there are more columns than rows.
 pub fn least_squares(columns: &[&[f64]], target: &[f64]) -> Option<Vec<f64>> {
     // Modified Gram–Schmidt.
     let mut basis: Vec<Vec<f64>> = Vec::new();
@@ -37,7 +37,7 @@ pub fn least_squares(columns: &[&[f64]], target: &[f64]) -> Option<Vec<f64>> {
     Some(coefficients)
 }
 
-/// Residual: `target` minus the sum of `columns` weighted by `coefficients`.
+/// Returns the residual, which is `target` minus the sum of `columns` weighted by `coefficients`.
 pub fn left_over(columns: &[&[f64]], coefficients: &[f64], target: &[f64]) -> Vec<f64> {
     let mut left = target.to_vec();
     for (column, &often) in columns.iter().zip(coefficients) {
@@ -48,15 +48,16 @@ pub fn left_over(columns: &[&[f64]], coefficients: &[f64], target: &[f64]) -> Ve
 
 /// Determines which columns depend linearly on earlier ones.
 ///
-/// The result is `None` for a column that is independent of those before it. For any other column,
-/// it lists the index and coefficient of each independent column that it combines. A column counts
-/// as dependent if its residual is no longer than its entry in `slack`.
+/// The result for a column is `None` if it is independent of the columns before it. Otherwise, the
+/// result is the linear combination of earlier independent columns that is closest to it, as
+/// indices and coefficients. A column counts as dependent if its residual is no longer than its
+/// entry in `slack`.
 pub fn dependencies(columns: &[Vec<f64>], slack: &[f64]) -> Vec<Option<Vec<(usize, f64)>>> {
     let mut independent: Vec<usize> = Vec::new();
     let mut result = Vec::new();
     for (at, (column, slack)) in columns.iter().zip(slack).enumerate() {
         let before: Vec<&[f64]> = independent.iter().map(|&place| &*columns[place]).collect();
-        // These columns are independent, so a solution exists.
+        // The columns in `before` are independent, so a solution exists.
         let coefficients = least_squares(&before, column).unwrap_or_default();
         let left = norm(&left_over(&before, &coefficients, column));
         if left > slack.max(1e-9 * norm(column)) {
@@ -76,7 +77,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// Euclidean norm of a column.
+/// Returns the Euclidean norm of a column.
 pub fn norm(column: &[f64]) -> f64 {
     dot(column, column).sqrt()
 }

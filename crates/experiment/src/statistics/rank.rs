@@ -1,17 +1,18 @@
-//! Rank tests. They use only the order of the values, so a single outlier cannot decide the result.
+//! Rank tests. They use only the order of the values, so that a single outlier cannot decide the
+//! result.
 
 use statrs::function::erf::erfc;
 use statrs::function::factorial::ln_factorial;
 
 use super::student_chance;
 
-/// Maximum product of the combined size and the smaller sample's size for exact counting. It limits
-/// the work to 32 million additions.
+/// Maximum for the number of all values multiplied by the size of the smaller sample, if all
+/// choices are counted. This limits the work to 32 million additions.
 const COUNTED: usize = 4_000;
-/// Maximum number of differences for exact counting.
+/// Maximum number of differences for which all combinations of signs are counted.
 const SIGNED: usize = 200;
 
-/// Twice the rank of each value, where ranks start at 1. Equal values share their mean rank.
+/// Returns twice the rank of each value. Ranks start at 1, and equal values share their mean rank.
 fn doubled_ranks(values: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&i, &j| values[i].total_cmp(&values[j]));
@@ -26,12 +27,13 @@ fn doubled_ranks(values: &[f64]) -> Vec<usize> {
     ranks
 }
 
-/// Two-sided p-value of the Mann–Whitney test (Mann and Whitney 1947), or 1 if either sample is
-/// empty.
+/// Returns the two-sided p-value of the Mann–Whitney test (Mann and Whitney 1947), or 1 if either
+/// sample is empty.
 ///
-/// Counts every way to draw the smaller sample if its size times the combined size is at most
-/// 4,000. The test is then exact, even with ties. For larger samples, uses the normal approximation
-/// with corrections for ties and continuity (Lehmann 1975, 1.4).
+/// If the number of all values multiplied by the size of the smaller sample is at most 4,000, every
+/// way to draw the smaller sample is counted. The test is then exact, even with ties. For larger
+/// samples, the normal approximation is used, with corrections for ties and continuity (Lehmann
+/// 1975, 1.4).
 pub fn mann_whitney(a: &[f64], b: &[f64]) -> f64 {
     let (few, many) = if a.len() <= b.len() { (a, b) } else { (b, a) };
     let all: Vec<f64> = few.iter().chain(many).copied().collect();
@@ -49,12 +51,14 @@ pub fn mann_whitney(a: &[f64], b: &[f64]) -> f64 {
     }
 }
 
-/// Fraction of all choices of `few` ranks whose sum differs from `middle` by at least `off`.
+/// Returns the fraction of all choices of `few` ranks in which the sum differs from `middle` by at
+/// least `off`.
 fn counted_rank_sum(ranks: &[usize], few: usize, middle: usize, off: usize) -> f64 {
     let mut largest = ranks.to_vec();
     largest.sort_unstable_by(|a, b| b.cmp(a));
     let most: usize = largest[..few].iter().sum();
-    // ways[j][s] is the number of ways to choose j of the ranks seen so far so that their sum is s.
+    // ways[j][s] is the number of ways to choose j of the ranks processed so far such that their
+    // sum is s.
     let mut ways = vec![vec![0.0_f64; most + 1]; few + 1];
     ways[0][0] = 1.0;
     for &rank in ranks {
@@ -77,7 +81,8 @@ fn counted_rank_sum(ranks: &[usize], few: usize, middle: usize, off: usize) -> f
 
 fn normal_rank_sum(ranks: &[usize], few: usize, off: usize) -> f64 {
     let n = ranks.len() as f64;
-    // Variance of the sum of doubled ranks drawn without replacement, which accounts for ties.
+    // This is the variance of the sum of doubled ranks if they are drawn without replacement. It
+    // accounts for ties.
     let squares: f64 = ranks
         .iter()
         .map(|&rank| (rank as f64 - (n + 1.0)).powi(2))
@@ -87,12 +92,12 @@ fn normal_rank_sum(ranks: &[usize], few: usize, off: usize) -> f64 {
     two_sided(off as f64 - 1.0, variance)
 }
 
-/// Two-sided p-value of the signed-rank test (Wilcoxon 1945). Differences of 0 are ranked but count
-/// for neither side (Pratt 1959).
+/// Returns the two-sided p-value of the signed-rank test (Wilcoxon 1945). Differences of 0 have
+/// ranks but count for neither side (Pratt 1959).
 ///
 /// If a coin toss decided the order within each pair, each sign was as likely as its opposite. The
-/// test is then exact, even if the machine changed between pairs. Counts all combinations of signs
-/// for up to 200 differences, and uses the normal approximation for more.
+/// test is then exact, even if the machine changed between pairs. For up to 200 differences, all
+/// combinations of signs are counted. For more, the normal approximation is used.
 pub fn signed_rank(differences: &[f64]) -> f64 {
     let sizes: Vec<f64> = differences
         .iter()
@@ -115,7 +120,8 @@ pub fn signed_rank(differences: &[f64]) -> f64 {
         let squares: f64 = signed().map(|(_, &rank)| (rank as f64).powi(2)).sum();
         return two_sided(off as f64 - 2.0, squares);
     }
-    // chances[s] is the probability that the positive ranks among those seen so far have the sum s.
+    // chances[s] is the probability that the sum of the positive ranks is s, among the ranks
+    // processed so far.
     let mut chances = vec![0.0_f64; total + 1];
     chances[0] = 1.0;
     let mut highest = 0;
@@ -138,8 +144,8 @@ pub fn signed_rank(differences: &[f64]) -> f64 {
     as_far.min(1.0)
 }
 
-/// Probability that a normal variable with mean 0 and the given variance is at least `off` away
-/// from 0.
+/// Returns the probability that a normal variable with mean 0 and this variance is at least `off`
+/// away from 0.
 fn two_sided(off: f64, variance: f64) -> f64 {
     if variance <= 0.0 {
         return 1.0;
@@ -147,11 +153,11 @@ fn two_sided(off: f64, variance: f64) -> f64 {
     erfc(off.max(0.0) / (2.0 * variance).sqrt()).min(1.0)
 }
 
-/// Rank correlation of two lists (Spearman 1904) with its two-sided p-value.
+/// Returns the rank correlation of two lists (Spearman 1904) and its two-sided p-value.
 ///
-/// The p-value comes from Student's t distribution. It is at least 2/n!, the probability that a
-/// random order is perfectly correlated. Returns `None` for fewer than four pairs, or if a list is
-/// constant.
+/// The p-value comes from Student's t distribution. It is at least 2/n!, which is the probability
+/// that a random order is perfectly correlated. Returns `None` if there are fewer than four pairs,
+/// or if all values of a list are equal.
 pub fn spearman(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
     let n = a.len().min(b.len());
     if n < 4 {
@@ -173,8 +179,8 @@ pub fn spearman(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
     Some((rho, student_chance(t, freedom).max(least)))
 }
 
-/// Two-sided p-value of Fisher's exact test for two success rates (Fisher 1935). Each argument
-/// contains the number of successes and the number of trials.
+/// Returns the two-sided p-value of Fisher's exact test for two success rates (Fisher 1935). Each
+/// argument consists of the number of successes and the number of trials.
 pub fn fisher_exact(a: (u64, u64), b: (u64, u64)) -> f64 {
     let ln_choose = |n: u64, k: u64| ln_factorial(n) - ln_factorial(k) - ln_factorial(n - k);
     let (successes, trials) = (a.0 + b.0, a.1 + b.1);
@@ -189,9 +195,9 @@ pub fn fisher_exact(a: (u64, u64), b: (u64, u64)) -> f64 {
     as_rare.map(f64::exp).sum::<f64>().min(1.0)
 }
 
-/// If the values are monotonic, the probability that exchangeable values come in this order. The
-/// order among equal values does not matter. Returns `None` if the values are not monotonic, or if
-/// all are equal.
+/// Returns the probability that exchangeable values come in the order of `values` by chance, if
+/// that order is monotonic. The order among equal values does not matter. Returns `None` if the
+/// values are not monotonic, or if all of them are equal.
 pub fn sorted_by_chance(values: &[f64]) -> Option<f64> {
     let ascends = values.is_sorted();
     let descends = values.is_sorted_by(|a, b| a >= b);
@@ -224,7 +230,7 @@ mod tests {
         assert!(near(mann_whitney(&[1.0; 9], &[1.0; 7]), 1.0));
     }
 
-    /// Computes the p-value by the test's definition: enumerates every choice.
+    /// Computes the p-value from the definition of the test, by enumerating every choice.
     fn by_definition(a: &[f64], b: &[f64]) -> f64 {
         let all: Vec<f64> = a.iter().chain(b).copied().collect();
         let ranks = doubled_ranks(&all);
@@ -254,7 +260,7 @@ mod tests {
 
     #[test]
     fn exact_and_normal_p_values_agree() {
-        // Some of these sizes are too large for bit sets, others for exact counting.
+        // Some of these samples are too large for bit sets, and others for counting.
         let row = |n: usize, from: f64| -> Vec<f64> {
             (0..n).map(|i| from + ((i * 37) % n) as f64).collect()
         };
@@ -292,7 +298,7 @@ mod tests {
         assert!(near(signed_rank(&[]), 1.0));
         assert!(near(signed_rank(&[0.0; 8]), 1.0));
         assert!(near(signed_rank(&[0.0, 0.0, 1.0]), 1.0));
-        // The sizes are just below and just above the limit for exact counting.
+        // The sizes of these samples are just below and just above the limit for counting.
         let row = |n: i32| -> Vec<f64> {
             (0..n)
                 .map(|i| f64::from((i * 71) % n) - 0.44 * f64::from(n))

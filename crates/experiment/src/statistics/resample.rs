@@ -1,10 +1,11 @@
 //! Bootstrap confidence intervals.
 //!
-//! Plain percentile intervals are too narrow for small samples, because they ignore that the spread
-//! is only an estimate. Each resample is therefore divided by its own spread, as in Student's t
-//! (percentile-t, Efron 1981). The interval is symmetric around the estimate (Hall 1988). With
-//! separately computed ends, 8 % of the intervals missed the truth for heavy-tailed values. The
-//! benchmark `trial_benchmark` measures how often these intervals miss it.
+//! For small samples, plain percentile intervals are too narrow, because they ignore that the
+//! spread is only an estimate. The deviation of each resample is therefore divided by the
+//! resample's own spread, as in Student's t (percentile-t, Efron 1981). The interval is symmetric
+//! around the estimate (Hall 1988). With separately computed ends, 8 % of the intervals missed the
+//! true value for heavy-tailed distributions. The benchmark `trial_benchmark` measures how often
+//! these intervals miss it.
 
 use ticktax_model::Nanos;
 use ticktax_sim::{Law, Stream};
@@ -13,12 +14,14 @@ use super::{mean, student_quantile, variance, welch};
 
 /// Number of resamples.
 const DRAWS: usize = 2_000;
-/// Above this many values, Student's interval is equivalent and faster to compute.
+/// Maximum number of values for resampling. For more values, Student's interval is equivalent and
+/// faster to compute.
 const MANY: usize = 500;
-/// Below this many values, many resamples have almost no spread. The interval would then be wider
-/// than Student's without covering the truth more often.
+/// Minimum number of values for resampling. With fewer values, many resamples have almost no
+/// spread. The interval would then be wider than Student's without containing the true value more
+/// often.
 const FEW: usize = 8;
-/// A fixed seed, so that equal samples have equal intervals.
+/// Seed for resampling. It is fixed, so that equal samples have equal intervals.
 const SEED: u64 = 0x5eed;
 
 struct Places(Stream);
@@ -28,7 +31,8 @@ impl Places {
         Self(Stream::new(SEED, 0))
     }
 
-    /// Fills `into` with a resample of `values`: drawn with replacement, and of the same size.
+    /// Fills `into` with a resample of `values`, that is, with as many values, drawn with
+    /// replacement.
     fn sample(&mut self, values: &[f64], into: &mut Vec<f64>) {
         let size = i64::try_from(values.len()).unwrap_or(i64::MAX);
         let law = Law::Uniform(Nanos(0), Nanos(size));
@@ -40,7 +44,7 @@ impl Places {
     }
 }
 
-/// 95 % confidence interval of the mean. `None` for fewer than two values.
+/// Returns the 95 % confidence interval of the mean, or `None` if there are fewer than two values.
 pub fn mean_interval(values: &[f64]) -> Option<(f64, f64)> {
     let n = values.len();
     if n < 2 {
@@ -59,14 +63,15 @@ pub fn mean_interval(values: &[f64]) -> Option<(f64, f64)> {
     }))
 }
 
-/// 95 % confidence interval for the change from the mean of `a` to the mean of `b`. The change is
-/// the logarithm of their ratio if `as_ratio`, otherwise their difference. Returns `None` if a list
-/// has fewer than two values.
+/// Returns the 95 % confidence interval for the change from the mean of `a` to the mean of `b`. If
+/// `as_ratio` is set, the change is the logarithm of their ratio, otherwise their difference.
+/// Returns `None` if a list has fewer than two values.
 pub fn means_interval(a: &[f64], b: &[f64], as_ratio: bool) -> Option<(f64, f64)> {
     if a.len().min(b.len()) < 2 {
         return None;
     }
-    // By the delta method, the standard error of log(mean) is the mean's relative standard error.
+    // By the delta method, the standard error of log(mean) is the relative standard error of the
+    // mean.
     let change = |a: &[f64], b: &[f64]| {
         let ((ma, va), (mb, vb)) = ((mean(a), variance(a)), (mean(b), variance(b)));
         let (centre, va, vb) = if as_ratio {
@@ -92,14 +97,14 @@ pub fn means_interval(a: &[f64], b: &[f64], as_ratio: bool) -> Option<(f64, f64)
     }))
 }
 
-/// Interval from Student's t distribution.
+/// Returns the interval according to Student's t distribution.
 fn by_student((centre, error): (f64, f64), freedom: f64) -> (f64, f64) {
     let margin = error * student_quantile(0.975, freedom);
     (centre - margin, centre + margin)
 }
 
-/// Interval from the distribution of resamples. Each call to `again` draws a resample and returns
-/// its mean and standard error.
+/// Returns the interval according to the distribution of resamples. Each call to `again` draws a
+/// resample and returns its mean and standard error.
 fn studentised(
     (centre, error): (f64, f64),
     freedom: f64,
@@ -108,8 +113,8 @@ fn studentised(
     let mut off: Vec<f64> = (0..DRAWS)
         .map(|_| again())
         .map(|(drawn, error)| ((drawn - centre) / error).abs())
-        // A constant resample at the centre carries no information. A constant resample elsewhere
-        // is infinitely far off.
+        // If all values of a resample are equal to the centre, it carries no information. If they
+        // are equal to another value, it is infinitely far off.
         .filter(|off| !off.is_nan())
         .collect();
     off.sort_by(f64::total_cmp);
@@ -121,7 +126,7 @@ fn studentised(
     (centre - margin, centre + margin)
 }
 
-/// The `share`-quantile of `sorted`, without interpolation.
+/// Returns the quantile of `sorted` at `share`, without interpolation.
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     let place = share * (sorted.len() - 1) as f64;
     #[expect(
@@ -133,8 +138,8 @@ fn quantile(sorted: &[f64], share: f64) -> f64 {
     sorted[place]
 }
 
-/// 95 % confidence interval for the ratio of two means, minus 1, from the percentiles of `draws`
-/// bootstrap resamples. Equal samples have equal intervals.
+/// Returns the 95 % confidence interval for the ratio of two means, minus 1. It consists of
+/// percentiles of `draws` bootstrap resamples. Equal samples have equal intervals.
 pub fn ratio_interval(a: &[f64], b: &[f64], draws: u32) -> (f64, f64) {
     let (mut places, mut sample) = (Places::new(), Vec::new());
     let mut again = |values: &[f64]| {
@@ -156,12 +161,14 @@ mod tests {
         let (low, high) = mean_interval(&values).unwrap();
         assert!((low + high - 10.5).abs() < 1e-9, "{low} {high}");
         assert_eq!(mean_interval(&values), Some((low, high)));
-        // The outlier must make it slightly wider than Student's: 2.36 · 1.77 / √8 = 1.48.
+        // The outlier must make the interval slightly wider than Student's, which is ± 2.36 · 1.77
+        // / √8 = 1.48.
         assert!((1.48..2.5).contains(&(high - 5.25)), "{high}");
         assert_eq!(mean_interval(&[1.0]), None);
         assert_eq!(mean_interval(&[2.0; 6]), Some((2.0, 2.0)));
         assert_eq!(mean_interval(&[2.0; 9]), Some((2.0, 2.0)));
-        // A third of the resamples have no spread, so Student's interval must be used: 2.26 · 0.1.
+        // A third of the resamples have no spread, so Student's interval must be used, which is ±
+        // 2.26 · 0.1.
         let mut one = [0.0; 10];
         one[4] = 1.0;
         let (low, high) = mean_interval(&one).unwrap();

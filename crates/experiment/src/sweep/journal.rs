@@ -1,8 +1,10 @@
-//! A sweep's journal: one line per finished arm, kept until the results are complete.
+//! The journal of a sweep. It has one line per finished arm, and is kept until the results are
+//! complete.
 //!
-//! The first line identifies the sweep. Every other line records an arm. After a kill or a crash,
-//! a line that is truncated or has the wrong checksum is ignored, and its arm is run again. Lines
-//! are flushed to disk about once per second, which limits how much a power failure can destroy.
+//! The first line identifies the sweep. Every other line records an arm. If a kill or a crash has
+//! truncated a line or broken its checksum, the line is ignored and its arm is run again. Lines are
+//! flushed to disk about once per second, so a power failure destroys at most those of the last
+//! second.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::TryLockError;
@@ -17,12 +19,12 @@ use ticktax_store::disk::{self, Folder, LockedFile};
 use super::plan::{Identity, Plan};
 use super::{SweepError, journal_of};
 
-/// Journal entry for a finished arm.
+/// Journal entry of a finished arm.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Record {
     #[serde(rename = "point")]
     pub(super) arm: usize,
-    /// The arm's results, or empty if the arm failed.
+    /// Results of the arm. Empty if the arm failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) cells: Vec<Cell>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -35,16 +37,16 @@ pub(super) struct Journal {
     folder: Folder,
     name: OsString,
     file: LockedFile,
-    /// For each arm with a line, the line's offset and length.
+    /// For each arm that has a line, the offset and the length of that line.
     places: Vec<Option<(u64, usize)>>,
     end: u64,
     done: usize,
-    /// Number of ignored lines.
+    /// Number of lines that were ignored because they were damaged.
     pub(super) damaged: u64,
 }
 
 impl Journal {
-    /// Opens or creates the journal for `results` and locks it.
+    /// Opens the journal of `results`, or creates it, and locks it.
     pub(super) fn open(results: &Path, plan: &Plan) -> Result<Self, SweepError> {
         let path = journal_of(results);
         let name = path.file_name().unwrap_or_default().to_owned();
@@ -80,7 +82,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Number of finished arms.
+    /// Returns the number of finished arms in the journal.
     pub(super) fn done(&self) -> usize {
         self.done
     }
@@ -89,7 +91,7 @@ impl Journal {
         self.places.get(arm).is_some_and(Option::is_some)
     }
 
-    /// Appends a finished arm.
+    /// Appends an entry for a finished arm.
     pub(super) fn add(&mut self, record: &Record) -> Result<(), SweepError> {
         let line = line(record);
         let begin = self.end;
@@ -98,14 +100,14 @@ impl Journal {
         Ok(())
     }
 
-    /// Flushes added arms to disk.
+    /// Flushes the entries that were added to disk.
     pub(super) fn sync(&self) -> Result<(), SweepError> {
         self.file
             .sync_data()
             .map_err(|error| self.error("write", &error))
     }
 
-    /// Reads the record of `arm`. Returns `None` if the arm has not finished.
+    /// Reads the entry for `arm`. Returns `None` if the arm has not finished.
     pub(super) fn get(&self, arm: usize) -> Result<Option<Record>, SweepError> {
         let Some(&Some((begin, length))) = self.places.get(arm) else {
             return Ok(None);
@@ -124,8 +126,7 @@ impl Journal {
             })
     }
 
-    /// Removes the journal, either because the results are complete or because there was nothing to
-    /// do.
+    /// Removes the journal. Call this if the results are complete, or if there was nothing to do.
     pub(super) fn remove(self) -> Result<(), SweepError> {
         let removed = self.folder.remove(&self.name);
         removed.map_err(|error| self.error("remove", &error))
@@ -137,7 +138,7 @@ impl Journal {
             .seek(SeekFrom::Start(self.end))
             .and_then(|_| self.file.write_all(line));
         if let Err(error) = written {
-            // Discard the partially written line.
+            // Discard the line that was only partly written.
             let _ = self.file.set_len(self.end);
             return Err(self.error("write", &error));
         }
@@ -151,15 +152,15 @@ impl Journal {
         *place = Some((begin, length));
     }
 
-    /// Reads the first line and checks that it identifies this sweep. Returns `false` if that line
-    /// has not been written yet.
+    /// Reads the first line and checks that it identifies this sweep. Returns `false` if the first
+    /// line has not been written yet.
     fn read_head(&mut self, ours: &Identity) -> Result<bool, SweepError> {
         let mut first = Vec::new();
         BufReader::new(&*self.file)
             .read_until(b'\n', &mut first)
             .map_err(|error| self.error("read", &error))?;
         if !first.ends_with(b"\n") && line(ours).starts_with(&first) {
-            // The file is empty, or the process that created it was killed while writing the first
+            // The file is empty, or the process that created it was killed while it wrote the first
             // line.
             return Ok(false);
         }
@@ -179,7 +180,7 @@ impl Journal {
         Ok(true)
     }
 
-    /// Reads all arms, and cuts off an incomplete last line.
+    /// Reads the entries of all arms, and cuts off the last line if it is incomplete.
     fn read_points(&mut self, plan: &Plan) -> Result<(), SweepError> {
         let outcomes = &plan.columns()[plan.before_outcomes()..];
         let fits = |record: &Record| {
@@ -230,15 +231,15 @@ impl Journal {
     }
 }
 
-/// Opens or creates the journal and locks it. Refuses symbolic links and other users' files,
-/// because the journal is truncated and its lines become results.
+/// Opens the journal, or creates it, and locks it. Refuses symbolic links and files of other users,
+/// because the journal may be truncated and its lines become results.
 fn locked(path: &Path, name: &OsStr) -> Result<(Folder, LockedFile), TryLockError> {
     let folder = path.parent().unwrap_or(Path::new(""));
     let folder = Folder::open(folder).map_err(TryLockError::Error)?;
     loop {
         let file = folder.write(name, true, 0o644);
         let file = LockedFile::lock(file.map_err(TryLockError::Error)?)?;
-        // The lock's previous owner might have removed the file.
+        // The previous owner of the lock might have removed the file.
         let ours = file.metadata().map_err(TryLockError::Error)?;
         match folder.read(name).and_then(|there| there.metadata()) {
             Ok(there) if (there.dev(), there.ino()) == (ours.dev(), ours.ino()) => {
@@ -252,7 +253,7 @@ fn locked(path: &Path, name: &OsStr) -> Result<(Folder, LockedFile), TryLockErro
     }
 }
 
-/// Describes how another sweep's identity differs from ours. `None` if it does not.
+/// Describes how the identity of another sweep differs from ours. Returns `None` if they are equal.
 pub(super) fn difference(theirs: &Identity, ours: &Identity) -> Option<String> {
     if theirs.sweep != ours.sweep || theirs.ticktax != ours.ticktax {
         return Some(format!(

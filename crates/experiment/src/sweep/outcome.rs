@@ -1,11 +1,11 @@
-//! Converts an arm's result to table cells.
+//! Converts the result of an arm to the cells of a table.
 
 use ticktax_model::table::{Cell, Column, Values};
 use ticktax_model::tellable;
 use ticktax_model::{Histogram, Nanos};
 use ticktax_sim::{Mode, Report, Setup, Step, TaskReport};
 
-/// Columns that describe the machine, summed over all CPUs.
+/// Columns that describe the machine. Their values are sums over all CPUs.
 const MACHINE: [(&str, Values); 13] = [
     ("elapsed_ns", Values::Integers),
     ("busy_ns", Values::Integers),
@@ -22,7 +22,7 @@ const MACHINE: [(&str, Values); 13] = [
     ("trace", Values::Texts),
 ];
 
-/// Columns that describe a task name, combined over all tasks with that name.
+/// Columns that describe a task name. Their values combine all tasks that have this name.
 const TASK: [(&str, Values); 16] = [
     ("work_ns", Values::Integers),
     ("ran_ns", Values::Integers),
@@ -42,7 +42,7 @@ const TASK: [(&str, Values); 16] = [
     ("late_max_ns", Values::Integers),
 ];
 
-/// Result columns for this scenario. They are the same at all arms of a grid.
+/// Returns the columns of this scenario's results. They are the same at all arms of a grid.
 pub(crate) fn columns(setup: &Setup) -> Vec<Column> {
     let column = |name: String, values: Values| Column { name, values };
     let machine = MACHINE.map(|(name, values)| column(name.to_owned(), values));
@@ -55,7 +55,8 @@ pub(crate) fn columns(setup: &Setup) -> Vec<Column> {
     machine.into_iter().chain(tasks).chain(dropped).collect()
 }
 
-/// Task names in scenario order, without duplicates. No axis adds or removes a name.
+/// Returns the names of tasks in the order of the scenario, without duplicates. No parameter can
+/// add or remove a name.
 fn names(setup: &Setup) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for task in &setup.tasks {
@@ -66,7 +67,7 @@ fn names(setup: &Setup) -> Vec<&str> {
     names
 }
 
-/// Values from `report`, in the order of [`columns`].
+/// Returns the values in `report`, in the order of [`columns`].
 pub(crate) fn cells(setup: &Setup, report: &Report) -> Vec<Cell> {
     let mut cells = machine(setup, report);
     for name in names(setup) {
@@ -178,7 +179,8 @@ fn count(count: u64) -> Cell {
     Cell::Integer(i64::try_from(count).unwrap_or(i64::MAX))
 }
 
-/// Creates a cell, which is empty if the value is not finite, such as a share of zero time.
+/// Creates a cell from a number. The cell is empty if the number is not finite, for example because
+/// it is a share of no time.
 fn real(value: f64) -> Cell {
     if value.is_finite() {
         Cell::Real(value)

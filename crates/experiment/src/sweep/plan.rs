@@ -1,4 +1,4 @@
-//! A sweep's plan and identity.
+//! The plan of a sweep, and the identity that distinguishes it from other sweeps.
 
 use serde::{Deserialize, Serialize};
 use ticktax_model::table::{Cell, Column, Values};
@@ -8,10 +8,11 @@ use super::outcome;
 use crate::axes::{Grid, Kind, Value, seeds};
 use crate::vary::{MOST_ARMS, Vary, VaryError};
 
-/// Version of the results and journal formats.
+/// Version of the formats of results and journals.
 const FORMAT: u32 = 1;
 
-/// Maximum number of columns. Tables with more could not be read again within their memory limit.
+/// Maximum number of columns. A table with more columns could not be read back within the memory
+/// limit for tables.
 const MAX_COLUMNS: usize = 20_000;
 
 /// Why a sweep cannot be planned.
@@ -32,7 +33,7 @@ pub enum PlanError {
         /// Number of columns.
         columns: usize,
     },
-    /// The column does not exist or is not numeric.
+    /// The column does not exist or does not contain numbers.
     #[error("no numeric column `{column}`; choose from {known}")]
     Column {
         /// The requested name.
@@ -42,7 +43,7 @@ pub enum PlanError {
     },
 }
 
-/// Identifies a sweep. Results and journals can be shared only by sweeps with equal identities.
+/// Identifies a sweep. Only sweeps with equal identities can share results and journals.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Identity {
     pub(super) sweep: u32,
@@ -51,7 +52,7 @@ pub(super) struct Identity {
     pub(super) scenario: String,
 }
 
-/// A grid over a scenario, together with the columns of the results.
+/// The arms of a sweep, together with the columns of its results.
 #[derive(Clone, Debug)]
 pub struct Plan {
     file: String,
@@ -61,11 +62,11 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Plans a sweep of the scenario `text`, which was read from `file`. `repeat` is the number of
-    /// seeds to run at each arm, starting with the scenario's own seed.
+    /// Plans a sweep of the scenario `text`, which was read from `file`. Each arm runs with
+    /// `repeat` seeds, starting with the seed in the scenario.
     ///
     /// # Errors
-    /// Returns an error if the scenario is invalid, or if an axis does not fit it.
+    /// Returns an error if the scenario is invalid, or if a parameter or its values do not fit it.
     pub fn new(
         file: &str,
         text: &str,
@@ -110,25 +111,26 @@ impl Plan {
         })
     }
 
-    /// Name of the scenario file.
+    /// Returns the name of the scenario file.
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// The grid of arms to run.
+    /// Returns the grid of arms to run.
     pub fn grid(&self) -> &Grid {
         &self.grid
     }
 
-    /// Columns of the results: the arm's number, the axes, the error, and the figures.
+    /// Returns the columns of the results. They are the arm's number, the varied parameters, the
+    /// error, and the figures.
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
 
-    /// Checks that `column` exists and is numeric, so that arms can be ranked by it.
+    /// Checks that `column` exists and contains numbers, so that arms can be ranked by it.
     ///
     /// # Errors
-    /// Returns [`PlanError::Column`] if it does not.
+    /// Returns [`PlanError::Column`] if `column` does not exist or does not contain numbers.
     pub fn require_numbers(&self, column: &str) -> Result<(), PlanError> {
         let numbers = self.columns.iter();
         let numbers = numbers.filter(|column| column.values != Values::Texts);
@@ -146,12 +148,12 @@ impl Plan {
         &self.identity
     }
 
-    /// Number of columns that precede an arm's figures.
+    /// Returns the number of columns to the left of the figures.
     pub(super) fn before_outcomes(&self) -> usize {
         self.grid.axes().len() + 2
     }
 
-    /// Metadata for the results file.
+    /// Returns the metadata of the results file.
     pub(super) fn metadata(&self) -> Vec<(&'static str, String)> {
         let json = |texts: &[String]| serde_json::to_string(texts).unwrap_or_default();
         vec![
@@ -162,7 +164,7 @@ impl Plan {
         ]
     }
 
-    /// Creates an arm's row of the results.
+    /// Returns the row that an arm has in the results.
     pub(super) fn row(&self, arm: usize, outcome: Result<Vec<Cell>, String>) -> Vec<Cell> {
         let number = i64::try_from(arm).unwrap_or(i64::MAX);
         let mut row = vec![Cell::Integer(number)];

@@ -1,4 +1,4 @@
-//! Reads the results back, to report failures and extreme values.
+//! Reads the results back to report failures and extreme values.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,16 +22,16 @@ const EXTREMES: usize = 5;
 pub(super) struct Found {
     /// Number of failed arms.
     pub(super) failed: u64,
-    /// The first failed arms.
+    /// The first few failed arms.
     pub(super) failures: Vec<ArmFailure>,
-    /// The arms at which a column has its highest and lowest values.
+    /// The arms at which a column has its highest and its lowest values.
     pub(super) ranking: Option<Ranking>,
 }
 
-/// Statistics of one run of a sweep.
+/// Statistics of running a sweep once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ran {
-    /// Number of arms that were already finished.
+    /// Number of arms that had already finished in an earlier run.
     pub found: u64,
     /// Number of damaged journal records. Their arms were run again.
     pub damaged: u64,
@@ -41,7 +41,8 @@ pub struct Ran {
     pub took: Nanos,
 }
 
-/// Summarizes complete results. If `column` is given, lists its highest and lowest values.
+/// Summarizes complete results. If `column` is given, lists the arms with its highest and its
+/// lowest values.
 ///
 /// # Errors
 /// Returns an error if the results cannot be read.
@@ -74,7 +75,8 @@ pub fn statement(
     })
 }
 
-/// Describes how the sweep that wrote `metadata` differs from ours.
+/// Describes how the sweep that wrote `metadata` differs from ours. Returns `None` if they are the
+/// same.
 pub(super) fn difference(metadata: &BTreeMap<String, String>, ours: &Identity) -> Option<String> {
     let value_of = |key: &str| metadata.get(key).cloned().unwrap_or_default();
     let Some(Ok(sweep)) = metadata.get("ticktax.sweep").map(|text| text.parse()) else {
@@ -116,7 +118,7 @@ pub(super) fn read(results: &Path, plan: &Plan, column: Option<&str>) -> Result<
         order.extend(value.map(|value| (value, arm)));
         arm += 1;
     })?;
-    // List arms with equal values in grid order, at both ends of the ranking.
+    // At both ends of the ranking, list arms with equal values in the order of the grid.
     order.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     let ranking = |column: &str| {
         let ranked = |&(value, arm): &(f64, usize)| RankedArm {

@@ -1,4 +1,4 @@
-//! Runs the arms on all CPUs, in any order.
+//! Runs the arms of a sweep on all CPUs, in any order.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -19,11 +19,11 @@ use super::outcome;
 use super::plan::Plan;
 use super::results;
 
-/// Maximum interval between calls to the caller's `watch` function.
+/// Maximum time between calls of the caller's `watch` function.
 const WATCH: Duration = Duration::from_millis(100);
-/// Maximum interval between flushes of the journal.
+/// Maximum time between two flushes of the journal to disk.
 const FLUSH: Duration = Duration::from_secs(1);
-/// Number of rows per row group. The writer keeps one group in memory.
+/// Number of rows per row group of the table. The writer keeps one group in memory.
 const GROUP: usize = 4096;
 
 /// A function that simulates one arm.
@@ -31,7 +31,7 @@ pub(super) type Runner = fn(&Setup) -> Result<Report, SetupError>;
 
 /// Result of [`begin`].
 pub enum Begun {
-    /// There are arms to run.
+    /// Some arms have to be run.
     Ready(Box<Sweep>),
     /// The results are already complete.
     Complete,
@@ -40,7 +40,7 @@ pub enum Begun {
 /// Progress of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Number of finished arms, including those found in the journal.
+    /// Number of finished arms, including those that the journal contained.
     pub done: usize,
     /// Number of events simulated in this run.
     pub events: u64,
@@ -53,7 +53,7 @@ pub struct Progress {
 pub enum Ended {
     /// All arms are finished.
     Complete(Progress),
-    /// The caller stopped the run. Finished arms are in the journal.
+    /// The caller stopped the run. The arms that have finished are in the journal.
     Stopped(Progress),
 }
 
@@ -64,11 +64,12 @@ pub struct Sweep {
     journal: Journal,
 }
 
-/// Starts a sweep that writes to `results`, or resumes it.
+/// Starts or resumes a sweep that writes to `results`.
 ///
 /// # Errors
 /// Returns an error if another process is writing the results, if the results or their journal
-/// belong to another sweep, or if the location is not writable. On error, no files are left behind.
+/// belong to another sweep, or if the location is not writable. In that case, it leaves no files
+/// behind.
 pub fn begin(plan: Plan, results: &Path) -> Result<Begun, SweepError> {
     let create = |why: &str| {
         Err(SweepError::Create {
@@ -95,8 +96,8 @@ pub fn begin(plan: Plan, results: &Path) -> Result<Begun, SweepError> {
             error.why
         )),
         Ok(Some(None)) => {
-            // Writing the results and removing the journal are separate steps. A process that was
-            // killed in between left the journal behind.
+            // The journal is removed after the results have been written. If a process was killed
+            // before it removed the journal, the journal is still there.
             if super::journal_of(results).exists() {
                 Journal::open(results, &plan)?.remove()?;
             }
@@ -117,24 +118,24 @@ pub fn begin(plan: Plan, results: &Path) -> Result<Begun, SweepError> {
 }
 
 impl Sweep {
-    /// Number of arms that were already finished.
+    /// Returns the number of arms that had already finished in an earlier run.
     pub fn found(&self) -> usize {
         self.journal.done()
     }
 
-    /// Number of damaged journal records. Their arms will run again.
+    /// Returns the number of damaged journal entries. Their arms will run again.
     pub fn damaged(&self) -> u64 {
         self.journal.damaged
     }
 
-    /// The plan of the sweep.
+    /// Returns the plan of the sweep.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Runs the unfinished arms on `jobs` threads (at least one).
+    /// Runs the arms that have not finished, on `jobs` threads (at least one).
     ///
-    /// Calls `watch` with the progress at least ten times per second. It returns whether to
+    /// Calls `watch` with the progress at least ten times per second. `watch` returns whether to
     /// continue. An arm that is invalid or panics is recorded with its error and counts as
     /// finished.
     ///
@@ -169,7 +170,7 @@ impl Sweep {
             match thread::Builder::new().spawn(worker) {
                 Ok(worker) => workers.push(worker),
                 Err(error) if workers.is_empty() => return Err(SweepError::Thread(error.kind())),
-                // The other threads take over this one's share.
+                // The threads that did start run all arms.
                 Err(_) => break,
             }
         }
@@ -177,7 +178,7 @@ impl Sweep {
         let ended = self.collect(&finished, watch);
         next.store(todo.len(), Ordering::Relaxed);
         drop(finished);
-        // After a stop, the threads are in the middle of an arm, so do not wait for them.
+        // If the run was stopped, the threads are in the middle of an arm, so do not wait for them.
         if matches!(ended, Ok(Ended::Complete(_))) {
             for worker in workers {
                 let _ = worker.join();
@@ -212,7 +213,7 @@ impl Sweep {
                     return Ok(Ended::Complete(progress));
                 }
             }
-            // If the clock was set back, flush as well.
+            // Also flush if the clock was set back.
             if flushed.elapsed().map_or(true, |passed| passed >= FLUSH) {
                 self.journal.sync()?;
                 flushed = SystemTime::now();
@@ -225,7 +226,7 @@ impl Sweep {
         }
     }
 
-    /// Writes the results in arm order, then removes the journal.
+    /// Writes the results in the order of the arms, then removes the journal.
     ///
     /// # Errors
     /// Returns an error if the journal cannot be read, or if the results cannot be written.
@@ -252,7 +253,8 @@ impl Sweep {
     }
 }
 
-/// Body of a worker thread: runs arms until none are left or the receiver is gone.
+/// Runs arms until none are left or the receiver of the results is gone. Each worker thread calls
+/// this.
 fn work(
     plan: &Plan,
     todo: &[usize],

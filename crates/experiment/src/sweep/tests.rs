@@ -27,7 +27,7 @@ count = 2
 program = [{ work = "exp 5ms" }]
 "#;
 
-/// A grid of 12 arms.
+/// The axes of a grid with 12 arms.
 const AXES: [&str; 3] = [
     "hz=100,250,1000",
     "task.game.work=1ms,4ms",
@@ -67,7 +67,7 @@ fn rows(results: &Path) -> Vec<Vec<Cell>> {
     rows
 }
 
-/// Stops a sweep after a few arms. Returns how many arms are finished.
+/// Stops a sweep after a few arms. Returns how many arms have finished.
 fn part(plan: Plan, results: &Path) -> usize {
     let mut sweep = ready(plan, results);
     let ended = sweep.run(2, &mut |progress| progress.done < 5).unwrap();
@@ -91,7 +91,7 @@ fn the_results_do_not_depend_on_the_number_of_threads() {
     assert!(one == four, "{} and {} bytes", one.len(), four.len());
 }
 
-/// The cell of `row` in column `name`.
+/// Returns the cell of `row` in the column `name`.
 fn cell<'r>(plan: &Plan, row: &'r [Cell], name: &str) -> &'r Cell {
     let place = plan.columns().iter().position(|column| column.name == name);
     &row[place.unwrap_or_else(|| panic!("no column {name}"))]
@@ -131,7 +131,7 @@ fn check(plan: &Plan, row: &[Cell], arm: usize, report: &Report) {
     assert_eq!(cell("point"), &integer(i64::try_from(arm).unwrap()));
     assert_eq!(cell("trace"), &text(format!("{:016x}", report.hash)));
     assert_eq!(cell("error"), &Cell::Nothing);
-    // Two CPUs were observed for 300 ms each.
+    // Two CPUs were simulated for 300 ms each.
     let (Cell::Integer(busy), Cell::Integer(idle)) = (cell("busy_ns"), cell("idle_ns")) else {
         panic!("{row:?}")
     };
@@ -192,7 +192,7 @@ fn a_stopped_sweep_resumes() {
     let done = part(plan(&AXES), &results);
     assert!((5..24).contains(&done), "{done}");
     let mut sweep = ready(plan(&AXES), &results);
-    // A thread may have finished another arm that was not collected.
+    // A thread may have finished another arm whose result was not received.
     assert_eq!((sweep.found(), sweep.damaged()), (done, 0));
     let mut min = usize::MAX;
     sweep
@@ -216,7 +216,7 @@ fn a_torn_end_and_damaged_lines_lose_only_their_points() {
     let lines: Vec<&[u8]> = bytes.split_inclusive(|&byte| byte == b'\n').collect();
     assert_eq!(lines.len(), done + 1);
     let mut damaged = lines[..=done].concat();
-    // Changes a digit of the second arm, truncates the last line, and appends garbage.
+    // Change a digit in the line of the second arm, truncate the last line, and append garbage.
     let digit = lines[0].len() + lines[1].len() + lines[2].len() / 2;
     damaged[digit] ^= 1;
     damaged.truncate(bytes.len() - 7);
@@ -388,7 +388,7 @@ fn failed_points_are_reported_and_the_others_run() {
     let found = statement(&plan(&axes), &results, column, ran).unwrap();
     assert_eq!((found.arms, found.took), (8, Nanos(7)));
     assert_eq!(found.axes[0], ("hz".to_owned(), 2));
-    // Two arms panic. Two more, one per seed, have an impossible phase: 2 ms, at a tick of 1000
+    // Two arms panic. Two more, one per seed, have an invalid phase: 2 ms at a tick rate of 1000
     // Hz.
     assert_eq!((found.failed, found.failures.len()), (4, 3));
     assert_eq!(found.failures[0].arm, 1);

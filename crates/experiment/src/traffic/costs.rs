@@ -1,10 +1,11 @@
 //! Estimates the CPU cost of a byte, a packet, a call and an acknowledgement.
 //!
-//! An arm's CPU time is modelled as a sum of unit costs, fitted over the arms by least squares.
-//! All figures are per byte, so all arms have equal weight, however much they transferred. Each
-//! block yields its own estimate of the costs. A cost is the mean over the blocks, with its
-//! interval. A unit has no separate cost if its counts are a combination of other units' counts in
-//! all arms, or if they vary only by chance.
+//! The CPU time of an arm is modelled as the sum of the costs of all its units. The costs are
+//! fitted over all arms by least squares. All figures are per byte of user data, so all arms have
+//! equal weight, however much they transferred. Each block yields its own estimate of the costs.
+//! The cost of a unit is the mean over the blocks, with its interval. A unit has no separate cost
+//! if its counts are a combination of the counts of other units in all arms, or if its counts vary
+//! only by chance.
 
 use ticktax_model::net_experiment::{BoundUnit, CostRefusal, CostUnit, UnitCost, UnitCosts};
 use ticktax_model::trial::Effect;
@@ -14,18 +15,21 @@ use crate::statistics::{
     dependencies, least_squares, left_over, mean, mean_interval, norm, variance,
 };
 
-/// Minimum distance of a unit's counts from any combination of other units' counts, as a fraction.
+/// Minimum distance of a unit's counts from every combination of other units' counts, as a fraction
+/// of the unit's counts.
 const APART: f64 = 0.05;
 
-/// Minimum distance of a unit's counts from any such combination, in standard errors.
+/// Minimum distance of a unit's counts from every combination of other units' counts, in standard
+/// errors.
 const BEYOND_CHANCE: f64 = 4.0;
 
-/// Maximum residual, as a fraction. If it is larger, the units do not explain the arms' times.
+/// Maximum residual of the fit, as a fraction of the arms' times. If the residual is larger, the
+/// units do not explain these times.
 const MISFIT: f64 = 0.2;
 
 pub(super) fn costs(blocks: &Blocks<'_>) -> UnitCosts {
-    // Counts by unit, block and arm. Units with the largest spread come first, because they are
-    // the hardest to confuse with others.
+    // Counts of each unit, by block and arm. Units with the largest spread between the arms come
+    // first, because they are the least likely to be confused with others.
     let mut counts: Vec<(CostUnit, Vec<Vec<f64>>)> = CostUnit::ALL
         .into_iter()
         .filter_map(|unit| Some((unit, blocks.unit(unit)?)))
@@ -107,14 +111,14 @@ pub(super) fn costs(blocks: &Blocks<'_>) -> UnitCosts {
     }
 }
 
-/// Spread between the arms as a fraction of their mean, rounded to 0.01.
+/// Returns the spread between the arms as a fraction of their mean, rounded to 0.01.
 fn apart(blocks: &[Vec<f64>]) -> f64 {
     let arms = over_blocks(blocks, mean);
     let spread = variance(&arms).sqrt() / mean(&arms);
     (spread * 100.0).round()
 }
 
-/// Summarizes each arm's values over all blocks.
+/// Applies `summary` to each arm's values in all blocks.
 fn over_blocks(blocks: &[Vec<f64>], summary: impl Fn(&[f64]) -> f64) -> Vec<f64> {
     let arms = 0..blocks.first().map_or(0, Vec::len);
     let arms = arms.map(|arm| {
@@ -124,7 +128,7 @@ fn over_blocks(blocks: &[Vec<f64>], summary: impl Fn(&[f64]) -> f64) -> Vec<f64>
     arms.collect()
 }
 
-/// The columns in `with` that contribute at least a tenth of the length of column `of`.
+/// Returns the columns in `with` that contribute at least a tenth of the length of the column `of`.
 fn largest(with: &[(usize, f64)], columns: &[Vec<f64>], of: usize) -> Vec<usize> {
     let length = norm(&columns[of]);
     let large = with
@@ -133,7 +137,8 @@ fn largest(with: &[(usize, f64)], columns: &[Vec<f64>], of: usize) -> Vec<usize>
     large.map(|(at, _)| *at).collect()
 }
 
-/// Residual of the arms' times, as a fraction. `None` unless there are more arms than units.
+/// Returns the residual of the arms' times as a fraction. Returns `None` if there are not more arms
+/// than units.
 fn misfit(kept: &[usize], columns: &[Vec<f64>], times: &[f64]) -> Option<f64> {
     if times.len() <= kept.len() {
         return None;

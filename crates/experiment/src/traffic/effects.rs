@@ -1,10 +1,10 @@
 //! Judges the runs of a traffic experiment.
 //!
-//! Each block yields one observation of each comparison of arms: the sum of the logarithms of its
-//! runs, weighted as in the design. Effects are therefore ratios, and a slowdown of the machine
-//! affects all arms equally. An effect is the mean over the blocks, with its interval. It counts
-//! only if two criteria agree: Student's test, corrected for all effects and both measures (Holm),
-//! and the interval.
+//! Each block yields one observation of each comparison of arms. The observation is the sum of the
+//! logarithms of the runs' figures, weighted as in the design. Effects are therefore ratios, and a
+//! slowdown of the machine affects all arms equally. An effect is the mean over the blocks, with
+//! its interval. It counts only if two criteria agree: Student's test, corrected for all effects
+//! and both measures (Holm), and the interval.
 
 use ticktax_analysis::judge::{Evidence, corrected, level};
 use ticktax_model::Nanos;
@@ -23,13 +23,13 @@ use crate::trial::{fewest_that, least_effect_by_t, mean_effect};
 /// The figures of one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunFigures {
-    /// Bits of user data per second.
+    /// Number of bits of user data per second.
     pub rate: f64,
     /// CPU time used.
     pub cpu: CpuCost,
-    /// Packets sent per byte.
+    /// Number of packets sent per byte.
     pub packets: f64,
-    /// System calls per byte, on both ends.
+    /// Number of system calls per byte, on both ends together.
     pub calls: f64,
     /// Number of bytes received.
     pub bytes: u64,
@@ -57,17 +57,18 @@ pub struct MeasuredRun {
     pub figures: RunFigures,
 }
 
-/// The input of [`judge`].
+/// The factors that were varied.
 pub struct Judged<'a> {
     /// The varied factors.
     pub factors: &'a Factors,
-    /// All runs in complete blocks.
+    /// All runs that belong to complete blocks.
     pub runs: &'a [MeasuredRun],
-    /// The document in which to fill in the arms, the design check, the effects and the costs.
+    /// The document to complete. The arms, the design check, the effects and the costs are filled
+    /// in.
     pub document: NetExperiment,
 }
 
-/// Runs in complete blocks, and the arms that have the same settings in effect.
+/// The runs that belong to complete blocks, and which arms have the same settings in effect.
 pub(super) struct Blocks<'a> {
     /// The runs by block, then by arm.
     runs: Vec<Vec<Vec<&'a RunFigures>>>,
@@ -90,7 +91,8 @@ impl<'a> Blocks<'a> {
         Self { runs: blocks, same }
     }
 
-    /// Evaluates a comparison of `figure` in each block. `weights` has one entry per arm.
+    /// Returns the observation that each block yields for a comparison of `figure`. `weights` has
+    /// one entry per arm.
     fn compared(&self, weights: &[f64], figure: impl Fn(&RunFigures) -> f64) -> Vec<f64> {
         let compare = |block: &Vec<Vec<&RunFigures>>| {
             let arms = block.iter().zip(weights);
@@ -104,7 +106,8 @@ impl<'a> Blocks<'a> {
         self.runs.iter().map(compare).collect()
     }
 
-    /// Mean of `figure`, by block and distinct arm.
+    /// Returns the mean of `figure` in each block, for each group of arms with the same settings in
+    /// effect.
     fn by_arm(&self, figure: impl Fn(&RunFigures) -> f64) -> Vec<Vec<f64>> {
         let first = self
             .same
@@ -126,12 +129,14 @@ impl<'a> Blocks<'a> {
         self.runs.iter().map(means).collect()
     }
 
-    /// CPU time per byte, by block and distinct arm.
+    /// Returns the CPU time per byte in each block, for each group of arms with the same settings
+    /// in effect.
     pub(super) fn cpu(&self) -> Vec<Vec<f64>> {
         self.by_arm(|run| run.cpu.ns_per_byte)
     }
 
-    /// Number of `unit`s per byte, by block and distinct arm. `None` if a run did not measure it.
+    /// Returns the number of `unit`s per byte in each block, for each group of arms with the same
+    /// settings in effect. Returns `None` if it was not measured in all runs.
     pub(super) fn unit(&self, unit: CostUnit) -> Option<Vec<Vec<f64>>> {
         let mut runs = self.runs.iter().flatten().flatten();
         match unit {
@@ -145,7 +150,7 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// Judges the runs of an experiment and fills in its document.
+/// Judges the runs of an experiment and completes its document.
 pub fn judge(judged: Judged<'_>) -> NetExperiment {
     let Judged {
         factors,
@@ -182,8 +187,8 @@ pub fn judge(judged: Judged<'_>) -> NetExperiment {
     document
 }
 
-/// Evaluates a pilot's `runs`. Returns the largest standard deviation of an effect between blocks,
-/// as a fraction, and the number of tests in the main experiment.
+/// Evaluates the `runs` of a pilot. Returns the largest standard deviation that an effect has
+/// between blocks, as a fraction, and the number of tests in the main experiment.
 pub fn spread(factors: &Factors, runs: &[MeasuredRun]) -> Option<(f64, usize)> {
     let facts: Vec<Vec<Fact>> = (0..factors.arms())
         .map(|arm| factors.in_effect(arm, &agreed(runs, arm)))
@@ -194,7 +199,7 @@ pub fn spread(factors: &Factors, runs: &[MeasuredRun]) -> Option<(f64, usize)> {
     Some((widest(&blocks, &comparisons)?, comparisons.len() * 2))
 }
 
-/// Number of blocks needed to resolve an effect of `resolution`, and one of 1 %.
+/// Returns how many blocks it takes to find an effect of `resolution`, and to find one of 1 %.
 pub fn needed(spread: Option<f64>, resolution: f64, tests: usize) -> Vec<BlocksNeeded> {
     let mut shares = vec![resolution, 0.01];
     shares.dedup();
@@ -205,11 +210,11 @@ pub fn needed(spread: Option<f64>, resolution: f64, tests: usize) -> Vec<BlocksN
     shares.into_iter().filter_map(blocks_for).collect()
 }
 
-/// Number of blocks with which four of five experiments find an effect of `resolution` (a
-/// fraction).
+/// Returns the number of blocks with which four of five experiments find an effect of `resolution`
+/// (a fraction).
 ///
 /// `spread` is the standard deviation of the effect between blocks. `tests` is the number of tests
-/// judged together. Returns `None` if no reasonable number of blocks suffices.
+/// that are judged together. Returns `None` if it takes an unreasonable number of blocks.
 pub fn blocks_to_resolve(spread: f64, resolution: f64, tests: usize) -> Option<u64> {
     let (noise, effect) = (spread.ln_1p(), resolution.ln_1p());
     fewest_that(2, |blocks| {
@@ -217,7 +222,8 @@ pub fn blocks_to_resolve(spread: f64, resolution: f64, tests: usize) -> Option<u
     })
 }
 
-/// The facts about an arm. A fact that differs between the arm's runs is reported as changed.
+/// Returns the facts about an arm. If a fact differs between the runs of the arm, it is reported as
+/// changed.
 fn agreed(runs: &[MeasuredRun], arm: usize) -> Vec<Fact> {
     let runs: Vec<&[Fact]> = runs
         .iter()
@@ -238,7 +244,7 @@ fn agreed(runs: &[MeasuredRun], arm: usize) -> Vec<Fact> {
     agreed
 }
 
-/// Averages an arm's figures over its runs.
+/// Averages the figures of an arm over its runs.
 fn arm(runs: &[MeasuredRun], at: usize) -> ExperimentArm {
     let runs: Vec<&RunFigures> = runs
         .iter()
@@ -280,7 +286,7 @@ fn arm(runs: &[MeasuredRun], at: usize) -> ExperimentArm {
     }
 }
 
-/// One measure's comparison, before correction for multiple tests.
+/// A comparison of one measure, before it is corrected for multiple tests.
 struct Draft {
     logs: Vec<f64>,
     amounts: Vec<f64>,
@@ -364,7 +370,8 @@ fn effects(blocks: &Blocks<'_>, comparisons: &[Comparison], resolution: f64) -> 
         .collect()
 }
 
-/// The largest standard deviation that any single-factor effect has between blocks, as a fraction.
+/// Returns the largest standard deviation that the effect of any single factor has between blocks,
+/// as a fraction.
 fn widest(blocks: &Blocks<'_>, comparisons: &[Comparison]) -> Option<f64> {
     if blocks.runs.len() < 2 {
         return None;

@@ -1,5 +1,5 @@
-//! Factors of traffic experiments: a table of named ones, and any network namespace's sysctls by
-//! their full names.
+//! The factors of traffic experiments. Some have names in a table. Any sysctl of a network
+//! namespace is also a factor, under its full name.
 
 use ticktax_model::Nanos;
 use ticktax_model::net::{LinkSpec, Protocol, TrafficSpec};
@@ -10,13 +10,14 @@ use super::MOST_ARMS;
 use crate::design::Factorial;
 use crate::vary::{Axis, Grid, Parameter, Vary, VaryError};
 
-/// Default rate for datagrams, in bits per second.
+/// Rate of datagrams if the user gives none, in bits per second.
 const UDP_RATE: f64 = 100e6;
 
-/// Largest packet to assume if the link's MTU is unknown.
+/// Largest packet to assume if the MTU of the link is unknown, in bytes.
 const ETHERNET: u32 = 1_500;
 
-/// Upper limit for sizes when parsing. A device's own limit applies when the device is created.
+/// Largest size that is accepted when parsing, in bytes. The device's own limit is checked when the
+/// device is created.
 const MOST_BYTES: u32 = 1 << 30;
 
 /// Traffic between two ends on this machine, with all settings.
@@ -24,22 +25,22 @@ const MOST_BYTES: u32 = 1 << 30;
 pub struct Setup {
     /// Transport protocol.
     pub protocol: Protocol,
-    /// Bytes per call, or `None` for the protocol's default.
+    /// Number of bytes per call, or `None` for the protocol's default.
     pub size: Option<u32>,
-    /// Rate in bits per second, `Some(None)` for no limit, or `None` for the protocol's default.
+    /// Rate in bits per second. `Some(None)` means no limit, and `None` the protocol's default.
     pub rate: Option<Option<f64>>,
     /// Duration.
     pub length: Nanos,
     /// MTU of the link in bytes, if known.
     pub mtu: Option<u32>,
-    /// Traffic shaping in each direction of the link.
+    /// Limits of the link, in each direction.
     pub link: LinkSpec,
     /// All other settings.
     pub tuning: Tuning,
 }
 
 impl Setup {
-    /// Specification of the traffic that this setup sends.
+    /// Returns the traffic that this setup sends.
     pub fn spec(&self) -> TrafficSpec {
         let (call_bytes, rate) = match self.protocol {
             Protocol::Tcp => (TCP_CALL, None),
@@ -57,19 +58,19 @@ impl Setup {
     }
 }
 
-/// A factor from the table [`FACTORS`].
+/// A factor in the table [`FACTORS`].
 #[derive(Debug)]
 pub struct Factor {
     /// Name on the command line.
     pub name: &'static str,
     /// Whether the factor applies to the traffic, the device or the namespace.
     pub place: FactorPlace,
-    /// Permitted values, as shown in the help text.
+    /// Allowed values, as the help text shows them.
     pub values: &'static str,
-    /// Description, as shown in the help text.
+    /// Description for the help text.
     pub about: &'static str,
-    /// Facts, read back from the kernel, that show the factor's effect. If empty, its value is
-    /// used.
+    /// Facts, read back from the kernel, that show the effect of the factor. If there are none, its
+    /// value is used instead.
     shown_by: &'static [&'static str],
     set: Set,
 }
@@ -109,7 +110,7 @@ fn switch(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Parses a buffer size. Returns `None` for `auto`, which lets the kernel choose.
+/// Parses the size of a buffer. Returns `None` for `auto`, which lets the kernel choose the size.
 fn buffer(text: &str) -> Result<Option<u32>, String> {
     match text {
         "auto" => Ok(None),
@@ -144,7 +145,7 @@ pub fn rate(text: &str) -> Result<Option<f64>, String> {
     }
 }
 
-/// Parses a link's delay per packet. Returns `None` for zero.
+/// Parses the delay that a link adds to each packet. Returns `None` for zero.
 ///
 /// # Errors
 /// Returns an error if the text is not a valid duration.
@@ -156,7 +157,7 @@ pub fn delay(text: &str) -> Result<Option<Nanos>, String> {
     Ok(Some(read).filter(|delay| *delay > Nanos::ZERO))
 }
 
-/// Parses the share of packets that a link drops. Returns `None` for zero.
+/// Parses the share of packets that a link loses. Returns `None` for zero.
 ///
 /// # Errors
 /// Returns an error if the text is not a share.
@@ -223,7 +224,7 @@ const fn offload(offload: Offload, about: &'static str) -> Factor {
     }
 }
 
-/// All factors in the table. The remaining sysctls are factors too, but are not listed.
+/// All factors that have names. Sysctls that are not listed here are factors, too.
 pub static FACTORS: [Factor; 20] = [
     by(
         "size",
@@ -451,7 +452,7 @@ impl Parameter for Chosen {
         Ok(vec![value])
     }
 
-    /// The factor's canonical name, which all its aliases share.
+    /// Returns the factor's canonical name. All its aliases have the same one.
     fn target(&self) -> String {
         match self {
             Self::Row(Factor {
@@ -489,7 +490,7 @@ impl Parameter for Chosen {
     }
 }
 
-/// An experiment's factors, and the settings that do not vary.
+/// The factors of an experiment, and the settings that do not vary.
 #[derive(Debug)]
 pub struct Factors {
     grid: Grid<Chosen>,
@@ -497,7 +498,7 @@ pub struct Factors {
 }
 
 impl Factors {
-    /// Parses the factors typed by the user. All other settings come from `base`.
+    /// Parses the factors that the user typed. All other settings come from `base`.
     ///
     /// # Errors
     /// Returns an error if a factor is unknown, a value is invalid, or there are too many arms.
@@ -514,26 +515,26 @@ impl Factors {
         })
     }
 
-    /// Number of arms: combinations of the factors' values.
+    /// Returns the number of arms. Each combination of the factors' values is one arm.
     pub fn arms(&self) -> usize {
         self.grid.len()
     }
 
-    /// All combinations of the factors' values.
+    /// Returns the design with all combinations of the factors' values.
     pub fn factorial(&self) -> &Factorial {
         &self.factorial
     }
 
-    /// The settings of arm number `arm`.
+    /// Returns the settings of the arm with this number.
     pub fn setup(&self, arm: usize) -> Setup {
-        // Cannot fail: every value was tried while parsing it.
+        // This cannot fail, because every value was tried when it was parsed.
         self.grid.arm(arm).unwrap_or_else(|_| self.base().clone())
     }
 
-    /// The settings in effect in an arm: the facts in `read`, and the values of factors that no
-    /// fact shows.
+    /// Returns the settings in effect in an arm. They consist of the facts in `read`, and the
+    /// values of the factors whose effect these facts do not show.
     pub fn in_effect(&self, arm: usize, read: &[Fact]) -> Vec<Fact> {
-        // Omit a sysctl's own value if other facts show its effect.
+        // Leave out the value of a sysctl if other facts show its effect.
         let counts = |fact: &&Fact| {
             let mut shown = self.chosen().filter(|factor| !factor.shown_by().is_empty());
             shown.all(|factor| {
@@ -555,12 +556,12 @@ impl Factors {
         self.grid.axes().iter().map(Axis::parameter)
     }
 
-    /// Whether the factor called `name` is varied.
+    /// Returns whether the factor called `name` is varied.
     pub fn varies(&self, name: &str) -> bool {
         self.grid.axes().iter().any(|axis| axis.name() == name)
     }
 
-    /// The factors, for the document.
+    /// Returns the factors in the form that documents contain.
     pub fn varied(&self) -> Vec<VariedFactor> {
         let varied = self.grid.axes().iter().map(|axis| VariedFactor {
             name: axis.name().to_owned(),
@@ -570,7 +571,7 @@ impl Factors {
         varied.collect()
     }
 
-    /// Names of the varied factors that need separate network namespaces.
+    /// Returns the names of the varied factors that require separate network namespaces.
     pub fn of_namespaces(&self) -> Vec<&str> {
         let needs = |axis: &&Axis<Chosen>| {
             let place = axis.parameter().place();
@@ -580,7 +581,7 @@ impl Factors {
         needs.map(Axis::name).collect()
     }
 
-    /// The settings that are not varied.
+    /// Returns the settings that are not varied.
     pub fn base(&self) -> &Setup {
         self.grid.base()
     }

@@ -1,4 +1,4 @@
-//! Groups a metric's values by arm and block.
+//! Groups the values of a metric by arm and block.
 
 use std::collections::BTreeMap;
 
@@ -6,16 +6,16 @@ use ticktax_model::trial::{ArmFigures, RunPurpose, Trial, TrialRun};
 
 use crate::statistics::{mean, median, variance};
 
-/// A metric's values in the first arm and in one other arm.
+/// The values of a metric in the first arm and in one other arm.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     /// Values of the first arm, in time order.
     pub(super) first: Vec<f64>,
     /// Values of the other arm, in time order.
     pub(super) second: Vec<f64>,
-    /// Blocks in which both arms have values, in time order.
+    /// The blocks in which both arms have values, in time order.
     pub(super) pairs: Vec<Pair>,
-    /// Number of successful runs without a value.
+    /// Number of successful runs that have no value.
     pub(super) missing: u64,
 }
 
@@ -31,8 +31,8 @@ pub(super) struct Pair {
 }
 
 impl Blocks {
-    /// Collects metric `metric`'s values in the first arm and in arm `arm`. Both arguments are
-    /// indices.
+    /// Collects the values of the metric with index `metric` in the first arm and in the arm with
+    /// index `arm`.
     pub(super) fn new(trial: &Trial, metric: usize, arm: usize) -> Self {
         let mut blocks = Self::default();
         let mut by_block: BTreeMap<u64, Vec<&TrialRun>> = BTreeMap::new();
@@ -73,7 +73,7 @@ impl Blocks {
     }
 }
 
-/// Summarizes an arm's values. Returns `None` for an empty list.
+/// Summarizes the values of an arm. Returns `None` if there are no values.
 pub(super) fn figures(values: &[f64]) -> Option<ArmFigures> {
     let min = values.iter().copied().min_by(f64::total_cmp)?;
     let max = values.iter().copied().max_by(f64::total_cmp)?;

@@ -1,9 +1,10 @@
-//! Reasons to doubt a verdict.
+//! Checks for reasons to doubt a verdict.
 //!
-//! Most checks report trouble that the design compensates for or cannot prevent: a trend, an effect
-//! of the run order, or sorted values. Their threshold is 1 %, so a report with ten such checks
-//! contains a false one in about one of ten cases. A difference between the arms' failure rates has
-//! a threshold of 5 %, because the remaining runs might not be comparable.
+//! Most checks report a problem that the design compensates for or cannot prevent: a trend, an
+//! effect of the order of the runs, or sorted values. A pattern is reported if its probability
+//! under chance is at most 1 %. With ten such checks, about one report in ten contains a pattern
+//! that occurred by chance. For different failure rates, the threshold is 5 %, because the
+//! remaining runs might then not be comparable.
 
 use ticktax_model::trial::{ArmSuccess, Check, Scale};
 
@@ -11,12 +12,12 @@ use super::blocks::Blocks;
 use super::detectable::{additive_difference, effect_of};
 use crate::statistics::{line, mann_whitney, mean, sorted_by_chance, spearman};
 
-/// A pattern is reported if its probability under chance is at most this.
+/// Highest probability under chance at which a pattern is reported.
 const ODD: f64 = 0.01;
-/// A difference between the arms' failure rates is reported if its probability under chance is at
-/// most this.
+/// Highest probability under chance at which a difference between the arms' failure rates is
+/// reported.
 const ODD_FAILURES: f64 = 0.05;
-/// Checks both arms' values.
+/// Checks the values of both arms.
 pub(super) fn block_checks(blocks: &Blocks, scale: Scale) -> Vec<Check> {
     let (first, second) = (&blocks.first, &blocks.second);
     let mut checks = Vec::new();
@@ -34,7 +35,7 @@ pub(super) fn block_checks(blocks: &Blocks, scale: Scale) -> Vec<Check> {
     checks
 }
 
-/// Reports if all values are equal, or if the two lists are identical.
+/// Reports if all values are equal, or if the lists of both arms are identical.
 pub(super) fn sameness(first: &[f64], second: &[f64]) -> Option<Check> {
     let value = *first.first()?;
     let mut all = first.iter().chain(second);
@@ -47,9 +48,9 @@ pub(super) fn sameness(first: &[f64], second: &[f64]) -> Option<Check> {
     identical.then_some(Check::Identical)
 }
 
-/// Reports lists that are already sorted. Applies to paired and unpaired lists.
+/// Reports if a list is already sorted. This check applies to paired and unpaired lists.
 pub(super) fn sorted_lists(first: &[f64], second: &[f64]) -> Option<Check> {
-    // A list counts as sorted in either direction, which doubles the probability.
+    // A list that is sorted in either direction counts, which doubles the probability.
     let rare = |values: &[f64]| sorted_by_chance(values).filter(|chance| 2.0 * chance <= ODD);
     let (a, b) = (rare(first), rare(second));
     (a.is_some() || b.is_some()).then(|| Check::Sorted {
@@ -59,7 +60,7 @@ pub(super) fn sorted_lists(first: &[f64], second: &[f64]) -> Option<Check> {
     })
 }
 
-/// Reports a trend in the blocks' levels, averaged over both arms.
+/// Reports a trend in the level of the blocks. The level is the mean of both arms.
 fn drift(blocks: &Blocks, scale: Scale) -> Option<Check> {
     let levels = blocks
         .pairs
@@ -74,7 +75,7 @@ fn drift(blocks: &Blocks, scale: Scale) -> Option<Check> {
     (chance <= ODD).then_some(Check::Drift { change, chance })
 }
 
-/// A block's level, on a scale on which differences are additive.
+/// Returns the level of a block, on a scale on which differences are additive.
 fn on_level(scale: Scale, first: f64, second: f64) -> f64 {
     match scale {
         Scale::Relative => f64::midpoint(first.ln(), second.ln()),
@@ -82,7 +83,7 @@ fn on_level(scale: Scale, first: f64, second: f64) -> f64 {
     }
 }
 
-/// Reports if running first in a block is an advantage or a disadvantage.
+/// Reports if an arm gains or loses by running first in a block.
 fn order(blocks: &Blocks, scale: Scale) -> Option<Check> {
     let differences = |led: bool| -> Vec<f64> {
         let pairs = blocks.pairs.iter().filter(|pair| pair.second_led == led);
@@ -97,7 +98,7 @@ fn order(blocks: &Blocks, scale: Scale) -> Option<Check> {
     (has_both_orders && chance <= ODD).then_some(Check::Order { change, chance })
 }
 
-/// Reports a significant difference between the arms' failure rates.
+/// Reports if the failure rates of the two arms differ significantly.
 pub(super) fn failure_difference(successes: &[ArmSuccess], arm: usize) -> Option<Check> {
     let (first, second) = (successes.first()?, successes.get(arm)?);
     let chance = second.chance.filter(|chance| *chance <= ODD_FAILURES)?;
@@ -192,7 +193,8 @@ mod tests {
             panic!("{sorted:?}");
         };
         assert!((chance - 1.0 / 720.0).abs() < 1e-12);
-        // 2 of 120 orders are more than 1 %, so five sorted values must not be reported.
+        // 2 of the 120 orders of five values are sorted, which is more than 1 %. They must not be
+        // reported.
         assert_eq!(sorted_lists(&[1.0, 2.0, 3.0, 4.0, 5.0], &[]), None);
     }
 }

@@ -7,7 +7,7 @@ use ticktax_model::trial::{Comparison, Effect, Predicted, Scale, TrialStatement}
 
 use crate::text::read_document;
 
-/// Why a prediction does not fit a trial. Each message is one line for the user.
+/// Why a prediction does not fit a trial. The message is one line for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ForetoldError {
     /// The file cannot be read.
@@ -22,15 +22,15 @@ pub enum ForetoldError {
          as it is"
     )]
     NoFirstArm,
-    /// The number of predicted settings differs from the number of arms.
+    /// The prediction and the trial have different numbers of changed settings.
     #[error(
         "it predicts {predicted} changed settings, but the trial has {arms} arms besides A; \
          predict one setting per arm, in the same order"
     )]
     Arms {
-        /// Number of settings that the prediction covers.
+        /// Number of changed settings in the prediction.
         predicted: usize,
-        /// Number of arms after the first.
+        /// Number of arms in the trial after the first.
         arms: usize,
     },
     /// The prediction contains none of the trial's metrics.
@@ -51,8 +51,8 @@ pub fn read_prediction(file: &Path) -> Result<PredictionStatement, ForetoldError
     serde_json::from_slice(&text).map_err(|_| ForetoldError::Other)
 }
 
-/// A prediction that fits a trial. Its first row is for the unchanged settings, and each other arm
-/// has one row.
+/// A prediction that fits a trial. Its first row is for the unchanged settings. Each of the other
+/// rows is for one of the trial's other arms.
 #[derive(Clone, Debug)]
 pub struct Foretold<'a> {
     load: &'a str,
@@ -61,12 +61,12 @@ pub struct Foretold<'a> {
 }
 
 impl<'a> Foretold<'a> {
-    /// Selects the rows of `prediction` for a trial with these `metrics` and `arms` arms, including
-    /// the first.
+    /// Selects the rows of `prediction` for a trial with these `metrics`. `arms` is the number of
+    /// arms, including the first.
     ///
     /// # Errors
-    /// Returns an error if the prediction does not fit: any [`ForetoldError`] except `Read` and
-    /// `Other`.
+    /// Returns any [`ForetoldError`] except `Read` and `Other` if the prediction does not fit the
+    /// trial.
     pub fn new(
         prediction: &'a PredictionStatement,
         arms: usize,
@@ -127,7 +127,8 @@ impl<'a> Foretold<'a> {
     }
 }
 
-/// The model's measure that corresponds to the trial metric `metric`.
+/// Returns the measure of the model that corresponds to the metric `metric` of a trial. Returns
+/// `None` if the model does not predict it.
 fn measure(metric: &str) -> Option<Measure> {
     match metric {
         "fps" => Some(Measure::Fps),
@@ -137,11 +138,12 @@ fn measure(metric: &str) -> Option<Measure> {
     }
 }
 
-/// The predicted effect if the value changes from `first` to `value`.
+/// Returns the predicted effect of changing the value from `first` to `value`. Returns `None` if
+/// the effect cannot be expressed on this scale.
 fn effect(scale: Scale, measure: Measure, first: &Figure, value: f64) -> Option<f64> {
     match (scale, measure) {
         (Scale::Relative, _) => (first.value > 0.0).then(|| value / first.value - 1.0),
-        // The trial measures CPU time per run, while the model predicts CPU time per second.
+        // The trial measures CPU time per run, but the model predicts CPU time per second.
         (Scale::Absolute, Measure::Cpu) => None,
         (Scale::Absolute, _) => Some(value - first.value),
     }

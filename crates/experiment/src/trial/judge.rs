@@ -1,11 +1,11 @@
 //! Judges the runs of a trial.
 //!
-//! Each block yields one observation: the difference between its two arms. If all values are
-//! positive, the difference is the logarithm of their ratio, so that a slowdown of the machine
-//! affects both arms equally. A signed-rank test of the differences decides whether there is an
-//! effect ([`signed_rank`]). The size of the effect is the mean of the differences, with a
-//! resampled interval ([`mean_interval`]). A difference counts only if two criteria agree: the
-//! test, corrected for all comparisons (Holm), and the interval.
+//! For each comparison of two arms, each block yields one observation, the difference between these
+//! arms. If all values are positive, the difference is the logarithm of their ratio, so that a
+//! slowdown of the machine affects both arms equally. A signed-rank test of the differences decides
+//! whether there is an effect ([`signed_rank`]). The size of the effect is the mean of the
+//! differences, with a bootstrap interval ([`mean_interval`]). A difference counts only if two
+//! criteria agree: the test, corrected for all comparisons (Holm), and the interval.
 
 use ticktax_analysis::judge::{Evidence, corrected};
 use ticktax_model::trial::{
@@ -23,7 +23,7 @@ use crate::statistics::{fisher_exact, mean, signed_rank, variance};
 
 /// Judges a trial and evaluates the conditions in `fail_if`.
 ///
-/// Leaves `restored` empty. The caller, which changed the settings, must fill it in.
+/// Leaves `restored` empty. The caller must fill it in, because the caller changed the settings.
 pub fn judge(trial: Trial, fail_if: &[FailIf]) -> TrialStatement {
     let successes = successes(&trial);
     let arms = 1..trial.arms.len().max(1);
@@ -82,19 +82,19 @@ fn successes(trial: &Trial) -> Vec<ArmSuccess> {
     .collect()
 }
 
-/// A comparison without a verdict.
+/// A comparison that has no verdict yet.
 pub(super) struct Draft {
     pub(super) comparison: Comparison,
     pub(super) better: Better,
-    /// The effect, as an additive difference.
+    /// The effect, expressed as an additive difference.
     pub(super) centre: f64,
     /// Standard deviation of the differences whose mean is `centre`.
     pub(super) spread: f64,
 }
 
 impl Draft {
-    /// Sets the verdict. `contrast.chance` must already be set. `difference` is the largest effect
-    /// that counts as no difference, as a fraction of the first arm.
+    /// Sets the verdict. `contrast.chance` must be set before. `difference` is the largest effect
+    /// that counts as no difference, as a fraction of the first arm's value.
     pub(super) fn conclude(&mut self, difference: f64, comparisons: usize) {
         self.comparison.contrast.verdict = self.verdict(difference, comparisons);
     }
@@ -183,7 +183,7 @@ fn compare(
     }
 }
 
-/// The metric's values in the successful noise runs, in time order.
+/// Returns the values of the metric in the noise runs that succeeded, in time order.
 fn noise_runs(trial: &Trial, metric: usize) -> Vec<f64> {
     let runs = trial.runs.iter();
     let runs = runs.filter(|run| run.purpose == RunPurpose::Noise && run.succeeded);
@@ -191,7 +191,7 @@ fn noise_runs(trial: &Trial, metric: usize) -> Vec<f64> {
         .collect()
 }
 
-/// Converts a noise estimate to the scale used for the blocks' values.
+/// Converts an estimate of the noise to the scale on which the blocks' values are compared.
 fn in_scale(known: Detectable, scale: Scale, mean: Option<f64>) -> Option<Detectable> {
     let mean = mean?.abs();
     let factor = match (known.scale, scale) {

@@ -9,8 +9,8 @@ use super::detectable::{additive_difference, effect_of, scale_of};
 use super::judge::Draft;
 use crate::statistics::{mann_whitney, mean, means_interval, variance};
 
-/// Minimum number of values per list for a significant difference. It is four: 2 of the 70 ways to
-/// order four and four values separate the lists completely.
+/// Returns the minimum number of values per list for a significant difference. It is four, because
+/// 2 of the 70 ways to order four and four values separate the two lists completely.
 pub fn fewest_values() -> u64 {
     let mut values = 1_u64;
     let mut ways = 2.0;
@@ -23,8 +23,8 @@ pub fn fewest_values() -> u64 {
 
 /// Compares the second list with the first. A relative effect is the ratio of the means, minus 1.
 ///
-/// The lists were not interleaved. If the machine changed between them, that change is therefore
-/// part of the effect. Run a trial if this matters.
+/// The lists were not interleaved. If the machine changed between them, that change is part of the
+/// effect. If this matters, run a trial instead.
 pub fn compare_lists(first: &[f64], second: &[f64], better: Better, difference: f64) -> Comparison {
     let scale = scale_of(first, second);
     let (ma, mb) = (mean(first), mean(second));
@@ -96,7 +96,7 @@ mod tests {
     const STOCK: [f64; 6] = [61.817, 61.871, 61.993, 62.015, 62.049, 62.077];
     const PATCHED: [f64; 6] = [60.177, 60.313, 60.331, 60.349, 60.462, 60.792];
 
-    /// Build times from the case `slice-vs-cache`.
+    /// The values are build times from the case `slice-vs-cache`.
     #[test]
     fn a_published_comparison_comes_out_as_published() {
         let comparison = compare_lists(&STOCK, &PATCHED, Better::Lower, 0.05);
@@ -125,7 +125,8 @@ mod tests {
 
     #[test]
     fn few_equal_or_missing_values_never_differ() {
-        // 2 of 20 orders is 0.1, and 2 of 70 is 0.029.
+        // With three values each, 2 of 20 orders separate the lists, which is 10 %. With four, it
+        // is 2 of 70, which is 2.9 %.
         assert_eq!(fewest_values(), 4);
         let few = compare_lists(&STOCK[..3], &PATCHED[..3], Better::Lower, 0.05);
         assert!(matches!(few.checks[0], Check::TooFew { have: 3, need: 4 }));
@@ -168,10 +169,10 @@ mod tests {
         else {
             panic!("{:?}", comparison.contrast.verdict);
         };
-        // (2.8 · 0.24 / 0.029)² = 540 values are needed to find 2.9 %, or slightly fewer to keep
-        // the effect within 5 %.
+        // It takes (2.8 · 0.24 / 0.029)² = 540 values to find 2.9 %, or slightly fewer to keep the
+        // effect within 5 %.
         assert!((300..600).contains(&more), "{more}");
-        // The ratio of values around 0 is meaningless, but their difference is not.
+        // The ratio of values near 0 is meaningless, but their difference is not.
         let around = compare_lists(
             &[-1.0, 1.0, -2.0, 2.0],
             &[0.5, -0.5, 1.5, 2.5],

@@ -1,4 +1,4 @@
-//! Plans the order in which a trial's runs take place.
+//! Plans the order of the runs in a trial.
 
 use ticktax_model::Nanos;
 use ticktax_sim::{Law, Stream};
@@ -6,20 +6,21 @@ use ticktax_sim::{Law, Stream};
 /// A planned run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Index of the block.
+    /// Index of the block that the run belongs to.
     pub block: u64,
-    /// Position within the block, from 0.
+    /// Position of the run within the block, from 0.
     pub position: u64,
-    /// Index of the arm.
+    /// Index of the arm that runs.
     pub arm: usize,
 }
 
-/// Plans `blocks` blocks for `arms` arms.
+/// Plans `blocks` blocks of runs for `arms` arms.
 ///
 /// Each block runs every arm twice, in mirrored order: `A B B A`, or `C A B B A C`. A steady drift
 /// therefore affects all arms equally. The order is drawn anew for each block, so that periodic
-/// disturbances favour no arm. This also makes the sign of each block's difference a fair coin toss
-/// ([`signed_rank`](crate::statistics::signed_rank)). Equal seeds produce equal plans.
+/// disturbances favour no arm. If the arms do not differ, each sign of a block's difference is
+/// therefore equally likely, as [`signed_rank`](crate::statistics::signed_rank) requires. Equal
+/// seeds produce equal plans.
 pub fn plan(arms: usize, blocks: u64, seed: u64) -> Vec<Slot> {
     let mut stream = Stream::new(seed, 0);
     let mut slots = Vec::new();
@@ -35,7 +36,7 @@ pub fn plan(arms: usize, blocks: u64, seed: u64) -> Vec<Slot> {
     slots
 }
 
-/// Shuffles the arms (Fisher–Yates).
+/// Returns the arms in random order (Fisher–Yates).
 fn shuffled(arms: usize, stream: &mut Stream) -> Vec<usize> {
     let mut order: Vec<usize> = (0..arms).collect();
     for last in (1..arms).rev() {
@@ -76,7 +77,7 @@ mod tests {
         let led = first
             .iter()
             .filter(|slot| slot.position == 0 && slot.arm == 0);
-        // 500 are expected, with a standard deviation of 16.
+        // 500 blocks are expected, with a standard deviation of 16.
         let led = led.count();
         assert!((420..580).contains(&led), "{led}");
         assert!(plan(2, 0, 1).is_empty());

@@ -3,13 +3,13 @@
 //! 1. [`Prepared::check`] validates everything and changes nothing.
 //! 2. [`Prepared::begin`] locks the journal, undoes what a killed run left behind, and starts a
 //!    watchdog.
-//! 3. Each [`Runner::step`] makes one run: first the warm-ups of every arm, then the noise runs of
-//!    the first arm, then the blocks.
-//! 4. [`Runner::end`] or dropping the runner restores all settings.
+//! 3. Each [`Runner::step`] makes one run. First come the warm-ups of every arm, then the noise
+//!    runs of the first arm, then the blocks.
+//! 4. [`Runner::end`] restores all settings. So does dropping the runner.
 //!
-//! Each step first applies its arm's settings. A setting that already has the right value is only
-//! read, to detect changes by other programs. The step then pauses for the settle time, whether or
-//! not anything changed, so that all runs start alike.
+//! Each step first applies the settings of its arm. A setting that already has the right value is
+//! only read, to detect changes by other programs. The step then waits for the settle time, whether
+//! or not anything changed, so that all runs start under the same conditions.
 
 mod arms;
 mod error;
@@ -47,16 +47,16 @@ use super::plan;
 /// Interval at which a wait checks for a request to stop.
 const MOMENT: Duration = Duration::from_millis(50);
 
-/// The command to run or the process to watch.
+/// The command to run, or the process to watch.
 #[derive(Clone, Debug)]
 pub enum Subject {
-    /// A command with its arguments, started once per run.
+    /// A command with its arguments. It is started once per run.
     Command(Vec<OsString>),
-    /// A running process, watched for a fixed time per run.
+    /// A running process. It is watched for a fixed time per run.
     Process {
         /// Process ID.
         pid: i32,
-        /// Time to watch in each run.
+        /// Time for which to watch the process in each run.
         each: Nanos,
     },
 }
@@ -73,51 +73,52 @@ impl Subject {
     }
 }
 
-/// A trial's settings, subject and design.
+/// The settings, the subject and the design of a trial.
 #[derive(Debug)]
 pub struct TrialPlan {
-    /// The values of each setting, one per arm.
+    /// The values of each setting. Each has one value per arm.
     pub assignments: Vec<Assignment>,
-    /// CPUs, interrupt and disk for the settings that need one.
+    /// The CPUs, the interrupt and the disk for settings that apply to such an object.
     pub named: Named,
-    /// The command to run or the process to watch.
+    /// The command to run, or the process to watch.
     pub subject: Subject,
     /// Metrics, without duplicates.
     pub metrics: Vec<TrialMetric>,
     /// Number of blocks. Each block runs every arm twice.
     pub blocks: u64,
-    /// Number of warm-up runs per arm. They are not compared.
+    /// Number of warm-up runs per arm. Their values are not compared.
     pub warm_ups: u64,
-    /// Number of runs of the first arm that measure the machine's noise.
+    /// Number of runs of the first arm that serve to measure the machine's noise.
     pub noise_runs: u64,
     /// Seed for the order of the runs.
     pub seed: u64,
-    /// Pause before each run. If `None`, it is the longest settle time of any setting.
+    /// Pause before each run. If this is `None`, the pause is the longest settle time of any
+    /// setting.
     pub settle: Option<Nanos>,
-    /// Largest effect that counts as no difference, as a fraction.
+    /// Largest effect that counts as no difference, as a fraction of the first arm's value.
     pub difference: f64,
-    /// Consent to changing dangerous settings.
+    /// Whether the user consents to changing dangerous settings.
     pub consent: Consent,
     /// Directories to search for the command, in the format of `PATH`.
     pub search: Option<OsString>,
 }
 
-/// The journal of a trial, and the programs that the trial starts.
+/// The journal of a trial, and how to start the programs that the trial needs.
 #[derive(Debug)]
 pub struct Place<'a> {
     /// The journal file.
     pub journal: &'a Path,
-    /// The owner to record in the journal: a command with its PID.
+    /// Owner to record in the journal. It consists of a command and its PID.
     pub by: &'a str,
     /// A command that calls [`ticktax_knobs::stand_by`].
     pub watchdog: Command,
-    /// How to start ticktax so that it waits and then becomes the command.
+    /// How to start another ticktax that waits and then becomes the command.
     pub starter: Starter,
     /// Version of ticktax.
     pub version: &'a str,
 }
 
-/// A validated trial that is ready to begin.
+/// A validated trial that is ready to start.
 #[derive(Debug)]
 pub struct Prepared {
     plan: TrialPlan,
@@ -129,8 +130,9 @@ impl Prepared {
     /// Validates a trial without changing any setting.
     ///
     /// # Errors
-    /// Returns an error for problems that would otherwise surface later, such as unknown settings,
-    /// values out of range, equal arms, a missing command, or missing privileges for a metric.
+    /// Returns an error for every problem that can be found before the first run, such as an
+    /// unknown setting, a value out of range, equal arms, a missing command, or a missing privilege
+    /// that a metric needs.
     pub fn check(plan: TrialPlan) -> Result<Self, TryError> {
         let system = System::default();
         if plan.blocks == 0 {
@@ -174,17 +176,17 @@ impl Prepared {
         Ok(Self { plan, rows, settle })
     }
 
-    /// The metrics to measure.
+    /// Returns the metrics to measure.
     pub fn metrics(&self) -> Vec<Metric> {
         self.plan.metrics()
     }
 
-    /// Total number of runs.
+    /// Returns the number of runs in the complete trial.
     pub fn runs(&self) -> u64 {
         schedule(&self.plan, self.arms()).len() as u64
     }
 
-    /// Number of arms.
+    /// Returns the number of arms.
     pub fn arms(&self) -> usize {
         self.rows.first().map_or(0, |row| row.values.len())
     }
@@ -192,8 +194,8 @@ impl Prepared {
     /// Locks the journal and undoes what a killed run left behind. Returns the settings that were
     /// undone.
     ///
-    /// Also starts the watchdog and, if needed, creates a cgroup for the command. Does not change
-    /// any settings yet.
+    /// Also starts the watchdog and, if a setting needs it, creates a cgroup for the command. Does
+    /// not change any settings yet.
     ///
     /// # Errors
     /// Returns an error if another run is changing settings, if the journal is unusable, or if the
@@ -238,7 +240,7 @@ impl TrialPlan {
     }
 }
 
-/// Checks, before anything is changed, that the kernel permits tracing.
+/// Checks that the kernel permits tracing. Call this before anything is changed.
 fn require_tracer() -> Result<(), TryError> {
     let look = Plan {
         length: Some(Nanos::from_millis(10)),
@@ -257,7 +259,7 @@ struct Step {
     arm: usize,
 }
 
-/// All runs of the trial, in order.
+/// Returns all runs of the trial, in order.
 fn schedule(wanted: &TrialPlan, arms: usize) -> Vec<Step> {
     let step = |purpose, block, position, arm| Step {
         purpose,
@@ -277,8 +279,9 @@ fn schedule(wanted: &TrialPlan, arms: usize) -> Vec<Step> {
     steps
 }
 
-/// Whether to check after `step` that the arms are comparable. This happens after the last warm-up,
-/// or after the first block if no warm-ups are planned. By then, every arm has run.
+/// Returns whether `step` is the one after which to check that the arms are comparable. This is the
+/// last warm-up or, if no warm-ups are planned, the last run of the first block. By then, every arm
+/// has run.
 fn is_last_look(step: Step, next: Option<&Step>, warm_ups: u64) -> bool {
     let in_first = |other: &Step| match step.purpose {
         RunPurpose::WarmUp => other.purpose == RunPurpose::WarmUp,
@@ -289,10 +292,10 @@ fn is_last_look(step: Step, next: Option<&Step>, warm_ups: u64) -> bool {
     is_early && !next.is_some_and(in_first)
 }
 
-/// A trial in progress. Dropping it restores all settings.
+/// A trial in progress. When this value is dropped, it restores all settings.
 pub struct Runner {
-    /// Must be dropped before the watchdog: once the journal is closed, the watchdog has nothing
-    /// left to do.
+    /// Applies and restores the settings. It must be dropped before the watchdog. The journal is
+    /// then closed, and the watchdog has nothing left to do.
     setter: Setter,
     _watchdog: Watchdog,
     starter: Starter,
@@ -303,18 +306,18 @@ pub struct Runner {
     began: Nanos,
     began_unix: i64,
     runs: Vec<TrialRun>,
-    /// How the command's last failed run ended.
+    /// How the last failed run of the command ended.
     last_end: Option<String>,
-    /// The signal that stopped the trial.
+    /// The signal that stopped the trial, if any.
     signal: Option<i32>,
 }
 
 /// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stepped {
-    /// A run is complete. Contains the next run's purpose.
+    /// A run has been made. The value is the purpose of the next run.
     Next(RunPurpose),
-    /// The last run is complete.
+    /// The last run has been made.
     Over,
     /// A signal stopped the trial.
     Interrupted(i32),
@@ -326,8 +329,8 @@ impl Runner {
     ///
     /// # Errors
     /// Returns an error if a setting cannot be changed, if another program changed it, if the
-    /// process has exited, or if the first runs leave nothing to compare. [`Runner::end`] or
-    /// dropping the runner restores the settings.
+    /// process has exited, or if the first runs leave nothing to compare. After an error, call
+    /// [`Runner::end`] or drop the runner to restore the settings.
     pub fn step(&mut self, asked: &dyn Fn() -> Option<i32>) -> Result<Stepped, TryError> {
         let Some(&step) = self.steps.get(self.runs.len()) else {
             return Ok(Stepped::Over);
@@ -365,7 +368,8 @@ impl Runner {
         Stepped::Interrupted(signal)
     }
 
-    /// Waits for the settle time. If a signal arrives, returns early with the signal's number.
+    /// Waits for the settle time. If a signal arrives, returns its number early. Otherwise, returns
+    /// `None`.
     fn pause(&self, asked: &dyn Fn() -> Option<i32>) -> Option<i32> {
         let end = now() + self.settle;
         loop {
@@ -431,7 +435,7 @@ impl Runner {
         Ok((succeeded, self.values(&measured)))
     }
 
-    /// Watches process `pid` for `each`. Returns one value per metric.
+    /// Watches the process `pid` for `each`. Returns one value per metric.
     fn watch(
         &mut self,
         pid: i32,
@@ -464,7 +468,7 @@ impl Runner {
         metrics.map(|&metric| measured.value(metric)).collect()
     }
 
-    /// Checks, after the first runs, that there is something to compare.
+    /// Checks that the first runs leave something to compare.
     fn require_comparable(&self) -> Result<(), TryError> {
         self.setter.require_different()?;
         if self.runs.iter().all(|run| !run.succeeded) {
@@ -484,12 +488,12 @@ impl Runner {
         Ok(())
     }
 
-    /// Number of runs completed so far.
+    /// Returns how many runs have been made so far.
     pub fn made(&self) -> u64 {
         self.runs.len() as u64
     }
 
-    /// The trial, as far as it has been measured.
+    /// Returns the part of the trial that has been measured so far.
     pub fn trial(&self) -> Trial {
         Trial {
             tool_version: self.version.clone(),
@@ -511,13 +515,13 @@ impl Runner {
         }
     }
 
-    /// Restores all settings. Returns the outcome for each setting.
+    /// Restores all settings. Returns what happened to each setting.
     pub fn end(self) -> UndoStatement {
         self.setter.undo()
     }
 }
 
-/// Completes the audit of a command that has already exited.
+/// Completes the audit of a command that has exited.
 fn ended(mut audit: Audit, header: Option<Box<Header>>) -> Statement {
     let header = header.unwrap_or_else(|| {
         loop {

@@ -1,25 +1,26 @@
-//! Parameters of a paced loop that can be varied.
+//! The parameters of a paced loop that can be varied.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::{FrameRate, LoopSpec, PaceRule, SleepMethod};
 
 use super::{Grid, MOST_ARMS, Row, Table, Vary, VaryError, set};
 
-/// Changes to a loop. `None` keeps the loop's own value.
+/// Changes to a paced loop. If a field is `None`, the loop keeps its own value.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pacing {
     /// Frames per second.
     pub rate: Option<FrameRate>,
     /// CPU time per frame.
     pub work: Option<Nanos>,
-    /// Sleep method. In the model, only its resolution and whether it spins matter.
+    /// Sleep method. For the model, only the resolution of the method matters, and whether it
+    /// spins.
     pub sleep: Option<SleepMethod>,
-    /// Rule for when frames are due.
+    /// Rule that determines when frames are due.
     pub rule: Option<PaceRule>,
 }
 
 impl Pacing {
-    /// The loop `spec` with these changes.
+    /// Returns the loop `spec` with these changes.
     pub fn changed(&self, spec: &LoopSpec) -> LoopSpec {
         LoopSpec {
             rate: self.rate.map_or(spec.rate, FrameRate::get),
@@ -40,14 +41,14 @@ impl Table for Pacing {
     ];
 }
 
-/// Arms that change a loop.
+/// Every combination of changes to a paced loop. Each combination is an arm.
 pub type Loops = Grid<&'static Row<Pacing>>;
 
-/// Parses the options about a loop. The order of `names` determines the order of the arms: the
-/// first name changes slowest.
+/// Parses the options that change a loop. The order of `names` determines the order of the arms:
+/// the first name changes slowest.
 ///
 /// # Errors
-/// Returns an error if an option does not name a loop parameter, or if it is invalid.
+/// Returns an error if an option does not name a parameter of a loop, or if it is invalid.
 pub fn loops(typed: &[Vary], names: &[&str]) -> Result<Loops, VaryError> {
     let mut typed = typed.to_vec();
     typed.sort_by_key(|vary| names.iter().position(|name| *name == vary.name()));

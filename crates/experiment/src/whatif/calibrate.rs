@@ -5,13 +5,13 @@ use ticktax_model::Nanos;
 use ticktax_model::pace::Calibration;
 use ticktax_sim::{Call, Law, Setup, SetupError, Step, TaskId, frames};
 
-/// Length of the calibration. A trial sleep usually takes one tick. If other tasks delay the loop,
-/// fewer trial sleeps fit, and they must suffice.
+/// Length of the simulation in which a loop is calibrated. A trial sleep usually takes one tick. If
+/// other tasks delay the loop, fewer trial sleeps fit into this time, and they must suffice.
 const LENGTH: Nanos = Nanos::from_secs(4);
 
-/// Measures how late the sleeps of the paced `task` end on this machine while the other tasks run.
-/// Each trial sleep adds the lateness of one of the task's recorded wake-ups. Then sets the spin
-/// time so that it covers the lateness.
+/// Sets how long the paced `task` spins so that it covers how late its sleeps end. To measure that,
+/// simulates trial sleeps on this machine while the other tasks run. Each trial sleep is also
+/// delayed as much as one of the task's recorded wake-ups.
 pub(super) fn calibrate(setup: &mut Setup, task: TaskId) -> Result<(), SetupError> {
     let mut trial = setup.clone();
     trial.length = LENGTH;
@@ -50,8 +50,8 @@ mod tests {
 
     use super::calibrate;
 
-    /// The margin of a loop whose wake-ups are 100 µs late, except for every tenth, which is 300 µs
-    /// late.
+    /// Returns how long a loop spins if its wake-ups are 100 µs late, except for every tenth, which
+    /// is 300 µs late.
     fn margin(timers: TimerRule, period: Nanos) -> Nanos {
         let mut machine = Machine::new(1, 100, Policy::Fair);
         machine.timers = timers;
@@ -79,10 +79,11 @@ mod tests {
     #[test]
     fn the_margin_covers_the_lateness_of_sleeps() {
         let period = Nanos::from_millis(30);
-        // Seven of 64 sleeps end later than the rest. The margin must cover all but three.
+        // Seven of the 64 sleeps end later than all others. The spin must cover at least 62 of the
+        // 64, so it must be long enough for these seven.
         let fine = margin(TimerRule::HighResolution, period);
         assert_eq!(fine, Nanos::from_micros(350));
-        // A sleep of 0.5 ms that starts 100 µs after a tick ends on the next tick, which is 9.4 ms
+        // A sleep of 0.5 ms that starts 100 µs after a tick ends at the next tick, which is 9.4 ms
         // late. The wake-up adds 0.3 ms.
         let coarse = margin(TimerRule::FirstTick, period);
         assert_eq!(coarse, Nanos::from_micros(9_700));

@@ -1,8 +1,9 @@
-//! Resamples recorded work in blocks, to create the programs that run on a modelled machine.
+//! Resamples recorded work in blocks to create the programs that run on a modelled machine.
 //!
-//! Blocks of ∛n consecutive items are drawn with equal probability and concatenated. A block that
-//! reaches the end of the recording continues at its start (circular block bootstrap). A
-//! disturbance that affects several frames therefore stays together.
+//! A block consists of ∛n consecutive items, where n is the number of recorded items. Blocks are
+//! drawn with equal probability and put one after the other. A block that reaches the end of the
+//! recording continues at its start (circular block bootstrap). A disturbance that affects several
+//! frames therefore stays together.
 
 use ticktax_model::autogroup::Autogroup;
 use ticktax_model::pace::{FrameRate, SleepMethod};
@@ -13,15 +14,15 @@ use ticktax_sim::{Call, Class, Law, Machine, Setup, Source, Step, Stream, TaskId
 
 use crate::vary::Pacing;
 
-/// Maximum number of steps in a program. A longer simulation repeats the program.
+/// Maximum number of steps in a program. If the simulation is longer, the program repeats.
 const MAX_DRAWN: usize = 1 << 17;
 /// Maximum number of interrupt sources in a setup.
 const SOURCES: usize = 64;
-/// Quantiles of cost at which the interrupts of one name are divided into classes.
+/// Quantiles of cost that divide the interrupts with the same name into classes.
 const CLASSES: [f64; 4] = [0.5, 0.9, 0.99, 1.0];
 
-/// Builds a machine that performs `work`, resampled with `seed`. Also returns the paced program's
-/// index.
+/// Builds a setup in which a machine does the work in `work`, resampled with `seed`. Also returns
+/// the index of the paced program, if there is one.
 pub fn replicate(
     work: &Workload,
     machine: &Machine,
@@ -31,8 +32,8 @@ pub fn replicate(
 ) -> (Setup, Option<TaskId>) {
     let mut setup = Setup::new(machine.clone(), length);
     setup.seed = seed;
-    // The engine numbers its streams upwards from 0, so number these ones downwards to avoid
-    // collisions.
+    // The simulator numbers its random streams upwards from 0. To avoid collisions, these are
+    // numbered downwards.
     let mut streams = (0_u64..).map(|number| Stream::new(seed, u64::MAX - number));
     let mut stream = || streams.next().unwrap_or_else(|| Stream::new(seed, 0));
     let place = |cpu: Option<Cpu>| {
@@ -61,7 +62,7 @@ pub fn replicate(
     (setup, task)
 }
 
-/// Applies the recorded thread's scheduling policy and autogroup to `spec`.
+/// Applies the scheduling policy and the autogroup of a recorded thread to `spec`.
 fn schedule(spec: &mut TaskSpec, policy: Option<SpecialPolicy>, group: Option<Autogroup>) {
     spec.attributes.autogroup = group;
     match policy {
@@ -70,7 +71,7 @@ fn schedule(spec: &mut TaskSpec, policy: Option<SpecialPolicy>, group: Option<Au
             spec.attributes.class = Class::RoundRobin(priority);
         }
         Some(SpecialPolicy::Nice(nice)) => spec.attributes.nice = nice,
-        // The model does not support deadline scheduling.
+        // The model does not support deadline scheduling, so use the default policy.
         Some(SpecialPolicy::Deadline) | None => {}
     }
 }
@@ -96,11 +97,11 @@ fn paced(load: &PacedLoad, pacing: &Pacing, length: Nanos, stream: &mut Stream) 
     let rule = pacing.rule.unwrap_or(load.rule);
     let period = pacing.rate.map_or(load.period, FrameRate::period);
     let unit = pacing.sleep.map_or(Nanos(1), SleepMethod::unit);
-    // A hybrid loop's spin time is calibrated later, when its machine is known (see `calibrate`).
+    // The spin of a hybrid loop is calibrated later, when its machine is known (see `calibrate`).
     let spin = pacing.sleep.and_then(|sleep| sleep.spin(period, None));
     let spin = spin.unwrap_or(Nanos::ZERO);
-    // A frame that did not sleep does not show how late a sleep would have ended, so assume the
-    // last known lateness.
+    // If a frame did not sleep, it is unknown how late its sleep would have ended. Assume the last
+    // known lateness.
     let mut last = load.frames.iter().find_map(|frame| frame.late);
     let lates: Vec<Nanos> = load
         .frames
@@ -129,7 +130,7 @@ fn paced(load: &PacedLoad, pacing: &Pacing, length: Nanos, stream: &mut Stream) 
         ]
     });
     let mut spec = TaskSpec::new(&load.program, program.collect());
-    // The phase of the frames relative to the tick is unknown.
+    // The phase of the tick at which frames start is unknown, so draw one.
     spec.start = stream.draw(&Law::Uniform(Nanos::ZERO, period.max(Nanos(2))));
     spec
 }
@@ -160,11 +161,12 @@ fn thread(load: &ThreadLoad, length: Nanos, stream: &mut Stream) -> TaskSpec {
     spec
 }
 
-/// Creates interrupt sources with random arrivals at the recorded rates. Interrupts of one name are
-/// divided by cost into several sources, which together have the recorded distribution of costs.
+/// Creates interrupt sources that interrupt at random times, at the recorded rates. The interrupts
+/// with the same name are divided by cost into several sources, which together have the recorded
+/// distribution of costs.
 fn sources(work: &Workload) -> Vec<Source> {
     let cpus = work.cpus.len();
-    // Reserve one source per CPU for the interrupts without separate sources.
+    // Reserve one source per CPU for all interrupts that do not get separate sources.
     let room = SOURCES.saturating_sub(cpus.min(SOURCES / 2)) / CLASSES.len();
     let mut sources = Vec::new();
     let mut rest: Vec<Vec<(Nanos, Nanos)>> = vec![Vec::new(); cpus];
@@ -215,7 +217,7 @@ fn by_cost(load: &InterruptLoad, cpu: usize, classes: &[f64], elapsed: Nanos) ->
             name: load.name.clone(),
             cpu,
             level: 1,
-            // Start in the middle of an interval.
+            // The first interrupt comes after half of an interval.
             start: Nanos(interval.0 / 2),
             interval: Law::Exponential(interval),
             cost: mean(class.iter().map(|cost| cost.0).sum()),
@@ -245,7 +247,7 @@ mod tests {
             count == 5000
         });
         assert_eq!(drawn.len(), 5000);
-        // Nine of ten items must follow their predecessor.
+        // Nine of ten items must come directly after their predecessor.
         let follow = drawn
             .windows(2)
             .filter(|pair| pair[1] == (pair[0] + 1) % 1000);
@@ -254,7 +256,7 @@ mod tests {
         let mut seen = drawn;
         seen.sort_unstable();
         seen.dedup();
-        // The probability that 500 blocks of 10 miss a given item is (1 - 1/100)^500 < 1 %.
+        // An item is missed by all 500 blocks of 10 with the probability (1 - 1/100)^500 < 1 %.
         assert!(seen.len() > 970, "{}", seen.len());
     }
 

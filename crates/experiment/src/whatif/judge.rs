@@ -1,4 +1,4 @@
-//! Judges a simulated run in the same way as a recording.
+//! Computes the figures of a simulated run in the same way as for a recording.
 
 use ticktax_analysis::pace::{FrameStats, Terms};
 use ticktax_analysis::{Auditor, figures, of_frames};
@@ -8,18 +8,18 @@ use ticktax_model::recording::{Header, Row, RowSink};
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_sim::{Frames, Setup, SetupError, Step, TaskId, follow, record};
 
-/// A simulated run to judge.
+/// A simulated run whose figures are computed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run<'a> {
     /// The setup to simulate.
     pub(super) setup: &'a Setup,
     /// The task to observe.
     pub(super) task: Option<TaskId>,
-    /// Whether the task's period was given by the user rather than estimated from the recording.
+    /// Whether the user gave the task's period. If not, it was estimated from the recording.
     pub(super) asked_for: bool,
 }
 
-/// Passes rows on to an auditor, and collects the observed task's frames.
+/// Passes rows on to an auditor, and collects the frames of the observed task.
 struct Judge {
     auditor: Auditor,
     frames: Frames,
@@ -68,8 +68,8 @@ pub(super) fn judge(run: Run<'_>) -> Result<Vec<Figure>, SetupError> {
         stats.frame(frame);
     }
     if let Some(mut frame_figures) = stats.close().figures() {
-        // A program with fixed steps follows its own schedule, so use the simulator's count of
-        // missed steps.
+        // A program with fixed steps follows its own schedule, so use the number of missed steps
+        // that the simulator counted.
         let program = &run.setup.tasks[task.index()].program;
         if program
             .iter()
@@ -82,8 +82,8 @@ pub(super) fn judge(run: Run<'_>) -> Result<Vec<Figure>, SetupError> {
     Ok(figures)
 }
 
-/// The criteria for judging frames. A program without a period is judged by its mean frame
-/// interval.
+/// Returns the criteria by which frames are judged. If the program has no period, the mean time
+/// between its frames is used instead.
 fn terms(run: &Run<'_>, task: TaskId, frames: &[Frame]) -> Terms {
     let period = run.setup.tasks[task.index()].period();
     Terms {
@@ -99,7 +99,7 @@ fn mean_interval(frames: &[Frame]) -> Option<Nanos> {
     (intervals > 0).then(|| Nanos((last.began - first.began).0 / intervals))
 }
 
-/// Simulates `setup` and passes its rows to `sink`. Returns the recording's header.
+/// Simulates `setup` and passes its rows to `sink`. Returns the header of the recording.
 ///
 /// # Errors
 /// Returns an error if the setup is invalid.

@@ -1,4 +1,4 @@
-//! Loads a prediction's work from a recording or a scenario.
+//! Loads the work for a prediction from a recording or a scenario.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use ticktax_store::recording::{RecordingError, RecordingReader};
 use super::{machine, words};
 use crate::text::{self, TextError};
 
-/// Why a file has no usable work. Each message is one line for the user.
+/// Why the work in a file cannot be used. The message is one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The recording cannot be read.
@@ -28,16 +28,16 @@ pub enum LoadError {
     NoWorkload {
         /// The recording.
         file: String,
-        /// The data that the recording lacks.
+        /// Which data the recording lacks.
         why: NoWorkload,
     },
-    /// The scenario's file is unreadable.
+    /// The scenario's file cannot be read.
     #[error(transparent)]
     Text(#[from] TextError),
     /// The scenario is invalid.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
-    /// The scenario does not have the task that the user named.
+    /// The scenario has no task with the name that the user gave.
     #[error("{file}: no task `{wanted}`; choose from {tasks}")]
     NoTask {
         /// The scenario.
@@ -54,10 +54,10 @@ pub enum LoadError {
     Asked,
 }
 
-/// Where the work of a prediction comes from.
+/// The work that a prediction simulates.
 #[derive(Clone, Debug)]
 pub enum Load {
-    /// The work in a recording, and the modelled machine with the recorded settings.
+    /// The work in a recording, and a modelled machine that has the recorded settings.
     Recorded(Box<Workload>, Box<Machine>),
     /// A scenario, and the task to observe.
     Scenario(Box<Setup>, Option<TaskId>),
@@ -70,25 +70,26 @@ pub struct Loaded {
     pub file: String,
     /// The work.
     pub load: Load,
-    /// The machine that made the recording. `None` for a scenario.
+    /// The machine on which the recording was made. `None` for a scenario.
     pub machine: Option<Facts>,
-    /// Name of the observed program or task.
+    /// Name of the program or task that is observed.
     pub program: Option<String>,
-    /// Whether the frames' pacing can be changed.
+    /// Whether the rate, rule and sleep method of the program's frames can be changed.
     pub is_paced: bool,
-    /// Whether the frame period was given by the user rather than estimated from the recording.
+    /// Whether the user gave the period of the frames. If not, it was estimated from the recording.
     pub asked_for: bool,
     /// Length of the recording or scenario.
     pub length: Nanos,
-    /// Figures that the recording itself shows.
+    /// The figures that the recording itself shows. `None` for a scenario.
     pub row: Option<PredictionArm>,
-    /// Descriptions of the work and settings taken from the file.
+    /// Descriptions of the work and the settings that were taken from the file.
     pub taken: Vec<String>,
     /// Descriptions of the assumptions that were made.
     pub assumed: Vec<String>,
 }
 
-/// Loads `file`: a scenario if its name ends in `toml`, otherwise a recording.
+/// Loads the work in `file`. If its name ends in `toml`, the file is a scenario, otherwise a
+/// recording.
 ///
 /// # Errors
 /// Returns an error if the file is unreadable or contains no work.
@@ -170,7 +171,7 @@ fn from_recording(path: &Path, asked: &Asked) -> Result<Loaded, LoadError> {
     })
 }
 
-/// Figures that the recording itself shows.
+/// Returns the figures that the recording itself shows.
 fn row(
     mut auditor: Auditor,
     header: &Header,

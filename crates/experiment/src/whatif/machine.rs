@@ -5,16 +5,17 @@ use ticktax_model::workload::Workload;
 use ticktax_model::{Cpu, Nanos};
 use ticktax_sim::{Costs, Machine, Policy, TimerRule, base_slice, settings};
 
-/// Tick rate to assume if the real one is unknown.
+/// Tick rate to assume if the rate of the recorded machine is unknown.
 const COMMON_HZ: u32 = 250;
 
-/// Builds the modelled machine. Also returns the assumptions that were needed. A simulated
-/// recording needs none, because its header describes its machine completely.
+/// Builds the modelled machine. Also returns the assumptions that were made. For a simulated
+/// recording, no assumptions are needed, because its header describes its machine completely.
 pub fn machine(facts: &Facts, work: &Workload) -> (Machine, Vec<String>) {
     let mut assumed = Vec::new();
     let mut machine = match settings::machine(&facts.settings) {
         Ok(mut machine) if !facts.settings.is_empty() => {
-            // No setting lists the CPUs of a `nohz-full` machine, so copy them from the tick mode.
+            // No setting lists the CPUs without a tick (`nohz-full`), so copy them from the tick
+            // mode.
             machine.tick = facts.tick_mode.clone().unwrap_or(machine.tick);
             machine
         }
@@ -30,13 +31,13 @@ pub fn machine(facts: &Facts, work: &Workload) -> (Machine, Vec<String>) {
     machine.costs = Costs {
         tick: (work.tick.interrupt + work.tick.softirqs).min(Nanos(half - 1)),
         timer: work.timer,
-        // The next task's work already includes the cost of switching to it.
+        // The recorded work of a task already includes the cost of switching to it.
         switch: Nanos::ZERO,
     };
     (machine, assumed)
 }
 
-/// Builds the machine that is most similar to a real one, without the costs.
+/// Builds the machine that is most similar to a real one, without the costs of ticks and switches.
 fn like(facts: &Facts, work: &Workload, assumed: &mut Vec<String>) -> Machine {
     let cpus = work.cpus.len().max(1);
     let hz = facts.hz_configured.filter(|&hz| hz > 0);
@@ -49,7 +50,7 @@ fn like(facts: &Facts, work: &Workload, assumed: &mut Vec<String>) -> Machine {
     let mut machine = Machine::new(cpus, u64::from(hz.unwrap_or(COMMON_HZ)), policy);
     machine.tick = match &facts.tick_mode {
         Some(TickMode::NohzFull { cpus: full }) => TickMode::NohzFull {
-            // The model numbers the recorded CPUs consecutively from 0.
+            // The model numbers the recorded CPUs consecutively, starting at 0.
             cpus: (0_u32..)
                 .zip(&work.cpus)
                 .filter(|(_, cpu)| full.contains(**cpu))
@@ -70,7 +71,7 @@ fn like(facts: &Facts, work: &Workload, assumed: &mut Vec<String>) -> Machine {
     machine
 }
 
-/// The scheduling policy of the recorded kernel release.
+/// Returns the scheduling policy of the kernel release in the recording.
 fn policy(facts: &Facts, cpus: usize, assumed: &mut Vec<String>) -> Policy {
     let mut numbers = facts.kernel.split(|c: char| !c.is_ascii_digit());
     let mut next = || numbers.next().and_then(|number| number.parse::<u32>().ok());

@@ -1,14 +1,14 @@
-//! Describes what a prediction is based on and what it assumes.
+//! Describes which data a prediction is based on, and what it assumes.
 
 use ticktax_analysis::workload::SMALL;
 use ticktax_model::Nanos;
 use ticktax_model::workload::{InterruptLoad, PacedLoad, ThreadLoad, Workload};
 use ticktax_sim::{Machine, Setup, settings};
 
-/// Maximum number of threads and interrupts to list by name.
+/// Maximum number of threads and of interrupts to list by name.
 const NAMED: usize = 4;
 
-/// Effects that can matter but that the model ignores.
+/// Effects that the model ignores although they can matter.
 pub(super) const LEFT_OUT: [&str; 5] = [
     "kernel entry and exit around handlers, which in a virtual machine can take longer than the \
      handler",
@@ -28,7 +28,7 @@ pub(super) fn of_scenario(setup: &Setup) -> String {
     )
 }
 
-/// Describes what a prediction takes from a recording, including the modelled machine.
+/// Describes what a prediction takes from a recording, and the modelled machine.
 pub(super) fn taken(work: &Workload, machine: &Machine) -> Vec<String> {
     let mut taken: Vec<String> = work.paced.iter().map(frames).collect();
     taken.push(threads(work));
@@ -92,7 +92,7 @@ fn interrupts(work: &Workload) -> String {
     )
 }
 
-/// The assumptions that apply to every recording.
+/// Returns the assumptions that apply to every recording.
 pub(super) fn standing(work: &Workload) -> Vec<String> {
     let mut assumed = vec![
         "every program has the same work and waits as long for external events"

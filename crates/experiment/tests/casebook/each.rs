@@ -1,4 +1,4 @@
-//! Tests of single cases that go beyond comparing their rows.
+//! Tests of single cases that do more than compare their rows.
 
 use crate::judged;
 
@@ -45,8 +45,8 @@ fn hogs_switch_at_ticks_or_at_slices() {
             .find(|remark| remark.topic.contains(name));
         found.map_or("", |remark| &remark.reason)
     };
-    // Once the interactive task has slept long enough to be preferred, the hogs alternate at every
-    // tick.
+    // Once the interactive task has slept long enough for the scheduler to prefer it, the hogs
+    // alternate at every tick.
     let stock = pattern("running task at 100 Hz, 2.4 (");
     assert!(
         stock.ends_with("X A X A X A | X B X B X B | X A X A X A"),

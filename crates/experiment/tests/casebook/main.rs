@@ -50,8 +50,8 @@ fn every_file_of_a_case_is_a_case() {
     assert_eq!(files, names);
 }
 
-/// The fit to the file's rows must reproduce every fitted constant in the file, so that none is
-/// tuned by hand.
+/// A fit to the rows in the file must result in every fitted constant in the file, so that none of
+/// them is tuned by hand.
 #[test]
 fn every_fitted_constant_is_reproduced_by_the_fit() {
     // Fits take most of this program's time, so each case has a thread.

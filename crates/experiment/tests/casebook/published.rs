@@ -1,12 +1,12 @@
-//! Tests that every figure presented as published occurs in its source. Compares each case file
-//! with `cases/published.toml`, and lists all mismatches.
+//! Tests that every figure that a case presents as published occurs in its source. Compares each
+//! case file with `cases/published.toml`, and lists all mismatches.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use ticktax_experiment::{CaseFile, all};
 
-/// The facts in a case's source.
+/// The facts in the source of a case.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Source {
@@ -30,7 +30,7 @@ fn sources() -> BTreeMap<String, Source> {
     }
 }
 
-/// All numbers in `text`, without signs.
+/// Returns all numbers in `text`, without their signs.
 fn numbers(text: &str) -> Vec<f64> {
     let parts = text.split(|character: char| !character.is_ascii_digit() && character != '.');
     parts
@@ -44,7 +44,7 @@ fn has(numbers: &[f64], wanted: f64) -> bool {
         .any(|number| (number - wanted).abs() <= 1e-9 * wanted.abs())
 }
 
-/// Lists the figures that are presented as published although the source does not contain them.
+/// Lists the figures that are presented as published but are not in the source.
 fn faults(file: &CaseFile, source: &Source) -> Vec<String> {
     let mut faults = Vec::new();
     let mut used = BTreeSet::new();
@@ -66,9 +66,9 @@ fn faults(file: &CaseFile, source: &Source) -> Vec<String> {
             }
             (Some(quote), Some(_)) => {
                 let words = numbers(quote);
-                // The source gives a bound as a single number: `< 1 %`, `more than 10`.
+                // The source gives a bound as a single number, such as `< 1 %` or `more than 10`.
                 let bound = |end: f64| end == 0.0 && quote.contains('<') || end.is_infinite();
-                // The source may use another unit: ±0.005 s is 5 ms.
+                // The source may use a different unit. For example, ±0.005 s is 5 ms.
                 let known = |end: f64| has(&words, end) || has(&words, end / 1e3) || bound(end);
                 for end in ends.iter().filter(|end| !known(**end)) {
                     faults.push(format!("{place}: {end} is not in `{quote}`"));
@@ -103,8 +103,8 @@ fn faults(file: &CaseFile, source: &Source) -> Vec<String> {
     faults
 }
 
-/// Lists the numbers in formulas that are neither published nor a unit, a count, or the 100 of a
-/// percentage.
+/// Lists the numbers in formulas that are neither published, nor a unit or a count, nor the 100 in
+/// a percentage.
 fn inventions(file: &CaseFile, source: &Source) -> Vec<String> {
     const UNITS: [f64; 13] = [
         0.0, 1.0, 2.0, 6.0, 8.0, 24.0, 30.0, 60.0, 100.0, 1000.0, 1024.0, 86_400.0, 1e6,

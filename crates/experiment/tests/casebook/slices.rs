@@ -1,21 +1,21 @@
-//! Counts how often two hogs switch under Linux 2.4, without the simulator. The model consists only
-//! of two counters, ticks, and the times at which another task has run.
+//! Counts how often two CPU hogs switch under Linux 2.4, without the simulator. The model consists
+//! only of the two hogs' counters, ticks, and the times at which another task has run.
 
 use ticktax_experiment::file::Values;
 
 use crate::judged;
 
-/// How the running task is treated when all counters are refilled.
+/// How the scheduler treats the running task when it refills all counters.
 #[derive(Clone, Copy, PartialEq)]
 enum Refilled {
-    /// The running task keeps the CPU unless another is better, like `still_running` in
-    /// `schedule()`.
+    /// The running task keeps the CPU unless another task is better, as `still_running` in
+    /// `schedule()` does.
     Stays,
     /// The running task competes like any other runnable task.
     Competes,
 }
 
-/// Random intervals between wake-ups, distributed as in the case.
+/// Random times between wake-ups, with the same distribution as in the case.
 struct Wakeups {
     state: u64,
     /// Fixed part of an interval, in seconds.
@@ -25,7 +25,7 @@ struct Wakeups {
 
 impl Wakeups {
     fn next(&mut self) -> f64 {
-        // Knuth's multiplier and increment for 64 bits.
+        // These are Knuth's multiplier and increment for 64 bits.
         self.state = self
             .state
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -38,15 +38,16 @@ impl Wakeups {
 struct Hogs {
     slice: u32,
     counters: [u32; 2],
-    /// Number of ticks used of the current slice. Counted only with `timer_ticks`.
+    /// Number of ticks that the running hog has used of its slice. Counted only with `timer_ticks`.
     collected: u32,
     running: usize,
     changes: u32,
 }
 
 impl Hogs {
-    /// Chooses the hog with the larger counter. On a tie, the first in the list wins, unless the
-    /// running hog was interrupted at the end of its slice.
+    /// Chooses the hog with the larger counter. If the counters are equal, the first hog wins. If
+    /// both counters are 0, refills them first. If that happens at the end of a slice and
+    /// `refilled` is [`Refilled::Stays`], the running hog continues.
     fn choose(&mut self, refilled: Option<Refilled>) {
         if self.counters == [0, 0] {
             self.counters = [self.slice; 2];
@@ -75,7 +76,7 @@ impl Hogs {
     }
 }
 
-/// Switches per second in a simulation of ten minutes.
+/// Returns the number of switches per second in a simulation of ten minutes.
 fn changes(values: &Values, at: (u32, f64), collects: bool, refilled: Refilled) -> f64 {
     let (hz, wakeups) = at;
     let slice = if hz == 100 { 6 } else { 41 };
@@ -98,8 +99,8 @@ fn changes(values: &Values, at: (u32, f64), collects: bool, refilled: Refilled) 
         let now = f64::from(tick) / f64::from(hz);
         let mut charged = true;
         while wakes < now {
-            // The scheduler prefers the task because it has slept so long. After it, the hog with
-            // the larger counter runs.
+            // The scheduler runs the task immediately, because the task has slept so long. After
+            // that, the hog with the larger counter runs.
             charged = wakes + work < now;
             hogs.choose(None);
             wakes += distances.next();
@@ -137,8 +138,8 @@ fn two_counters_reproduce_the_simulated_rates() {
     assert_eq!(compared, 12);
 }
 
-/// Explains the one row that the model misses. It matches a scheduler that forgets the running task
-/// when it refills counters.
+/// The model misses one row. If a scheduler forgets the running task when it refills the counters,
+/// it switches more often than the published rate.
 #[test]
 fn forgetting_the_running_task_exceeds_the_published_rate() {
     let (_, file, _) = judged("slice-vs-cache");

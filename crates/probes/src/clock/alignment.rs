@@ -1,10 +1,10 @@
-//! Converts counter readings to times, by interpolating between anchors.
+//! Converts counter readings to times by interpolating between anchors.
 
 use ticktax_model::Nanos;
 
 use super::{Anchor, NANOS_PER_SECOND};
 
-/// Default limit on the number of anchors. 4096 anchors take 96 KiB.
+/// Default for the maximum number of anchors. 4096 anchors take 96 KiB.
 const DEFAULT_CAPACITY: usize = 4096;
 
 /// A piecewise linear map from the counter to `CLOCK_MONOTONIC`. It passes through all of its
@@ -12,32 +12,34 @@ const DEFAULT_CAPACITY: usize = 4096;
 ///
 /// A long measurement needs more than one line, because NTP makes the kernel slew
 /// `CLOCK_MONOTONIC`. Before the first anchor and after the last one, the map continues with the
-/// mean slope between these two. Over that distance, the anchors' own errors affect the slope
+/// mean slope between those two anchors. They are furthest apart, so their errors affect this slope
 /// least.
 ///
 /// The map never decreases, is exact at every anchor that it still has, and takes a bounded amount
-/// of memory. When it exceeds its capacity, it drops every other anchor, and from then on keeps
-/// only half as many new ones. The anchors thus stay evenly spaced, however long the measurement
-/// takes.
+/// of memory. When the number of anchors exceeds the capacity, the map drops every other anchor.
+/// From then on, it keeps only half as many new ones as before. The anchors thus stay evenly
+/// spaced, however long the measurement takes.
 #[derive(Debug, Clone)]
 pub struct Alignment {
-    /// Sorted by counter reading; never empty.
+    /// Anchors, sorted by counter reading. Never empty.
     anchors: Vec<Anchor>,
     capacity: usize,
     frequency_hz: u64,
-    /// One in `stride` pushed anchors is kept for good.
+    /// One in `stride` of the anchors that are pushed is kept for good.
     stride: usize,
     /// Number of anchors pushed since the last one that was kept for good, from 1 to `stride`. The
-    /// latest anchor is always in `anchors`, so that the map extends to the present.
+    /// latest anchor is always in `anchors`, even if it is not kept for good, so that the map
+    /// extends to the present.
     since_kept: usize,
     worst_bracket: Nanos,
-    /// Largest distance between a dropped anchor and the line that replaced it.
+    /// Largest difference in time between a dropped anchor and the line that replaced it.
     worst_dropped: Nanos,
 }
 
 impl Alignment {
-    /// Creates an alignment that starts at `first` and keeps up to 4096 anchors. The slope is
-    /// derived from `frequency_hz` (above 0, may be approximate) until the second anchor arrives.
+    /// Creates an alignment that starts at `first` and keeps up to 4096 anchors. Until the second
+    /// anchor arrives, the slope is derived from `frequency_hz`, which must be above 0 but may be
+    /// approximate.
     pub fn new(first: Anchor, frequency_hz: u64) -> Self {
         Self::with_capacity(first, frequency_hz, DEFAULT_CAPACITY)
     }
@@ -81,14 +83,15 @@ impl Alignment {
         true
     }
 
-    /// Returns the anchors in order. There is at least one.
+    /// Returns the anchors, sorted by counter reading. There is at least one.
     pub fn anchors(&self) -> &[Anchor] {
         &self.anchors
     }
 
     /// Returns when the counter read `counter`, rounded down to whole nanoseconds.
     ///
-    /// Unless an anchor is pushed in between, a higher `counter` never yields an earlier time.
+    /// A higher `counter` never yields an earlier time, unless an anchor is pushed between the two
+    /// calls.
     pub fn to_monotonic(&self, counter: u64) -> Nanos {
         let (first, last) = (self.anchors[0], self.last());
         if self.anchors.len() == 1 {
@@ -112,10 +115,10 @@ impl Alignment {
     /// Estimates the maximum error of [`Alignment::to_monotonic`] between the first and the last
     /// anchor.
     ///
-    /// This is the sum of half the widest bracket (the anchors' own error), 1 ns for rounding, and
-    /// the largest distance between an anchor and the line through its neighbours (rate changes
-    /// between anchors). It is only an estimate: it misses a clock that jumps and jumps back
-    /// between two anchors.
+    /// This is the sum of three terms: half the widest bracket, for the errors of the anchors
+    /// themselves; 1 ns for rounding; and the largest distance between an anchor and the line
+    /// through its neighbours, for rate changes between anchors. It is only an estimate. It does
+    /// not notice a clock that jumps and jumps back between two anchors.
     pub fn uncertainty(&self) -> Nanos {
         let interior = self
             .anchors
@@ -130,7 +133,7 @@ impl Alignment {
         self.anchors[self.anchors.len() - 1]
     }
 
-    /// Drops every other anchor, except the last.
+    /// Drops every other anchor except the last one.
     fn thin(&mut self) {
         let end = self.anchors.len() - 1;
         for odd in (1..end).step_by(2) {
@@ -142,8 +145,8 @@ impl Alignment {
             position += 1;
             position % 2 == 1 || position == end + 1
         });
-        // If the second-last anchor was dropped, the last one kept for good is one stride further
-        // back.
+        // If the second-last anchor was dropped, the last anchor that is kept for good is one
+        // stride further back than before.
         if end.is_multiple_of(2) {
             self.since_kept += self.stride;
         }
@@ -155,15 +158,17 @@ impl Alignment {
     }
 }
 
-/// Returns the nanoseconds and the ticks between two anchors.
+/// Returns the number of nanoseconds and of ticks between two anchors.
 fn slope(from: &Anchor, to: &Anchor) -> (i128, i128) {
     let rise = i128::from(to.monotonic.0) - i128::from(from.monotonic.0);
     (rise, i128::from(to.counter) - i128::from(from.counter))
 }
 
-/// Returns the time at `counter` on the line through `base` that rises `rise` ns per `run` ticks.
+/// Returns the time at the counter reading `counter`, on the line through `base` that rises `rise`
+/// ns per `run` ticks.
 ///
-/// `rise` and the number of ticks from `base` are both below 2^65, so their product fits.
+/// `rise` and the number of ticks from `base` are both below 2^65, so their product fits in an
+/// `i128`.
 fn on_line(base: &Anchor, counter: u64, rise: i128, run: i128) -> Nanos {
     let ticks = i128::from(counter) - i128::from(base.counter);
     let time = i128::from(base.monotonic.0) + (ticks * rise).div_euclid(run);
@@ -171,7 +176,7 @@ fn on_line(base: &Anchor, counter: u64, rise: i128, run: i128) -> Nanos {
     Nanos(i64::try_from(clamped).unwrap_or(i64::MAX))
 }
 
-/// Returns the distance between `middle` and the line through its neighbours.
+/// Returns the difference in time between `middle` and the line through its neighbours.
 fn residual(from: &Anchor, middle: &Anchor, to: &Anchor) -> Nanos {
     let (rise, run) = slope(from, to);
     let expected = on_line(from, middle.counter, rise, run);
@@ -187,7 +192,7 @@ mod tests {
     const HZ: u64 = 2_596_144_000;
 
     /// Returns anchors of a 2.6 GHz counter whose rate increases by `ppm_per_second`. There are 10
-    /// per second, each off by half of its 16 ns bracket, in alternating directions.
+    /// anchors per second. Each is off by half of its 16 ns bracket, in alternating directions.
     fn anchors(count: u32, ppm_per_second: f64) -> Vec<Anchor> {
         (0..count)
             .map(|n| {
@@ -265,7 +270,7 @@ mod tests {
             let kept = alignment.anchors();
             assert_eq!((kept[0], kept[kept.len() - 1]), (anchors[0], *anchor));
             assert!(kept.len() <= 16);
-            // All steps but the last must have the same length.
+            // The anchors must be evenly spaced, except for the last one.
             let steps = kept[..kept.len() - 1]
                 .windows(2)
                 .map(|a| a[1].monotonic - a[0].monotonic);

@@ -10,15 +10,16 @@ use super::counter::NATIVE;
 use super::{CounterSource, CounterVerdict, Distrust, Hardware, NANOS_PER_SECOND, now};
 use crate::{cpus, sys};
 
-/// Length of each half of the frequency measurement.
+/// Length of each half of the frequency measurement. The drift is the difference between the
+/// halves.
 const HALF: Duration = Duration::from_millis(25);
 
-/// Maximum difference between the two halves' frequencies, beyond the error of the measurement.
-/// Within 50 ms, NTP changes the rate of `CLOCK_MONOTONIC` by less than this.
+/// Maximum difference between the frequencies measured in the two halves, in addition to the error
+/// of the measurement. Within 50 ms, NTP changes the rate of `CLOCK_MONOTONIC` by less than this.
 const DRIFT_LIMIT_PPM: f64 = 100.0;
 
-/// Maximum difference between the measured and the nominal frequency. NTP slews by up to 500 ppm,
-/// and the kernel's value may come from an early, imprecise calibration.
+/// Maximum difference between the measured and the nominal frequency. NTP changes the clock's rate
+/// by up to 500 ppm, and the kernel's nominal value may come from an early, imprecise calibration.
 const NOMINAL_LIMIT_PPM: f64 = 1000.0;
 
 /// Kernel clock sources that are derived from the CPU's counter.
@@ -31,35 +32,37 @@ const COUNTER_BASED: [&str; 6] = [
     "arch_sys_counter",
 ];
 
-/// Result of checking the CPU's counter. All values except the nominal frequency are measured.
+/// Result of checking the CPU's counter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CounterCheck {
-    /// The counter that was checked, which depends on the architecture.
+    /// The counter that was checked. It depends on the architecture.
     pub source: CounterSource,
-    /// Whether the counter has the same rate in all power states (`constant_tsc` and `nonstop_tsc`
-    /// on x86-64, guaranteed by the architecture on aarch64).
+    /// Whether the counter has the same rate in all power states. On x86-64, the flags
+    /// `constant_tsc` and `nonstop_tsc` show this. On aarch64, the architecture guarantees it.
     pub invariant: bool,
     /// Frequency in Hz, measured against `CLOCK_MONOTONIC` over 50 ms.
     pub frequency_hz: u64,
     /// Frequency in Hz according to the kernel or the counter itself, if known.
     pub nominal_hz: Option<u64>,
-    /// Drift in parts per million: the counter's rate in the second half of the measurement
-    /// relative to the first, minus one.
+    /// Drift of the counter in parts per million: its rate in the second half of the measurement
+    /// divided by its rate in the first half, minus one.
     pub drift_ppm: f64,
-    /// Maximum error of `drift_ppm`, derived from the widths of the brackets.
+    /// Maximum error of `drift_ppm`, derived from the widths of the brackets in the measurement.
     pub drift_margin_ppm: f64,
-    /// Number of readings that one CPU made between two readings on another CPU.
+    /// Number of readings on one CPU that were made between two readings on another CPU, and
+    /// compared with them.
     pub comparisons: u32,
-    /// Number of those readings whose value did not lie between the other two, so that time seemed
-    /// to go backwards.
+    /// Number of those readings whose value was not between the values of the other two, so that
+    /// time seemed to go backwards.
     pub backwards_steps: u32,
     /// The kernel's clock source, or `unknown` if `/sys` does not show it.
     pub clocksource: String,
-    /// Whether the counter is trusted, given all of the above.
+    /// Whether the counter is trusted, and if not, why.
     pub verdict: CounterVerdict,
 }
 
-/// Checks this machine's counter. The kernel's `proc` and `sys` are in the directory `root`.
+/// Checks this machine's counter. Reads the kernel's `proc` and `sys` file systems in the directory
+/// `root`.
 pub(super) fn examine(root: &Path) -> CounterCheck {
     let source = NATIVE;
     let cpuinfo = read(root, "proc/cpuinfo");
@@ -100,7 +103,7 @@ pub(super) fn examine(root: &Path) -> CounterCheck {
     check
 }
 
-/// Reads a kernel file, without surrounding whitespace. Returns an empty string if the file does
+/// Reads a kernel file and removes surrounding whitespace. Returns an empty string if the file does
 /// not exist.
 fn read(root: &Path, path: &str) -> String {
     std::fs::read_to_string(root.join(path))
@@ -109,14 +112,15 @@ fn read(root: &Path, path: &str) -> String {
         .to_owned()
 }
 
-/// Whether the kernel reports that the counter has the same rate in all power states.
+/// Returns whether the kernel reports that the counter has the same rate in all power states.
 fn is_invariant(source: CounterSource, cpuinfo: &str) -> bool {
     let flags = cpuinfo_field(cpuinfo, "flags").unwrap_or_default();
     let has = |flag| flags.split_whitespace().any(|word| word == flag);
     source == CounterSource::Cntvct || (has("constant_tsc") && has("nonstop_tsc"))
 }
 
-/// Returns the time-stamp counter's frequency according to the kernel.
+/// Returns the frequency of the time-stamp counter according to the kernel, or `None` for other
+/// counters.
 ///
 /// On x86-64, the kernel derives its delay loop from this counter and shows the result as
 /// `bogomips`, which is twice the frequency in MHz.
@@ -129,7 +133,7 @@ fn nominal(source: CounterSource, cpuinfo: &str) -> Option<u64> {
     Some(hundredths.checked_mul(5_000)?).filter(|hertz| *hertz > 0)
 }
 
-/// Returns a field's value for the first CPU in `/proc/cpuinfo`.
+/// Returns the value of a field in `/proc/cpuinfo`, for the first CPU that has it.
 fn cpuinfo_field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
     let mut fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
     fields
@@ -137,7 +141,8 @@ fn cpuinfo_field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
         .map(|(_, value)| value.trim())
 }
 
-/// Computes the frequency and the drift from three brackets.
+/// Computes the frequency and the drift from three brackets, read at the start, in the middle and
+/// at the end of the measurement.
 fn measure_rate(check: &mut CounterCheck, start: &Bracket, middle: &Bracket, end: &Bracket) {
     let rate = |from: &Bracket, to: &Bracket| {
         let nanos = u128::from((to.monotonic - from.monotonic).0.unsigned_abs().max(1));
@@ -147,8 +152,8 @@ fn measure_rate(check: &mut CounterCheck, start: &Bracket, middle: &Bracket, end
     check.frequency_hz = u64::try_from(rate(start, end)).unwrap_or(u64::MAX).max(1);
     let (first, second) = (rate(start, middle) as f64, rate(middle, end) as f64);
     check.drift_ppm = (second / first.max(1.0) - 1.0) * 1e6;
-    // A rate is off by at most half the widths of the two brackets between which it was measured.
-    // The drift is the difference between the two rates, so their errors add up.
+    // The number of ticks between two brackets is off by at most half the sum of their widths. The
+    // drift is the difference between two rates, so their errors add up.
     let open = [start, middle, middle, end]
         .iter()
         .map(|b| b.width() as f64 / 2.0)
@@ -165,8 +170,8 @@ fn judge(check: &CounterCheck, available: &str) -> CounterVerdict {
     if !check.invariant {
         reasons.push(Distrust::NotInvariant);
     }
-    // An administrator may have selected a different source. But if the kernel has rejected the
-    // counter, it is not among the available sources.
+    // If an administrator has selected a different clock source, the counter is still among the
+    // available sources. If the kernel has rejected the counter, it is not.
     let offered = available
         .split_whitespace()
         .any(|source| COUNTER_BASED.contains(&source));

@@ -5,7 +5,7 @@ use ticktax_model::clock::CounterSource;
 
 use crate::{cpus, sys};
 
-/// The counter of this architecture.
+/// The counter that CPUs of this architecture have.
 pub(crate) const NATIVE: CounterSource = if !sys::HAS_COUNTER {
     CounterSource::Monotonic
 } else if cfg!(target_arch = "x86_64") {
@@ -14,12 +14,12 @@ pub(crate) const NATIVE: CounterSource = if !sys::HAS_COUNTER {
     CounterSource::Cntvct
 };
 
-/// A counter as the measuring loops use it. Tests use scripted counters.
+/// The counter that a measuring loop reads. Tests replace it with a scripted one.
 pub(crate) trait Counter {
     /// Reads the counter, in ticks.
     fn read(&mut self) -> u64;
 
-    /// Returns the CPU on which the thread is running, if the system reports it.
+    /// Returns the CPU on which the thread is running, or `None` if the system does not report it.
     fn cpu(&mut self) -> Option<Cpu>;
 }
 
@@ -27,10 +27,10 @@ pub(crate) trait Counter {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hardware;
 
-/// The CPU's counter, read without waiting for earlier instructions.
+/// The CPU's counter, read without waiting for earlier instructions to complete.
 ///
-/// For loops that compare consecutive readings. They do not need the ordering, which would double
-/// the time that an iteration takes.
+/// Loops that compare consecutive readings use it. They don't need the ordering, which would double
+/// the time per iteration.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FastHardware;
 

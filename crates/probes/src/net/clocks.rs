@@ -1,18 +1,20 @@
-//! The CPU time of a thread that sends or receives, and the part of it spent between system calls.
+//! Measures the CPU time of a thread that sends or receives, and the part of it spent between
+//! system calls.
 
 use ticktax_model::Nanos;
 
 use crate::clock::{now, thread_cpu_time};
 
-/// One call in this many is timed. Timing every call would cost too much, because reading the clock
+/// Number of calls per timed call. Timing every call would cost too much, because reading the clock
 /// takes a tenth as long as the shortest calls.
 const EVERY: u64 = 16;
 
-/// The work between two calls takes a few hundred nanoseconds. Anything longer than this must have
-/// been interrupted.
+/// Upper limit for the measured time between two calls. The work between them takes a few hundred
+/// nanoseconds. If the time reaches this limit, the thread must have been interrupted, and the
+/// measurement is not used.
 const LONGEST: Nanos = Nanos::from_micros(20);
 
-/// Counts the calls of a thread, and estimates its CPU time between them.
+/// Counts the calls that a thread makes, and estimates the CPU time that it spends between them.
 #[derive(Debug)]
 pub(super) struct CallClock {
     cpu_before: Nanos,
@@ -24,7 +26,7 @@ pub(super) struct CallClock {
 }
 
 impl CallClock {
-    /// Starts the clock. Call this on the thread that makes the calls.
+    /// Starts the clock. Call this on the thread that makes the system calls.
     pub(super) fn start() -> Self {
         Self {
             cpu_before: thread_cpu_time(),
@@ -54,8 +56,8 @@ impl CallClock {
         }
     }
 
-    /// Records that the thread is about to wait in order to keep its rate. Waiting does not count
-    /// as work.
+    /// Records that the thread is about to wait until its next call is due. This wait does not
+    /// count as work between calls.
     pub(super) fn waits(&mut self) {
         self.returned = None;
     }
@@ -65,7 +67,8 @@ impl CallClock {
         self.calls
     }
 
-    /// Returns the CPU time since the start, and the part of it between calls.
+    /// Returns the thread's CPU time since the start, and the part of it that the thread spent
+    /// between calls.
     pub(super) fn stop(&self) -> (Nanos, Nanos) {
         let cpu = thread_cpu_time() - self.cpu_before;
         let each = self.between.0 as f64 / self.sampled.max(1) as f64;

@@ -7,7 +7,7 @@ use ticktax_model::net::ProtocolCounters;
 
 use super::qdisc;
 
-/// Reads the counters. Any that the kernel lacks are 0.
+/// Reads the counters. A counter that the kernel lacks is 0.
 pub(super) fn read() -> ProtocolCounters {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let counters = parse(
@@ -16,7 +16,8 @@ pub(super) fn read() -> ProtocolCounters {
         &text("/proc/thread-self/net/dev"),
         &text("/proc/net/softnet_stat"),
     );
-    // `/sys` shows the devices of the namespace in which the process started.
+    // `/sys` shows the devices in the namespace in which the process started, so it is useless if
+    // the thread has moved to another one.
     let namespace = |task: &str| fs::read_link(format!("/proc/{task}/ns/net")).ok();
     let is_at_home = namespace("thread-self") == namespace("self");
     ProtocolCounters {
@@ -30,7 +31,7 @@ pub(super) fn read() -> ProtocolCounters {
     }
 }
 
-/// Adds up, over all devices in the directory `devices`, the packets that were dropped because the
+/// Returns the number of packets that the devices in the directory `devices` dropped because the
 /// network card's receive ring was full.
 fn ring(devices: &Path) -> u64 {
     let counter = |device: &Path, name: &str| {
@@ -69,8 +70,8 @@ fn parse(snmp: &str, netstat: &str, dev: &str, softnet: &str) -> ProtocolCounter
     }
 }
 
-/// Finds a counter. In the text, a line with the names of a protocol's counters is followed by a
-/// line with their values.
+/// Returns the value of the counter `name` of a protocol. In `text`, a line with the names of the
+/// protocol's counters is followed by a line with their values.
 fn counter(text: &str, protocol: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(protocol));
     let (names, values) = (lines.next()?, lines.next()?);
@@ -78,7 +79,7 @@ fn counter(text: &str, protocol: &str, name: &str) -> Option<u64> {
     counters.find(|(known, _)| *known == name)?.1.parse().ok()
 }
 
-/// Adds up the packets that all devices dropped while receiving and while sending.
+/// Returns how many packets all devices together dropped while receiving and while sending.
 fn drops(dev: &str) -> (u64, u64) {
     let of_device = |line: &str| {
         let (_, numbers) = line.split_once(':')?;
@@ -86,15 +87,15 @@ fn drops(dev: &str) -> (u64, u64) {
             .split_whitespace()
             .map_while(|word| word.parse().ok())
             .collect();
-        // Columns 4 and 12 of 16 count the dropped packets, received and sent.
+        // Columns 4 and 12 of 16 count the received and the sent packets that were dropped.
         Some((*numbers.get(3)?, *numbers.get(11)?))
     };
     let all = dev.lines().filter_map(of_device);
     all.fold((0, 0), |sum, drops| (sum.0 + drops.0, sum.1 + drops.1))
 }
 
-/// Adds up the packets that were dropped because a CPU's backlog was full. There is one line per
-/// CPU, and the count is its second column, in hexadecimal.
+/// Returns the number of packets that were dropped because a CPU's backlog was full. The text has
+/// one line per CPU. The count is in the second column, in hexadecimal.
 fn backlog(softnet: &str) -> u64 {
     let second = |line: &str| u64::from_str_radix(line.split_whitespace().nth(1)?, 16).ok();
     softnet.lines().filter_map(second).sum()
@@ -174,7 +175,7 @@ Inter-|   Receive                                                |  Transmit
         assert_eq!(parse("Tcp: InSegs", "TcpExt: A", "lo: 1 2", "zz"), nothing);
     }
 
-    /// Other programs can only increase the counters of sent segments.
+    /// Other programs may send segments during the test, but that can only increase the counters.
     #[test]
     fn this_kernels_counters_are_read() {
         let before = read();

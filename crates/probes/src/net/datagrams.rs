@@ -1,21 +1,21 @@
-//! Numbered datagrams: their header, and a record of those that arrived.
+//! Numbered datagrams: their header, and a record of the datagrams that arrived.
 
 use ticktax_model::Nanos;
 use ticktax_model::net::Datagrams;
 
-/// Size of the header, in bytes. It consists of the sender's token, the datagram's number and the
-/// time of sending, with 8 bytes each.
+/// Size of the header, in bytes. The header consists of the sender's token, the datagram's number
+/// and the time of sending. Each of the three takes 8 bytes.
 pub(super) const HEADER: u32 = 24;
 
-/// Maximum distance of a number above the highest one so far. Higher numbers are rejected, so that
-/// a stray packet cannot exhaust the memory. At a million datagrams per second, this is a minute of
-/// losses.
+/// Maximum difference between a datagram's number and the highest number so far. A datagram with a
+/// higher number is rejected, so that a stray packet cannot exhaust the memory. At a million
+/// datagrams per second, a sender takes a minute to send this many datagrams.
 const FURTHEST: u64 = 1 << 26;
 
-/// Minimum time to wait for stragglers.
+/// Minimum time to wait for datagrams that have not arrived when the sender finishes.
 const SHORTEST: Nanos = Nanos::from_millis(200);
 
-/// Maximum time to wait for stragglers.
+/// Maximum time to wait for datagrams that have not arrived when the sender finishes.
 const LONGEST: Nanos = Nanos::from_secs(10);
 
 /// Writes the header of a datagram to `into`, which must have at least [`HEADER`] bytes.
@@ -25,7 +25,8 @@ pub(super) fn write_head(into: &mut [u8], token: u64, number: u64, at: Nanos) {
     into[16..24].copy_from_slice(&at.0.to_le_bytes());
 }
 
-/// Returns the number and the time of sending. `None` if the datagram does not have this token.
+/// Returns the datagram's number and when it was sent. Returns `None` if the datagram does not have
+/// this token.
 fn read_head(datagram: &[u8], token: u64) -> Option<(u64, Nanos)> {
     let word = |at: usize| {
         let bytes = datagram.get(at..at + 8)?;
@@ -72,13 +73,14 @@ impl Arrivals {
         }
     }
 
-    /// Records a datagram that arrived at `at`. Returns `false` if it is not from this sender.
+    /// Records a datagram that arrived at `at`. Returns `false` if the datagram is not from this
+    /// sender.
     pub(super) fn take(&mut self, datagram: &[u8], at: Nanos) -> bool {
         self.note(datagram, at).is_some()
     }
 
-    /// Same as [`Arrivals::take`], but returns the arrival. `None` if the datagram is not from this
-    /// sender.
+    /// Same as [`Arrivals::take`], but returns details of the arrival. Returns `None` if the
+    /// datagram is not from this sender.
     pub(super) fn note(&mut self, datagram: &[u8], at: Nanos) -> Option<Arrival> {
         let (number, sent) = read_head(datagram, self.token)?;
         let furthest = self.next.checked_add(FURTHEST)?;
@@ -115,7 +117,7 @@ impl Arrivals {
         Some(arrival)
     }
 
-    /// Whether a datagram has this sender's token and has not arrived before.
+    /// Returns whether a datagram has this sender's token and has not arrived before.
     pub(super) fn is_new(&self, datagram: &[u8]) -> bool {
         let Some((number, _)) = read_head(datagram, self.token) else {
             return false;
@@ -125,14 +127,14 @@ impl Arrivals {
         seen & (1 << (number % 64)) == 0
     }
 
-    /// Whether `sent` datagrams have arrived.
+    /// Returns whether at least `sent` datagrams have arrived.
     pub(super) fn has_all(&self, sent: u64) -> bool {
         self.counts.arrived >= sent
     }
 
-    /// Returns how long to wait for missing datagrams before they count as lost: much longer than
-    /// any delay so far. Only the spread of the delays matters, because two hosts' clocks can
-    /// differ by any amount.
+    /// Returns how long to wait for missing datagrams before they count as lost. This is much
+    /// longer than the delays so far differ from each other. Only the spread of the delays matters,
+    /// because the clocks of two hosts can differ by any amount.
     pub(super) fn grace(&self) -> Nanos {
         let spread = self
             .delays
@@ -140,7 +142,8 @@ impl Arrivals {
         (SHORTEST + spread.min(LONGEST).times(2.0)).min(LONGEST)
     }
 
-    /// Returns the totals. `sent` is the number of datagrams that were sent, if known.
+    /// Returns the totals. `sent` is the number of datagrams that were sent, if known. `drained` is
+    /// how long the receiver waited for missing datagrams after the sender had finished.
     pub(super) fn finish(&self, sent: Option<u64>, drained: Nanos) -> Datagrams {
         Datagrams {
             sent,
@@ -197,8 +200,8 @@ mod tests {
     fn the_wait_for_stragglers_grows_with_the_spread_of_delays() {
         let mut arrivals = Arrivals::new(TOKEN);
         assert_eq!(arrivals.grace(), SHORTEST);
-        // The receiver's clock is an hour behind, but only the 300 ms by which the delays differ
-        // matter.
+        // The receiver's clock is an hour behind. Only the 300 ms by which the two delays differ
+        // must count.
         let hour = 3_600_000_000_000;
         arrivals.take(&datagram(0, hour), Nanos(0));
         arrivals.take(&datagram(1, hour), Nanos(300_000_000));

@@ -1,29 +1,30 @@
 //! A compressed record of when each datagram was sent. With it, the sender can answer when lost
 //! datagrams were sent.
 //!
-//! As long as a paced sender is on time, the numbers lie on a straight line over time. If it is
-//! delayed and catches up, the line bends. Only the bends (corners) are stored, such that every
-//! datagram is within [`STRAY`] of the line between its neighbouring corners. The method is
-//! swinging door compression (E. H. Bristol, US patent 4 669 097, 1987).
+//! As long as a sender with a fixed rate is on time, the datagrams' numbers lie on a straight line
+//! over time. If the sender is delayed and catches up, the line bends. Only the bends (corners) are
+//! stored, such that the time of every datagram is within [`STRAY`] of the line between its
+//! neighbouring corners. The method is swinging door compression (E. H. Bristol, US patent 4 669
+//! 097, 1987).
 
 use ticktax_model::Nanos;
 
-/// Maximum error of a reconstructed time.
+/// Maximum error of a reconstructed send time.
 const STRAY: Nanos = Nanos::from_micros(100);
 
-/// Maximum number of corners. Each takes 16 bytes.
+/// Maximum number of corners to store. Each takes 16 bytes.
 const CORNERS: usize = 1 << 18;
 
-/// A datagram's number, and when the datagram was sent.
+/// A datagram's number, and when it was sent.
 pub(super) type Departure = (u64, Nanos);
 
-/// When each datagram was sent, in order.
+/// The send times of all datagrams, in order.
 #[derive(Debug, Default)]
 pub(super) struct Departures {
     corners: Vec<Departure>,
     last: Departure,
-    /// Minimum and maximum slope of lines from the last corner that fit all later datagrams, in ns
-    /// per datagram.
+    /// Minimum and maximum slope of a line that starts at the last corner and fits all later
+    /// datagrams, in ns per datagram.
     slopes: Option<(f64, f64)>,
 }
 
@@ -36,7 +37,7 @@ impl Departures {
             return;
         };
         if self.corners.len() >= CORNERS {
-            // The list is full, so later times stay unknown.
+            // The list is full. Times after the last corner stay unknown.
             self.last = before;
             return;
         }
@@ -51,8 +52,9 @@ impl Departures {
         self.slopes = Some((slope - tolerance, slope + tolerance));
     }
 
-    /// Returns when the datagrams from `first` to `end` (exclusive) were sent: the first one, the
-    /// last one, and all corners in between. Returns nothing if any of these times is unknown.
+    /// Returns when the datagrams from `first` to `end` (exclusive) were sent: the times of the
+    /// first and the last datagram, and all corners in between. Returns an empty list if any of
+    /// these times is unknown.
     pub(super) fn within(&self, (first, end): (u64, u64)) -> Vec<Departure> {
         let Some(last) = end.checked_sub(1).filter(|&last| first <= last) else {
             return Vec::new();
@@ -70,7 +72,8 @@ impl Departures {
         all
     }
 
-    /// Returns when a datagram was sent, to within [`STRAY`].
+    /// Returns when a datagram was sent, to within [`STRAY`]. Returns `None` if the time is
+    /// unknown.
     fn at(&self, number: u64) -> Option<Nanos> {
         let next = self.corners.partition_point(|corner| corner.0 <= number);
         let before = *self.corners.get(next.checked_sub(1)?)?;
@@ -79,14 +82,14 @@ impl Departures {
     }
 }
 
-/// Returns the slope between two departures, and the change of slope that moves the second by
-/// [`STRAY`].
+/// Returns the slope of the line between two departures, and how much the slope changes if the
+/// second departure moves by [`STRAY`].
 fn slope(from: Departure, to: Departure) -> (f64, f64) {
     let steps = to.0.saturating_sub(from.0).max(1) as f64;
     ((to.1 - from.1).0 as f64 / steps, STRAY.0 as f64 / steps)
 }
 
-/// Interpolates when datagram `number` was sent, between two known departures.
+/// Returns when datagram `number` was sent, interpolated between two known departures.
 pub(super) fn between(before: Departure, after: Departure, number: u64) -> Nanos {
     let (all, part) = (
         after.0.saturating_sub(before.0),
@@ -103,7 +106,8 @@ mod tests {
 
     use super::{CORNERS, Departure, Departures, STRAY, between};
 
-    /// Returns when `number` was sent, interpolated the way the receiver does it.
+    /// Returns when datagram `number` was sent, interpolated in the same way as the receiver does
+    /// it.
     fn interpolated(points: &[Departure], number: u64) -> Nanos {
         let next = points.partition_point(|point| point.0 <= number);
         let after = points.get(next).unwrap_or(&points[points.len() - 1]);
@@ -164,8 +168,8 @@ mod tests {
     }
 
     proptest! {
-        /// The error of a reconstructed time must not exceed the limit, however irregular the
-        /// sender is.
+        /// The error of a reconstructed time must not exceed the limit, however irregularly the
+        /// sender sends.
         #[test]
         fn no_time_is_off_by_more_than_the_limit(
             steps in prop::collection::vec(prop_oneof![
@@ -180,7 +184,7 @@ mod tests {
             prop_assert!(points.windows(2).all(|pair| pair[0].0 < pair[1].0));
             for (number, at) in times.iter().enumerate().skip(first) {
                 let error = interpolated(&points, number as u64) - *at;
-                // Allow 10 ns for rounding of doubles.
+                // Allow 10 ns for the rounding of floating-point numbers.
                 prop_assert!(error.0.abs() <= STRAY.0 + 10, "{number}: {error:?}");
             }
         }

@@ -5,8 +5,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use nix::sys::socket::SockProtocol;
 use ticktax_host::netlink::{Body, CREATE, Netlink};
 
-/// Interface index that each device has in its namespace. Lower indexes belong to the loopback
-/// device and to tunnels that the kernel creates in every namespace (`sit0`, `tunl0`,
+/// Interface index of each device in its namespace. Lower indexes belong to the loopback device and
+/// to the tunnels that the kernel creates in every namespace (`sit0`, `tunl0`; see
 /// `net.core.fb_tunnels_only_for_init_net`).
 pub(super) const INDEX: u32 = 117;
 
@@ -28,7 +28,7 @@ const LOCAL: u16 = 2;
 /// Interface flag `IFF_UP`.
 const UP: u32 = 1;
 
-/// Opens a netlink socket for the devices in the calling thread's namespace.
+/// Opens a netlink socket for configuring the devices in the calling thread's namespace.
 pub(super) fn open() -> nix::Result<Netlink> {
     Netlink::open(SockProtocol::NetlinkRoute)
 }
@@ -62,7 +62,7 @@ pub(super) fn begin(netlink: &Netlink, address: [u8; 4]) -> nix::Result<()> {
     netlink.ask(NEW_LINK, 0, &link(UP))
 }
 
-/// Builds the header of a message about the device, with these flags.
+/// Returns the header of a message about the device. `flags` are both set and marked as changed.
 fn link(flags: u32) -> Body {
     let mut body = vec![0; 4];
     for word in [INDEX, flags, flags] {

@@ -10,7 +10,7 @@ use super::tuning::SysctlError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetError {
-    /// The receiver cannot listen at its address.
+    /// The receiver cannot listen on its address.
     #[error(
         "cannot listen on {address}: {why}; stop the program that uses the port, or choose another \
          with --listen"
@@ -81,10 +81,10 @@ pub enum NetError {
     Gone {
         /// Address of the other end.
         address: String,
-        /// How this end noticed it.
+        /// How this end noticed that the connection was closed.
         why: String,
     },
-    /// The other end has been silent for too long.
+    /// The other end has not sent a message for too long.
     #[error(
         "no message from {address} for {seconds} s: check that the program is still running, \
          and check the network"
@@ -92,13 +92,13 @@ pub enum NetError {
     Silent {
         /// Address of the other end.
         address: String,
-        /// Length of the silence, in s.
+        /// Length of the other end's silence, in s.
         seconds: u32,
     },
-    /// The user pressed Ctrl-C before anything was sent.
+    /// The user pressed Ctrl-C before any traffic was sent.
     #[error("interrupted before any traffic was sent")]
     Interrupted,
-    /// Network namespaces cannot be created.
+    /// The kernel refused to create network namespaces.
     #[error(
         "cannot create network namespaces: {why}; run as root, or grant CAP_SYS_ADMIN and \
          CAP_NET_ADMIN"
@@ -125,7 +125,7 @@ pub enum NetError {
         /// Maximum MTU.
         max: u32,
     },
-    /// A property of the link is out of range.
+    /// A property of the link, such as its rate or its delay, is out of range.
     #[error("invalid link {what}: choose {range}")]
     LinkRange {
         /// Name of the property.
@@ -154,7 +154,7 @@ pub enum NetError {
         /// The kernel's reason.
         why: String,
     },
-    /// The size of a read, write or datagram is out of range.
+    /// The number of bytes per read, write or datagram is out of range.
     #[error("invalid size of {bytes} bytes per call over {protocol}: choose {min} to {max}")]
     Size {
         /// The requested size.
@@ -166,7 +166,7 @@ pub enum NetError {
         /// Maximum size.
         max: u32,
     },
-    /// The receiver is meant to log datagrams, but the sender sends a stream.
+    /// The receiver was started in order to log datagrams, but the sender sends a TCP stream.
     #[error(
         "{address} sends a TCP stream, but this receiver needs UDP: use `ticktax pace --udp --to \
          HOST` there"
@@ -175,13 +175,13 @@ pub enum NetError {
         /// Address of the sender.
         address: String,
     },
-    /// A sysctl cannot be set in a namespace.
+    /// A sysctl cannot be set in a network namespace.
     #[error(transparent)]
     Sysctl(#[from] SysctlError),
-    /// A socket option was refused.
+    /// The kernel refused a socket option.
     #[error("cannot set the socket option {name} to {value}: {why}")]
     Option {
-        /// Name of the option, as used in sweeps.
+        /// Name of the option, as used in `ticktax` sweeps.
         name: &'static str,
         /// The requested value.
         value: String,
@@ -191,23 +191,24 @@ pub enum NetError {
     /// The device refused an offload setting.
     #[error("cannot set the offload {name} of a veth device: {why}")]
     Offload {
-        /// ethtool's name of the offload.
+        /// Name of the offload, as ethtool calls it.
         name: &'static str,
         /// The kernel's reason.
         why: String,
     },
-    /// Some other system call failed.
+    /// Another system call failed.
     #[error("cannot {what}: {why}")]
     System {
         /// The attempted action.
         what: &'static str,
-        /// The kernel's reason, with a remedy.
+        /// The kernel's reason, followed by a remedy.
         why: String,
     },
 }
 
 impl NetError {
-    /// Returns a closure that wraps an I/O error. Meant for actions that normally succeed.
+    /// Returns a closure that turns an I/O error into a [`NetError::System`]. `what` names an
+    /// action that normally succeeds.
     pub(super) fn system(what: &'static str) -> impl Fn(io::Error) -> Self {
         move |error| Self::System {
             what,
@@ -215,7 +216,7 @@ impl NetError {
         }
     }
 
-    /// Same as [`NetError::system`], for errors of the nix crate.
+    /// Same as [`NetError::system`], but for errors of the nix crate.
     pub(super) fn errno(what: &'static str) -> impl Fn(Errno) -> Self {
         move |error| Self::System {
             what,
@@ -224,16 +225,17 @@ impl NetError {
     }
 }
 
-/// Describes an I/O error without its error number.
+/// Returns the description of an I/O error, without its error number.
 pub(super) fn reason(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(number) => words(Errno::from_raw(number)),
-        // If a host name cannot be resolved, the error has a message instead of a number.
+        // If a host name cannot be resolved, the error contains a message instead of an error
+        // number.
         None => error.to_string().to_lowercase(),
     }
 }
 
-/// Same as [`reason`], for an error number.
+/// Same as [`reason`], but for an error number.
 pub(super) fn words(error: Errno) -> String {
     error.desc().to_lowercase()
 }

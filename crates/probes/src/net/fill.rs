@@ -1,8 +1,9 @@
-//! A socket's receive buffer: its size, and how many datagrams fill it.
+//! A socket's receive buffer: its size, and how many datagrams fit into it.
 //!
-//! The kernel charges a datagram by the memory that it takes, not by its length. The charge depends
-//! on the length, the device and the kernel. It is therefore measured before the traffic starts: a
-//! similar socket is filled over the same link, and the kernel's counters are read.
+//! The kernel charges a datagram to the buffer by the memory that the datagram takes, not by its
+//! length. The charge depends on the length, the device and the kernel. Therefore, the charge is
+//! measured before the traffic starts: a similar socket is filled over the same link, and the
+//! kernel's counters are read.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -21,7 +22,8 @@ use super::namespaces::RECEIVER;
 use crate::clock::now;
 use crate::sys::socket_memory;
 
-/// Allowed buffer sizes, in bytes. The kernel doubles the size, and the result must fit in 31 bits.
+/// Allowed sizes of a requested buffer, in bytes. The kernel doubles the requested size, and the
+/// result must fit in 31 bits.
 pub const BUFFERS: RangeInclusive<u32> = 1..=1 << 29;
 
 /// Time to wait before checking again whether a datagram has arrived.
@@ -30,34 +32,35 @@ const SETTLE: Duration = Duration::from_micros(100);
 /// Time limit for filling a buffer.
 const LONGEST: Nanos = Nanos::from_secs(2);
 
-/// Requested receive buffer size.
+/// Requested size of the receive buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BufferAsk {
-    /// Size in bytes for `SO_RCVBUF`. `None` leaves the kernel's default.
+    /// Size that is set with `SO_RCVBUF`, in bytes. If this is `None`, the kernel's default stays.
     pub bytes: Option<u32>,
 }
 
-/// Settings for a receiver that has a log.
+/// Settings for a receiver that logs datagrams.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Logging {
     pub(super) ask: BufferAsk,
-    /// Charge per datagram, measured beforehand if both ends are on this machine.
+    /// Memory that the kernel charges per datagram. It is measured beforehand, and only if both
+    /// ends are on this machine.
     charge: Option<Charge>,
     /// Whether both ends are on this machine, and thus read the same clock.
     pub(super) same_clock: bool,
-    /// The limit `rmem_max`. It is read in the current namespace, because not all namespaces have
-    /// that file.
+    /// Value of the sysctl `net.core.rmem_max`. It is read before the thread changes its namespace,
+    /// because not every namespace has the file.
     max_ask_bytes: Option<u64>,
 }
 
 impl Logging {
-    /// Settings if the sender is on a different host.
+    /// Returns the settings for a receiver whose sender is on a different host.
     pub(super) fn alone(ask: BufferAsk) -> Self {
         Self::new(ask, None, false)
     }
 
-    /// Settings if the sender is on this machine. `charge` was measured over the link between the
-    /// two ends.
+    /// Returns the settings for a receiver whose sender is on this machine. `charge` was measured
+    /// over the link between the two ends.
     pub(super) fn beside_sender(ask: BufferAsk, charge: Option<Charge>) -> Self {
         Self::new(ask, charge, true)
     }
@@ -72,7 +75,7 @@ impl Logging {
         }
     }
 
-    /// Sets the size of a socket's buffer as far as the kernel allows.
+    /// Sets the size of a socket's receive buffer as far as the kernel allows.
     pub(super) fn set(&self, socket: &UdpSocket) -> Result<SocketBuffer, NetError> {
         let is_forced = ask(socket, self.ask)?;
         Ok(SocketBuffer {
@@ -86,7 +89,7 @@ impl Logging {
 }
 
 /// Requests a buffer size. If the kernel grants less because of its limit, tries to exceed the
-/// limit, which takes a privilege. Returns whether that was necessary and succeeded.
+/// limit, which takes CAP_NET_ADMIN. Returns whether the limit was exceeded.
 fn ask(socket: &UdpSocket, ask: BufferAsk) -> Result<bool, NetError> {
     let Some(bytes) = ask.bytes else {
         return Ok(false);
@@ -95,7 +98,7 @@ fn ask(socket: &UdpSocket, ask: BufferAsk) -> Result<bool, NetError> {
     let wanted = bytes as usize;
     setsockopt(socket, sockopt::RcvBuf, &wanted).map_err(failed)?;
     let has_less = size(socket)? < 2 * u64::from(bytes);
-    // Without the privilege, this fails and the size stays the same.
+    // Without the capability, this call fails and the size stays the same.
     Ok(has_less && setsockopt(socket, sockopt::RcvBufForce, &wanted).is_ok())
 }
 
@@ -104,8 +107,9 @@ fn size(socket: &UdpSocket) -> Result<u64, NetError> {
     Ok(getsockopt(socket, sockopt::RcvBuf).map_err(failed)? as u64)
 }
 
-/// Measures the charge of a datagram with `bytes` bytes, between the namespaces `ends` (sender,
-/// receiver) or over the loopback device. Returns `None` if the buffer was not full in time.
+/// Measures how much memory the kernel charges for a datagram with `bytes` bytes. The datagrams are
+/// sent between the two namespaces in `ends` (sender, receiver), or over the loopback device if
+/// that is `None`. Returns `None` if the buffer did not fill up in time.
 pub(super) fn charge(
     ends: Option<(&Namespace, &Namespace)>,
     bytes: u32,
@@ -134,8 +138,8 @@ pub(super) fn charge(
         sender.send(&datagram).map_err(&failed)?;
         sent += 1;
         let mut seen = memory()?;
-        // On this machine, a datagram has usually arrived by the time the send returns. But if a
-        // kernel thread receives it, that thread has to run first.
+        // Between two sockets on the same machine, a datagram has usually arrived by the time the
+        // send call returns. But if a kernel thread delivers it, that thread has to run first.
         while seen[0] == before && seen[2] == 0 && now() < until {
             thread::sleep(SETTLE);
             seen = memory()?;
@@ -155,7 +159,7 @@ pub(super) fn charge(
     Ok(None)
 }
 
-/// Opens a socket in a namespace. The socket stays in that namespace even if threads in other
+/// Opens a UDP socket in a namespace. The socket stays in that namespace even if threads in other
 /// namespaces use it.
 fn socket(namespace: Option<&Namespace>, at: SocketAddr) -> Result<UdpSocket, NetError> {
     let bind = || UdpSocket::bind(at).map_err(NetError::system("open a UDP socket"));
@@ -187,8 +191,8 @@ mod tests {
     use super::{BufferAsk, Logging, ask, charge, size};
     use crate::sys::socket_memory;
 
-    /// Puts `waiting` datagrams into a buffer, then sends `coming` more for every ten that are
-    /// read. The buffer has room for `holds` datagrams. Returns how many are lost. Everything
+    /// Puts `waiting` datagrams into a buffer that has room for `holds` datagrams. Then sends
+    /// `coming` more for every ten that are read. Returns how many datagrams are lost. Everything
     /// happens on a single thread, so the result is deterministic.
     fn lost_while_reading(waiting: u32, coming: u32, holds: u64, each: u64) -> u32 {
         let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -213,9 +217,10 @@ mod tests {
         socket_memory(receiver.as_fd()).unwrap()[2]
     }
 
-    /// The kernel releases the charge of datagrams that were read only when it has reached a
-    /// quarter of the buffer. The buffer must therefore have B ≥ P / (1 − ρ/4), which is the
-    /// formula in the buffer report.
+    /// When datagrams are read, the kernel releases their charges only once the charges add up to a
+    /// quarter of the buffer. To hold a pause's P datagrams while new ones arrive at ρ times the
+    /// reading rate, the buffer therefore needs room for B ≥ P / (1 − ρ/4) datagrams. The buffer
+    /// report uses this formula.
     #[test]
     fn the_kernel_releases_buffer_memory_in_quarters() {
         const WAITING: u32 = 60;

@@ -1,12 +1,12 @@
-//! A receiver's log of datagrams: missing datagrams, when they were sent, and when the receiver
-//! paused.
+//! A receiver's log of datagrams: which datagrams are missing, when they were sent, and when the
+//! receiver paused.
 //!
 //! # Which pause caused a loss
-//! A datagram is lost when it arrives at a full socket buffer. The buffer is full because of the
-//! current pause: a time between two reads in which datagrams were waiting. For each read, the log
+//! A datagram is lost when it arrives at a full socket buffer. The buffer fills up during a pause,
+//! that is, a time between two reads in which datagrams were waiting. For each read, the log
 //! therefore records how long datagrams had been waiting. A burst of losses is attributed to the
-//! pause in which its first datagram was sent, if there was one. Between two hosts, times of
-//! sending are converted to the receiver's clock using the shortest delay so far.
+//! pause in which the first lost datagram was sent, if there was such a pause. If the ends are on
+//! two hosts, send times are converted to the receiver's clock by adding the shortest delay so far.
 //!
 //! A burst lasts until the receiver has read everything that was waiting. Until then, all losses
 //! have the same cause.
@@ -24,32 +24,34 @@ use super::departures::{Departure, between};
 use course::Courses;
 use lost::SenderTimes;
 
-/// Minimum time between two reads that counts as a pause.
+/// Shortest time between two reads that counts as a pause, if datagrams were waiting.
 const PAUSE: Nanos = Nanos::from_micros(50);
 
-/// Maximum number of recent pauses to remember. A burst becomes visible only after the receiver has
-/// read the buffer that filled up during the pause.
+/// Maximum number of recent pauses to remember. The receiver notices a burst of losses only after
+/// it has read all the datagrams that were in the full buffer.
 const PAUSES: usize = 1 << 12;
 
-/// Maximum number of gaps in the numbers (48 bytes each), and of bursts.
+/// Maximum number of gaps (ranges of missing numbers) to store, and of bursts. Each gap takes 48
+/// bytes.
 const GAPS: usize = 1 << 18;
 
-/// If the times of sending in a gap are known less precisely than this, the sender is asked.
+/// Maximum uncertainty about when the datagrams in a gap were sent. If the uncertainty is larger,
+/// the receiver asks the sender.
 const UNSURE: Nanos = Nanos::from_micros(200);
 
-/// Maximum number of gaps about which the sender is asked.
+/// Maximum number of gaps about which the receiver asks the sender.
 const ASKED: usize = 1 << 12;
 
-/// Maximum number of slots into which the traffic's length is divided.
+/// Maximum number of slots. They divide the length of the traffic into equal times.
 const SLOTS: i64 = 60;
 
-/// Minimum length of a slot.
+/// Minimum length of a slot, even if that makes fewer slots than [`SLOTS`].
 const SHORTEST_SLOT: Nanos = Nanos::from_millis(1);
 
-/// Limit for all clock readings: 73 years.
+/// Limit for the absolute value of all clock readings: 73 years.
 const LATEST: Nanos = Nanos(1 << 61);
 
-/// Minimum number of delays for reporting the p99 (95 % confidence).
+/// Minimum number of delays required to report their 99th percentile with 95 % confidence.
 const MIN_FOR_P99: u64 = 299;
 
 /// A datagram that was read from the socket.
@@ -71,23 +73,23 @@ struct Paused {
     end: Nanos,
     /// Number of the datagram that was read at the end of the pause.
     number: u64,
-    /// Whether datagrams were lost during the pause.
+    /// Whether any datagrams were lost during the pause.
     has_lost: bool,
 }
 
-/// A range of missing numbers. `end` is exclusive.
+/// A range of missing numbers: `first` to `end` (exclusive).
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     first: u64,
     end: u64,
-    /// When the first and the last of them were sent, on the sender's clock. Interpolated between
-    /// their neighbours.
+    /// When the first and the last datagram in the gap were sent, on the sender's clock. Both times
+    /// are interpolated between the datagrams before and after the gap.
     sent: (Nanos, Nanos),
     burst: usize,
-    /// Whether one of them arrived late after all.
+    /// Whether a datagram in the gap arrived late after all.
     has_late: bool,
-    /// Whether the burst's pause ended within this gap: after the datagram before the gap was sent,
-    /// but before the one after the gap was sent.
+    /// Whether the pause that caused the burst ended within this gap: after the datagram before the
+    /// gap was sent, but before the datagram after the gap was sent.
     ends_pause: bool,
 }
 
@@ -103,16 +105,17 @@ pub(super) struct Log {
     last: Option<Read>,
     /// When the last read of any datagram returned.
     read_at: Option<Nanos>,
-    /// The shortest delay so far. It may include the difference between two clocks.
+    /// The shortest delay so far. If the ends read different clocks, it includes the difference
+    /// between them.
     shortest: Nanos,
     /// Recent pauses.
     pauses: VecDeque<Paused>,
-    /// The longest pause without losses, among those no longer in `pauses`.
+    /// The longest pause without losses among the pauses that are no longer in `pauses`.
     other_pause: Nanos,
-    /// Whether new losses belong to the last burst, because some of the datagrams that were waiting
-    /// have not been read yet.
+    /// Whether new losses belong to the last burst. This is so until the receiver has read all the
+    /// datagrams that were waiting.
     open: bool,
-    /// Whether the buffer has been empty at some time since the last read.
+    /// Whether the buffer has been empty at some time since the last datagram was read.
     was_empty: bool,
     gaps: Vec<Gap>,
     departures: SenderTimes,
@@ -126,7 +129,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Creates a log for traffic with this length and rate.
+    /// Creates a log for traffic with this length and rate. A rate of `None` means full speed.
     pub(super) fn new(
         arrivals: Arrivals,
         (length, rate_hz): (Nanos, Option<f64>),
@@ -157,14 +160,14 @@ impl Log {
         }
     }
 
-    /// Records that no datagrams are waiting.
+    /// Records that no datagrams are waiting in the buffer.
     pub(super) fn is_empty_now(&mut self) {
         self.open = false;
         self.was_empty = true;
     }
 
-    /// Records a datagram that was read at `at`, and how many datagrams the socket had dropped.
-    /// Returns `false` if the datagram is not from this sender.
+    /// Records a datagram that was read at `at`. `drops` is the number of datagrams that the socket
+    /// had dropped by then. Returns `false` if the datagram is not from this sender.
     pub(super) fn take(&mut self, datagram: &[u8], at: Nanos, drops: Option<u32>) -> bool {
         let was_empty = std::mem::take(&mut self.was_empty);
         let Some(arrival) = self.arrivals.note(datagram, at) else {
@@ -206,14 +209,14 @@ impl Log {
             number,
             sent,
             at,
-            // The kernel leaves out the count until it drops a datagram.
+            // The kernel does not report the count until the socket has dropped a datagram.
             drops: drops.unwrap_or_else(|| self.last.map_or(0, |last| last.drops)),
         };
         if let Some(last) = self.last {
             if number > last.number + 1 {
                 self.gap(last, read);
-                // If the buffer has been empty since then, the loss became visible only now but
-                // happened earlier. Its burst is therefore over.
+                // If the buffer has been empty since the last read, these losses happened before
+                // that and became visible only now. Their burst is therefore over.
                 self.open = !was_empty;
             }
             self.settle(last, read);
@@ -234,7 +237,7 @@ impl Log {
     }
 
     /// Records that nothing was read from `start` to `end` although datagrams were waiting. The
-    /// read at `end` returned `number`.
+    /// read at `end` returned the datagram `number`.
     fn paused(&mut self, start: Nanos, end: Nanos, number: u64) {
         if end - start < PAUSE {
             return;
@@ -315,7 +318,8 @@ impl Log {
         });
     }
 
-    /// Returns the pause at `moment` (on the receiver's clock), when the datagram `first` was lost.
+    /// Returns the pause during which the datagram `first` was lost, at `moment` on the receiver's
+    /// clock. Returns `None` if the receiver was not pausing then.
     fn pause_at(&mut self, moment: Nanos, first: u64) -> Option<Pause> {
         let place = self.pauses.partition_point(|pause| pause.end < moment);
         let pauses = self.pauses.get_mut(place);
@@ -329,8 +333,8 @@ impl Log {
         })
     }
 
-    /// Determines how many datagrams were sent before the last burst's pause ended. This is known
-    /// once a datagram that was sent after the pause has arrived.
+    /// Determines how many datagrams were sent until the pause of the last burst ended. This is
+    /// known once a datagram that was sent after the pause has arrived.
     fn settle(&mut self, last: Read, read: Read) {
         let reached = self.on_own_clock(read.sent);
         let from = self.on_own_clock(last.sent);
@@ -358,7 +362,7 @@ impl Log {
         }
     }
 
-    /// Records that a datagram counted as missing has arrived after all.
+    /// Records that a datagram arrived late after it had been counted as missing.
     fn came_late(&mut self, number: u64) {
         let place = self.gaps.partition_point(|gap| gap.end <= number);
         match self.gaps.get_mut(place).filter(|gap| gap.first <= number) {
@@ -368,8 +372,8 @@ impl Log {
                 let burst = &mut self.bursts[gap.burst];
                 burst.lost -= 1;
                 burst.socket_drops = burst.socket_drops.min(burst.lost);
-                // At the end, the gap will count this datagram as lost in its slot. Subtract it in
-                // advance.
+                // At the end, all datagrams in the gap are counted as lost in their slots. Subtract
+                // this one in advance.
                 let slot = self.slot_at(between(ends.0, ends.1, number));
                 slot.lost = slot.lost.wrapping_sub(1);
             }
@@ -387,7 +391,8 @@ impl Log {
 
     fn slot_at(&mut self, sent: Nanos) -> &mut TimeSlot {
         let since = sent - self.first_sent.unwrap_or(sent);
-        // The last slot also gets stragglers and absurd times.
+        // The last slot also counts datagrams sent after the end of the traffic, and ones with
+        // absurd times.
         let place = (since.0 / self.slot.0).clamp(0, SLOTS - 1);
         let place = usize::try_from(place).unwrap_or(0);
         if place >= self.slots.len() {
@@ -396,8 +401,8 @@ impl Log {
         &mut self.slots[place]
     }
 
-    /// Ends the log. `sent` is the number of datagrams that were sent, if known. Any that were sent
-    /// after the last arrival are missing too.
+    /// Ends the log. `sent` is the number of datagrams that were sent, if known. Datagrams that
+    /// were sent after the last one that arrived are missing, too.
     pub(super) fn end(&mut self, sent: Option<u64>, socket_drops: u64) {
         let next = self.last.map_or(0, |last| last.number + 1);
         if let (Some(sent), Some(last)) = (sent.filter(|&sent| sent > next), self.last) {
@@ -414,7 +419,7 @@ impl Log {
             };
             self.open = false;
             self.lose((next, sent), (last, after));
-            // Nothing was sent after this gap.
+            // No datagram was sent after this gap, so the pause cannot have ended later.
             if let Some(gap) = self.gaps.last_mut().filter(|gap| gap.first == next) {
                 gap.ends_pause = true;
             }
@@ -424,7 +429,7 @@ impl Log {
         self.end_course();
     }
 
-    /// Returns the gaps whose times of sending are known only to the sender. Each consists of its
+    /// Returns the gaps whose send times only the sender knows precisely. Each gap consists of its
     /// first number and its end (exclusive).
     pub(super) fn unsure(&self) -> Vec<(u64, u64)> {
         let unsure = |gap: &&Gap| gap.sent.1 - gap.sent.0 > UNSURE && !gap.has_late;
@@ -432,7 +437,7 @@ impl Log {
         gaps.map(|gap| (gap.first, gap.end)).collect()
     }
 
-    /// Applies the sender's answer about when the datagrams in `gap` were sent.
+    /// Takes into account the sender's answer about when the datagrams in `gap` were sent.
     pub(super) fn departed(&mut self, gap: (u64, u64), answer: &[Departure]) {
         if !self.departures.take(gap, answer) {
             return;
@@ -452,7 +457,8 @@ impl Log {
             (burst.at, burst.lost_at) = (known[0].1 - begun, came[0].1);
         }
         if let Some(pause) = &mut burst.pause {
-            // If the pause ended within the gap, all of the gap may have been sent before.
+            // If the pause ended within the gap, all datagrams in the gap may have been sent before
+            // it ended.
             let is_before = gap.ends_pause && came[0].1 <= pause.end;
             let last = lost::last_by(&came, pause.end).or(is_before.then_some(gap.end - 1));
             if let Some(last) = last {
@@ -462,8 +468,8 @@ impl Log {
         }
     }
 
-    /// Returns the complete log. The socket dropped `socket_drops` datagrams, and `never_read` were
-    /// still in its buffer at the end.
+    /// Returns the complete log. `socket_drops` is the number of datagrams that the socket dropped,
+    /// and `never_read` the number that were still in its buffer at the end.
     pub(super) fn finish(mut self, socket_drops: u64, never_read: u64) -> PacketLog {
         while !self.pauses.is_empty() {
             self.forget_a_pause();

@@ -1,7 +1,8 @@
-//! Two network namespaces and a link between them. They need no clean-up.
+//! Two network namespaces and a link between them. They do not need to be cleaned up.
 //!
-//! The namespaces have no names. They exist only while this process has their files open or threads
-//! in them. When the process ends, even by SIGKILL, the kernel removes them and their devices.
+//! The namespaces have no names. They exist only while this process has their files open or has
+//! threads in them. When the process ends, even by SIGKILL, the kernel removes the namespaces and
+//! their devices.
 
 use std::fs::File;
 use std::net::Ipv4Addr;
@@ -17,8 +18,9 @@ use ticktax_model::net::{LinkSpec, Shaping};
 use super::error::{NetError, words};
 use super::{devices, qdisc};
 
-/// Allowed MTU of the link, in bytes. Devices accept 68, but TCP never sends less than 48 bytes of
-/// data per packet. If these and the headers do not fit, no connection is possible.
+/// Allowed MTU of the link, in bytes. Devices accept 68 bytes, but TCP never sends less than 48
+/// bytes of data per packet. If a packet has no room for these and for its headers, no connection
+/// is possible.
 pub const MTU: RangeInclusive<u32> = 128..=65_535;
 
 /// Address of the receiver.
@@ -26,7 +28,7 @@ pub(super) const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 117, 0, 1);
 /// Address of the sender.
 const SENDER: Ipv4Addr = Ipv4Addr::new(10, 117, 0, 2);
 
-/// A network namespace. It exists as long as this value or a thread in it does.
+/// A network namespace. It exists until this value is dropped and no thread is in the namespace.
 #[derive(Debug)]
 pub(super) struct Namespace {
     file: OwnedFd,
@@ -66,17 +68,18 @@ impl Namespace {
     }
 }
 
-/// Two namespaces, and a pair of devices between them that are up.
+/// Two namespaces, connected by a pair of devices that are up.
 #[derive(Debug)]
 pub(super) struct NamespacePair {
     pub(super) sender: Namespace,
     pub(super) receiver: Namespace,
-    /// Limits of the link, as read back from the kernel.
+    /// Limits of the link, as read back from the kernel. `None` if the link has no limits.
     pub(super) shaping: Option<Shaping>,
 }
 
 impl NamespacePair {
-    /// Creates the namespaces and a link with this MTU. The link's limits apply in both directions.
+    /// Creates the namespaces and a link with this MTU. The limits in `link` apply in both
+    /// directions.
     pub(super) fn make(mtu: u32, link: &LinkSpec) -> Result<Self, NetError> {
         qdisc::check(link)?;
         let refused = |why| NetError::Mtu {

@@ -1,4 +1,4 @@
-//! Paces sending: determines when the next call is due and how much it sends.
+//! Paces a sender: determines when its next call is due and how much the call sends.
 
 use std::time::Duration;
 
@@ -7,40 +7,42 @@ use ticktax_model::net::Protocol;
 
 use super::LOOK;
 
-/// Longest delay that a sender makes up for.
+/// Longest delay that a sender catches up on. It drops the rest of a longer delay from its
+/// schedule.
 const MAX_DEBT: Nanos = Nanos::from_millis(10);
 
-/// Longest burst that a sender of datagrams may send. A longer one could overflow a receiver's
-/// buffer that is only large enough for the receiver's own stalls.
+/// Longest burst that a sender of datagrams may send, expressed as time at the given rate. A longer
+/// burst could overflow the receiver's buffer, which may be only large enough for the receiver's
+/// own stalls.
 const LONGEST_BURST: Nanos = Nanos::from_millis(1);
 
 /// Fraction by which the rate is raised while the sender catches up.
 const CATCH_UP: f64 = 0.05;
 
-/// A call sends no more than the rate allows in this time. Data thus flows many times per second
-/// even in a slow stream.
+/// A call sends no more data than the rate allows in this time, so that even a slow stream sends
+/// data many times per second.
 const SLICE: Nanos = Nanos::from_millis(50);
 
-/// Determines when the next call is due.
+/// Schedule of a sender with a fixed rate.
 #[derive(Debug)]
 pub(super) struct Pacer {
     bits_hz: f64,
-    /// Start of the schedule. It moves when the sender is delayed.
+    /// When the schedule starts. This time moves when the sender is delayed.
     begin: Nanos,
     sent: f64,
-    /// Delay that the sender still has to make up for.
+    /// Delay that the sender still has to catch up on.
     debt: Nanos,
     /// Longest burst, expressed as time at the given rate.
     longest_burst: Nanos,
-    /// Mean delay of sleeps. If timers expire only at ticks, such delays are normal, and bursts may
-    /// be longer.
+    /// Mean delay of the sender's sleeps. If timers expire only at ticks, long delays are normal,
+    /// and bursts may be longer.
     usual_delay: Nanos,
     slept: bool,
 }
 
 impl Pacer {
-    /// Creates a pacer that starts at `begin`, for a rate in bits per second. Streams may have
-    /// longer bursts, because their receivers do not lose anything.
+    /// Creates a pacer that starts at `begin`, for a rate in bits per second. Streams may send
+    /// longer bursts, because their receivers do not lose data.
     pub(super) fn new(protocol: Protocol, bits_hz: f64, begin: Nanos) -> Self {
         Self {
             bits_hz,
@@ -56,8 +58,8 @@ impl Pacer {
         }
     }
 
-    /// Returns how long to sleep before the next call, or `None` if that is due. The sleep is short
-    /// enough to notice a request to stop.
+    /// Returns how long to sleep before the next call, or `None` if the call is due now. The sleep
+    /// is short enough for the sender to notice a request to stop in time.
     pub(super) fn wait(&mut self, at: Nanos) -> Option<Duration> {
         let due = self.begin + self.time_of(self.sent);
         if at >= due {
@@ -88,7 +90,8 @@ impl Pacer {
         self.begin -= sooner;
     }
 
-    /// Returns how many bytes a stream should send per call, at most `most`.
+    /// Returns how many bytes a stream should send per call, at most `most`. `bits_hz` is the rate
+    /// in bits per second.
     pub(super) fn call(bits_hz: Option<f64>, most: usize) -> usize {
         let Some(bits_hz) = bits_hz else {
             return most;
@@ -141,8 +144,8 @@ mod tests {
         assert_eq!(pacer.wait(Nanos::from_millis(1)), Some(longest));
     }
 
-    /// Sends 100 bytes per call between two times. Given when a sleep should end, `wake` returns
-    /// when it does end. Returns the number of bytes sent.
+    /// Sends 100 bytes per call between two times, and returns the number of bytes sent. `wake` is
+    /// passed the time at which a sleep should end, and returns the time at which it does end.
     fn sent(pacer: &mut Pacer, (from, until): (Nanos, Nanos), wake: fn(Nanos) -> Nanos) -> f64 {
         let (mut at, mut bytes) = (from, 0_u32);
         while at < until {
@@ -178,7 +181,7 @@ mod tests {
             let soon = sent(&mut pacer, (late, late + MAX_DEBT.times(10.0)), |at| at);
             let (later, end) = (late + MAX_DEBT.times(10.0), late + MAX_DEBT.times(40.0));
             let all = soon + sent(&mut pacer, (later, end), |at| at);
-            // The sender must be slightly faster, but only until it has caught up.
+            // Until it has caught up, the sender must be slightly faster than its rate.
             let debt = MAX_DEBT - longest_burst;
             if debt > Nanos::ZERO {
                 let faster = soon / bytes_of(MAX_DEBT.times(10.0)) - 1.0;
@@ -189,7 +192,8 @@ mod tests {
         }
     }
 
-    /// Timers expire only every 4 ms, so sleeps end late. All that was due must then be sent.
+    /// Timers expire only every 4 ms, so sleeps end late. After each sleep, everything that is due
+    /// must be sent.
     #[test]
     fn sleeps_that_end_on_ticks_do_not_lower_the_rate() {
         const TICK: i64 = 4_000_000;
@@ -200,7 +204,7 @@ mod tests {
         assert!((bytes / bytes_of(end) - 1.0).abs() < 0.01, "{bytes}");
     }
 
-    /// A sender that is delayed for 10 ms in every 50 ms must not have more to make up for than
+    /// A sender that is delayed for 10 ms in every 50 ms must never have more to catch up on than
     /// after a single delay.
     #[test]
     fn the_debt_of_a_repeatedly_delayed_sender_does_not_grow() {

@@ -1,5 +1,5 @@
 //! Shapes a link with queueing disciplines on its devices: tbf for a rate, or netem for a rate, a
-//! delay and losses. Also reads how many packets queueing disciplines dropped.
+//! delay and losses. Also reads how many packets the queueing disciplines dropped.
 //!
 //! The kernel gets the same messages as from `tc qdisc replace dev … root …`.
 
@@ -19,7 +19,7 @@ const KIND: u16 = 1;
 const OPTIONS: u16 = 2;
 const STATS: u16 = 7;
 const STATS_QUEUE: u16 = 3;
-/// Parent of a device's root queueing discipline.
+/// Value that stands for the parent of a device's root queueing discipline.
 const ROOT: u32 = 0xffff_ffff;
 /// Size of `struct tcmsg`, and the offsets of the device index and the parent.
 const TCMSG: usize = 20;
@@ -33,15 +33,16 @@ const TBF_BURST: u16 = 6;
 const NETEM_RATE: u16 = 6;
 const NETEM_RATE64: u16 = 8;
 const NETEM_LATENCY64: u16 = 10;
-/// Unit of time in the kernel's older structures, in ns.
+/// Unit in which the kernel's older structures count time, in ns.
 const PSCHED: u64 = 64;
 
-/// Size of an Ethernet header. The disciplines count it as part of a packet.
+/// Size of an Ethernet header, in bytes. The disciplines count the header as part of a packet.
 const ETHERNET: u64 = 14;
-/// Size of tbf's bucket, expressed as time at the link's rate. It has room for at least two frames.
+/// Size of tbf's token bucket, expressed as time at the link's rate. The bucket always has room for
+/// at least two frames.
 const BURST: Nanos = Nanos::from_millis(1);
-/// Maximum length of the queue, expressed as time at the link's rate. It has room for at least ten
-/// frames.
+/// Maximum length of the queue, expressed as time at the link's rate. The queue always has room for
+/// at least ten frames.
 const QUEUE: Nanos = Nanos::from_millis(50);
 const FRAMES: u64 = 10;
 /// Maximum length of netem's queue, in packets, on a link without a rate. The queue contains all
@@ -51,9 +52,11 @@ const UNLIMITED: u32 = 100_000;
 /// A queueing discipline with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Setting {
-    /// Rate in bytes per second. Sizes of bucket and queue in bytes.
+    /// Token bucket filter. The rate is in bytes per second. The sizes of the bucket (`burst`) and
+    /// the queue (`limit`) are in bytes.
     Tbf { rate: u64, burst: u32, limit: u32 },
-    /// Rate in bytes per second, queue length in packets, and loss as a fraction of 2^32.
+    /// Network emulator. The rate is in bytes per second, the queue length (`limit`) in packets,
+    /// and the loss a fraction of 2^32.
     Netem {
         rate: Option<u64>,
         delay: Nanos,
@@ -62,7 +65,7 @@ enum Setting {
     },
 }
 
-/// Rejects a link over which the two ends could not connect.
+/// Returns an error if the two ends could not connect over a link with these limits.
 pub(super) fn check(spec: &LinkSpec) -> Result<(), NetError> {
     let refused = |what: &'static str, range: &str| {
         Err(NetError::LinkRange {
@@ -85,7 +88,7 @@ pub(super) fn check(spec: &LinkSpec) -> Result<(), NetError> {
     Ok(())
 }
 
-/// Shapes the link on the device in this namespace, and reads the result back. Returns `None` if
+/// Shapes the link on the device in this namespace, and reads the limits back. Returns `None` if
 /// `spec` sets no limits.
 pub(super) fn narrow(
     netlink: &Netlink,
@@ -96,8 +99,8 @@ pub(super) fn narrow(
         return Ok(None);
     }
     let mut why = Errno::ENOENT;
-    // If only a rate is given, prefer tbf, because it is more precise. If the kernel lacks it, use
-    // netem.
+    // If only a rate is given, prefer tbf, because tbf is more precise. If the kernel lacks tbf,
+    // use netem.
     let settings = [Setting::tbf(spec, mtu), Some(Setting::netem(spec, mtu))];
     for setting in settings.into_iter().flatten() {
         match netlink.ask(NEW_QDISC, REPLACE, &setting.message()) {
@@ -138,12 +141,12 @@ fn in_effect(netlink: &Netlink, asked: &LinkSpec) -> Result<Shaping, NetError> {
     })
 }
 
-/// Returns how many packets the queueing disciplines in the calling thread's namespace have
-/// dropped, on all devices. Returns 0 if the kernel does not report this.
+/// Returns how many packets the queueing disciplines of all devices in the calling thread's
+/// namespace have dropped. Returns 0 if the kernel does not report this.
 pub(super) fn drops() -> u64 {
     let listed = open().and_then(|netlink| netlink.list(GET_QDISC, &Body(vec![0; TCMSG])));
     let listed = listed.unwrap_or_default();
-    // The count of a root discipline includes its children's drops.
+    // The count of a root discipline includes the packets that its children dropped.
     let roots = listed.iter().filter(|message| is_root(message));
     roots
         .filter_map(|message| dropped(message.get(TCMSG..)?))
@@ -154,13 +157,13 @@ fn is_root(message: &[u8]) -> bool {
     word(message, AT_PARENT) == Some(ROOT)
 }
 
-/// Reads the drop count in `struct gnet_stats_queue`: qlen, backlog, drops, …
+/// Reads the drop count in `struct gnet_stats_queue`. Its fields are qlen, backlog, drops, …
 fn dropped(attributes: &[u8]) -> Option<u64> {
     let queue = attribute(attribute(attributes, STATS)?, STATS_QUEUE)?;
     word(queue, 8).map(u64::from)
 }
 
-/// Returns how many bytes pass within `time` at `rate` bytes per second.
+/// Returns how many bytes the link passes within `time` at `rate` bytes per second.
 fn passes(rate: u64, time: Nanos) -> u64 {
     let bytes = u128::from(rate) * u128::from(time.0.unsigned_abs()) / 1_000_000_000;
     u64::try_from(bytes).unwrap_or(u64::MAX)
@@ -176,7 +179,7 @@ fn at_most<T: TryFrom<u64>>(number: u64, most: T) -> T {
     reason = "within the ranges of a link"
 )]
 impl Setting {
-    /// Returns tbf's parameters if the link has only a rate.
+    /// Returns tbf's parameters, or `None` if the link has limits other than a rate.
     fn tbf(spec: &LinkSpec, mtu: u32) -> Option<Self> {
         let rate = spec.rate.filter(|_| spec.is_rate_alone())?;
         let rate = (rate / 8.0).round() as u64;
@@ -227,10 +230,10 @@ impl Setting {
     }
 }
 
-/// Builds tbf's options. Kernels that accept the bucket size in bytes need no rate table.
+/// Builds tbf's options. The kernel needs no rate table if it accepts the bucket size in bytes.
 fn tbf(rate: u64, burst: u32, limit: u32) -> Body {
-    // struct tc_tbf_qopt: struct tc_ratespec for the rate and another for the peak rate, then
-    // limit, buffer and mtu.
+    // struct tc_tbf_qopt consists of a struct tc_ratespec for the rate and another for the peak
+    // rate, then limit, buffer and mtu.
     let mut parms = ratespec(rate);
     parms.resize(2 * parms.len(), 0);
     let bucket = u64::from(burst) * 1_000_000_000 / rate.max(1) / PSCHED;
@@ -251,7 +254,7 @@ fn ratespec(rate: u64) -> Vec<u8> {
     bytes
 }
 
-/// Adds the 64-bit attribute if the rate does not fit in 32 bits.
+/// Adds the 64-bit attribute `kind` if the rate does not fit in 32 bits.
 fn wide(body: Body, kind: u16, rate: u64) -> Body {
     match u32::try_from(rate) {
         Ok(_) => body,
@@ -271,7 +274,7 @@ fn netem(rate: Option<u64>, delay: Nanos, limit: u32, loss: u32) -> Body {
         return body;
     };
     let body = wide(body, NETEM_RATE64, rate);
-    // struct tc_netem_rate: the rate, followed by the overheads per packet and per cell.
+    // struct tc_netem_rate consists of the rate, followed by the overheads per packet and per cell.
     let mut value = at_most(rate, u32::MAX).to_ne_bytes().to_vec();
     value.resize(16, 0);
     body.put(NETEM_RATE, &value)

@@ -1,4 +1,4 @@
-//! The receiving end of the traffic.
+//! The end that receives the traffic.
 
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
@@ -32,14 +32,14 @@ const FIRST_WORDS: Nanos = Nanos::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Listening {
     listener: TcpListener,
-    /// A socket on the same port, so that users need only one port number.
+    /// A UDP socket on the same port as the listener, so that users need only one port number.
     datagrams: UdpSocket,
     address: SocketAddr,
     logged: Option<Logged>,
 }
 
 impl Listening {
-    /// Listens at `address`, as given by the user.
+    /// Listens on `address`, which is in the form that the user gave.
     pub(super) fn at(address: &str, options: Option<Options<'_>>) -> Result<Self, NetError> {
         let mut found = address
             .to_socket_addrs()
@@ -74,7 +74,8 @@ impl Listening {
         self.address
     }
 
-    /// Waits for a sender. Closes the connections of all other clients.
+    /// Waits for a sender and prepares to receive its traffic. Closes the connections of clients
+    /// that are not ticktax senders.
     pub(super) fn welcome(self, stop: &AtomicBool) -> Result<Receiving, NetError> {
         loop {
             let stream = self.accept(None, stop)?;
@@ -85,7 +86,8 @@ impl Listening {
                     done => return done,
                 },
                 Err(error @ NetError::Version { .. }) => {
-                    // Send our version as well. It does not matter whether the other end reads it.
+                    // Send our version as well. It does not matter if the other end does not read
+                    // it.
                     let _ = control.say(&Message::Refused {
                         ticktax_net: PROTOCOL,
                         version: VERSION.to_owned(),
@@ -99,7 +101,7 @@ impl Listening {
         }
     }
 
-    /// Agrees on the traffic with a sender, then waits for the sender's data connection.
+    /// Agrees on the traffic with a sender, then waits until the sender opens its data connection.
     fn greet(
         &self,
         mut control: Control,
@@ -107,8 +109,7 @@ impl Listening {
         stop: &AtomicBool,
     ) -> Result<Receiving, NetError> {
         Sending::check(&spec)?;
-        // Use the time of this connection as the token. It is unlikely that other data starts with
-        // it.
+        // Use the current time as the token. Data from another source is unlikely to start with it.
         let token = now().0.unsigned_abs();
         control.say(&Message::Welcome {
             ticktax_net: PROTOCOL,
@@ -134,7 +135,7 @@ impl Listening {
         })
     }
 
-    /// Waits for the data connection with this token.
+    /// Waits for the data connection that starts with this token.
     fn stream(&self, token: u64, stop: &AtomicBool) -> Result<TcpStream, NetError> {
         let until = now() + FIRST_WORDS;
         loop {
@@ -147,7 +148,7 @@ impl Listening {
         }
     }
 
-    /// Waits for the next connection.
+    /// Waits for the next connection, at most until `until`.
     fn accept(&self, until: Option<Nanos>, stop: &AtomicBool) -> Result<TcpStream, NetError> {
         loop {
             match self.listener.accept() {
@@ -157,7 +158,7 @@ impl Listening {
                     return Ok(stream);
                 }
                 Err(error) if is_nothing_yet(&error) => {}
-                // The other end closed its connection before we accepted it.
+                // The client closed its connection before we accepted it.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => return Err(NetError::system("accept a connection")(error)),
             }
@@ -198,17 +199,17 @@ impl Receiving {
         self.control.peer()
     }
 
-    /// Returns the token at the start of the sender's data.
+    /// Returns the token with which the sender's data starts.
     pub(super) fn token(&self) -> u64 {
         self.token
     }
 
-    /// Returns the traffic that was agreed on.
+    /// Returns the traffic that the two ends agreed on.
     pub(super) fn spec(&self) -> TrafficSpec {
         self.spec
     }
 
-    /// Signals the sender to start, and receives data until it ends.
+    /// Tells the sender to start, and receives data until the traffic ends.
     pub(super) fn run(
         self,
         options: Option<Options<'_>>,
@@ -256,11 +257,11 @@ impl Receiving {
     }
 }
 
-/// Progress of receiving data.
+/// State of receiving data.
 #[derive(Debug)]
 struct Run {
     control: Control,
-    /// If nothing arrives for this long, the sender counts as gone.
+    /// If nothing arrives for this long, the receiver assumes that the sender is gone.
     silence: Nanos,
     heard: Nanos,
     looked: Nanos,
@@ -268,7 +269,7 @@ struct Run {
     begin: Option<Nanos>,
     last: Nanos,
     clock: CallClock,
-    /// The sender's report, and when it arrived.
+    /// The sender's report of what it sent, and when the report arrived.
     sent: Option<(Box<EndReport>, Nanos)>,
     ended_early: Option<EndedBy>,
     trouble: Option<NetError>,
@@ -305,7 +306,8 @@ impl Run {
         }
     }
 
-    /// Handles the end of the stream. The stream is complete only if the sender confirms it.
+    /// Handles the end of the stream. The stream counts as complete only if the sender confirms it
+    /// with a report.
     fn at_end_of_stream(&mut self) {
         if self.sent.is_some() {
             return;
@@ -341,7 +343,8 @@ impl Run {
         }
     }
 
-    /// Whether no more datagrams are expected.
+    /// Returns whether to stop waiting for more datagrams. The sender must have finished before
+    /// that.
     fn is_drained(&self, arrivals: &Arrivals) -> bool {
         let Some((sent, at)) = &self.sent else {
             return false;
@@ -362,7 +365,7 @@ impl Run {
         shared.reach(at);
     }
 
-    /// Whether to stop even if more data might follow. Call this before each read.
+    /// Returns whether to stop although more data might follow. Call this before each read.
     fn is_over(&mut self, shared: &Shared) -> bool {
         let at = now();
         self.clock.enter(at);
@@ -377,7 +380,7 @@ impl Run {
         if shared.stop.load(Ordering::Relaxed) {
             self.ended_early = Some(EndedBy::Interrupted);
         } else if self.sent.is_some() {
-            // The sender has finished, so do not wait for messages from it.
+            // The sender has finished, so its silence is not an error.
         } else if at - self.heard >= self.silence {
             self.gone("it sent nothing for 10 s");
         } else {
@@ -408,9 +411,9 @@ impl Run {
         });
     }
 
-    /// Reports to the sender what has arrived.
+    /// Reports to the sender what has arrived, and returns the outcome.
     fn finish(mut self, report: EndReport) -> Outcome {
-        // This fails if the sender is gone.
+        // Sending the report fails if the sender is gone.
         let sent = self
             .control
             .say(&Message::Received(Box::new(report.clone())));
@@ -427,7 +430,7 @@ impl Run {
 
     fn report(&self) -> EndReport {
         let (cpu, user) = self.clock.stop();
-        // If the sender ended early, so has this end.
+        // If the sender ended early, so did this end.
         let sender = self.sent.as_ref().and_then(|(sent, _)| sent.ended_early);
         EndReport {
             end: End::Receiver,

@@ -1,4 +1,4 @@
-//! The sending end of the traffic.
+//! The end that sends the traffic.
 
 use std::io::{self, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
@@ -27,21 +27,22 @@ use super::wire::{Control, Message, PROTOCOL, VERSION, is_nothing_yet};
 use super::{LOOK, SILENCE, TCP_CALLS, UDP_CALLS, counters};
 use crate::clock::now;
 
-/// Time limits for connecting, overall and per attempt. Ctrl-C takes effect between attempts.
+/// Time limits for connecting to the receiver: in total, and per attempt. Ctrl-C takes effect
+/// between attempts.
 const CONNECT: Nanos = Nanos::from_secs(5);
 const ATTEMPT: Duration = Duration::from_millis(800);
 
 /// Time limit for the receiver to get ready, which may involve loading a tracer.
 const READY: Nanos = Nanos::from_secs(60);
 
-/// Time limit for the receiver's report, which the receiver sends only after waiting for
-/// stragglers.
+/// Time limit for the receiver's report. The receiver sends it only after it has waited for missing
+/// datagrams.
 const REPORT: Nanos = Nanos::from_secs(20);
 
 /// Time limit for the receiver's report after Ctrl-C. This process must then end within a second.
 const REPORT_AFTER_STOP: Nanos = Nanos::from_millis(800);
 
-/// Maximum number of times of sending per message. Each takes about 30 bytes.
+/// Maximum number of send times per message. Each takes about 30 bytes.
 const TIMES: usize = 1_500;
 
 /// A sender that is connected to a receiver but has not sent data yet.
@@ -54,7 +55,7 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    /// Checks the traffic before the receiver is contacted.
+    /// Returns an error if the traffic is not possible. Call this before contacting the receiver.
     pub(super) fn check(spec: &TrafficSpec) -> Result<(), NetError> {
         let sizes = match spec.protocol {
             Protocol::Tcp => TCP_CALLS,
@@ -71,7 +72,7 @@ impl Sending {
         })
     }
 
-    /// Connects to the receiver at `address`, and agrees on the traffic.
+    /// Connects to the receiver at `address`, and agrees on the traffic with it.
     pub(super) fn connect(
         address: &str,
         spec: TrafficSpec,
@@ -112,7 +113,7 @@ impl Sending {
         self.control.peer()
     }
 
-    /// Returns the token at the start of the data.
+    /// Returns the token with which the data starts.
     pub(super) fn token(&self) -> u64 {
         self.token
     }
@@ -136,14 +137,14 @@ impl Sending {
                 let chunk = vec![0; Pacer::call(self.spec.rate, size)];
                 run.drive(&mut self.control, shared, |_, _| stream.write(&chunk));
                 (run.facts, run.connection) = options.sender_facts(stream.as_fd());
-                // If the receiver is gone, this fails, which does not matter here.
+                // This fails if the receiver is gone, which does not matter here.
                 let _ = stream.shutdown(Shutdown::Write);
             }
             Data::Datagrams(socket) => {
                 let mut datagram = vec![0; self.spec.call_bytes as usize];
                 let token = self.token;
-                // Recording when datagrams are sent makes sending more expensive, so do it only on
-                // request.
+                // Recording when each datagram is sent makes sending more expensive, so do it only
+                // if the receiver asks for it.
                 let mut departures_log = departures.then(Departures::default);
                 run.drive(&mut self.control, shared, |number, at| {
                     write_head(&mut datagram, token, number, at);
@@ -210,7 +211,8 @@ impl Sending {
     }
 }
 
-/// Returns when datagrams were sent, for as many of the ranges `asked` as fit into one message.
+/// Returns when the datagrams in the ranges `asked` were sent. If not all ranges fit into one
+/// message, the last ones are left out.
 fn times(departures: &Departures, asked: &[(u64, u64)]) -> Vec<Vec<Departure>> {
     let (mut answers, mut room) = (Vec::new(), TIMES);
     for &range in asked {
@@ -218,7 +220,7 @@ fn times(departures: &Departures, asked: &[(u64, u64)]) -> Vec<Vec<Departure>> {
         if times.len() > room && !answers.is_empty() {
             break;
         }
-        // If a single range does not fit into a message, its answer stays empty.
+        // If a single range does not fit into a message, the answer for it is empty.
         if times.len() > TIMES {
             times.clear();
         }
@@ -270,8 +272,8 @@ impl Data {
     }
 }
 
-/// Opens a connection. Socket options are set before the first packet, because the two ends use it
-/// to negotiate some of them.
+/// Opens a TCP connection. Socket options are set before the first packet is sent, because the two
+/// ends negotiate some of them with their first packets.
 fn stream_to(to: SocketAddr, options: Options<'_>) -> Result<TcpStream, NetError> {
     let failed = NetError::errno("open the data connection");
     let family = match to {
@@ -279,7 +281,7 @@ fn stream_to(to: SocketAddr, options: Options<'_>) -> Result<TcpStream, NetError
         SocketAddr::V6(_) => AddressFamily::Inet6,
     };
     let limit = TimeVal::milliseconds(i64::try_from(ATTEMPT.as_millis()).unwrap_or(i64::MAX));
-    // A link with losses may lose the first packet, too.
+    // Try several times, because a link with losses may lose the first packet, too.
     let until = now() + CONNECT;
     loop {
         let made =
@@ -332,7 +334,8 @@ impl Run {
         }
     }
 
-    /// Makes calls until time is up. `call` is passed the number of the call and the current time.
+    /// Calls `call` whenever data is due, until time is up. `call` is passed the number of the call
+    /// and the current time.
     fn drive(
         &mut self,
         control: &mut Control,
@@ -379,7 +382,7 @@ impl Run {
         }
     }
 
-    /// Checks whether to end early.
+    /// Checks whether the traffic has to end early.
     fn look(&mut self, control: &mut Control, shared: &Shared) {
         if shared.stop.load(Ordering::Relaxed) {
             self.ended_early = Some(EndedBy::Interrupted);
@@ -399,7 +402,7 @@ impl Run {
         }
     }
 
-    /// Handles a failed call.
+    /// Handles an error of a send call.
     fn failed(&mut self, error: &io::Error, at: Nanos, control: &Control) {
         self.clock.waits();
         if !is_nothing_yet(error) {
@@ -434,7 +437,7 @@ impl Run {
     }
 }
 
-/// Connects to `address`, as given by the user.
+/// Opens a connection to `address`, which is in the form that the user gave.
 fn reach(address: &str, stop: &AtomicBool) -> Result<TcpStream, NetError> {
     let found = address
         .to_socket_addrs()

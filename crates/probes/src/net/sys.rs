@@ -5,11 +5,11 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use nix::errno::Errno;
 
-/// Number of bytes used of the kernel's `struct tcp_info` (`<linux/tcp.h>`). The structure only
-/// ever grows at its end.
+/// Number of bytes that are used of the kernel's `struct tcp_info` (`<linux/tcp.h>`). New kernels
+/// only add fields at the end of the structure.
 pub(super) const TCP_INFO: usize = 232;
 
-/// Reads a connection's `TCP_INFO`. Also returns how many bytes of it the kernel provided.
+/// Reads the `TCP_INFO` of a connection. Also returns how many bytes of it the kernel provided.
 pub(super) fn tcp_info(socket: BorrowedFd<'_>) -> nix::Result<([u8; TCP_INFO], usize)> {
     let mut info = [0_u8; TCP_INFO];
     let mut length = libc::socklen_t::try_from(TCP_INFO).map_err(|_| Errno::EINVAL)?;
@@ -42,8 +42,8 @@ pub(super) fn ethtool(
         command: u32,
         data: u32,
     }
-    /// The kernel's `struct ifreq`. Only the pointer in its union is used, and `rest` pads it to
-    /// full size.
+    /// The kernel's `struct ifreq`. Only the pointer in its union is used. `rest` pads the
+    /// structure to its full size.
     #[repr(C)]
     struct Request {
         name: [u8; 16],
@@ -60,7 +60,7 @@ pub(super) fn ethtool(
         rest: [0; 16],
     };
     let name = device.as_bytes();
-    // The last byte must stay 0.
+    // The last byte must stay 0 to terminate the name.
     let room = request
         .name
         .get_mut(..name.len())

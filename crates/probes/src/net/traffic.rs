@@ -1,4 +1,4 @@
-//! Test traffic as its observer sees it: prepare, start, wait, finish.
+//! Test traffic from the observer's point of view: prepare it, start it, wait for it, finish it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use super::send::Sending;
 use super::tuning::Tuning;
 use super::{Namespace, PORT};
 
-/// Where the two ends are if both are on this machine.
+/// Where the two ends of the traffic are, if both are on this machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Place {
     /// In two network namespaces, with a pair of virtual Ethernet devices between them.
@@ -39,18 +39,18 @@ pub enum Place {
 /// Outcome of the traffic.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Report of the end in this process. If both ends are in this process, the sender's report.
+    /// Report of the end that is in this process. If both ends are, this is the sender's report.
     pub report: EndReport,
-    /// Report of the other end, if received.
+    /// Report of the other end, if it was received.
     pub other: Option<EndReport>,
     /// Log of datagrams, if the receiver is in this process and keeps one.
     pub log: Option<Box<PacketLog>>,
     /// Why the traffic ended early, if the cause was not Ctrl-C.
     pub trouble: Option<NetError>,
-    /// Settings in effect at the ends in this process. Each name occurs once.
+    /// Settings in effect at the ends that are in this process. Each name occurs once.
     pub facts: Vec<Fact>,
-    /// The kernel's statistics on the connection at the end. Only for TCP with the sender in this
-    /// process.
+    /// The kernel's statistics on the connection when the traffic ended. Available only for TCP,
+    /// and only if the sender is in this process.
     pub connection: Option<ConnectionFacts>,
 }
 
@@ -61,7 +61,7 @@ pub struct Prepared {
     pub end: End,
     /// Kernel thread id of this end.
     pub tid: i32,
-    /// The traffic that was agreed on.
+    /// The traffic that the two ends agreed on.
     pub spec: TrafficSpec,
     /// Address of the other end.
     pub peer: SocketAddr,
@@ -69,7 +69,7 @@ pub struct Prepared {
     pub token: u64,
 }
 
-/// Messages from a thread before it starts.
+/// Messages that a thread sends to its owner before the traffic starts.
 #[derive(Debug)]
 enum Note {
     Listens(SocketAddr),
@@ -80,9 +80,9 @@ enum Note {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) stop: AtomicBool,
-    /// When the first data was transferred. 0 until then.
+    /// When data was first transferred, in ns. 0 until then.
     begun: AtomicI64,
-    /// When data was last transferred.
+    /// When data was last transferred, in ns.
     reached: AtomicI64,
 }
 
@@ -107,7 +107,7 @@ impl Shared {
     }
 }
 
-/// Settings for one end.
+/// Settings of one end.
 #[derive(Clone, Debug)]
 struct EndSettings {
     spec: TrafficSpec,
@@ -115,7 +115,7 @@ struct EndSettings {
 }
 
 impl EndSettings {
-    /// Settings that keep all of the kernel's defaults.
+    /// Returns settings that keep all of the kernel's defaults.
     fn plain(spec: TrafficSpec) -> Self {
         Self {
             spec,
@@ -124,7 +124,7 @@ impl EndSettings {
     }
 }
 
-/// A thread that sends or receives.
+/// A thread that runs one end of the traffic.
 #[derive(Debug)]
 struct Worker {
     thread: Option<JoinHandle<Result<Outcome, NetError>>>,
@@ -134,18 +134,18 @@ struct Worker {
     prepared: Option<Prepared>,
 }
 
-/// The ends of the traffic that are in this process. Dropping this stops them.
+/// The ends of the traffic that are in this process. When this value is dropped, they stop.
 #[derive(Debug)]
 pub struct Traffic {
-    /// The threads. If both ends are in this process, the sender comes first.
+    /// The threads that run the ends. If both ends are in this process, the sender comes first.
     workers: Vec<Worker>,
     listens: Option<SocketAddr>,
     shaping: Option<Shaping>,
 }
 
 impl Traffic {
-    /// Prepares both ends in this process, with the settings in `tuning`. The threads are pinned to
-    /// the given CPUs, if any.
+    /// Prepares both ends in this process, with the settings in `tuning`. The two threads are
+    /// pinned to the given CPUs, if any.
     ///
     /// # Errors
     /// Returns an error if namespaces or devices cannot be created, if a setting is refused, or if
@@ -159,7 +159,8 @@ impl Traffic {
         Self::both_ends(spec, place, cpus, tuning, None)
     }
 
-    /// Same as [`Traffic::both`], for datagrams that the receiver logs.
+    /// Same as [`Traffic::both`], but the traffic consists of datagrams, and the receiver logs
+    /// them.
     ///
     /// # Errors
     /// Returns the same errors as [`Traffic::both`].
@@ -217,7 +218,7 @@ impl Traffic {
         })
     }
 
-    /// Prepares a sender to the receiver at `address`, for example `server:7117`.
+    /// Prepares a sender that connects to the receiver at `address`, for example `server:7117`.
     ///
     /// # Errors
     /// Returns an error if the traffic is not possible, or if the thread cannot be created.
@@ -235,15 +236,16 @@ impl Traffic {
         })
     }
 
-    /// Prepares a receiver for one sender at `address`, for example `0.0.0.0:7117`.
+    /// Prepares a receiver that accepts one sender and listens on `address`, for example
+    /// `0.0.0.0:7117`.
     ///
     /// # Errors
-    /// Returns an error if the receiver cannot listen at the address.
+    /// Returns an error if the receiver cannot listen on the address.
     pub fn receive(address: String, cpu: Option<Cpu>) -> Result<Self, NetError> {
         Self::receiving(address, cpu, None)
     }
 
-    /// Same as [`Traffic::receive`], for datagrams that the receiver logs.
+    /// Same as [`Traffic::receive`], but the receiver logs the datagrams.
     ///
     /// # Errors
     /// Returns the same errors as [`Traffic::receive`].
@@ -269,18 +271,20 @@ impl Traffic {
         })
     }
 
-    /// Returns the address at which the receiver in this process listens.
+    /// Returns the address on which the receiver in this process listens. Returns `None` if there
+    /// is no such receiver.
     pub fn listens(&self) -> Option<SocketAddr> {
         self.listens
     }
 
-    /// Returns the link's limits as read back from the kernel.
+    /// Returns the link's limits as read back from the kernel. Returns `None` if the link has no
+    /// limits.
     pub fn shaping(&self) -> Option<Shaping> {
         self.shaping
     }
 
-    /// Waits for at most `wait` until the ends are connected. Returns `None` if they are not
-    /// connected by then.
+    /// Waits at most `wait` until the ends are connected. Returns `None` if they are not connected
+    /// by then.
     ///
     /// # Errors
     /// Returns an error if an end failed.
@@ -297,13 +301,13 @@ impl Traffic {
     pub fn go(&mut self) {
         for worker in &mut self.workers {
             if let Some(go) = worker.go.take() {
-                // If the thread has failed, that is reported at the end.
+                // If the thread has failed, `finish` reports that.
                 let _ = go.send(());
             }
         }
     }
 
-    /// Returns when the first data was transferred.
+    /// Returns when data was first transferred. Returns `None` if none has been transferred yet.
     pub fn begun(&self) -> Option<Nanos> {
         let all = self.workers.iter().map(|worker| &worker.shared.begun);
         let begun = all.map(|begun| Nanos(begun.load(Ordering::Relaxed)));
@@ -317,7 +321,7 @@ impl Traffic {
         reached.max().unwrap_or_default()
     }
 
-    /// Whether the traffic has ended.
+    /// Returns whether the traffic has ended.
     pub fn is_over(&self) -> bool {
         let mut threads = self
             .workers
@@ -359,8 +363,8 @@ impl Traffic {
     }
 }
 
-/// Merges the receiver's outcome into the sender's. The receiver's own report is preferred, because
-/// it might not have reached the sender.
+/// Merges the receiver's outcome into the sender's. The report comes from the receiver itself if
+/// possible, because the report might not have reached the sender.
 fn merge(sender: &mut Outcome, receiver: Result<Outcome, NetError>) {
     match receiver {
         Ok(outcome) => {
@@ -383,7 +387,7 @@ impl Drop for Traffic {
             worker.shared.stop.store(true, Ordering::Relaxed);
             worker.go = None;
             if let Some(thread) = worker.thread.take() {
-                // A caller that drops the traffic is not interested in its outcome.
+                // The outcome does not matter if the caller drops the traffic.
                 let _ = thread.join();
             }
         }
@@ -469,7 +473,7 @@ impl Worker {
         })
     }
 
-    /// Waits until the thread is listening, and returns its address.
+    /// Waits until the thread is listening, and returns the address on which it listens.
     fn listens(&mut self) -> Result<SocketAddr, NetError> {
         match self.notes.recv() {
             Ok(Note::Listens(address)) => Ok(address),
@@ -477,7 +481,8 @@ impl Worker {
         }
     }
 
-    /// Waits for at most `wait` until the thread is ready to start. Returns whether it is.
+    /// Waits at most `wait` until the thread is ready for the traffic to start. Returns whether it
+    /// is ready.
     fn prepare(&mut self, wait: Duration) -> Result<bool, NetError> {
         if self.prepared.is_some() {
             return Ok(true);
@@ -490,7 +495,7 @@ impl Worker {
         Ok(self.prepared.is_some())
     }
 
-    /// Returns why the thread ended before its start.
+    /// Returns why the thread ended before the traffic started.
     fn failure(&mut self) -> NetError {
         let thread = self.thread.take().map(JoinHandle::join);
         match thread {
@@ -500,7 +505,7 @@ impl Worker {
     }
 }
 
-/// A thread's channels for talking to its owner.
+/// Channels through which a thread talks to its owner.
 #[derive(Debug)]
 struct Talk {
     shared: Arc<Shared>,
@@ -514,7 +519,7 @@ impl Talk {
         self.tell.send(note).map_err(|_| NetError::Interrupted)
     }
 
-    /// Reports that the thread is ready, and waits until it may start.
+    /// Reports to the owner that the thread is ready, and waits until the thread may start.
     fn wait(
         &self,
         end: End,

@@ -1,6 +1,6 @@
-//! Settings for the two ends: sysctls and offloads in their namespaces, and socket options. They
-//! are read back in order to record the values in effect. Nothing outside the namespaces changes:
-//! only threads in the test's own namespaces set sysctls and offloads.
+//! Settings for the two ends: sysctls and offloads in their namespaces, and socket options. All
+//! settings are read back to record the values in effect. Nothing outside the test's own namespaces
+//! changes, because only threads in these namespaces set sysctls and offloads.
 
 mod offload;
 mod socket;
@@ -16,33 +16,33 @@ use ticktax_model::net_experiment::Fact;
 
 use super::error::NetError;
 
-/// Settings for both ends. A setting that is `None` or absent keeps the kernel's value.
+/// Settings for both ends. If a setting is `None` or absent, the kernel's value stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tuning {
-    /// Names and values of sysctls below `net.`. They are set in this order, in both namespaces.
+    /// Names and values of sysctls below `net.`. They are set in both namespaces, in this order.
     pub sysctls: Vec<(String, String)>,
-    /// Offloads of both devices, and whether each is on.
+    /// Offloads to set on both devices, and whether to turn each one on.
     pub offloads: Vec<(Offload, bool)>,
-    /// Maximum segment size that each end announces, in bytes.
+    /// Maximum segment size (MSS) that each end announces, in bytes.
     pub mss: Option<u32>,
     /// Requested size of the send buffer, in bytes.
     pub send_buffer: Option<u32>,
     /// Requested size of the receive buffer, in bytes.
     pub receive_buffer: Option<u32>,
-    /// Whether small segments are sent immediately (`TCP_NODELAY`).
+    /// Whether to send small segments immediately (`TCP_NODELAY`).
     pub nodelay: Option<bool>,
     /// The sender's congestion control algorithm.
     pub congestion: Option<String>,
 }
 
 impl Tuning {
-    /// Whether any setting requires separate network namespaces.
+    /// Returns whether any setting requires that the ends are in separate network namespaces.
     pub fn needs_namespaces(&self) -> bool {
         !(self.sysctls.is_empty() && self.offloads.is_empty())
     }
 
     /// Applies the sysctls and offloads to the calling thread's namespace, and reads them all back.
-    /// Call this before the namespace has any socket.
+    /// Call this before any socket is opened in the namespace.
     ///
     /// # Errors
     /// Returns an error if a sysctl does not exist or is refused, or if the device refuses an
@@ -57,7 +57,7 @@ impl Tuning {
             for &(offload, on) in &self.offloads {
                 offload.set(on)?;
             }
-            // Read all of them, because changing one may turn others off.
+            // Read all offloads, because changing one may turn others off.
             for offload in Offload::ALL {
                 facts.push(Fact::new(offload.name(), on_off(offload.read()?)));
             }
@@ -65,7 +65,7 @@ impl Tuning {
         Ok(facts)
     }
 
-    /// Returns the socket options for an end.
+    /// Returns the socket options to set for this protocol.
     pub(super) fn options(&self, protocol: Protocol) -> Options<'_> {
         Options {
             tuning: self,

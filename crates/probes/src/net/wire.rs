@@ -15,25 +15,25 @@ use super::error::{NetError, reason};
 use super::{LOOK, SILENCE};
 use crate::clock::now;
 
-/// Protocol version. It changes whenever a message does.
+/// Version of the protocol. It changes whenever a message changes.
 pub(super) const PROTOCOL: u32 = 3;
 
 /// Version of ticktax.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Maximum length of a message, in bytes.
+/// Maximum length of a message, in bytes. A longer message is an error.
 const LONGEST: usize = 1 << 16;
 
 /// A message between the two ends.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Message {
-    /// First message from the sender.
+    /// The sender's first message.
     Hello {
         /// [`PROTOCOL`].
         ticktax_net: u32,
         /// Version of ticktax.
         version: String,
-        /// The traffic that will be sent.
+        /// The traffic that the sender is going to send.
         spec: TrafficSpec,
     },
     /// The receiver accepts the traffic.
@@ -51,7 +51,7 @@ pub(super) enum Message {
         ticktax_net: u32,
         /// Version of ticktax.
         version: String,
-        /// The reason, as shown to the user.
+        /// The reason, in the words that the user sees.
         why: String,
     },
     /// First message on the data connection.
@@ -70,9 +70,10 @@ pub(super) enum Message {
     /// The receiver asks when missing datagrams were sent. Each range consists of its first number
     /// and its end (exclusive).
     When(Vec<(u64, u64)>),
-    /// The sender's answers, in the same order, for as many of the ranges as fit into a message.
+    /// The sender's answer to [`Message::When`]. It has one entry per range, in the same order, and
+    /// leaves out ranges at the end that do not fit into a message.
     Then(Vec<Vec<Departure>>),
-    /// The receiver expects no more data. This is its report.
+    /// The receiver does not expect any more data. The message contains its report.
     Received(Box<EndReport>),
 }
 
@@ -81,7 +82,7 @@ pub(super) enum Message {
 pub(super) struct Control {
     stream: TcpStream,
     peer: SocketAddr,
-    /// Start of a line that has only been read in part.
+    /// Beginning of a message whose rest has not been read yet.
     line: Vec<u8>,
 }
 
@@ -107,8 +108,8 @@ impl Control {
         self.peer
     }
 
-    /// Returns the stream so that it can serve as the data connection. No data has been read from
-    /// it yet.
+    /// Returns the stream so that it can serve as the data connection. None of the data that
+    /// follows the first message has been read from it yet.
     pub(super) fn into_stream(self) -> TcpStream {
         self.stream
     }
@@ -124,7 +125,7 @@ impl Control {
         said.map_err(|error| self.gone(&reason(&error)))
     }
 
-    /// Waits for a message for at most `limit`.
+    /// Waits at most `limit` for a message.
     pub(super) fn hear(&mut self, limit: Nanos, stop: &AtomicBool) -> Result<Message, NetError> {
         let until = now() + limit;
         loop {
@@ -143,7 +144,7 @@ impl Control {
         }
     }
 
-    /// Returns a message if one has arrived. Never waits.
+    /// Returns a message if one has arrived, without waiting.
     pub(super) fn glance(&mut self) -> Result<Option<Message>, NetError> {
         let set = |to| self.stream.set_nonblocking(to);
         set(true).map_err(NetError::system("set up a connection"))?;
@@ -153,7 +154,7 @@ impl Control {
         seen
     }
 
-    /// Reads a message. Returns `None` after the stream's timeout.
+    /// Reads a message. Returns `None` if the stream's read timeout expires first.
     fn look(&mut self) -> Result<Option<Message>, NetError> {
         let mut byte = [0];
         loop {
@@ -164,7 +165,7 @@ impl Control {
                     return self.read(&line).map(Some);
                 }
                 Ok(_) if self.line.len() >= LONGEST => return Err(self.strange()),
-                // Read byte by byte, so that data after the message stays in the stream.
+                // Read byte by byte, so that data that follows the message stays in the stream.
                 Ok(_) => self.line.push(byte[0]),
                 Err(error) if is_nothing_yet(&error) => return Ok(None),
                 Err(error) => return Err(self.gone(&reason(&error))),
@@ -172,10 +173,10 @@ impl Control {
         }
     }
 
-    /// Parses a line as a message.
+    /// Parses a line that contains a message.
     fn read(&self, line: &[u8]) -> Result<Message, NetError> {
         let value: Value = serde_json::from_slice(line).map_err(|_| self.strange())?;
-        // Check this first, because a different version may have different messages.
+        // Check the version first, because messages may differ between versions.
         if let Some(theirs) = other_version(&value) {
             return Err(NetError::Version {
                 address: self.peer.to_string(),
@@ -200,7 +201,8 @@ impl Control {
     }
 }
 
-/// Returns the other end's ticktax version if that end uses a different version of the protocol.
+/// Returns the ticktax version at the other end if that end uses a different version of the
+/// protocol.
 fn other_version(message: &Value) -> Option<String> {
     let said = message.as_object()?.values().next()?;
     let protocol = said.get("ticktax_net")?.as_u64()?;
@@ -208,7 +210,7 @@ fn other_version(message: &Value) -> Option<String> {
     (protocol != u64::from(PROTOCOL)).then(|| version.unwrap_or("(unknown version)").to_owned())
 }
 
-/// Whether a call returned only because of a timeout or a signal.
+/// Returns whether a call returned only because of a timeout or a signal.
 pub(super) fn is_nothing_yet(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,15 +1,15 @@
-//! The loop itself: waits, works, emits the frame, and computes the next due time.
+//! The loop itself. It waits, works, emits the frame, and computes the next due time.
 
 use nix::errno::Errno;
 use ticktax_model::Nanos;
 use ticktax_model::pace::{Frame, PaceRule};
 
-/// The clock, sleep and work that the loop uses.
+/// Provides the loop with time, sleep and work.
 pub(super) trait Platform {
     /// Returns the current time.
     fn now(&mut self) -> Nanos;
 
-    /// Waits once, until about `due`. It may return early, and the loop then calls it again.
+    /// Waits once, until about `due`. The wait may end early. The loop then calls this again.
     fn wait(&mut self, now: Nanos, due: Nanos) -> Result<(), Errno>;
 
     /// Does a frame's work, and returns how much CPU time that took.
@@ -23,7 +23,7 @@ pub(super) struct Next {
     pub(super) first: Nanos,
     pub(super) period: Nanos,
     pub(super) rule: PaceRule,
-    /// Frames due at or after this time do not run.
+    /// End of the loop. Frames that are due at this time or later do not run.
     pub(super) end: Nanos,
 }
 
@@ -37,21 +37,21 @@ impl Next {
 /// Why the loop ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The owner asked it to stop.
+    /// The owner asked the loop to stop.
     Stopped,
     /// The end time was reached.
     Over,
-    /// `emit` did not accept more frames.
+    /// `emit` refused a frame.
     Refused,
     /// The sleep failed.
     NoSleep(Errno),
 }
 
 /// Runs frames until the end time, until `stop` returns `true`, or until `emit` refuses a frame.
-/// After the last frame, the loop waits for the end time as it would for a frame.
+/// After the last frame, the loop waits until the end time.
 ///
-/// An overdue frame starts immediately. If due times have passed without a frame, the loop skips
-/// these frames and never makes up for them.
+/// An overdue frame starts immediately. Due times that pass while the loop is late have no frames,
+/// and the loop never makes up for them.
 #[inline]
 pub(super) fn run(
     platform: &mut impl Platform,
@@ -104,7 +104,7 @@ mod tests {
     /// A simulated machine. Its clock advances only during sleep and work.
     struct Fake {
         now: Nanos,
-        /// Delay of each wake-up. Once the list is used up, the delay is 0.
+        /// Delay of each wake-up. When the list is used up, the delay is 0.
         late: Vec<i64>,
         /// Duration of each frame's work. The last value repeats.
         work: Vec<i64>,
@@ -154,7 +154,7 @@ mod tests {
         }
     }
 
-    /// Returns the first `count` frames as (due, started).
+    /// Returns when each of the first `count` frames was due and when it started.
     fn frames(platform: &mut Fake, rule: PaceRule, count: usize) -> Vec<(i64, i64)> {
         let mut frames: Vec<Frame> = Vec::new();
         let next = Next {
@@ -208,8 +208,8 @@ mod tests {
         assert_eq!(frames, [(1_000, 1_000), (2_300, 2_370), (3_670, 3_670)]);
     }
 
-    /// The work of 3,500 lasts beyond three later due times. Two of these frames are dropped. The
-    /// third starts immediately afterwards, late.
+    /// The 3,500 of work last beyond three later due times. The first two of these frames are
+    /// dropped. The third starts late, as soon as the work is done.
     #[test]
     fn under_deadline_a_stall_drops_the_slots_it_covers() {
         let mut platform = Fake::new(&[], &[300, 3_500, 300]);
@@ -295,7 +295,8 @@ mod tests {
         // A frame due exactly at the end must not run.
         let frames = until(3_000, &mut Fake::new(&[], &[300]));
         assert_eq!(frames, (vec![1_000, 2_000], 3_000));
-        // A frame due before the end must run even if it is late. Then the loop ends.
+        // A frame due before the end must run even if it is late. The loop must end after that
+        // frame.
         let frames = until(3_400, &mut Fake::new(&[0, 0, 5_000], &[300]));
         assert_eq!(frames, (vec![1_000, 2_000, 3_000], 8_300));
         let frames = until(900, &mut Fake::new(&[], &[300]));

@@ -1,7 +1,7 @@
 //! Sleep methods. Each is named after its system call.
 //!
-//! Times are rounded up to the call's unit, so no method is meant to end early. A signal can end a
-//! sleep early, in which case the loop sleeps again.
+//! Times are rounded up to the unit of the call, so that the sleep does not end early. If a signal
+//! ends a sleep early, the loop sleeps again.
 
 use nix::errno::Errno;
 use nix::poll::{PollTimeout, poll};
@@ -16,7 +16,7 @@ use ticktax_model::pace::{Calibration, SleepMethod};
 use crate::clock::now;
 use crate::sys;
 
-/// A sleep method, with the file descriptors it needs.
+/// A sleep method, with the file descriptors that it needs.
 #[derive(Debug)]
 pub(super) enum Sleeper {
     Nanosleep,
@@ -27,7 +27,7 @@ pub(super) enum Sleeper {
     Poll,
     Epoll(Epoll),
     Spin,
-    /// Sleeps until this long before the due time and then spins.
+    /// Sleeps until this long before the due time, and then spins.
     Hybrid(Nanos),
 }
 
@@ -50,9 +50,9 @@ impl Sleeper {
         })
     }
 
-    /// For a hybrid, measures how late this thread's sleeps end and sets the length of the spin
-    /// accordingly. Returns that length. Takes about 40 ms. Does nothing and returns `None` for
-    /// other methods.
+    /// Calibrates the hybrid method, which takes about 40 ms. Measures how late this thread's
+    /// sleeps end, sets the length of the spin accordingly, and returns that length. Does nothing
+    /// and returns `None` for other methods.
     pub(super) fn calibrate(&mut self, period: Nanos) -> Option<Nanos> {
         let Self::Hybrid(margin) = self else {
             return None;
@@ -60,7 +60,7 @@ impl Sleeper {
         let mut late = [Nanos::ZERO; Calibration::TRIALS];
         for lateness in &mut late {
             let due = now() + Calibration::TRIAL;
-            // If a signal ended the sleep early, it counts as on time.
+            // If a signal ends the sleep early, the sleep counts as on time.
             let _ = sleep_until(due);
             *lateness = now() - due;
         }
@@ -128,14 +128,15 @@ fn to_timespec(time: Nanos) -> TimeSpec {
     )
 }
 
-/// Converts a time to whole units, rounded up so that no sleep ends early.
+/// Converts a time to units. Rounds up, so that no sleep ends early.
 fn in_units(time: Nanos, unit: Nanos) -> u32 {
     let time = time.0.max(0);
     let units = time / unit.0 + i64::from(time % unit.0 > 0);
     u32::try_from(units).unwrap_or(u32::MAX)
 }
 
-/// Converts a time to milliseconds for `poll` and `epoll_wait`. Even the longest period fits.
+/// Converts a time to milliseconds for `poll` and `epoll_wait`. Even the longest period fits in a
+/// `u16`.
 fn millis<T: From<u16>>(method: SleepMethod, time: Nanos) -> T {
     T::from(u16::try_from(in_units(time, method.unit())).unwrap_or(u16::MAX))
 }
@@ -154,7 +155,8 @@ mod tests {
             let sleeper = Sleeper::new(method).unwrap();
             let begin = now();
             let due = begin + Nanos::from_micros(1_700);
-            // One call is enough unless a signal arrives. An uncalibrated hybrid has no margin.
+            // If no signal arrives, one call is enough. This also holds for the hybrid method,
+            // which is not calibrated here and therefore has no margin.
             sleeper.wait(begin, due).unwrap();
             assert!(now() >= due, "{method}");
         }

@@ -1,5 +1,5 @@
-//! Single sleeps and pieces of work in the calling thread, for programs whose loop is defined
-//! elsewhere.
+//! Sleeps and works once per call, in the calling thread. This is for programs that define their
+//! own loops.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::SleepMethod;
@@ -9,7 +9,8 @@ use super::work::Work;
 use crate::ProbeError;
 use crate::clock::{now, thread_cpu_time};
 
-/// The sleep methods that the calling thread has used so far.
+/// The sleep methods that the calling thread has used so far. They are kept open for further
+/// sleeps.
 #[derive(Debug, Default)]
 pub struct SyscallDriver {
     sleepers: Vec<(SleepMethod, Sleeper)>,
@@ -44,7 +45,8 @@ impl SyscallDriver {
             .map_err(refused)
     }
 
-    /// Works until `time` of CPU time has been used. May overrun until the clock is next checked.
+    /// Works until it has used `time` of CPU time. The work may take slightly longer, until the
+    /// clock is next checked.
     pub fn work(&mut self, time: Nanos) {
         Work::fine(time).burn();
     }

@@ -1,4 +1,4 @@
-//! Parses the records in a ring of perf events.
+//! Parses the records that the kernel writes to a ring of perf events.
 
 use ticktax_model::Nanos;
 
@@ -10,10 +10,10 @@ const HEAD: usize = 8;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Record<C> {
-    /// A sample: the time, the thread that was running, and the call chain in the kernel. The
-    /// innermost function comes first.
+    /// A sample: the time, the thread that was running, and the kernel's call chain, starting with
+    /// the innermost function.
     Sample { at: Nanos, tid: i32, chain: C },
-    /// Number of samples lost because the ring was full.
+    /// Number of samples that were lost because the ring was full.
     Lost(u64),
 }
 

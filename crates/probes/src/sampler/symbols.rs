@@ -2,9 +2,9 @@
 
 use ticktax_model::net::SampledCode;
 
-/// Functions that run softirqs, in different kernel releases.
+/// Functions that run softirqs. Their name depends on the kernel release.
 const SOFTIRQS: [&str; 2] = ["handle_softirqs", "__do_softirq"];
-/// Functions that handle interrupts: the generic ones, and the local timer's.
+/// Functions that handle interrupts: generic ones, and those for the local timer.
 const INTERRUPTS: [&str; 7] = [
     "handle_irq_event",
     "__handle_irq_event_percpu",
@@ -15,13 +15,13 @@ const INTERRUPTS: [&str; 7] = [
     "__sysvec_apic_timer_interrupt",
 ];
 
-/// Address ranges of these functions, as start, end and kind of code.
+/// Address ranges of these functions. Each consists of the start, the end and the kind of code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Functions(Vec<(u64, u64, SampledCode)>);
 
 impl Functions {
-    /// Parses the contents of `/proc/kallsyms`. Returns `None` if addresses are hidden or if no
-    /// function for softirqs is listed.
+    /// Parses the contents of `/proc/kallsyms`. Returns `None` if addresses are hidden, or if no
+    /// function that runs softirqs is listed.
     pub(super) fn parse(symbols: &str) -> Option<Self> {
         let mut all = Vec::new();
         let mut known = Vec::new();
@@ -62,9 +62,9 @@ impl Functions {
         softirqs.then_some(Self(ranges))
     }
 
-    /// Classifies a call chain whose innermost function comes first. The innermost known function
-    /// decides, because an interrupt can occur in a softirq, and a softirq can run at the end of an
-    /// interrupt.
+    /// Classifies a call chain that starts with the innermost function. The innermost known
+    /// function decides, because an interrupt can occur in a softirq, and a softirq can run at the
+    /// end of an interrupt.
     pub(super) fn code(&self, mut chain: impl Iterator<Item = u64>) -> SampledCode {
         let code_at = |address: u64| {
             let mut ranges = self.0.iter();

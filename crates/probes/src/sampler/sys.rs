@@ -1,5 +1,5 @@
-//! A ring of samples that is shared with the kernel. Neither the system calls nor the shared memory
-//! have a safe wrapper.
+//! A ring of samples that is shared with the kernel. Neither the system call that creates it nor
+//! the shared memory has a safe wrapper.
 #![expect(
     unsafe_code,
     reason = "perf_event_open and its shared memory have no safe wrapper"
@@ -25,14 +25,16 @@ const EXCLUDE_CHAIN_USER: u64 = 1 << 22;
 const USE_CLOCK: u64 = 1 << 25;
 const CLOEXEC: libc::c_ulong = 8;
 
-/// Offsets of the kernel's write position and the reader's position within the first page.
+/// Offsets of two positions within the first page: the end of the data that the kernel has written,
+/// and the end of the data that this process has read.
 const AT_HEAD: usize = 1024;
 const AT_TAIL: usize = 1032;
 
-/// Size of the sample area, in bytes. It has room for several seconds' samples of one CPU.
+/// Size of the area for samples, in bytes. It has room for the samples of one CPU from several
+/// seconds.
 const ROOM: usize = 1 << 20;
 
-/// A CPU's ring of samples. Dropping it stops the sampling.
+/// A ring with the samples of one CPU. When this value is dropped, the sampling stops.
 #[derive(Debug)]
 pub(super) struct Ring {
     base: NonNull<libc::c_void>,
@@ -41,7 +43,8 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Starts sampling on `cpu`. Timestamps are on `CLOCK_MONOTONIC`, like everywhere in ticktax.
+    /// Starts to sample `cpu`. The samples' timestamps are on `CLOCK_MONOTONIC`, as everywhere in
+    /// ticktax.
     pub(super) fn open(cpu: Cpu, period: Nanos) -> nix::Result<Self> {
         let attr = attr(period);
         let cpu = libc::c_int::try_from(cpu.index()).map_err(|_| Errno::EINVAL)?;
@@ -123,7 +126,7 @@ impl Drop for Ring {
     }
 }
 
-/// Builds a `perf_event_attr`, as 64-bit words.
+/// Builds a `struct perf_event_attr`, as 64-bit words.
 fn attr(period: Nanos) -> [u64; ATTR / 8] {
     let mut words = [0; ATTR / 8];
     let mut halves = |at: usize, first: u64, second: u64| {
@@ -134,7 +137,7 @@ fn attr(period: Nanos) -> [u64; ATTR / 8] {
         };
     };
     halves(0, TYPE_SOFTWARE, ATTR as u64);
-    // The fields sample_stack_user and clockid.
+    // The second half of this word is the field clockid. The first, sample_stack_user, stays 0.
     halves(11, 0, libc::CLOCK_MONOTONIC.unsigned_abs().into());
     words[1] = CPU_CLOCK;
     words[2] = period.0.unsigned_abs();

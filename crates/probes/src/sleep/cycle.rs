@@ -1,10 +1,10 @@
-//! When wake-ups are due, and which ones a late wake-up covers.
+//! Computes when wake-ups are due, and which due times a late wake-up covers.
 
 use ticktax_model::Nanos;
 
 use super::Wakeup;
 
-/// A thread's due times. They come at regular intervals, regardless of delays.
+/// Due times of a thread. They are at regular intervals, regardless of delays.
 #[derive(Debug)]
 pub(super) struct Cycle {
     due: Nanos,
@@ -24,10 +24,12 @@ impl Cycle {
         self.due
     }
 
-    /// Passes every wake-up that was due by `woke` to `sink`. Returns how many of them were missed.
+    /// Passes every wake-up that was due by `woke` to `sink`. Returns how many of them the thread
+    /// missed.
     ///
-    /// A thread that is more than an interval late has missed wake-ups. Each counts, with the time
-    /// since it was due. Leaving them out would hide most of a long delay (coordinated omission).
+    /// A thread that is more than an interval late has missed wake-ups. Each of them is recorded
+    /// with the time from when it was due. Without them, most of a long delay would be hidden
+    /// (coordinated omission).
     pub(super) fn wake(&mut self, woke: Nanos, mut sink: impl FnMut(Wakeup)) -> u64 {
         sink(Wakeup {
             due: self.due,

@@ -1,33 +1,37 @@
-//! Measures how fast the loop runs on a CPU, and derives the minimum length of a gap from that.
+//! Measures how fast the spin probe's loop runs on a CPU, and derives the minimum length of a gap
+//! from that.
 
 use crate::clock::Counter;
 
-/// A calibration takes one second divided by this: 20 ms.
+/// A calibration takes one second divided by this number, that is, 20 ms.
 const PART_OF_SECOND: u64 = 50;
 
-/// Minimum number of iterations in a calibration, even with a slow counter.
+/// Minimum number of iterations in a calibration. With a slow counter, it may take longer than 20
+/// ms.
 const MIN_LOOPS: u64 = 10_000;
 
-/// Longest iteration that has its own bucket, in ticks. Longer ones share the last bucket.
+/// Longest iteration that has its own bucket in the histogram, in ticks. Longer iterations share
+/// the last bucket.
 const LONGEST: usize = 4095;
 
-/// Number of times that the current CPU is queried.
+/// Number of times that a calibration queries the current CPU.
 const CPU_QUERIES: usize = 63;
 
-/// At most one iteration in this many may exceed the threshold.
+/// At most one iteration in this many may reach the threshold because of the loop's own jitter.
 const ONE_IN: u64 = 10_000;
 
-/// Speed of the loop, and the threshold derived from it, in ticks.
+/// Speed of the loop, and the threshold (minimum length of a gap) derived from it. All times are in
+/// ticks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Calibration {
     pub(super) median: u64,
     pub(super) threshold: u64,
-    /// Duration of a query for the current CPU. Without a vDSO, as on arm64, the query is a system
-    /// call.
+    /// Duration of a query for the current CPU. If the vDSO cannot answer the query, as on arm64,
+    /// it is a system call.
     pub(super) cpu_query: u64,
 }
 
-/// Runs the loop for 20 ms, and determines the median iteration and the threshold.
+/// Runs the loop for 20 ms, and determines the median length of an iteration and the threshold.
 ///
 /// Interruptions need no special treatment, because they are rare among a million iterations.
 pub(super) fn calibrate(counter: &mut impl Counter, frequency_hz: u64) -> Calibration {
@@ -48,7 +52,7 @@ pub(super) fn calibrate(counter: &mut impl Counter, frequency_hz: u64) -> Calibr
     }
 }
 
-/// Measures how long it takes to query the current CPU (median).
+/// Returns the median time that it takes to query the current CPU.
 fn cpu_query(counter: &mut impl Counter) -> u64 {
     let mut times = [0; CPU_QUERIES];
     for time in &mut times {
@@ -62,10 +66,10 @@ fn cpu_query(counter: &mut impl Counter) -> u64 {
 
 /// Determines the median and the threshold from a histogram of iteration lengths in ticks.
 ///
-/// The threshold is at least three medians. It also exceeds all but one iteration in 10,000, so
-/// that the loop's own jitter (a cache miss, the other hyperthread) rarely counts as a gap. If the
-/// CPU is interrupted more often than that, this quantile measures the interruptions. It is
-/// therefore capped at 100 ns, or at three medians if these are longer.
+/// The threshold is at least three medians. It is also longer than all but one iteration in 10,000,
+/// so that the loop's own jitter (a cache miss, the other hyperthread) rarely counts as a gap. If
+/// the CPU is interrupted more often than that, this quantile depends on the interruptions instead.
+/// The threshold is therefore at most 100 ns, or three medians if these are longer.
 fn conclude(steps: &[u32], frequency_hz: u64) -> Calibration {
     let total: u64 = steps.iter().map(|count| u64::from(*count)).sum();
     let quantile = |below: u64| {
@@ -153,7 +157,7 @@ mod tests {
                 cpu_query: 0
             }
         );
-        // If a tick takes longer than the loop, the counter often does not advance between two
+        // If a tick takes longer than an iteration, the counter often does not advance between two
         // readings.
         let coarse = histogram(&[(0, 9_000), (1, 1_000)]);
         assert_eq!(

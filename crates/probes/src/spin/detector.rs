@@ -7,24 +7,26 @@ use ticktax_model::Cpu;
 use super::Gap;
 use crate::clock::Counter;
 
-/// Maximum number of consecutive gaps that may be blamed on recording the previous one.
+/// Maximum number of consecutive gaps to record. Each of them is so close to the previous gap that
+/// recording that gap may have caused it.
 const CHAIN: u32 = 16;
 
-/// Iteration lengths that make the loop react, in ticks.
+/// Lengths of an iteration that make the loop react, in ticks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     /// Minimum length of a gap. At least 1.
     threshold: u64,
-    /// Minimum length after which the thread checks whether it has been moved to another CPU. A
+    /// Shortest iteration after which the thread checks whether it has been moved to another CPU. A
     /// migration always takes longer.
     watchful: u64,
-    /// Recording a gap takes less than this, unless it is interrupted.
+    /// Upper limit for the time that it takes to record a gap. If it takes longer, there was an
+    /// interruption.
     recording: u64,
 }
 
 impl Limits {
-    /// Derives the limits from the threshold and the time that a query of the current CPU takes
-    /// (both in ticks), and from the counter's frequency.
+    /// Derives the limits from the threshold, the time to query the current CPU (both in ticks),
+    /// and the counter's frequency.
     pub(super) fn new(threshold: u64, cpu_query: u64, frequency_hz: u64) -> Self {
         let threshold = threshold.max(1);
         let microsecond = frequency_hz.div_ceil(1_000_000);
@@ -51,8 +53,8 @@ pub(super) struct Tally {
 /// last gap may extend beyond `end`.
 ///
 /// An iteration consists of one reading, one subtraction, two comparisons, and loads of two values
-/// that stay in the cache. The loop ends early if the thread finds itself on a CPU other than
-/// `cpu`. The time after the last reading on `cpu` is then left out.
+/// that stay in the cache. If the thread finds itself on a CPU other than `cpu`, the loop ends
+/// early. The time after the last reading on `cpu` is then left out.
 pub(super) fn watch<C: Counter>(
     counter: &mut C,
     cpu: Cpu,
@@ -70,7 +72,7 @@ pub(super) fn watch<C: Counter>(
     while last < end.load(Ordering::Relaxed) && !stop.load(Ordering::Relaxed) {
         let now = counter.read();
         tally.loops += 1;
-        // If the counter goes back a little, count that as zero rather than as a huge gap.
+        // If the counter goes back a little, count that as no time rather than as a huge gap.
         if now.saturating_sub(last) < limits.watchful {
             last = now;
             continue;
@@ -91,8 +93,8 @@ pub(super) fn watch<C: Counter>(
     tally
 }
 
-/// Records a gap and returns the reading from which to continue. Returns `None` if the thread has
-/// been moved to another CPU.
+/// Records a gap, and returns the counter reading from which the loop continues. Returns `None` if
+/// the thread has been moved to another CPU.
 #[cold]
 #[inline(never)]
 fn handle_gap<C: Counter>(
@@ -124,8 +126,8 @@ fn handle_gap<C: Counter>(
             end_counter: after,
         };
     }
-    // So many gaps in a row are not a coincidence: recording is slow on this machine. Charge the
-    // last interval to recording, and continue.
+    // So many gaps in a row cannot be a coincidence. Recording a gap is slow on this machine.
+    // Charge the last interval to recording, and continue.
     tally.recording += gap.end_counter - gap.start_counter;
     Some(gap.end_counter)
 }
@@ -143,8 +145,8 @@ mod tests {
 
     use super::{CHAIN, Counter, Gap, Limits, Tally, watch};
 
-    /// A counter that follows a script. At the script's end, it sets the stop flag and then
-    /// advances by 10 per reading.
+    /// A counter that advances as a script says. When the script is used up, the counter sets the
+    /// stop flag and then advances by 10 per reading.
     struct Script<'a> {
         steps: std::slice::Iter<'a, i64>,
         time: u64,
@@ -172,8 +174,8 @@ mod tests {
         }
     }
 
-    /// Runs the loop on a 1 GHz counter that starts near 10,000 and advances by `steps`. The
-    /// threshold is 40 ns.
+    /// Runs the loop on a 1 GHz counter that starts near 10,000 and advances by `steps`, with a
+    /// threshold of 40 ns.
     fn play(steps: &[i64], cpus: &[u32]) -> (Tally, Vec<(u64, u64)>) {
         play_until(u64::MAX, steps, cpus)
     }
@@ -247,7 +249,7 @@ mod tests {
         let tally = watch(&mut script, Cpu(3), limits, &end, &stop, |gap| {
             gaps.push(gap.end_counter - gap.start_counter);
         });
-        // Only a delay too long for a CPU query counts as a gap.
+        // After a gap, only a delay longer than a query of the CPU may count as another gap.
         assert_eq!(gaps, [2_000, 2_000, 9_000]);
         assert_eq!(tally.recording, 6_000);
     }
@@ -283,11 +285,11 @@ mod tests {
         let steps = [0, 10, 10, 10, 500, 10, 10];
         let (tally, gaps) = play_until(10_020, &steps, &[3]);
         assert_eq!((tally.ended, tally.loops, gaps.len()), (10_020, 2, 0));
-        // The thread is preempted at the end, and notices it when it runs again.
+        // The thread is preempted just before the end. It must notice the end when it runs again.
         let (tally, gaps) = play_until(10_040, &steps, &[3]);
         assert_eq!((gaps, tally.loops), (vec![(10_030, 10_530)], 4));
         assert!(tally.ended >= 10_530);
-        // The thread starts only after the end.
+        // The thread starts to run only after the end.
         let (tally, gaps) = play_until(9_000, &steps, &[3]);
         assert_eq!((tally.loops, gaps.len()), (0, 0));
         assert_eq!(tally.ended, tally.started);

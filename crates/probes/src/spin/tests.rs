@@ -1,4 +1,4 @@
-//! Runs the spin probe on this machine. The tests pass no matter how busy the machine is.
+//! Tests the spin probe on this machine. They pass no matter how busy the machine is.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn gaps_are_ordered_and_at_least_the_threshold() {
             for (_, gap) in &cpu_gaps {
                 assert!(gap.start_counter >= report.started_counter);
                 assert!(gap.end_counter <= report.ended_counter);
-                // Rounding may raise the threshold by 1 ns.
+                // The threshold may have been rounded up by 1 ns.
                 let length = clock.to_nanos(gap.end_counter - gap.start_counter);
                 assert!(length + Nanos(1) >= report.threshold, "{length}");
             }
@@ -69,8 +69,8 @@ fn a_probe_ends_at_the_set_time() {
             .map(|(_, gap)| [gap.start_counter, gap.end_counter])
             .map(|times| times.map(|time| alignment.to_monotonic(time)))
             .find(|&[_, to]| to > soon);
-        // The last reading must be on time, unless the thread was preempted at the end or started
-        // late.
+        // The last reading must be on time. Two exceptions are allowed: the thread was preempted
+        // just before the end, or it started late.
         let begin = alignment.to_monotonic(report.started_counter);
         if let Some([from, _]) = first_beyond {
             assert!(from < soon, "{from} {end}");

@@ -1,4 +1,4 @@
-//! `frame-rate-vs-hz` on real kernels: runs the same loop on kernels whose sleeps end on ticks.
+//! `frame-rate-vs-hz` on real kernels. Runs the same loop on kernels that end sleeps on ticks.
 
 use ticktax_model::Nanos;
 use ticktax_model::kernels::{Allowance, GuestClock, KernelRow, KernelTable, KernelsStatement};
@@ -11,7 +11,8 @@ use crate::kernels::{GuestJob, KernelCase, Trial, modelled, published, rates, re
 
 pub(super) struct Frames;
 
-/// Makes sleeps end on ticks, as on the published machine, and keeps the tick running while idle.
+/// Boots a kernel that ends sleeps on ticks, as the published machine did, and that keeps ticking
+/// while the CPU is idle.
 const JOB: GuestJob = GuestJob {
     cmdline: "highres=off nohz=off",
     length: Nanos::from_secs(60),
@@ -47,7 +48,7 @@ const FIGURES: [Figure; 4] = [
         what: "CPU as used",
         series: "",
         unit: "%",
-        // The model takes this value as an input, measured with the kernel's own clock.
+        // The model takes this value as an input. The kernel's own clock measured it.
         allowed: None,
         value: |seen| seen.used,
     },
@@ -60,7 +61,7 @@ const FIGURES: [Figure; 4] = [
     },
 ];
 
-/// The loop's results, per second or in % of a CPU.
+/// Results of the loop, per second or in % of a CPU.
 struct Seen {
     frames: f64,
     sampled: f64,
@@ -147,8 +148,9 @@ fn measured(trial: &Trial) -> Option<Seen> {
     })
 }
 
-/// The model's results for the same loop on this kernel, one per start phase within the tick. Each
-/// burst includes the CPU time that the kernel adds on entry and exit.
+/// Returns the model's results for the same loop on this kernel. There is one result for each phase
+/// of the tick at which the loop may start. Each burst of work includes the CPU time that kernel
+/// entry and exit add.
 fn expected(trial: &Trial, task: &TaskSpec) -> Vec<Seen> {
     let Some(kernel) = Kernel::from_machine(&trial.replay.machine) else {
         return Vec::new();
@@ -167,7 +169,7 @@ fn expected(trial: &Trial, task: &TaskSpec) -> Vec<Seen> {
     phases.collect()
 }
 
-/// A copy of `task` in which each work step takes `more` longer.
+/// Returns a copy of `task` in which each work step takes `more` longer.
 fn longer(task: &TaskSpec, more: Nanos) -> TaskSpec {
     let mut task = task.clone();
     for step in &mut task.program {
@@ -204,8 +206,8 @@ mod tests {
     use crate::replay::Replay;
     use ticktax_model::replay::ReplayedTask;
 
-    /// The results of a kernel that behaves like the model, except that it completes only `share`
-    /// of the frames.
+    /// Returns the results of a kernel that behaves like the model, except that it completes only
+    /// `share` of the frames.
     fn trial(hz: u32, share: f64) -> Trial {
         let facts = Facts {
             kernel: "6.1.0".to_owned(),
@@ -263,7 +265,7 @@ mod tests {
         assert_eq!(same.release.as_deref(), Some("6.1.0"));
         let frames = &same.tables[0].rows[1];
         assert_eq!((frames.hz, frames.published), (200, Some((29.0, 29.0))));
-        // Sampling must attribute no CPU time to the loop, although the loop uses some.
+        // The kernel's sampling must charge no CPU time to the loop, although the loop uses some.
         let (sampled, used) = (&same.tables[1].rows[1], &same.tables[2].rows[1]);
         assert!(
             sampled.kernel < 0.1 && used.kernel > 9.0,

@@ -1,4 +1,4 @@
-//! `idle-cost-vs-hz` on real kernels: counts the instructions that an idle guest executes, with and
+//! `idle-cost-vs-hz` on real kernels. Counts the instructions that an idle guest executes, with and
 //! without programs that wake up occasionally.
 
 use ticktax_model::Nanos;
@@ -13,16 +13,16 @@ use crate::statistics::line;
 
 pub(super) struct Idle;
 
-/// Boot options for guests that behave like the published kernels: the tick never stops, and sleeps
-/// end on ticks.
+/// Boot options that make guests behave like the published kernels: the tick never stops, and
+/// sleeps end on ticks.
 const PUBLISHED: &str = "nohz=off highres=off";
-/// Boot options for a tick that never stops but comes from a one-shot timer.
+/// Boot options that keep the tick from stopping but let it come from a one-shot timer.
 const ONE_SHOT: &str = "nohz=off";
-/// Boot options for Linux's current default: an idle CPU stops its tick.
+/// No boot options, which is the current default of Linux: an idle CPU stops its tick.
 const STOPS: &str = "";
 
-/// Run times of the two guests in each pair. The difference of their instruction counts is the cost
-/// of the additional time. Both guests boot, so the boot's instructions cancel out.
+/// Run times of the two guests in each pair. Both of them boot, so the difference between their
+/// instruction counts is the cost of the additional time.
 const LENGTHS: [Nanos; 2] = [Nanos::from_secs(60), Nanos::from_secs(260)];
 
 impl KernelCase for Idle {
@@ -120,7 +120,8 @@ fn twice(value: f64) -> (f64, f64) {
     (value / 1e3, value / 1e3)
 }
 
-/// Instructions per second at each tick rate, from pairs of guests with different run times.
+/// Returns the number of instructions per second at each tick rate, measured with pairs of guests
+/// that run for different times.
 fn counts(trials: &[Trial], cmdline: &str, programs: bool) -> Vec<(u32, f64)> {
     let selected = trials
         .iter()
@@ -141,7 +142,8 @@ fn counts(trials: &[Trial], cmdline: &str, programs: bool) -> Vec<(u32, f64)> {
         .collect()
 }
 
-/// A straight line: instructions per second without ticks, and instructions per tick.
+/// A straight line, given by the number of instructions per second without ticks and the number of
+/// instructions per tick.
 #[derive(Clone, Copy)]
 struct Straight {
     base: f64,
@@ -149,8 +151,8 @@ struct Straight {
 }
 
 impl Straight {
-    /// Fits a line by minimizing the sum of squared relative errors. Returns `None` for fewer than
-    /// two rates.
+    /// Fits the line by minimizing the sum of the squared relative errors. Returns `None` if there
+    /// are fewer than two rates.
     fn fit(counts: &[(u32, f64)]) -> Option<Self> {
         if counts.len() < 2 {
             return None;
@@ -181,7 +183,7 @@ impl Straight {
         self.base + self.tick * f64::from(hz)
     }
 
-    /// The largest relative error, in %.
+    /// Returns the largest relative error of the line, in %.
     fn misses(&self, counts: &[(u32, f64)]) -> f64 {
         let each = counts
             .iter()
@@ -190,22 +192,22 @@ impl Straight {
     }
 }
 
-/// Instructions that programs add to an idle guest: some per second, and some per tick that wakes a
-/// program.
+/// Instructions that programs add to an idle guest. Some are added per second, and some per tick
+/// that wakes a program.
 struct Wakes {
     wakeups: f64,
-    /// Instructions per second for the wake-ups, regardless of the tick rate.
+    /// Number of instructions per second that the wake-ups take regardless of the tick rate.
     each: f64,
-    /// Additional instructions per tick that wakes a program.
+    /// Number of additional instructions per tick that wakes a program.
     woken: f64,
-    /// The highest and the lowest rate. They calibrate the fit because their numbers of waking
-    /// ticks differ most.
+    /// The highest and the lowest rate, from which this was fitted. They differ most in the number
+    /// of ticks that wake a program.
     fit: [u32; 2],
 }
 
 impl Wakes {
-    /// Fits the instructions that programs add at two rates. Returns `None` if there is only one
-    /// rate. The simulator provides the number of ticks that wake a program.
+    /// Fits the number of instructions that programs add, at two rates. Returns `None` if there is
+    /// only one rate. The number of ticks that wake a program comes from the simulator.
     fn fit(idle: &[(u32, f64)], woken: &[(u32, f64)], wakeups: f64) -> Option<Self> {
         let fit = [
             woken.iter().map(|count| count.0).max()?,
@@ -227,7 +229,7 @@ impl Wakes {
         })
     }
 
-    /// Instructions per second that programs add to an idle guest at `hz`.
+    /// Returns how many instructions per second programs add to an idle guest at `hz`.
     fn at(&self, hz: u32) -> f64 {
         self.each + self.woken * waking(hz, self.wakeups)
     }
@@ -242,7 +244,7 @@ fn waking(hz: u32, wakeups: f64) -> f64 {
     cases::woken(u64::from(hz), wakeups)
 }
 
-/// Minimum and maximum count in thousands, as text.
+/// Formats the minimum and the maximum count, in thousands.
 fn min_and_max(counts: &[(u32, f64)]) -> String {
     let range = Range::from_values(counts.iter().map(|(_, count)| count / 1e3));
     format!("{:.0} to {:.0}", range.min, range.max)
@@ -318,8 +320,8 @@ mod tests {
     use crate::kernels::{GuestJob, KernelCase, Trial};
     use crate::replay::Replay;
 
-    /// Guests with known instruction counts. `programs` contains the additional instructions per
-    /// second and those per waking tick.
+    /// Returns guests with known instruction counts. `programs` contains the number of instructions
+    /// that programs add per second, and per tick that wakes a program.
     fn trials(hz: u32, programs: [f64; 2]) -> Vec<Trial> {
         let trial = |job: GuestJob| {
             let mut a_second = 9_000.0 + 2_000.0 * f64::from(hz);
@@ -368,7 +370,7 @@ mod tests {
             (last.off().unwrap() / last.kernel).abs() < 0.005,
             "{last:?}"
         );
-        // Two rates must calibrate the programs' fit, and all rates the straight line.
+        // The fit for programs must use two rates, and the straight line all of them.
         assert_eq!(programs.rows.iter().filter(|row| row.fit).count(), 2);
         let line = &statement.remarks[0].reason;
         assert!(
@@ -376,7 +378,7 @@ mod tests {
             "{line}"
         );
 
-        // A rate whose count is above the line must be reported as a mismatch.
+        // If the count at one rate is above the line, that rate must be reported as a mismatch.
         let mut other = all;
         for trial in other.iter_mut().filter(|trial| trial.hz == 200) {
             if trial.job.length == LENGTHS[1] && !trial.job.programs {
@@ -385,7 +387,7 @@ mod tests {
         }
         let statement = Idle.statement(&file, GuestClock::Host, &other);
         assert!(!statement.agrees(), "{statement:#?}");
-        // A single rate must produce a count but no fit.
+        // With a single rate, there must be a count but no fit.
         let statement = Idle.statement(&file, GuestClock::Host, &trials(250, [50_000.0, 4_000.0]));
         assert_eq!(
             (statement.met(), statement.tables[1].rows[0].kernel),

@@ -18,7 +18,8 @@ fn factors(typed: &[&str]) -> Factors {
     read(typed).unwrap()
 }
 
-/// Sum of twelve uniform draws: approximately normal with mean 0 and standard deviation 1.
+/// Draws a random number that is approximately normal with mean 0 and standard deviation 1. It is
+/// the sum of twelve uniform draws.
 fn normal(stream: &mut Stream) -> f64 {
     let even = Law::Uniform(Nanos(0), Nanos(1 << 30));
     let sum: f64 = (0..12).map(|_| stream.draw(&even).0 as f64).sum();
@@ -52,7 +53,7 @@ fn run(arm: usize, block: u64, ns: f64, facts: Vec<Fact>) -> MeasuredRun {
     }
 }
 
-/// A document without verdicts.
+/// Returns a document without verdicts.
 pub(in crate::traffic) fn document(factors: &Factors) -> NetExperiment {
     NetExperiment {
         tool_version: "0.1.0".to_owned(),
@@ -83,8 +84,8 @@ pub(in crate::traffic) fn document(factors: &Factors) -> NetExperiment {
     }
 }
 
-/// Simulates runs in the planned order on a machine that drifts. `ns` gives an arm's cost per byte
-/// without noise.
+/// Simulates runs in the planned order on a machine that drifts. `ns` returns the cost per byte of
+/// an arm without noise.
 fn simulated(
     factors: &Factors,
     (blocks, seed): (u64, u64),
@@ -117,7 +118,7 @@ fn judged(factors: &Factors, runs: &[MeasuredRun]) -> NetExperiment {
 fn intervals_hold_known_effects_and_false_verdicts_are_rare() {
     const EXPERIMENTS: u64 = 400;
     let factors = factors(&["mtu=1500,9000", "size=1k,64k", "nodelay=0,1"]);
-    // The second factor costs 3 %, and another 4 % in combination with the third.
+    // The second factor costs 3 %, and another 4 % if it is combined with the third.
     let truth = [0.0, 0.03_f64, 0.02];
     let ns = |arm: &[usize]| {
         let on = |at: usize| arm[at] as f64;
@@ -129,8 +130,8 @@ fn intervals_hold_known_effects_and_false_verdicts_are_rare() {
     for seed in 0..EXPERIMENTS {
         let runs = with_nodelay_facts(simulated(&factors, (6, seed), 0.03, ns), &factors);
         let document = judged(&factors, &runs);
-        // Effects are averages over the other factors. The third one adds 4 % in those arms where
-        // the second is on, which is half of them.
+        // Effects are averages over the other factors. The second and the third factor together
+        // cost another 4 %, which applies to half of the arms.
         let expected = [0.0, 0.05, 0.02, 0.0, 0.0, 0.04];
         assert_eq!(document.effects.len(), expected.len());
         for (effect, expected) in document.effects.iter().zip(expected) {
@@ -149,7 +150,8 @@ fn intervals_hold_known_effects_and_false_verdicts_are_rare() {
     }
     let held = held as f64 / all as f64;
     assert!((0.93..0.97).contains(&held), "{held}");
-    // At most 5 % may be wrong. For 400 experiments, the standard error is 1.1 %.
+    // At most 5 % of the experiments may report a false effect. For 400 experiments, the standard
+    // error is 1.1 %.
     let wrong = false_verdicts as f64 / EXPERIMENTS as f64;
     assert!(wrong <= 0.072, "{wrong}");
 }
@@ -190,7 +192,7 @@ fn cells_with_equal_facts_are_merged() {
     assert_eq!(document.effects[0].rate.contrast.verdict, Verdict::Worse);
     assert_eq!(document.arms[1].same_as, 0);
     assert_eq!(document.arms[3].same_as, 2);
-    // Facts that differ between an arm's runs must be reported as changed.
+    // If facts differ between the runs of an arm, they must be reported as changed.
     runs[0].figures.facts.clear();
     let document = judged(&factors, &runs);
     let odd = &document.arms[runs[0].arm];
@@ -211,7 +213,7 @@ fn the_planned_number_of_blocks_finds_the_effect() {
     let pilot = simulated(&factors, (3, 1), 0.02, |_| 1.0);
     assert!(spread(&factors, &pilot).is_some());
     assert!(spread(&factors, &pilot[..4]).is_none());
-    // Noise of an effect within a block, in which each of the two arms runs twice.
+    // Noise that an effect has within a block, in which each of the two arms runs twice.
     let noise = 0.02_f64.exp_m1();
     let blocks = blocks_to_resolve(noise, 0.02, 2).unwrap();
     let found = (0..300).filter(|&seed| {
@@ -246,7 +248,7 @@ fn independent_unit_costs_are_estimated() {
         figures.facts = vec![Fact::new("segment data", [536, 1_460][arm[1]])];
         figures.calls = 2.0 / [1_024.0, 65_536.0][arm[0]];
         figures.packets = 1.0 / [536.0, 1_460.0][arm[1]];
-        // One acknowledgement per two packets.
+        // There is one acknowledgement per two packets.
         let acks = (figures.packets / 2.0 * figures.bytes as f64).round();
         figures.connection.as_mut().unwrap().acks = format!("{acks}").parse().unwrap();
     }
@@ -261,7 +263,7 @@ fn independent_unit_costs_are_estimated() {
             .ns
             .unwrap()
     };
-    // Over the 48 runs, the machine's drift adds 2.4 % on average.
+    // Over the 48 runs, the drift of the machine adds 2.4 % on average.
     for (unit, truth) in [
         (CostUnit::Byte, 0.2),
         (CostUnit::Packet, 300.0),
@@ -276,7 +278,7 @@ fn independent_unit_costs_are_estimated() {
         (CostUnit::Ack, &[CostUnit::Packet][..])
     );
     assert!(costs.misfit.unwrap() < 0.02);
-    // This time does not depend on any of the units.
+    // These CPU times do not depend on any of the units.
     for run in &mut runs {
         run.figures.cpu.ns_per_byte = if run.arm == 1 || run.arm == 2 {
             9.0

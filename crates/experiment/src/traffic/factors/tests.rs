@@ -1,4 +1,4 @@
-//! Tests how factors are parsed, which settings arms get, and which facts are in effect.
+//! Tests how factors are parsed, which settings the arms have, and which facts are in effect.
 
 use ticktax_model::Nanos;
 use ticktax_model::net::{LinkSpec, Protocol};
@@ -7,7 +7,7 @@ use ticktax_probes::net::Tuning;
 
 use super::{FACTORS, Factors, Setup, Vary, VaryError};
 
-/// Parses factors over a base of 300 ms of TCP on a veth pair.
+/// Parses factors. All other settings are fixed: 300 ms of TCP over a veth pair.
 pub(in super::super) fn read(typed: &[&str]) -> Result<Factors, String> {
     let varied: Result<Vec<_>, _> = typed.iter().map(|text| text.parse::<Vary>()).collect();
     let base = Setup {
@@ -86,7 +86,7 @@ fn facts_in_effect_are_those_read_back() {
         Fact::new("net.ipv4.tcp_rmem", "4096 1 2"),
         Fact::new("timestamps", "on"),
     ];
-    // A fact about the device must be kept, even if it has the factor's name.
+    // A fact about the device must be kept, even if it has the same name as the factor.
     let device = read(&["tso=0,1"]).unwrap();
     let own = [Fact::new("tso", "off")];
     assert_eq!(device.in_effect(1, &own), own);

@@ -8,8 +8,8 @@ use ticktax_model::trial::{
 use super::judge;
 use crate::trial::plan;
 
-/// A trial in which run times follow `law`, and the second arm takes longer by the fraction
-/// `effect`.
+/// Returns a trial in which run times follow `law`. In the second arm, they are longer by the
+/// fraction `effect`.
 fn trial(law: RunLaw, arms: usize, blocks: u64, effect: f64, seed: u64) -> Trial {
     let mut draws = Draws::new(seed);
     let slots = plan(arms, blocks, seed ^ 0xabba);
@@ -49,7 +49,8 @@ fn an_effect_is_reported_with_its_size_and_direction() {
         (comparison.blocks, comparison.first.unwrap().count),
         (Some(10), 20)
     );
-    // Each arm runs twice per block, so the difference within a block is as noisy as a single run.
+    // Each arm runs twice per block, so the difference within a block has as much noise as a single
+    // run.
     let noise = comparison.noise.unwrap();
     assert!((0.01..0.04).contains(&noise), "{noise}");
     let detectable = comparison.detectable.unwrap();
@@ -218,7 +219,7 @@ fn a_change_from_zero_is_an_absolute_difference() {
         (Scale::Absolute, Verdict::Worse)
     );
     assert!((comparison.contrast.effect.unwrap().value - 0.3).abs() < 0.01);
-    // A percentage of zero is undefined.
+    // A condition in percent of zero is undefined.
     let outcomes: Vec<Outcome> = statement
         .fail_if
         .iter()
@@ -227,14 +228,14 @@ fn a_change_from_zero_is_an_absolute_difference() {
     assert_eq!(outcomes, [Outcome::Holds, Outcome::CannotTell]);
 }
 
-/// Upper limit for a count whose expected fraction is `share`: the mean plus three standard
-/// deviations.
+/// Returns an upper limit for a count whose expected fraction is `share`. The limit is the expected
+/// count plus three standard deviations.
 fn at_most(share: f64, trials: u32) -> f64 {
     let trials = f64::from(trials);
     trials * share + 3.0 * (trials * share * (1.0 - share)).sqrt()
 }
 
-/// A smaller version of the benchmark `trial_benchmark`.
+/// This is a smaller version of the benchmark `trial_benchmark`.
 #[test]
 fn equal_arms_rarely_differ_and_the_interval_holds_the_truth() {
     const TRIALS: u32 = 400;
@@ -268,7 +269,8 @@ fn detectable_effects_are_detected() {
     for blocks in [10, 20] {
         let mut found = 0;
         for seed in 0..u64::from(TRIALS) {
-            // The difference within a block has the same standard deviation as a single run.
+            // The difference within a block must have the same standard deviation as a single run,
+            // which is 2 %.
             let statement = judge(trial(RunLaw::Normal, 2, blocks, 0.0, seed), &[]);
             let at = only(&statement).detectable.unwrap() * 0.02 / only(&statement).noise.unwrap();
             let statement = judge(trial(RunLaw::Normal, 2, blocks, at, seed + 77_777), &[]);

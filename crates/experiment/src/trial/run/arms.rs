@@ -1,4 +1,5 @@
-//! Arms of a trial: parses `KNOB=A,B` and resolves it on this machine.
+//! The arms of a trial. Parses `KNOB=A,B` and finds out what the setting applies to on this
+//! machine.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +10,14 @@ use ticktax_model::knob::KnobScope;
 
 use super::{Subject, TryError};
 
-/// Maximum number of arms. With more, the report would be unreadable.
+/// Maximum number of arms. With more arms, the report would be unreadable.
 const MAX_ARMS: usize = 8;
 /// Keyword that stands for a setting's current value.
 const NOW: &str = "now";
-/// The flag of a policy that resets children.
+/// Flag of a scheduling policy whose children start with the default policy.
 const RESET_ON_FORK: &str = "reset-on-fork";
 
-/// A setting and its value in each arm, parsed from `KNOB=A,B`.
+/// A setting together with its value in each arm, parsed from `KNOB=A,B`.
 #[derive(Debug)]
 pub struct Assignment {
     knob: &'static Knob,
@@ -24,7 +25,7 @@ pub struct Assignment {
 }
 
 impl Assignment {
-    /// Parses `KNOB=A,B`. Values that contain commas are separated with `;` instead.
+    /// Parses `KNOB=A,B`. If values contain commas, they are separated by `;` instead.
     ///
     /// # Errors
     /// Returns an error if the syntax is wrong, or if the setting does not exist.
@@ -46,7 +47,7 @@ impl Assignment {
     }
 }
 
-/// The CPUs, interrupt and disk that settings apply to, as named by the user.
+/// The CPUs, the interrupt and the disk that settings apply to, as the user named them.
 #[derive(Clone, Debug, Default)]
 pub struct Named {
     /// The CPUs, or `None` for all online CPUs.
@@ -60,18 +61,18 @@ pub struct Named {
 /// The objects that a setting applies to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Objects that exist during the complete trial.
+    /// Objects that exist throughout the trial.
     Fixed(Vec<Target>),
-    /// The command. The setting must be applied again in each run.
+    /// The command. The setting must be applied anew in each run.
     Command,
-    /// The cgroup created for the command.
+    /// The cgroup that is created for the command.
     CommandGroup(Controller),
-    /// All threads of a process.
+    /// All threads of the process that has this PID.
     Threads(i32),
 }
 
 impl Place {
-    /// Description for reports.
+    /// Returns the description for reports.
     pub(super) fn words(&self) -> String {
         match self {
             Self::Fixed(targets) => match &**targets {
@@ -94,16 +95,16 @@ impl Place {
     }
 }
 
-/// A setting's value in an arm.
+/// The value that a setting has in an arm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     /// The value that the setting had before the trial.
     Now,
-    /// A value, written the way that reading the setting returns it.
+    /// A specific value, in the form in which reading the setting returns it.
     Is(String),
 }
 
-/// A setting with its value in every arm and the objects that it applies to.
+/// A setting, its value in every arm, and the objects that it applies to.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) knob: &'static Knob,
@@ -111,12 +112,12 @@ pub(super) struct Row {
     pub(super) values: Vec<Value>,
 }
 
-/// Resolves the assignments, and validates them as thoroughly as possible without changing
-/// anything.
+/// Finds the objects that the settings apply to, and validates the settings as far as possible
+/// without changing anything.
 ///
 /// # Errors
-/// Returns an error if the lists have different lengths, a value is out of range, an object is
-/// missing, two arms are equal, or a dangerous setting lacks consent.
+/// Returns an error if the lists have different lengths, if a value is out of range, if an object
+/// is missing, if two arms are equal, or if a dangerous setting lacks consent.
 pub(super) fn rows(
     assignments: &[Assignment],
     subject: &Subject,
@@ -153,8 +154,9 @@ pub(super) fn rows(
     Ok(rows)
 }
 
-/// Rejects negative nice values of a running process together with policies that do not reset its
-/// children. A child could keep the nice value after the trial.
+/// Returns an error if an arm gives a running process a negative nice value, unless all policies
+/// that the process gets have the flag `reset-on-fork`. Without it, a child could keep the nice
+/// value after the trial.
 fn require_reset(rows: &[Row]) -> Result<(), TryError> {
     let values = |id: &str| {
         let mut running = rows
@@ -178,7 +180,7 @@ fn require_reset(rows: &[Row]) -> Result<(), TryError> {
     Ok(())
 }
 
-/// Number of arms, which must be the same for all assignments.
+/// Returns the number of arms. It must be the same for all assignments.
 fn count(assignments: &[Assignment]) -> Result<usize, TryError> {
     let wrong = |why: String| Err(TryError::Senseless(why));
     for (at, assignment) in assignments.iter().enumerate() {
@@ -221,7 +223,7 @@ fn count(assignments: &[Assignment]) -> Result<usize, TryError> {
     }
 }
 
-/// Rejects `--cpu`, `--irq` or `--disk` if no setting needs it.
+/// Returns an error if `--cpu`, `--irq` or `--disk` was given but no setting needs it.
 fn require_used(assignments: &[Assignment], named: &Named) -> Result<(), TryError> {
     let options = [
         (named.cpus.is_some(), KnobScope::Cpu, "--cpu"),
@@ -244,7 +246,7 @@ fn require_used(assignments: &[Assignment], named: &Named) -> Result<(), TryErro
     }
 }
 
-/// The objects that `knob` applies to in this trial.
+/// Returns the objects that `knob` applies to in this trial.
 fn place(
     knob: &Knob,
     subject: &Subject,
@@ -293,8 +295,8 @@ fn place(
     })
 }
 
-/// An object that exists before the command runs. Reading it shows the values that the kernel
-/// offers and the values that the command will inherit.
+/// Returns an object that exists before the command runs. Reading the setting of this object shows
+/// which values the kernel offers, and which value the command will inherit.
 fn asked_of(place: &Place) -> Target {
     let own = || Target::Task(i32::try_from(std::process::id()).unwrap_or(-1));
     match place {
@@ -305,8 +307,8 @@ fn asked_of(place: &Place) -> Target {
     }
 }
 
-/// Current values of each row's setting, one per object. Empty for a cgroup that does not exist
-/// yet.
+/// Returns the current values of each row's setting, one per object. The list is empty for a cgroup
+/// that does not exist yet.
 fn present(rows: &[Row], system: &System) -> Result<Vec<Vec<String>>, TryError> {
     let mut all = Vec::new();
     for row in rows {
@@ -318,7 +320,7 @@ fn present(rows: &[Row], system: &System) -> Result<Vec<Vec<String>>, TryError> 
         let mut values = Vec::new();
         for target in &targets {
             let value = row.knob.read(system, target)?;
-            // It must be possible to write the current value back, because it will be restored.
+            // Check that the current value can be written, because it will be restored.
             if row.values.contains(&Value::Now) {
                 row.knob.parse(system, target, &value)?;
             }
@@ -329,7 +331,7 @@ fn present(rows: &[Row], system: &System) -> Result<Vec<Vec<String>>, TryError> 
     Ok(all)
 }
 
-/// Rejects arms whose settings are all the same.
+/// Returns an error if two arms have the same value for every setting.
 fn require_different(rows: &[Row], now: &[Vec<String>], arms: usize) -> Result<(), TryError> {
     let of_arm = |arm: usize| -> Vec<Vec<String>> {
         let value = |(row, now): (&Row, &Vec<String>)| match &row.values[arm] {
@@ -359,13 +361,13 @@ fn require_different(rows: &[Row], now: &[Vec<String>], arms: usize) -> Result<(
     Ok(())
 }
 
-/// Label of an arm: A, B, C and so on.
+/// Returns the label of an arm: A, B, C and so on.
 pub(super) fn label(arm: usize) -> String {
     let letter = u8::try_from(arm).ok().map(|arm| char::from(b'A' + arm));
     letter.map_or_else(|| arm.to_string(), String::from)
 }
 
-/// The threads of process `pid`, as targets for settings.
+/// Returns the threads of the process `pid`, as targets for settings.
 pub(super) fn threads(pid: i32) -> Vec<Target> {
     let threads = Proc::default().threads_of(pid).into_iter();
     threads.map(|thread| Target::Task(thread.tid)).collect()

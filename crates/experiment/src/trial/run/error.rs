@@ -3,7 +3,7 @@
 use ticktax_knobs::KnobError;
 use ticktax_observe::ObserveError;
 
-/// Why a trial cannot start or continue. Each message is one line for the user.
+/// Why a trial cannot start or continue. The message is one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum TryError {
     /// The arguments contradict each other.
@@ -15,27 +15,27 @@ pub enum TryError {
     /// A run cannot be observed, or the command cannot be run.
     #[error(transparent)]
     Observe(#[from] ObserveError),
-    /// The kernel stored the same value for two arms although different values were written.
+    /// Two arms have different values, but the kernel stored the same value for both of them.
     #[error(
         "arms {first} and {second} have the same effect ({settings}) although their values \
          differ: choose other values"
     )]
     SameInEffect {
-        /// Label of one arm.
+        /// Label of one of the two arms.
         first: String,
         /// Label of the other arm.
         second: String,
-        /// The settings, with the value that both arms got.
+        /// The settings, with the value that both arms have.
         settings: String,
     },
-    /// The command fails in every arm, so there is nothing to compare.
+    /// The command fails in all arms, so there is nothing to compare.
     #[error(
         "cannot compare: COMMAND fails in every arm ({ended}); use --show-output to see why, \
          or run it \
          alone"
     )]
     AlwaysFails {
-        /// How the command exited.
+        /// How the last run of the command ended.
         ended: String,
     },
     /// No run has a value for a metric.
@@ -52,7 +52,7 @@ pub enum TryError {
         /// PID of the process.
         pid: i32,
     },
-    /// The command could not be started or waited for.
+    /// The command could not be started, or ticktax could not wait for it.
     #[error("cannot run `{command}`: {why}")]
     Start {
         /// The command line.

@@ -1,8 +1,8 @@
-//! Starts a command that does not run until all its settings are applied.
+//! Starts a command that does not run until all its settings have been applied.
 //!
-//! Starts ticktax again with the arguments in [`Starter`]. The new process writes a byte to its
-//! standard input, which is a socket, and waits for a byte in return. It then executes the command.
-//! If the socket is closed instead, the process exits.
+//! To do so, it starts another ticktax with the arguments in [`Starter`]. The new process writes a
+//! byte to its standard input, which is a socket, and waits for a byte in return. Then it executes
+//! the command. If the socket is closed instead, the process exits.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -27,30 +27,30 @@ use super::TryError;
 /// How to start the process that first waits and then becomes the command.
 #[derive(Clone, Debug)]
 pub struct Starter {
-    /// Path of the ticktax program.
+    /// Path of the ticktax executable.
     pub program: PathBuf,
-    /// Arguments to put before `--` and the command.
+    /// Arguments before `--` and the command.
     pub arguments: Vec<OsString>,
     /// Whether to show the command's output instead of discarding it.
     pub show_output: bool,
 }
 
-/// When and how a command exited.
+/// When a command exited, and how.
 pub(super) struct CommandEnd {
     /// When the thread that waits for the command noticed the exit.
     pub(super) at: Nanos,
-    /// Exit status, or `None` if unknown.
+    /// Exit status of the command, or `None` if it is unknown.
     pub(super) status: Option<ExitStatus>,
 }
 
-/// A command that is waiting to be released or is already running.
+/// A command that is waiting to be released, or that is already running.
 pub(super) struct Held {
     pid: i32,
     socket: UnixStream,
     end: Receiver<CommandEnd>,
     /// CPU time that the process had used before it executed the command.
     before: Nanos,
-    /// CPU time of ticktax's earlier children.
+    /// CPU time of the children of ticktax that exited before the command was started.
     children_before: Nanos,
 }
 
@@ -70,14 +70,14 @@ impl Held {
         }
         let children_before = ticktax_host::children_cpu_time();
         let mut child = starting.spawn().map_err(|error| refused(&error))?;
-        // `starting` contains the child's end of the socket.
+        // `starting` holds the child's end of the socket. Close it in this process.
         drop(starting);
         let pid = i32::try_from(child.id()).unwrap_or(-1);
         let (tell, end) = channel();
         let wait = move || {
             let status = child.wait().ok();
             let at = now();
-            // Ignore errors: the receiver may be gone.
+            // Ignore errors, because the receiver may be gone.
             let _ = tell.send(CommandEnd { at, status });
         };
         let waiting = std::thread::Builder::new().spawn(wait);
@@ -97,19 +97,19 @@ impl Held {
         self.pid
     }
 
-    /// Releases the command. Returns the time at which it was released.
+    /// Releases the command, and returns when it was released.
     pub(super) fn release(&mut self) -> Nanos {
         let used = Proc::default().usage(&[self.pid]);
         self.before = used.map_or(Nanos::ZERO, |used| {
             used.on_cpu.unwrap_or(used.user + used.system)
         });
         let begin = now();
-        // Ignore errors: if the process has already exited, waiting for it will show that.
+        // Ignore errors. If the process has exited, waiting for it will show that.
         let _ = self.socket.write_all(&[1]);
         begin
     }
 
-    /// Waits up to `time` for the command to exit.
+    /// Waits at most `time` for the command to exit. Returns `None` if it is still running.
     pub(super) fn wait(&self, time: Duration) -> Option<CommandEnd> {
         match self.end.recv_timeout(time) {
             Ok(end) => Some(end),
@@ -118,7 +118,7 @@ impl Held {
         }
     }
 
-    /// End of a command that is abandoned. The exit status is unknown.
+    /// Returns the end of a command that ticktax no longer waits for. Its exit status is unknown.
     pub(super) fn abandoned() -> CommandEnd {
         CommandEnd {
             at: now(),
@@ -126,36 +126,36 @@ impl Held {
         }
     }
 
-    /// CPU time of the command and of the children that it waited for. Valid only after the command
-    /// has exited.
+    /// Returns the CPU time of the command and of the children that it waited for. It is known only
+    /// after the command has exited.
     pub(super) fn used(&self) -> Nanos {
         let used = ticktax_host::children_cpu_time() - self.children_before - self.before;
         used.max(Nanos::ZERO)
     }
 
-    /// Sends `signal` to the command, unless it exits within a second. (A Ctrl-C in the terminal
-    /// has already reached it.) If it ignores the signal, it keeps running.
+    /// Waits a second for the command to exit, because a Ctrl-C in the terminal has reached it,
+    /// too. If it is still running, sends it `signal`. If it ignores the signal, it keeps running.
     pub(super) fn interrupt(&self, signal: i32) {
         const PATIENCE: Duration = Duration::from_secs(1);
         if self.wait(PATIENCE).is_some() {
             return;
         }
         if let Ok(signal) = Signal::try_from(signal) {
-            // The process has not been reaped yet, so its PID cannot have been reused.
+            // The process has not been reaped yet, so another one cannot have its PID.
             let _ = kill(Pid::from_raw(self.pid), signal);
             self.wait(PATIENCE);
         }
     }
 }
 
-/// The command line, for display.
+/// Returns the command line in the form in which it is displayed.
 pub(super) fn shown(command: &[OsString]) -> String {
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
     words.join(" ")
 }
 
-/// Checks that a program exists and is executable. `name` is either a path or the name of a file in
-/// one of the directories in `search`, which has the format of `PATH`.
+/// Checks that a program exists and is executable. `name` is either a path, or the name of a file
+/// in one of the directories in `search`, which has the format of `PATH`.
 ///
 /// # Errors
 /// Returns the error that a shell would report for the program.
@@ -182,7 +182,7 @@ pub(super) fn require_program(name: &OsStr, search: Option<&OsStr>) -> Result<()
     Err(refused(found))
 }
 
-/// Checks that `path` is an executable file, judging by its mode bits.
+/// Checks that `path` is a file whose mode says that it is executable.
 fn look(path: &Path) -> Result<(), io::ErrorKind> {
     const MAY_RUN: u32 = 0o111;
     match fs::metadata(path) {

@@ -1,4 +1,4 @@
-//! Metrics of a run: the command's run time, its CPU time, or figures from an audit.
+//! Metrics of a run. They are the run time of the command, its CPU time, and figures from an audit.
 
 use ticktax_analysis::Auditor;
 use ticktax_model::Nanos;
@@ -12,19 +12,19 @@ use ticktax_observe::{Event, ObserveError, Plan, Program, Session};
 use super::Subject;
 use crate::measures;
 
-/// Metrics for comparing arms, named as in `--metric`.
+/// Metrics by which arms are compared, named as in `--metric`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrialMetric {
     /// Run time of the command.
     Time,
     /// CPU time of the command and its children.
     Cpu,
-    /// Time taken by interrupts, as a share of the time in which the program needed the CPU.
+    /// Time that interrupts took, as a share of the time in which the program needed a CPU.
     Noise,
-    /// Run-queue wait, as a share of the time in which the program needed the CPU.
+    /// Time that the program waited for a CPU, as a share of the time in which it needed one.
     Wait,
-    /// Time throttled by the cgroup's quota, as a share of the time in which the program needed the
-    /// CPU.
+    /// Time in which the quota of the cgroup throttled the program, as a share of the time in which
+    /// the program needed a CPU.
     Throttled,
     /// 99th percentile of wake-up latency.
     P99,
@@ -47,7 +47,7 @@ impl TrialMetric {
         Self::Lost,
     ];
 
-    /// The name used on the command line.
+    /// Returns the metric's name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Time => "time",
@@ -61,7 +61,7 @@ impl TrialMetric {
         }
     }
 
-    /// Description for the help text.
+    /// Returns the description for the help text.
     pub const fn about(self) -> &'static str {
         match self {
             Self::Time => "Run time of the command",
@@ -75,7 +75,8 @@ impl TrialMetric {
         }
     }
 
-    /// Describes the metric for `subject`: its unit, which direction is better, and its origin.
+    /// Describes the metric for `subject`: its unit, which direction is better, and where its
+    /// values come from.
     pub(super) fn of(self, subject: &Subject) -> Metric {
         let (unit, better) = match self {
             Self::Time | Self::Cpu | Self::P99 => (Unit::Ns, Better::Lower),
@@ -95,22 +96,22 @@ impl TrialMetric {
         }
     }
 
-    /// Whether measuring the metric for `subject` requires an audit of each run.
+    /// Returns whether each run must be audited to measure the metric for `subject`.
     pub(super) const fn needs_audit(self, subject: &Subject) -> bool {
         match self {
             Self::Time => false,
-            // A process's children report their CPU time to it only when they exit.
+            // The children of a process add their CPU time to its own only when they have exited.
             Self::Cpu => matches!(subject, Subject::Process { .. }),
             _ => true,
         }
     }
 
-    /// Whether the audit must detect frames to measure the metric.
+    /// Returns whether the audit must detect frames in order to measure the metric.
     const fn needs_frames(self) -> bool {
         matches!(self, Self::Fps | Self::Lost)
     }
 
-    /// Why a run may have no value for this metric, and how to avoid that.
+    /// Returns why a run may have no value of this metric, and how to avoid that.
     pub(super) const fn without(self) -> &'static str {
         match self {
             Self::Time | Self::Cpu => "no value was reported; omit this metric",
@@ -125,7 +126,7 @@ impl TrialMetric {
         }
     }
 
-    /// Extracts the metric's value from an audit's statement.
+    /// Extracts the value of the metric from the statement of an audit.
     fn in_statement(self, statement: &Statement) -> Option<f64> {
         let longest = statement.cpus.iter().map(|cpu| cpu.elapsed).max();
         let wall = longest.unwrap_or_default();
@@ -158,12 +159,12 @@ pub(super) struct Measured<'a> {
     pub(super) time: Option<Nanos>,
     /// CPU time of the command.
     pub(super) cpu: Option<Nanos>,
-    /// The statement, if the command or process was audited.
+    /// Statement of the audit, if the command or process was audited.
     pub(super) statement: Option<&'a Statement>,
 }
 
 impl Measured<'_> {
-    /// The value of `metric`, if it was measured.
+    /// Returns the value of `metric`, or `None` if it was not measured.
     pub(super) fn value(&self, metric: TrialMetric) -> Option<f64> {
         match metric {
             TrialMetric::Time => Some(self.time?.0 as f64),
@@ -180,7 +181,7 @@ pub(super) struct Audit {
 }
 
 impl Audit {
-    /// Starts watching process `pid`.
+    /// Starts to watch the process `pid`.
     pub(super) fn begin(
         pid: i32,
         length: Option<Nanos>,
@@ -201,8 +202,8 @@ impl Audit {
         Ok(Self { session, auditor })
     }
 
-    /// Processes the available rows, and waits up to about 50 ms for some. Returns the header when
-    /// the audit is over.
+    /// Processes the rows that have arrived, or waits about 50 ms for some. Returns the header when
+    /// the audit is over, otherwise `None`.
     pub(super) fn step(&mut self) -> Option<Box<Header>> {
         match self.session.next_event() {
             Event::Rows { sources, rows } => {
@@ -222,8 +223,8 @@ impl Audit {
     }
 }
 
-/// The plan for watching process `pid`. The tracer is required, because /proc does not provide
-/// these metrics.
+/// Returns the plan for watching the process `pid`. It requires the tracer, because /proc does not
+/// provide these metrics.
 pub(super) fn plan(pid: i32, length: Option<Nanos>) -> Plan {
     Plan {
         length,

@@ -1,4 +1,4 @@
-//! Applies each arm's settings, and remembers the original values.
+//! Applies the settings of each arm, and remembers the original values.
 
 use std::collections::BTreeMap;
 
@@ -9,27 +9,27 @@ use ticktax_model::trial::{Arm, ArmSetting};
 use super::TryError;
 use super::arms::{Place, Row, Value, label, threads};
 
-/// The ID of a setting, and the object that it applies to.
+/// ID of a setting, and the object that it applies to.
 type Key = (&'static str, Target);
 
-/// Applies the settings of one arm after another.
+/// Applies the settings of one arm after another, and restores them at the end.
 pub(super) struct Setter {
     system: System,
     session: Session,
     consent: Consent,
     rows: Vec<Row>,
-    /// The values that settings had before the trial.
+    /// Values that the settings had before the trial.
     originals: BTreeMap<Key, String>,
-    /// The values that the trial wrote last.
+    /// Values that the trial wrote last.
     left: BTreeMap<Key, String>,
-    /// The values that the kernel actually stored, keyed by setting and written value.
+    /// Values that the kernel stored, by setting and written value.
     taken: BTreeMap<(&'static str, String), String>,
-    /// Threads that were started while another arm's value applied to their process. Their original
-    /// value is unknown, so they will get the process's original value.
+    /// Threads that were started while their process had the value of an arm. Their original value
+    /// is unknown, so they will get the original value of the process.
     late: Vec<(&'static Knob, Target)>,
-    /// Whether an arm has been applied yet.
+    /// Whether the settings of any arm have been applied yet.
     begun: bool,
-    /// Cgroups created for the command.
+    /// Cgroups that were created for the command.
     groups: BTreeMap<Controller, Target>,
 }
 
@@ -51,7 +51,7 @@ impl Setter {
                 None => session.make_group(controller)?,
             };
             groups.insert(controller, target.clone());
-            // Check that this kernel has the setting before running anything.
+            // Before anything runs, check that this kernel has the setting.
             row.knob.read(&system, &target)?;
         }
         Ok(Self {
@@ -68,8 +68,8 @@ impl Setter {
         })
     }
 
-    /// Applies the settings of `arm`, except those for the command. Settings that already have the
-    /// right value are read back, to detect changes by other programs.
+    /// Applies the settings of `arm`, except those that apply to the command. A setting that
+    /// already has the right value is only read, to detect changes by other programs.
     pub(super) fn enter(&mut self, arm: usize) -> Result<(), TryError> {
         for at in 0..self.rows.len() {
             let row = &self.rows[at];
@@ -85,7 +85,7 @@ impl Setter {
             };
             for target in targets {
                 let set = self.set(knob, &target, &value, of.map(Target::Task));
-                // The thread may have exited since it was listed.
+                // The thread may have exited after it was listed.
                 let has_ended = |pid| !threads(pid).contains(&target);
                 if set.is_err() && of.is_some_and(has_ended) {
                     continue;
@@ -138,7 +138,7 @@ impl Setter {
         Ok(())
     }
 
-    /// Applies the settings of `arm` to the command, which has started and is waiting.
+    /// Applies the settings of `arm` to the command, whose process has been started and is waiting.
     pub(super) fn enter_command(&mut self, arm: usize, pid: i32) -> Result<(), TryError> {
         for group in self.groups.values() {
             self.session.join_group(group, pid)?;
@@ -159,7 +159,7 @@ impl Setter {
         Ok(self.session.forget_gone()?)
     }
 
-    /// Lists the arms with the values that the kernel stored.
+    /// Returns the arms with the values that the kernel stored.
     pub(super) fn arms(&self) -> Vec<Arm> {
         let arms = self.rows.first().map_or(0, |row| row.values.len());
         let setting = |row: &Row, arm: usize| ArmSetting {
@@ -175,8 +175,8 @@ impl Setter {
             .collect()
     }
 
-    /// The value of a setting in `arm`. If it has been applied, this is the value that the kernel
-    /// stored.
+    /// Returns the value of a setting in `arm`. If the arm has been applied, this is the value that
+    /// the kernel stored.
     fn shown(&self, row: &Row, arm: usize) -> String {
         let id = row.knob.id();
         match &row.values[arm] {
@@ -184,7 +184,7 @@ impl Setter {
                 let taken = self.taken.get(&(id, value.clone()));
                 taken.unwrap_or(value).clone()
             }
-            // The command inherits this process's value.
+            // The command inherits the value that this process has.
             Value::Now if row.place == Place::Command => {
                 let own = Target::Task(i32::try_from(std::process::id()).unwrap_or(-1));
                 let inherited = row.knob.read(&self.system, &own);
@@ -206,7 +206,7 @@ impl Setter {
         }
     }
 
-    /// Checks that the kernel did not store the same value for two arms.
+    /// Returns an error if the kernel stored the same values for two arms.
     pub(super) fn require_different(&self) -> Result<(), TryError> {
         let arms = self.arms();
         for (at, arm) in arms.iter().enumerate() {
@@ -232,7 +232,7 @@ impl Setter {
             let Some(original) = original.cloned() else {
                 continue;
             };
-            // Ignore errors: the thread may have exited.
+            // Ignore errors, because the thread may have exited.
             let set = self.session.set(knob, &target, &original, self.consent);
             if set.is_ok() {
                 let _ = self.session.keep(knob, &target);

@@ -1,4 +1,4 @@
-//! Tests the order of runs.
+//! Tests the order of the runs in a trial.
 
 use ticktax_knobs::Consent;
 use ticktax_model::trial::RunPurpose;
@@ -51,7 +51,7 @@ fn warm_ups_come_first_then_noise_runs_then_blocks() {
     );
 }
 
-/// The check must run exactly once, after every arm has run, whether or not there are warm-ups.
+/// The check must take place exactly once, after every arm has run, with and without warm-ups.
 #[test]
 fn comparability_is_checked_once() {
     for (warm_ups, noise_runs, blocks, expected) in [

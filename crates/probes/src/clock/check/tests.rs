@@ -1,4 +1,4 @@
-//! Tests verdicts on counters, using made-up files and readings.
+//! Tests the verdicts on counters with made-up kernel files and readings.
 
 use ticktax_model::Nanos;
 
@@ -133,7 +133,8 @@ fn frequency_and_drift_are_measured_from_three_brackets() {
         monotonic: Nanos(nanos),
     };
     let mut check = trusted_check();
-    // 2 GHz in the first 25 ms and 2.001 GHz in the next 25 ms, which is a drift of 500 ppm.
+    // The counter runs at 2 GHz in the first 25 ms and at 2.001 GHz in the next 25 ms, which is a
+    // drift of 500 ppm.
     let readings = [
         bracket(1_000, 0),
         bracket(50_001_000, 25_000_000),

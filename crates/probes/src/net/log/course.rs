@@ -1,10 +1,11 @@
 //! The course of each burst of losses: how many datagrams were sent in each time slot, and when the
 //! receiver paused.
 //!
-//! With a larger buffer, fewer datagrams would be lost, but reading them would take longer. To
-//! allow for a simulation of that, a course continues after its burst. It ends when a receiver that
-//! also had to read the lost datagrams would have caught up. For this, the time to read each lost
-//! datagram is added to a debt, and time in which no datagram is waiting is subtracted from it.
+//! From a course, a simulation computes how many datagrams a larger buffer would have saved. With a
+//! larger buffer, fewer datagrams are lost, but the receiver has to read more of them. A course
+//! therefore continues after its burst, until a receiver that also had to read the lost datagrams
+//! would have caught up. To determine that time, the log adds the time to read each lost datagram
+//! to a debt, and subtracts the time in which no datagram is waiting.
 
 use std::collections::VecDeque;
 
@@ -14,18 +15,19 @@ use ticktax_model::packets::BurstWindow;
 /// Minimum length of a slot.
 const SHORTEST: Nanos = Nanos::from_micros(50);
 
-/// Datagrams per slot at the requested rate. If there were more, times would be less precise.
+/// Number of datagrams per slot at the requested rate. With more per slot, times would be less
+/// precise.
 const IN_A_SLOT: f64 = 4.0;
 
-/// Number of slots before the pause that filled the buffer. The course starts this early so that
-/// the buffer is empty at its start.
+/// Number of slots by which the course starts before the pause that filled the buffer, so that the
+/// buffer is empty at the start of the course.
 const BEFORE: i64 = 100;
 
-/// Number of recent slots to remember. A burst becomes visible only after the receiver has read the
-/// buffer that was full.
+/// Number of recent slots to remember. The receiver notices a burst of losses only after it has
+/// read all the datagrams that were in the full buffer.
 const RECENT: usize = 1 << 16;
 
-/// Maximum number of slots in all courses together, including room for pauses. Each takes 2 bytes.
+/// Maximum number of slots in all courses together. A slot takes 2 bytes. Pauses share this room.
 const KEPT: usize = 1 << 17;
 
 /// Assumed duration of a read until one has been measured.
@@ -35,7 +37,7 @@ const DEFAULT_READ_TIME: Nanos = Nanos(1_000);
 #[derive(Debug)]
 pub(super) struct Courses {
     slot: Nanos,
-    /// Start of slot 0.
+    /// When slot 0 starts. `None` until the first datagram is recorded.
     origin: Option<Nanos>,
     /// Number of datagrams sent in each recent slot.
     recent: VecDeque<u16>,
@@ -43,7 +45,8 @@ pub(super) struct Courses {
     base: i64,
     /// First slot of the course in progress, if any.
     open: Option<i64>,
-    /// Time that reading the lost datagrams would have taken, minus the time spent idle since then.
+    /// Time that reading the lost datagrams would have taken, minus the time since then in which no
+    /// datagram was waiting.
     owed: Nanos,
     /// Number of reads that took place while more datagrams were waiting, and their total duration.
     reads: (i64, Nanos),
@@ -53,7 +56,8 @@ pub(super) struct Courses {
 }
 
 impl Courses {
-    /// Creates an empty record. `rate_hz` is the rate of datagrams; `None` means full speed.
+    /// Creates an empty record. `rate_hz` is the number of datagrams per second; `None` means full
+    /// speed.
     pub(super) fn new(rate_hz: Option<f64>) -> Self {
         let slot = rate_hz.map_or(Nanos::ZERO, |rate| {
             Nanos::from_secs(1).times(IN_A_SLOT / rate)
@@ -77,12 +81,12 @@ impl Courses {
         self.add(at, 1);
     }
 
-    /// Extends the record to `at`. All later datagrams were sent after `at`.
+    /// Extends the record to the time `at`. All later datagrams were sent after that.
     pub(super) fn reach(&mut self, at: Nanos) {
         self.add(at, 0);
     }
 
-    /// Records the duration of a read while more datagrams were waiting.
+    /// Records how long a read took while more datagrams were waiting.
     pub(super) fn read(&mut self, took: Nanos) {
         self.reads.0 += 1;
         self.reads.1 += took;
@@ -95,24 +99,25 @@ impl Courses {
         }
     }
 
-    /// Records `count` losses whose cause started at `from`.
+    /// Records that `count` datagrams were lost. The cause of the loss, a pause, started at `from`.
     pub(super) fn lose(&mut self, count: u64, from: Nanos) {
         if self.open.is_none() {
             let first = self.place(from) - BEFORE;
-            // If the log has already forgotten the first slots, the course is incomplete.
+            // If the log no longer remembers the slots since the cause started, the course is
+            // incomplete.
             self.is_one_missing |= first + BEFORE < self.base;
             self.open = Some(first.max(self.base));
         }
         self.owed += self.read_time().times(count as f64);
     }
 
-    /// Whether the course in progress can end together with its burst.
+    /// Returns whether a course is in progress and can end as soon as its burst is over.
     pub(super) fn is_done(&self) -> bool {
         self.open.is_some() && self.owed <= Nanos::ZERO
     }
 
-    /// Ends the course in progress, if any. `pauses` are the receiver's recent pauses, as start and
-    /// end.
+    /// Ends the course in progress, if any. `pauses` are the start and the end of each of the
+    /// receiver's recent pauses.
     pub(super) fn end(&mut self, pauses: impl Iterator<Item = (Nanos, Nanos)>) {
         let Some(first) = self.open.take() else {
             return;
@@ -143,7 +148,7 @@ impl Courses {
     }
 
     /// Adds a lost datagram that was sent at `at` to all finished courses that cover that time.
-    /// Courses may overlap.
+    /// There can be several, because courses may overlap.
     pub(super) fn never_came(&mut self, at: Nanos) {
         let begun = self.kept.partition_point(|course| course.start <= at);
         let mut is_last = begun == self.kept.len();
@@ -151,7 +156,8 @@ impl Courses {
             let place = (at - course.start).0 / course.slot.0.max(1);
             let mut place = usize::try_from(place).unwrap_or(usize::MAX);
             if std::mem::take(&mut is_last) {
-                // The last course ended with the last datagram whose time was known then.
+                // The last course ended with the last datagram whose send time was known then.
+                // Losses after that one count in the course's last slot.
                 place = place.min(course.sent.len().saturating_sub(1));
             }
             let Some(slot) = course.sent.get_mut(place) else {
@@ -189,7 +195,7 @@ impl Courses {
     }
 
     fn add(&mut self, at: Nanos, count: u64) {
-        // Count anything earlier in the first slot that is remembered.
+        // If a datagram was sent before the first slot that is remembered, count it in that slot.
         let place = self.place(at).max(self.base);
         let end = self.base + i64::try_from(self.recent.len()).unwrap_or(i64::MAX);
         if place - end >= i64::try_from(RECENT).unwrap_or(i64::MAX) {

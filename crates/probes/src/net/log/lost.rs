@@ -1,18 +1,18 @@
-//! When lost datagrams were sent: according to the sender, or else evenly spaced between their
-//! neighbours.
+//! Determines when lost datagrams were sent. The sender's answer is used if there is one.
+//! Otherwise, the lost datagrams are assumed to be spaced evenly between their neighbours.
 
 use ticktax_model::Nanos;
 
 use super::{Gap, LATEST};
 use crate::net::departures::Departure;
 
-/// The sender's answers about gaps, sorted by number.
+/// The sender's answers about when the datagrams in gaps were sent, sorted by number.
 #[derive(Debug, Default)]
 pub(super) struct SenderTimes(Vec<Departure>);
 
 impl SenderTimes {
-    /// Adds the answer about the gap from `first` to `end` (exclusive). It must include the first
-    /// and the last datagram. Returns `false` if the answer is invalid.
+    /// Adds the answer about the gap from `first` to `end` (exclusive). The answer must include the
+    /// first and the last datagram of the gap. Returns `false` if the answer is invalid.
     pub(super) fn take(&mut self, (first, end): (u64, u64), answer: &[Departure]) -> bool {
         let ends = answer.first().zip(answer.last());
         let is_whole = ends.is_some_and(|(from, to)| from.0 == first && to.0 + 1 == end);
@@ -29,7 +29,7 @@ impl SenderTimes {
         is_valid
     }
 
-    /// Returns the known departures in a gap, including those of the first and the last datagram.
+    /// Returns the known departures in a gap. They include the gap's first and last datagram.
     pub(super) fn of_gap(&self, gap: &Gap) -> Vec<Departure> {
         let place = |number| self.0.partition_point(|known| known.0 < number);
         let answer = &self.0[place(gap.first)..place(gap.end)];
@@ -40,7 +40,7 @@ impl SenderTimes {
     }
 }
 
-/// Interpolates when each datagram between the first and the last in `known` was sent.
+/// Interpolates when each datagram from the first to the last in `known` was sent.
 pub(super) fn each(known: &[Departure]) -> impl Iterator<Item = Nanos> {
     let first = known.iter().take(1).map(|&(_, at)| at);
     let others = known.windows(2).flat_map(|pair| {
@@ -51,8 +51,8 @@ pub(super) fn each(known: &[Departure]) -> impl Iterator<Item = Nanos> {
     first.chain(others)
 }
 
-/// Returns the last number that was sent by `moment`. Returns `None` unless `known` extends from
-/// before to after `moment`.
+/// Returns the number of the last datagram that was sent by `moment`. Returns `None` if `known`
+/// does not extend from before `moment` to after it.
 pub(super) fn last_by(known: &[Departure], moment: Nanos) -> Option<u64> {
     let next = known.partition_point(|&(_, at)| at <= moment);
     let (from, to) = (known.get(next.checked_sub(1)?)?, known.get(next)?);

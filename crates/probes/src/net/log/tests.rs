@@ -34,14 +34,15 @@ fn finish(mut log: Log, sent: Option<u64>, drops: u64) -> PacketLog {
     log.finish(drops, 0)
 }
 
-/// A simulated link. Every 20 µs, a datagram enters a buffer that has room for `capacity` of them.
-/// The reader takes 2 µs for each, unless it is stalled.
+/// A simulated link. Every 20 µs, a datagram enters a buffer that has room for `capacity`
+/// datagrams. The receiver takes 2 µs to read each one, unless it is stalled.
 struct Link {
     capacity: usize,
     stalls: Vec<(i64, i64)>,
     /// Lead of the sender's clock over the receiver's, in ns.
     ahead: i64,
-    /// When the sender is delayed. It sends all datagrams due in that period at its end.
+    /// Period in which the sender is delayed. At the end of the period, it sends all datagrams that
+    /// became due in it.
     held: (i64, i64),
     /// Whether the receiver asks the sender when missing datagrams were sent.
     asked: bool,
@@ -137,8 +138,8 @@ impl Link {
     }
 }
 
-/// The buffer has room for 300 datagrams. The receiver pauses for 17 ms. After 4 ms of that, the
-/// sender is delayed for 10 ms, and then sends everything at once.
+/// The buffer has room for 300 datagrams. The receiver pauses for 17 ms. 4 ms into the pause, the
+/// sender is delayed for 10 ms. After that, it immediately sends all datagrams that are due.
 fn held_up(asked: bool) -> PacketLog {
     let mut link = Link::new(300, &[(100 * MS, 117 * MS)]);
     (link.held, link.asked) = ((104 * MS, 114 * MS), asked);
@@ -146,8 +147,8 @@ fn held_up(asked: bool) -> PacketLog {
 }
 
 /// 850 datagrams are sent during the pause: 200 before the sender is delayed, 500 at the end of the
-/// delay, and the rest afterwards. The buffer has room for 300, so losses must start among those
-/// 500.
+/// delay, and the rest afterwards. The buffer has room for 300 datagrams, so losses must start
+/// among those 500.
 #[test]
 fn a_delayed_sender_reports_when_it_sent_lost_datagrams() {
     let log = held_up(true);
@@ -171,23 +172,23 @@ fn a_delayed_sender_reports_when_it_sent_lost_datagrams() {
     assert!((540..=560).contains(&at_once), "{at_once}");
     let lost: u64 = log.by_time.iter().map(|slot| slot.lost).sum();
     assert_eq!(lost, burst.lost);
-    // Without an answer, the receiver must assume an even rate.
+    // If the sender does not answer, the receiver must assume that the datagrams were evenly
+    // spaced.
     let evenly = held_up(false);
     let others: u64 = evenly.by_time.iter().map(|slot| slot.lost).sum();
     assert_eq!((others, evenly.bursts[0].lost), (lost, lost));
 }
 
 /// The sender is delayed for 40 ms, starting 3 ms before the end of the receiver's pause. All lost
-/// datagrams were sent before the delay. Nothing was sent between the last of them and the next
-/// arrival.
+/// datagrams were sent before the delay, and nothing was sent during it.
 #[test]
 fn a_sender_delayed_at_the_end_of_a_pause_sent_all_losses_before() {
     let mut link = Link::new(300, &[(100 * MS, 117 * MS)]);
     (link.held, link.asked) = ((114 * MS, 154 * MS), true);
     let log = link.run(10_000, true);
-    // The datagrams sent after the delay cause a second burst.
+    // The datagrams sent at the end of the delay cause a second burst.
     let burst = &log.bursts[0];
-    // 14 ms at 50,000 datagrams per second.
+    // 14 ms at 50,000 datagrams per second make 700 datagrams.
     let sent = burst.pause.unwrap().sent.unwrap();
     assert!(sent.abs_diff(700) <= 2, "{burst:?}");
     assert!(burst.lost.abs_diff(400) <= 2, "{burst:?}");
@@ -234,7 +235,7 @@ fn a_reader_that_keeps_up_loses_nothing() {
     assert_eq!(log.delays.unwrap().max, Nanos(Link::READ));
 }
 
-/// 850 datagrams are sent within 17 ms. The buffer has room for 300.
+/// 850 datagrams are sent during a stall of 17 ms. The buffer has room for 300 of them.
 #[test]
 fn a_stall_causes_one_burst_in_its_pause() {
     let stall = (100 * MS, 117 * MS);
@@ -263,8 +264,8 @@ fn a_stall_causes_one_burst_in_its_pause() {
     assert!(log.delays.unwrap().max >= Nanos(17 * MS));
 }
 
-/// A burst's course contains all datagrams that are sent until the lost ones would have been read
-/// as well.
+/// The course of a burst must contain all datagrams that are sent until the receiver would have
+/// read the lost ones, too.
 #[test]
 fn a_course_lasts_until_lost_datagrams_would_have_been_read() {
     let stall = (100 * MS, 117 * MS);
@@ -276,7 +277,7 @@ fn a_course_lasts_until_lost_datagrams_would_have_been_read() {
     assert_eq!(course.slot, Nanos(4 * Link::EACH));
     assert!(course.start < Nanos(stall.0 - 5 * MS), "{course:?}");
     assert_eq!(course.read, Nanos(Link::READ));
-    // The last slot is incomplete.
+    // Skip the last slot, because it is incomplete.
     let full_slots = &course.sent[..course.sent.len() - 1];
     assert!(
         full_slots.iter().all(|sent| (3..=5).contains(sent)),
@@ -286,15 +287,15 @@ fn a_course_lasts_until_lost_datagrams_would_have_been_read() {
         panic!("{course:?}");
     };
     assert!(start <= Nanos(stall.0) && end >= Nanos(stall.1));
-    // 850 datagrams have to be read at 2 µs each, and a further one arrives every 20 µs: 850 · 2 µs
-    // / 0.9.
+    // The receiver has to read 850 datagrams at 2 µs each. A new datagram arrives every 20 µs, so
+    // this takes 850 · 2 µs / 0.9.
     let length = course.slot.times(course.sent.len() as f64);
     let after = course.start + length - Nanos(stall.1);
     assert!((1_800 * US..3_000 * US).contains(&after.0), "{after:?}");
 }
 
-/// If the receiver stalls again before the course ends, the second stall belongs to the same
-/// course, even if the buffer was empty between the two.
+/// If the receiver stalls again before the course ends, the second stall must belong to the same
+/// course, even if the buffer was empty between the two stalls.
 #[test]
 fn a_stall_before_the_end_of_a_course_belongs_to_it() {
     let log_with = |second: i64| {
@@ -308,7 +309,8 @@ fn a_stall_before_the_end_of_a_course_belongs_to_it() {
     assert_eq!((log.bursts.len(), log.burst_windows.len()), (2, 2));
 }
 
-/// The buffer has room for a pause of 3 ms, so that must be the longest pause without losses.
+/// The buffer has room for the datagrams of a 3 ms pause, so that pause must be reported as the
+/// longest one without losses.
 #[test]
 fn the_longest_pause_without_losses_is_reported() {
     let stalls = [
@@ -341,7 +343,7 @@ fn courses_that_do_not_fit_are_reported_missing() {
         .map(|course| course.sent.len())
         .sum();
     assert!(size <= 1 << 17, "{size}");
-    // The stall is longer than what the log remembers.
+    // The stall is longer than the log remembers slots.
     let log = Link::new(300, &[(100 * MS, 30_000 * MS)]).run(1_600_000, true);
     assert!(log.burst_windows_incomplete);
 }
@@ -355,7 +357,8 @@ fn each_stall_has_one_burst_and_bursts_sum_to_all_losses() {
     assert_eq!(lost, log.socket_drops);
 }
 
-/// If the sender's clock is an hour ahead, the pause must be found, but no delays reported.
+/// If the sender's clock is an hour ahead, the pause must still be found, but no delays may be
+/// reported.
 #[test]
 fn two_clocks_give_the_same_pauses_but_no_delays() {
     let mut link = Link::new(300, &[(100 * MS, 117 * MS)]);
@@ -403,7 +406,7 @@ fn datagrams_that_never_arrive_are_lost() {
     let log_after = |sent| finish(log(true), sent, 0);
     assert_eq!(log_after(Some(7)).lost_outside_bursts, 7);
     assert_eq!(log_after(None).lost_outside_bursts, 0);
-    // Every datagram but one is lost. The one that arrives is not the first.
+    // Only one datagram arrives, and it is not the first.
     let mut log = log(true);
     log.take(&datagram(3, 0), Nanos(US), None);
     let log = finish(log, Some(10), 0);

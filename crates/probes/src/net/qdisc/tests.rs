@@ -1,10 +1,10 @@
-//! Compares the messages with those of `tc` (iproute2 6.1), recorded with
+//! Compares the messages with those that `tc` (iproute2 6.1) sent, as recorded with
 //! `strace -e trace=sendmsg -xx -s 900`:
 //!
 //!     tc qdisc replace dev va root tbf rate 100mbit burst 12500b limit 625000b
 //!     tc qdisc replace dev va root netem rate 100mbit delay 20ms loss 0.1% limit 1000
 //!
-//! They contain the device index 3, which the tests replace with ours.
+//! The recorded messages contain the device index 3, which the tests replace with ours.
 
 use ticktax_model::Nanos;
 use ticktax_model::net::{LinkSpec, Shaper};
@@ -40,7 +40,8 @@ fn netem_is_requested_like_tc_does() {
     assert_eq!(setting.message().0, bytes(&format!("{HEAD} {theirs}")));
 }
 
-/// `tc` also sends a table of times by packet length, which kernels before 3.8 need.
+/// `tc` also sends a table of transmission times by packet length, which only kernels before 3.8
+/// need.
 #[test]
 fn tbf_is_requested_like_tc_does_without_its_table() {
     let setting = Setting::tbf(&link(Some(100e6), None, None), 1_500).unwrap();
@@ -53,12 +54,12 @@ fn tbf_is_requested_like_tc_does_without_its_table() {
     let theirs = "08000100 74626600 38000200 28000100 03010000 ffff0000 20bcbe00 00000000 00000000 00000000 \
                   68890900 093d0000 00000000 08000600 d4300000";
     let mut theirs = bytes(&format!("{HEAD} {theirs}"));
-    // Length of the options. Without the table, it is 0x404 bytes less.
+    // Length of the options. Our message is 0x404 bytes shorter, because it has no table.
     assert_eq!(u16::from_ne_bytes([0x38, 0x04]) - 0x404, 0x34);
     theirs[28] = 0x34;
     let ours = setting.message().0;
     assert_eq!(ours.len(), theirs.len());
-    // tc rounds the bucket's time to ticks of 64 ns in the opposite direction.
+    // `tc` rounds the bucket's time to ticks of 64 ns in the opposite direction.
     assert_eq!(ours, theirs);
 }
 
@@ -74,7 +75,7 @@ fn slow_links_and_large_frames_have_room_for_frames() {
     }
     let delayed = link(Some(100e6), Some(Nanos::from_millis(20)), None);
     assert_eq!(Setting::tbf(&delayed, 1_500), None);
-    // 70 ms at 12.5 MB/s, counted in frames.
+    // 70 ms at 12.5 MB/s, converted to frames.
     let Setting::Netem { limit, .. } = Setting::netem(&delayed, 1_500) else {
         panic!("no netem");
     };

@@ -1,4 +1,4 @@
-//! A receiver that logs what happens to each datagram.
+//! A receiver that logs when each datagram arrives and which ones are lost.
 
 use std::io::{self, IoSliceMut};
 use std::net::UdpSocket;
@@ -21,13 +21,13 @@ use crate::net::wire::Message;
 use crate::net::{UDP_CALLS, counters};
 use crate::sys::socket_memory;
 
-/// Maximum number of gaps in one message to the sender.
+/// Maximum number of gaps that one message to the sender asks about.
 const QUESTIONS: usize = 500;
 
-/// Time limit for the sender to answer.
+/// Time limit for the sender to answer when datagrams were sent.
 const ANSWER: Nanos = Nanos::from_secs(2);
 
-/// Settings for a receiver that has a log.
+/// Settings for a receiver that logs datagrams.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Logged {
     buffer: SocketBuffer,
@@ -35,7 +35,7 @@ pub(super) struct Logged {
 }
 
 impl Listening {
-    /// Enables the log, and sets the buffer size.
+    /// Makes the receiver log datagrams, and sets the size of its buffer.
     pub(in crate::net) fn log(&mut self, logging: Logging) -> Result<(), NetError> {
         let buffer = logging.set(&self.datagrams)?;
         let failed = NetError::errno("enable a socket's drop counter");
@@ -49,7 +49,7 @@ impl Listening {
 }
 
 impl Receiving {
-    /// Same as [`Receiving::run`], but with a log of datagrams.
+    /// Same as [`Receiving::run`], but logs the datagrams.
     pub(super) fn run_logged(self, logged: Logged, shared: &Shared) -> Result<Outcome, NetError> {
         let (mut control, spec) = (self.control, self.spec);
         let Data::Datagrams(socket, arrivals) = self.data else {
@@ -83,7 +83,7 @@ impl Receiving {
 }
 
 impl Run {
-    /// Reads datagrams until all of them have arrived or no more are expected. Records when no
+    /// Reads datagrams until all of them have arrived or no more are expected. Also records when no
     /// datagram is waiting.
     fn logged(&mut self, shared: &Shared, reader: &mut Reader<'_>, log: &mut Log) {
         let mut flags = MsgFlags::MSG_DONTWAIT;
@@ -108,8 +108,8 @@ impl Run {
 }
 
 impl Run {
-    /// Asks the sender when the missing datagrams were sent, if the sender is still connected.
-    /// Without an answer, they are assumed to have been sent at even intervals.
+    /// Asks the sender when the missing datagrams were sent, unless the sender is gone. If the
+    /// sender does not answer, they are assumed to have been sent at even intervals.
     fn ask(&mut self, log: &mut Log) {
         if self.sent.is_none() || self.trouble.is_some() {
             return;
@@ -153,8 +153,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a datagram. Also returns how many datagrams the socket had dropped when this one
-    /// arrived. The kernel leaves this number out if it is 0.
+    /// Reads a datagram. Also returns how many datagrams the socket had dropped by the time this
+    /// one arrived, or `None` if the kernel left that number out because it is 0.
     fn read(&mut self, flags: MsgFlags) -> Result<(&[u8], Option<u32>), Errno> {
         let mut parts = [IoSliceMut::new(&mut self.datagram)];
         let fd = self.socket.as_raw_fd();
@@ -168,7 +168,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Returns how many datagrams the socket has dropped, and how many are still in its buffer.
+/// Returns how many datagrams the socket has dropped, and how many were never read from its buffer.
 fn left(log: &Log, reader: &mut Reader<'_>) -> (u64, u64) {
     let mut never_read = 0;
     while let Ok((datagram, _)) = reader.read(MsgFlags::MSG_DONTWAIT) {

@@ -1,4 +1,4 @@
-//! Tests traffic over the loopback device.
+//! Tests that send traffic over the loopback device.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -51,7 +51,8 @@ fn a_stream_arrives_completely() {
 #[test]
 fn a_rate_is_not_exceeded() {
     let outcome = over_loopback(spec(Protocol::Tcp, Some(8e6)));
-    // The first call is made before anything is due.
+    // The sender may send slightly more than the rate allows, because it makes its first call
+    // before any data is due.
     let most = 200_000 + 2_000 + 10_000;
     assert!(outcome.report.bytes <= most, "{}", outcome.report.bytes);
     assert!(outcome.report.bytes > 1_000);
@@ -77,7 +78,7 @@ fn only_dropped_datagrams_are_lost() {
     let datagrams = received.datagrams.unwrap();
     let lost = datagrams.lost().unwrap();
     assert_eq!(datagrams.arrived + lost, outcome.report.calls);
-    // The counter also includes drops by other programs in the namespace.
+    // The counter also includes datagrams that other programs in the namespace dropped.
     assert!(received.counters.buffer_drops >= lost, "{received:?}");
 }
 
@@ -206,8 +207,8 @@ fn a_lost_receiver_is_noticed_and_the_sender_still_reports() {
             length: Nanos::from_secs(3_600),
             ..spec(protocol, Some(1e6))
         };
-        // The thread closes its sockets without sending a message, as if its process had been
-        // killed.
+        // The thread closes its sockets without sending a message. The peer sees the same as if the
+        // thread's process had been killed.
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = server.local_addr().unwrap().to_string();
         let serving = thread::spawn(move || {

@@ -8,21 +8,21 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use super::super::error::{NetError, words};
 use super::super::sys;
 
-/// Work that a device does instead of the network stack.
+/// Work that a device can do instead of the network stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
-    /// Computes checksums of outgoing packets.
+    /// Computes the checksums of outgoing packets.
     Checksum,
-    /// Splits TCP data into segments. A veth pair passes the data on unsplit.
+    /// Splits outgoing TCP data into segments. On a veth pair, the data is passed on unsplit.
     Segmentation,
-    /// Splits data of any protocol as late as possible, just before it reaches the device.
+    /// Splits outgoing data of any protocol as late as possible, just before it reaches the device.
     GenericSegmentation,
     /// Merges incoming segments.
     GenericReceive,
 }
 
 impl Offload {
-    /// All offloads. Each one comes after those on which it depends.
+    /// All offloads. Each comes after the ones that it depends on.
     pub const ALL: [Self; 4] = [
         Self::Checksum,
         Self::GenericSegmentation,
@@ -40,7 +40,7 @@ impl Offload {
         }
     }
 
-    /// Returns the commands that read and write the offload (`<linux/ethtool.h>`).
+    /// Returns the commands for reading and writing the offload (`<linux/ethtool.h>`).
     const fn commands(self) -> (u32, u32) {
         match self {
             Self::Checksum => (0x16, 0x17),
@@ -55,7 +55,7 @@ impl Offload {
         self.ask(self.commands().1, u32::from(on)).map(|_| ())
     }
 
-    /// Whether the offload is on.
+    /// Returns whether the offload is on.
     pub(super) fn read(self) -> Result<bool, NetError> {
         Ok(self.ask(self.commands().0, 0)? != 0)
     }
@@ -80,7 +80,7 @@ impl Offload {
     }
 }
 
-/// Returns the name of the device in the calling thread's namespace, other than the loopback
+/// Returns the name of the device in the calling thread's namespace that is not the loopback
 /// device.
 fn device() -> Option<String> {
     let devices = fs::read_to_string("/proc/thread-self/net/dev").ok()?;

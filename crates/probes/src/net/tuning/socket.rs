@@ -13,7 +13,7 @@ use super::super::error::{NetError, words};
 use super::super::sys;
 use super::{Tuning, on_off};
 
-/// Socket options of an end.
+/// Socket options of one end.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Options<'a> {
     pub(super) tuning: &'a Tuning,
@@ -21,7 +21,7 @@ pub(in super::super) struct Options<'a> {
 }
 
 impl Options<'_> {
-    /// Sets the options on the sender's socket. Call this before connecting it.
+    /// Sets the options on the sender's socket. Call this before connecting the socket.
     pub(in super::super) fn apply_to_sender(&self, socket: &impl AsFd) -> Result<(), NetError> {
         let tuning = self.tuning;
         if let Some(bytes) = tuning.send_buffer {
@@ -64,7 +64,7 @@ impl Options<'_> {
         self.segment(listener)
     }
 
-    /// Whether small segments are sent immediately (`TCP_NODELAY`).
+    /// Returns whether to send small segments immediately (`TCP_NODELAY`).
     pub(in super::super) fn nodelay(&self) -> bool {
         self.tuning.nodelay.unwrap_or_default()
     }
@@ -77,7 +77,8 @@ impl Options<'_> {
         set.map_err(refused("mss", &mss))
     }
 
-    /// Reads which options are in effect on the sender's socket.
+    /// Returns the options that are in effect on the sender's socket, and statistics on its
+    /// connection.
     pub(in super::super) fn sender_facts(
         &self,
         socket: BorrowedFd<'_>,
@@ -105,10 +106,11 @@ impl Options<'_> {
         (facts, connection(info))
     }
 
-    /// Reads which options are in effect on the receiver's socket.
+    /// Returns the options that are in effect on the receiver's socket.
     pub(in super::super) fn receiver_facts(&self, socket: BorrowedFd<'_>) -> Vec<Fact> {
         if self.tuning.receive_buffer.is_none() {
-            // Unless the buffer size is fixed, the kernel changes it while the traffic is running.
+            // Unless the buffer size is fixed, the kernel changes it while the traffic is running,
+            // so one value would mean little.
             return Vec::new();
         }
         let bytes = getsockopt(&socket, sockopt::RcvBuf).unwrap_or_default();
@@ -154,8 +156,8 @@ fn negotiated(info: &[u8]) -> Vec<Fact> {
         .iter()
         .map(|&(name, bit)| Fact::new(name, on_off(options & bit != 0)))
         .collect();
-    // The byte has two scale factors, and this is the other end's. The machine's bit order
-    // determines which half it is in.
+    // The byte holds two scale factors. This one is the other end's. The machine's bit order
+    // determines which half of the byte holds it.
     let scale = if cfg!(target_endian = "little") {
         scales & 15
     } else {
@@ -166,14 +168,15 @@ fn negotiated(info: &[u8]) -> Vec<Fact> {
     facts
 }
 
-/// Returns the connection's statistics, including round-trip times.
+/// Returns the connection's statistics, including round-trip times. Returns `None` if the kernel
+/// has not measured a round trip.
 fn connection(info: &[u8]) -> Option<ConnectionFacts> {
     let micros = |at| word(info, at).map(|us| Nanos::from_micros(i64::from(us)));
     Some(ConnectionFacts {
         acks: word(info, SEGMENTS_IN)?,
         segment_bytes: word(info, SEND_MSS)?,
         round_trip: micros(RTT)?,
-        // The kernel returns this value until it has measured one.
+        // The kernel returns `u32::MAX` until it has measured a round trip.
         shortest_round_trip: micros(MIN_RTT).filter(|time| time.0 < i64::from(u32::MAX) * 1_000)?,
         peer_window_bytes: word(info, SEND_WINDOW),
     })

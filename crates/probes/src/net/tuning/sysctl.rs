@@ -1,5 +1,6 @@
-//! Sysctls of a network namespace. `/proc/sys/net` shows those of the reader's own namespace. A
-//! sysctl that is missing or read-only in a new namespace applies to the whole machine.
+//! Sysctls of a network namespace. `/proc/sys/net` shows the sysctls of the namespace of the thread
+//! that reads it. A sysctl that is missing or read-only in a new namespace applies to the whole
+//! machine.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -10,7 +11,7 @@ use super::super::error::{NetError, reason};
 /// Why a sysctl cannot be set in a network namespace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SysctlError {
-    /// The name is not that of any sysctl below `net`.
+    /// A network sysctl cannot have this name. It must start with `net.`.
     #[error("`{name}` is not a network sysctl: give a name that starts with net.")]
     Name {
         /// The requested name.
@@ -22,7 +23,7 @@ pub enum SysctlError {
         /// Name of the sysctl.
         name: String,
     },
-    /// The sysctl applies to the whole machine, not to a namespace.
+    /// The sysctl applies to the whole machine, not to a network namespace.
     #[error(
         "{name} applies to the whole machine, not to a network namespace, and was not changed: use \
          `ticktax try`"
@@ -62,7 +63,7 @@ fn path(name: &str) -> Result<PathBuf, SysctlError> {
     Ok(path)
 }
 
-/// Whether the sysctl exists in the calling thread's namespace.
+/// Returns whether the sysctl exists in the calling thread's namespace.
 ///
 /// # Errors
 /// Returns an error if the name is invalid.
@@ -70,7 +71,7 @@ pub fn has_sysctl(name: &str) -> Result<bool, SysctlError> {
     Ok(path(name)?.is_file())
 }
 
-/// Sets a sysctl in the calling thread's namespace. Returns the value read back.
+/// Sets a sysctl in the calling thread's namespace, and returns the value read back.
 pub(super) fn set(name: &str, value: &str) -> Result<String, NetError> {
     Ok(set_at(name, value)?)
 }
@@ -81,7 +82,7 @@ fn set_at(name: &str, value: &str) -> Result<String, SysctlError> {
         ErrorKind::NotFound => SysctlError::Absent {
             name: name.to_owned(),
         },
-        // In a namespace, sysctls that apply to the whole machine can be read but not written.
+        // In a new namespace, sysctls that apply to the whole machine can be read but not written.
         ErrorKind::PermissionDenied => SysctlError::Shared {
             name: name.to_owned(),
         },
@@ -104,7 +105,7 @@ fn set_at(name: &str, value: &str) -> Result<String, SysctlError> {
     })
 }
 
-/// Puts a single space between words.
+/// Replaces each run of whitespace with a single space.
 fn words(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ")
