@@ -1,4 +1,4 @@
-//! `ticktax report`: prints the document that a saved recording contains the data for.
+//! `ticktax report`: computes and prints the document for a saved recording.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -70,8 +70,8 @@ impl Terminal {
         }
     }
 
-    /// Returns a terminal that prints only the parts selected by these options and groups rows as
-    /// they say.
+    /// Returns a terminal that prints only the parts selected by these options, and groups rows by
+    /// the attribute that they select.
     pub(crate) fn grouping(&self, typed: &ViewArguments) -> Self {
         let mut this = self.viewing(&typed.page);
         this.style.grouping = typed.grouping();
