@@ -126,8 +126,8 @@ impl Proc {
             .is_some_and(|irq| irq != "0")
     }
 
-    /// Returns the CPUs whose tick stops even while they are busy. Returns `None` if there are no
-    /// such CPUs.
+    /// Returns the CPUs whose tick stops even while they are busy. Returns `None` if the machine
+    /// has no such CPUs.
     fn nohz_full(&self, cmdline: Option<&str>) -> Option<CpuList> {
         let in_effect = self.text("sys/devices/system/cpu/nohz_full")?;
         // This file exists only if the kernel supports `nohz_full`.

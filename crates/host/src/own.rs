@@ -20,8 +20,7 @@ pub fn own_thread_cpu_time() -> Nanos {
     })
 }
 
-/// Returns the CPU time of all children that this process has waited for, including the time of
-/// their own children.
+/// Returns the CPU time of all children that this process has waited for, including their children.
 pub fn children_cpu_time() -> Nanos {
     getrusage(UsageWho::RUSAGE_CHILDREN).map_or(Nanos::ZERO, |usage| {
         let time = usage.user_time() + usage.system_time();

@@ -15,7 +15,7 @@ use super::counters::user_hz;
 
 /// Maximum number of processes whose CPU times are read.
 pub(super) const MAX_PROCESSES: usize = 1 << 13;
-/// Length, in bytes, to which the kernel shortens the names of programs.
+/// Maximum length of a program's name, in bytes. The kernel cuts off the rest.
 const NAME_BYTES: usize = 15;
 
 impl Proc {
@@ -397,7 +397,7 @@ fn children_time(stat: &str, hz: i64) -> Option<Nanos> {
     Some(user + system)
 }
 
-/// Returns two consecutive times in `/proc/PID/stat`, the first of which is `place` words after the
+/// Returns two consecutive times in `/proc/PID/stat`. The first one is `place` words after the
 /// state.
 fn times_from(stat: &str, place: usize, hz: i64) -> Option<(Nanos, Nanos)> {
     let mut words = words(stat)?.skip(place);

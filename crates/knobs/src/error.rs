@@ -1,5 +1,5 @@
 //! Errors that occur when settings are read or changed. Each message is a single line that says
-//! what failed, for which object, why, and what to do.
+//! what failed, on which object it failed, why, and what to do.
 
 use std::io;
 use std::path::PathBuf;

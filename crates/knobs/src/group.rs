@@ -135,8 +135,8 @@ fn member<'a>(text: &'a str, controller: &str, version: Version) -> Option<&'a s
     })
 }
 
-/// Location of a temporary cgroup: its directory (`folder`), and the cgroup to which its processes
-/// return when it is removed (`home`).
+/// Location of a temporary cgroup: its directory (`folder`), and the cgroup that its processes
+/// return to when it is removed (`home`).
 ///
 /// The directory is always called `ticktax-try-N`, and its parent is `home` or an ancestor of
 /// `home`. Journal records with any other directory are rejected.
@@ -150,7 +150,7 @@ pub(crate) struct Place {
 struct Site<'a> {
     parent: Cgroup,
     name: &'a OsStr,
-    /// The cgroup to which processes return. `None` if it no longer exists.
+    /// The cgroup that the processes return to. `None` if it no longer exists.
     home: Option<Cgroup>,
 }
 

@@ -78,7 +78,7 @@ pub(crate) enum Record {
     /// A cgroup is about to be created.
     Making {
         folder: PathBuf,
-        /// The cgroup to which the processes of the new cgroup return when it is removed.
+        /// The cgroup that the processes of the new cgroup return to when it is removed.
         home: PathBuf,
     },
     /// The cgroup no longer exists.
@@ -92,7 +92,7 @@ pub enum Step {
     Locked,
     /// Half of a line has been written.
     HalfLine,
-    /// A line has been written, but may not be on disk yet.
+    /// A line has been written, but it can still be missing on disk.
     Line,
     /// The line is on disk.
     Synced,
@@ -138,8 +138,8 @@ pub(crate) struct Contents {
     pub(crate) records: Vec<Record>,
     /// Number of unreadable lines.
     pub(crate) damaged: u64,
-    /// Name of the file to which the unreadable end of the journal was copied. `None` if there was
-    /// no unreadable end.
+    /// Name of the file that contains a copy of the unreadable end of the journal. `None` if the
+    /// end was readable.
     pub(crate) copy: Option<PathBuf>,
 }
 

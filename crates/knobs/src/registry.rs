@@ -60,7 +60,7 @@ pub fn matching(word: &str) -> impl Iterator<Item = &'static Knob> + use<> {
     })
 }
 
-/// Returns a hint with names that are similar to `id`. If there are none, the hint names the
+/// Returns a hint with names that are similar to `id`. If no name is similar, the hint names the
 /// command that lists all settings.
 fn hint(id: &str) -> String {
     let typed = id.trim().to_lowercase().replace('/', ".");

@@ -344,7 +344,7 @@ fn a_sysctl_that_is_read_only() -> Result<(), Failed> {
     }
 }
 
-/// Reads every setting for which the user does not have to name a target.
+/// Reads every setting that the user can read without naming a target.
 fn every_setting_can_be_read_or_explains_why_not() -> Result<(), Failed> {
     let system = System::default();
     let mut values = 0;

@@ -30,8 +30,8 @@ const MOST_OF_SPANS: Nanos = Nanos::from_secs(10 * 60);
 /// Interval between updates of the live figures. An update takes a few tenths of a millisecond.
 const GLANCE: Nanos = Nanos::from_millis(500);
 
-/// Interval between searches for periodic activity, which is announced as soon as it is found. A
-/// search takes a few hundredths of a second.
+/// Interval between searches for periodic activity to announce. A search takes a few hundredths of
+/// a second.
 const NEWS: Nanos = Nanos::from_secs(10);
 
 pub(crate) fn run(typed: &AuditArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
@@ -291,7 +291,7 @@ mod tests {
             gone.starts_with("process 5 exited before it could be watched: "),
             "{gone}"
         );
-        // The process did not exit. It slept throughout the audit, so there are no rows.
+        // The process did not exit. It slept throughout the audit and left no rows.
         assert_eq!(error(false, true, None), None);
         // An audit that keeps sums does not follow threads.
         assert_eq!(error(true, false, Some(Usage::default())), None);

@@ -16,7 +16,7 @@ const SHORTEST: usize = 5;
 pub(crate) enum Extent {
     /// A duration.
     Time(Nanos),
-    /// A number of arms, of which `done` were finished before the start.
+    /// A number of arms. `done` of them were finished before the start.
     Arms { all: u64, done: u64 },
     /// A number of runs.
     Runs(u64),

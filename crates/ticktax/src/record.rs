@@ -78,8 +78,7 @@ pub(crate) fn run(typed: &RecordArguments, terminal: &Terminal) -> Result<ExitCo
 pub(crate) struct Ends<'a> {
     /// A signal ends the recorder.
     pub(crate) interrupt: &'a Interrupt,
-    /// The recorder ends at this time of `CLOCK_MONOTONIC`. `None` means that there is no time
-    /// limit.
+    /// The recorder ends at this time of `CLOCK_MONOTONIC`. `None` means no time limit.
     pub(crate) until: Option<Nanos>,
     /// Whether the recorder ends once all watched programs have exited. This applies only if all
     /// triggers watch the frames of programs.
@@ -218,8 +217,8 @@ impl Thresholds {
         }
     }
 
-    /// On the first call, announces the triggers whose threshold is unknown. Later, announces those
-    /// whose threshold has become known.
+    /// On the first call, announces the triggers whose threshold is unknown. On later calls,
+    /// announces those that have a known threshold by then.
     fn tell(&mut self, now: &[PercentileStatus], terminal: &Terminal) {
         if !self.has_announced_unknown {
             self.has_announced_unknown = true;

@@ -43,8 +43,8 @@ pub(crate) fn run(typed: &ReportArguments, terminal: &Terminal) -> Result<ExitCo
 pub(crate) struct Showing<'a> {
     /// Whether to report CPU time even if the recording was made to measure a loop's frames.
     pub(crate) audit: bool,
-    /// Number of guests like this machine for which to estimate the cost of ticks. `None` if no
-    /// estimate was requested.
+    /// Number of guests like this machine. The cost of ticks is estimated for a host that runs
+    /// them. `None` if no estimate was requested.
     pub(crate) fleet_of: Option<u32>,
     pub(crate) format: Format,
     /// Output file. `None` means standard output.

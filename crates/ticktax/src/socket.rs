@@ -126,9 +126,9 @@ fn socket_facts(folder: &Folder, name: &OsStr) -> Option<FileStat> {
     (kind == SFlag::S_IFSOCK).then_some(facts)
 }
 
-/// Returns a path to the file that goes through the handle of the directory, because there is no
-/// system call that binds a socket relative to a directory. However deep the directory is, the path
-/// fits in the 107 bytes that a socket address has for it.
+/// Returns a path to the file that goes through the handle of the directory, because a system call
+/// that binds a socket relative to a directory does not exist. However deep the directory is, the
+/// path fits in the 107 bytes that a socket address has for it.
 fn through_handle(folder: &Folder, name: &OsStr) -> PathBuf {
     Path::new("/proc/self/fd")
         .join(folder.as_fd().as_raw_fd().to_string())

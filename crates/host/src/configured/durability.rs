@@ -1,5 +1,5 @@
-//! Finds reasons why the data of an fsync may not reach the disk: write caches that are not
-//! flushed, and programs in which fsync does nothing.
+//! Finds reasons why an fsync can fail to make data durable: write caches that are not flushed, and
+//! programs in which fsync does nothing.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};

@@ -18,7 +18,7 @@ pub(super) struct Pending {
     /// The value that was about to be written. `None` if the setting has been read back since then.
     pub(super) unread: Option<String>,
     /// Whether the kernel changed the setting as a side effect of another change. Its new value is
-    /// then unknown, so whatever value it has counts as set by ticktax.
+    /// then unknown, so any value that it has counts as set by ticktax.
     pub(super) along: bool,
     pub(super) boot: String,
 }
@@ -70,8 +70,8 @@ impl Left {
                 new,
                 along,
             } => {
-                // ticktax does not write to a setting that changes as a side effect, so there is no
-                // value to read back.
+                // ticktax does not write to a setting that changes as a side effect, and does not
+                // read it back.
                 let unread = Some(new).filter(|_| !along);
                 if let Some(at) = self.position(&knob, &target) {
                     self.settings[at].unread = unread;

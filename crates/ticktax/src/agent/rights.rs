@@ -23,8 +23,8 @@ pub(super) fn keep_files_private() {
 }
 
 /// Empties the capability bounding set of this thread and the threads it will start, so that no
-/// program they run can gain a capability. This needs `CAP_SETPCAP`. Without it, the set stays as
-/// it is, and only `no_new_privs` protects.
+/// program they run can gain a capability. This needs `CAP_SETPCAP`. Without it, the set stays
+/// unchanged, and only `no_new_privs` protects.
 pub(super) fn empty_bounding_set() {
     let _ = caps::clear(None, CapSet::Bounding);
 }

@@ -94,8 +94,8 @@ impl<P: Fn(PageFormat) -> Vec<u8>> Server<P> {
         (has_new, ready.collect())
     }
 
-    /// Returns the time until the next connection times out, or no timeout if there are no
-    /// connections.
+    /// Returns the time until the next connection times out. Without connections, `poll` needs no
+    /// timeout.
     fn timeout(&self) -> PollTimeout {
         let Some(next) = self.connections().map(Connection::until).min() else {
             return PollTimeout::NONE;

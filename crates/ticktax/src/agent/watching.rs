@@ -243,8 +243,8 @@ struct Beats {
 }
 
 impl Beats {
-    /// Searches all incidents for periods, and adds the result to the facts. Does nothing if there
-    /// are no new incidents or the agent writes no facts.
+    /// Searches all incidents for periods, and adds the result to the facts. Does nothing if no
+    /// incident is new or the agent writes no facts.
     fn look(&mut self, agent: &mut Agent, keeper: &Keeper) {
         if !agent.writes_facts() || keeper.count() == self.searched {
             return;

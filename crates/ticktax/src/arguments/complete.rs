@@ -61,8 +61,8 @@ pub(super) const REPORTED: [DocumentKind; 3] = [
     DocumentKind::PaceComparison,
 ];
 
-/// Completes the sections of the recording that is already on the command line. If there is none,
-/// completes all sections that `report` can print.
+/// Completes the sections of the recording that is already on the command line. If the command line
+/// names no recording, completes all sections that `report` can print.
 pub(super) fn sections_of_recording() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let words: Vec<_> = env::args_os().collect();

@@ -85,8 +85,8 @@ impl KnobQuestion {
     }
 }
 
-/// The object for which a setting is read. If the user names none, the setting is read for all
-/// CPUs, interrupts or disks.
+/// The object whose setting is read. If the user names none, the setting is read on all CPUs,
+/// interrupts or disks.
 #[derive(Args, Debug)]
 #[group(multiple = false)]
 pub(crate) struct TargetArguments {

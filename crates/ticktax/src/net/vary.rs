@@ -372,8 +372,8 @@ impl Runner<'_> {
     }
 }
 
-/// Returns the CPU time per byte. It comes from the traced accounts or, if there are none, from the
-/// CPU clocks of the two threads.
+/// Returns the CPU time per byte. It comes from the traced accounts or, in an untraced run, from
+/// the CPU clocks of the two threads.
 fn cost(statement: &NetStatement) -> CpuCost {
     let bytes = statement.bytes() as f64;
     let each = |time: Nanos| time.0 as f64 / bytes;

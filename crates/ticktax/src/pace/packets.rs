@@ -93,7 +93,7 @@ struct Watched {
     thread: Option<(i32, i32)>,
     no_trace: Option<String>,
     drop_reasons: Option<Vec<DropReason>>,
-    /// Header of the recording if there is no tracing session to provide one.
+    /// Header of the recording if no tracing session provides one.
     header: Header,
 }
 

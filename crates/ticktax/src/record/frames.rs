@@ -9,7 +9,7 @@ use ticktax_observe::{FrameState, FrameStatus, ProgramWindow, Recorder};
 
 use crate::terminal::Terminal;
 
-/// Finds the frame rhythm of a program in the last few seconds. If there is none, returns the
+/// Finds the frame rhythm of a program in the last few seconds. If it finds no rhythm, returns the
 /// reason.
 pub(super) fn find(seen: &ProgramWindow) -> Result<FrameRhythm, NoRhythm> {
     let mut auditor = Auditor::books();

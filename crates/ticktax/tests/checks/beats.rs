@@ -16,7 +16,7 @@ fn beats<'a>(truth: &Truth, all: &'a BeatStatement) -> Vec<&'a BeatLine> {
     runs.filter(|line| line.tids.contains(&truth.tid)).collect()
 }
 
-/// Returns the only period of the injecting thread. Fails if there is none or more than one.
+/// Returns the only period of the injecting thread. Fails unless exactly one period was found.
 fn only<'a>(truth: &Truth, all: &'a BeatStatement) -> Result<&'a BeatLine, Failed> {
     match beats(truth, all)[..] {
         [line] => Ok(line),

@@ -13,9 +13,9 @@ use ticktax_store::recording::RecordingReader;
 
 use super::{Reading, check};
 
-/// Allowed error in a frame's lateness. The tracer derives the schedule from earlier frames, all of
-/// which started slightly late. A frame that starts up to an eighth of a period before a slot
-/// counts for that slot.
+/// Allowed error in a frame's lateness. The tracer derives the schedule from earlier frames, which
+/// all started slightly late. A frame that starts up to an eighth of a period before a slot counts
+/// for that slot.
 pub(crate) const OFF: Nanos = Nanos::from_millis(3);
 
 /// Allowed error of a period that the recorder learned within 5 s.

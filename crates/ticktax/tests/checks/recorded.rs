@@ -57,7 +57,7 @@ pub(crate) fn is_frame(source: &Source, kind: Kind, name: &str) -> bool {
     source.kind == kind && &*source.name == name && source.detail.is_empty()
 }
 
-/// Formats a row for an error message, on a line by itself.
+/// Formats a row for an error message, on a separate line.
 fn line((span, source): &(Span, Source)) -> String {
     let thread = source.thread.as_ref().map(|thread| thread.tid);
     let (kind, name, detail) = (source.kind.name(), &source.name, &source.detail);

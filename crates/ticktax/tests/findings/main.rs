@@ -1,5 +1,5 @@
-//! Tests the findings on fake machines, each of which is a directory of files. For each rule, there
-//! is a machine that has the finding, and there are machines that do not have it.
+//! Tests the findings on fake machines. Each machine is a directory of files. For each rule, some
+//! machines have the finding, and others do not.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 

@@ -117,7 +117,8 @@ pub(crate) fn everything_on_this_architecture_is_recorded() {
     assert_eq!(statement.level, Level::Kernel);
     assert!(statement.balances(), "{:?}", statement.balance);
     let coverage = &statement.coverage;
-    // Linux 6.1 on arm64 lacks these tracepoints. Those that only x86 has must not be reported.
+    // Linux 6.1 on arm64 lacks these tracepoints. Tracepoints that only x86 has must not be
+    // reported.
     let lacks = |hook: Hook| matches!(hook, Hook::CsdFunction | Hook::PageFault);
     for limitation in &coverage.limitations {
         let fits = !matches!(limitation, Limitation::HookMissing { hook, .. } if !lacks(*hook));
@@ -154,15 +155,16 @@ pub(crate) fn everything_on_this_architecture_is_recorded() {
         gaps.proofs
     );
     assert!(gaps.long.coverage() > 0.99, "{:?}", gaps.long);
-    // Nothing outside this guest takes time. Therefore no gap may be empty, and little of their
-    // time may have no name.
+    // Nothing outside this guest takes time. Each gap must therefore contain named time, and nearly
+    // all of the gaps' time must be named.
     let outside = gaps.long.hypervisor_or_firmware.share_of(gaps.watched);
     assert!(outside < 0.001, "{outside}: {:?}", gaps.causes);
     let is_empty = |cause: &GapCause| cause.named == Nanos::ZERO;
     assert!(!gaps.causes.iter().any(is_empty), "{:?}", gaps.causes);
 }
 
-/// Returns the QEMU process that the process `lab` has started, or `None` if there is none yet.
+/// Returns the QEMU process that the process `lab` has started. Returns `None` if it has not been
+/// started yet.
 fn qemu_of(lab: u32) -> Option<Pid> {
     let children = fs::read_to_string(format!("/proc/{lab}/task/{lab}/children")).ok()?;
     let mut children = children.split_whitespace();
@@ -264,8 +266,8 @@ struct Stops {
 }
 
 impl Stops {
-    /// Finds the stops in a recording, each of which lasts about as long as `stop`. No stop is
-    /// counted twice.
+    /// Finds the stops in a recording. Each lasts about as long as `stop`. No stop is counted
+    /// twice.
     fn in_recording(file: &Path, stop: Nanos) -> Self {
         // After SIGSTOP was sent, the guest may have run for a few more µs, so a stop can be
         // slightly shorter than requested.

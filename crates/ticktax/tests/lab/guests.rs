@@ -172,7 +172,7 @@ pub(crate) fn a_guest_returns_a_complete_audit() -> Result<(), Failed> {
 
 pub(crate) fn the_error_of_a_verb_is_printed() {
     let mut command = lab_run(CLOUD);
-    // The guest has only one CPU, so there is no CPU 7.
+    // CPU 7 does not exist, because the guest has only one CPU.
     let output = command
         .args(["--", "pace", "--cpu", "7", "--for", "1s"])
         .output()

@@ -33,7 +33,7 @@ pub(crate) fn a_thread_has_its_period_its_name_and_its_timer() -> Result<(), Fai
     checks::has_its_period_and_its_timer(&truth, period, &all)
 }
 
-/// Checks that the cause of a period is whatever wakes the thread. Shortly before a rare real-time
+/// Checks that the cause of a period is the waker of the thread. Shortly before a rare real-time
 /// thread wakes up, the timer of the real-time budget expires, and the tick balances the load of an
 /// idle CPU. Neither of them wakes the thread. Periodic work of the kernel must be attributed to
 /// its timers.

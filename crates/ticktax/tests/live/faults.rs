@@ -186,7 +186,7 @@ fn limited(limit: &str, arguments: &str) -> Command {
 
 pub(crate) fn a_tracer_without_files_is_explained() -> Result<(), Failed> {
     let audit = "audit --for 100ms --probe none --format json";
-    // ticktax must raise the soft limit by itself.
+    // ticktax must raise the soft limit itself.
     let raised = limited("-S -n 32", audit).output()?;
     let level = statement(&raised)?.level;
     check(level == Level::Kernel, || format!("{level:?}"))?;

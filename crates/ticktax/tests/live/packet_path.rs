@@ -52,7 +52,7 @@ impl Traffic {
         let mut others = sched_getaffinity(Pid::from_raw(0))?;
         others.unset(cpu.index())?;
         let sender = thread::spawn(move || {
-            // If there is no other CPU, the sender runs on the receiver's CPU.
+            // On a machine with one CPU, the sender runs on the receiver's CPU.
             let _ = sched_setaffinity(Pid::from_raw(0), &others);
             while !until.load(Ordering::Relaxed) {
                 let _ = to.send(b"frame");
@@ -317,8 +317,8 @@ pub(crate) fn packets_wait_behind_a_fifo_thread() -> Result<(), Failed> {
         step_of(Step::Raised).is_some() && step_of(Step::Interrupt).is_none(),
         why,
     )?;
-    // The disturbance is a thread of this process. On a busy machine, packets may have to wait
-    // longer for other programs.
+    // The disturbance is a thread of this process. On a busy machine, packets can wait longer for
+    // other programs.
     let own = i32::try_from(std::process::id())?;
     let is_own = |holder: &&PacketRan| holder.pid == Some(own);
     let all = packets.steps.iter().find(|step| step.step == Step::Woken);

@@ -126,8 +126,7 @@ fn reported_again(file: &Path, statement: &PacketStatement) -> Result<(), Failed
     let output = ticktax(&["report", "--format", "json", file]).output()?;
     let complaint = String::from_utf8_lossy(&output.stderr);
     check(output.status.success(), || complaint.clone().into_owned())?;
-    // There is no datagram report for a part of the recording. The part is shown as an audit
-    // instead.
+    // A part of the recording has no datagram report. It is shown as an audit instead.
     let part = ticktax(&["report", "--from", "1s", file]).output()?;
     let complaint = String::from_utf8_lossy(&part.stderr);
     check(part.status.success(), || complaint.into_owned())?;

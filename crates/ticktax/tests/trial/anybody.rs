@@ -1,4 +1,4 @@
-//! Tests of trials that change only settings of their own commands, and of invalid arguments.
+//! Tests of trials that change only their commands' settings, and of invalid arguments.
 
 use libtest_mimic::Failed;
 

@@ -1,5 +1,5 @@
 //! Tests of `ticktax try`. Tests named `root::…` change settings of this machine and restore them.
-//! The other tests only change settings of their own children.
+//! The other tests change only their child processes.
 //!
 //! This binary is also the command that the trials run: with [`AS_SLEEPER`] it sleeps, and with
 //! [`AS_WORKER`] it works.

@@ -250,8 +250,8 @@ fn a_recorded_loop_can_be_predicted_to_spin() {
     let figure = |way, measure| value(row(way), measure);
     assert!(figure("spin", Measure::Busy) > 0.999 && figure("hybrid", Measure::Busy) < 0.2);
     assert!(figure("hybrid", Measure::Busy) > figure("nanosleep", Measure::Busy));
-    // With this rule, the loop does not catch up after a late wake-up. If it spins, there are no
-    // wake-ups.
+    // With this rule, the loop does not catch up after a late wake-up. If it spins, it never has to
+    // wake up.
     let fps = |way| figure(way, Measure::Fps);
     let full_rate = fps("spin");
     assert!(fps("nanosleep") < 0.9995 * full_rate, "{prediction:#?}");

@@ -17,7 +17,7 @@ const SCENARIO: &str = concat!(
     "/../../scenarios/game-server.toml"
 );
 
-/// Returns a command that sweeps about 400 arms, each of which takes a few ms.
+/// Returns a command that sweeps about 400 arms. An arm takes a few ms.
 fn sweep(results: &Path, more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
     command

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::*;
 use crate::System;
 
-/// Returns the errors of an undo and of a new session, both of which must reject the journal.
+/// Returns the errors of an undo and of a new session. Both must reject the journal.
 fn refused(machine: &Machine, journal: &Path) -> [String; 2] {
     let undone = undo(&machine.system(), journal).unwrap_err();
     let begun = Session::begin(&machine.system(), journal, "a test")

@@ -50,7 +50,7 @@ pub(super) const STEP: Nanos = Nanos::from_secs(3_600);
 const INCIDENTS: &str = "/tmp/incidents";
 const SOCKET: &str = "/tmp/metrics.sock";
 const FACTS: &str = "/tmp/facts";
-/// Time for which the machine is suspended, in whole seconds of its battery-backed clock.
+/// Length of the suspend, in whole seconds of the machine's battery-backed clock.
 const ASLEEP: &str = "+6";
 /// Number of checks, and the time between two checks. A slow check delays the test, but does not
 /// change its results.

@@ -91,8 +91,8 @@ impl Guest {
         Ok(())
     }
 
-    /// Makes the kernel change the memory type of a range, for which it stops all CPUs. This work
-    /// runs on a thread of the highest scheduling class.
+    /// Makes the kernel change the memory type of a range. The kernel stops all CPUs for this, on a
+    /// thread of the highest scheduling class.
     fn stopper(&mut self) -> Outcome {
         Self::note("stopper")?;
         let stopper = format!("migration/{CPU}");
@@ -147,7 +147,7 @@ impl Guest {
         plan::HOGS.into_iter().try_for_each(|name| self.take(name))
     }
 
-    /// Runs many programs in a row, each of which exits immediately.
+    /// Runs many programs in a row that exit immediately.
     fn short_lived(&mut self) -> Outcome {
         Self::note("short-lived")?;
         let begin = now();

@@ -94,7 +94,7 @@ fn packets(scenario: &Scenario) -> Result<(), Failed> {
 }
 
 /// Checks that each softirq lies within the call that sent the packet and takes nearly as long as
-/// the call. After the softirq, the sender may have to wait for ticktax.
+/// the call. After the softirq, the sender might wait for ticktax.
 fn long_softirq(scenario: &Scenario) -> Result<(), Failed> {
     let truth = scenario.truth("filter")?;
     let spans = scenario.machine.recorded.spans.iter();

@@ -21,7 +21,7 @@ pub(crate) const VICTIM: &str = "victim";
 pub(crate) const COMPETITOR: &str = "competitor";
 /// Name of the truth about the time between the victim's SIGSTOP and SIGCONT.
 pub(crate) const STOPPED: &str = "stopped";
-/// Name of the truth about the time in which the victim sleeps because it was told to.
+/// Name of the truth about the time in which the victim sleeps on command.
 pub(crate) const ASLEEP: &str = "asleep";
 /// Number of programs that the victim starts just before it exits.
 pub(crate) const CHILDREN: u64 = 8;

@@ -170,9 +170,9 @@ fn is_stopped(scenario: &Scenario) -> Result<(), Failed> {
     let truth = scenario.truth(plan::STOPPED)?;
     let account = account(&threads(scenario)?, ThreadState::Stopped)?;
     check(account.count == 1, || format!("{account:?}"))?;
-    // The victim stops when it runs the next time. Until then, the time slice of another thread may
-    // have to end. The kernel checks at ticks whether a slice of 3 ms has ended, so a slice can
-    // last for nearly two ticks.
+    // The victim stops when it runs the next time. Until then, it may wait for the end of another
+    // thread's time slice. The kernel checks at ticks whether a slice of 3 ms has ended, so a slice
+    // can last for nearly two ticks.
     let late = length(truth) - account.time;
     let two_ticks = Nanos(2 * plan::TICK.0);
     check((Nanos::ZERO..=two_ticks).contains(&late), || {
