@@ -160,8 +160,8 @@ impl Proc {
         }
     }
 
-    /// Returns the kernel's mitigations of CPU vulnerabilities. Each has the form `VULNERABILITY:
-    /// MITIGATION`. They are sorted by vulnerability.
+    /// Returns the kernel's mitigations of CPU vulnerabilities, in the form `VULNERABILITY:
+    /// MITIGATION` and sorted by vulnerability.
     pub fn mitigations(&self) -> Vec<String> {
         let folder = "sys/devices/system/cpu/vulnerabilities";
         let entries = std::fs::read_dir(self.root.join(folder));

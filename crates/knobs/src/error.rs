@@ -170,7 +170,7 @@ pub(crate) enum RestoreError {
     /// The journal names a setting that this version of ticktax does not have.
     #[error("this version of ticktax does not know it; undo with the version that changed it")]
     UnknownKnob,
-    /// The target in the journal is of another kind than the setting requires.
+    /// The target in the journal is not of the kind that the setting requires.
     #[error("it is a setting of {}, not of {target}; move the journal away", of_what(*scope))]
     Scope {
         /// The kind of target that the setting requires.

@@ -105,8 +105,8 @@ fn not_loaded(error: LoadError) -> Failure {
     }
 }
 
-/// Converts an error of the prediction to a failure. Errors in the arguments get another exit code
-/// than errors in the file.
+/// Converts an error of the prediction to a failure. Errors in the arguments and errors in the file
+/// have different exit codes.
 fn refused(error: &WhatIfError) -> Failure {
     match error {
         WhatIfError::Vary(_) | WhatIfError::Arm(_) | WhatIfError::Pacing(_) => {

@@ -124,8 +124,7 @@ impl Terminal {
         self.style
     }
 
-    /// Returns the style for output on standard error. It can differ, because standard error may be
-    /// another terminal than standard output.
+    /// Returns the style for output on standard error, which may be a different terminal.
     pub(crate) fn watched_style(&self) -> TextStyle {
         let measured = terminal_size::terminal_size_of(io::stderr());
         let measured = measured.map(|(width, _)| usize::from(width.0));

@@ -43,7 +43,7 @@ pub(super) fn wake_latency(reading: &mut Reading) -> Option<WakeLatency> {
     const DEVICE: &str = "dev/cpu_dma_latency";
     let path = reading.path(DEVICE);
     let mut bytes = [0; 4];
-    // Don't block if the path belongs to something else than the device.
+    // Don't block if the path belongs to something other than the device.
     let opened = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NONBLOCK)

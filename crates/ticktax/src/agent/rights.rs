@@ -180,7 +180,7 @@ impl Nearest {
 }
 
 /// Creates the missing `parents` below `place` and, inside them, the directory `last`. Root owns
-/// the parents and `user` owns `last`. Fails if another user than root can change `place`.
+/// the parents and `user` owns `last`. Fails if a user other than root can change `place`.
 fn make_for(
     user: &unistd::User,
     place: &Path,

@@ -243,7 +243,7 @@ impl Runner<'_> {
     /// Runs a few blocks and measures by how much the effect varies between them. This spread
     /// determines how many blocks the experiment needs.
     fn pilot(&mut self, seed: u64, resolution: f64) -> Result<Pilot, Failure> {
-        // `!seed` gives the pilot another random order than the experiment.
+        // `!seed` gives the pilot a different random order.
         let measured = self.blocks(PILOT_BLOCKS, !seed, "pilot: ")?;
         if let Some(failure) = measured.failed {
             return Err(failure);

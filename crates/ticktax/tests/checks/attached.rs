@@ -30,8 +30,8 @@ const LIVE: Looks = Looks {
 
 /// In a guest, a check takes longer, and the tracer needs the guest's only CPU to attach. Sleeping
 /// costs nothing there, so this waits until the set of programs has stayed the same for 4 s. On
-/// Linux 5.10, an unoptimised build took more than 1.2 s from loading its programs until it
-/// watched.
+/// Linux 5.10, an unoptimised build needed more than 1.2 s from loading its programs until it
+/// traced events.
 const GUEST: Looks = Looks {
     pause: Duration::from_millis(400),
     settled: 10,
@@ -59,7 +59,7 @@ fn alive(programs: &BTreeSet<u32>) -> usize {
 }
 
 /// Waits until the process `pid`, which is starting, has attached its tracer, and then for another
-/// second, until it watches. Returns the IDs of its programs.
+/// second, until it traces events. Returns the IDs of its BPF programs.
 pub(crate) fn wait_for_all(pid: u32) -> Result<BTreeSet<u32>, Failed> {
     wait_with(LIVE, pid)
 }

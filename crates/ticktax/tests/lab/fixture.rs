@@ -98,8 +98,8 @@ pub(crate) fn eventually(mut condition: impl FnMut() -> bool) -> bool {
     })
 }
 
-/// Returns the path of the program `package`, built for guests of `arch`. For another architecture
-/// than the host's, this is the static build. Returns `None` if the program was not built.
+/// Returns the path of the program `package`, built for guests of `arch`. If this is not the host's
+/// architecture, the program is the static build. Returns `None` if the program was not built.
 pub(crate) fn built(arch: Arch, package: &str) -> Option<PathBuf> {
     let own = Path::new(env!("CARGO_BIN_EXE_ticktax"));
     if arch == Arch::HOST {

@@ -126,7 +126,7 @@ pub(crate) fn run() -> Outcome {
     tracer.ended()
 }
 
-/// Checks that the committed BPF object loads on another kernel than the one that it was built on.
+/// Checks that the committed BPF object loads on a kernel other than the one that it was built on.
 fn the_tracer_loads(folder: &Path) -> Result<(), Failed> {
     let statement = statement_in(folder, "audit")?;
     check(statement.balances(), || format!("{:?}", statement.balance))?;

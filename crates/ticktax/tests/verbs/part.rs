@@ -110,7 +110,7 @@ fn beats_and_report_find_the_same_periods_in_a_part() {
     assert!(complaint(&output).contains("swap them"));
 }
 
-/// Checks that only sections that the recording has are completed.
+/// Checks that the shell offers only those sections that the recording has.
 #[test]
 fn completed_sections_depend_on_the_recording() {
     let (_folder, recording) = recorded();

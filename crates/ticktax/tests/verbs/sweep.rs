@@ -86,7 +86,7 @@ fn a_killed_sweep_resumes_and_gives_the_same_bytes() {
     assert!(found >= 19, "{found}");
     let expected = uninterrupted(&folder.path().join("whole.parquet"));
     assert!(fs::read(&results).unwrap() == expected);
-    // Neither the journal nor a partial file may be left.
+    // Both the journal and the partial file must be gone.
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
 }
 

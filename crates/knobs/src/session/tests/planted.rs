@@ -174,7 +174,7 @@ fn planted_settings_outside_the_kernels_file_systems_are_not_written() {
             Target::Cgroup(evil.clone()),
             identity(&evil),
         ),
-        // In the next three records, the target is of another kind than the setting requires.
+        // In the next three records, the target is not of the kind that the setting requires.
         (
             "cgroup.cpu_weight",
             Target::Net(evil.clone()),

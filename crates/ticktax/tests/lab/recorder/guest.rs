@@ -139,8 +139,8 @@ fn take_facts() -> Outcome {
 struct Agent(Child);
 
 impl Agent {
-    /// Starts the agent, and waits until it watches. The guest has no other users, so the agent
-    /// remains root, but drops its rights.
+    /// Starts the agent, and waits until it traces events. The guest has no other users, so the
+    /// agent remains root, but drops its rights.
     fn start() -> Outcome<Self> {
         let mut command = Command::new(Path::new(TOOLS).join(COMMAND));
         command.args(["agent", "--every", "1s", "--trigger"]);

@@ -30,15 +30,15 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    /// Starts `ticktax agent` with these arguments, and waits until it watches.
+    /// Starts `ticktax agent` with these arguments, and waits until it traces events.
     pub(crate) fn start(arguments: &[&str]) -> Result<Self, Failed> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
         command.arg("agent");
         Self::run(command, arguments)
     }
 
-    /// Runs `command`, which must start the agent, and waits until the agent watches. If the agent
-    /// serves metrics, its address is known when this returns.
+    /// Runs `command`, which must start the agent, and waits until the agent traces events. If the
+    /// agent serves metrics, its address is known when this returns.
     pub(crate) fn run(mut command: Command, arguments: &[&str]) -> Result<Self, Failed> {
         let serves = !arguments.contains(&"none");
         // Use a short interval, so that no test has to wait for ten seconds.

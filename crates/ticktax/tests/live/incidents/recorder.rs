@@ -72,7 +72,7 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    /// Starts a recorder, and waits until it watches.
+    /// Starts a recorder, and waits until it records events.
     pub(super) fn start(folder: &Path, trigger: &str) -> Result<Self, Failed> {
         let mut child = ticktax(&["record", "--trigger", trigger, "--dir"])
             .arg(folder)
