@@ -1,8 +1,8 @@
-//! Reads the machine's settings (boot parameters, `sysctl`, `fstab`, policies), each with the value
-//! in effect.
+//! Reads the machine's settings (boot parameters, `sysctl`, `fstab`, policies) together with the
+//! values that are in effect.
 //!
-//! This module does not judge them. It reports files that it cannot read, and ignores files that do
-//! not exist.
+//! This module does not judge the settings. It reports files that it cannot read, and ignores files
+//! that do not exist.
 
 mod boot;
 mod durability;
@@ -24,7 +24,7 @@ use self::reading::Reading;
 use super::Proc;
 use super::counters::user_hz;
 
-/// Short files whose contents are facts. Contents beyond 1 MiB are cut off.
+/// Short files that are stored as they are. Contents beyond 1 MiB are cut off.
 const FILES: [&str; 22] = [
     "etc/ld.so.preload",
     "proc/fs/nfsd/exports",
@@ -51,7 +51,8 @@ const FILES: [&str; 22] = [
 ];
 
 impl Proc {
-    /// All settings that this process may read. `config` is the kernel's build configuration.
+    /// Returns all settings that this process may read. `config` is the kernel's build
+    /// configuration.
     pub(super) fn configured(&self, config: Option<&str>) -> Configured {
         let mut reading = Reading::new(&self.root);
         let mut files = BTreeMap::new();

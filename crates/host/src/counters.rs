@@ -16,7 +16,7 @@ use super::programs::MAX_PROCESSES;
 
 impl Proc {
     /// Reads `/proc/stat`, `/proc/interrupts`, `/proc/softirqs`, `/proc/pressure` and other
-    /// counters. `now` is stored as the time of the reading.
+    /// counters. `now` is stored as the time of this reading.
     pub fn counters(&self, now: Nanos) -> Counters {
         let text = |path: &str| self.text(path).unwrap_or_default();
         let mut counters = Counters {
@@ -38,8 +38,8 @@ impl Proc {
 }
 
 impl Proc {
-    /// Total number of context switches, interrupts and softirqs on all CPUs since boot, from
-    /// `/proc/stat`.
+    /// Returns the total number of context switches, interrupts and softirqs on all CPUs since
+    /// boot, from `/proc/stat`.
     pub fn activity(&self) -> Option<u64> {
         let stat = self.text("proc/stat")?;
         let total = |name: &str| -> Option<u64> {
@@ -51,14 +51,15 @@ impl Proc {
         Some(total("ctxt ")?.saturating_add(interrupts))
     }
 
-    /// Stolen time since boot, by CPU number, from `/proc/stat`.
+    /// Returns the stolen time of each CPU since boot, from `/proc/stat`.
     pub fn steal(&self) -> BTreeMap<u32, Nanos> {
         let stat = self.text("proc/stat").unwrap_or_default();
         let times = cpu_times(&stat, user_hz()).into_iter();
         times.map(|(cpu, times)| (cpu, times.steal)).collect()
     }
 
-    /// Idle time since boot, including waits for I/O, by CPU number. From `/proc/stat`.
+    /// Returns the idle time of each CPU since boot, from `/proc/stat`. It includes the time in
+    /// which the CPU was idle and waited for I/O.
     pub fn idle_times(&self) -> BTreeMap<u32, Nanos> {
         let stat = self.text("proc/stat").unwrap_or_default();
         let times = cpu_times(&stat, user_hz()).into_iter();
@@ -67,12 +68,12 @@ impl Proc {
             .collect()
     }
 
-    /// CPU times since boot, by CPU number, from `/proc/stat`.
+    /// Returns the CPU times of each CPU since boot, from `/proc/stat`.
     pub fn times_of_cpus(&self) -> BTreeMap<u32, CpuTimes> {
         cpu_times(&self.text("proc/stat").unwrap_or_default(), user_hz())
     }
 
-    /// Number of context switches on all CPUs since boot, from `/proc/stat`.
+    /// Returns the number of context switches on all CPUs since boot, from `/proc/stat`.
     pub fn context_switches(&self) -> Option<u64> {
         let stat = self.text("proc/stat")?;
         let mut lines = stat.lines();
@@ -85,8 +86,9 @@ fn read(clock: ClockId) -> Option<Nanos> {
     Some(Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec()))
 }
 
-/// Offsets of other clocks from `CLOCK_MONOTONIC`. Any reading can be interrupted, so several are
-/// taken and the tightest is used. `None` if the clocks cannot be read.
+/// Returns the offsets of other clocks from `CLOCK_MONOTONIC`. Any reading can be interrupted, so
+/// the function takes several and uses the one that took the least time. Returns `None` if the
+/// clocks cannot be read.
 pub fn clock_offsets() -> Option<ClockOffsets> {
     const READINGS: usize = 5;
     let ahead = |clock| {
@@ -105,8 +107,8 @@ pub fn clock_offsets() -> Option<ClockOffsets> {
     })
 }
 
-/// Unit of the times in `/proc/stat` (`USER_HZ`), in ticks per second. It does not depend on the
-/// kernel's HZ.
+/// Returns the number of units per second (`USER_HZ`) in which `/proc/stat` counts time. It does
+/// not depend on the kernel's HZ.
 pub(super) fn user_hz() -> i64 {
     sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100)
 }
@@ -119,7 +121,7 @@ fn cpu_times(stat: &str, hz: i64) -> BTreeMap<u32, CpuTimes> {
             let ticks: i64 = words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
             Nanos(ticks.saturating_mul(1_000_000_000 / hz))
         };
-        // The columns have the order given in Documentation/filesystems/proc.rst.
+        // The columns are in the order given in Documentation/filesystems/proc.rst.
         let times = CpuTimes {
             user: next(),
             nice: next(),
@@ -132,7 +134,7 @@ fn cpu_times(stat: &str, hz: i64) -> BTreeMap<u32, CpuTimes> {
         };
         Some((cpu, times))
     };
-    // The first line, `cpu  …`, is the sum of all other lines.
+    // The first line, `cpu  …`, contains the sums over all CPUs.
     stat.lines()
         .filter(|line| !line.starts_with("cpu "))
         .filter_map(line)
@@ -140,8 +142,8 @@ fn cpu_times(stat: &str, hz: i64) -> BTreeMap<u32, CpuTimes> {
 }
 
 /// Parses `/proc/net/softnet_stat`, which has one line of hexadecimal numbers per online CPU. Since
-/// Linux 5.10, the 13th column is the CPU number. On earlier kernels, lines are assigned in CPU
-/// order.
+/// Linux 5.10, the 13th column is the CPU number. On earlier kernels, the first line is taken as
+/// that of CPU 0, the second as that of CPU 1, and so on.
 fn softnet(text: &str) -> BTreeMap<u32, SoftnetCounts> {
     let line = |(place, line): (u32, &str)| {
         let words = line.split_ascii_whitespace();
@@ -160,7 +162,7 @@ fn softnet(text: &str) -> BTreeMap<u32, SoftnetCounts> {
     (0..).zip(text.lines()).filter_map(line).collect()
 }
 
-/// Parses `/proc/net/dev`, which has two title lines, then one line per device.
+/// Parses `/proc/net/dev`, which has two title lines and then one line per device.
 fn device_packets(text: &str) -> BTreeMap<String, DevicePackets> {
     let line = |line: &str| {
         let (name, rest) = line.split_once(':')?;
@@ -174,7 +176,7 @@ fn device_packets(text: &str) -> BTreeMap<String, DevicePackets> {
     text.lines().skip(2).filter_map(line).collect()
 }
 
-/// CPU numbers in the title line of `/proc/interrupts` or `/proc/softirqs`.
+/// Returns the CPU numbers in the title line of `/proc/interrupts` or `/proc/softirqs`.
 fn columns(text: &str) -> Vec<u32> {
     let header = text.lines().next().unwrap_or_default();
     header
@@ -193,7 +195,7 @@ fn interrupts(text: &str) -> BTreeMap<String, InterruptRow> {
             .zip(&words)
             .filter_map(|(&cpu, word)| Some((cpu, word.parse().ok()?)))
             .collect();
-        // `ERR` and `MIS` have a single count for the entire machine.
+        // `ERR` and `MIS` have only one count, which is for the whole machine.
         if counts.len() < cpus.len() {
             return None;
         }
@@ -220,12 +222,12 @@ fn softirqs(text: &str) -> BTreeMap<String, BTreeMap<u32, u64>> {
     rows.map(|(name, row)| (name, row.counts)).collect()
 }
 
-/// Rows of `/proc/interrupts` that have no tracepoint on x86. Rows that do have one are in
+/// Rows of `/proc/interrupts` whose interrupts have no tracepoint on x86. The others have one in
 /// `arch/x86/include/asm/trace/irq_vectors.h`.
 pub const UNTRACED: [&str; 7] = ["HYP", "HRE", "HVS", "MCE", "PIN", "NPI", "PIW"];
 
-/// The interrupts without a tracepoint that occurred on `cpu` between two readings, each as
-/// description and count.
+/// Returns the interrupts that have no tracepoint and occurred on `cpu` between two readings. Each
+/// comes with its description and its count.
 pub fn untraced_interrupts(before: &Counters, after: &Counters, cpu: Cpu) -> Vec<(String, u64)> {
     let grown = |(label, row): (&String, &InterruptRow)| {
         let count = after
@@ -295,11 +297,11 @@ ERR:          0
             (counts.processed, counts.dropped, counts.squeezed),
             (15, 2, 1)
         );
-        // Earlier kernels do not print the CPU number.
+        // Kernels before 5.10 do not print the CPU number.
         let earlier = softnet("1 0 0 0 0 0 0 0 0 0 0\na 0 0 0 0 0 0 0 0 0 0\n");
         assert_eq!((earlier[&0].processed, earlier[&1].processed), (1, 10));
         assert!(softnet("").is_empty() && softnet("1 2\nxyz\n").is_empty());
-        // 32-bit counters can wrap around within a recording.
+        // Counters are 32 bits wide and can wrap around during a recording.
         let since = earlier[&0].since(&softnet("ffffffff 0 0")[&0]);
         assert_eq!(since.processed, 2);
     }

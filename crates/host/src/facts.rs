@@ -1,4 +1,4 @@
-//! Facts about the machine and its kernel.
+//! Reads facts about the machine and its kernel.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -9,7 +9,7 @@ use ticktax_model::machine::{Evidence, Machine, MachineFact, Preemption, TickMod
 use super::{Proc, running, self_test};
 
 impl Proc {
-    /// Everything about the machine that can be found out without privileges.
+    /// Returns everything about the machine that can be found out without privileges.
     pub fn machine(&self) -> Machine {
         let cmdline = self.text("proc/cmdline");
         let config = self.kernel_config();
@@ -37,7 +37,8 @@ impl Proc {
             accounting: accounting(config.as_deref()),
             preemption: self.preemption(config.as_deref()),
             configured: self.configured(config.as_deref()),
-            // Only simulated machines have these. A real machine's settings are in `configured`.
+            // Only a simulated machine has these. The settings of a real machine are in
+            // `configured`.
             settings: BTreeMap::new(),
             evidence: BTreeMap::new(),
             cmdline,
@@ -46,15 +47,16 @@ impl Proc {
         machine
     }
 
-    /// Adds facts that the configuration lacks but the running kernel reveals. Notes how each fact
-    /// was established.
+    /// Adds the facts that are missing from the kernel's build configuration but can be found out
+    /// from the running kernel. Records how each of them was found.
     fn ask_the_kernel(&self, machine: &mut Machine) {
         if self.is_here() {
             if machine.hz_configured.is_none() {
                 machine.hz_configured = running::tick_rate();
                 note(machine, MachineFact::TickRate, Evidence::RunningKernel);
             }
-            // The hardware can lack support for it, even if it is built in and requested.
+            // The hardware may lack support for high resolution even if the kernel has it and uses
+            // it.
             if let Some(on) = running::high_resolution()
                 && machine.high_resolution != Some(on)
             {
@@ -98,8 +100,9 @@ impl Proc {
                 "VIRT_CPU_ACCOUNTING_NATIVE"
             };
             machine.accounting = vec![method.to_owned()];
-            // A kernel that samples counts no time for interrupts, because its tick never samples
-            // one. If there is such time, interrupts are measured separately.
+            // A kernel that samples CPU time at the tick accounts no time to interrupts, because
+            // the tick cannot arrive during another interrupt. If some time has been accounted to
+            // interrupts, the kernel measures it separately.
             if self.interrupts_are_measured() {
                 machine.accounting.push("IRQ_TIME_ACCOUNTING".to_owned());
             }
@@ -112,21 +115,22 @@ impl Proc {
         }
     }
 
-    /// Whether the kernel has counted any time in interrupts.
+    /// Returns whether the kernel has accounted any time to interrupts.
     fn interrupts_are_measured(&self) -> bool {
         let stat = self.text("proc/stat").unwrap_or_default();
         let first = stat.lines().next().unwrap_or_default();
-        // `cpu user nice system idle iowait irq`
+        // Columns: `cpu user nice system idle iowait irq`.
         first
             .split_ascii_whitespace()
             .nth(6)
             .is_some_and(|irq| irq != "0")
     }
 
-    /// The CPUs whose tick stops even while they are busy; `None` if the machine has no such CPUs.
+    /// Returns the CPUs whose tick stops even while they are busy. Returns `None` if the machine
+    /// has no such CPUs.
     fn nohz_full(&self, cmdline: Option<&str>) -> Option<CpuList> {
         let in_effect = self.text("sys/devices/system/cpu/nohz_full")?;
-        // The file only exists if the kernel supports `nohz_full`.
+        // This file exists only if the kernel supports `nohz_full`.
         let listed = in_effect.parse().ok();
         let asked = || parameter(cmdline?, "nohz_full")?.parse().ok();
         listed
@@ -134,8 +138,8 @@ impl Proc {
             .filter(|cpus: &CpuList| !cpus.is_empty())
     }
 
-    /// Whether this machine is called `host` and has been running since `unix`, in seconds since
-    /// 1970. If so, process ids from that time may still be valid.
+    /// Returns whether this machine is called `host` and has been running since `unix`, a time in
+    /// seconds since 1970. If so, process IDs from that time may still be valid.
     pub fn runs_since(&self, host: &str, unix: i64) -> bool {
         let stat = self.text("proc/stat").unwrap_or_default();
         let started = stat.lines().find_map(|line| line.strip_prefix("btime "));
@@ -144,7 +148,8 @@ impl Proc {
         same_host && started.is_some_and(|started| started <= unix)
     }
 
-    /// Updates the facts that can change while the machine runs: clocksource and online CPUs.
+    /// Returns `machine` with the current values of the facts that can change while it runs: the
+    /// clocksource and the online CPUs.
     pub fn refreshed(&self, machine: &Machine) -> Machine {
         let clocksource =
             self.text("sys/devices/system/clocksource/clocksource0/current_clocksource");
@@ -155,8 +160,8 @@ impl Proc {
         }
     }
 
-    /// The kernel's mitigations of CPU vulnerabilities, each as `VULNERABILITY: MITIGATION`, sorted
-    /// by vulnerability.
+    /// Returns the kernel's mitigations of CPU vulnerabilities, in the form `VULNERABILITY:
+    /// MITIGATION` and sorted by vulnerability.
     pub fn mitigations(&self) -> Vec<String> {
         let folder = "sys/devices/system/cpu/vulnerabilities";
         let entries = std::fs::read_dir(self.root.join(folder));
@@ -172,7 +177,8 @@ impl Proc {
         mitigations
     }
 
-    /// The kernel's build configuration, from any place where distributions store it.
+    /// Returns the kernel's build configuration, from one of the places where distributions store
+    /// it.
     pub(super) fn kernel_config(&self) -> Option<String> {
         if let Ok(packed) = std::fs::File::open(self.root.join("proc/config.gz")) {
             let mut text = String::new();
@@ -199,7 +205,8 @@ impl Proc {
         {
             return None;
         }
-        // Uses the name of the hypervisor's clock if the kernel has one, otherwise the firmware.
+        // Take the name from the hypervisor's clock if the kernel has one, and otherwise from the
+        // firmware.
         let clocks = self.text("sys/devices/system/clocksource/clocksource0/available_clocksource");
         let clocks = clocks.unwrap_or_default();
         let known = [("kvm-clock", "KVM"), ("hyperv", "Hyper-V"), ("xen", "Xen")];
@@ -211,8 +218,9 @@ impl Proc {
         Some(name.unwrap_or_else(|| "an unidentified hypervisor".to_owned()))
     }
 
-    /// The hypervisor named by the firmware (`/sys/class/dmi` or the device tree), which differs
-    /// from a physical machine's. For CPUs without a hypervisor flag, as on arm64.
+    /// Returns the name of the hypervisor according to the firmware (`/sys/class/dmi` or the device
+    /// tree). Returns `None` if the firmware looks like that of a physical machine. This is for
+    /// CPUs that have no hypervisor flag, as on arm64.
     fn hypervisor_by_firmware(&self) -> Option<String> {
         let vendor = self.text("sys/class/dmi/id/sys_vendor").unwrap_or_default();
         let product = self
@@ -234,13 +242,14 @@ impl Proc {
                 .to_owned();
             return Some(name).filter(|name| !name.is_empty());
         }
-        // QEMU's `virt` machine, which does not exist in hardware.
+        // This is QEMU's `virt` machine, which does not exist in hardware.
         tree("compatible")?
             .starts_with("linux,dummy-virt")
             .then(|| "QEMU".to_owned())
     }
 
-    /// The preemption model that was built in or selected with `preempt=`.
+    /// Returns the preemption model that was selected with `preempt=`, or else the one that was
+    /// built into the kernel.
     fn preemption(&self, config: Option<&str>) -> Option<Preemption> {
         let has = |name: &str| {
             config
@@ -252,7 +261,7 @@ impl Proc {
             return Some(Preemption::Rt);
         }
         if let Some(mode) = self.text("sys/kernel/debug/sched/preempt") {
-            // The active model is in brackets: `none voluntary (full)`.
+            // The active model is in parentheses: `none voluntary (full)`.
             let inside = mode
                 .split('(')
                 .nth(1)
@@ -278,12 +287,13 @@ impl Proc {
     }
 }
 
-/// Notes how a fact was established.
+/// Records how a fact was found.
 fn note(machine: &mut Machine, fact: MachineFact, known: Evidence) {
     machine.evidence.insert(fact, known);
 }
 
-/// The value of the option `name` in a kernel configuration; `None` if it is not set.
+/// Returns the value of the option `name` in a kernel build configuration. Returns `None` if the
+/// option is not set.
 pub(super) fn config_value(config: &str, name: &str) -> Option<String> {
     let value = |line: &str| Some(line.strip_prefix(name)?.strip_prefix('=')?.to_owned());
     config.lines().find_map(value)
@@ -293,8 +303,8 @@ fn has_parameter(cmdline: Option<&str>, name: &str, value: &str) -> bool {
     parameter(cmdline.unwrap_or_default(), name) == Some(value)
 }
 
-/// When the tick stops. If the kernel was built without support for `nohz_full=`, the parameter is
-/// ignored here, and a finding reports it.
+/// Returns in which situations the tick stops. If the kernel was built without support for
+/// `nohz_full=`, this function ignores the parameter. A finding reports it instead.
 fn tick_mode(
     config: Option<&str>,
     cmdline: Option<&str>,
@@ -304,8 +314,7 @@ fn tick_mode(
     if has_parameter(cmdline, "nohz", "off") || set("CONFIG_HZ_PERIODIC").is_some() {
         return Some(TickMode::Periodic);
     }
-    // Prefers the list as parsed by the kernel, because the parameter may contain `all` and
-    // strides.
+    // Prefer the list as parsed by the kernel, because the parameter may contain `all` or strides.
     let full = in_effect.or_else(|| parameter(cmdline.unwrap_or_default(), "nohz_full"));
     let full = full.and_then(|list| list.parse::<CpuList>().ok());
     match full.filter(|cpus| !cpus.is_empty() && set("CONFIG_NO_HZ_FULL").is_some()) {
@@ -314,7 +323,7 @@ fn tick_mode(
     }
 }
 
-/// Configuration options that determine how CPU time is accounted.
+/// Returns those build options that determine how the kernel accounts CPU time and are set.
 fn accounting(config: Option<&str>) -> Vec<String> {
     const OPTIONS: [&str; 4] = [
         "TICK_CPU_ACCOUNTING",
@@ -485,7 +494,8 @@ mod tests {
         assert_eq!(machine.preemption, Some(Preemption::Rt));
         assert_eq!(machine.evidence[&MachineFact::TickMode], Evidence::Btf);
         assert_eq!(machine.evidence[&MachineFact::Accounting], Evidence::Btf);
-        // The test machine's own clocks say nothing about these files.
+        // The directory with the test's files is another machine, so the clocks of the real machine
+        // must not be used.
         assert_eq!(machine.hz_configured, None);
         let configured = "CONFIG_HZ=250\nCONFIG_NO_HZ_COMMON=y\nCONFIG_TICK_CPU_ACCOUNTING=y\n";
         put(root.path(), "proc/sys/kernel/osrelease", "6.1.0-test\n");

@@ -1,27 +1,28 @@
-//! Starts helper programs for ticktax's own work, such as `tar`, QEMU and the pager.
+//! Starts helper programs that ticktax needs for its own work, such as `tar`, QEMU and the pager.
 //!
-//! As root, ticktax does not look for helpers in the inherited PATH, because a directory in it may
-//! belong to another user or be the working directory (`.`). The user's own command keeps its
-//! environment unchanged.
+//! If ticktax runs as root, it does not look for helpers in the inherited PATH, because a directory
+//! in it may belong to another user or be the working directory (`.`). The environment of the
+//! command that the user wants to run stays unchanged.
 
 use std::ffi::OsStr;
 use std::process::Command;
 
-/// PATH for root's helper programs.
+/// PATH in which root's helper programs are found.
 const ROOT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Creates a command that runs a helper, given its name or absolute path. If ticktax runs as root,
-/// the helper and all programs that it starts get a fixed PATH. Otherwise PATH stays unchanged.
+/// Returns a command that runs a helper. `program` is its name or absolute path. If ticktax runs as
+/// root, the helper and all programs that it starts get a fixed PATH. Otherwise, PATH stays
+/// unchanged.
 pub fn helper(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     if is_root() {
-        // On Unix, `Command` searches the child's PATH for the program.
+        // On Unix, `Command` looks for the program in the PATH that the child gets.
         command.env("PATH", ROOT_PATH);
     }
     command
 }
 
-/// Whether this process's effective user is root.
+/// Returns whether the effective user of this process is root.
 pub fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }

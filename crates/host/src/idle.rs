@@ -1,4 +1,4 @@
-//! Counts exits from power-saving idle states.
+//! Counts how often a CPU left a power-saving idle state.
 
 use std::fs;
 
@@ -7,9 +7,9 @@ use ticktax_model::Cpu;
 use super::Proc;
 
 impl Proc {
-    /// Number of times that `cpu` left a power-saving idle state; `None` if the kernel does not
-    /// count this (`cpuidle`). The state `POLL`, in which a CPU waits without sleeping, does not
-    /// count.
+    /// Returns how often `cpu` has left a power-saving idle state since boot. The state `POLL`, in
+    /// which a CPU waits without sleeping, does not count. Returns `None` if the kernel does not
+    /// count exits from idle states (`cpuidle`).
     pub fn idle_exits(&self, cpu: Cpu) -> Option<u64> {
         let folder = format!("sys/devices/system/cpu/cpu{cpu}/cpuidle");
         let states = fs::read_dir(self.root.join(&folder)).ok()?;

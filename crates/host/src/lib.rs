@@ -1,8 +1,9 @@
-//! Reads a machine's `/proc` and `/sys`: facts, configuration, and the kernel's counters at the
-//! start and end of a recording. Needs no privileges and loads nothing into the kernel.
+//! Reads `/proc` and `/sys` of a machine: facts, configuration, and the kernel's counters at the
+//! start and end of a recording. Reading them needs no privileges and loads nothing into the
+//! kernel.
 //!
-//! All files are read below a root directory, so that tests can provide another machine. Data that
-//! cannot be read is omitted: a fact is `None`, and a counter has no row.
+//! All files are read below a root directory, so that tests can provide the files of another
+//! machine. Data that cannot be read is left out: a fact is `None`, and a counter has no row.
 
 #![forbid(unsafe_code)]
 
@@ -45,31 +46,32 @@ impl Default for Proc {
 }
 
 impl Proc {
-    /// A machine whose `/proc` and `/sys` are below `root`.
+    /// Creates a reader for the machine whose `/proc` and `/sys` are below `root`.
     pub fn at(root: &Path) -> Self {
         Self {
             root: root.to_owned(),
         }
     }
 
-    /// The text of a file, without trailing white space; `None` if it cannot be read. Invalid
-    /// UTF-8, which program names may contain, is replaced.
+    /// Returns the text of a file, without trailing white space. Invalid UTF-8, which the name of a
+    /// program can contain, is replaced. Returns `None` if the file cannot be read.
     fn text(&self, path: &str) -> Option<String> {
         let bytes = fs::read(self.root.join(path)).ok()?;
         Some(String::from_utf8_lossy(&bytes).trim_end().to_owned())
     }
 
-    /// The CPUs that are online now.
+    /// Returns the CPUs that are currently online.
     pub fn online(&self) -> Option<CpuList> {
         self.text("sys/devices/system/cpu/online")?.parse().ok()
     }
 
-    /// All CPUs that the machine can ever have, including those not plugged in yet.
+    /// Returns all CPUs that the machine can ever have, including those that are not plugged in
+    /// yet.
     pub fn possible(&self) -> Option<CpuList> {
         self.text("sys/devices/system/cpu/possible")?.parse().ok()
     }
 
-    /// Length required for a table indexed by CPU number.
+    /// Returns the length that a table indexed by CPU number needs.
     pub fn room_for_cpus(&self) -> usize {
         let last = |cpus: CpuList| cpus.iter().last();
         let possible = self.possible().and_then(last);

@@ -1,4 +1,5 @@
-//! Netlink requests to the kernel and its replies: the parts that all protocols share.
+//! Sends netlink requests to the kernel and decodes its replies. This module contains the parts
+//! that all netlink protocols share.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -13,22 +14,24 @@ const DONE: u16 = 3;
 const REQUEST: u16 = 0x1;
 const ACK: u16 = 0x4;
 const DUMP: u16 = 0x300;
-/// Flags for creating an object that does not exist yet.
+/// Flags of a request to create an object that does not exist yet.
 pub const CREATE: u16 = 0x400 | 0x200;
-/// Flags for creating an object or replacing an existing one.
+/// Flags of a request to create an object or replace an existing one.
 pub const REPLACE: u16 = 0x400 | 0x100;
 
 /// Size of a message header, in bytes.
 const HEAD: usize = 16;
 
-/// A socket in one network namespace. It stays in that namespace even if another thread uses it.
+/// A netlink socket in one network namespace. It stays in that namespace even if a thread in
+/// another namespace uses it.
 #[derive(Debug)]
 pub struct Netlink {
     socket: OwnedFd,
 }
 
 impl Netlink {
-    /// Opens a socket to a kernel subsystem, in the calling thread's network namespace.
+    /// Opens a socket to the kernel subsystem `part`, in the network namespace of the calling
+    /// thread.
     ///
     /// # Errors
     /// Returns the kernel's error, which is `EPROTONOSUPPORT` if the kernel lacks that subsystem.
@@ -53,7 +56,7 @@ impl Netlink {
         answered(&answer[..length])
     }
 
-    /// Lists all objects of one kind. Returns the body of each message.
+    /// Lists all objects of one kind. Returns the body of each message in the kernel's reply.
     ///
     /// # Errors
     /// Returns the errors of [`Self::ask`].
@@ -75,7 +78,8 @@ impl Netlink {
         message.extend_from_slice(&length.to_ne_bytes());
         message.extend_from_slice(&kind.to_ne_bytes());
         message.extend_from_slice(&(flags | REQUEST).to_ne_bytes());
-        // Sequence number and sender stay 0, because there is only one open request at a time.
+        // The sequence number and the sender can stay 0, because only one request is open at a
+        // time.
         message.extend_from_slice(&[0; 8]);
         message.extend_from_slice(&body.0);
         let socket = self.socket.as_raw_fd();
@@ -84,7 +88,7 @@ impl Netlink {
     }
 }
 
-/// Decodes the status in a reply: 0 or a negated error number.
+/// Converts the status in a reply to a result. The status is 0 or a negated error number.
 fn answered(answer: &[u8]) -> nix::Result<()> {
     let code = word(answer, HEAD).map(u32::cast_signed);
     match (half(answer, 4), code) {
@@ -94,7 +98,8 @@ fn answered(answer: &[u8]) -> nix::Result<()> {
     }
 }
 
-/// Adds the messages in `packet` to `found`. Returns `true` after the last message of the list.
+/// Adds the messages in `packet` to `found`. Returns `true` if `packet` contains the end of the
+/// list.
 fn listed(mut packet: &[u8], found: &mut Vec<Vec<u8>>) -> nix::Result<bool> {
     while !packet.is_empty() {
         let length = word(packet, 0).ok_or(Errno::EBADMSG)? as usize;
@@ -110,11 +115,12 @@ fn listed(mut packet: &[u8], found: &mut Vec<Vec<u8>>) -> nix::Result<bool> {
     Ok(false)
 }
 
-/// Iterates over a sequence of attributes. Ignores a truncated attribute at the end.
+/// Iterates over a sequence of attributes, as pairs of type and value. A truncated attribute at the
+/// end is ignored.
 pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let length = usize::from(half(bytes, 0)?);
-        // The upper bits mark nested attributes.
+        // The two upper bits are flags, for example for nested attributes.
         let kind = half(bytes, 2)? & 0x3fff;
         let value = bytes.get(4..length)?;
         bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or(&[]);
@@ -122,32 +128,32 @@ pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// The value of the first attribute of type `kind`.
+/// Returns the value of the first attribute that has type `kind`.
 pub fn attribute(bytes: &[u8], kind: u16) -> Option<&[u8]> {
     attributes(bytes)
         .find(|(found, _)| *found == kind)
         .map(|(_, value)| value)
 }
 
-/// The 32-bit word at offset `at`.
+/// Returns the 32-bit word at offset `at`, or `None` if `bytes` is too short.
 pub fn word(bytes: &[u8], at: usize) -> Option<u32> {
     let bytes = bytes.get(at..at + 4)?;
     bytes.try_into().ok().map(u32::from_ne_bytes)
 }
 
-/// The 64-bit word at offset `at`.
+/// Returns the 64-bit word at offset `at`, or `None` if `bytes` is too short.
 pub fn double(bytes: &[u8], at: usize) -> Option<u64> {
     let bytes = bytes.get(at..at + 8)?;
     bytes.try_into().ok().map(u64::from_ne_bytes)
 }
 
-/// The 16-bit word at offset `at`.
+/// Returns the 16-bit word at offset `at`, or `None` if `bytes` is too short.
 pub fn half(bytes: &[u8], at: usize) -> Option<u16> {
     let bytes = bytes.get(at..at + 2)?;
     bytes.try_into().ok().map(u16::from_ne_bytes)
 }
 
-/// The body of a message: a fixed part followed by attributes.
+/// The body of a message. It consists of a fixed part and attributes.
 #[derive(Debug, Default)]
 pub struct Body(pub Vec<u8>);
 
@@ -155,7 +161,7 @@ impl Body {
     /// Appends an attribute.
     #[must_use]
     pub fn put(mut self, kind: u16, value: &[u8]) -> Self {
-        // No attribute used here comes near 64 KiB.
+        // None of the attributes used here is anywhere near 64 KiB long.
         let length = u16::try_from(4 + value.len()).unwrap_or(u16::MAX);
         self.0.extend_from_slice(&length.to_ne_bytes());
         self.0.extend_from_slice(&kind.to_ne_bytes());
@@ -164,7 +170,7 @@ impl Body {
         self
     }
 
-    /// Appends an attribute that contains a text and a terminating 0.
+    /// Appends an attribute that contains a text followed by a terminating 0.
     #[must_use]
     pub fn text(self, kind: u16, text: &str) -> Self {
         self.put(kind, &[text.as_bytes(), &[0]].concat())
@@ -231,7 +237,7 @@ mod tests {
         assert_eq!(listed(&two, &mut found), Ok(false));
         assert_eq!(listed(&message(DONE, &[0; 4]), &mut found), Ok(true));
         assert_eq!(found, [b"ab".to_vec(), b"cde".to_vec()]);
-        // An error instead of a list.
+        // The kernel replied with an error instead of a list.
         let refused = message(ERROR, &(-1_i32).to_ne_bytes());
         assert_eq!(listed(&refused, &mut found), Err(Errno::EPERM));
         for length in [0_u32, 15, 17] {

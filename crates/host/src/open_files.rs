@@ -1,43 +1,46 @@
-//! The limit on this process's open files (`RLIMIT_NOFILE`). It is raised for ticktax itself and
-//! restored for the user's command.
+//! The limit on open files of this process (`RLIMIT_NOFILE`). ticktax raises it for itself and
+//! restores it for the programs that the user wants to run.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Soft limit at the start of the process; only set if [`raise`] has raised the limit.
+/// Soft limit when the process started. It is set only if [`raise`] has raised the limit.
 static AT_START: OnceLock<u64> = OnceLock::new();
 
-/// Locked while the original limit is in force, so that no other thread raises the limit.
+/// Held while the original limit is restored, so that no other thread raises the limit during that
+/// time.
 static LOWERED: Mutex<()> = Mutex::new(());
 
-/// Raises the soft limit to the hard limit. The tracer alone opens about 120 files, and probes open
-/// several more per CPU.
+/// Raises the soft limit to the hard limit. The tracer alone opens about 120 files, and the probes
+/// open several more for each CPU.
 pub fn raise() {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
         return;
     };
     if soft < hard && setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() {
-        // Only the first value is the original limit.
+        // The first call stores the original limit. Later calls change nothing.
         let _ = AT_START.set(soft);
     }
 }
 
-/// The original soft limit, if [`raise`] raised it.
+/// Returns the soft limit that was in force before [`raise`] raised it. Returns `None` if it was
+/// not raised.
 pub fn limit_at_start() -> Option<u64> {
     AT_START.get().copied()
 }
 
-/// Lowers the soft limit to `soft`, for this process and for programs that it starts.
+/// Lowers the soft limit to `soft`, for this process and the programs that it will start.
 pub fn lower_to(soft: u64) {
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // A process may always lower its soft limit.
+        // A process is always allowed to lower its soft limit.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, soft.min(hard), hard);
     }
 }
 
-/// Calls `start` with the soft limit from before [`raise`], which a program started there inherits.
-/// Programs that use select(2) fail if they have more descriptors than they expect.
+/// Calls `start` while the soft limit is the one from before [`raise`], so that a program started
+/// by `start` inherits that limit. Some programs use select(2), which fails with file descriptors
+/// above 1023.
 pub fn with_limit_from_start<T>(start: impl FnOnce() -> T) -> T {
     let Some(soft) = limit_at_start() else {
         return start();
@@ -48,13 +51,13 @@ pub fn with_limit_from_start<T>(start: impl FnOnce() -> T) -> T {
     start()
 }
 
-/// Raises the soft limit again when dropped, even if the caller panics.
+/// Raises the soft limit again when it is dropped, even if the caller panics.
 struct RaisedAgain;
 
 impl Drop for RaisedAgain {
     fn drop(&mut self) {
         if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
-            // A process may always raise its soft limit to the hard limit.
+            // A process is always allowed to raise its soft limit to the hard limit.
             let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
         }
     }

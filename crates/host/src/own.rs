@@ -5,21 +5,22 @@ use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 use ticktax_model::Nanos;
 
-/// CPU time used so far by all threads of this process, including threads that have exited.
+/// Returns the CPU time used so far by all threads of this process, including threads that have
+/// exited.
 pub fn own_process_cpu_time() -> Nanos {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map_or(Nanos::ZERO, |time| {
         Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
     })
 }
 
-/// CPU time used so far by the calling thread.
+/// Returns the CPU time used so far by the calling thread.
 pub fn own_thread_cpu_time() -> Nanos {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Nanos::ZERO, |time| {
         Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
     })
 }
 
-/// CPU time of all children that this process has reaped, including their own children.
+/// Returns the CPU time of all children that this process has waited for, including their children.
 pub fn children_cpu_time() -> Nanos {
     getrusage(UsageWho::RUSAGE_CHILDREN).map_or(Nanos::ZERO, |usage| {
         let time = usage.user_time() + usage.system_time();
@@ -27,7 +28,7 @@ pub fn children_cpu_time() -> Nanos {
     })
 }
 
-/// Peak memory use of this process, in bytes.
+/// Returns the peak memory use of this process, in bytes.
 pub fn own_peak_memory() -> u64 {
     let kibibytes = getrusage(UsageWho::RUSAGE_SELF).map_or(0, |usage| usage.max_rss());
     u64::try_from(kibibytes).unwrap_or(0) * 1024

@@ -13,13 +13,13 @@ use ticktax_model::{Cpu, Nanos};
 use super::Proc;
 use super::counters::user_hz;
 
-/// Maximum number of processes whose times are read.
+/// Maximum number of processes whose CPU times are read.
 pub(super) const MAX_PROCESSES: usize = 1 << 13;
-/// Maximum length of a program's name in the kernel, in bytes.
+/// Maximum length of a program's name, in bytes. The kernel cuts off the rest.
 const NAME_BYTES: usize = 15;
 
 impl Proc {
-    /// Whether process `pid` exists and has not exited.
+    /// Returns whether process `pid` exists and has not exited.
     pub fn is_alive(&self, pid: i32) -> bool {
         let stat = self.text(&format!("proc/{pid}/stat"));
         stat.as_deref()
@@ -27,13 +27,14 @@ impl Proc {
             .is_some_and(|state| !matches!(state, 'Z' | 'X'))
     }
 
-    /// The name of process `pid`.
+    /// Returns the name of process `pid`.
     pub fn program(&self, pid: i32) -> Option<String> {
         self.text(&format!("proc/{pid}/comm"))
     }
 
-    /// The living processes called `name`, except ticktax itself, lowest id first. `name` is cut to
-    /// 15 bytes, as in the kernel.
+    /// Returns the IDs of the living processes called `name`, lowest first. ticktax itself is left
+    /// out. `name` is shortened to 15 bytes, because the kernel shortens the names of programs to
+    /// this length.
     pub fn processes_named(&self, name: &str) -> Vec<i32> {
         let own = i32::try_from(std::process::id()).unwrap_or(0);
         let name = name.as_bytes();
@@ -45,7 +46,7 @@ impl Proc {
         pids
     }
 
-    /// Ids of all processes, lowest first.
+    /// Returns the IDs of all processes, lowest first.
     fn pids(&self) -> Vec<i32> {
         let folder = fs::read_dir(self.root.join("proc"));
         let names = folder.into_iter().flatten().flatten();
@@ -56,19 +57,19 @@ impl Proc {
         pids
     }
 
-    /// Path of the program that process `pid` executes. It changes if the process executes another
-    /// program.
+    /// Returns the path of the program that process `pid` executes. The path changes if the process
+    /// executes another program.
     pub fn executable(&self, pid: i32) -> Option<PathBuf> {
         fs::read_link(self.root.join(format!("proc/{pid}/exe"))).ok()
     }
 
-    /// Id of the process that thread `tid` belongs to.
+    /// Returns the ID of the process that thread `tid` belongs to.
     pub fn process_of(&self, tid: i32) -> Option<i32> {
         let status = self.text(&format!("proc/{tid}/status"))?;
         value(&status, "Tgid:")?.parse().ok()
     }
 
-    /// The living threads of process `pid`, with their states.
+    /// Returns the living threads of process `pid`, with their states.
     pub fn threads_of(&self, pid: i32) -> Vec<FollowedThread> {
         let thread = |tid: i32| {
             let folder = format!("proc/{pid}/task/{tid}");
@@ -89,9 +90,9 @@ impl Proc {
         self.tasks(pid).into_iter().filter_map(thread).collect()
     }
 
-    /// User threads with a non-default scheduling policy or nice value. `SCHED_IDLE` counts as nice
-    /// 19. If there are more than `MAX_PROCESSES` processes, those with the highest ids are
-    /// omitted.
+    /// Returns the user threads that have a non-default scheduling policy or nice value.
+    /// `SCHED_IDLE` counts as nice 19. If there are more than `MAX_PROCESSES` processes, those with
+    /// the highest IDs are left out.
     pub fn special_policies(&self) -> Vec<ThreadPolicy> {
         let thread = |pid: i32, tid: i32| {
             let stat = self.text(&format!("proc/{pid}/task/{tid}/stat"))?;
@@ -109,8 +110,9 @@ impl Proc {
         .collect()
     }
 
-    /// Autogroups (`CONFIG_SCHED_AUTOGROUP`) of all processes that are in one. Kernel threads never
-    /// are. Empty if the kernel creates no autogroups, `None` if they cannot be read.
+    /// Returns the autogroups (`CONFIG_SCHED_AUTOGROUP`) of all processes that are in one. Kernel
+    /// threads never are. The list is empty if the kernel creates no autogroups. Returns `None` if
+    /// the kernel does not show whether it creates them.
     pub fn autogroups(&self) -> Option<Vec<ProcessAutogroup>> {
         let enabled = self.text("proc/sys/kernel/sched_autogroup_enabled")?;
         if enabled == "0" {
@@ -120,8 +122,9 @@ impl Proc {
         Some(pids.filter_map(|pid| self.autogroup(pid)).collect())
     }
 
-    /// Process ids by cgroup. Paths are in the hierarchy with the CPU controller. The root cgroup,
-    /// which contains all kernel threads, is omitted. `None` if `/proc` cannot be read.
+    /// Returns the IDs of the processes in each cgroup. The path of a cgroup is that in the
+    /// hierarchy of the CPU controller. The root cgroup, which contains all kernel threads, is left
+    /// out. Returns `None` if `/proc` cannot be read.
     pub fn cgroups(&self) -> Option<BTreeMap<String, BTreeSet<i32>>> {
         self.text("proc/self/cgroup")?;
         let mut cgroups: BTreeMap<String, BTreeSet<i32>> = BTreeMap::new();
@@ -133,31 +136,32 @@ impl Proc {
         Some(cgroups)
     }
 
-    /// Path of the cgroup of process `pid`, in the hierarchy with the CPU controller. `None` for
-    /// the root cgroup, or if the process has exited.
+    /// Returns the path of the cgroup of process `pid`, in the hierarchy of the CPU controller.
+    /// Returns `None` if the process is in the root cgroup or has exited.
     pub fn cgroup(&self, pid: i32) -> Option<String> {
         let path = cpu_cgroup(&self.text(&format!("proc/{pid}/cgroup"))?)?.to_owned();
         (path != "/").then_some(path)
     }
 
-    /// Whether process `pid` is in an autogroup. If so, CPU time is divided between sessions first,
-    /// regardless of thread priorities.
+    /// Returns whether process `pid` is in an autogroup. If so, the kernel divides CPU time between
+    /// sessions before it compares the priorities of threads.
     pub fn shares_by_session(&self, pid: i32) -> bool {
         let enabled = self.text("proc/sys/kernel/sched_autogroup_enabled");
         enabled.is_some_and(|enabled| enabled != "0") && self.autogroup(pid).is_some()
     }
 
-    /// The autogroup of process `pid`; `None` if the process has none or has exited. A process in a
-    /// cgroup with its own CPU share has none, even if its file lists one (`task_wants_autogroup`
-    /// in `kernel/sched/autogroup.c`).
+    /// Returns the autogroup of process `pid`. Returns `None` if the process has none or has
+    /// exited. A process in a cgroup that has its own CPU share has no autogroup, even if its file
+    /// in `/proc` lists one (`task_wants_autogroup` in `kernel/sched/autogroup.c`).
     pub fn autogroup(&self, pid: i32) -> Option<ProcessAutogroup> {
         let group = autogroup(&self.text(&format!("proc/{pid}/autogroup"))?)?;
         let cgroups = self.text(&format!("proc/{pid}/cgroup")).unwrap_or_default();
         (!self.has_cpu_cgroup(&cgroups)).then_some(ProcessAutogroup { pid, group })
     }
 
-    /// Whether any of these `cgroups`, in the format of `/proc/PID/cgroup`, has its own CPU share.
-    /// In cgroup v1, all except the root have one. In v2, those with the CPU controller do.
+    /// Returns whether any of the `cgroups`, which are in the format of `/proc/PID/cgroup`, has its
+    /// own CPU share. In cgroup v1, every cgroup except the root has one. In v2, a cgroup has one
+    /// if it has the CPU controller.
     fn has_cpu_cgroup(&self, cgroups: &str) -> bool {
         let in_line = |line: &str| {
             let mut parts = line.splitn(3, ':').skip(1);
@@ -178,8 +182,8 @@ impl Proc {
             .any(|is_shared| is_shared)
     }
 
-    /// Thread id, last CPU and CPU time so far for each of the first `most` threads of process
-    /// `pid`.
+    /// Returns the first `most` threads of process `pid`, each with its ID, the CPU that it ran on
+    /// last, and its CPU time so far.
     pub fn cpu_times(&self, pid: i32, most: usize) -> Vec<(i32, Cpu, Nanos)> {
         let times = |tid: i32| {
             let folder = format!("proc/{pid}/task/{tid}");
@@ -195,7 +199,8 @@ impl Proc {
         tids.filter_map(times).collect()
     }
 
-    /// The lowest process ids, at most [`MAX_PROCESSES`].
+    /// Returns the IDs of the [`MAX_PROCESSES`] processes that have the lowest IDs, in ascending
+    /// order.
     fn processes(&self) -> Vec<i32> {
         let mut pids = self.pids();
         pids.truncate(MAX_PROCESSES);
@@ -210,9 +215,9 @@ impl Proc {
             .collect()
     }
 
-    /// CPU time used so far by every process, and whether processes were omitted. If there are more
-    /// than `most`, those with the highest ids are omitted, because reading a process takes about
-    /// 10 µs.
+    /// Returns the CPU time used so far by every process, and whether some processes were left out.
+    /// If there are more than `most` processes, those with the highest IDs are left out, because
+    /// reading the time of a process takes about 10 µs.
     pub(super) fn program_times(&self, most: usize) -> (BTreeMap<i32, ProgramTime>, bool) {
         let own = i32::try_from(std::process::id()).unwrap_or(0);
         let program = |pid: i32| {
@@ -234,8 +239,8 @@ impl Proc {
         (pids.into_iter().filter_map(program).collect(), is_cut)
     }
 
-    /// CPU time of the living threads of process `pid`. Its own `schedstat` file only covers its
-    /// first thread.
+    /// Returns the CPU time of the living threads of process `pid`. The `schedstat` file of the
+    /// process itself covers only its first thread.
     fn on_cpu(&self, pid: i32, stat: &str) -> Option<Nanos> {
         let time = |folder: &str| {
             let schedstat = self.text(&format!("{folder}/schedstat"))?;
@@ -250,7 +255,8 @@ impl Proc {
         times.reduce(|sum, time| sum + time)
     }
 
-    /// Total resource usage so far of the processes `pids`; `None` if none of them exists.
+    /// Returns the total resource usage so far of the processes `pids`. Returns `None` if none of
+    /// them exists.
     pub fn usage(&self, pids: &[i32]) -> Option<Usage> {
         let mut total: Option<Usage> = None;
         for &pid in pids {
@@ -268,7 +274,8 @@ impl Proc {
         total
     }
 
-    /// Resource usage so far of thread `tid` in process `pid`; `None` if the thread does not exist.
+    /// Returns the resource usage so far of thread `tid` in process `pid`. Returns `None` if the
+    /// thread does not exist.
     pub fn thread_usage(&self, pid: i32, tid: i32) -> Option<Usage> {
         let folder = format!("proc/{pid}/task/{tid}");
         let stat = self.text(&format!("{folder}/stat"))?;
@@ -304,33 +311,34 @@ impl Proc {
     }
 }
 
-/// The value after `name` in `/proc/PID/status`.
+/// Returns the value that follows `name` in `/proc/PID/status`.
 fn value<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     Some(line.trim())
 }
 
-/// The name in `/proc/PID/stat`: everything between the first opening and the last closing
-/// parenthesis.
+/// Returns the name in `/proc/PID/stat`, that is, everything between the first opening and the last
+/// closing parenthesis.
 fn name(stat: &str) -> Option<&str> {
     Some(stat.split_once('(')?.1.rsplit_once(')')?.0)
 }
 
-/// Whether the flags in `/proc/PID/stat` (9th word) contain `PF_KTHREAD` (`include/linux/sched.h`).
+/// Returns whether the flags in `/proc/PID/stat` (9th word) contain `PF_KTHREAD`
+/// (`include/linux/sched.h`).
 fn is_kernel_thread(stat: &str) -> bool {
     const PF_KTHREAD: u64 = 0x0020_0000;
     let flags = words(stat).and_then(|mut words| words.nth(6)?.parse::<u64>().ok());
     flags.is_some_and(|flags| flags & PF_KTHREAD != 0)
 }
 
-/// The words of `/proc/PID/stat` after the name, which may contain anything. The first word is the
-/// state.
+/// Returns the words of `/proc/PID/stat` that follow the name, because the name itself can contain
+/// anything. The first of these words is the state.
 fn words(stat: &str) -> Option<std::str::SplitAsciiWhitespace<'_>> {
     Some(stat.rsplit_once(')')?.1.split_ascii_whitespace())
 }
 
-/// The cgroup path in the hierarchy with the CPU controller, given the text of `/proc/PID/cgroup`:
-/// the v1 path if there is one, otherwise the v2 path.
+/// Returns the path of the cgroup in the hierarchy of the CPU controller. `text` is the contents of
+/// `/proc/PID/cgroup`. Returns the v1 path if there is one, and otherwise the v2 path.
 fn cpu_cgroup(text: &str) -> Option<&str> {
     let lines = text.lines().filter_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
@@ -353,8 +361,8 @@ fn state(stat: &str) -> Option<char> {
     words(stat)?.next()?.chars().next()
 }
 
-/// A thread's special scheduling policy, if it has one, from the 19th, 40th and 41st words of the
-/// line.
+/// Returns the scheduling policy of a thread if it is not the default one. It is in the 19th, 40th
+/// and 41st words of `/proc/PID/stat`.
 fn policy(stat: &str) -> Option<SpecialPolicy> {
     let words: Vec<&str> = words(stat)?.collect();
     let priority = || words.get(37)?.parse().ok();
@@ -368,7 +376,7 @@ fn policy(stat: &str) -> Option<SpecialPolicy> {
     }
 }
 
-/// Parses `/proc/PID/autogroup`: `/autogroup-42 nice 0`.
+/// Parses `/proc/PID/autogroup`, for example `/autogroup-42 nice 0`.
 fn autogroup(text: &str) -> Option<Autogroup> {
     let (number, nice) = text.strip_prefix("/autogroup-")?.split_once(" nice ")?;
     Some(Autogroup {
@@ -377,18 +385,20 @@ fn autogroup(text: &str) -> Option<Autogroup> {
     })
 }
 
-/// User and system time: the 14th and 15th words of the line.
+/// Returns the user time and the system time: the 14th and 15th words of `/proc/PID/stat`.
 fn cpu_time(stat: &str, hz: i64) -> Option<(Nanos, Nanos)> {
     times_from(stat, 11, hz)
 }
 
-/// CPU time of children that were reaped: the 16th and 17th words of the line.
+/// Returns the CPU time of children that the process has waited for: the sum of the 16th and 17th
+/// words of `/proc/PID/stat`.
 fn children_time(stat: &str, hz: i64) -> Option<Nanos> {
     let (user, system) = times_from(stat, 13, hz)?;
     Some(user + system)
 }
 
-/// The two times that start `place` words after the state.
+/// Returns two consecutive times in `/proc/PID/stat`. The first one is `place` words after the
+/// state.
 fn times_from(stat: &str, place: usize, hz: i64) -> Option<(Nanos, Nanos)> {
     let mut words = words(stat)?.skip(place);
     let mut next = || {
@@ -398,12 +408,12 @@ fn times_from(stat: &str, place: usize, hz: i64) -> Option<(Nanos, Nanos)> {
     Some((next()?, next()?))
 }
 
-/// Number of threads: the 20th word of the line.
+/// Returns the number of threads: the 20th word of `/proc/PID/stat`.
 fn threads(stat: &str) -> Option<u64> {
     words(stat)?.nth(17)?.parse().ok()
 }
 
-/// Nice value: the 19th word of the line.
+/// Returns the nice value: the 19th word of `/proc/PID/stat`.
 fn nice(stat: &str) -> Option<i32> {
     words(stat)?.nth(16)?.parse().ok()
 }

@@ -1,5 +1,5 @@
-//! Determines how a running kernel without a configuration file was built, from the resolution of
-//! its clocks and the names of its functions.
+//! Finds out how the running kernel was built if it has no configuration file. The resolution of
+//! the kernel's clocks and the names of its functions reveal this.
 
 use std::fs;
 
@@ -8,10 +8,10 @@ use ticktax_model::machine::{Preemption, TickMode};
 
 use super::Proc;
 
-/// The kernel's BTF, which any user may read.
+/// Path of the kernel's BTF type information, which any user may read.
 const TYPES: &str = "sys/kernel/btf/vmlinux";
 
-/// The names of a kernel's functions.
+/// The BTF type information of a kernel, which contains the names of its functions.
 #[derive(Clone, Debug)]
 pub(super) struct Functions(Vec<u8>);
 
@@ -21,7 +21,8 @@ impl Functions {
         memchr::memmem::find(&self.0, &name).is_some()
     }
 
-    /// When the tick stops, ignoring `nohz_full=` and other boot parameters.
+    /// Returns in which situations the tick stops if `nohz_full=` and other boot parameters are
+    /// ignored.
     pub(super) fn tick_mode(&self) -> TickMode {
         if self.has("tick_nohz_idle_stop_tick") {
             TickMode::NohzIdle
@@ -30,8 +31,8 @@ impl Functions {
         }
     }
 
-    /// The `CONFIG_` options that determine CPU time accounting. The supported architectures have
-    /// no native accounting (`VIRT_CPU_ACCOUNTING_NATIVE`).
+    /// Returns the `CONFIG_` options that determine how CPU time is accounted. None of the
+    /// supported architectures has native accounting (`VIRT_CPU_ACCOUNTING_NATIVE`).
     pub(super) fn accounting(&self) -> Vec<String> {
         let generic = self.has("vtime_user_enter");
         let method = if generic {
@@ -46,20 +47,20 @@ impl Functions {
 }
 
 impl Proc {
-    /// The kernel's functions, if the kernel has BTF.
+    /// Returns the names of the kernel's functions. Returns `None` if the kernel has no BTF.
     pub(super) fn functions(&self) -> Option<Functions> {
         fs::read(self.root.join(TYPES)).ok().map(Functions)
     }
 
-    /// Whether this is the machine on which ticktax runs, rather than a directory with another
-    /// machine's files.
+    /// Returns whether this is the machine on which ticktax runs, rather than a directory with the
+    /// files of another machine.
     pub(super) fn is_here(&self) -> bool {
         self.root.as_os_str() == "/"
     }
 }
 
-/// Tick rate of the running kernel, in Hz. The coarse clock advances with each tick, so its
-/// resolution is the tick period (`KTIME_LOW_RES`, `include/linux/hrtimer_defs.h`).
+/// Returns the tick rate of the running kernel, in Hz. The coarse clock advances with each tick, so
+/// its resolution is the tick period (`KTIME_LOW_RES`, `include/linux/hrtimer_defs.h`).
 pub(super) fn tick_rate() -> Option<u32> {
     let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).ok()?;
     let tick = u64::try_from(tick.tv_nsec())
@@ -68,16 +69,16 @@ pub(super) fn tick_rate() -> Option<u32> {
     u32::try_from((1_000_000_000 + tick / 2) / tick).ok()
 }
 
-/// Whether timers of the running kernel can expire between ticks. If so, its clocks have a
-/// resolution of 1 ns. Otherwise their resolution is the tick period (`hrtimer_resolution`,
+/// Returns whether timers of the running kernel can expire between ticks. If they can, its clocks
+/// have a resolution of 1 ns. Otherwise, the resolution is the tick period (`hrtimer_resolution`,
 /// `kernel/time/hrtimer.c`).
 pub(super) fn high_resolution() -> Option<bool> {
     let resolution = clock_getres(ClockId::CLOCK_MONOTONIC).ok()?;
     Some(resolution.tv_sec() == 0 && resolution.tv_nsec() == 1)
 }
 
-/// The preemption model in the kernel's version string (`UTS_VERSION`). `None` if the string does
-/// not contain one or the model is dynamic.
+/// Returns the preemption model that is named in the kernel's version string (`UTS_VERSION`).
+/// Returns `None` if the string names no model or the model is dynamic.
 pub(super) fn preemption(version: &str) -> Option<Preemption> {
     let mut words = version.split_ascii_whitespace();
     words.find_map(|word| match word {

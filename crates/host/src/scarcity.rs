@@ -1,4 +1,4 @@
-//! Indicators of scarce CPU time: pressure, quotas and runnable threads.
+//! Reads the signs that CPU time is scarce: pressure, throttling by quotas, and runnable threads.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,8 @@ use ticktax_model::machine::{Pressure, Throttling};
 use super::Proc;
 
 impl Proc {
-    /// Stall times since boot, from the files in `/proc/pressure` that this kernel has.
+    /// Returns the stall times since boot, from those files in `/proc/pressure` that this kernel
+    /// has.
     pub fn pressure(&self) -> BTreeMap<String, Pressure> {
         let read = |resource: &str| {
             let text = self.text(&format!("proc/pressure/{resource}"))?;
@@ -22,14 +23,14 @@ impl Proc {
             .collect()
     }
 
-    /// Number of threads on the entire machine that run or wait for a CPU.
+    /// Returns the number of threads on the whole machine that run or wait for a CPU.
     pub fn runnable_threads(&self) -> Option<u64> {
         let text = self.text("proc/loadavg")?;
         let (running, _) = text.split_ascii_whitespace().nth(3)?.split_once('/')?;
         running.parse().ok()
     }
 
-    /// Directory of the cgroup whose CPU quota applies to process `pid`.
+    /// Returns the directory of the cgroup whose CPU quota applies to process `pid`.
     pub fn cpu_cgroup(&self, pid: i32) -> Option<PathBuf> {
         let text = self.text(&format!("proc/{pid}/cgroup"))?;
         cpu_cgroups(&text)
@@ -38,8 +39,8 @@ impl Proc {
             .find(|folder| folder.join("cpu.stat").exists())
     }
 
-    /// Ids of the processes in the cgroup `folder` and below it; `None` if `folder` is not a
-    /// cgroup.
+    /// Returns the IDs of the processes in the cgroup `folder` and its descendants. Returns `None`
+    /// if `folder` is not a cgroup.
     pub fn processes_in(folder: &Path) -> Option<Vec<i32>> {
         let text = fs::read_to_string(folder.join("cgroup.procs")).ok()?;
         let mut pids: Vec<i32> = text.lines().filter_map(|line| line.parse().ok()).collect();
@@ -52,7 +53,8 @@ impl Proc {
     }
 }
 
-/// Throttling caused so far by the CPU quota of the cgroup `folder` (v1 or v2).
+/// Returns how often and for how long the CPU quota of the cgroup `folder` (v1 or v2) has throttled
+/// its threads so far.
 pub fn throttling(folder: &Path) -> Option<Throttling> {
     let text = fs::read_to_string(folder.join("cpu.stat")).ok()?;
     let value = |name: &str| {
@@ -84,7 +86,8 @@ fn pressure(text: &str) -> Pressure {
     }
 }
 
-/// Candidate directories for the cgroup with the CPU quota, given the text of `/proc/PID/cgroup`.
+/// Returns the directories in which the cgroup with the CPU quota can be, in order of preference.
+/// `text` is the contents of `/proc/PID/cgroup`.
 fn cpu_cgroups(text: &str) -> Vec<String> {
     let mut folders = Vec::new();
     for line in text.lines() {

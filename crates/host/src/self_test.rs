@@ -1,11 +1,13 @@
-//! Tests how the kernel accounts a thread's CPU time, for kernels that do not reveal it.
+//! Tests how the kernel accounts the CPU time of a thread. This is for kernels that do not reveal
+//! it in another way.
 //!
 //! A thread spends one half of each tick period in user mode and the other half in the kernel,
-//! always the same halves. A kernel that measures times reports about half of the thread's time as
-//! user time. A kernel that samples at the tick always finds the thread in the same half, and
-//! reports all of its time there. (`cputime_adjust` in `kernel/sched/cputime.c` scales samples to
-//! the real run time.) A second batch shifts the halves by a quarter of a tick period, so the tick
-//! cannot hit a boundary in both batches.
+//! always the same halves. A kernel that measures times reports about half of the thread's CPU time
+//! as user time. A kernel that samples at the tick always finds the thread in the same half, so it
+//! reports all of the CPU time as either user or system time. (`cputime_adjust` in
+//! `kernel/sched/cputime.c` scales the samples to the measured run time.) A second batch shifts the
+//! halves by a quarter of a tick period, so that the tick cannot hit the boundary between the
+//! halves in both batches.
 
 use std::fs::File;
 use std::io::Read;
@@ -17,27 +19,28 @@ use nix::time::{ClockId, clock_getres, clock_gettime};
 
 /// Number of ticks in each batch.
 const TICKS: u32 = 16;
-/// Limits for the distance of the user share from one half. At or above the first value, times are
-/// sampled. At or below the second, they are measured.
+/// Limits on the distance of the user share from one half. If the distance is at least the first
+/// value, times are sampled. If it is at most the second value, they are measured. In between, the
+/// result is unclear.
 const APART: (f64, f64) = (0.35, 0.15);
 
-/// Result of the test.
+/// Result of the self-test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
-    /// Whether times are sampled at the tick.
+    /// Whether the kernel samples CPU times at the tick, rather than measuring them.
     pub(super) sampled: bool,
-    /// Number of ticks that the test took.
+    /// Number of ticks that the self-test took.
     pub(super) ticks: u32,
 }
 
-/// Runs the test, which takes 32 ticks. `None` if the result is unclear because other threads were
-/// running, or if the clocks do not reveal the tick.
+/// Runs the self-test, which takes 32 ticks. Returns `None` if the result is unclear because other
+/// threads were running, or if the clocks do not reveal the tick period.
 pub(super) fn run() -> Option<Verdict> {
     let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).ok()?;
     let tick = u64::try_from(tick.tv_nsec())
         .ok()
         .filter(|&tick| tick > 1_000)?;
-    // A separate thread, so that its times contain nothing but the test.
+    // Each batch has its own thread, whose CPU times contain nothing but the batch.
     let batch = |shift: u64| {
         let thread = thread::Builder::new().spawn(move || share_of_user(tick, shift));
         thread.ok()?.join().ok()?
@@ -45,7 +48,7 @@ pub(super) fn run() -> Option<Verdict> {
     judge(batch(0)?, batch(tick / 4)?)
 }
 
-/// Draws a conclusion from the user shares of the two batches.
+/// Draws a conclusion from the user shares of the two batches. Returns `None` if they are unclear.
 fn judge(first: f64, second: f64) -> Option<Verdict> {
     let apart = [first, second].map(|share| (share - 0.5).abs());
     let far = apart[0].max(apart[1]);
@@ -61,7 +64,7 @@ fn judge(first: f64, second: f64) -> Option<Verdict> {
 }
 
 /// Spends half of each tick period in user mode, starting `shift` ns after the tick, and the other
-/// half in the kernel. Returns the user share that the kernel reports.
+/// half in the kernel. Returns the share of user time in the CPU time that the kernel reports.
 fn share_of_user(tick: u64, shift: u64) -> Option<f64> {
     let mut zeros = File::open("/dev/zero").ok()?;
     let mut page = vec![0; 64 << 10];

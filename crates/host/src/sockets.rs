@@ -1,4 +1,4 @@
-//! A program's UDP sockets and their dropped datagrams.
+//! Finds a program's UDP sockets, and the number of datagrams that they dropped.
 
 mod diag;
 
@@ -10,11 +10,11 @@ use ticktax_model::machine::UdpSocket;
 
 use super::Proc;
 
-/// Maximum number of open files to check per process.
+/// Maximum number of open files to check for each process.
 const MAX_FILES: usize = 10_000;
 
 impl Proc {
-    /// The UDP sockets that the processes `pids` are known to have open.
+    /// Returns the UDP sockets that the processes `pids` are known to have open.
     pub fn udp_sockets(&self, pids: &[i32]) -> Vec<UdpSocket> {
         let mut found: BTreeMap<u64, UdpSocket> = BTreeMap::new();
         for &pid in pids {
@@ -22,7 +22,7 @@ impl Proc {
             if open.is_empty() {
                 continue;
             }
-            // These files list the sockets of the process's network namespace.
+            // These files list all sockets in the network namespace of the process.
             for file in ["udp", "udp6"] {
                 let text = self.text(&format!("proc/{pid}/net/{file}"));
                 let all = text.iter().flat_map(|text| text.lines().skip(1));
@@ -31,7 +31,8 @@ impl Proc {
                 found.extend(own.map(|socket| (socket.inode, socket)));
             }
         }
-        // Netlink only describes the running kernel.
+        // Netlink describes only the running kernel, not a directory with the files of another
+        // machine.
         if !found.is_empty() && self.root == Path::new("/") {
             let memory = diag::memory();
             for (inode, socket) in &mut found {
@@ -43,7 +44,7 @@ impl Proc {
         found.into_values().collect()
     }
 
-    /// Inode numbers of the sockets that process `pid` has open.
+    /// Returns the inode numbers of the sockets that process `pid` has open.
     fn open_sockets(&self, pid: i32) -> Vec<u64> {
         let folder = fs::read_dir(self.root.join(format!("proc/{pid}/fd")));
         let files = folder.into_iter().flatten().flatten().take(MAX_FILES);

@@ -1,11 +1,12 @@
-//! Detects whether this machine is a guest of the lab.
+//! Detects whether this machine is a lab guest.
 
 use ticktax_model::kernels::GuestClock;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::{LAB_PARAMETER, Machine};
 use ticktax_model::recording::World;
 
-/// Whether this machine is real or a lab guest, with the limitation that applies to a lab guest.
+/// Returns whether this machine is real or a lab guest. For a lab guest, also returns the
+/// limitation that results from its clock.
 pub fn world(machine: &Machine) -> (World, Option<Limitation>) {
     let Some(word) = machine.parameter(LAB_PARAMETER) else {
         return (World::Live, None);

@@ -1,4 +1,4 @@
-//! Data that the kernel writes to swap and to NFS servers.
+//! Reads how much data the kernel writes to swap and to NFS servers.
 
 use nix::unistd::{SysconfVar, sysconf};
 use ticktax_model::machine::Writeback;
@@ -6,7 +6,8 @@ use ticktax_model::machine::Writeback;
 use super::Proc;
 
 impl Proc {
-    /// Reads `/proc/vmstat` and `/proc/self/mountstats`; `None` if `/proc/vmstat` cannot be read.
+    /// Reads `/proc/vmstat` and `/proc/self/mountstats`. Returns `None` if `/proc/vmstat` cannot be
+    /// read.
     pub(super) fn writeback(&self) -> Option<Writeback> {
         let vmstat = self.text("proc/vmstat")?;
         let mounts = self.text("proc/self/mountstats").unwrap_or_default();
@@ -31,12 +32,13 @@ fn writeback(vmstat: &str, mounts: &str, page_bytes: u64) -> Writeback {
         swapped_out_bytes: bytes("pswpout"),
         nfs_sent_bytes: nfs_sent(mounts),
         dirty_bytes: bytes("nr_dirty"),
-        // `nr_unstable` was a separate count until Linux 5.8 and has been 0 since.
+        // Until Linux 5.8, `nr_unstable` was a separate count. Since then, it has been 0.
         writing_bytes: bytes("nr_writeback").saturating_add(bytes("nr_unstable")),
     }
 }
 
-/// Bytes sent to NFS servers: the sum of the sixth number in every mount's `bytes:` line.
+/// Returns the number of bytes sent to NFS servers: the sum of the sixth number in the `bytes:`
+/// line of every mount.
 fn nfs_sent(mounts: &str) -> Option<u64> {
     let sent = |line: &str| {
         let counts = line.trim_start().strip_prefix("bytes:")?;

@@ -1,7 +1,8 @@
 //! Access to a cgroup through an open handle to its directory.
 //!
-//! An attacker could redirect a path between two uses of it. The directory is therefore opened only
-//! once. Its handle must be on a cgroup file system, and files are opened by name relative to it.
+//! An attacker could redirect a path between two uses of it, so the directory is opened only once.
+//! The handle must refer to a cgroup file system, and the cgroup's files are opened by name
+//! relative to the handle.
 
 use std::ffi::OsStr;
 use std::io::{self, Read};
@@ -81,7 +82,7 @@ impl Cgroup {
         self.folder.remove_folder(name)
     }
 
-    /// Reads the cgroup's file `name`, without surrounding whitespace.
+    /// Reads the cgroup's file `name`. Surrounding whitespace is removed.
     ///
     /// # Errors
     /// Returns an I/O error if the file cannot be read.
@@ -102,12 +103,12 @@ impl Cgroup {
         self.system.put_into(&file, value)
     }
 
-    /// Whether the cgroup has a file called `name`.
+    /// Returns whether the cgroup has a file called `name`.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.folder.size(OsStr::new(name)).is_some()
     }
 
-    /// Returns an identity that no later cgroup at the same path will have.
+    /// Returns an identity of this cgroup. No later cgroup at the same path will have the same one.
     ///
     /// # Errors
     /// Returns an I/O error if the directory's metadata cannot be read.

@@ -1,5 +1,5 @@
-//! Errors that occur when settings are read or changed. Each message is one line that says what
-//! failed, on what, why, and what to do.
+//! Errors that occur when settings are read or changed. Each message is a single line that says
+//! what failed, on which object it failed, why, and what to do.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,15 +10,15 @@ use ticktax_model::knob::KnobScope;
 use crate::knob::of_what;
 use crate::target::Target;
 
-/// Why a setting could not be read or changed, or a session could not start.
+/// Reason why a setting could not be read or changed, or a session could not start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KnobError {
-    /// The setting does not exist.
+    /// A setting with this name does not exist.
     #[error("unknown setting `{id}`: {hint}")]
     Unknown {
         /// Name that the user typed.
         id: String,
-        /// Similar names, or how to get a list of all names.
+        /// Similar names, or how to list all names.
         hint: String,
     },
     /// The value is invalid for the setting.
@@ -31,7 +31,7 @@ pub enum KnobError {
         /// Description of the valid values.
         why: String,
     },
-    /// The target is of the wrong kind, or no target was given.
+    /// The user gave a target of the wrong kind, or none.
     #[error("{id} is a setting of {of}: {hint}")]
     Scope {
         /// Name of the setting.
@@ -46,7 +46,7 @@ pub enum KnobError {
     Gone {
         /// The missing target.
         target: String,
-        /// The reason, with a remedy.
+        /// The reason why it cannot be found, and what to do.
         why: String,
     },
     /// The setting is dangerous, and the user did not agree to change it.
@@ -62,7 +62,7 @@ pub enum KnobError {
     ReadOnly {
         /// Name of the setting.
         id: String,
-        /// How else it can be changed.
+        /// The reason why it cannot be changed, and how to change it in another way.
         why: String,
     },
     /// The setting cannot be read.
@@ -87,7 +87,7 @@ pub enum KnobError {
         /// The reason.
         trouble: Trouble,
     },
-    /// Another program changed the setting after this session did.
+    /// Another program changed the setting after this session had changed it.
     #[error(
         "{id} of {target} changed from {left} to {found}: another program sets it too, so ticktax \
          leaves it unchanged"
@@ -97,12 +97,12 @@ pub enum KnobError {
         id: String,
         /// Target of the setting.
         target: String,
-        /// The setting's current value.
+        /// The value that the setting has now.
         found: String,
         /// The value that this session had set.
         left: String,
     },
-    /// Another session is changing settings.
+    /// Another session is using the journal, so this one cannot change any setting.
     #[error(
         "cannot change settings: {by} is using the journal {}; wait for it to finish, or stop it \
          and it will restore them",
@@ -114,17 +114,17 @@ pub enum KnobError {
         /// Command and PID of the other session.
         by: String,
     },
-    /// The journal cannot be used. No setting may be changed without it.
+    /// The journal cannot be used. Settings must not be changed without a journal.
     #[error("cannot {verb} the journal {}: {why}", path.display())]
     Journal {
-        /// The attempted action, as a verb.
+        /// The action that failed, as a verb.
         verb: &'static str,
         /// Path of the journal.
         path: PathBuf,
-        /// The reason, with a remedy.
+        /// The reason why it failed, and what to do.
         why: String,
     },
-    /// The file given as the journal contains something else.
+    /// The file that the user gave as the journal contains something else.
     #[error(
         "{} is not a ticktax journal and was left unchanged: give the path of a journal",
         path.display()
@@ -133,8 +133,8 @@ pub enum KnobError {
         /// Path of the file.
         path: PathBuf,
     },
-    /// The journal has unreadable lines between readable ones. Nobody knows which settings these
-    /// lines were about, so the file must be kept as evidence.
+    /// The journal has unreadable lines between readable ones. It is unknown which settings the
+    /// unreadable lines were about, so the file must be kept as evidence.
     #[error(
         "the journal {} was left unchanged: it has unreadable lines ({lines}); restore the other \
          settings with `ticktax undo`, then move or remove the file",
@@ -146,15 +146,17 @@ pub enum KnobError {
         /// Number of unreadable lines.
         lines: u64,
     },
-    /// A cgroup for a command could not be found, created or joined.
+    /// A cgroup could not be found or created for a command, or a process could not be moved into
+    /// it.
     #[error("cannot {what}: {why}")]
     Group {
         /// The attempted action.
         what: String,
-        /// The reason, with a remedy.
+        /// The reason why it failed, and what to do.
         why: String,
     },
-    /// The watchdog did not start. It restores settings if the session is killed.
+    /// The watchdog did not start. The watchdog is the process that restores settings if the
+    /// session is killed.
     #[error("cannot start the watchdog that restores settings: {why}; nothing was changed")]
     Watchdog {
         /// The reason.
@@ -162,13 +164,13 @@ pub enum KnobError {
     },
 }
 
-/// Why a setting could not be restored. The message does not name the setting.
+/// Reason why a setting could not be restored. The message does not repeat the name of the setting.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum RestoreError {
-    /// The journal names a setting that this version does not have.
+    /// The journal names a setting that this version of ticktax does not have.
     #[error("this version of ticktax does not know it; undo with the version that changed it")]
     UnknownKnob,
-    /// The journal's target is of a different kind than the setting requires.
+    /// The target in the journal is not of the kind that the setting requires.
     #[error("it is a setting of {}, not of {target}; move the journal away", of_what(*scope))]
     Scope {
         /// The kind of target that the setting requires.
@@ -176,7 +178,7 @@ pub(crate) enum RestoreError {
         /// The journal's target.
         target: Target,
     },
-    /// The kernel accepted the original value, but reports another one.
+    /// The kernel accepted the original value, but now reports another value.
     #[error("the kernel changed the value to {found}")]
     Changed {
         /// The value that the kernel reports.
@@ -187,7 +189,8 @@ pub(crate) enum RestoreError {
     Trouble(#[from] Trouble),
 }
 
-/// Why the kernel refused to read or write a setting, or why the setting's text is invalid.
+/// Reason why the kernel refused to read or write a setting, or why the value that it returned is
+/// invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct Trouble {
@@ -199,7 +202,7 @@ impl Trouble {
         Self { why: why.into() }
     }
 
-    /// Explains a failed system call.
+    /// Converts the error of a system call to a reason that users understand.
     pub(crate) fn of_call(errno: Errno) -> Self {
         let why = match errno {
             Errno::ESRCH => "the thread has exited",
@@ -215,9 +218,10 @@ impl Trouble {
         Self::new(why)
     }
 
-    /// Explains a failed file operation. `path` has no leading slash.
+    /// Converts the error of a file operation to a reason that users understand. `path` has no
+    /// leading slash.
     pub(crate) fn of_file(path: &str, error: &io::Error) -> Self {
-        // Errors that ticktax itself created already contain a full explanation.
+        // An error that ticktax itself created already contains a full explanation.
         if let Some(own) = error.get_ref() {
             return Self::new(format!("/{path}: {own}"));
         }

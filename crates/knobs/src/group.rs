@@ -1,5 +1,5 @@
-//! Temporary cgroups for commands: chooses where to create one, prepares it for a process, and
-//! removes it.
+//! Temporary cgroups for the commands of trials. This module chooses where to create a cgroup,
+//! prepares it so that a process can join it, and removes it.
 
 use std::ffi::OsStr;
 use std::io;
@@ -12,22 +12,22 @@ use crate::cgroup::Cgroup;
 use crate::error::KnobError;
 use crate::system::{Outside, System};
 
-/// Prefix of the names of ticktax's own cgroups. A PID follows.
+/// Prefix of the names of the cgroups that ticktax creates. A PID follows the prefix.
 const PREFIX: &str = "ticktax-try-";
 /// File that lists a cgroup's processes. Writing a PID to it moves that process into the cgroup.
 const PROCS: &str = "cgroup.procs";
 
-/// A cgroup controller, which provides a group of settings.
+/// A cgroup controller. It determines which settings a cgroup has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Controller {
-    /// CPU time: quotas and weights.
+    /// CPU time, with quotas and weights.
     Cpu,
-    /// The set of allowed CPUs.
+    /// The set of CPUs that processes may use.
     Cpuset,
 }
 
-/// Number of attempts to remove a cgroup, [`MOMENT`] apart. After a process has been waited for,
-/// the kernel may take a while to release it.
+/// Number of attempts to remove a cgroup, made at intervals of [`MOMENT`]. After a process has
+/// exited, the kernel may take a while to remove it from its cgroup.
 const TRIES: u32 = 250;
 const MOMENT: Duration = Duration::from_millis(2);
 
@@ -50,7 +50,7 @@ impl Controller {
     }
 }
 
-/// Returns the directory of the cgroup (v1 or v2) that determines a process's settings for
+/// Returns the directory of the cgroup (v1 or v2) in which process `pid` gets the settings of
 /// `controller`.
 ///
 /// # Errors
@@ -97,7 +97,7 @@ struct Hierarchy {
     folder: PathBuf,
 }
 
-/// Finds where the hierarchy that provides `controller` is mounted.
+/// Finds the mount point and version of the hierarchy that has `controller`.
 fn hierarchy(system: &System, mounts: &str, controller: &str) -> Option<Hierarchy> {
     let has = |text: &str| text.split_whitespace().any(|word| word == controller);
     mounts.lines().find_map(|line| {
@@ -121,7 +121,8 @@ fn hierarchy(system: &System, mounts: &str, controller: &str) -> Option<Hierarch
     })
 }
 
-/// Finds the path of a process's cgroup within its hierarchy. `text` is that of `/proc/PID/cgroup`.
+/// Finds the path of a process's cgroup in the hierarchy that has `controller`. `text` is the
+/// contents of `/proc/PID/cgroup`.
 fn member<'a>(text: &'a str, controller: &str, version: Version) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':');
@@ -134,31 +135,31 @@ fn member<'a>(text: &'a str, controller: &str, version: Version) -> Option<&'a s
     })
 }
 
-/// Location of a temporary cgroup (`folder`). When the cgroup is removed, its processes return to
-/// `home`.
+/// Location of a temporary cgroup: its directory (`folder`), and the cgroup that its processes
+/// return to when it is removed (`home`).
 ///
 /// The directory is always called `ticktax-try-N`, and its parent is `home` or an ancestor of
-/// `home`. Journal entries that violate this are rejected.
+/// `home`. Journal records with any other directory are rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) folder: PathBuf,
     pub(crate) home: PathBuf,
 }
 
-/// A [`Place`] with open directories.
+/// A [`Place`] whose directories have been opened.
 struct Site<'a> {
     parent: Cgroup,
     name: &'a OsStr,
-    /// `None` if that cgroup no longer exists.
+    /// The cgroup that the processes return to. `None` if it no longer exists.
     home: Option<Cgroup>,
 }
 
 impl Place {
-    /// Opens the directory's parent and `home`. Does not follow symbolic links.
+    /// Opens `home` and the parent of the temporary cgroup. Does not follow symbolic links.
     ///
     /// # Errors
-    /// Returns an error if the path is not one that ticktax creates, if it is not on a cgroup file
-    /// system, or if an I/O error occurred.
+    /// Returns an error if ticktax would never create a cgroup at this path, if a directory is not
+    /// on a cgroup file system, or if an I/O error occurs.
     fn site(&self, system: &System) -> io::Result<Site<'_>> {
         let name = self.folder.file_name().filter(|name| is_own(name));
         let parent = self.folder.parent();
@@ -183,8 +184,9 @@ impl Place {
 }
 
 impl Site<'_> {
-    /// Moves the group's processes to `home`. Ignores failures, because a process may have exited.
-    /// If one is left, removing the group will report it.
+    /// Moves the processes of the temporary cgroup to `home`. Ignores processes that cannot be
+    /// moved, because they may have exited. If one of them is still running, removing the cgroup
+    /// fails and reports this.
     fn send_home(&self) -> io::Result<()> {
         let group = self.parent.child(self.name)?;
         if let Some(home) = &self.home {
@@ -196,14 +198,14 @@ impl Site<'_> {
     }
 }
 
-/// Whether `name` looks like a name that ticktax gives to its cgroups.
+/// Returns whether `name` has the form of the names that ticktax gives to its cgroups.
 fn is_own(name: &OsStr) -> bool {
     let number = name.as_bytes().strip_prefix(PREFIX.as_bytes());
     number.is_some_and(|digits| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
 }
 
-/// Chooses where to create a group: below this process's cgroup, or else below the nearest ancestor
-/// that delegates the controller to its children.
+/// Chooses where to create a temporary cgroup: in this process's own cgroup if that delegates the
+/// controller to its children, or else in the nearest ancestor that does.
 pub(crate) fn place(system: &System, controller: Controller) -> Result<Place, KnobError> {
     let pid = i32::try_from(std::process::id()).unwrap_or(-1);
     let home = of_process(system, pid, controller)?;
@@ -211,7 +213,7 @@ pub(crate) fn place(system: &System, controller: Controller) -> Result<Place, Kn
     let mut above = home.ancestors();
     let parent = above.find(|folder| {
         let given = system.text(folder.join("cgroup.subtree_control"));
-        // v1 has no such file, because every child gets the controller.
+        // cgroup v1 has no such file, because every child cgroup gets the controller.
         let is_v1 = || system.path(folder.join("tasks")).exists();
         given.map_or_else(
             |_| is_v1(),
@@ -234,21 +236,21 @@ pub(crate) fn place(system: &System, controller: Controller) -> Result<Place, Kn
         folder: parent.join(name),
         home,
     };
-    // Check this before the journal records the group. Otherwise every later undo would fail
-    // because of it.
+    // Check this before the journal records the cgroup. Otherwise, that record would make every
+    // later undo fail.
     if let Err(error) = place.site(system) {
         return Err(place.error("create", &error));
     }
     Ok(place)
 }
 
-/// Creates the group if it does not exist, and prepares it so that processes can join it.
+/// Creates the cgroup if it does not exist, and prepares it so that processes can join it.
 pub(crate) fn make(system: &System, place: &Place) -> Result<(), KnobError> {
     let make = || -> io::Result<()> {
         let site = place.site(system)?;
         let group = site.parent.make(site.name)?;
-        // In v1, a new group has neither CPUs nor memory nodes until they are set, and no process
-        // can join it.
+        // In cgroup v1, a new cpuset has no CPUs and no memory nodes, and no process can join it
+        // until it has some.
         for file in ["cpuset.cpus", "cpuset.mems"] {
             let is_empty = group.text(file).is_ok_and(|text| text.is_empty());
             if let (true, Ok(value)) = (is_empty, site.parent.text(file))
@@ -272,11 +274,12 @@ pub(crate) fn join(system: &System, folder: &Path, pid: i32) -> Result<(), KnobE
     })
 }
 
-/// Removes the group after moving its processes to `home`. Succeeds if the group no longer exists.
+/// Moves the processes of the cgroup to `home` and removes the cgroup. Does nothing if it no longer
+/// exists.
 ///
 /// # Errors
-/// Returns an error if the path is not one that ticktax creates, if a process is left in the group,
-/// or if the kernel refuses.
+/// Returns an error if ticktax would never create a cgroup at this path, if a process is left in
+/// the cgroup, or if the kernel refuses to remove it.
 pub(crate) fn dissolve(system: &System, place: &Place) -> Result<(), KnobError> {
     let site = match place.site(system) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -299,7 +302,8 @@ pub(crate) fn dissolve(system: &System, place: &Place) -> Result<(), KnobError> 
     }
 }
 
-/// Whether retrying is useless, because the path is a link or not a cgroup.
+/// Returns whether retrying is useless because the path contains a symbolic link or does not lead
+/// to a cgroup.
 fn is_refusal(error: &io::Error) -> bool {
     error.get_ref().is_some() || error.kind() == io::ErrorKind::NotADirectory
 }
@@ -395,7 +399,7 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
             let folder = found.folder.strip_prefix("/").unwrap();
             folder.join(name).display().to_string()
         };
-        // In a new v1 group, these files are empty.
+        // In a new v1 cpuset, these files are empty.
         machine.put(&file("cpuset.cpus"), "\n");
         machine.put(&file("cpuset.mems"), "\n");
         make(&system, &found).unwrap();
@@ -430,13 +434,14 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
         symlink(machine.path("cg"), machine.path("link")).unwrap();
         symlink(machine.path("victim"), machine.path("cg/ticktax-try-9")).unwrap();
         for (folder, home) in [
-            // Names that ticktax never uses.
+            // Names that ticktax never gives to a cgroup.
             ("/cg/other", "/cg"),
             ("/cg/ticktax-try-", "/cg"),
             ("/cg/ticktax-try-7x", "/cg"),
             ("/cg/ticktax-try-8/..", "/cg"),
             ("ticktax-try-8", ""),
-            // Paths that lead somewhere else through another `home`, `..` or a symbolic link.
+            // Paths that lead to another place because of a foreign `home`, `..` or a symbolic
+            // link.
             ("/cg/ticktax-try-8", "/victim"),
             ("/cg/ticktax-try-8", "/cg/../victim"),
             ("/link/ticktax-try-8", "/link"),

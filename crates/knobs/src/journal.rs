@@ -1,24 +1,27 @@
-//! The journal: a file that records each change in advance so that it can be undone.
+//! The journal: a file in which each change is recorded before it is made, so that it can be
+//! undone.
 //!
 //! Each line is a JSON record with a checksum:
-//! - `Began`: a session started. Contains the boot id, which also applies to the lines that follow.
-//! - `Intended`: a setting is about to change. Contains its original value.
-//! - `Written`: the setting was changed. Contains the value read back.
+//! - `Began`: a session started. The record contains the boot ID, which also applies to the records
+//!   that follow.
+//! - `Intended`: a setting is about to change. The record contains its original value.
+//! - `Written`: the setting was changed. The record contains the value that was read back.
 //! - `Undone`: the setting has been dealt with.
 //! - `Making`: a cgroup is about to be created.
 //! - `Dissolved`: the cgroup no longer exists.
 //!
-//! The process can be killed at any point. An incomplete line had not reached the disk, so the
-//! change that it announces had not started.
+//! The process can be killed at any point. If the last line is incomplete, the process was killed
+//! before the line reached the disk, and therefore before it started the change that the line
+//! announces.
 //!
 //! The file is locked while it is open. It is never deleted, because otherwise two sessions could
 //! lock two different files with the same name.
 //!
 //! Root writes values from the journal to the kernel. The journal is therefore read only if no
-//! other user could have written it. It must be a regular file that belongs to the effective user,
-//! in a [`Folder`] of that user, and only that user and root may be able to change the folder's
-//! ancestors. A file that does not start like a journal is left unchanged. `end.rs` deals with
-//! unreadable lines.
+//! other user could have written it: it must be a regular file that belongs to the effective user.
+//! Its directory must be a [`Folder`] that belongs to the same user, and only that user and root
+//! may be able to change the ancestors of this directory. A file that does not start like a journal
+//! is left unchanged. `end.rs` deals with unreadable lines.
 
 mod end;
 
@@ -34,39 +37,39 @@ use ticktax_store::disk::{self, Folder, LockedFile};
 use crate::error::KnobError;
 use crate::target::Target;
 
-/// A record: one line of the journal.
+/// A record, which is one line of the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Record {
     /// A session started.
     Began {
-        /// Boot id of the running kernel.
+        /// Boot ID of the running kernel.
         boot: String,
         /// Command and PID of the session.
         by: String,
-        /// Start time, in ms since 1970.
+        /// Start time of the session, in ms since 1970.
         at_unix_ms: i64,
     },
     /// A setting is about to change.
     Intended {
         knob: String,
         target: Target,
-        /// Identity of the target. A later target with the same name has a different one.
+        /// Identity of the target. A later target with the same name has another identity.
         identity: String,
         old: String,
         new: String,
-        /// Whether the change is a side effect: the kernel changes this setting when another one is
-        /// set. The record of that other setting follows.
+        /// Whether the change is a side effect: the kernel changes this setting when ticktax
+        /// changes another one. The record of the other setting follows this record.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         along: bool,
     },
-    /// The setting was changed. Contains the value read back.
+    /// The setting was changed. The record contains the value that was read back.
     Written {
         knob: String,
         target: Target,
         value: String,
     },
-    /// The setting has been dealt with. Contains the outcome.
+    /// The setting has been dealt with. The record contains the outcome.
     Undone {
         knob: String,
         target: Target,
@@ -75,21 +78,21 @@ pub(crate) enum Record {
     /// A cgroup is about to be created.
     Making {
         folder: PathBuf,
-        /// The new cgroup's processes return to this cgroup when it is removed.
+        /// The cgroup that the processes of the new cgroup return to when it is removed.
         home: PathBuf,
     },
     /// The cgroup no longer exists.
     Dissolved { folder: PathBuf },
 }
 
-/// Points at which tests kill a session. Each is named after the action just completed.
+/// Points at which tests kill a session. Each is named after the action that was just completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
     /// The journal is open and locked.
     Locked,
-    /// Half of a line is written.
+    /// Half of a line has been written.
     HalfLine,
-    /// A line is written, but possibly not on disk yet.
+    /// A line has been written, but it can still be missing on disk.
     Line,
     /// The line is on disk.
     Synced,
@@ -114,7 +117,7 @@ impl Step {
     ];
 }
 
-/// A callback invoked at each step, so that tests can stop there.
+/// A callback that is invoked at each [`Step`], so that tests can kill the session there.
 pub type OnStep = Box<dyn FnMut(Step)>;
 
 /// An open and locked journal.
@@ -123,24 +126,25 @@ pub(crate) struct Journal {
     file: LockedFile,
     /// Offset of the next line.
     end: u64,
-    /// The reason why the file must not change, if there is one. Nothing is then written or
-    /// truncated.
+    /// Reason why the file must not change. If this is set, nothing is written or truncated. `None`
+    /// if the file may change.
     frozen: Option<KnobError>,
     on_step: OnStep,
 }
 
-/// The readable records of a journal.
+/// The records of a journal that could be read.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     pub(crate) records: Vec<Record>,
     /// Number of unreadable lines.
     pub(crate) damaged: u64,
-    /// Name of the file with a copy of the unreadable end.
+    /// Name of the file that contains a copy of the unreadable end of the journal. `None` if the
+    /// end was readable.
     pub(crate) copy: Option<PathBuf>,
 }
 
 impl Contents {
-    /// Returns the command and PID of the last session.
+    /// Returns the command and PID of the last session in the journal.
     pub(crate) fn by(&self) -> Option<&str> {
         let mut latest = self.records.iter().rev();
         latest.find_map(|record| match record {
@@ -150,7 +154,7 @@ impl Contents {
     }
 }
 
-/// An open journal, and its directory.
+/// A journal file that has been opened, and its directory.
 struct Opened<'a> {
     folder: Folder,
     name: &'a OsStr,
@@ -158,7 +162,7 @@ struct Opened<'a> {
 }
 
 impl<'a> Opened<'a> {
-    /// Opens the file at `path`, after opening its directory with `open`.
+    /// Opens the file at `path`. `open` opens the file's directory.
     fn new(
         path: &'a Path,
         create: bool,
@@ -167,14 +171,14 @@ impl<'a> Opened<'a> {
         let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
         let folder = open(path.parent().unwrap_or(Path::new("")))?;
         let file = folder.write(name, create, 0o600)?;
-        // Sync the directory so that a new file's name reaches the disk.
+        // Sync the directory, so that the name of a new file reaches the disk.
         folder.sync();
         Ok(Self { folder, name, file })
     }
 }
 
 impl Journal {
-    /// Opens and locks the journal. Creates it first if necessary.
+    /// Opens and locks the journal. Creates it first if it does not exist.
     ///
     /// # Errors
     /// Returns an error if another session holds the lock, if another user could have written the
@@ -249,7 +253,8 @@ impl Journal {
         Ok((journal, parsed.contents))
     }
 
-    /// Returns the reason why the file must not change, even if there is nothing left to undo.
+    /// Returns the reason why the file must not change. There can be a reason even if no setting is
+    /// left to restore. Returns `None` if the file may change.
     pub(crate) fn frozen(&self) -> Option<&KnobError> {
         self.frozen.as_ref()
     }
@@ -258,12 +263,12 @@ impl Journal {
         &self.path
     }
 
-    /// Invokes the callback used by tests.
+    /// Invokes the callback that tests use to kill the session.
     pub(crate) fn step(&mut self, step: Step) {
         (self.on_step)(step);
     }
 
-    /// Appends a record and syncs it to disk. If that fails, removes the incomplete line.
+    /// Appends a record and syncs it to disk. If either fails, removes the incomplete line.
     pub(crate) fn append(&mut self, record: &Record) -> Result<(), KnobError> {
         if self.frozen.is_some() {
             return Ok(());
@@ -275,7 +280,7 @@ impl Journal {
         };
         let line = disk::checked_line(record).map_err(|_| unwritable())?;
         if let Err(error) = self.write(&line) {
-            // If this fails too, the next session ignores the incomplete line.
+            // If this fails as well, the next session ignores the incomplete line.
             let _ = self.cut();
             return Err(trouble("write", &self.path, &error));
         }
@@ -294,7 +299,7 @@ impl Journal {
         self.file.sync_all()
     }
 
-    /// Empties the journal. Call this only if there is nothing left to undo.
+    /// Empties the journal. Call this only when no setting is left to restore.
     pub(crate) fn clear(&mut self) -> Result<(), KnobError> {
         if self.frozen.is_some() {
             return Ok(());
@@ -306,7 +311,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Truncates the file to its valid length.
+    /// Truncates the file to the end of its last complete line.
     fn cut(&mut self) -> io::Result<()> {
         if self.frozen.is_none() && self.file.metadata()?.len() != self.end {
             self.file.set_len(self.end)?;
@@ -316,7 +321,8 @@ impl Journal {
     }
 }
 
-/// Reads a journal. If the file does not start like one, returns `None` without reading the rest.
+/// Reads a journal. If the file does not start like a journal, returns `None` without reading the
+/// rest of it.
 fn read(file: &mut File) -> io::Result<Option<Vec<u8>>> {
     let mut reader = BufReader::new(file);
     let mut bytes = Vec::new();
@@ -329,8 +335,8 @@ fn read(file: &mut File) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-/// Creates an error that names the session holding the lock. `other` is the journal, which can be
-/// read even though it could not be locked.
+/// Creates an error that names the session that holds the lock. `other` is the journal of that
+/// session. It can be read even though it could not be locked.
 fn busy(path: &Path, mut other: File) -> KnobError {
     let bytes = read(&mut other).ok().flatten().unwrap_or_default();
     let contents = end::parse(&bytes).contents;
@@ -341,7 +347,7 @@ fn busy(path: &Path, mut other: File) -> KnobError {
 }
 
 fn trouble(verb: &'static str, path: &Path, error: &io::Error) -> KnobError {
-    // Permission errors from ticktax's own checks already name a remedy.
+    // Permission errors from ticktax's own checks already say what to do.
     let is_denied = error.kind() == io::ErrorKind::PermissionDenied && error.get_ref().is_none();
     let why = if is_denied {
         "permission denied; run as root".to_owned()

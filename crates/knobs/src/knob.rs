@@ -1,4 +1,4 @@
-//! Settings: how each one is read and written, its valid values, and its documentation.
+//! Settings. Each describes how it is read and written, which values are valid, and what it does.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::system::System;
 use crate::target::{Presence, Target};
 use crate::values::Values;
 
-/// A setting: one row of the registry.
+/// A setting, which is one row of the registry.
 pub struct Knob {
     pub(crate) id: &'static str,
     pub(crate) scope: KnobScope,
@@ -29,7 +29,7 @@ pub struct Knob {
     pub(crate) settle: Nanos,
 }
 
-/// Creates a row without any texts.
+/// Creates a row that has no texts yet.
 pub(crate) const fn knob(
     id: &'static str,
     scope: KnobScope,
@@ -86,14 +86,14 @@ impl Knob {
         self
     }
 
-    /// Sets the description, and what the setting trades off.
+    /// Sets the description of the setting, and what it trades off.
     pub(crate) const fn words(mut self, about: &'static str, trades: &'static str) -> Self {
         self.about = about;
         self.trades = trades;
         self
     }
 
-    /// Sets which kernel versions have the setting, and where it is documented.
+    /// Sets which kernel versions have the setting, and where the kernel documents it.
     pub(crate) const fn from(mut self, kernels: &'static str, source: &'static str) -> Self {
         self.kernels = kernels;
         self.source = source;
@@ -186,7 +186,7 @@ impl Knob {
         })
     }
 
-    /// Reads the setting for each of `targets`, for display.
+    /// Reads the setting for each of `targets`, in the form in which it is shown to users.
     pub fn readings(&self, system: &System, targets: &[Target]) -> KnobReadings {
         let reading = |target: &Target| {
             let read = self.read(system, target);
@@ -203,8 +203,8 @@ impl Knob {
         }
     }
 
-    /// Checks that `target` is of the right kind and exists. Returns its identity, which differs
-    /// from that of any later target with the same name.
+    /// Checks that `target` is of the right kind and exists. Returns its identity. No later target
+    /// with the same name will have the same one.
     pub(crate) fn require(&self, system: &System, target: &Target) -> Result<String, KnobError> {
         if target.scope() != self.scope {
             return Err(KnobError::Scope {
@@ -232,7 +232,7 @@ impl Knob {
         Ok(self.values.read(&text))
     }
 
-    /// Writes a value, in the form in which [`parse`](Self::parse) returns it.
+    /// Writes a value, which must be in the form in which [`parse`](Self::parse) returns it.
     pub(crate) fn write(
         &self,
         system: &System,
@@ -242,12 +242,12 @@ impl Knob {
         self.mechanism.write(system, target, value)
     }
 
-    /// Whether the kernel resets the setting when the process that changed it exits.
+    /// Returns whether the kernel resets the setting when the process that changed it exits.
     pub(crate) const fn is_held(&self) -> bool {
         self.mechanism.is_held()
     }
 
-    /// Returns a summary for the list of settings.
+    /// Returns a summary of the setting, for the list of settings.
     pub fn line(&self) -> KnobLine {
         KnobLine {
             id: self.id.to_owned(),
@@ -257,7 +257,7 @@ impl Knob {
         }
     }
 
-    /// Returns the full documentation.
+    /// Returns the full documentation of the setting.
     pub fn sheet(&self) -> KnobSheet {
         let reason = Some(self.risk_reason).filter(|reason| !reason.is_empty());
         KnobSheet {
@@ -284,7 +284,7 @@ impl fmt::Debug for Knob {
     }
 }
 
-/// Names a kind of target, for use in a sentence.
+/// Returns a name for a kind of target, for use in a sentence.
 pub const fn of_what(scope: KnobScope) -> &'static str {
     match scope {
         KnobScope::Machine => "the machine",
@@ -297,7 +297,7 @@ pub const fn of_what(scope: KnobScope) -> &'static str {
     }
 }
 
-/// Returns where to look for existing targets of this kind.
+/// Returns how users can find the existing targets of this kind.
 const fn where_to_look(scope: KnobScope) -> &'static str {
     match scope {
         KnobScope::Machine => "no such machine",

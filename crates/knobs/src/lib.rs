@@ -1,9 +1,9 @@
-//! Reads and changes settings of a live machine and restores them even after a crash.
+//! Reads and changes settings of a live machine, and restores them even after a crash.
 //!
-//! A [`Knob`] is a row in the registry. It describes a setting: its meaning, its valid values, its
-//! risk, and the mechanism by which it is read and written. A [`Session`] changes settings and
-//! restores them when it ends. Before each change, it records the original value in a journal on
-//! disk.
+//! A [`Knob`] is a row in the registry. It describes a setting: what it does, which values are
+//! valid, how risky it is to change, and by which mechanism it is read and written. A [`Session`]
+//! changes settings and restores them when it ends. Before each change, it records the original
+//! value in a journal on disk.
 
 mod cgroup;
 mod error;

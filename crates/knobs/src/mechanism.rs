@@ -1,4 +1,4 @@
-//! The mechanisms that read and write settings, one per file.
+//! The mechanisms by which settings are read and written. Each has its own file.
 
 mod boot;
 mod choice;
@@ -23,51 +23,51 @@ pub(crate) use idle_states::FORM as IDLE_STATES;
 pub(crate) use quota::FORM as QUOTA;
 pub(crate) use scheduling::{POLICY, SLICE, is_real_time, resetting_children, without_slice};
 
-/// How to read and write a setting. In paths, `{}` stands for the target: a CPU's number, a disk's
-/// name or a cgroup's directory.
+/// How a setting is read and written. In paths, `{}` stands for the target: the number of a CPU,
+/// the name of a disk, or the directory of a cgroup.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mechanism {
-    /// A file that contains just the value.
+    /// A file that contains only the value.
     File(&'static str),
-    /// A file that lists words, with the active one in brackets.
+    /// A file that lists words and puts the active one in brackets.
     Choice(&'static str),
     /// A file that contains a set of CPUs as a bit mask.
     Mask(&'static str),
-    /// A file whose contents depend on the network namespace.
+    /// A file whose contents differ between network namespaces.
     Namespaced(&'static str),
-    /// The set of a CPU's disabled idle states.
+    /// The set of idle states that are disabled for a CPU.
     IdleStates,
-    /// A limit on dirty memory, which is in percent in one file or in bytes in another. Writing to
-    /// one sets the other to 0.
+    /// A limit on dirty memory. It is either a percentage in one file or a number of bytes in
+    /// another. Writing to one of the files sets the other to 0.
     DirtyLimit {
         ratio: &'static str,
         bytes: &'static str,
     },
-    /// A device file. While it is open, it limits wake-up latency.
+    /// A device file that limits the wake-up latency of CPUs while it is open.
     DmaLatency,
     /// A cgroup's CPU quota, in v1 or v2.
     Quota,
     /// A task's nice value.
     Nice,
-    /// A task's scheduling policy.
+    /// A task's scheduling policy and priority.
     Policy,
     /// A task's slice.
     Slice,
     /// The set of CPUs that a task may use.
     TaskAffinity,
-    /// A kernel parameter from the boot command line.
+    /// A kernel parameter that can be set only on the boot command line.
     Boot(&'static str),
 }
 
-/// Keeps a value in effect until dropped.
+/// Keeps a value in effect until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Held {
-    /// Only kept open, never used.
+    /// Kept open, but never used.
     _file: File,
 }
 
 impl Mechanism {
-    /// Describes to the user where the setting is.
+    /// Returns a description of where the setting is, for users.
     pub(crate) fn place(&self) -> String {
         match self {
             Self::File(path) | Self::Choice(path) | Self::Mask(path) | Self::Namespaced(path) => {
@@ -93,12 +93,12 @@ impl Mechanism {
         }
     }
 
-    /// Whether the setting cannot be changed at run time.
+    /// Returns whether the setting cannot be changed while the machine runs.
     pub(crate) const fn is_read_only(&self) -> bool {
         matches!(self, Self::Boot(_))
     }
 
-    /// Whether a value is in effect only while the process that wrote it keeps a file open.
+    /// Returns whether a value is in effect only while the process that wrote it keeps a file open.
     pub(crate) const fn is_held(&self) -> bool {
         matches!(self, Self::DmaLatency)
     }
@@ -121,8 +121,8 @@ impl Mechanism {
         }
     }
 
-    /// Writes a value, in the form in which reading returns it. If there is a result, the value is
-    /// in effect only until that is dropped.
+    /// Writes a value, which must be in the form in which reading returns it. If this returns a
+    /// [`Held`], the value stays in effect until the `Held` is dropped.
     pub(crate) fn write(
         &self,
         system: &System,
@@ -146,7 +146,7 @@ impl Mechanism {
         Ok(None)
     }
 
-    /// Returns the words that the setting's file lists.
+    /// Returns the words that the setting's file offers as values.
     pub(crate) fn offered(&self, system: &System, target: &Target) -> Vec<String> {
         match self {
             Self::Choice(path) => choice::offered(system, &expanded(path, target)),
@@ -154,7 +154,7 @@ impl Mechanism {
         }
     }
 
-    /// Returns the words that another file, `path`, lists.
+    /// Returns the words that another file, `path`, offers as values of this setting.
     pub(crate) fn offered_in(&self, system: &System, target: &Target, path: &str) -> Vec<String> {
         match self {
             Self::Namespaced(_) => {
@@ -166,8 +166,9 @@ impl Mechanism {
     }
 }
 
-/// Replaces `{}` in `path` with the target's number or name. Does nothing for cgroups, whose files
-/// are opened through a handle ([`file::read_of`]), or for network namespaces, which are entered.
+/// Replaces `{}` in `path` with the number or name of the target. Leaves the path unchanged for
+/// cgroups, whose files are opened through a handle ([`file::read_of`]), and for network
+/// namespaces, which are entered instead.
 fn expanded(path: &str, target: &Target) -> String {
     let name = match target {
         Target::Machine | Target::Cgroup(_) | Target::Net(_) => return path.to_owned(),

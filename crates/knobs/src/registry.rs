@@ -1,4 +1,4 @@
-//! The registry of all settings. Each has one row.
+//! The registry of all settings. Each setting is one row.
 //!
 //! `ticktax knob`, the journal and the list in docs/reference/knobs.md all use [`all`]. To add a
 //! setting, add a row.
@@ -24,12 +24,12 @@ static ALL: [&[Knob]; 7] = [
     &boot::KNOBS,
 ];
 
-/// Minimum similarity (0 to 1) between an unknown name and one suggested for it.
+/// Minimum similarity (0 to 1) between an unknown name and a name that is suggested instead.
 const ALIKE: f64 = 0.75;
 /// Maximum number of suggestions.
 const OFFERED: usize = 3;
 
-/// Iterates over all settings, in the order of the documentation.
+/// Iterates over all settings, in the order in which they are documented.
 pub fn all() -> impl Iterator<Item = &'static Knob> + Clone {
     ALL.iter().copied().flatten()
 }
@@ -37,7 +37,7 @@ pub fn all() -> impl Iterator<Item = &'static Knob> + Clone {
 /// Finds the setting called `id`.
 ///
 /// # Errors
-/// Returns [`KnobError::Unknown`], with similar names, if the setting does not exist.
+/// Returns [`KnobError::Unknown`], which contains similar names, if the setting does not exist.
 pub fn find(id: &str) -> Result<&'static Knob, KnobError> {
     known(id).ok_or_else(|| KnobError::Unknown {
         id: id.to_owned(),
@@ -45,12 +45,13 @@ pub fn find(id: &str) -> Result<&'static Knob, KnobError> {
     })
 }
 
-/// Same as [`find`], but returns `None` instead of an error with suggestions.
+/// Finds the setting called `id`. Unlike [`find`], returns `None` if it does not exist, and looks
+/// for no similar names.
 pub(crate) fn known(id: &str) -> Option<&'static Knob> {
     all().find(|knob| knob.id == id)
 }
 
-/// Returns the settings that have `word` in their name, kind of target or description.
+/// Returns the settings that have `word` in their name, their kind of target or their description.
 pub fn matching(word: &str) -> impl Iterator<Item = &'static Knob> + use<> {
     let word = word.to_lowercase();
     all().filter(move |knob| {
@@ -59,13 +60,15 @@ pub fn matching(word: &str) -> impl Iterator<Item = &'static Knob> + use<> {
     })
 }
 
-/// Suggests names similar to `id`, or else the command that lists all names.
+/// Returns a hint with names that are similar to `id`. If no name is similar, the hint names the
+/// command that lists all settings.
 fn hint(id: &str) -> String {
     let typed = id.trim().to_lowercase().replace('/', ".");
     let likeness = |knob: &Knob| {
         let name = knob.id;
         let last = name.rsplit('.').next().unwrap_or(name);
-        // Also compare with the last part of the name, because the prefix may be wrong or missing.
+        // Also compare with the last part of the name, because the user may have typed a wrong
+        // prefix or none.
         let parts = [name, last].map(|name| strsim::jaro_winkler(&typed, name));
         let is_part = typed.len() > 2 && (name.contains(&typed) || typed.contains(last));
         parts[0].max(parts[1]).max(if is_part { 0.9 } else { 0.0 })
@@ -80,7 +83,7 @@ fn hint(id: &str) -> String {
     }
 }
 
-/// Returns the Markdown table of all settings for docs/reference/knobs.md.
+/// Returns the table of all settings in docs/reference/knobs.md, as Markdown.
 pub fn markdown() -> String {
     let row = |knob: &Knob| {
         let sheet = knob.sheet();
@@ -134,9 +137,9 @@ mod tests {
         }
     }
 
-    /// Reports propose these settings without knowing the machine. They must therefore exist, not
-    /// be read-only, and be marked as dangerous where they are. Every writable `kernel.*` sysctl
-    /// must be among them.
+    /// Reports propose these settings without knowing whether the machine has them. Each of them
+    /// must therefore exist in the registry and be writable, and those that are dangerous must be
+    /// marked as such. Every writable `kernel.*` sysctl must be among them.
     #[test]
     fn proposed_knobs_can_be_tried() {
         for (id, dangerous) in KnobProposal::KNOBS {

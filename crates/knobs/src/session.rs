@@ -24,7 +24,7 @@ use crate::target::{Presence, Target};
 
 use left::{Left, Pending};
 
-/// Whether the user agreed to change dangerous settings.
+/// Whether the user has agreed to change dangerous settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consent {
     /// The user agreed.
@@ -38,14 +38,15 @@ pub enum Consent {
 pub struct Change {
     /// Previous value.
     pub old: String,
-    /// Requested value, in normalized form.
+    /// The requested value, in normalized form.
     pub asked: String,
-    /// The value read back. It may differ from `asked`, because the kernel may clamp or round.
+    /// The value that was read back. It may differ from `asked`, because the kernel may clamp or
+    /// round the value.
     pub got: String,
 }
 
-/// A period in which settings are changed. A session locks its journal, so there is only one at a
-/// time for a journal.
+/// A period during which settings are changed. A session locks its journal, so each journal has at
+/// most one session at a time.
 pub struct Session {
     system: System,
     journal: Journal,
@@ -56,8 +57,9 @@ pub struct Session {
 }
 
 impl Session {
-    /// Locks the journal and restores settings left behind by a killed session. `by` identifies the
-    /// new session: a command with its PID.
+    /// Starts a session. Locks the journal, and restores the settings that a killed session left
+    /// changed. `by` identifies the new session in the journal and in messages: it is a command
+    /// with its PID.
     ///
     /// # Errors
     /// Returns an error if another session is changing settings, or if the journal cannot be used.
@@ -69,7 +71,7 @@ impl Session {
         Self::begin_observed(system, journal, by, Box::new(|_| {}))
     }
 
-    /// Same as [`Session::begin`], with a callback for each step.
+    /// Starts a session like [`Session::begin`], and invokes a callback at each step.
     ///
     /// # Errors
     /// Returns the same errors as [`Session::begin`].
@@ -110,13 +112,16 @@ impl Session {
         })
     }
 
-    /// Records a setting's original value in the journal, changes the setting, and reads it back.
+    /// Records the original value of a setting in the journal, changes the setting, and reads it
+    /// back.
     ///
     /// # Errors
-    /// Returns an error if the value or target is invalid, if the kernel refuses the value, or if
-    /// another program has changed the setting since this session did. In the last case, the
-    /// session leaves the setting alone from then on. A refused write may have had a partial
-    /// effect, which the session undoes when it ends.
+    /// Returns an error in the following cases:
+    /// - The value or the target is invalid.
+    /// - The kernel refuses the value. The write may still have had a partial effect, which the
+    ///   session undoes when it ends.
+    /// - Another program has changed the setting since this session changed it. From then on, the
+    ///   session leaves the setting alone.
     pub fn set(
         &mut self,
         knob: &'static Knob,
@@ -156,7 +161,8 @@ impl Session {
             Err(trouble) => Some(trouble),
         };
         self.journal.step(Step::Set);
-        // Read back even if the kernel refused. It may have accepted part of the value.
+        // Read the value back even if the kernel refused it, because the kernel may have accepted a
+        // part of it.
         let got = knob.read(&self.system, target)?;
         self.note(Record::Written {
             knob: knob.id.to_owned(),
@@ -174,8 +180,8 @@ impl Session {
         }
     }
 
-    /// Checks that nothing has changed the setting since this session did. `found` is the setting's
-    /// current value.
+    /// Checks that no other program has changed the setting since this session changed it. `found`
+    /// is the current value of the setting.
     fn require_ours(&mut self, knob: &Knob, target: &Target, found: &str) -> Result<(), KnobError> {
         let ours = self
             .place(knob.id, target)
@@ -192,15 +198,16 @@ impl Session {
     /// it.
     ///
     /// # Errors
-    /// Returns an error if the setting cannot be read, or if another program has changed it. In the
-    /// latter case, the session leaves the setting alone from then on.
+    /// Returns an error if the setting cannot be read, or if another program has changed it. After
+    /// a change by another program, the session leaves the setting alone from then on.
     pub fn require_unchanged(
         &mut self,
         knob: &'static Knob,
         target: &Target,
         left: &str,
     ) -> Result<(), KnobError> {
-        // A held setting's value combines the requests of several processes.
+        // The value of such a setting combines the requests of several processes, so a difference
+        // proves nothing.
         if knob.is_held() {
             return Ok(());
         }
@@ -212,7 +219,7 @@ impl Session {
     }
 
     /// Stops tracking a setting that another program has changed. Returns the error that reports
-    /// this.
+    /// the change.
     fn disown(&mut self, knob: &Knob, target: &Target, found: &str, left: String) -> KnobError {
         let noted = match self.place(knob.id, target) {
             Some(_) => self.note(Record::Undone {
@@ -231,9 +238,9 @@ impl Session {
         noted.err().unwrap_or_else(foreign)
     }
 
-    /// Leaves a setting at its current value instead of restoring the original. Use this if the
-    /// value came from this session in the first place, for example if a thread inherited it from
-    /// its parent.
+    /// Leaves a setting at its current value instead of restoring the original one when the session
+    /// ends. Use this if the original value itself came from this session, for example because a
+    /// thread inherited it from its parent.
     ///
     /// # Errors
     /// Returns an error if the journal cannot be written.
@@ -276,7 +283,7 @@ impl Session {
         Ok(())
     }
 
-    /// Records which settings the kernel will change along with `knob`.
+    /// Records the settings that the kernel will change along with `knob`.
     fn note_companions(
         &mut self,
         knob: &Knob,
@@ -301,13 +308,13 @@ impl Session {
         Ok(())
     }
 
-    /// Creates a cgroup for a command, so that changing the cgroup's settings affects no other
-    /// program. When the session ends, it removes the cgroup and moves any processes left in it to
-    /// the session's own cgroup.
+    /// Creates a cgroup for a command, so that changing the settings of the cgroup does not affect
+    /// any other program. When the session ends, it moves the processes that are left in the cgroup
+    /// to the session's own cgroup, and removes the cgroup.
     ///
     /// # Errors
-    /// Returns an error if no ancestor of this process's cgroup delegates the controller, or if the
-    /// kernel refuses.
+    /// Returns an error if neither this process's cgroup nor one of its ancestors delegates the
+    /// controller, or if the kernel refuses to create the cgroup.
     pub fn make_group(&mut self, controller: Controller) -> Result<Target, KnobError> {
         let place = group::place(&self.system, controller)?;
         self.note(Record::Making {
@@ -321,7 +328,7 @@ impl Session {
     /// Moves process `pid` into a cgroup created by [`make_group`](Self::make_group).
     ///
     /// # Errors
-    /// Returns an error if the kernel refuses, or if the process has exited.
+    /// Returns an error if the kernel refuses to move the process, or if the process has exited.
     pub fn join_group(&self, group: &Target, pid: i32) -> Result<(), KnobError> {
         match group {
             Target::Cgroup(folder) => group::join(&self.system, folder, pid),
@@ -332,15 +339,15 @@ impl Session {
         }
     }
 
-    /// Restores all settings in reverse order and reports the outcome for each of them.
+    /// Restores all settings, the last one changed first, and reports the outcome for each of them.
     pub fn undo(mut self) -> UndoStatement {
         self.ended = true;
         self.undo_all(&Contents::default())
     }
 
-    /// Writes a record to the journal and updates the session's state to match. If the write fails,
-    /// for example because the disk is full, the state is updated anyway, unless the record
-    /// announces a change.
+    /// Writes a record to the journal and applies it to the session's state. If the write fails,
+    /// for example because the disk is full, the record is still applied, unless it announces a
+    /// change, which then must not be made.
     fn note(&mut self, record: Record) -> Result<(), KnobError> {
         let noted = self.journal.append(&record);
         if noted.is_ok() || !matches!(record, Record::Intended { .. } | Record::Making { .. }) {
@@ -366,7 +373,7 @@ impl Session {
         };
         for pending in self.pending.settings.clone().into_iter().rev() {
             let undone = self.undo_one(&pending);
-            // Do not report a side effect that never occurred.
+            // Do not report a setting that could have changed as a side effect but never did.
             let is_news = !pending.along || undone.outcome != UndoOutcome::AlreadyRestored;
             if !undone.outcome.is_pending() {
                 let noted = self.note(Record::Undone {
@@ -374,8 +381,8 @@ impl Session {
                     target: pending.target,
                     outcome: undone.outcome,
                 });
-                // If the journal cannot be written, restore the remaining settings before reporting
-                // it.
+                // If the journal cannot be written, restore the remaining settings first and then
+                // report the problem.
                 statement.keep_problem(noted);
             }
             statement.settings.extend(is_news.then_some(undone));
@@ -388,8 +395,8 @@ impl Session {
         statement
     }
 
-    /// Removes the cgroups created by this session or by a killed one. If one cannot be removed,
-    /// this is reported like a setting that could not be restored.
+    /// Removes the cgroups that this session or a killed one created. If a cgroup cannot be
+    /// removed, this is reported in the same way as a setting that could not be restored.
     fn dissolve_all(&mut self, statement: &mut UndoStatement) {
         for (place, boot) in self.pending.groups.clone() {
             let dissolved = if boot == self.boot {
@@ -449,8 +456,8 @@ impl Session {
             });
         }
         if knob.is_held() {
-            // This session holds the lock on the journal, so any other session has exited and the
-            // kernel has reset the value.
+            // This session holds the lock on the journal. Any other session that set the value has
+            // therefore exited, and the kernel has reset the value.
             self.held
                 .remove(&(pending.knob.clone(), pending.target.clone()));
             return Ok(UndoOutcome::Released);
@@ -494,17 +501,17 @@ impl Session {
 }
 
 impl Drop for Session {
-    /// Restores all settings if an error or a panic has ended the session early.
+    /// Restores all settings if an error or a panic ended the session early.
     fn drop(&mut self) {
         if !self.ended {
-            // There is nothing left to report to.
+            // Ignore the outcome, because it can no longer be reported.
             let _ = self.undo_all(&Contents::default());
         }
     }
 }
 
-/// Restores settings left behind by killed sessions and reports the outcome for each of them. If
-/// there is nothing to restore, that is not an error.
+/// Restores the settings that killed sessions left changed, and reports the outcome for each of
+/// them. It is not an error if there is nothing to restore.
 ///
 /// # Errors
 /// Returns an error if another session is changing settings, or if the journal cannot be used.
@@ -512,7 +519,7 @@ pub fn undo(system: &System, journal: &Path) -> Result<UndoStatement, KnobError>
     undo_observed(system, journal, Box::new(|_| {}))
 }
 
-/// Same as [`undo`], with a callback for each step.
+/// Restores settings like [`undo`], and invokes a callback at each step.
 ///
 /// # Errors
 /// Returns the same errors as [`undo`].

@@ -6,12 +6,12 @@
 
 use nix::errno::Errno;
 
-/// First version of the kernel's `struct sched_attr`. Every kernel since 3.14 accepts it.
+/// First version of the kernel's `struct sched_attr`. All kernels since Linux 3.14 accept it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SchedAttr {
     pub(crate) size: u32,
-    /// Scheduling policy: a `SCHED_*` number.
+    /// Scheduling policy, as a `SCHED_*` number.
     pub(crate) policy: u32,
     /// Flags: `SCHED_FLAG_*`.
     pub(crate) flags: u64,
@@ -19,7 +19,8 @@ pub(crate) struct SchedAttr {
     pub(crate) nice: i32,
     /// Priority of real-time tasks, from 1 to 99.
     pub(crate) priority: u32,
-    /// Runtime of deadline tasks, in ns. For normal tasks, this is the slice (since Linux 6.12).
+    /// Runtime of deadline tasks, in ns. For normal tasks, this field contains the slice (since
+    /// Linux 6.12).
     pub(crate) runtime: u64,
     /// Deadline of deadline tasks, in ns.
     pub(crate) deadline: u64,
@@ -31,7 +32,7 @@ pub(crate) struct SchedAttr {
 const SIZE: u32 = 48;
 const _: () = assert!(size_of::<SchedAttr>() == SIZE as usize);
 
-/// Returns the scheduling attributes of task `tid`, where 0 is the calling thread.
+/// Returns the scheduling attributes of task `tid`. 0 stands for the calling thread.
 pub(crate) fn sched_getattr(tid: i32) -> Result<SchedAttr, Errno> {
     let mut attr = SchedAttr::default();
     // SAFETY: the kernel writes at most `SIZE` bytes to `attr`, which is that large and outlives
@@ -73,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_missing_task_is_reported() {
-        // No kernel has a PID this high.
+        // PIDs are below 2^22 on every kernel.
         let missing = 1 << 23;
         assert_eq!(sched_getattr(missing), Err(Errno::ESRCH));
         assert_eq!(set_nice(missing, 0), Err(Errno::ESRCH));

@@ -1,4 +1,5 @@
-//! Access to a machine's files below a root directory. In tests, that is a temporary directory.
+//! Access to the files of a machine, which are below a root directory. In tests, the root is a
+//! temporary directory.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -11,7 +12,7 @@ use nix::sys::statfs::{
     fstatfs,
 };
 
-/// File systems that hold kernel settings.
+/// File systems that contain kernel settings.
 const SETTINGS: &[FsType] = &[
     PROC_SUPER_MAGIC,
     SYSFS_MAGIC,
@@ -19,13 +20,13 @@ const SETTINGS: &[FsType] = &[
     CGROUP_SUPER_MAGIC,
     CGROUP2_SUPER_MAGIC,
 ];
-/// File systems of cgroups, v1 and v2.
+/// File systems of cgroup v1 and v2.
 const CGROUPS: &[FsType] = &[CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC];
 
-/// Why a file or directory must not be touched.
+/// Reason why a file or directory must not be touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Outside {
-    /// The file is not on a file system that holds kernel settings.
+    /// The file is not on a file system that contains kernel settings.
     #[error("not a kernel setting, so it was left unchanged; check the path")]
     Settings,
     /// The directory is not on a cgroup file system.
@@ -51,18 +52,18 @@ pub struct System {
 }
 
 impl Default for System {
-    /// Returns the machine on which this process runs.
+    /// Returns the files of the machine on which this process runs.
     fn default() -> Self {
         Self::at(Path::new("/"))
     }
 }
 
 impl System {
-    /// Uses the `proc` and `sys` directories below `root`. Scheduling policies are not files, so
-    /// these are always the running machine's.
+    /// Provides access to the `proc` and `sys` directories below `root`. Scheduling policies are
+    /// not files, so they are always those of the running machine.
     ///
-    /// If `root` is `/`, only files on the kernel's own file systems are written. Any other `root`
-    /// belongs to a test.
+    /// If `root` is `/`, only files on the kernel's own file systems can be written. Any other
+    /// `root` belongs to a test, and all files below it can be written.
     pub fn at(root: &Path) -> Self {
         Self {
             root: root.to_owned(),
@@ -74,18 +75,18 @@ impl System {
         &self.root
     }
 
-    /// Whether `root` is `/`, and the files are thus those of the running kernel.
+    /// Returns whether `root` is `/`, which means that the files are those of the running kernel.
     fn is_running(&self) -> bool {
         self.root == Path::new("/")
     }
 
-    /// Returns the path of a file below the root. `path` may start with a slash.
+    /// Returns the path of a file below the root directory. `path` may start with a slash.
     pub(crate) fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         let path = path.as_ref();
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// Reads a file, without surrounding whitespace.
+    /// Reads a file. Surrounding whitespace is removed.
     pub(crate) fn text(&self, path: impl AsRef<Path>) -> io::Result<String> {
         let bytes = fs::read(self.path(path))?;
         Ok(trimmed(&bytes))
@@ -96,16 +97,16 @@ impl System {
     /// # Errors
     /// Returns an I/O error, or [`Outside::Settings`] if the file is not a kernel setting.
     pub(crate) fn put(&self, path: impl AsRef<Path>, value: &str) -> io::Result<()> {
-        // The handle is checked only after opening. Until then the file might not be the kernel's,
-        // so opening must not truncate a file or block on a pipe.
+        // The handle can be checked only after the file is open. Until then, the file might not be
+        // the kernel's, so opening it must neither truncate it nor block on a pipe.
         let mut options = OpenOptions::new();
         options.write(true);
         options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY);
         self.put_into(&options.open(self.path(path))?, value)
     }
 
-    /// Writes `value` and a newline in a single call, because the kernel parses each write on its
-    /// own. Without the newline, an empty value would not be written at all.
+    /// Writes `value` and a newline in a single call, because the kernel parses each write
+    /// separately. Without the newline, an empty value would result in no write at all.
     ///
     /// # Errors
     /// Returns an I/O error, or [`Outside::Settings`] if the file is not a kernel setting.
@@ -113,7 +114,7 @@ impl System {
         if self.is_running() {
             require(file, SETTINGS, Outside::Settings)?;
         } else {
-            // Each write to a kernel file replaces its value. A regular file must be truncated
+            // A write to a kernel file replaces its value, whereas a regular file must be truncated
             // first.
             file.set_len(0)?;
         }
@@ -129,7 +130,7 @@ impl System {
     /// Checks that an open directory is a cgroup.
     ///
     /// # Errors
-    /// Returns an I/O error, or [`Outside::Cgroups`] if it is not.
+    /// Returns an I/O error, or [`Outside::Cgroups`] if the directory is not a cgroup.
     pub(crate) fn require_cgroup(&self, folder: impl AsFd) -> io::Result<()> {
         if self.is_running() {
             require(folder, CGROUPS, Outside::Cgroups)
@@ -138,8 +139,8 @@ impl System {
         }
     }
 
-    /// Lists the names in a directory in order. Returns an empty list if the directory does not
-    /// exist.
+    /// Returns the names in a directory, in order. Returns no names if the directory cannot be
+    /// read.
     pub(crate) fn names(&self, path: impl AsRef<Path>) -> Vec<String> {
         let entries = fs::read_dir(self.path(path))
             .into_iter()
@@ -151,7 +152,7 @@ impl System {
         names
     }
 
-    /// Returns the kernel's boot id, which is different after every boot.
+    /// Returns the kernel's boot ID, which changes with every boot.
     pub(crate) fn boot_id(&self) -> io::Result<String> {
         self.text("proc/sys/kernel/random/boot_id")
     }
@@ -161,7 +162,7 @@ pub(crate) fn trimmed(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim().to_owned()
 }
 
-/// Checks that a file is on one of the `allowed` file systems. It checks the open handle, so
+/// Checks that a file is on one of the `allowed` file systems. The check uses the open handle, so
 /// redirecting the path afterwards has no effect.
 fn require(handle: impl AsFd, allowed: &[FsType], outside: Outside) -> io::Result<()> {
     if allowed.contains(&fstatfs(handle)?.filesystem_type()) {

@@ -1,5 +1,5 @@
-//! Targets that settings belong to: the machine, a CPU, an interrupt, a disk, a task, a cgroup or a
-//! network namespace.
+//! Targets, that is, the objects that settings belong to: the machine, a CPU, an interrupt, a disk,
+//! a task, a cgroup or a network namespace.
 
 use std::fmt;
 use std::fs;
@@ -19,17 +19,17 @@ use crate::system::System;
 pub enum Target {
     /// The whole machine.
     Machine,
-    /// A CPU, by number.
+    /// A CPU, given by its number.
     Cpu(u32),
-    /// An interrupt, by number.
+    /// An interrupt, given by its number.
     Irq(u32),
-    /// A block device, by its name in `/sys/block`.
+    /// A block device, given by its name in `/sys/block`.
     Disk(String),
-    /// A thread, by id. A process is given by its main thread.
+    /// A thread, given by its ID. For a process, this is the ID of its main thread.
     Task(i32),
-    /// A cgroup, by directory.
+    /// A cgroup, given by its directory.
     Cgroup(PathBuf),
-    /// A network namespace, by a file such as `/run/netns/NAME` or `/proc/PID/ns/net`.
+    /// A network namespace, given by a file such as `/run/netns/NAME` or `/proc/PID/ns/net`.
     Net(PathBuf),
 }
 
@@ -47,14 +47,14 @@ impl fmt::Display for Target {
     }
 }
 
-/// Whether a target exists.
+/// Whether a target exists, and its identity if it does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Presence {
-    /// The target exists. The identity differs from that of any later target with the same name. It
-    /// is empty if there cannot be one.
+    /// The target exists and has this identity. No later target with the same name will have the
+    /// same one. The identity is empty if there cannot be a later target with the same name.
     There(String),
-    /// The target is a CPU that is offline. It keeps its settings, which can be restored only when
-    /// it is online again.
+    /// The target is a CPU that is offline. The CPU keeps its settings, but they can be restored
+    /// only when it is online again.
     Offline,
     /// The target does not exist.
     Gone,
@@ -74,7 +74,7 @@ impl Target {
         }
     }
 
-    /// Lists all targets of a kind. Returns `None` if the user has to specify targets of that kind.
+    /// Returns all targets of a kind. Returns `None` if the user has to name a target of this kind.
     pub fn all(scope: KnobScope, system: &System) -> Option<Vec<Self>> {
         match scope {
             KnobScope::Machine => Some(vec![Self::Machine]),
@@ -97,7 +97,7 @@ impl Target {
         }
     }
 
-    /// Returns whether the target exists. If it does, the result includes its identity.
+    /// Returns whether the target exists and, if it does, its identity.
     pub(crate) fn presence(&self, system: &System) -> Presence {
         let known = |identity: Option<String>| identity.map_or(Presence::Gone, Presence::There);
         match self {
@@ -115,7 +115,8 @@ impl Target {
                 }
             }
             Self::Irq(irq) => known(system.path(format!("proc/irq/{irq}")).is_dir().then(|| {
-                // After a driver is reloaded, the interrupt number may belong to another device.
+                // After a driver has been reloaded, the interrupt number may belong to another
+                // device.
                 let actions = system.text(format!("sys/kernel/irq/{irq}/actions"));
                 actions.unwrap_or_default()
             })),
@@ -123,7 +124,7 @@ impl Target {
                 let folder = format!("sys/block/{name}");
                 let is_name = !name.is_empty() && !name.contains('/') && !name.starts_with('.');
                 let is_there = is_name && system.path(&folder).is_dir();
-                // After disks are swapped, the name may belong to another disk.
+                // After disks have been swapped, the name may belong to another disk.
                 let number = || system.text(format!("{folder}/diskseq")).unwrap_or_default();
                 known(is_there.then(number))
             }
@@ -137,8 +138,8 @@ impl Target {
         }
     }
 
-    /// Returns the same target under a path that still works. A network namespace may have been
-    /// given as the path of a process that has since exited.
+    /// Returns the same target with a path that still works. For example, a network namespace may
+    /// have been given by the path of a process that has exited since then.
     pub(crate) fn found_again(&self, identity: &str, system: &System) -> Self {
         let Self::Net(path) = self else {
             return self.clone();
@@ -173,8 +174,8 @@ fn start_time(system: &System, tid: i32) -> Option<String> {
     fields.nth(18).map(str::to_owned)
 }
 
-/// Returns the text of `/proc/TID/stat` from field 3 on. Field 2 is the name, which may contain
-/// anything, including `)` and spaces.
+/// Returns the text of `/proc/TID/stat` from field 3 on. Field 2 is the name, which can contain any
+/// characters, including `)` and spaces.
 pub(crate) fn stat(system: &System, tid: i32) -> Option<String> {
     let text = system.text(format!("proc/{tid}/stat")).ok()?;
     let (_, fields) = text.rsplit_once(')')?;

@@ -1,10 +1,10 @@
-//! The valid values of settings.
+//! The values that are valid for settings.
 
 use std::fmt;
 
 use ticktax_model::CpuList;
 
-/// The set of valid values for a setting.
+/// The set of values that are valid for a setting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Values {
     /// An integer from the first to the second number, inclusive.
@@ -13,29 +13,30 @@ pub(crate) enum Values {
     IntegerOr(i64, i64, &'static str),
     /// One of the words that the setting's file lists.
     Offered,
-    /// One of the words that this other file lists.
+    /// One of the words listed in another file, which has this path.
     OfferedIn(&'static str),
     /// A non-empty list of CPUs.
     Cpus,
     /// A value that only the mechanism can parse.
     Form(Form),
-    /// No value, because the kernel reads the setting only at boot.
+    /// No value is valid, because the kernel reads the setting only at boot.
     AtBoot,
 }
 
-/// Why a value is invalid for a setting.
+/// Reason why a value is invalid for a setting.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum ValueError {
     /// The setting requires one of these values.
     #[error("{0}")]
     Expected(Values),
-    /// The setting requires one of the words that the kernel offers.
+    /// The setting requires one of the words that the kernel offers, and the value is not among
+    /// them.
     #[error("choose from {}", offered.join(", "))]
     NotOffered {
         /// The words that the kernel offers.
         offered: Vec<String>,
     },
-    /// The setting requires a word that the kernel offers, and it offers none.
+    /// The setting requires a word that the kernel offers, but the kernel offers none.
     #[error("this kernel offers no values")]
     NoneOffered,
     /// The kernel reads the setting only at boot.
@@ -43,13 +44,13 @@ pub(crate) enum ValueError {
     AtBoot,
 }
 
-/// How to parse and describe values in a special form.
+/// A special form of values, with a description and a parser.
 #[derive(Clone, Copy)]
 pub(crate) struct Form {
     /// Description for users.
     pub(crate) about: &'static str,
     /// Validates a value and converts it to the form in which reading returns it. Returns `None` if
-    /// the value does not match the description.
+    /// the value does not have the form that `about` describes.
     pub(crate) parse: fn(&str) -> Option<String>,
 }
 
@@ -75,7 +76,7 @@ impl fmt::Display for Values {
 
 impl Values {
     /// Validates a value and converts it to the form in which reading returns it. `offered`
-    /// contains the words that are available.
+    /// contains the words that the kernel offers.
     ///
     /// # Errors
     /// Returns an error that describes the valid values if `text` is not one of them.
@@ -106,7 +107,8 @@ impl Values {
         parsed.ok_or(ValueError::Expected(*self))
     }
 
-    /// Normalizes a value from the kernel, which may contain extra whitespace or leading zeros.
+    /// Normalizes a value that was read from the kernel. It may contain extra whitespace or leading
+    /// zeros.
     pub(crate) fn read(&self, text: &str) -> String {
         let words = match self {
             Self::Integer(..) | Self::IntegerOr(..) => integer(text, i64::MIN, i64::MAX),

@@ -1,8 +1,10 @@
-//! A process that waits until a session's process exits, then restores the settings that it left.
+//! The watchdog: a process that waits until the process of a session exits, and then restores the
+//! settings that the session left changed.
 //!
-//! The watchdog is a child of that process and reads from a pipe that the parent keeps open. When
-//! the parent exits for any reason, even SIGKILL, the kernel closes the pipe. The watchdog sends no
-//! signals, and changes nothing while another process holds the lock on the journal.
+//! The watchdog is a child of the session's process and reads from a pipe that the parent keeps
+//! open. When the parent exits for any reason, even SIGKILL, the kernel closes the pipe. The
+//! watchdog sends no signals, and changes nothing while another process holds the lock on the
+//! journal.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -16,13 +18,14 @@ use crate::error::KnobError;
 use crate::session::undo;
 use crate::system::System;
 
-/// Number of attempts to lock the journal, [`MOMENT`] apart: 5 s in total. A process that exits
-/// closes the pipe shortly before the journal. If the journal stays locked, a new session has
-/// started, and has already restored the settings.
+/// Number of attempts to lock the journal. They are [`MOMENT`] apart and take 5 s in total. When a
+/// process exits, the kernel closes its pipe shortly before its journal. If the journal stays
+/// locked for longer, a new session has started and has already restored the settings.
 const TRIES: u32 = 250;
 const MOMENT: Duration = Duration::from_millis(20);
 
-/// Waits until the pipe `parent` closes, then restores the settings that the parent left.
+/// Waits until the pipe `parent` closes, and then restores the settings that the parent left
+/// changed.
 ///
 /// # Errors
 /// Returns [`KnobError::Busy`] if another session is changing settings, or another error if the
@@ -44,19 +47,20 @@ pub fn stand_by(
     undo(system, journal)
 }
 
-/// A running watchdog. Dropping this waits until the watchdog has exited. If the session has
-/// restored all settings and closed its journal by then, the watchdog has nothing to do.
+/// A running watchdog. Dropping this value closes the pipe and waits until the watchdog has exited.
+/// Restore all settings and close the journal first, so that nothing is left for the watchdog to
+/// do.
 #[derive(Debug)]
 pub struct Watchdog {
     child: Child,
-    /// The pipe, which stays open for as long as this process lives.
+    /// The pipe to the watchdog. It stays open for as long as this process lives.
     alive: Option<ChildStdin>,
 }
 
 impl Watchdog {
-    /// Starts a watchdog. `command` must run in its own session, so that signals from a terminal do
-    /// not reach it. It must first write a byte to standard output, then call [`stand_by`] with its
-    /// standard input.
+    /// Starts a watchdog. `command` must start a new session (setsid), so that signals from a
+    /// terminal do not reach it. It must then write a byte to standard output, and call
+    /// [`stand_by`] with its standard input.
     ///
     /// # Errors
     /// Returns an error if the watchdog does not start.
@@ -80,7 +84,7 @@ impl Watchdog {
         }
     }
 
-    /// Returns the watchdog's process id.
+    /// Returns the PID of the watchdog.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -89,7 +93,7 @@ impl Watchdog {
 impl Drop for Watchdog {
     fn drop(&mut self) {
         drop(self.alive.take());
-        // The watchdog's exit status does not matter.
+        // The exit status of the watchdog does not matter.
         let _ = self.child.wait();
     }
 }
@@ -115,8 +119,8 @@ mod tests {
         let knob = crate::registry::find("vm.swappiness").unwrap();
         let set = session.set(knob, &Target::Machine, "10", Consent::Withheld);
         set.unwrap();
-        // On SIGKILL, the session does nothing more, and the kernel closes its files. A forgotten
-        // session keeps its lock, so use a copy of the journal.
+        // After SIGKILL, a session does nothing more, and the kernel closes its files. A session
+        // that is only forgotten keeps its lock, so use a copy of the journal.
         let copy = machine.system().path("copy");
         std::fs::copy(&journal, &copy).unwrap();
         std::mem::forget(session);

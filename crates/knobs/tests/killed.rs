@@ -1,7 +1,8 @@
-//! Kills a session with SIGKILL at every step of its journal, and fills up the disk at every byte
-//! of the journal. In each case, undo must restore everything.
+//! Kills a session with SIGKILL at every step of its journal, and lets the disk fill up at every
+//! byte of the journal. In each case, undo must restore everything.
 //!
-//! This program is the test. If started with [`AS_VICTIM`], it is the process that gets killed.
+//! This program is the test. If it is started with [`AS_VICTIM`], it is the process that gets
+//! killed.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -23,15 +24,16 @@ use ticktax_knobs::{
 };
 use ticktax_model::knob::{UndoOutcome, UndoStatement};
 
-/// First argument that makes this program the victim. Further arguments are the machine's
-/// directory, the step at which to die, what to do, and the length of the session's name.
+/// First argument that makes this program the victim. It is followed by the machine's directory,
+/// the step at which to die, the name of the action to perform, and the length of the session's
+/// name.
 const AS_VICTIM: &str = "--as-victim";
-/// Number of name lengths to try. Must exceed the length of a journal line.
+/// Number of name lengths to try. It must exceed the length of a journal line.
 const NAMES: usize = 200;
-/// A step that is never reached.
+/// A step that the victim never reaches.
 const NEVER: usize = usize::MAX;
 
-/// Initial contents of the machine's files.
+/// Initial contents of the simulated machine's files.
 const FILES: [(&str, &str); 11] = [
     ("proc/sys/kernel/random/boot_id", "boot-1\n"),
     ("proc/sys/vm/swappiness", "60\n"),
@@ -67,7 +69,7 @@ impl Machine {
         journal(self.0.path())
     }
 
-    /// Runs this program as the victim, which does `deed` and dies at step `die_at`.
+    /// Runs this program as the victim, which performs `deed` and dies at step `die_at`.
     fn victim(&self, die_at: usize, deed: &str) -> ExitStatus {
         let mut command = Command::new(env::current_exe().unwrap());
         command.arg(AS_VICTIM).arg(self.0.path());
@@ -75,7 +77,7 @@ impl Machine {
         command.status().unwrap()
     }
 
-    /// Lists the files and cgroups that differ from their initial state.
+    /// Returns the files and cgroups that differ from their initial state.
     fn changed(&self) -> Vec<String> {
         let differs = |(path, text): &(&str, &str)| {
             let now = fs::read_to_string(self.0.path().join(path)).unwrap();
@@ -89,7 +91,7 @@ impl Machine {
     }
 
     /// Checks that undo restores everything and reports it, and that a second undo finds nothing to
-    /// do.
+    /// restore.
     fn require_undone(&self, when: &str) -> Result<UndoStatement, Failed> {
         let statement = undo(&self.system(), &self.journal())?;
         let changed = self.changed();
@@ -119,10 +121,10 @@ fn journal(machine: &Path) -> PathBuf {
     machine.join("var/lib/ticktax/knobs.journal")
 }
 
-/// Changes a sysctl twice, creates a cgroup, and sets a limit that spans two files, several files
-/// of one CPU, and a cgroup's quota.
+/// Changes a sysctl twice, creates a cgroup, and changes settings of several kinds: a limit that is
+/// kept in two files, several files of one CPU, and the quota of a cgroup.
 fn change_everything(session: &mut Session, machine: &Path) -> Result<(), KnobError> {
-    // Do what the kernel does: setting the percentage resets the limit in bytes to 0.
+    // Simulate what the kernel does: setting the percentage resets the limit in bytes to 0.
     let zero = |path: &str| fs::write(machine.join(path), "0\n").unwrap();
     let swappiness = registry::find("vm.swappiness")?;
     session.set(swappiness, &Target::Machine, "10", Consent::Withheld)?;
@@ -157,7 +159,7 @@ fn deadly(die_at: usize, seen: Rc<RefCell<Vec<Step>>>) -> OnStep {
     })
 }
 
-/// Acts as the victim if this process was started as one.
+/// Acts as the victim if this process was started as one. Otherwise returns `None`.
 fn as_victim() -> Option<ExitCode> {
     let arguments: Vec<String> = env::args().collect();
     let [_, flag, machine, die_at, deed, name] = &arguments[..] else {
@@ -190,7 +192,7 @@ fn as_victim() -> Option<ExitCode> {
     })
 }
 
-/// Returns all steps of a session that is not killed.
+/// Returns all steps that a session goes through if it is not killed.
 fn all_steps() -> Result<Vec<Step>, Failed> {
     let machine = Machine::new();
     let seen = Rc::new(RefCell::new(Vec::new()));
@@ -221,7 +223,7 @@ fn killed_at_every_step_of_a_run() -> Result<(), Failed> {
             .filter(|setting| setting.outcome == UndoOutcome::Restored)
             .count();
     }
-    // Most steps must leave a setting behind that has to be restored.
+    // A kill at most of the steps must leave a setting behind that has to be restored.
     if restored < steps.len() {
         return Err(format!("{restored} settings in {} steps", steps.len()).into());
     }
@@ -253,8 +255,8 @@ fn killed_at_every_step_of_an_undo() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The journal is limited to 512 bytes. As the session's name varies in length, the lines shift, so
-/// the disk fills up at each byte of a line once.
+/// The journal may only grow to 512 bytes. The length of the session's name is varied, which shifts
+/// the lines, so that the limit is reached at each byte of a line once.
 fn a_disk_that_is_full_at_every_byte() -> Result<(), Failed> {
     let exe = env::current_exe()?;
     let mut failed = 0;
@@ -268,7 +270,8 @@ fn a_disk_that_is_full_at_every_byte() -> Result<(), Failed> {
             .args([&NEVER.to_string(), "run", &name.to_string()]);
         let status = command.status()?;
         failed += usize::from(!status.success());
-        // The session must restore everything even if it cannot record this in the journal.
+        // The session must restore everything even if it cannot record in the journal that it did
+        // so.
         let changed = machine.changed();
         if !changed.is_empty() || status.code().is_none() {
             return Err(format!("a name of {name} bytes: {status}, {changed:?}").into());

@@ -1,5 +1,6 @@
 //! Changes and restores settings of the running kernel. The targets are child processes, a network
-//! namespace and a cgroup, all created by the test. The machine's own settings stay unchanged.
+//! namespace and a cgroup, all of which the test creates. The settings of the machine itself stay
+//! unchanged.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -22,21 +23,21 @@ use ticktax_knobs::{
 };
 use ticktax_model::knob::{KnobScope, UndoOutcome};
 
-/// Starts a child process that sleeps. The target is that process's main thread.
+/// Starts a child process that sleeps. Returns the process, and its main thread as the target.
 fn sleeper() -> (Sleeper, Target) {
     let sleeper = Sleeper::start().unwrap();
     let task = Target::Task(sleeper.pid());
     (sleeper, task)
 }
 
-/// Same as [`sleeper`], with a timer slack of 123,456 ns.
+/// Starts a process like [`sleeper`] and gives it a timer slack of 123,456 ns.
 fn sleeper_with_slack() -> Result<(Sleeper, Target), Failed> {
     let (sleeper, task) = sleeper();
     fs::write(format!("/proc/{}/timerslack_ns", sleeper.pid()), "123456")?;
     Ok((sleeper, task))
 }
 
-/// Directory of a cgroup created by the test.
+/// A cgroup that the test creates, given by its directory.
 struct Group(PathBuf);
 
 impl Group {
@@ -129,7 +130,8 @@ fn read(id: &str, target: &Target) -> Result<String, KnobError> {
     registry::find(id).unwrap().read(&System::default(), target)
 }
 
-/// Sets a value, reads it back, and checks that ending the session restores the original.
+/// Sets a value, reads it back, and checks that the original value is restored when the session
+/// ends.
 fn change_and_restore(id: &str, target: &Target, value: &str) -> Result<(), Failed> {
     let before = read(id, target)?;
     let mut run = Run::new();
@@ -161,7 +163,7 @@ fn a_task() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Checks that a task has this timer slack, in ns.
+/// Checks that the timer slack of a task has this value, in ns.
 fn has_slack(task: &Target, slack: &str) -> Result<(), Failed> {
     let found = read("proc.timer_slack", task)?;
     if found == slack {
@@ -171,8 +173,8 @@ fn has_slack(task: &Target, slack: &str) -> Result<(), Failed> {
     }
 }
 
-/// The kernel resets the timer slack when a task becomes real-time, because such tasks have none.
-/// Restoring the policy must restore the slack.
+/// Real-time tasks have no timer slack, so the kernel resets it when a task becomes real-time.
+/// Restoring the policy must restore the slack as well.
 fn timer_slack_outlives_a_change_of_policy() -> Result<(), Failed> {
     let (_sleeper, task) = sleeper_with_slack()?;
     change_and_restore("proc.policy", &task, "rr:2")?;
@@ -182,7 +184,7 @@ fn timer_slack_outlives_a_change_of_policy() -> Result<(), Failed> {
 fn a_slice() -> Result<(), Failed> {
     let (_sleeper, task) = sleeper();
     if let Err(error) = read("proc.slice", &task) {
-        // Kernels before 6.12 have no slices.
+        // Kernels before 6.12 do not support slices.
         let why = error.to_string();
         return if why.contains("6.12") {
             Ok(())
@@ -193,7 +195,8 @@ fn a_slice() -> Result<(), Failed> {
     change_and_restore("proc.slice", &task, "5000000")?;
     let mut run = Run::new();
     run.set("proc.slice", &task, "5000000")?;
-    // The policy's text includes the slice, which changing the nice value must not change.
+    // The text of the policy includes the slice. Changing the nice value must leave the slice
+    // unchanged.
     run.set("proc.nice", &task, "3")?;
     let policy = read("proc.policy", &task)?;
     if policy != "other,slice=5000000" {
@@ -209,7 +212,8 @@ fn a_slice() -> Result<(), Failed> {
     }
 }
 
-/// 0 selects the default. The kernel stores a different number, which must be read back.
+/// The value 0 selects the default slack. The kernel then stores another number, which the session
+/// must read back.
 fn a_value_that_the_kernel_replaces() -> Result<(), Failed> {
     let (_sleeper, task) = sleeper_with_slack()?;
     let mut run = Run::new();
@@ -307,9 +311,9 @@ fn a_quota_and_a_weight() -> Result<(), Failed> {
     }
 }
 
-/// A sysctl on a read-only mount cannot be written, not even by root.
+/// Even root cannot write a sysctl that is on a read-only mount.
 fn a_sysctl_that_is_read_only() -> Result<(), Failed> {
-    // Remount only for this thread.
+    // Remount it only for this thread.
     let tried = std::thread::spawn(|| {
         unshare(CloneFlags::CLONE_NEWNS).unwrap();
         let run = |arguments: &[&str]| Command::new("mount").args(arguments).status().unwrap();
@@ -328,7 +332,7 @@ fn a_sysctl_that_is_read_only() -> Result<(), Failed> {
         })
     });
     let Some((error, statement, again)) = tried.join().unwrap() else {
-        // A container might lack the privilege to mount.
+        // In a container, the privilege to mount may be missing.
         return Ok(());
     };
     let error = error.err().ok_or("it could be written")?.to_string();
@@ -340,7 +344,7 @@ fn a_sysctl_that_is_read_only() -> Result<(), Failed> {
     }
 }
 
-/// Reads every setting whose targets the user need not specify.
+/// Reads every setting that the user can read without naming a target.
 fn every_setting_can_be_read_or_explains_why_not() -> Result<(), Failed> {
     let system = System::default();
     let mut values = 0;
@@ -360,7 +364,7 @@ fn every_setting_can_be_read_or_explains_why_not() -> Result<(), Failed> {
             }
         }
     }
-    // Every kernel has most of these settings.
+    // Every kernel has most of the settings of the machine.
     let sysctls = registry::all()
         .filter(|knob| knob.scope() == KnobScope::Machine)
         .count();
@@ -372,7 +376,7 @@ fn every_setting_can_be_read_or_explains_why_not() -> Result<(), Failed> {
 }
 
 /// Creates a cgroup for a command, moves a process into it and removes it. The process must then be
-/// back in its old cgroup.
+/// in its old cgroup again.
 fn a_group_for_a_command() -> Result<(), Failed> {
     let sleeper = Sleeper::start()?;
     let pid = sleeper.pid();
@@ -427,7 +431,7 @@ fn a_journal_of_another_user_is_refused() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A process must not keep, in a child, the priority that it had during the session.
+/// A child of a task must not keep the priority that the task had during the session.
 fn children_of_a_running_task_start_without_its_priority() -> Result<(), Failed> {
     for (id, value, changed) in [
         ("proc.policy", "fifo:1", "fifo:1,reset-on-fork"),
@@ -466,11 +470,12 @@ fn children_of_a_running_task_start_without_its_priority() -> Result<(), Failed>
 }
 
 /// Changing the slice changes the text of the policy, and restoring the policy changes the slice.
+/// After both, the original policy and slice must be restored.
 fn a_policy_changed_for_a_nice_value_is_restored() -> Result<(), Failed> {
     for (original, last) in [("default", "default"), ("4000000", "6000000")] {
         let (_sleeper, task) = sleeper();
         if read("proc.slice", &task).is_err() {
-            // Kernels before 6.12 have no slices, as `a_slice` checks.
+            // Kernels before 6.12 do not support slices, which `a_slice` checks.
             return Ok(());
         }
         let mut owner = Run::new();

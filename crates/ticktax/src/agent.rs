@@ -1,5 +1,5 @@
-//! `ticktax agent`: watches this machine until it is stopped, serves metrics and writes facts
-//! files.
+//! `ticktax agent`: watches this machine until the agent is stopped, serves metrics over HTTP, and
+//! writes facts to Parquet files.
 
 mod connection;
 mod counting;
@@ -29,7 +29,7 @@ use http::{Hosts, PageFormat};
 use rights::User;
 use watching::{Keeping, Watcher};
 
-/// Interval at which the tracer's buffers and signals are checked.
+/// Interval at which the agent reads the tracer's buffers and checks whether a signal has arrived.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(typed: &AgentArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
@@ -39,7 +39,7 @@ pub(crate) fn run(typed: &AgentArguments, terminal: &Terminal) -> Result<ExitCod
     plan.check()?;
     let keeping = Keeping::from_arguments(typed)?;
     rights::keep_files_private();
-    // Threads inherit their parent's bounding set.
+    // Do this before any thread starts: threads inherit their parent's capability bounding set.
     rights::empty_bounding_set();
     if let Some(keeping) = &keeping {
         user.make_folder(keeping.folder(), 0o700)?;
@@ -113,7 +113,7 @@ fn plan(typed: &AgentArguments) -> Plan {
     }
 }
 
-/// Rejects an address that other machines can reach, unless the user allowed it.
+/// Rejects a TCP address that other machines can reach, unless `--listen-anywhere` was given.
 fn require_loopback(typed: &AgentArguments) -> Result<(), Failure> {
     match &typed.listen {
         Listen::Tcp(address) if !address.ip().is_loopback() && !typed.listen_anywhere => {

@@ -1,5 +1,7 @@
-//! Command-line arguments: the first of two stages. These types hold what the user typed; each verb
-//! then turns them into a plan and rejects contradictions before anything starts.
+//! Command-line arguments, as the user typed them.
+//!
+//! Parsing is the first of two stages. In the second, each verb turns these types into a plan, and
+//! rejects contradictory arguments before anything starts.
 
 mod agent;
 mod case;
@@ -67,7 +69,7 @@ pub(crate) use vary::GuestArm;
 use view::sections;
 pub(crate) use view::{PageArguments, PrintArguments, StatementArguments, ViewArguments};
 
-/// Exit codes, for the long help and the manual page.
+/// Exit codes, as listed in the long help and the manual page.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0    the accounts balance; with `-- COMMAND`, the exit code of COMMAND
@@ -81,9 +83,10 @@ Exit codes:
   128+N  signal N killed COMMAND, or stopped the audit while COMMAND keeps running
   130  a second Ctrl-C aborted the run";
 
-/// Hidden verb that becomes the command of a trial.
+/// Hidden verb that waits until a trial's settings are in place, and then becomes the command under
+/// test.
 pub(crate) const TRY_START: &str = "try-start";
-/// Hidden verb that undoes a killed trial.
+/// Hidden verb that restores the settings left changed by a killed trial.
 pub(crate) const TRY_WATCHDOG: &str = "try-watchdog";
 
 const EXAMPLES: &str = "\
@@ -122,7 +125,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// The command as a shell completes it.
+    /// Returns the command for shell completion, with completion of paths added.
     pub(crate) fn completable() -> clap::Command {
         complete::with_paths(Self::command())
     }
@@ -347,7 +350,7 @@ pub(crate) struct AuditArguments {
 }
 
 impl AuditArguments {
-    /// Whether the audit is about a program rather than the machine.
+    /// Returns whether the audit is about a program rather than the whole machine.
     pub(crate) fn watches_a_program(&self) -> bool {
         let named = self.comm.is_some() || self.cgroup.is_some();
         named || !self.pid.is_empty() || !self.command.is_empty()
@@ -399,12 +402,12 @@ pub(crate) struct BeatsArguments {
     pub(crate) page: PageArguments,
 }
 
-/// A duration as typed, between 10 ms and 7 days.
+/// A duration as the user typed it, between 10 ms and 7 days.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Length(pub(crate) Nanos);
 
 impl Length {
-    /// A shorter run may contain no timer tick at 100 Hz.
+    /// Shortest duration allowed. A shorter run might not contain a single timer tick at 100 Hz.
     const MIN: Nanos = Nanos::from_millis(10);
     const MAX: Nanos = Nanos::from_secs(7 * 24 * 3600);
 }
@@ -421,7 +424,7 @@ impl FromStr for Length {
     }
 }
 
-/// Parses a duration. A plain number is in seconds, as with `sleep` and `timeout`.
+/// Parses a duration. A plain number is in seconds, as for the `sleep` and `timeout` commands.
 fn seconds_or_units(text: &str) -> Result<Nanos, String> {
     let is_number = |letter: char| letter.is_ascii_digit() || letter == '.';
     let has_digit = text.chars().any(|letter| letter.is_ascii_digit());
@@ -448,8 +451,8 @@ impl FromStr for ProcessId {
     }
 }
 
-/// Parses a value of type `T` by its name in `all`. The help lists the names with their
-/// descriptions.
+/// Returns a parser for a value of type `T`, which accepts the names of the values in `all`. The
+/// help lists the names with their descriptions.
 fn one_of<T: Copy + Send + Sync + 'static>(
     all: &'static [T],
     name: fn(T) -> &'static str,

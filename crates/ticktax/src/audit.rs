@@ -23,8 +23,8 @@ use crate::watch::watch;
 /// Default length of an audit without a command.
 const LENGTH: Nanos = Nanos::from_secs(20);
 
-/// Audits longer than this keep sums, because spans would fill the disk or take minutes to read
-/// back.
+/// Longest audit that keeps individual spans by default. Longer audits keep sums, because spans
+/// would fill the disk or take minutes to read back.
 const MOST_OF_SPANS: Nanos = Nanos::from_secs(10 * 60);
 
 /// Interval between updates of the live figures. An update takes a few tenths of a millisecond.
@@ -119,7 +119,7 @@ fn plan(typed: &AuditArguments) -> Result<Plan, Failure> {
     })
 }
 
-/// The program to audit, if any.
+/// Returns the program to audit, or `None` for the whole machine.
 fn program(typed: &AuditArguments) -> Option<Program> {
     match (&*typed.pid, &typed.comm, &typed.cgroup, &*typed.command) {
         ([ProcessId(pid)], ..) => Some(Program::Process(*pid)),
@@ -131,8 +131,8 @@ fn program(typed: &AuditArguments) -> Option<Program> {
     }
 }
 
-/// Selects the processes with this name. If there is only one, it is watched as if given by PID,
-/// which also finds its frames.
+/// Selects the processes with this name. If there is exactly one, the audit watches it as if its
+/// PID had been given, and therefore also finds its frames.
 fn named(name: &str) -> Program {
     match *Proc::default().processes_named(name) {
         [pid] => Program::Process(pid),
@@ -140,7 +140,8 @@ fn named(name: &str) -> Program {
     }
 }
 
-/// Creates the analysis, and warns early about missing rights while the user can still act.
+/// Creates the analysis. If the tracer could not be loaded, warns now, while the user can still
+/// act.
 fn auditor(started: &Started, terminal: &Terminal) -> Auditor {
     if let Some(why) = &started.no_tracer {
         terminal.complain(&format_args!("running at level `proc`: {why}"));
@@ -155,7 +156,7 @@ fn auditor(started: &Started, terminal: &Terminal) -> Auditor {
     auditor
 }
 
-/// Live output on the terminal, and when each part was last updated.
+/// Live output on the terminal, and the time at which each part was last updated.
 struct Screen<'a> {
     terminal: &'a Terminal,
     bar: Bar,
@@ -170,7 +171,7 @@ impl<'a> Screen<'a> {
         let label = format!("Watching {}", started.cpus.named());
         Self {
             terminal,
-            // A command writes to the same terminal, so it gets no progress bar.
+            // An audited command writes to the same terminal, so no progress bar is shown.
             bar: match started.length.filter(|_| !started.command) {
                 Some(length) => terminal.progress(Extent::Time(length), label.clone()),
                 None => Bar::hidden(),
@@ -203,13 +204,13 @@ impl<'a> Screen<'a> {
     }
 }
 
-/// Refuses the statement about an existing process that exited before it could be watched. Such a
-/// statement says nothing about the process.
+/// Rejects a statement about an existing process that exited before it could be watched. Such a
+/// statement would not say anything about the process.
 fn check_watched(statement: &Statement, header: &Header) -> Result<(), Failure> {
     let (Some(victim), Some(about)) = (&statement.victim, &header.victim) else {
         return Ok(());
     };
-    // Without single spans, only counters show that the process was there.
+    // If individual spans were not recorded, only counters can show that the process existed.
     let was_seen = match &victim.threads {
         Some(threads) => threads.threads > 0,
         None => about.before.is_some(),
@@ -221,8 +222,8 @@ fn check_watched(statement: &Statement, header: &Header) -> Result<(), Failure> 
     Err(Failure::NotWatched { pid })
 }
 
-/// Adds to `bill` what the ticks would cost a host with `guests` guests like this machine, if
-/// requested.
+/// Adds to `bill` an estimate of what the ticks would cost a host that runs `guests` guests like
+/// this machine. Does nothing if `guests` is `None`.
 pub(crate) fn extrapolate(bill: Option<&mut TickBill>, guests: Option<u32>, terminal: &Terminal) {
     let Some(guests) = guests else {
         return;
@@ -235,8 +236,8 @@ pub(crate) fn extrapolate(bill: Option<&mut TickBill>, guests: Option<u32>, term
     }
 }
 
-/// An imbalance takes precedence over the command's exit code: a wrong statement must not pass for
-/// a right one.
+/// Returns the exit code. Unbalanced accounts take precedence over the exit code of the audited
+/// command, because a wrong statement must not pass for a right one.
 fn exit_code(balances: bool, header: &Header, signal: Option<i32>) -> ExitCode {
     if !balances {
         return ExitCode::from(UNBALANCED);
@@ -260,7 +261,8 @@ mod tests {
 
     use super::check_watched;
 
-    /// Returns the error about process 5 without any row. `before` is its usage at the start.
+    /// Returns the error for an audit of process 5 in which no rows were recorded. `before` is the
+    /// CPU use of the process when the audit started.
     fn error(ended: bool, followed: bool, before: Option<Usage>) -> Option<String> {
         let mut header = Header::new(World::Live, Level::Kernel, "0.1.0");
         header.ended_early = ended.then_some(EndedEarly::ProgramExited);
@@ -289,9 +291,9 @@ mod tests {
             gone.starts_with("process 5 exited before it could be watched: "),
             "{gone}"
         );
-        // It slept all the time.
+        // The process did not exit. It slept throughout the audit and left no rows.
         assert_eq!(error(false, true, None), None);
-        // Sums do not follow threads.
+        // An audit that keeps sums does not follow threads.
         assert_eq!(error(true, false, Some(Usage::default())), None);
     }
 }

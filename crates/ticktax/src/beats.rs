@@ -1,4 +1,4 @@
-//! `ticktax beats`: periodic activity in a saved recording.
+//! `ticktax beats`: lists the periodic activity in a saved recording.
 
 use std::process::ExitCode;
 
@@ -36,7 +36,8 @@ pub(crate) fn run(typed: &BeatsArguments, terminal: &Terminal) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the number of threads for searches after a recording ends.
+/// Returns the number of threads for work that may use all CPUs, for example a search for periodic
+/// activity after the recording has ended.
 pub(crate) fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }

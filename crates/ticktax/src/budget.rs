@@ -1,8 +1,8 @@
 //! Memory limit for commands that read files.
 //!
-//! Analyses keep data per thread, wait and account. A malicious file can inflate this to a thousand
-//! times its own size. The reader rejects what it can count; this guard ends the process before the
-//! rest exhausts the machine's memory.
+//! The analyses keep data per thread, wait and account. A malicious file can make them use a
+//! thousand times its own size. The reader rejects files whose contents it can count in advance.
+//! For the rest, this guard ends the process before it exhausts the machine's memory.
 
 use std::fs::{self, File, Metadata};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -14,31 +14,34 @@ use std::time::Duration;
 use crate::terminal::Terminal;
 
 const MIB: u64 = 1 << 20;
-/// Memory allowance for an empty file. `docs/reference/data.md` documents these limits.
+/// Memory that a command may use for an empty file. `docs/reference/data.md` documents these
+/// limits.
 const TO_SHOW: u64 = 64 * MIB;
-/// Memory allowance for a prediction from an empty file: each simulated thread and CPU needs some.
+/// Memory that a prediction may use for an empty file. It is larger because each simulated thread
+/// and CPU needs memory.
 const TO_PREDICT: u64 = 1024 * MIB;
-/// Additional memory allowed per byte of the files, in bytes.
+/// Bytes of additional memory allowed for each byte of the files.
 const EACH: u64 = 20;
 /// Memory that the process can allocate between two checks.
 const SLACK: u64 = 4 * MIB;
 /// Time between two checks. A check takes two microseconds.
 const INTERVAL: Duration = Duration::from_millis(1);
-/// Maximum number of threads that search a small file. Each needs several MiB.
+/// Number of threads that may search an empty file. Each MiB of the file allows another thread,
+/// because a thread needs several MiB of memory.
 const THREADS: u64 = 4;
 
-/// Memory limit of a command that reads files. It applies until dropped.
+/// Memory limit of a command that reads files. The limit applies until this value is dropped.
 pub(crate) struct Budget {
     size: u64,
-    /// Allowance for an empty file.
+    /// Memory allowed for an empty file.
     base: u64,
     /// The guard thread stops when this is dropped.
     _held: Arc<()>,
 }
 
 impl Budget {
-    /// Limits the memory of a command that shows `paths`. If the command exceeds its allowance, the
-    /// process ends with a one-line error. A directory counts as the sum of its files.
+    /// Limits the memory of a command that shows `paths`. If the command exceeds the limit, the
+    /// process ends with a one-line error. The size of a directory is the sum of its files.
     pub(crate) fn begin(paths: &[&Path], terminal: &Terminal) -> Self {
         let advice = "report on part of it (--from, --to), or record for a shorter time";
         Self::watch(paths, TO_SHOW, advice, terminal)
@@ -91,12 +94,13 @@ impl Budget {
         budget
     }
 
-    /// Returns the allowance in bytes.
+    /// Returns the memory limit in bytes.
     fn most(&self) -> u64 {
         self.base + EACH.saturating_mul(self.size)
     }
 
-    /// Returns the number of threads for a search.
+    /// Returns the number of threads that search for periodic activity: one per CPU, or fewer if
+    /// the file is small.
     pub(crate) fn threads(&self) -> usize {
         let most = usize::try_from(THREADS + self.size / MIB).unwrap_or(usize::MAX);
         crate::beats::threads().min(most)
@@ -115,8 +119,8 @@ fn end(terminal: &Terminal, files: &str, most: u64, advice: &str) -> ! {
     std::process::exit(1);
 }
 
-/// Size of a file, or of all files in a directory. Links in a directory do not count: they could
-/// lead to a large file that is not read.
+/// Returns the size of a file, or the total size of all files in a directory. Links in a directory
+/// don't count, because they could lead to a large file that is not read.
 fn size_of(path: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(path) else {
         return fs::metadata(path).map_or(0, |facts| stored(&facts));
@@ -126,7 +130,8 @@ fn size_of(path: &Path) -> u64 {
     files.map(|facts| stored(&facts)).sum()
 }
 
-/// The length of a file without its holes, as far as the file system knows.
+/// Returns the length of a file without its holes. Returns the full length if the file system does
+/// not report the allocated blocks.
 fn stored(facts: &Metadata) -> u64 {
     match facts.blocks().saturating_mul(512) {
         0 => facts.len(),
@@ -134,7 +139,7 @@ fn stored(facts: &Metadata) -> u64 {
     }
 }
 
-/// Memory use of this process, as reported by the kernel.
+/// Source of the memory use of this process.
 struct Memory {
     /// `/proc/self/statm`, in pages.
     statm: File,
@@ -191,7 +196,7 @@ mod tests {
         std::fs::write(folder.path().join("b"), [0; 24]).unwrap();
         let size = size_of(folder.path());
         assert_eq!(size, 1_024);
-        // Neither a link nor a hole of a file counts.
+        // Neither links nor holes in files count.
         std::os::unix::fs::symlink("/proc/self/exe", folder.path().join("c")).unwrap();
         let sparse = std::fs::File::create(folder.path().join("d")).unwrap();
         sparse.set_len(1 << 40).unwrap();

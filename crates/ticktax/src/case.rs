@@ -16,7 +16,8 @@ use crate::output;
 use crate::progress::Extent;
 use crate::terminal::Terminal;
 
-/// Runs `ticktax case`. The exit code is 1 if any row fails or passes unexpectedly.
+/// Runs `ticktax case`. The exit code is 1 if a row deviates although it should match, or matches
+/// although the case file expects a deviation.
 pub(crate) fn run(question: &CaseQuestion, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let mut code = ExitCode::SUCCESS;
     let html = output::begin_page(question.html())?;
@@ -84,7 +85,7 @@ pub(crate) fn run(question: &CaseQuestion, terminal: &Terminal) -> Result<ExitCo
     Ok(code)
 }
 
-/// Runs the case's own measurement on this machine.
+/// Runs the measurement that the case defines for this machine.
 fn measure_here(case: &dyn Case) -> Result<Vec<Remark>, Failure> {
     let measured = case.measure_here().ok_or_else(|| {
         let name = case.name();
@@ -95,7 +96,8 @@ fn measure_here(case: &dyn Case) -> Result<Vec<Remark>, Failure> {
     Ok(measured?)
 }
 
-/// Reads the measured rows for a case from a JSON file of `ticktax net`.
+/// Reads a JSON file written by `ticktax net`, and returns the measurements in it that the case
+/// uses.
 fn read_traffic(case: &dyn Case, path: &Path) -> Result<(Vec<MeasuredRow>, Remark), Failure> {
     let refused = |why: String| {
         Failure::Case(format!(
@@ -116,7 +118,7 @@ fn read_traffic(case: &dyn Case, path: &Path) -> Result<(Vec<MeasuredRow>, Remar
     rows.map_err(|why| refused(why.to_string()))
 }
 
-/// A built-in case, or one from the user's file.
+/// A built-in case, or a case from the user's own file.
 enum Opened {
     Known(&'static dyn Case),
     Own(Box<OwnCase>),
@@ -130,7 +132,8 @@ impl Opened {
         }
     }
 
-    /// Rejects user cases that would take too long. Built-in cases are known to be fast enough.
+    /// Rejects a user's case that would take too long to compute. Built-in cases are known to be
+    /// fast enough.
     fn check_effort(&self, asked: Asked) -> Result<(), Failure> {
         let Self::Own(case) = self else {
             return Ok(());

@@ -18,43 +18,43 @@ use ticktax_store::recording::RecordingError;
 
 use crate::files::RowFileError;
 
-/// Exit code: the accounts of a statement do not balance.
+/// Exit code if the accounts of a statement do not balance.
 pub(crate) const UNBALANCED: u8 = 3;
 
-/// Exit code: some arms of a sweep failed.
+/// Exit code if some arms of a sweep failed.
 pub(crate) const FAILED_POINTS: u8 = 4;
 
-/// Exit code: the model does not reproduce the measurement.
+/// Exit code if the model does not reproduce the measurement.
 pub(crate) const FAILED_CONTROL: u8 = 5;
 
-/// Exit code: a `--fail-if` condition is met.
+/// Exit code if a `--fail-if` condition is met.
 pub(crate) const FAILED_CONDITION: u8 = 6;
 
-/// Exit code: invalid arguments, the same as clap's.
+/// Exit code for invalid arguments. clap uses the same code.
 const INVALID_ARGUMENTS: u8 = 2;
 
-/// Exit code: ended by Ctrl-C, as in a shell.
+/// Exit code after Ctrl-C, as in a shell.
 const INTERRUPTED: u8 = 130;
 
-/// Exit code: the command to audit exists but cannot be executed.
+/// Exit code if the command to audit exists but cannot be executed, as in a shell.
 const NOT_EXECUTABLE: u8 = 126;
 
-/// Exit code: the command to audit does not exist.
+/// Exit code if the command to audit does not exist, as in a shell.
 const NOT_FOUND: u8 = 127;
 
-/// An error that ends the command. Each displays as one line.
+/// An error that ends ticktax. Its text is a single line.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// A recording could not be read or written.
     #[error(transparent)]
     Recording(#[from] RecordingError),
-    /// A file of rows could not be written.
+    /// A file that receives rows could not be written.
     #[error(transparent)]
     Rows(#[from] RowFileError),
     /// A probe could not be started.
     #[error(transparent)]
     Probe(#[from] ProbeError),
-    /// Traffic failed to start or to finish.
+    /// The traffic of `ticktax net` could not be started or finished.
     #[error(transparent)]
     Net(#[from] NetError),
     /// The observation failed.
@@ -72,14 +72,14 @@ pub(crate) enum Failure {
     /// A signal handler could not be installed.
     #[error("cannot install a signal handler: {0}")]
     Signals(String),
-    /// `ulimit -v` is too low.
+    /// The limit on address space (`ulimit -v`) is too low.
     #[error(
         "cannot run in {} MiB of address space: ticktax needs {} MiB; raise `ulimit -v`",
         limit >> 20,
         needed.div_ceil(1 << 20)
     )]
     AddressSpace { limit: u64, needed: u64 },
-    /// `ulimit -s` is too low.
+    /// The limit on stack size (`ulimit -s`) is too low.
     #[error(
         "cannot run with a stack of {} KiB: ticktax needs {} KiB; raise `ulimit -s`",
         limit >> 10,
@@ -110,7 +110,7 @@ pub(crate) enum Failure {
     /// The comparison of two lists of numbers failed.
     #[error(transparent)]
     Numbers(#[from] NumbersError),
-    /// The recorder failed, or an incident does not exist.
+    /// The recorder failed, or the requested incident does not exist.
     #[error("{0}")]
     Incidents(String),
     /// The incidents directory is unusable.
@@ -127,8 +127,8 @@ pub(crate) enum Failure {
     Lab(#[from] LabError),
 }
 
-/// Suppresses panic messages from decoding damaged files, because these panics become one-line
-/// errors.
+/// Suppresses the messages of panics in the decoding of damaged files. Such panics are caught and
+/// become one-line errors.
 pub(crate) fn hide_caught_panics() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -166,7 +166,7 @@ impl Failure {
 
 fn observation_code(error: &ObserveError) -> ExitCode {
     match error {
-        // Same exit codes as a shell's.
+        // A shell uses the same exit codes.
         ObserveError::Command { kind, .. } => ExitCode::from(match kind {
             io::ErrorKind::NotFound => NOT_FOUND,
             _ => NOT_EXECUTABLE,

@@ -1,7 +1,7 @@
 //! Files written while rows arrive: recordings, traces and HTML pages.
 //!
-//! A new format is a module with a [`RowFile`] and an entry in [`FORMATS`]. Every verb that has
-//! rows then gets an option for it.
+//! To add a format, write a module with a [`RowFile`] and add an entry to [`FORMATS`]. Every verb
+//! that produces rows then has an option for the format.
 
 mod page;
 mod recording;
@@ -25,33 +25,33 @@ const FORMATS: &[&dyn FileFormat] = &[&RecordingFormat, &TraceFormat, &HtmlForma
 
 /// A file format that rows can be written in.
 pub(crate) trait FileFormat: Sync {
-    /// Returns the option on the command line, without the dashes.
+    /// Returns the name of the command-line option, without the dashes.
     fn option(&self) -> &'static str;
 
-    /// Returns a description of the option, for the help.
+    /// Returns the description of the option in the help.
     fn about(&self) -> &'static str;
 
-    /// Starts a file that will appear as `path` once it is finished.
+    /// Creates a file that will appear as `path` once it is finished.
     fn create(&self, path: &Path) -> Result<Box<dyn RowFile>, RowFileError>;
 }
 
-/// A file of rows under construction. If it is dropped unfinished, it leaves nothing behind, and an
-/// existing file stays unchanged.
+/// A file that rows are being written to. If it is dropped before it is finished, nothing is left
+/// behind and an existing file of that name stays unchanged.
 pub(crate) trait RowFile: RowSink {
     /// Writes the remaining data and moves the file to its final path.
     fn finish(self: Box<Self>, ended: &RowsEnded<'_>) -> Result<Finished, RowFileError>;
 }
 
-/// Messages about a finished file.
+/// Messages for the user about a finished file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finished {
-    /// The path, and a hint for using the file.
+    /// The path of the file, and a hint on how to use it.
     pub(crate) note: String,
-    /// A warning about missing content.
+    /// A warning that the file lacks some content.
     pub(crate) warning: Option<String>,
 }
 
-/// The reason why a row file could not be written: one line that names the file.
+/// The reason why a row file could not be written. It is a single line that names the file.
 #[derive(Debug)]
 pub(crate) struct RowFileError(String);
 
@@ -60,8 +60,8 @@ impl RowFileError {
         Self(line.to_string())
     }
 
-    /// Returns the error for `-`. The option needs a file, because a finished file is renamed to
-    /// its final path.
+    /// Returns the error for `-`, which stands for standard output. The option needs a real file,
+    /// because a finished file is renamed to its final path.
     pub(crate) fn no_output(option: &str) -> Self {
         Self::new(format_args!(
             "--{option} cannot write to standard output: give a file name, or ./- for a file named \
@@ -78,7 +78,7 @@ impl fmt::Display for RowFileError {
 
 impl std::error::Error for RowFileError {}
 
-/// A registered file format.
+/// A file format registered in [`FORMATS`].
 #[derive(Clone, Copy)]
 pub(crate) struct RowFormat(&'static dyn FileFormat);
 
@@ -88,12 +88,12 @@ impl RowFormat {
         FORMATS.iter().copied().map(Self)
     }
 
-    /// Returns the option on the command line, without the dashes.
+    /// Returns the name of the command-line option, without the dashes.
     pub(crate) fn option(self) -> &'static str {
         self.0.option()
     }
 
-    /// Returns a description of the option, for the help.
+    /// Returns the description of the option in the help.
     pub(crate) fn about(self) -> &'static str {
         self.0.about()
     }
@@ -105,12 +105,12 @@ impl fmt::Debug for RowFormat {
     }
 }
 
-/// Files that receive the same rows.
+/// The output files that receive the same rows.
 #[derive(Default)]
 pub(crate) struct RowFiles(Vec<Box<dyn RowFile>>);
 
 impl RowFiles {
-    /// Starts another file, which will appear as `path` once all files are finished.
+    /// Creates another output file. It appears as `path` once it is finished.
     ///
     /// # Errors
     /// Returns an error if `path` is `-`, a directory or a device, if its directory does not exist
@@ -123,7 +123,8 @@ impl RowFiles {
         Ok(())
     }
 
-    /// Finishes all files. A failure of one file does not affect the others.
+    /// Finishes all files and returns a result for each. If one fails, the others are still
+    /// finished.
     pub(crate) fn finish(self, ended: &RowsEnded<'_>) -> Vec<Result<Finished, RowFileError>> {
         let files = self.0.into_iter();
         files.map(|file| file.finish(ended)).collect()

@@ -1,5 +1,5 @@
-//! `ticktax incidents` and `ticktax mark`: list and explain the delays that flight recorders
-//! caught, and ask a recorder to keep the current moment.
+//! `ticktax incidents` lists and explains the delays that flight recorders caught. `ticktax mark`
+//! asks a running recorder to keep the last few seconds.
 
 use std::fmt::Display;
 use std::fs;
@@ -33,11 +33,11 @@ use crate::state::StateFolder;
 use crate::terminal::Terminal;
 use crate::wall_clock;
 
-/// Name of the recorder's socket in its incidents directory.
+/// Name of the recorder's socket, which is in its incidents directory.
 pub(crate) const SOCKET: &str = "mark.sock";
-/// Time limit for a recorder to accept a mark.
+/// Time limit for the recorder to accept a mark.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Maximum length of a mark's note, in bytes.
+/// Maximum length of the note in a mark, in bytes.
 pub(crate) const WORDS_MAX: usize = 256;
 
 pub(crate) fn run(typed: &IncidentsArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
@@ -97,7 +97,7 @@ pub(crate) fn run(typed: &IncidentsArguments, terminal: &Terminal) -> Result<Exi
     }
 }
 
-/// Prints an incident, and writes an HTML page with the timeline of the incident's recording.
+/// Prints an incident, and writes an HTML page that shows the timeline of its recording.
 fn put_with_rows(
     document: &Document,
     mut page: HtmlFile,
@@ -125,7 +125,8 @@ fn unknown(number: u64, index: &IncidentIndex, folder: &Path) -> Failure {
     ))
 }
 
-/// Reads the index, and adds incidents from recordings that it does not list yet.
+/// Reads the index of the incidents. Adds the incidents of recordings that are not in the index
+/// yet.
 fn read(folder: &IncidentFolder, terminal: &Terminal) -> Result<IncidentIndex, Failure> {
     let (mut index, unindexed) = folder.read()?;
     for found in &unindexed {
@@ -138,8 +139,8 @@ fn read(folder: &IncidentFolder, terminal: &Terminal) -> Result<IncidentIndex, F
     Ok(index)
 }
 
-/// Explains the incident in an unindexed recording. Returns `None` if no trigger caused the
-/// recording.
+/// Explains the incident in a recording that is not in the index. Returns `None` if the recording
+/// was not saved because of a trigger.
 pub(crate) fn explained(
     folder: &IncidentFolder,
     found: &Unindexed,
@@ -156,7 +157,7 @@ pub(crate) fn explained(
     )))
 }
 
-/// Sends a mark to the recorder that uses the directory.
+/// Sends a mark to the recorder that writes to the incidents directory.
 pub(crate) fn mark(typed: &MarkArguments) -> Result<ExitCode, Failure> {
     let socket = folder(&typed.folder)?.join(SOCKET);
     let words = typed.words.join(" ");
@@ -174,7 +175,8 @@ pub(crate) fn mark(typed: &MarkArguments) -> Result<ExitCode, Failure> {
     };
     sent.map_err(|error| {
         let socket = socket.display();
-        // A stream socket belongs to another program.
+        // The recorder's socket is a datagram socket, so a stream socket belongs to another
+        // program.
         let is_stream = error.raw_os_error() == Some(Errno::EPROTOTYPE as i32);
         Failure::Incidents(match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => no_recorder(&socket),
@@ -194,8 +196,8 @@ pub(crate) fn mark(typed: &MarkArguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Sends a datagram, with a time limit: a recorder reads it at once, but the socket may belong to a
-/// program that never reads.
+/// Sends a datagram, with a time limit. A recorder reads it immediately, but the socket may belong
+/// to a program that never reads.
 fn send(words: &[u8], socket: &Path) -> io::Result<usize> {
     let own = UnixDatagram::unbound()?;
     own.set_write_timeout(Some(PATIENCE))?;
@@ -210,8 +212,8 @@ fn no_recorder(socket: &impl Display) -> String {
     )
 }
 
-/// Returns the directory to read: the one given, else the recorder's, or the agent's if only that
-/// one exists.
+/// Returns the directory to read: the one that the user gave, or the recorder's by default. If only
+/// the agent's directory exists, returns that one.
 fn folder(typed: &FolderArguments) -> Result<PathBuf, Failure> {
     if let Some(dir) = &typed.dir {
         return Ok(dir.clone());

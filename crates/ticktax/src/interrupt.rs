@@ -1,4 +1,4 @@
-//! Handles Ctrl-C: the first one ends the audit early, the second ends the process.
+//! Handles Ctrl-C. The first one ends the run early, and the second one ends the process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,27 +7,27 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 
 use crate::failure::Failure;
 
-/// Exit code after SIGINT, as in a shell.
+/// Exit code after a second signal. A shell uses the same code for SIGINT.
 const ABORTED: i32 = 130;
 
-/// Receives signals that ask the process to end.
+/// Remembers the first signal that asks the process to end.
 #[derive(Clone, Debug)]
 pub(crate) struct Interrupt {
     signal: Arc<AtomicUsize>,
 }
 
 impl Interrupt {
-    /// Listens for SIGINT, SIGTERM and SIGHUP, except those that were ignored at the start (`nohup`
-    /// ignores SIGHUP). The first signal is stored. The second ends the process at once, and the
-    /// kernel then removes the tracer's programs.
+    /// Listens for SIGINT, SIGTERM and SIGHUP, except for those that were ignored when ticktax
+    /// started (for example, `nohup` ignores SIGHUP). The first signal is stored. The second one
+    /// ends the process immediately, and the kernel then removes the tracer's BPF programs.
     pub(crate) fn listen() -> Result<Self, Failure> {
         let failed = |error: std::io::Error| Failure::Signals(error.kind().to_string());
         let signal = Arc::new(AtomicUsize::new(0));
         let has_signal = Arc::new(AtomicBool::new(false));
         for number in Self::heard() {
             let value = usize::try_from(number).unwrap_or_default();
-            // Register this before the handler that sets the flag. Otherwise, the first signal
-            // would end the process.
+            // Register this handler before the one that sets the flag. Otherwise, the first signal
+            // would already end the process.
             signal_hook::flag::register_conditional_shutdown(
                 number,
                 ABORTED,
@@ -37,20 +37,20 @@ impl Interrupt {
             .and_then(|_| signal_hook::flag::register_usize(number, Arc::clone(&signal), value))
             .map_err(failed)?;
         }
-        // ticktax may have inherited an ignored SIGCHLD. The audited command's exit would then go
-        // unnoticed. Any handler prevents this.
+        // If ticktax has inherited an ignored SIGCHLD, it would not notice the exit of the audited
+        // command. Any handler prevents this.
         signal_hook::flag::register(SIGCHLD, Arc::default()).map_err(failed)?;
         Ok(Self { signal })
     }
 
-    /// Returns the signals that `listen` handles: those of SIGINT, SIGTERM and SIGHUP that were not
-    /// ignored at the start.
+    /// Returns the signals that [`listen`](Self::listen) handles: SIGINT, SIGTERM and SIGHUP,
+    /// except for those that were ignored when ticktax started.
     pub(crate) fn heard() -> Vec<i32> {
         let all = [SIGINT, SIGTERM, SIGHUP].into_iter();
         all.filter(|&number| !is_ignored(number)).collect()
     }
 
-    /// Returns the first signal received, if any.
+    /// Returns the first signal received. Returns `None` if there was none.
     pub(crate) fn signal(&self) -> Option<i32> {
         i32::try_from(self.signal.load(Ordering::Relaxed))
             .ok()
@@ -58,12 +58,13 @@ impl Interrupt {
     }
 }
 
-/// Whether this process was started with signal `number` ignored.
+/// Returns whether signal `number` was ignored when this process started.
 pub(crate) fn is_ignored(number: i32) -> bool {
     ignored() & (1 << (number - 1)) != 0
 }
 
-/// Reads the mask of the signals that were ignored at the start; bit n - 1 stands for signal n.
+/// Returns the mask of the signals that were ignored when this process started. Bit n - 1 stands
+/// for signal n.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

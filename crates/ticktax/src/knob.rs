@@ -36,8 +36,8 @@ fn list(of: Option<&str>) -> KnobList {
     }
 }
 
-/// Reads a setting of the named object, or of all objects. Returns an error if no value could be
-/// read.
+/// Reads a setting for the object that the user named, or for all objects. Returns an error if no
+/// value could be read.
 fn get(id: &str, typed: &TargetArguments) -> Result<KnobReadings, Failure> {
     let knob = registry::find(id)?;
     let system = System::default();

@@ -30,7 +30,7 @@ pub(crate) fn run(task: &LabTask, terminal: &Terminal) -> Result<ExitCode, Failu
     }
 }
 
-/// Runs as PID 1 of a guest. Returns an error in any other process.
+/// Runs as the first process (PID 1) of a lab guest. Returns an error in any other process.
 pub(crate) fn guest() -> Result<ExitCode, Failure> {
     if !guest::is_init() {
         let why = "lab-guest only runs as PID 1 of a lab guest: see `ticktax lab run --help`";
@@ -39,7 +39,7 @@ pub(crate) fn guest() -> Result<ExitCode, Failure> {
     Err(LabError::NoResult(guest::run()).into())
 }
 
-/// Returns the lab's directory in the user's cache (XDG Base Directory Specification).
+/// Returns the lab's directory in the user's cache directory (XDG Base Directory Specification).
 fn cache() -> Result<Cache, Failure> {
     let variable = std::env::var_os;
     Ok(Cache::of_user(

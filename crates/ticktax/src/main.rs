@@ -1,8 +1,8 @@
 //! `ticktax`: audits CPU time on Linux.
 //!
-//! Arguments are processed in two stages. [`arguments`] holds the parsed command line; each verb
-//! then turns it into a plan before anything starts. Only this crate prints, uses colours and sets
-//! exit codes.
+//! Arguments are processed in two stages: [`arguments`] parses the command line, and then each verb
+//! turns the arguments into a plan before anything starts. Only this crate prints, uses colours and
+//! sets exit codes.
 
 mod agent;
 mod arguments;
@@ -44,8 +44,8 @@ use crate::arguments::{Arguments, Verb};
 use crate::failure::Failure;
 use crate::terminal::Terminal;
 
-/// Prints the requested help, or an error about the arguments. The error quotes the argument, so it
-/// is escaped like any untrusted text.
+/// Prints the requested help, or an error about the arguments. The error quotes what the user
+/// typed, so it is escaped like any other untrusted text.
 fn report_usage(error: &clap::Error, terminal: &Terminal) -> ExitCode {
     if !error.use_stderr() {
         error.exit();
@@ -62,7 +62,8 @@ fn report_usage(error: &clap::Error, terminal: &Terminal) -> ExitCode {
 }
 
 fn main() -> ExitCode {
-    // A shell asks for completions through the environment.
+    // A completion script passes its request in the environment. If there is one, answer it and
+    // exit.
     clap_complete::CompleteEnv::with_factory(Arguments::completable).complete();
     process_limits::exit_on_abort();
     failure::hide_caught_panics();

@@ -1,4 +1,4 @@
-//! Output about the command itself: manual pages, completions and schemas.
+//! Output about ticktax itself: manual pages, completion scripts and JSON schemas.
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use crate::arguments::{Arguments, for_manual};
 use crate::failure::Failure;
 use crate::terminal::{Terminal, cannot_write};
 
-/// The environment variable with which a shell requests completions.
+/// Environment variable in which a completion script passes its request.
 const COMPLETE: &str = "COMPLETE";
 
 pub(crate) fn put(
@@ -30,7 +30,8 @@ pub(crate) fn put(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Renders the manual page of a verb, or of the command if `verb` is empty, in roff.
+/// Renders the manual page of a verb in roff. If `verb` is empty, renders the page of ticktax
+/// itself.
 fn page(verb: &[String]) -> Result<String, Failure> {
     let mut command = named();
     for word in verb {
@@ -50,7 +51,8 @@ fn page(verb: &[String]) -> Result<String, Failure> {
     Ok(roff(command))
 }
 
-/// Returns the command, with each verb's manual page named as `man` expects: `ticktax-audit`.
+/// Returns the command with the names that `man` expects for the pages of the verbs, for example
+/// `ticktax-audit`.
 fn named() -> Command {
     let mut command = for_manual(Arguments::command().disable_help_subcommand(true));
     command.build();
@@ -75,13 +77,13 @@ fn roff(mut command: Command) -> String {
     with_sections(&String::from_utf8_lossy(&roff), &usage)
 }
 
-/// Replaces the synopsis with clap's usage line, which names the values. Moves the examples and the
-/// exit codes to separate sections, with their line breaks.
+/// Replaces the synopsis with clap's usage line, which includes the names of the values. Moves the
+/// examples and the exit codes to separate sections and keeps their line breaks.
 fn with_sections(roff: &str, usage: &str) -> String {
     let mut page: Vec<String> = Vec::new();
     let mut lines = roff.lines();
-    // Whether the current line belongs to clap's text after the options, and whether a section of
-    // it has started.
+    // `at_end`: whether the current line belongs to the text that clap puts after the options.
+    // `started`: whether a section for that text has started.
     let (mut at_end, mut started) = (false, false);
     while let Some(line) = lines.next() {
         if line == ".SH EXTRA" {
@@ -116,7 +118,7 @@ fn with_sections(roff: &str, usage: &str) -> String {
 }
 
 fn write_all(folder: &Path) -> Result<(), Failure> {
-    // Another user's link must not redirect root's pages.
+    // A symbolic link planted by another user must not redirect the pages that root writes.
     let open = Folder::make_trusted(folder, 0o755);
     let open = open.map_err(|error| cannot_write(folder, &error))?;
     let mut pending = vec![named()];
@@ -125,7 +127,7 @@ fn write_all(folder: &Path) -> Result<(), Failure> {
         let name = command.get_display_name().unwrap_or(command.get_name());
         let name = format!("{name}.1");
         let page = roff(command);
-        // This also replaces a link or a pipe of that name.
+        // If the name belongs to a link or a pipe, the page replaces it.
         put_file(&open, &name, page.as_bytes())
             .map_err(|error| cannot_write(&folder.join(&name), &error))?;
     }
@@ -138,7 +140,7 @@ fn put_file(folder: &Folder, name: &str, bytes: &[u8]) -> io::Result<()> {
     temporary.appear()
 }
 
-/// Generates the script with which `shell` requests completions from ticktax.
+/// Generates the completion script for `shell`. The script asks ticktax for the completions.
 pub(crate) fn completions(shell: Shell) -> String {
     let mut script = Vec::new();
     let shells = Shells::builtins();

@@ -1,4 +1,4 @@
-//! `ticktax net`: generates traffic and measures the CPU time that it costs.
+//! `ticktax net`: sends traffic and measures the CPU time that it costs.
 
 mod beside;
 mod vary;
@@ -25,7 +25,8 @@ use crate::output;
 use crate::progress::{Extent, Progress as Bar};
 use crate::terminal::{Terminal, require_writable};
 
-/// Interval for checking whether the traffic is over, if no session sets the pace.
+/// Interval at which the state of the traffic is checked, unless the events of a tracing session
+/// trigger the check.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
 pub(crate) fn run(task: &NetTask, terminal: &Terminal) -> Result<ExitCode, Failure> {
@@ -59,7 +60,8 @@ pub(crate) fn run(task: &NetTask, terminal: &Terminal) -> Result<ExitCode, Failu
     }
 }
 
-/// Creates the traffic. Returns no link for a remote peer, because the peer has not connected yet.
+/// Creates the traffic. Also returns the link, or `None` if the other end is on another host,
+/// because that host has not connected yet.
 fn begin(task: &NetTask, terminal: &Terminal) -> Result<(Traffic, Option<Link>), Failure> {
     Ok(match task {
         NetTask::Pair(typed) => {
@@ -78,8 +80,8 @@ fn begin(task: &NetTask, terminal: &Terminal) -> Result<(Traffic, Option<Link>),
     })
 }
 
-/// Creates traffic with both ends on this machine: between network namespaces, or over loopback if
-/// they cannot be created.
+/// Creates traffic with both ends on this machine. The ends are in two network namespaces, or on
+/// the loopback device if the namespaces cannot be created.
 fn pair(typed: &PairArguments, terminal: &Terminal) -> Result<(Traffic, Link), Failure> {
     let (mtu, link) = (typed.link.mtu(), typed.link.spec());
     let spec = typed.traffic.spec(Some(mtu));
@@ -90,7 +92,8 @@ fn pair(typed: &PairArguments, terminal: &Terminal) -> Result<(Traffic, Link), F
             let shaping = traffic.shaping();
             Ok((traffic, Link::Veth { mtu, shaping }))
         }
-        // Loopback cannot apply the requested limits, so it would be a different experiment.
+        // Fall back to loopback only if no limits were requested for the link: loopback cannot
+        // apply them, so the measurement would be a different one.
         Err(error @ (NetError::NoNamespaces { .. } | NetError::NoVeth { .. }))
             if link.is_plain() =>
         {
@@ -105,14 +108,14 @@ fn pair(typed: &PairArguments, terminal: &Terminal) -> Result<(Traffic, Link), F
     }
 }
 
-/// Adds the default port to an address without one.
+/// Adds the default port to an address that has none.
 pub(crate) fn with_port(typed: &str) -> String {
     let port = typed
         .rsplit_once(':')
         .map(|(host, port)| (host, port.parse::<u16>()));
     match port {
         Some((host, Ok(_))) if !host.contains(':') || host.ends_with(']') => typed.to_owned(),
-        // A bare IPv6 address.
+        // An IPv6 address without brackets.
         Some((host, _)) if host.contains(':') && !typed.starts_with('[') => {
             format!("[{typed}]:{PORT}")
         }
@@ -121,7 +124,7 @@ pub(crate) fn with_port(typed: &str) -> String {
     }
 }
 
-/// Waits until both ends are connected.
+/// Waits until both ends are connected. Returns an error after Ctrl-C.
 pub(crate) fn prepared(
     traffic: &mut Traffic,
     interrupt: &Interrupt,
@@ -136,7 +139,7 @@ pub(crate) fn prepared(
     }
 }
 
-/// Observation of this machine while the traffic runs.
+/// Everything that was observed on this machine while the traffic ran.
 struct Watched {
     session: Option<(Session, TrafficLedger, Box<Header>)>,
     sampled: Option<SampleReport>,
@@ -146,8 +149,8 @@ struct Watched {
 }
 
 impl Watched {
-    /// Starts observing, lets the traffic run and waits for its end. Messages go to `terminal`, if
-    /// given.
+    /// Starts observing, lets the traffic run, and waits until it ends. If `terminal` is given,
+    /// prints messages and progress there.
     fn run(
         traffic: &mut Traffic,
         ends: &[Prepared],
@@ -216,7 +219,7 @@ impl Watched {
         })
     }
 
-    /// Builds the statement from the traffic's outcome and the observation.
+    /// Builds the statement from the result of the traffic and from the observation.
     fn statement(self, outcome: Outcome, ends: &[Prepared], link: Option<Link>) -> NetStatement {
         let here: Vec<End> = ends.iter().map(|end| end.end).collect();
         let spec = ends.first().map(|end| end.spec);
@@ -292,7 +295,7 @@ fn books(
         .map_err(|why| why.to_string())
 }
 
-/// Traces every span, and runs no probe unless the user asked for it.
+/// Returns a plan that traces every span. It includes a probe only if the user asked for one.
 fn plan(typed: &NetWatchArguments) -> Plan {
     Plan {
         probe: if typed.soak {
@@ -304,7 +307,8 @@ fn plan(typed: &NetWatchArguments) -> Plan {
     }
 }
 
-/// Feeds the session's rows to the ledger until the traffic, and then the session, has ended.
+/// Passes the session's rows to the ledger. Stops the session once the traffic has ended, and
+/// returns when the session has ended as well.
 fn drive(
     session: &mut Session,
     traffic: &Traffic,
@@ -333,7 +337,7 @@ fn drive(
     }
 }
 
-/// Stops the traffic after Ctrl-C, and updates the progress bar.
+/// Updates the progress bar, and stops the traffic after Ctrl-C.
 pub(crate) fn look(traffic: &Traffic, interrupt: &Interrupt, bar: &Bar) {
     if interrupt.signal().is_some() {
         traffic.stop();
@@ -343,7 +347,7 @@ pub(crate) fn look(traffic: &Traffic, interrupt: &Interrupt, bar: &Bar) {
     }
 }
 
-/// Reads the CPU times of `/proc/stat`, summed over all CPUs.
+/// Reads the CPU times in `/proc/stat` and adds them up over all CPUs.
 fn shown(proc: &Proc) -> ShownTimes {
     let times = proc.times_of_cpus();
     let sum =

@@ -1,5 +1,5 @@
-//! Output of a verb: prints its document or writes it to a file, and finishes the files of its
-//! rows.
+//! Output of a verb: prints its document or writes it to a file, and finishes the files that
+//! received its rows.
 
 use std::path::Path;
 
@@ -29,7 +29,7 @@ pub(crate) fn begin_page(path: Option<&Path>) -> Result<Option<HtmlFile>, Failur
     Ok(path.map(HtmlFile::create).transpose()?)
 }
 
-/// Prints a document, after a note about its HTML page if there is one.
+/// Prints a document. If there is an HTML page, finishes it first and prints a note about it.
 pub(crate) fn put(
     document: &Document,
     page: Option<HtmlFile>,
@@ -40,7 +40,7 @@ pub(crate) fn put(
     terminal.put(document, format, output).and(written)
 }
 
-/// Prints a document, after a note about its HTML page.
+/// Prints the note about an HTML page, and then the document.
 pub(crate) fn put_page(
     page: Result<Finished, RowFileError>,
     (document, format): (&Document, Format),
@@ -50,8 +50,8 @@ pub(crate) fn put_page(
     terminal.put(document, format, None).and(written)
 }
 
-/// Finishes the files and then prints the document, because the first screen fills a terminal and
-/// later notes would scroll its verdict away. The document is printed even if a file cannot be
+/// Finishes the files and then prints the document. If the notes about the files came last, they
+/// would scroll the verdict off the first screen. The document is printed even if a file cannot be
 /// written.
 pub(crate) fn finish(
     ended: &RowsEnded<'_>,

@@ -1,4 +1,4 @@
-//! Selection from a saved recording: a time range and a subject.
+//! The part of a saved recording to report: a time range and a subject.
 
 use ticktax_analysis::{Cut, CutError, Follow, FollowError, Followed, Subject};
 use ticktax_model::recording::{Header, Row};
@@ -9,12 +9,12 @@ use crate::failure::Failure;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selection {
-    /// Start and end, relative to the start of the recording.
+    /// Start and end, relative to the start of the recording. `None` means the whole recording.
     pub(crate) part: Option<(Option<Nanos>, Option<Nanos>)>,
     pub(crate) subject: Option<Subject>,
 }
 
-/// A recording with its selection applied.
+/// A recording, restricted to the selected time range and subject.
 pub(crate) struct Selected<'a> {
     recording: &'a mut RecordingReader,
     followed: Option<Followed>,
@@ -22,7 +22,7 @@ pub(crate) struct Selected<'a> {
 }
 
 impl Selection {
-    /// Applies the selection. If there is a subject, this reads all rows once.
+    /// Applies the selection to `recording`. If there is a subject, this reads all rows once.
     pub(crate) fn apply(self, recording: &mut RecordingReader) -> Result<Selected<'_>, Failure> {
         let followed = self.subject.map(|subject| follow(recording, subject));
         let followed = followed.transpose()?;
@@ -47,14 +47,15 @@ fn follow(recording: &mut RecordingReader, subject: Subject) -> Result<Followed,
 }
 
 impl Selected<'_> {
-    /// Returns the recording's header, rewritten for the subject if there is one.
+    /// Returns the header of the recording. If there is a subject, the header is rewritten as if
+    /// the recording had followed that subject.
     pub(crate) fn header(&self) -> &Header {
         let followed = self.followed.as_ref();
         followed.map_or(self.recording.header(), Followed::header)
     }
 
-    /// Passes the selected rows to `each`. Returns their source table and the header of the
-    /// selection.
+    /// Passes the selected rows to `each`. Returns their source table, and a header that describes
+    /// the selection.
     pub(crate) fn replay(
         self,
         each: &mut dyn FnMut(&SourceTable, &Row),

@@ -1,7 +1,7 @@
-//! Limits set by `ulimit`, handled before any verb starts. Exceeding one ends the process with a
-//! one-line error and exit code 1, never with a signal.
+//! Handles the process limits that `ulimit` sets, before any verb starts. Exceeding a limit ends
+//! the process with a one-line error and exit code 1, never with a signal.
 //!
-//! | limit | without this module |
+//! | limit | effect if this module did not exist |
 //! |---|---|
 //! | open files (`-n`) | the tracer needs more files than some services may have open |
 //! | size of a file (`-f`) | SIGXFSZ kills the process, and a `.part` file stays behind |
@@ -21,29 +21,32 @@ use crate::arguments::Verb;
 use crate::failure::Failure;
 use crate::interrupt;
 
-/// Address space that every verb may need beyond the loaded program, for files and analyses.
+/// Address space, beyond that of the loaded program, for the files and analyses of a verb that
+/// measures, simulates or reads a recording.
 const FOR_ANALYSIS: u64 = 64 << 20;
-/// Address space of the other verbs, which only print.
+/// Address space, beyond that of the loaded program, for a verb that only prints.
 const FOR_OTHERS: u64 = 4 << 20;
-/// Address space per CPU: a thread's stack, and a share of the tracer's ring.
+/// Address space for each CPU: the stack of one thread, and the CPU's share of the tracer's ring
+/// buffer.
 const FOR_EACH_CPU: u64 = 8 << 20;
-/// Stack that the main thread maps in advance if address space is limited.
+/// Part of the main thread's stack that is mapped in advance if address space is limited.
 const STACK: usize = 1 << 20;
-/// The smallest stack limit that all verbs work with.
+/// Smallest stack limit with which all verbs work.
 const SMALLEST_STACK: u64 = 1 << 20;
-/// Exit code after an abort. Its reason is already on standard error.
+/// Exit code after an abort. The reason for the abort is already on standard error.
 const ABORTED: i32 = 1;
 
-/// Makes an abort exit with code 1. A failed allocation prints its size and aborts, which a shell
-/// would otherwise report as a crash.
+/// Makes an abort end the process with exit code 1. A failed allocation prints its size and aborts,
+/// and a shell would otherwise report this as a crash.
 pub(crate) fn exit_on_abort() {
     let always = Arc::new(AtomicBool::new(true));
-    // If the handler cannot be installed, an abort still ends the process.
+    // If the handler cannot be installed, an abort ends the process with a signal.
     let _ = flag::register_conditional_shutdown(SIGABRT, ABORTED, always);
 }
 
-/// Checks the main thread's stack before the arguments are parsed, which needs much of it. The
-/// limit is not raised, because child processes would inherit it.
+/// Checks the main thread's stack limit. This must happen before the arguments are parsed, because
+/// parsing needs a large stack. ticktax does not raise the limit, because child processes would
+/// inherit it.
 ///
 /// # Errors
 /// Returns an error if the limit is below 1 MiB.
@@ -57,17 +60,19 @@ pub(crate) fn require_stack() -> Result<(), Failure> {
     }
 }
 
+/// Prepares the process for the limits on file size, open files and address space.
 ///
 /// # Errors
 /// Returns an error if the address space is too small for the verb.
 pub(crate) fn prepare(verb: &Verb) -> Result<(), Failure> {
-    // These verbs become or start programs that inherit the limits of this process.
+    // These verbs become or start other programs, which inherit the limits of this process.
     if matches!(verb, Verb::TryStart(_) | Verb::LabGuest) {
         return Ok(());
     }
     let failed = |error: std::io::Error| Failure::Signals(error.kind().to_string());
-    // With a handler, a write beyond the limit fails with EFBIG. The handler does nothing. A
-    // child's program starts without the handler, but it would inherit an ignored signal.
+    // With a handler, a write beyond the file size limit fails with EFBIG instead of killing the
+    // process. The handler itself does nothing. A child program starts without the handler, whereas
+    // it would inherit an ignored signal.
     if !interrupt::is_ignored(SIGXFSZ) {
         flag::register(SIGXFSZ, Arc::default()).map_err(failed)?;
     }
@@ -80,8 +85,8 @@ pub(crate) fn prepare(verb: &Verb) -> Result<(), Failure> {
     }
 }
 
-/// Returns the address space that a verb needs in addition to the loaded program, or `None` for
-/// `undo`, which always starts.
+/// Returns the address space that a verb needs beyond that of the loaded program. Returns `None`
+/// for `undo`, which must start under any limit.
 fn needed_address_space(verb: &Verb) -> Option<u64> {
     match verb {
         Verb::Agent(_)
@@ -125,8 +130,8 @@ fn mapped() -> u64 {
     kibibytes.unwrap_or(0) << 10
 }
 
-/// Maps the main thread's stack while address space is left. A stack that cannot grow would end the
-/// process with SIGSEGV.
+/// Maps the main thread's stack now, while address space is left. If the stack could not grow
+/// later, the process would end with SIGSEGV.
 #[inline(never)]
 #[expect(
     clippy::large_stack_arrays,

@@ -1,4 +1,4 @@
-//! Progress bars and spinners on a terminal.
+//! Progress bars and spinners on the terminal.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ const BAR: usize = 30;
 /// Bars narrower than this are not drawn.
 const SHORTEST: usize = 5;
 
-/// The amount of work.
+/// The amount of work that a progress bar stands for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Extent {
     /// A duration.
     Time(Nanos),
-    /// A number of arms; `done` are already finished.
+    /// A number of arms. `done` of them were finished before the start.
     Arms { all: u64, done: u64 },
     /// A number of runs.
     Runs(u64),
@@ -25,10 +25,10 @@ pub(crate) enum Extent {
 }
 
 impl Extent {
-    /// Builds the template for a line `width` columns wide, whose message takes `message` columns.
-    /// On a narrow screen, the numbers take precedence over the bar.
+    /// Builds the template of a line that is `width` columns wide and whose message takes `message`
+    /// columns. On a narrow screen, the bar is shortened or omitted before the numbers are.
     fn template(self, width: usize, message: usize) -> String {
-        // Elapsed times have one unit, such as `12s`.
+        // Elapsed times are shown in a single unit, for example `12s`.
         let taken = match self {
             Self::Time(length) => message + length.to_string().len() + " [] 59s of ".len(),
             Self::Arms { all, .. } | Self::Runs(all) => {
@@ -60,11 +60,11 @@ impl Extent {
     }
 }
 
-/// A progress bar or spinner with a message. Hidden if standard error is not a terminal.
+/// A progress bar or spinner with a message. It is hidden if standard error is not a terminal.
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
-    /// Suggested interval between updates.
+    /// Suggested interval between calls of [`at`](Self::at).
     pub(crate) const INTERVAL: Nanos = Nanos::from_millis(250);
 
     /// Shows progress on standard error, within `width` columns.
@@ -110,7 +110,7 @@ impl Progress {
         self.0.set_message(clean_page(line));
     }
 
-    /// Prints a line above the bar.
+    /// Prints a line above the bar, which stays on the screen.
     pub(crate) fn say(&self, line: &str) {
         self.0.println(clean_page(line));
     }

@@ -1,4 +1,5 @@
-//! `ticktax record`: watches until it is stopped, and keeps the seconds around each long delay.
+//! `ticktax record`: watches the machine until it is stopped, and keeps the seconds around each
+//! long delay.
 
 mod asks;
 mod frames;
@@ -28,7 +29,7 @@ use crate::interrupt::Interrupt;
 use crate::state::StateFolder;
 use crate::terminal::Terminal;
 
-/// Longest wait for an event. Events and signals wake the recorder earlier.
+/// Longest time to wait for an event. Events and signals wake the recorder earlier.
 const IDLE: Duration = Duration::from_hours(1);
 
 pub(crate) fn run(typed: &RecordArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
@@ -62,7 +63,7 @@ pub(crate) fn run(typed: &RecordArguments, terminal: &Terminal) -> Result<ExitCo
             ignore,
         ))
     });
-    // Close the index even after an error, so that it contains the end time.
+    // Close the index even after an error, so that it contains the end time of the recording.
     let incidents = keeper.count();
     let lost = keeper.close(terminal);
     let (elapsed, status) = recorded?;
@@ -73,14 +74,14 @@ pub(crate) fn run(typed: &RecordArguments, terminal: &Terminal) -> Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-/// Conditions that end a recorder.
+/// Conditions that end a recorder. Any one of them is enough.
 pub(crate) struct Ends<'a> {
-    /// Ends the recorder on a signal.
+    /// A signal ends the recorder.
     pub(crate) interrupt: &'a Interrupt,
-    /// Ends the recorder at this time of `CLOCK_MONOTONIC`.
+    /// The recorder ends at this time of `CLOCK_MONOTONIC`. `None` means no time limit.
     pub(crate) until: Option<Nanos>,
-    /// Whether to stop once all watched programs have exited. Set if only frames of programs are
-    /// watched.
+    /// Whether the recorder ends once all watched programs have exited. This applies only if all
+    /// triggers watch the frames of programs.
     pub(crate) with_programs: bool,
 }
 
@@ -92,16 +93,17 @@ impl Ends<'_> {
     }
 }
 
-/// Progress of a running recorder, reported to the caller.
+/// Progress that a running recorder reports to its caller.
 pub(crate) enum Step<'a> {
-    /// A window of sums has ended.
+    /// A time window has ended, and these are its sums.
     Sums(&'a SumsWindow),
-    /// Incidents whose recordings have been saved or dropped.
+    /// These incidents are complete: their recordings have been saved or dropped.
     Kept(&'a [IncidentEntry]),
 }
 
-/// Runs a recorder until one of `ends` applies. Keeps and explains its windows. Returns the elapsed
-/// time and the recorder's final status.
+/// Runs a recorder until one of the conditions in `ends` is met. Keeps and explains the windows
+/// that the recorder saves around triggers. Returns the elapsed time and the recorder's final
+/// status.
 pub(crate) fn drive(
     recorder: &mut Recorder,
     (asks, ends): (&Asks, &Ends<'_>),
@@ -109,7 +111,7 @@ pub(crate) fn drive(
     on_step: &mut dyn FnMut(Step<'_>, &Recorder, &Keeper),
 ) -> (Nanos, RecorderStatus) {
     let begin = clock::now();
-    // Do not count the CPU time that loading the tracer cost.
+    // Exclude the CPU time that it took to load the tracer.
     let used_before = recorder.status().cpu;
     let mut thresholds = Thresholds::new(recorder.percentiles());
     let mut frames = Frames::new();
@@ -149,7 +151,7 @@ pub(crate) fn drive(
         frames.report(recorder, terminal);
         if let Some(sums) = sums {
             thresholds.tell(&recorder.percentiles(), terminal);
-            // Write suppressed triggers to the index now rather than only at the end.
+            // Write the number of suppressed triggers to the index now rather than only at the end.
             keeper.suppressed(recorder.status().suppressed, terminal);
             on_step(Step::Sums(&sums), recorder, keeper);
         }
@@ -177,7 +179,7 @@ fn start_line(started: &RecorderStarted, keeper: &Keeper) -> String {
     )
 }
 
-/// Describes the gap probes and their cost.
+/// Returns lines that describe the gap probes and what they cost.
 fn probe_lines(started: &RecorderStarted) -> Vec<String> {
     if started.probed.is_empty() {
         return Vec::new();
@@ -201,7 +203,7 @@ fn probe_lines(started: &RecorderStarted) -> Vec<String> {
     lines
 }
 
-/// Percentile thresholds, announced when they become known.
+/// Triggers whose threshold is a percentile. They are announced when their threshold becomes known.
 struct Thresholds {
     unknown: Vec<PercentileStatus>,
     has_announced_unknown: bool,
@@ -215,7 +217,8 @@ impl Thresholds {
         }
     }
 
-    /// First announces the unknown thresholds, later those that have become known.
+    /// On the first call, announces the triggers whose threshold is unknown. On later calls,
+    /// announces those that have a known threshold by then.
     fn tell(&mut self, now: &[PercentileStatus], terminal: &Terminal) {
         if !self.has_announced_unknown {
             self.has_announced_unknown = true;

@@ -1,4 +1,4 @@
-//! `ticktax report`: prints the document of a saved recording.
+//! `ticktax report`: computes and prints the document for a saved recording.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -39,19 +39,20 @@ pub(crate) fn run(typed: &ReportArguments, terminal: &Terminal) -> Result<ExitCo
     )
 }
 
-/// Settings for showing a recording.
+/// Settings that control how a recording is shown.
 pub(crate) struct Showing<'a> {
-    /// Show all CPU time, even if the recording was made for a loop's frames.
+    /// Whether to report CPU time even if the recording was made to measure a loop's frames.
     pub(crate) audit: bool,
-    /// Extrapolate the cost of ticks to a host with this many guests like this machine.
+    /// Number of guests like this machine. The cost of ticks is estimated for a host that runs
+    /// them. `None` if no estimate was requested.
     pub(crate) fleet_of: Option<u32>,
     pub(crate) format: Format,
-    /// Output file instead of standard output.
+    /// Output file. `None` means standard output.
     pub(crate) output: Option<&'a Path>,
-    /// Further files to write its rows to.
+    /// Additional files that receive the rows of the recording.
     pub(crate) files: &'a FileArguments,
     pub(crate) selection: Selection,
-    /// Number of threads for the search for periodic activity.
+    /// Number of threads that search for periodic activity.
     pub(crate) threads: usize,
 }
 
@@ -63,8 +64,8 @@ pub(crate) fn show(
     let mut files = output::begin(showing.files, showing.output)?;
     let is_part = showing.selection.part.is_some();
     let selected = std::mem::take(&mut showing.selection).apply(&mut recording)?;
-    // Lost datagrams are known only for the recording as a whole, so a part of it is reported as
-    // CPU time.
+    // The number of lost datagrams is known only for the whole recording. A part of the recording
+    // is therefore reported as CPU time.
     let is_of_packets = matches!(selected.header().paced, Some(Paced::Packets(_)));
     let mut analysis = if is_part && is_of_packets {
         RecordingAnalysis::audit(selected.header())
@@ -98,7 +99,7 @@ pub(crate) fn show(
     })
 }
 
-/// Creates the analysis for the requested document.
+/// Creates the analysis that produces the requested document.
 fn analysis(header: &Header, showing: &Showing<'_>, terminal: &Terminal) -> RecordingAnalysis {
     if !showing.audit && showing.fleet_of.is_none() {
         return RecordingAnalysis::new(header);

@@ -1,4 +1,4 @@
-//! `ticktax sim`: predicts the behaviour of a recorded machine or a scenario under other settings.
+//! `ticktax sim`: predicts how a recorded machine or a scenario behaves under other settings.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -16,11 +16,12 @@ use crate::output;
 use crate::progress::Extent;
 use crate::terminal::{self, Terminal};
 
-/// The longest run allowed without `--for`. Each second is simulated dozens of times.
+/// Longest load that is simulated if the user does not give `--for`. Each second of it is simulated
+/// dozens of times.
 const LONGEST: Nanos = Nanos::from_secs(3_600);
 
 pub(crate) fn run(typed: &SimArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
-    // Check the output first, so that an unwritable path does not waste a long run.
+    // Check the output file now, so that a long run is not wasted if it cannot be written.
     if let Some(output) = &typed.output {
         terminal::require_writable(output)?;
     }
@@ -76,7 +77,7 @@ fn plan(typed: &SimArguments) -> Plan {
     }
 }
 
-/// Simulates the last setting once more and saves the rows.
+/// Simulates the first run of the last arm again, and saves its rows.
 fn save(
     (setup, task): (ticktax_sim::Setup, Option<ticktax_sim::TaskId>),
     mut file: RecordingWriter,
@@ -104,7 +105,8 @@ fn not_loaded(error: LoadError) -> Failure {
     }
 }
 
-/// Distinguishes errors in the arguments from errors in the file.
+/// Converts an error of the prediction to a failure. Errors in the arguments and errors in the file
+/// have different exit codes.
 fn refused(error: &WhatIfError) -> Failure {
     match error {
         WhatIfError::Vary(_) | WhatIfError::Arm(_) | WhatIfError::Pacing(_) => {

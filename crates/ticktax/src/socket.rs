@@ -1,5 +1,5 @@
-//! Unix sockets whose files are created, given away and removed relative to a directory's handle,
-//! never through a symbolic link.
+//! Unix sockets whose files are created, given to a user and removed relative to the handle of a
+//! directory, and never through a symbolic link.
 
 use std::ffi::OsStr;
 use std::io;
@@ -15,7 +15,8 @@ use nix::sys::stat::{
 use nix::unistd::{User, fchownat};
 use ticktax_store::disk::Folder;
 
-/// The file of a Unix socket. Dropping it removes the file, unless another file has taken its name.
+/// The file of a Unix socket. Dropping this value removes the file, unless another file has taken
+/// its name.
 pub(crate) struct SocketFile {
     folder: Folder,
     name: Box<OsStr>,
@@ -24,8 +25,8 @@ pub(crate) struct SocketFile {
 }
 
 impl SocketFile {
-    /// Binds a new socket to a file in the directory. The file has exactly this mode from the
-    /// start; under a strict umask, it first has a stricter one.
+    /// Binds a new socket to the file `name` in the directory. The file has this mode when the
+    /// function returns, and never has a more permissive one.
     ///
     /// # Errors
     /// Returns `AddrInUse` if the name is taken, or any other I/O error.
@@ -37,8 +38,8 @@ impl SocketFile {
     ) -> io::Result<(OwnedFd, Self)> {
         let socket = socket(AddressFamily::Unix, kind, SockFlag::SOCK_CLOEXEC, None)?;
         let mode = Mode::from_bits_truncate(mode);
-        // The mode of the file is that of the socket minus the umask. The umask applies to all
-        // threads, so it cannot be changed here.
+        // The kernel derives the mode of the file from the mode of the socket and the umask. The
+        // umask applies to all threads, so it must not be changed here.
         fchmod(&socket, mode)?;
         let address = UnixAddr::new(&through_handle(&folder, name))?;
         bind(socket.as_raw_fd(), &address)?;
@@ -54,7 +55,7 @@ impl SocketFile {
         Ok((socket, file))
     }
 
-    /// Gives the file to a user.
+    /// Makes `user` the owner of the file.
     ///
     /// # Errors
     /// Returns `AlreadyExists` if another file has taken the name, or any other I/O error.
@@ -77,12 +78,13 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         let facts = socket_facts(&self.folder, &self.name);
         if facts.is_some_and(|facts| self.is_same(&facts)) {
-            // Ignore errors: the next process that listens on this path removes the file.
+            // Ignore errors: the next process that listens on this path will remove the file.
             let _ = self.folder.remove(&self.name);
         }
     }
 }
 
+/// Splits a path into its directory and its file name.
 ///
 /// # Errors
 /// Returns an error if the path has no file name.
@@ -91,15 +93,15 @@ pub(crate) fn split(path: &Path) -> io::Result<(&Path, &OsStr)> {
     Ok((path.parent().unwrap_or(Path::new("")), name))
 }
 
-/// Removes the file `name` if it is a socket. Other files stay.
+/// Removes the file `name` if it is a socket. Leaves other files alone.
 pub(crate) fn remove(folder: &Folder, name: &OsStr) {
     if socket_facts(folder, name).is_some() {
-        // If this fails, binding reports the error.
+        // If the removal fails, the next attempt to bind reports the error.
         let _ = folder.remove(name);
     }
 }
 
-/// Removes a stream socket without a listener.
+/// Removes the file of a stream socket that no process listens on.
 pub(crate) fn remove_stale(folder: &Folder, name: &OsStr) {
     let connects = || {
         let socket = socket(
@@ -116,15 +118,17 @@ pub(crate) fn remove_stale(folder: &Folder, name: &OsStr) {
     }
 }
 
-/// Returns the metadata of a socket's file, or `None` if no socket has the name.
+/// Returns the metadata of a socket file. Returns `None` if `name` does not exist or is not a
+/// socket.
 fn socket_facts(folder: &Folder, name: &OsStr) -> Option<FileStat> {
     let facts = fstatat(folder, name, AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
     let kind = SFlag::from_bits_truncate(facts.st_mode & SFlag::S_IFMT.bits());
     (kind == SFlag::S_IFSOCK).then_some(facts)
 }
 
-/// Returns a path to the file through the directory's handle, because no system call binds relative
-/// to a directory. It always fits the 107 bytes of a socket's path, however deep the directory is.
+/// Returns a path to the file that goes through the handle of the directory, because a system call
+/// that binds a socket relative to a directory does not exist. However deep the directory is, the
+/// path fits in the 107 bytes that a socket address has for it.
 fn through_handle(folder: &Folder, name: &OsStr) -> PathBuf {
     Path::new("/proc/self/fd")
         .join(folder.as_fd().as_raw_fd().to_string())
@@ -150,8 +154,8 @@ mod tests {
     fn a_socket_has_its_mode_whatever_the_umask() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join(NAME);
-        // With the usual umask, a plain bind gives 0755, and the umask clears the group's write
-        // permission from 0660.
+        // With the usual umask, a plain bind would give mode 0755. Binding with mode 0660 would
+        // lose the group's write permission.
         for wanted in [0o600, 0o660, 0o666] {
             let (_socket, file) = bound(place.path(), wanted).unwrap();
             let mode = fs::metadata(&path).unwrap().permissions().mode();
@@ -200,7 +204,8 @@ mod tests {
         remove(&folder, OsStr::new(NAME));
         assert!(path.exists());
         fs::remove_file(&path).unwrap();
-        // A socket left by a killed process is removed, but one with a listener stays.
+        // `remove_stale` removes the file of a killed process, but keeps one that a process listens
+        // on.
         let listener = UnixListener::bind(&path).unwrap();
         remove_stale(&folder, OsStr::new(NAME));
         assert!(path.exists());

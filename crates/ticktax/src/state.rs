@@ -1,8 +1,8 @@
 //! Directories for files that outlive the process.
 //!
-//! Each has a separate owner and parent, so ticktax never has to trust a directory that another
-//! user can write to. Paths are below `/var/lib` for root, and below `~/.local/state` for other
-//! users:
+//! Each directory has its own owner and parent, so ticktax never has to trust a directory that
+//! another user can write to. The paths are below `/var/lib` for root, and below `~/.local/state`
+//! for other users:
 //!
 //! | contents | path | owner |
 //! |---|---|---|
@@ -23,14 +23,14 @@ const KNOB_JOURNAL: &str = "knobs.journal";
 pub(crate) enum StateFolder {
     /// Settings to restore.
     Knobs,
-    /// Incidents of `ticktax record`.
+    /// Incidents that `ticktax record` saves.
     Incidents,
-    /// Incidents of `ticktax agent --trigger`.
+    /// Incidents that `ticktax agent --trigger` saves.
     AgentIncidents,
 }
 
 impl StateFolder {
-    /// Returns the path below the state directory.
+    /// Returns the path of this directory, relative to the state directory.
     const fn below_state(self) -> &'static str {
         match self {
             Self::Knobs => "ticktax/knobs",
@@ -39,8 +39,8 @@ impl StateFolder {
         }
     }
 
-    /// Returns the default path. `option` is the option that overrides the path, for the error
-    /// message.
+    /// Returns the default path of this directory. `option` is the option with which the user can
+    /// choose another path. The error message names it.
     ///
     /// # Errors
     /// Returns an error if an ordinary user has no home directory.
@@ -63,7 +63,8 @@ impl StateFolder {
     }
 }
 
-/// Returns the path of the journal that lists changed settings: the one given, or the default.
+/// Returns the path of the journal that lists changed settings: `named` if the user gave a path, or
+/// the default path.
 ///
 /// # Errors
 /// Returns the errors of [`StateFolder::path`].

@@ -1,4 +1,4 @@
-//! `ticktax sweep`: simulates every arm of a grid over a scenario.
+//! `ticktax sweep`: simulates a scenario once for every arm of a grid of settings.
 
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ use crate::output;
 use crate::progress::Extent;
 use crate::terminal::Terminal;
 
-/// Runs the missing arms, writes the results and prints a summary.
+/// Runs the arms that the results do not contain yet, writes the results and prints a summary.
 pub(crate) fn run(typed: &SweepArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let html = output::begin_page(typed.html.as_deref())?;
     let plan = plan(typed)?;
@@ -52,7 +52,8 @@ fn plan(typed: &SweepArguments) -> Result<Plan, Failure> {
     Ok(plan)
 }
 
-/// Runs the arms. Returns an exit code if the sweep was interrupted.
+/// Runs the missing arms. Returns `None` when all have run, or an exit code if the sweep was
+/// interrupted.
 fn arms(
     sweep: &mut Sweep,
     typed: &SweepArguments,
@@ -69,7 +70,8 @@ fn arms(
         },
         "",
     );
-    // An arm that breaks the model is listed with the results; its backtrace is not printed.
+    // If an arm makes the model panic, the arm is listed as failed in the results. Don't print its
+    // backtrace.
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let ended = sweep.run(jobs, &mut |progress| {

@@ -1,4 +1,4 @@
-//! The terminal: detection, width, colours and writing to it.
+//! The terminal: detects its width and colours, and writes to it.
 
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
@@ -17,10 +17,11 @@ use crate::arguments::{PageArguments, ViewArguments};
 use crate::failure::Failure;
 use crate::progress::{Extent, Progress};
 
-/// Warning about a recording without checksums. Changes to it would go unnoticed.
+/// Warning about a recording that has no checksums. Without them, changes to the recording go
+/// unnoticed.
 pub(crate) const UNVERIFIED: &str = "the recording is not verified: it has no checksums";
 
-/// The output streams and their style.
+/// Standard output and standard error, and the style in which to print.
 #[derive(Clone, Copy)]
 pub(crate) struct Terminal {
     style: TextStyle,
@@ -29,10 +30,11 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Inspects standard output and standard error. Colours need a terminal, and are disabled by
-    /// `NO_COLOR` (<https://no-color.org>) and `TERM=dumb`.
+    /// Inspects standard output and standard error. Colours are used only on a terminal, and never
+    /// if `NO_COLOR` (<https://no-color.org>) is set or `TERM` is `dumb`.
     ///
-    /// The page width is `COLUMNS` if set, else the terminal's width, else 80 columns.
+    /// The page width is `COLUMNS` if it is set, otherwise the terminal's width, or 80 columns if
+    /// that is unknown.
     pub(crate) fn detect() -> Self {
         let output_is_tty = io::stdout().is_terminal();
         let forbidden = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
@@ -56,7 +58,7 @@ impl Terminal {
         }
     }
 
-    /// Applies the options that select the parts to print.
+    /// Returns a terminal that prints only the parts selected by these options.
     pub(crate) fn viewing(&self, typed: &PageArguments) -> Self {
         Self {
             style: TextStyle {
@@ -68,15 +70,16 @@ impl Terminal {
         }
     }
 
-    /// Applies the options that select the parts to print and the grouping of rows.
+    /// Returns a terminal that prints only the parts selected by these options, and groups rows by
+    /// the attribute that they select.
     pub(crate) fn grouping(&self, typed: &ViewArguments) -> Self {
         let mut this = self.viewing(&typed.page);
         this.style.grouping = typed.grouping();
         this
     }
 
-    /// Marks the output as being about this machine since its last boot, or about another machine
-    /// or boot.
+    /// Returns a terminal for a document about this machine since its last boot (`is_here`), or
+    /// about another machine or an earlier boot.
     pub(crate) fn about(&self, is_here: bool) -> Self {
         Self {
             style: TextStyle {
@@ -87,7 +90,7 @@ impl Terminal {
         }
     }
 
-    /// Prints a document, or writes it to `file`.
+    /// Prints a document to standard output, or writes it to `file` if there is one.
     pub(crate) fn put(
         &self,
         document: &Document,
@@ -121,8 +124,7 @@ impl Terminal {
         self.style
     }
 
-    /// Returns the style of output on standard error, which may be a different terminal than
-    /// standard output.
+    /// Returns the style for output on standard error, which may be a different terminal.
     pub(crate) fn watched_style(&self) -> TextStyle {
         let measured = terminal_size::terminal_size_of(io::stderr());
         let measured = measured.map(|(width, _)| usize::from(width.0));
@@ -136,8 +138,8 @@ impl Terminal {
         self.error_is_tty
     }
 
-    /// Writes to standard output, with a final line break. A reader that has gone away (`| head`)
-    /// is not an error.
+    /// Writes text to standard output, and adds a final line break if it has none. It is not an
+    /// error if the reader has closed the pipe (as in `| head`).
     #[expect(clippy::unused_self, reason = "output goes through the terminal")]
     pub(crate) fn print(&self, text: &str) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
@@ -159,13 +161,14 @@ impl Terminal {
         }
     }
 
-    /// Prints a problem to standard error. The text may contain words from a file or the kernel, so
-    /// it is escaped.
+    /// Prints a problem to standard error. The text is escaped, because it may contain words from a
+    /// file or from the kernel.
     pub(crate) fn complain(&self, why: &dyn std::fmt::Display) {
         self.remark(&format!("ticktax: {why}"));
     }
 
-    /// Warns about a recording without checksums, for every section and format.
+    /// Warns if the recording has no checksums. The warning is the same for every section and
+    /// format.
     pub(crate) fn warn_unverified(&self, header: &Header) {
         let limitations = &header.coverage.limitations;
         if limitations.contains(&Limitation::NotVerified) {
@@ -173,20 +176,21 @@ impl Terminal {
         }
     }
 
-    /// Prints a line to standard error, ignoring failures.
+    /// Prints a line to standard error and ignores failures.
     #[expect(clippy::unused_self, reason = "output goes through the terminal")]
     pub(crate) fn remark(&self, text: &str) {
         drop(writeln!(io::stderr(), "{}", clean(text)));
     }
 
-    /// Prints an error about the arguments to standard error. It has several lines and colours, and
-    /// quotes arguments.
+    /// Prints clap's error about the arguments to standard error. The text has several lines and
+    /// colours and quotes the arguments.
     #[expect(clippy::unused_self, reason = "output goes through the terminal")]
     pub(crate) fn usage(&self, text: &str) {
         let mut text = text.to_owned();
         for argument in std::env::args_os().skip(1) {
             let argument = argument.to_string_lossy();
-            // clap has removed the argument's control characters except line breaks.
+            // clap has removed the control characters from the quoted arguments, but not the line
+            // breaks.
             for line in argument.split('\n').skip(1) {
                 let shown = line.split(char::is_control).next().unwrap_or_default();
                 text = text.replace(&format!("\n{shown}"), &format!("\u{fffd}{shown}"));
@@ -195,7 +199,7 @@ impl Terminal {
         drop(writeln!(io::stderr(), "{}", clean_page(&text)));
     }
 
-    /// Shows progress if standard error is a terminal.
+    /// Shows a progress bar or spinner if standard error is a terminal.
     pub(crate) fn progress(&self, extent: Extent, what: impl Into<String>) -> Progress {
         if self.error_is_tty {
             Progress::shown(extent, &what.into(), self.watched_style().width)
@@ -205,21 +209,22 @@ impl Terminal {
     }
 }
 
-/// Shows a text in `$PAGER`. Returns false if the variable is empty or the pager does not start.
+/// Shows a text with the program in `$PAGER`. Returns false if the variable is empty or the pager
+/// does not start.
 fn page(text: &str) -> bool {
     let pager = std::env::var_os("PAGER").unwrap_or_default();
     let Some(mut command) = pager_command(&pager, is_root()) else {
         return false;
     };
     command.stdin(Stdio::piped());
-    // Like git: keep colours, and do not page a text that fits one screen.
+    // As git does, keep colours and don't page a text that fits on one screen.
     if std::env::var_os("LESS").is_none() {
         command.env("LESS", "FRX");
     }
     let Ok(mut child) = with_limit_from_start(|| command.spawn()) else {
         return false;
     };
-    // The reader may quit the pager early.
+    // Ignore errors: the user may quit the pager early.
     if let Some(mut input) = child.stdin.take() {
         drop(input.write_all(text.as_bytes()));
     }
@@ -227,9 +232,10 @@ fn page(text: &str) -> bool {
     child.wait().is_ok_and(|status| status.code() != Some(127))
 }
 
-/// Returns the command in `$PAGER`. For ordinary users, a shell interprets it. For root, it is a
-/// program with arguments, found in the fixed PATH of helpers or by an absolute path, and `less`
-/// cannot start other programs (`LESSSECURE`).
+/// Returns the command that starts the pager in `$PAGER`. For ordinary users, a shell interprets
+/// the variable. For root, it must be a program with arguments. The program is given by an absolute
+/// path or is found in the fixed PATH for helper programs, and `LESSSECURE` keeps `less` from
+/// starting other programs.
 fn pager_command(pager: &OsStr, is_root: bool) -> Option<Command> {
     if !is_root {
         let mut command = helper("sh");
@@ -262,7 +268,7 @@ fn no_section(section: Section, kind: DocumentKind) -> Failure {
     ))
 }
 
-/// Checks that `file` can be written, before a long run.
+/// Checks that `file` can be written. Call this before a long run.
 pub(crate) fn require_writable(file: &Path) -> Result<(), Failure> {
     check_output(file).map_err(|error| cannot_write(file, &error))
 }

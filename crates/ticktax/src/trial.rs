@@ -1,4 +1,5 @@
-//! `ticktax try`: an A/B test that alternates between settings and judges the difference.
+//! `ticktax try`: runs an A/B test that alternates between the values of a setting and judges the
+//! difference.
 
 use std::collections::hash_map::RandomState;
 use std::env;
@@ -35,7 +36,7 @@ use crate::progress::{Extent, Progress};
 use crate::state;
 use crate::terminal::{Terminal, require_writable};
 
-/// Default length of a run when a process is watched.
+/// Default length of a run that watches a process.
 const RUN_LENGTH: Nanos = Nanos::from_secs(5);
 
 pub(crate) fn run(typed: &TrialArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
@@ -159,13 +160,13 @@ fn plan(typed: &TrialArguments) -> Result<TrialPlan, Failure> {
     })
 }
 
-/// Draws a random seed that is short enough to type.
+/// Returns a random seed that is short enough to type.
 pub(crate) fn drawn_seed() -> u64 {
     RandomState::new().hash_one(0) >> 32
 }
 
-/// Describes the trial's surroundings. ticktax's own binary also runs as the watchdog, and as the
-/// process that becomes the command.
+/// Describes the processes that the trial starts. The watchdog and the process that becomes the
+/// command both run ticktax's own binary.
 fn place<'a>(typed: &TrialArguments, journal: &'a Path, by: &'a str) -> Result<Place<'a>, Failure> {
     let own = env::current_exe();
     let own = own.map_err(|error| TryError::Start {
@@ -191,7 +192,8 @@ fn place<'a>(typed: &TrialArguments, journal: &'a Path, by: &'a str) -> Result<P
     })
 }
 
-/// Performs all runs. Returns the signal if one ended them early.
+/// Performs all runs of the trial. Returns the signal that ended them early, or `None` if all runs
+/// were made.
 fn drive(
     runner: &mut Runner,
     interrupt: &Interrupt,
@@ -213,7 +215,8 @@ fn drive(
     }
 }
 
-/// If noise runs were requested, announces the smallest difference that the blocks can resolve.
+/// Announces the smallest difference that the planned number of blocks can resolve. Does nothing if
+/// no noise runs were requested.
 fn announce_resolution(trial: &Trial, bar: &Progress, terminal: &Terminal) {
     if trial.design.noise_runs == 0 {
         return;
@@ -227,7 +230,8 @@ fn announce_resolution(trial: &Trial, bar: &Progress, terminal: &Terminal) {
     }
 }
 
-/// Formats the smallest difference that each metric can resolve, given the machine's noise.
+/// Formats, for each metric, the smallest difference that the trial can resolve despite the
+/// machine's noise.
 fn resolution_lines(trial: &Trial) -> Vec<String> {
     let others = trial.arms.len().saturating_sub(1);
     let comparisons = others * trial.metrics.len();
@@ -276,7 +280,8 @@ fn resolution_line(metric: &str, unit: Unit, found: Detectable, blocks: u64) -> 
     )
 }
 
-/// Prints the leftovers of a killed run, if any: changed settings or a damaged journal.
+/// Prints what a killed trial left behind: settings that were still changed, or a damaged journal.
+/// Prints nothing if there is neither.
 fn report_undo(undone: &UndoStatement, terminal: &Terminal) {
     let is_cut = undone.damaged_copy.is_some();
     if !undone.settings.is_empty() || !undone.is_certain() || is_cut {
@@ -291,7 +296,8 @@ fn report_incomplete(undone: &UndoStatement, terminal: &Terminal) {
     }
 }
 
-/// Waits until the settings of the trial are in place, and then becomes the command.
+/// Waits until the settings of the trial are in place, and then replaces this process with the
+/// command under test.
 pub(crate) fn start(typed: &StartArguments) -> Result<ExitCode, Failure> {
     let Some((program, arguments)) = typed.command.split_first() else {
         return Err(Failure::Arguments(
@@ -304,7 +310,7 @@ pub(crate) fn start(typed: &StartArguments) -> Result<ExitCode, Failure> {
         parent.read_exact(&mut [0])
     };
     if wait_for_parent().is_err() {
-        // The parent has exited or given up.
+        // The parent process has exited or given up.
         return Ok(ExitCode::FAILURE);
     }
     if let Some(limit) = typed.open_files {
@@ -320,17 +326,17 @@ pub(crate) fn start(typed: &StartArguments) -> Result<ExitCode, Failure> {
     }))
 }
 
-/// Runs as the watchdog: waits until the `try` that started it exits, and restores any settings
-/// that are still changed.
+/// Runs as the watchdog of a trial: waits until the `try` process that started it exits, and then
+/// restores the settings that are still changed.
 pub(crate) fn stand_by(
     typed: &WatchdogArguments,
     terminal: &Terminal,
 ) -> Result<ExitCode, Failure> {
-    // Start a new session, so that signals to the terminal or the process group of `try` do not
-    // arrive here.
+    // Start a new session, so that signals sent to the terminal or to the process group of `try` do
+    // not reach the watchdog.
     let detached = nix::unistd::setsid().map_err(|errno| io::Error::from(errno).kind());
     let ready = detached.and_then(|_| {
-        // Do not keep a file system from being unmounted.
+        // Leave the current directory, so that its file system can be unmounted.
         let _ = env::set_current_dir("/");
         let mut output = io::stdout();
         let written = output.write_all(b"\n").and_then(|()| output.flush());
@@ -340,7 +346,7 @@ pub(crate) fn stand_by(
         why: kind.to_string(),
     })?;
     match ticktax_knobs::stand_by(io::stdin(), &System::default(), &typed.journal) {
-        // Another ticktax process holds the journal, and restored everything when it started.
+        // Another ticktax process holds the journal. It restored everything when it started.
         Err(KnobError::Busy { .. }) => Ok(ExitCode::SUCCESS),
         Err(error) => Err(error.into()),
         Ok(undone) => {

@@ -1,4 +1,4 @@
-//! The wall clock, which may be set at any time. Measurements use the monotonic clock of
+//! The wall clock, which can be set at any time. Measurements therefore use the monotonic clock in
 //! `ticktax_probes::clock`.
 
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,8 +14,8 @@ pub(crate) fn unix_ms() -> i64 {
     })
 }
 
-/// Converts a `CLOCK_MONOTONIC` time to wall-clock time, in milliseconds since 1970. Assumes that
-/// the clock has not been set since then.
+/// Converts a `CLOCK_MONOTONIC` time to wall-clock time, in milliseconds since 1970. The result is
+/// correct only if the wall clock has not been set since `at`.
 pub(crate) fn unix_ms_at(at: Nanos) -> i64 {
     let ago = clock::now() - at;
     unix_ms().saturating_sub(ago.0 / 1_000_000)

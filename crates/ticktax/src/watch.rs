@@ -1,5 +1,5 @@
-//! Drives an observation: passes its rows to the analysis and the files until it ends or is
-//! interrupted.
+//! Drives an observation: passes its rows to the analysis and the files until the observation ends
+//! or is interrupted.
 
 use crate::files::RowFiles;
 use ticktax_model::SourceTable;
@@ -9,7 +9,7 @@ use ticktax_observe::{Event, Observation, Progress};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 
-/// Feeds every row to `analysis` and `files`, and calls `show` about twenty times a second.
+/// Passes every row to `analysis` and `files`, and calls `show` about twenty times a second.
 pub(crate) fn watch<A: RowSink>(
     observed: &mut dyn Observation,
     (analysis, files): (&mut A, &mut RowFiles),

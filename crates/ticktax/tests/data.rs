@@ -1,7 +1,7 @@
-//! Runs the queries of `docs/reference/data.md` on a recording, each in its own program.
+//! Runs the queries in `docs/reference/data.md` on a recording. Each runs in a separate program.
 //!
-//! The queries need the Python packages `duckdb`, `pandas` and `pyarrow`. Tests whose packages are
-//! missing are reported as ignored.
+//! The queries need the Python packages `duckdb`, `pandas` and `pyarrow`. If a package is missing,
+//! the tests that need it are reported as ignored.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 mod common;
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// Runs one query from a file and prints the number of rows.
+/// Python program that runs one query from a file and prints the number of rows.
 const SQL: &str = "
 import duckdb, sys
 rows = duckdb.sql(open(sys.argv[1]).read()).fetchall()
@@ -51,7 +51,8 @@ print(len(scope['result']))
 print(scope['result'])
 ";
 
-/// Runs every code block of `language` in the document. Each must return at least one row.
+/// Runs every code block in the document that is written in `language`. Each must return at least
+/// one row.
 fn run(language: &str, runner: &str) -> Result<(), Failed> {
     let queries = blocks(language);
     assert_eq!(queries.len(), 5, "{language}");
@@ -81,7 +82,7 @@ fn run(language: &str, runner: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Simulates a recording and saves it as `lag.parquet`.
+/// Simulates a scenario and saves the recording as `lag.parquet`.
 fn record(folder: &Path) -> Result<(), Failed> {
     let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
     let (scenario, recording) = (path("game.toml"), path("lag.parquet"));

@@ -1,6 +1,7 @@
-//! `--perfetto`: reads the written trace with Perfetto's own descriptor.
+//! Reads a trace that `--perfetto` wrote, with Perfetto's own descriptor.
 //!
-//! The descriptor is in the Python package `perfetto`. Without it, the test is reported as ignored.
+//! The Python package `perfetto` contains the descriptor. If it is not installed, the test is
+//! reported as ignored.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 mod common;

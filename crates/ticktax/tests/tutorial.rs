@@ -1,8 +1,8 @@
-//! Runs `docs/tutorial.md` as a reader would: runs every block, and checks that the output names
+//! Follows `docs/tutorial.md` as a reader would: runs every block, and checks that the output names
 //! the culprit.
 //!
-//! The test needs two CPUs and the right to trace the kernel. If either is missing, it is reported
-//! as ignored.
+//! The test needs two CPUs and the right to trace the kernel. If either is missing, the test is
+//! reported as ignored.
 
 use std::env;
 use std::fs;
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
         "root::the_tutorial_names_the_culprit_and_proves_it",
         tutorial,
     );
-    // The tutorial measures how long a server waits, so other load changes the result.
+    // The tutorial measures how long a server waits, so any other load changes the result.
     let left_out = ticktax_fixture::left_out("live");
     let ignored = !can || left_out.is_some();
     let trial = trial.with_kind(left_out.unwrap_or_default());
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
 fn tutorial() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let at = folder.path();
-    // Everything started by the script ends with its shell.
+    // All programs that the script starts end together with its shell.
     let script = format!(
         "trap 'kill $(jobs -p) 2>/dev/null' EXIT\nset -e\n{}",
         blocks()
@@ -67,14 +67,14 @@ fn tutorial() -> Result<(), Failed> {
             }
         }
     }
-    // The culprit no longer runs on the server's CPU.
+    // By now, the culprit no longer runs on the server's CPU.
     let calm = read("calm.txt")?;
     let blamed = calm.lines().find(|line| line.starts_with("  backupd"));
     if let Some(line) = blamed {
         return Err(format!("still blamed after it was moved: {line}\n{calm}").into());
     }
-    // If other programs keep every CPU busy, the server also waits for them, and they come first in
-    // the output.
+    // If other programs keep every CPU busy, the server also waits for them, and they are listed
+    // first.
     if others_run()? {
         return Ok(());
     }
@@ -89,7 +89,7 @@ fn tutorial() -> Result<(), Failed> {
     }
 }
 
-/// Parses the 95 % interval for the change in waiting per second, in percentage points.
+/// Parses the 95 % interval of the change in waiting time per second, in percentage points.
 fn interval(proof: &str) -> Option<(f64, f64)> {
     let mut lines = proof.lines();
     let line = lines.find(|line| line.contains("waited, per second"))?;
@@ -99,7 +99,8 @@ fn interval(proof: &str) -> Option<(f64, f64)> {
     Some((low, high))
 }
 
-/// Whether about as many threads as there are CPUs recently wanted to run.
+/// Returns whether the number of threads that recently wanted to run is about the number of CPUs,
+/// or higher.
 fn others_run() -> Result<bool, Failed> {
     let load = fs::read_to_string("/proc/loadavg")?;
     let load: f64 = load.split_whitespace().next().unwrap_or_default().parse()?;

@@ -1,10 +1,10 @@
-//! Kernel build options that boot parameters depend on.
+//! Kernel build options that some boot parameters depend on.
 
 use std::collections::BTreeMap;
 
 use super::super::facts::config_value;
 
-/// Build options without which some boot parameters have no effect.
+/// Build options that must be set for some boot parameters to have an effect.
 const OPTIONS: [&str; 9] = [
     "CPU_ISOLATION",
     "HIGH_RES_TIMERS",

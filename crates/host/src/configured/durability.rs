@@ -1,5 +1,5 @@
-//! Finds obstacles that can keep an fsync from reaching the disk: write caches that are not
-//! flushed, and programs whose fsync does nothing.
+//! Finds reasons why an fsync can fail to make data durable: write caches that are not flushed, and
+//! programs in which fsync does nothing.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -9,13 +9,13 @@ use ticktax_model::limitation::Unreadable;
 
 use super::reading::Reading;
 
-/// Maximum number of disks to check, more than any machine has.
+/// Maximum number of disks to check. No machine has this many.
 const MAX_DISKS: usize = 4_096;
-/// Library that replaces fsync with a function that does nothing.
+/// Library that replaces fsync by a function that does nothing.
 const FSYNC_LIBRARY: &str = "libeatmydata";
 
-/// Write caches of SCSI and ATA disks. Other disks do not report their own cache type, only the
-/// kernel's view of it.
+/// Returns the write caches of SCSI and ATA disks. Other disks are left out: they do not report the
+/// type of their cache, so the kernel's view cannot be compared with it.
 pub(super) fn write_caches(reading: &mut Reading) -> Vec<WriteCache> {
     let disks = reading.names("sys/block").into_iter().take(MAX_DISKS);
     let mut cache = |disk: String| {
@@ -31,7 +31,8 @@ pub(super) fn write_caches(reading: &mut Reading) -> Vec<WriteCache> {
     disks.filter_map(&mut cache).collect()
 }
 
-/// Programs whose fsync does nothing, because of a library or a command-line argument.
+/// Returns the programs in which fsync does nothing because of a library or a command-line
+/// argument.
 pub(super) fn fsync_off(reading: &mut Reading) -> Vec<FsyncOff> {
     let mut is_denied = false;
     let mut found = Vec::new();
@@ -48,7 +49,7 @@ pub(super) fn fsync_off(reading: &mut Reading) -> Vec<FsyncOff> {
         };
         let program = String::from_utf8_lossy(file("comm").trim_ascii_end()).into_owned();
         let by = if is_preloaded(&file("environ")) {
-            // A static program may have the variable set without using the library.
+            // `LD_PRELOAD` has no effect on a static program, so check that the library is mapped.
             library(&file("maps"))
         } else {
             argument(&program, &file("cmdline"))
@@ -65,7 +66,7 @@ pub(super) fn fsync_off(reading: &mut Reading) -> Vec<FsyncOff> {
     found
 }
 
-/// Contents of a process's file in `/proc`, up to 1 MiB.
+/// Reads a file in `/proc` that describes a process, up to 1 MiB.
 fn bytes(reading: &Reading, path: &str) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let file = File::open(reading.path(path))?;
@@ -73,14 +74,14 @@ fn bytes(reading: &Reading, path: &str) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Whether the environment in `environ` preloads the library.
+/// Returns whether the environment in `environ` preloads [`FSYNC_LIBRARY`].
 fn is_preloaded(environ: &[u8]) -> bool {
     let variables = environ.split(|&byte| byte == 0);
     let mut preloads = variables.filter_map(|variable| variable.strip_prefix(b"LD_PRELOAD="));
     preloads.any(|libraries| String::from_utf8_lossy(libraries).contains(FSYNC_LIBRARY))
 }
 
-/// The library's path, if `maps` contains it.
+/// Returns the path of [`FSYNC_LIBRARY`] if it is listed in `maps`.
 fn library(maps: &[u8]) -> Option<FsyncOffBy> {
     let maps = String::from_utf8_lossy(maps);
     let path = maps.lines().find_map(|line| {
@@ -90,7 +91,7 @@ fn library(maps: &[u8]) -> Option<FsyncOffBy> {
     path.map(FsyncOffBy::Library)
 }
 
-/// The argument that makes a database skip fsync, if there is one.
+/// Returns the command-line argument that makes a database skip fsync, if there is one.
 fn argument(program: &str, cmdline: &[u8]) -> Option<FsyncOffBy> {
     let text = String::from_utf8_lossy(cmdline);
     let arguments: Vec<&str> = text.split('\0').skip(1).collect();

@@ -1,4 +1,4 @@
-//! Compares `fstab` with the actual mounts.
+//! Compares the lines of `fstab` with the actual mounts.
 
 use std::collections::BTreeSet;
 
@@ -6,22 +6,22 @@ use ticktax_model::configured::{FstabLine, Mounted, OtherMount};
 
 use super::reading::Reading;
 
-/// Maximum number of lines to read, more than any machine has.
+/// Maximum number of lines to read. No machine has this many.
 const MAX_LINES: usize = 4_096;
 
 /// Maximum number of mounts to keep that have no line in `fstab`.
 const MAX_OTHERS: usize = 64;
 
-/// File systems that have an option that determines what an fsync guarantees.
+/// File systems that have mount options which determine what an fsync guarantees.
 const KEEP_DATA: [&str; 8] = [
     "btrfs", "ext2", "ext3", "ext4", "f2fs", "nfs", "nfs4", "overlay",
 ];
 
-/// The lines of `fstab`, each with its actual mount, and the mounts without a line.
+/// Returns the lines of `fstab`, each with its actual mount, and the mounts that have no line.
 pub(super) fn read(reading: &mut Reading) -> (Vec<FstabLine>, Vec<OtherMount>) {
     let fstab = reading.text("etc/fstab").unwrap_or_default();
     let Some(mounts) = reading.text("proc/mounts") else {
-        // Without the list of mounts, every line would seem to be unmounted.
+        // If the list of mounts is unknown, every line would seem to be unmounted.
         return (Vec::new(), Vec::new());
     };
     let mounts: Vec<[String; 4]> = mounts.lines().filter_map(fields).collect();
@@ -42,13 +42,15 @@ pub(super) fn read(reading: &mut Reading) -> (Vec<FstabLine>, Vec<OtherMount>) {
     (lines.into_iter().map(line).collect(), others)
 }
 
-/// Mounts that store data but have no line, one for each combination of device, type and options.
+/// Returns the mounts that store data but have no line in `fstab`. Mounts with the same device,
+/// type and options are returned only once.
 fn others(reading: &mut Reading, mounts: &[[String; 4]], lines: &[[String; 4]]) -> Vec<OtherMount> {
     let mut seen = BTreeSet::new();
     let mut others = Vec::new();
     let is_listed = |place: &str| lines.iter().any(|line| same_place(&line[1], place));
     let listed = mounts.iter().filter(|mount| is_listed(&mount[1]));
-    // A bind mount or subvolume of a listed file system does not count as unlisted.
+    // A bind mount or a subvolume shows a file system that already has a line, so it does not
+    // count.
     let devices: BTreeSet<&String> = listed.map(|mount| &mount[0]).collect();
     let unlisted = mounts.iter().filter(|[device, place, kind, _]| {
         let is_view = kind != "overlay" && devices.contains(device);
@@ -59,8 +61,8 @@ fn others(reading: &mut Reading, mounts: &[[String; 4]], lines: &[[String; 4]]) 
             break;
         }
         let mut mounted = mounted_as(reading, mount);
-        // Ignores the directories of overlays, because a machine with containers has hundreds of
-        // them.
+        // Ignore the directories that overlays consist of. They differ for every container, so a
+        // machine could have hundreds of otherwise equal mounts.
         mounted.options.retain(|option| !option.contains("dir="));
         let key = (
             mounted.device.clone(),
@@ -88,15 +90,16 @@ fn mounted_as(reading: &mut Reading, [device, _, kind, options]: &[String; 4]) -
     }
 }
 
-/// Options that ext file systems omit from the list of mounts because they are the defaults, such
-/// as `data=ordered`.
+/// Returns the options that ext file systems omit from the list of mounts because they are the
+/// defaults, such as `data=ordered`.
 fn default_options(reading: &mut Reading, device: &str, kind: &str) -> Vec<String> {
     let name = device.rsplit('/').next().unwrap_or_default();
     if name.is_empty() || !matches!(kind, "ext2" | "ext3" | "ext4") {
         return Vec::new();
     }
     let mut folder = |driver: &str| reading.text(&format!("proc/fs/{driver}/{name}/options"));
-    // Since Linux 4.3, a single driver handles all three types, and they share one directory.
+    // Since Linux 4.3, the ext4 driver handles all three types, and its directory contains them
+    // all.
     let options = folder(kind).or_else(|| folder("ext4")).unwrap_or_default();
     options
         .lines()
@@ -105,7 +108,8 @@ fn default_options(reading: &mut Reading, device: &str, kind: &str) -> Vec<Strin
         .collect()
 }
 
-/// The first four fields of a line; `None` for comments and short lines.
+/// Returns the first four fields of a line. Returns `None` for comments and for lines that have
+/// fewer than three fields.
 fn fields(line: &str) -> Option<[String; 4]> {
     let line = line.trim_start();
     if line.starts_with('#') {
@@ -133,7 +137,7 @@ fn same_place(a: &str, b: &str) -> bool {
     trimmed(a) == trimmed(b)
 }
 
-/// Resolves the escapes in a field, such as `\040` for a space.
+/// Decodes the escapes in a field, such as `\040` for a space.
 fn unescaped(field: &str) -> String {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field.as_bytes();

@@ -1,4 +1,4 @@
-//! Kernel messages about parameters and clocks, from `/dev/kmsg`.
+//! Reads kernel messages about boot parameters and clocks from `/dev/kmsg`.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read};
@@ -11,7 +11,7 @@ use super::reading::Reading;
 
 const LOG: &str = "dev/kmsg";
 
-/// Maximum number of bytes to read, several times the largest default buffer.
+/// Maximum number of bytes to read. This is several times the size of the largest default buffer.
 const MAX: usize = 8 << 20;
 
 /// Maximum number of clock messages to keep.
@@ -34,13 +34,13 @@ pub(super) fn read(reading: &mut Reading) -> Option<KernelLog> {
         }
     };
     let mut log = Vec::new();
-    // Each read returns one record of at most 8 KiB.
+    // Each read returns a single record of at most 8 KiB.
     let mut record = [0; 8192];
     while log.len() < MAX {
         match file.read(&mut record) {
             Ok(0) => break,
             Ok(length) => log.extend_from_slice(&record[..length]),
-            // The kernel overwrote the record, or a signal interrupted the read.
+            // The kernel has overwritten the record, or a signal interrupted the read.
             Err(error)
                 if error.kind() == ErrorKind::Interrupted
                     || error.raw_os_error() == Some(libc::EPIPE) => {}
@@ -62,8 +62,8 @@ fn parse(log: &str) -> KernelLog {
         };
         let mut head = head.split(',');
         let (priority, number) = (head.next(), head.next());
-        // Programs can also write to the log. The facility is stored above the lowest three bits
-        // and is 0 for the kernel.
+        // Programs can also write to the log. Their messages have another facility, which is stored
+        // above the lowest three bits. The kernel's facility is 0.
         let by_kernel = priority
             .and_then(|text| text.parse::<u32>().ok())
             .is_some_and(|p| p < 8);
@@ -84,7 +84,8 @@ fn parse(log: &str) -> KernelLog {
     facts
 }
 
-/// Whether a message reports that the kernel abandoned a clocksource.
+/// Returns whether a message reports that the kernel does not use a clocksource any more or
+/// rejected one.
 fn is_about_a_clock(message: &str) -> bool {
     const SIGNS: [&str; 4] = [
         "Marking TSC unstable",

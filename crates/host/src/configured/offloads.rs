@@ -1,6 +1,6 @@
-//! Finds work that network devices could take off the CPUs but do not.
+//! Finds work that a network device could take off the CPUs, but does not.
 //!
-//! Uses the same netlink interface as `ethtool -k` (`<linux/genetlink.h>`,
+//! The data comes from the same netlink interface that `ethtool -k` uses (`<linux/genetlink.h>`,
 //! `<linux/ethtool_netlink.h>`).
 
 use std::path::Path;
@@ -11,7 +11,7 @@ use ticktax_model::configured::{DeviceOffloads, Offload};
 use super::reading::Reading;
 use crate::netlink::{Body, Netlink, attribute, attributes, half};
 
-// Protocol of generic netlink itself, used to look up families.
+// Protocol of generic netlink itself. It is used to look up the protocol families.
 const CONTROL: u16 = 16;
 const GET_FAMILY: u8 = 3;
 const FAMILY_ID: u16 = 1;
@@ -20,8 +20,8 @@ const FAMILY_NAME: u16 = 2;
 const GET_FEATURES: u8 = 11;
 const HEADER: u16 = 1;
 const HEADER_NAME: u16 = 2;
-/// Attributes with a device's features. Changeable features are bits with values; active features
-/// are a list.
+/// Attributes that contain a device's features. The features that can be changed come as bits with
+/// values, and the active features come as a list.
 const FEATURES_HARDWARE: u16 = 2;
 const FEATURES_ACTIVE: u16 = 4;
 const SET_BITS: u16 = 3;
@@ -34,10 +34,10 @@ const HEAD: usize = 4;
 
 const LOOPBACK: &str = "lo";
 
-/// The devices in this process's network namespace whose offloads are partly or entirely off. Empty
-/// if the kernel does not report offloads.
+/// Returns the devices in this process's network namespace that have offloads which are available
+/// but off. Returns no devices if the kernel does not report offloads.
 pub(super) fn off(reading: &Reading) -> Vec<DeviceOffloads> {
-    // Netlink only describes the running kernel.
+    // Netlink describes only the running kernel, not a directory with the files of another machine.
     if reading.path("") != Path::new("/") {
         return Vec::new();
     }
@@ -62,14 +62,15 @@ fn request(command: u8) -> Body {
     Body(vec![command, 1, 0, 0])
 }
 
-/// The id of the family in `message`, if the family is called `name`.
+/// Returns the ID of the family in `message` if the family is called `name`.
 fn family(message: &[u8], name: &str) -> Option<u16> {
     let about = message.get(HEAD..)?;
     let has_name = text(attribute(about, FAMILY_NAME)?) == name;
     half(attribute(about, FAMILY_ID)?, 0).filter(|_| has_name)
 }
 
-/// The device in `message`, if any of its offloads are off.
+/// Returns the device in `message`, with those of its offloads that are off. Returns `None` for the
+/// loopback device and for invalid messages.
 fn device(message: &[u8]) -> Option<DeviceOffloads> {
     let about = message.get(HEAD..)?;
     let name = text(attribute(attribute(about, HEADER)?, HEADER_NAME)?);
@@ -77,7 +78,7 @@ fn device(message: &[u8]) -> Option<DeviceOffloads> {
         return None;
     }
     let hardware = attribute(about, FEATURES_HARDWARE)?;
-    // The bits in a list have no values, because every listed feature is on.
+    // In a list, every listed feature is on, so the bits have no values.
     let available: Vec<&str> = bits(hardware)
         .filter(|bit| bit.1)
         .map(|bit| bit.0)
@@ -96,7 +97,7 @@ fn device(message: &[u8]) -> Option<DeviceOffloads> {
     })
 }
 
-/// The name of each bit in a set, and whether the bit has a value.
+/// Returns the name of each bit in a set, and whether the bit has a value.
 fn bits(set: &[u8]) -> impl Iterator<Item = (&str, bool)> {
     let bits = attribute(set, SET_BITS).unwrap_or_default();
     let bits = attributes(bits).filter(|(kind, _)| *kind == SET_BIT);
@@ -106,7 +107,7 @@ fn bits(set: &[u8]) -> impl Iterator<Item = (&str, bool)> {
     })
 }
 
-/// The text before the terminating 0. Empty if it is not valid UTF-8.
+/// Returns the text before the terminating 0. Returns an empty text if it is not valid UTF-8.
 fn text(bytes: &[u8]) -> &str {
     let length = bytes.iter().position(|&byte| byte == 0);
     let bytes = &bytes[..length.unwrap_or(bytes.len())];
@@ -156,7 +157,7 @@ mod tests {
         let active = &["tx-checksum-ipv4", "tx-generic-segmentation"];
         let found = device(&message("eth0", AVAILABLE, active)).unwrap();
         assert_eq!(found.device, "eth0");
-        // A single kind of checksum offload is enough.
+        // One active kind of checksum offload is enough for checksum offload to be on.
         assert_eq!(found.off, [Offload::Segmentation, Offload::GenericReceive]);
         assert!(
             device(&message("eth0", AVAILABLE, AVAILABLE))

@@ -1,4 +1,4 @@
-//! Frequency and sleep policies, and interrupt affinities.
+//! Reads frequency policies, the limit on wake-up latency, and interrupt affinities.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -10,8 +10,8 @@ use ticktax_model::limitation::Unreadable;
 
 use super::reading::Reading;
 
-/// Maximum number of open files to check for a device's holders, enough for about ten thousand
-/// programs.
+/// Maximum number of open files to check when looking for the programs that hold a device open.
+/// This is enough for about ten thousand programs.
 const MAX_FILES: usize = 50_000;
 
 pub(super) fn frequency(reading: &mut Reading) -> Vec<FrequencyPolicy> {
@@ -37,13 +37,13 @@ pub(super) fn frequency(reading: &mut Reading) -> Vec<FrequencyPolicy> {
     policies.filter_map(&mut read).collect()
 }
 
-/// Reads the limit on wake-up latency from its device. Opening the device for reading does not
-/// request a limit.
+/// Reads the limit on wake-up latency from its device. Only writing to the device requests a limit,
+/// so reading it changes nothing.
 pub(super) fn wake_latency(reading: &mut Reading) -> Option<WakeLatency> {
     const DEVICE: &str = "dev/cpu_dma_latency";
     let path = reading.path(DEVICE);
     let mut bytes = [0; 4];
-    // Non-blocking, in case there is something else at the device's path.
+    // Don't block if the path belongs to something other than the device.
     let opened = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NONBLOCK)
@@ -65,7 +65,7 @@ pub(super) fn wake_latency(reading: &mut Reading) -> Option<WakeLatency> {
     })
 }
 
-/// The programs known to have `device` open.
+/// Returns the programs that are known to have `device` open.
 fn holders(reading: &mut Reading, device: &str) -> Vec<String> {
     let mut holders = Vec::new();
     let mut looked = 0;
@@ -98,12 +98,13 @@ fn holders(reading: &mut Reading, device: &str) -> Vec<String> {
     holders
 }
 
-/// Maximum number of interrupts for which affinities are read unconditionally. Each interrupt takes
-/// two files, so affinities of more interrupts are only read if they are sure to matter.
+/// Largest number of interrupts with which affinities are always read. Reading them takes two files
+/// per interrupt, so on machines with more interrupts they are read only if they are sure to
+/// matter.
 const FEW_INTERRUPTS: usize = 256;
 
-/// The CPUs that each device interrupt can be routed to. Empty if there are many interrupts, unless
-/// `even_many` is set.
+/// Returns the CPUs that each device interrupt can be routed to. Returns nothing if there are more
+/// than [`FEW_INTERRUPTS`] interrupts, unless `even_many` is set.
 pub(super) fn interrupt_cpus(reading: &mut Reading, even_many: bool) -> BTreeMap<String, String> {
     let mut cpus = BTreeMap::new();
     let numbers = reading.names("proc/irq");

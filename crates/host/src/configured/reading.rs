@@ -1,4 +1,4 @@
-//! Reads files of unknown size and content, and keeps track of those that cannot be read.
+//! Reads files of unknown size and content, and keeps track of those that it cannot read.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 
 use ticktax_model::limitation::{Limitation, Unreadable};
 
-/// Maximum number of bytes to read per file. Settings files are a few kB long.
+/// Maximum number of bytes to read per file. Settings files are only a few kB long.
 const MAX: u64 = 1 << 20;
 
-/// The system's reason for `error`, without the error number.
+/// Returns the system's description of `error`, without the error number.
 fn failed(error: &std::io::Error) -> Unreadable {
     Unreadable::Failed(error.kind().to_string())
 }
 
-/// Reads a machine's files and keeps track of those that cannot be read.
+/// Reads the files of one machine, and keeps track of those that it cannot read.
 #[derive(Debug)]
 pub(super) struct Reading {
     root: PathBuf,
-    /// Paths that could not be read, by reason.
+    /// Paths that could not be read, grouped by reason.
     unread: BTreeMap<Unreadable, Vec<String>>,
 }
 
@@ -31,19 +31,19 @@ impl Reading {
         }
     }
 
-    /// Converts a path on the machine to a path for this process.
+    /// Converts a path on the machine to the path at which this process can open it.
     pub(super) fn path(&self, path: &str) -> PathBuf {
         self.root.join(path)
     }
 
-    /// The text of a file. Invalid UTF-8 is replaced. Text beyond 1 MiB is dropped and reported.
-    /// `None` if the file does not exist or cannot be read.
+    /// Returns the text of a file. Invalid UTF-8 is replaced. Text beyond 1 MiB is dropped and
+    /// reported. Returns `None` if the file does not exist or cannot be read.
     pub(super) fn text(&mut self, path: &str) -> Option<String> {
         let file = self.open(path)?;
         let mut bytes = Vec::new();
         if let Err(error) = file.take(MAX + 1).read_to_end(&mut bytes) {
-            // If a parameter cannot be read because it is write-only or its hardware is absent, it
-            // is not a setting to compare.
+            // A parameter that is write-only, or whose hardware is absent, cannot be read. It is
+            // not a setting to compare, so don't report it.
             if !path.starts_with("proc/sys/") {
                 self.missed(path, failed(&error));
             }
@@ -57,8 +57,8 @@ impl Reading {
     }
 
     fn open(&mut self, path: &str) -> Option<File> {
-        // Opening anything other than a regular file, such as a pipe without a writer, could block
-        // the audit.
+        // Open only regular files. Opening something else, such as a pipe that has no writer, could
+        // block the audit.
         let full = self.path(path);
         let opened = fs::metadata(&full).and_then(|data| {
             if data.is_file() {
@@ -81,9 +81,10 @@ impl Reading {
         }
     }
 
-    /// The sorted names in a directory. Empty if the directory does not exist or cannot be read.
+    /// Returns the names in a directory, in alphabetical order. Returns no names if the directory
+    /// does not exist or cannot be read.
     pub(super) fn names(&mut self, path: &str) -> Vec<String> {
-        /// Maximum number of names, more than any settings directory has.
+        /// Maximum number of names to read. No settings directory has this many.
         const MAX_NAMES: usize = 65_536;
         let entries = match fs::read_dir(self.path(path)) {
             Ok(entries) => entries,
@@ -102,12 +103,12 @@ impl Reading {
         names
     }
 
-    /// Notes that a path could not be read.
+    /// Remembers that a path could not be read.
     pub(super) fn missed(&mut self, path: &str, why: Unreadable) {
         self.unread.entry(why).or_default().push(format!("/{path}"));
     }
 
-    /// The paths that could not be read, as one limitation per reason.
+    /// Returns the paths that could not be read, as one limitation for each reason.
     pub(super) fn unread(self) -> Vec<Limitation> {
         /// Maximum number of paths listed per limitation.
         const NAMED: usize = 4;

@@ -1,14 +1,14 @@
-//! Receive packet steering (RPS): the CPUs that receive queues pass their packets to.
+//! Reads which CPUs a receive queue passes its packets to (receive packet steering, RPS).
 
 use ticktax_model::configured::SteeredQueue;
 use ticktax_model::{Cpu, CpuList};
 
 use super::reading::Reading;
 
-/// Maximum number of queues to check. A device can have one per CPU.
+/// Maximum number of queues to check. A device can have one queue per CPU.
 const MAX_QUEUES: usize = 4_096;
 
-/// The receive queues that pass packets to other CPUs.
+/// Returns the receive queues that pass their packets to other CPUs.
 pub(super) fn queues(reading: &mut Reading) -> Vec<SteeredQueue> {
     const FOLDER: &str = "sys/class/net";
     let mut found = Vec::new();
@@ -34,7 +34,7 @@ pub(super) fn queues(reading: &mut Reading) -> Vec<SteeredQueue> {
     found
 }
 
-/// Parses a CPU mask as the kernel prints it: 32-bit words in hexadecimal, highest word first.
+/// Parses a CPU mask in the kernel's format: 32-bit words in hexadecimal, the highest word first.
 fn mask(text: &str) -> Option<CpuList> {
     let words: Option<Vec<u32>> = text
         .split(',')

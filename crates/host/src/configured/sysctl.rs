@@ -1,9 +1,10 @@
 //! Reads `sysctl.conf` and `sysctl.d` in the same way as the loaders of systemd and procps.
 //!
-//! If several directories contain a file with the same name, only the one in the first directory is
-//! read. A link to `/dev/null` hides such files. Files are read in the order of their names. The
-//! last setting wins, and an exact key wins over a pattern. Some loaders also read
-//! `/etc/sysctl.conf` after all other files, so the value without that file is kept as well.
+//! If several directories contain a file with the same name, only the file in the first of these
+//! directories is read. If that file is a link to `/dev/null`, none of them is read. Files are read
+//! in the order of their names. The last setting of a parameter wins, and an exact key wins over a
+//! pattern. Some loaders also read `/etc/sysctl.conf` after all other files, and some do not. If
+//! the value differs without that file, both values are kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -16,7 +17,7 @@ use ticktax_model::limitation::Unreadable;
 
 use super::reading::Reading;
 
-/// Directories, in order of precedence.
+/// Directories that contain settings files, highest precedence first.
 const FOLDERS: [&str; 5] = [
     "etc/sysctl.d",
     "run/sysctl.d",
@@ -27,15 +28,15 @@ const FOLDERS: [&str; 5] = [
 
 const FILE: &str = "etc/sysctl.conf";
 
-/// Maximum number of settings to keep, several times what the largest machines have.
+/// Maximum number of settings to keep. This is several times as many as the largest machines have.
 const MAX: usize = 4_096;
 
-/// A line that sets a parameter.
+/// A line in a settings file that sets a parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Line {
-    /// Path of the parameter below `/proc/sys`, which may be a pattern.
+    /// Path of the parameter below `/proc/sys`. It may be a pattern.
     path: String,
-    /// Value; `None` if the line excludes the parameter from patterns.
+    /// The value to set. `None` if the line only excludes the parameter from patterns.
     value: Option<String>,
     place: String,
 }
@@ -68,7 +69,7 @@ pub(super) fn read(reading: &mut Reading) -> Vec<SysctlSetting> {
     settings
 }
 
-/// The files to read, in reading order.
+/// Returns the paths of the files, in the order in which they are read.
 fn files(reading: &mut Reading) -> Vec<String> {
     let mut by_name: BTreeMap<String, String> = BTreeMap::new();
     for folder in FOLDERS {
@@ -99,7 +100,8 @@ fn parse(file: &str, text: &str) -> Vec<Line> {
             Some((name, value)) => (name.trim(), Some(value.trim().to_owned())),
             None => (line, None),
         };
-        // A leading dash suppresses errors. A dashed key without a value is excluded from patterns.
+        // A dash before the key suppresses errors. If such a line has no value, it excludes the key
+        // from patterns.
         let excluded = name.strip_prefix('-');
         if value.is_none() && excluded.is_none() {
             return None;
@@ -110,8 +112,8 @@ fn parse(file: &str, text: &str) -> Vec<Line> {
     numbered.filter_map(line).collect()
 }
 
-/// The path for a key. If the first separator is a slash, slashes separate the parts, and dots are
-/// part of them. Otherwise dots separate the parts.
+/// Returns the path for a key. If the first separator in the key is a slash, slashes separate its
+/// parts, and a dot is an ordinary character. Otherwise, dots separate the parts.
 fn path_of(key: &str) -> Option<String> {
     let first = key.find(['.', '/'])?;
     let path = if key.as_bytes()[first] == b'/' {
@@ -136,7 +138,7 @@ fn path_of(key: &str) -> Option<String> {
     is_valid.then_some(path)
 }
 
-/// The key for `path`, in the form that `sysctl` prints.
+/// Returns the key for `path`, in the form in which `sysctl` prints it.
 fn dotted(path: &str) -> String {
     let swapped = path.chars().map(|c| match c {
         '/' => '.',
@@ -146,7 +148,7 @@ fn dotted(path: &str) -> String {
     swapped.collect()
 }
 
-/// Each parameter's winning value, with the place that sets it.
+/// Returns the value that wins for each parameter, and the place in the files that sets it.
 fn winners(reading: &mut Reading, lines: &[Line]) -> BTreeMap<String, (String, String)> {
     let exact: BTreeSet<&str> = lines
         .iter()
@@ -176,7 +178,7 @@ fn is_pattern(path: &str) -> bool {
     path.contains(['*', '?', '['])
 }
 
-/// The parameters that match a pattern.
+/// Returns the parameters that match a pattern.
 fn matching(reading: &mut Reading, pattern: &str) -> Vec<String> {
     let mut found = vec![String::new()];
     for part in pattern.split('/') {
@@ -207,15 +209,16 @@ fn matching(reading: &mut Reading, pattern: &str) -> Vec<String> {
     found
 }
 
-/// Whether `name` matches a shell pattern with `*` and `?`. Patterns with brackets never match,
-/// because a missing finding is better than a wrong one.
+/// Returns whether `name` matches a shell pattern with `*` and `?`. A pattern with brackets never
+/// matches, because a missing finding is better than a wrong one.
 fn fits(name: &str, pattern: &str) -> bool {
     if pattern.contains('[') {
         return false;
     }
     let (name, pattern): (Vec<char>, Vec<char>) =
         (name.chars().collect(), pattern.chars().collect());
-    // Position of the last star, and how much of the name it has matched so far.
+    // `star` holds the position of the last star in the pattern, and how much of the name it has
+    // matched so far.
     let (mut at, mut next, mut star) = (0, 0, None);
     while at < name.len() {
         match pattern.get(next) {
@@ -240,9 +243,10 @@ fn fits(name: &str, pattern: &str) -> bool {
     pattern[next..].iter().all(|&c| c == '*')
 }
 
-/// The current value of a parameter, if the parameter exists and is both readable and writable.
+/// Returns the current value of a parameter. Returns `None` if the parameter does not exist or is
+/// not both readable and writable.
 fn live(reading: &mut Reading, path: &str) -> Option<String> {
-    // Reading this parameter makes every CPU do work.
+    // Reading this parameter would make every CPU do work.
     if path == "vm/stat_refresh" {
         return None;
     }

@@ -9,7 +9,7 @@ pub(super) fn read(reading: &mut Reading) -> Option<TimerList> {
 }
 
 fn parse(text: &str) -> TimerList {
-    // These lines occur once per CPU.
+    // These lines occur once for each CPU.
     let all = |name: &str| {
         let values = text.lines().filter_map(|line| {
             let (key, value) = line.split_once(':')?;

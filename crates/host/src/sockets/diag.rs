@@ -1,6 +1,7 @@
-//! Buffer sizes and charged memory of UDP sockets, which `/proc/net/udp` lacks.
+//! Reads buffer sizes and charged memory of UDP sockets, which are missing from `/proc/net/udp`.
 //!
-//! Uses the same netlink interface as `ss` (`<linux/sock_diag.h>`, `<linux/inet_diag.h>`).
+//! The data comes from the same netlink interface that `ss` uses (`<linux/sock_diag.h>`,
+//! `<linux/inet_diag.h>`).
 
 use std::collections::BTreeMap;
 
@@ -14,32 +15,32 @@ const IPV4: u8 = 2;
 const IPV6: u8 = 10;
 const UDP: u8 = 17;
 
-/// Attribute that contains a socket's memory figures. Its number also determines its bit in a
-/// request.
+/// Attribute that contains the memory figures of a socket. Its number also determines which bit
+/// requests it.
 const MEMORY: u16 = 7;
 const ASK_MEMORY: u8 = 1 << (MEMORY - 1);
 
-/// Size of `struct inet_diag_req_v2`. Only the first eight bytes matter here.
+/// Size of `struct inet_diag_req_v2`. Only its first eight bytes are used here.
 const REQUEST: usize = 56;
 /// Size of `struct inet_diag_msg`, which ends with the socket's inode number.
 const MESSAGE: usize = 72;
 const AT_INODE: usize = 68;
 
-/// Indices of the words in the memory attribute (`SK_MEMINFO_…`).
+/// Positions of the words in the memory attribute (`SK_MEMINFO_…`).
 const CHARGED: usize = 0;
 const BUFFER: usize = 1;
 
-/// Memory figures for the receive side of a socket, in bytes.
+/// Memory that the receive side of a socket may use and does use, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Memory {
-    /// Limit, which is twice the `SO_RCVBUF` setting.
+    /// Limit on the charged memory. It is twice the value that was set with `SO_RCVBUF`.
     pub(super) buffer: u64,
-    /// Memory charged to the socket, for queued data and recently read data.
+    /// Memory charged to the socket for data that is queued or was read recently.
     pub(super) charged: u64,
 }
 
-/// The memory figures of each UDP socket in this process's network namespace, by inode number.
-/// Empty if the kernel does not report them.
+/// Returns the memory figures of each UDP socket in this process's network namespace, by inode
+/// number. Returns no sockets if the kernel does not report the figures.
 pub(super) fn memory() -> BTreeMap<u64, Memory> {
     listed().unwrap_or_default()
 }
@@ -49,12 +50,12 @@ fn listed() -> nix::Result<BTreeMap<u64, Memory>> {
     let netlink = Netlink::open(SockProtocol::NetlinkSockDiag)?;
     for family in [IPV4, IPV6] {
         let mut request = vec![family, UDP, ASK_MEMORY, 0];
-        // Requests sockets in all states.
+        // Request sockets in all states.
         request.extend_from_slice(&u32::MAX.to_ne_bytes());
         request.resize(REQUEST, 0);
         match netlink.list(BY_FAMILY, &Body(request)) {
             Ok(sockets) => found.extend(sockets.iter().filter_map(|message| socket(message))),
-            // The kernel lacks IPv6.
+            // The kernel does not support IPv6.
             Err(Errno::ENOENT) => {}
             Err(error) => return Err(error),
         }
@@ -94,7 +95,7 @@ mod tests {
         let inode = fstat(receiver.as_fd()).unwrap().st_ino;
         let found = memory();
         if found.is_empty() {
-            // The kernel lacks `udp_diag`.
+            // The kernel does not support `udp_diag`.
             return;
         }
         let own = found[&inode];

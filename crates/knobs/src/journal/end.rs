@@ -4,8 +4,8 @@
 //! the end of the journal is unreadable, it is copied to a file next to the journal and then cut
 //! off.
 //!
-//! If there are unreadable lines *between* readable ones, they may be about settings that nobody
-//! knows any more. The journal then stays unchanged until a person has inspected it.
+//! If there are unreadable lines *between* readable ones, it is unknown which settings they were
+//! about. The journal then stays unchanged until a person has inspected it.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -14,13 +14,13 @@ use ticktax_store::disk::{self, Folder};
 
 use super::{Contents, Record};
 
-/// Maximum length of a journal's first line, in bytes.
+/// Maximum length of the first line of a journal, in bytes.
 pub(super) const LONGEST_FIRST: u64 = 1 << 16;
 /// Length of a line's checksum, in hexadecimal digits.
 const CHECKSUM: usize = 8;
 /// Text that follows the checksum in the first line of every journal.
 const BEGINNING: &[u8] = b" {\"began\":{";
-/// Number of copies to keep. A new copy replaces the oldest one.
+/// Number of copies to keep. When there are this many, a new copy replaces the oldest one.
 const COPIES: u32 = 4;
 
 pub(super) struct Parsed {
@@ -46,16 +46,16 @@ pub(super) fn parse(bytes: &[u8]) -> Parsed {
             parsed.readable = length;
             parsed.between = *damaged;
         } else if line.ends_with(b"\n") {
-            // Do not count a line without a newline. It had not reached the disk, so nothing is
-            // lost.
+            // Don't count a line that has no newline. Such a line never reached the disk
+            // completely, so the change that it announces never started.
             *damaged += 1;
         }
     }
     parsed
 }
 
-/// Whether a file with this first line is a journal. If the line is incomplete, its start is
-/// enough.
+/// Returns whether a file with this first line is a journal. If the line is incomplete, only its
+/// start is checked.
 pub(super) fn begins_journal(first: &[u8]) -> bool {
     let is_record = || matches!(disk::read_checked_line(first), Some(Record::Began { .. }));
     let is_half = || {
@@ -68,8 +68,8 @@ pub(super) fn begins_journal(first: &[u8]) -> bool {
     first.is_empty() || is_record() || is_half()
 }
 
-/// Copies the unreadable end of a journal to a new file in the same directory. Returns that file's
-/// name.
+/// Copies the unreadable end of a journal to a new file in the same directory. Returns the name of
+/// the new file.
 pub(super) fn copy(folder: &Folder, journal: &OsStr, bytes: &[u8]) -> io::Result<OsString> {
     let name = |number: u32| {
         let mut name = journal.to_owned();
@@ -110,7 +110,7 @@ mod tests {
         let line = checked_line(&began).unwrap();
         assert!(begins_journal(&line));
         assert!(begins_journal(b""));
-        // Half of the first line, as left by a killed session.
+        // A killed session can leave half of the first line.
         assert!(begins_journal(&line[..line.len() / 2]));
         let mut damaged = line.clone();
         damaged[line.len() / 2] ^= 1;

@@ -1,4 +1,4 @@
-//! Kernel parameters from the boot command line.
+//! Reads kernel parameters from the boot command line.
 
 use ticktax_model::machine::{kernel_words, parameter};
 

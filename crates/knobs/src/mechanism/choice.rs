@@ -1,5 +1,5 @@
-//! Files that list words and mark the active one: in brackets (`always [madvise] never`), or in
-//! parentheses for preemption (`none voluntary (full)`).
+//! Files that list words and mark the active one with brackets, as in `always [madvise] never`. The
+//! file for the preemption model uses parentheses, as in `none voluntary (full)`.
 
 use crate::error::Trouble;
 use crate::system::System;
@@ -17,7 +17,7 @@ pub(super) fn read(system: &System, path: &str) -> Result<String, Trouble> {
         .ok_or_else(|| Trouble::new(format!("/{path} does not mark the word in effect")))
 }
 
-/// Returns the words listed. If the file cannot be read, returns none.
+/// Returns the words that the file lists. Returns no words if the file cannot be read.
 pub(super) fn offered(system: &System, path: &str) -> Vec<String> {
     let text = system.text(path).unwrap_or_default();
     let words = text.split_ascii_whitespace();

@@ -1,12 +1,12 @@
-//! Limits on dirty memory, which are in percent in one file or in bytes in another. Writing to one
-//! sets the other to 0. Since the kernel rejects 0 bytes, the two files cannot be restored
-//! independently.
+//! Limits on dirty memory. Each is either a percentage in one file or a number of bytes in another.
+//! Writing to one of the files sets the other to 0. The two files cannot be restored separately,
+//! because the kernel rejects 0 bytes.
 
 use crate::error::Trouble;
 use crate::system::System;
 use crate::values::Form;
 
-/// The kernel requires at least two pages.
+/// Smallest limit that the kernel accepts: two pages.
 const MIN_BYTES: u64 = 8_192;
 const MAX_BYTES: u64 = 1 << 50;
 

@@ -1,4 +1,4 @@
-//! Files that contain just the value of a setting.
+//! Files that contain only the value of a setting.
 
 use std::path::Path;
 
@@ -7,8 +7,8 @@ use crate::error::Trouble;
 use crate::system::System;
 use crate::target::Target;
 
-/// Reads the file at `path` for `target`. If it belongs to a cgroup (`{}/NAME`), opens it through a
-/// handle to the cgroup's directory.
+/// Reads the file at `path` for `target`. A file of a cgroup (`{}/NAME`) is opened through a handle
+/// to the cgroup's directory.
 pub(super) fn read_of(system: &System, target: &Target, path: &str) -> Result<String, Trouble> {
     match in_cgroup(target, path) {
         Some(file) => file.read(system),
@@ -16,7 +16,7 @@ pub(super) fn read_of(system: &System, target: &Target, path: &str) -> Result<St
     }
 }
 
-/// Writes the file at `path` for `target`. Opens it the same way as for reading.
+/// Writes the file at `path` for `target`. The file is opened in the same way as for reading.
 pub(super) fn write_of(
     system: &System,
     target: &Target,
@@ -29,7 +29,7 @@ pub(super) fn write_of(
     }
 }
 
-/// Whether the file at `path` exists for `target`.
+/// Returns whether the file at `path` exists for `target`.
 pub(super) fn is_there(system: &System, target: &Target, path: &str) -> bool {
     match in_cgroup(target, path) {
         Some(file) => Cgroup::open(system, file.folder).is_ok_and(|group| group.has(file.name)),
@@ -71,7 +71,7 @@ impl CgroupFile<'_> {
         written.map_err(|error| Trouble::of_file(&self.path(), &error))
     }
 
-    /// Returns the path as error messages need it. They add the leading slash.
+    /// Returns the path without its leading slash, because error messages add the slash.
     fn path(&self) -> String {
         let path = self.folder.join(self.name).display().to_string();
         path.trim_start_matches('/').to_owned()

@@ -1,4 +1,4 @@
-//! The set of a CPU's disabled idle states. Each state has its own file.
+//! The set of idle states that are disabled for a CPU. Each idle state has its own file.
 
 use ticktax_model::{Cpu, CpuList};
 
@@ -7,9 +7,9 @@ use crate::system::System;
 use crate::target::Target;
 use crate::values::Form;
 
-/// Directory that contains a CPU's idle states.
+/// Directory that contains the idle states of a CPU.
 pub(super) const FOLDER: &str = "sys/devices/system/cpu/cpu{}/cpuidle";
-/// Value for an empty set.
+/// Value that stands for the empty set.
 const NONE: &str = "none";
 
 pub(crate) const FORM: Form = Form {
@@ -25,7 +25,7 @@ fn parse(text: &str) -> Option<String> {
     (!states.is_empty()).then(|| states.to_string())
 }
 
-/// Lists the numbers of a CPU's idle states in order.
+/// Returns the numbers of a CPU's idle states, in ascending order.
 fn states(system: &System, folder: &str) -> Result<Vec<u32>, Trouble> {
     let names = system.names(folder).into_iter();
     let numbers = names.filter_map(|name| name.strip_prefix("state")?.parse().ok());

@@ -1,5 +1,5 @@
-//! Files that contain a set of CPUs as a bit mask: hexadecimal words of 32 bits, highest CPUs
-//! first.
+//! Files that contain a set of CPUs as a bit mask. The mask consists of 32-bit words in
+//! hexadecimal, and the word with the highest CPUs comes first.
 
 use ticktax_model::{Cpu, CpuList};
 

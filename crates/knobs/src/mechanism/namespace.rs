@@ -1,5 +1,5 @@
-//! Files whose contents depend on the network namespace. A thread enters the namespace to read or
-//! write them.
+//! Files whose contents differ between network namespaces. A thread enters the namespace to read or
+//! write such a file.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -27,8 +27,8 @@ pub(super) fn write(
     within(system, target, || super::file::write(system, path, value))
 }
 
-/// Runs `act` in the target's network namespace. A temporary thread enters it, so that all other
-/// threads stay in theirs.
+/// Runs `act` in the network namespace of the target. A temporary thread enters that namespace, so
+/// that no other thread has to leave its own.
 fn within<T: Send>(
     system: &System,
     target: &Target,
@@ -37,7 +37,8 @@ fn within<T: Send>(
     let Target::Net(place) = target else {
         return Err(Trouble::new(format!("{target} is not a network namespace")));
     };
-    // If this thread is already there, entering would need a privilege without any benefit.
+    // If this thread is already in that namespace, entering it would be useless but would still
+    // need a privilege.
     if target.presence(system) == Target::Net("/proc/self/ns/net".into()).presence(system) {
         return act();
     }
@@ -68,7 +69,7 @@ fn enter(place: &Path) -> Result<(), Trouble> {
         .map_err(|errno| cannot(Trouble::of_call(errno).to_string()))
 }
 
-/// Opens a namespace file. Because opening a device or a pipe can have side effects, this first
+/// Opens a namespace file. Opening a device or a pipe can have side effects, so this function first
 /// checks through an `O_PATH` handle that the file is on the namespace file system.
 fn open(place: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();

@@ -1,4 +1,4 @@
-//! A task's scheduling attributes: policy and priority, nice value, and slice.
+//! Scheduling attributes of a task: its policy and priority, nice value, and slice.
 
 use nix::errno::Errno;
 
@@ -11,9 +11,9 @@ use crate::values::Form;
 const SCHED_FIFO: u32 = 1;
 const SCHED_RR: u32 = 2;
 const SCHED_DEADLINE: u32 = 6;
-/// Policies that share CPU time by weight, with their numbers in the kernel.
+/// Policies that share CPU time by weight, each with its number in the kernel.
 const FAIR: [(u32, &str); 4] = [(0, "other"), (3, "batch"), (5, "idle"), (7, "ext")];
-/// `SCHED_FLAG_RESET_ON_FORK`: children start with the default policy.
+/// `SCHED_FLAG_RESET_ON_FORK`: children of the task start with the default policy.
 const RESET_ON_FORK: u64 = 1;
 const RESET_WORD: &str = "reset-on-fork";
 const SLICE_WORD: &str = "slice=";
@@ -44,7 +44,7 @@ fn parse_slice(text: &str) -> Option<String> {
     SLICES.contains(&slice).then(|| slice.to_string())
 }
 
-/// Parses a policy in the form that [`words`] returns.
+/// Parses a policy in the form in which [`words`] returns it.
 fn read_policy(text: &str) -> Option<SchedAttr> {
     let mut parts = text.split(',');
     let policy = parts.next()?;
@@ -81,8 +81,8 @@ fn read_policy(text: &str) -> Option<SchedAttr> {
     Some(attr)
 }
 
-/// Returns `policy` with the flag that makes children start with the default policy and at least
-/// nice 0.
+/// Returns `policy` with the flag that makes children start with the default policy and with a nice
+/// value of at least 0.
 pub(crate) fn resetting_children(policy: &str) -> Option<String> {
     let mut attr = read_policy(policy)?;
     attr.flags |= RESET_ON_FORK;
@@ -97,7 +97,7 @@ pub(crate) fn without_slice(policy: &str) -> String {
     parts.collect::<Vec<_>>().join(",")
 }
 
-/// Whether tasks with the policy run before all tasks that share CPU time by weight.
+/// Returns whether tasks with this policy run before all tasks that share CPU time by weight.
 pub(crate) fn is_real_time(policy: &str) -> bool {
     read_policy(policy).is_some_and(|attr| !is_fair(attr.policy))
 }
@@ -128,8 +128,8 @@ fn is_fair(policy: u32) -> bool {
     FAIR.iter().any(|(number, _)| *number == policy)
 }
 
-/// Returns the default slice in ns, which is the calling thread's. Returns 0 if the kernel has no
-/// slices.
+/// Returns the slice of the calling thread, in ns, which is taken as the default slice. Returns 0
+/// if the kernel does not support slices.
 fn default_slice() -> u64 {
     let attr = sched_getattr(0).ok();
     let fair = attr.filter(|attr| is_fair(attr.policy));
@@ -144,7 +144,8 @@ pub(super) fn policy(tid: i32) -> Result<String, Trouble> {
     Ok(words(scheduling_of(tid)?, default_slice()))
 }
 
-/// Sets the policy. The system call also sets the nice value, so the current one is passed.
+/// Sets the policy of a task. The system call also sets the nice value, so this passes the task's
+/// current nice value.
 pub(super) fn set_policy(system: &System, tid: i32, value: &str) -> Result<(), Trouble> {
     let attr = read_policy(value).ok_or_else(|| Trouble::new(POLICY.about))?;
     let nice: i32 = nice(system, tid)?.parse().unwrap_or_default();
@@ -153,13 +154,13 @@ pub(super) fn set_policy(system: &System, tid: i32, value: &str) -> Result<(), T
 
 pub(super) fn nice(system: &System, tid: i32) -> Result<String, Trouble> {
     let fields = stat(system, tid).ok_or_else(|| Trouble::of_call(Errno::ESRCH))?;
-    // This is field 19 of the complete line.
+    // Field 19 of the complete line is word 16 here, because `fields` starts at field 3.
     let nice = fields.split_ascii_whitespace().nth(16);
     nice.map(str::to_owned)
         .ok_or_else(|| Trouble::new(format!("/proc/{tid}/stat is truncated")))
 }
 
-/// Sets the nice value with a system call that leaves the slice unchanged.
+/// Sets the nice value of a task, with a system call that leaves its slice unchanged.
 pub(super) fn set_nice(tid: i32, value: &str) -> Result<(), Trouble> {
     let nice = value
         .parse()

@@ -1,4 +1,4 @@
-//! CPU frequencies, CPU idle states and interrupts.
+//! Settings for CPU frequencies, CPU idle states and interrupts.
 
 use ticktax_model::knob::KnobScope::{Cpu, Irq, Machine};
 
@@ -10,7 +10,7 @@ use crate::values::Values::{Cpus, Form, Integer, IntegerOr, OfferedIn};
 const CPUFREQ: &str = "admin-guide/pm/cpufreq.rst";
 const CPUIDLE: &str = "admin-guide/pm/cpuidle.rst";
 
-/// Highest frequency that is accepted, in kHz.
+/// Highest frequency that ticktax accepts, in kHz.
 const KILOHERTZ: i64 = 100_000_000;
 
 pub(super) static KNOBS: [Knob; 12] = [

@@ -1,4 +1,4 @@
-//! Memory: reclaim, dirty pages, huge pages, same-page merging.
+//! Settings for memory: reclaim, dirty pages, huge pages and same-page merging.
 
 use ticktax_model::knob::KnobScope::Machine;
 

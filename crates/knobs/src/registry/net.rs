@@ -1,4 +1,4 @@
-//! Networking: settings of the machine and of network namespaces.
+//! Settings for networking, of the machine and of network namespaces.
 
 use ticktax_model::knob::KnobScope::{Machine, Net};
 

@@ -1,4 +1,4 @@
-//! The scheduler, clocks and lockup watchdogs.
+//! Settings for the scheduler, the clocks and the lockup watchdogs.
 
 use ticktax_model::knob::KnobScope::Machine;
 

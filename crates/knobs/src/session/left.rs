@@ -1,4 +1,5 @@
-//! The settings and cgroups that still have to be restored, according to a journal's records.
+//! The settings and cgroups that still have to be restored or removed, according to the records in
+//! a journal.
 
 use crate::group::Place;
 use crate::journal::Record;
@@ -10,29 +11,29 @@ pub(super) struct Pending {
     pub(super) knob: String,
     pub(super) target: Target,
     pub(super) identity: String,
-    /// Value before ticktax first changed it.
+    /// Value of the setting before ticktax first changed it.
     pub(super) original: String,
-    /// The value last read back.
+    /// The value that was read back last.
     pub(super) last: String,
-    /// The value that was about to be written. `None` once the setting has been read back.
+    /// The value that was about to be written. `None` if the setting has been read back since then.
     pub(super) unread: Option<String>,
-    /// Whether the kernel changed the setting as a side effect of another change. Any value found
-    /// then counts as ours.
+    /// Whether the kernel changed the setting as a side effect of another change. Its new value is
+    /// then unknown, so any value that it has counts as set by ticktax.
     pub(super) along: bool,
     pub(super) boot: String,
 }
 
-/// Everything that still has to be restored.
+/// All settings and cgroups that still have to be restored or removed.
 #[derive(Debug, Default)]
 pub(super) struct Left {
     /// Settings, in the order in which they were first changed.
     pub(super) settings: Vec<Pending>,
-    /// Created cgroups, each with the boot id at its creation.
+    /// The cgroups that were created, each with the ID of the boot during which it was created.
     pub(super) groups: Vec<(Place, String)>,
 }
 
 impl Left {
-    /// Replays a journal's records.
+    /// Replays the records in a journal, and returns what they leave to be restored.
     pub(super) fn from_records(records: &[Record]) -> Self {
         let mut left = Self::default();
         let mut latest = "";
@@ -51,7 +52,7 @@ impl Left {
         places.position(|pending| pending.knob == knob && pending.target == *target)
     }
 
-    /// Applies a record that was written during the boot with id `boot`.
+    /// Applies a record that was written during the boot with the ID `boot`.
     pub(super) fn apply(&mut self, boot: &str, record: Record) {
         match record {
             Record::Began { .. } => {}
@@ -69,7 +70,8 @@ impl Left {
                 new,
                 along,
             } => {
-                // ticktax does not itself write to a setting that changes as a side effect.
+                // ticktax does not write to a setting that changes as a side effect, and does not
+                // read it back.
                 let unread = Some(new).filter(|_| !along);
                 if let Some(at) = self.position(&knob, &target) {
                     self.settings[at].unread = unread;

@@ -1,4 +1,4 @@
-//! Gives a running task more priority, but not its children.
+//! Raises the priority of a running task, but not that of its children.
 
 use super::{Change, Consent, Session};
 use crate::error::KnobError;
@@ -9,12 +9,13 @@ use crate::registry;
 use crate::target::Target;
 
 impl Session {
-    /// Same as [`set`](Self::set), for a task that was already running. If the new value gives it
-    /// more than an ordinary task's priority, its future children do not inherit that. Otherwise,
-    /// a process of an unprivileged user could keep the priority in a child after the undo.
+    /// Changes a setting like [`set`](Self::set), for a task that was already running. If the new
+    /// value raises the task's priority above that of ordinary tasks, children that it starts later
+    /// do not inherit this priority. Otherwise, a child of an unprivileged user's process could
+    /// keep the priority after the undo.
     ///
-    /// `original` is the value before the session. If that has such a priority already, children
-    /// inherit as before.
+    /// `original` is the value before the session. If the task already had such a priority then,
+    /// its children continue to inherit it.
     ///
     /// # Errors
     /// Returns the same errors as [`set`](Self::set).
@@ -45,15 +46,16 @@ impl Session {
         self.change(knob, target, value)
     }
 
-    /// Adds the flag that resets children to a task's policy. This needs no consent, because it
-    /// only lowers the priority of children.
+    /// Adds the flag that makes a task's children start with the default policy. This needs no
+    /// consent, because it only lowers the priority of children.
     fn reset_children(&mut self, policy: &'static Knob, target: &Target) -> Result<(), KnobError> {
         let old = policy.read(&self.system, target)?;
         let Some(resetting) = resetting_children(&old).filter(|resetting| *resetting != old) else {
             return Ok(());
         };
-        // The policy's text includes the slice, which this session may change as well. The undo
-        // therefore restores each of them from its own entry, not from that text.
+        // The text of the policy includes the slice, which this session may change as well. The
+        // undo must restore each of the two from its own record, so record the slice separately and
+        // leave it out of the policy.
         let slice = registry::known("proc.slice");
         let slice = slice.and_then(|slice| Some((slice, slice.look(&self.system, target).ok()?)));
         let changes = slice.into_iter().chain([(policy, without_slice(&old))]);

@@ -1,5 +1,5 @@
-//! Tests changing and restoring settings on simulated machines. Sessions are killed at any point,
-//! and other programs change settings too.
+//! Tests that settings on simulated machines are changed and restored, even if a session is killed
+//! at any point or another program changes a setting too.
 
 mod damage;
 mod planted;
@@ -40,7 +40,7 @@ fn set(session: &mut Session, id: &str, target: &Target, value: &str) -> Result<
     Ok(change.got)
 }
 
-/// Writes a journal as a killed session would leave it.
+/// Writes a journal in the state in which a killed session would leave it.
 fn left_behind(machine: &Machine, records: &[Record]) {
     let began = Record::Began {
         boot: "boot-1".to_owned(),
@@ -190,7 +190,7 @@ fn settings_changed_by_another_program_are_left_alone() {
     set(&mut session, "vm.swappiness", &Target::Machine, "10").unwrap();
     set(&mut session, "vm.stat_interval", &Target::Machine, "9").unwrap();
     machine.put(SWAPPINESS, "33\n");
-    // The session must notice both before the next change and when it ends.
+    // The session must notice the foreign change both before its own next change and when it ends.
     let error = set(&mut session, "vm.swappiness", &Target::Machine, "20").unwrap_err();
     assert!(
         error.to_string().contains("changed from 10 to 33"),
@@ -209,7 +209,7 @@ fn values_that_were_not_read_back_are_restored() {
     for (found, outcome) in [
         ("60\n", UndoOutcome::AlreadyRestored),
         ("10\n", UndoOutcome::Restored),
-        // The kernel clamped the value.
+        // The kernel clamped the value, so it differs from both the old and the new one.
         ("12\n", UndoOutcome::RestoredUnread),
     ] {
         let machine = machine();
@@ -270,7 +270,7 @@ fn settings_of_an_offline_cpu_stay_in_the_journal() {
     let statement = session.undo();
     assert_eq!(outcomes(&statement), [UndoOutcome::Offline]);
     assert!(!statement.is_complete());
-    // Later sessions must keep the record, too.
+    // Later sessions must keep the record as well.
     let mut later = begin(&machine);
     set(&mut later, "vm.swappiness", &Target::Machine, "1").unwrap();
     drop(later);
@@ -312,7 +312,7 @@ fn companion_settings_are_restored_after_the_main_one() {
     let mut session = begin(&machine);
     machine.put(&queue("scheduler"), "[none] bfq\n");
     set(&mut session, "disk.scheduler", &disk, "bfq").unwrap();
-    // Do what the kernel does when the scheduler changes.
+    // Simulate what the kernel does when the scheduler changes.
     machine.put(&queue("scheduler"), "none [bfq]\n");
     machine.put(&queue("nr_requests"), "256\n");
     let statement = session.undo();
@@ -337,7 +337,7 @@ fn a_held_device_is_released() {
     machine.put("dev/cpu_dma_latency", "\0\u{64}\0\0");
     let mut session = begin(&machine);
     let got = set(&mut session, "cpu.dma_latency", &Target::Machine, "20");
-    // A regular file keeps the value, unlike the device.
+    // Unlike the device, the regular file that stands for it here keeps the value.
     assert!(got.is_ok(), "{got:?}");
     assert_eq!(outcomes(&session.undo()), [UndoOutcome::Released]);
 }
@@ -369,7 +369,7 @@ fn a_truncated_journal_is_read_up_to_its_end() {
         let lines = complete.split_inclusive(|&byte| byte == b'\n');
         lines.take(2).map(<[u8]>::len).sum()
     };
-    // Anything shorter is not recognized as a journal.
+    // A shorter line is not recognized as the start of a journal.
     let beginning = "xxxxxxxx {\"began\":{".len();
     for length in (beginning..=complete.len()).chain([0]) {
         let machine = machine();
@@ -395,7 +395,8 @@ fn changes_to_settings_that_must_stay_are_detected() {
     );
     let is =
         |session: &mut Session, knob, left| session.require_unchanged(knob, &Target::Machine, left);
-    // A change must be detected whether or not the session itself has changed the setting.
+    // The change must be detected whether or not the session itself has already changed the
+    // setting.
     set(&mut session, "vm.swappiness", &Target::Machine, "10").unwrap();
     is(&mut session, swappiness, "10").unwrap();
     is(&mut session, interval, "1").unwrap();
@@ -424,7 +425,8 @@ fn settings_of_ended_tasks_are_forgotten() {
     set(&mut session, "proc.timer_slack", &Target::Task(7), "1").unwrap();
     session.forget_gone().unwrap();
     assert_eq!(machine.text("proc/7/timerslack_ns"), "1\n");
-    // A new task has the same id by now. The session must not touch the new task's slack.
+    // The kernel has given the ID to a new task. The session must not touch the new task's timer
+    // slack.
     task(200);
     session.forget_gone().unwrap();
     assert_eq!(session.undo().settings, []);
@@ -432,7 +434,7 @@ fn settings_of_ended_tasks_are_forgotten() {
     assert_eq!(length(&machine), 0);
 }
 
-/// A machine with a v2 cgroup that delegates the CPU controller. This process is in that cgroup.
+/// Creates a machine with a v2 cgroup that contains this process and delegates the CPU controller.
 fn with_cgroups() -> Machine {
     let machine = machine();
     machine.put("proc/self/mounts", "cgroup2 /cg cgroup2 rw 0 0\n");
@@ -476,7 +478,8 @@ fn a_group_left_by_a_killed_run_is_removed() {
         };
         left_behind(&machine, &[making]);
         assert!(undone(&machine).is_complete());
-        // A cgroup does not survive a reboot, so one that has the same name is not ours.
+        // A cgroup does not survive a reboot. After one, a cgroup of the same name is not the one
+        // that ticktax created.
         assert_eq!(machine.path(&group()).exists(), boot == "boot-2");
         assert_eq!(length(&machine), 0);
     }
@@ -487,7 +490,7 @@ fn a_group_that_stays_is_reported_and_retried() {
     let machine = with_cgroups();
     let mut session = begin(&machine);
     session.make_group(Controller::Cpu).unwrap();
-    // rmdir fails on this directory because it contains a file. It fails in the same way on a
+    // rmdir fails on this directory because it contains a file. It fails in the same way for a
     // cgroup that contains a process.
     let file = format!("{}/x", group());
     machine.put(&file, "");

@@ -12,10 +12,11 @@ use ticktax_probes::clock::now;
 
 use super::http::{Hosts, MOST_BYTES, PageFormat, Request};
 
-/// Time limit for receiving a request. Scrapers send theirs at once.
+/// Time limit for receiving the complete request. Scrapers send the whole request as soon as they
+/// connect.
 const TO_READ: Nanos = Nanos::from_secs(2);
 
-/// Time limit for the client to read the answer.
+/// Time limit for the client to read the whole answer.
 const TO_WRITE: Nanos = Nanos::from_secs(5);
 
 /// A TCP or Unix stream.
@@ -63,7 +64,7 @@ impl AsFd for Stream {
     }
 }
 
-/// Stage of a connection, with its data.
+/// Stage of a connection, with the data that belongs to it.
 enum Stage {
     /// Waiting for the rest of a request. Holds the bytes received so far.
     Asking(Vec<u8>),
@@ -74,9 +75,9 @@ enum Stage {
 /// Result of advancing a connection as far as possible without blocking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// Waiting for the client to send or to read.
+    /// The client has to send or read more before the connection can continue.
     Waits,
-    /// Answered, or closed by the client.
+    /// The answer was sent, or the connection failed or was closed by the client.
     Done,
 }
 
@@ -106,12 +107,12 @@ impl Connection {
         self.until
     }
 
-    /// Whether the request has arrived.
+    /// Returns whether the complete request has arrived.
     pub(super) fn is_answering(&self) -> bool {
         matches!(self.stage, Stage::Answering { .. })
     }
 
-    /// Returns the poll events after which the connection can advance.
+    /// Returns the poll events that let the connection advance.
     pub(super) fn events(&self) -> PollFlags {
         match self.stage {
             Stage::Asking(_) => PollFlags::POLLIN,
@@ -127,7 +128,7 @@ impl Connection {
     ) -> Progress {
         match self.try_advance(hosts, page) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Progress::Waits,
-            // Answered, or closed by the client.
+            // The answer was sent, or the connection failed.
             _ => Progress::Done,
         }
     }

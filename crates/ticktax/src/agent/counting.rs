@@ -42,7 +42,8 @@ pub(super) struct Agent {
 }
 
 impl Agent {
-    /// Starts counting on `machine`. `limitations` is the number that the tracer reported.
+    /// Starts counting on `machine`. `limitations` is the number of limitations that the tracer
+    /// reported.
     pub(super) fn new(machine: &Machine, limitations: usize, shown: Shown) -> Self {
         let proc = Proc::default();
         let mut agent = Self {
@@ -63,7 +64,8 @@ impl Agent {
         agent
     }
 
-    /// Starts writing facts to a directory. `every` is the interval at which sums arrive.
+    /// Starts writing facts to the directory `facts`. `every` is the interval at which the tracer
+    /// delivers its sums.
     pub(super) fn write_facts(&mut self, mut facts: FactsFolder, every: Nanos) {
         let host = HostFact {
             time_unix_ms: self.began_unix_ms,
@@ -110,7 +112,7 @@ impl Agent {
         }
     }
 
-    /// Adds facts that belong to no window, if facts are written.
+    /// Adds facts that don't belong to a time window. Does nothing if the agent writes no facts.
     pub(super) fn note(&mut self, rows: impl IntoIterator<Item = Fact>) {
         if let Some(facts) = &mut self.facts {
             facts.add(rows);
@@ -126,12 +128,13 @@ impl Agent {
         self.accumulator.row(sources, row);
     }
 
-    /// Forgets all sources, because later rows refer to a new source table.
+    /// Forgets all sources. Call this before counting rows that refer to a new source table.
     pub(super) fn forget_sources(&mut self) {
         self.accumulator.forget_sources();
     }
 
-    /// Closes and returns the windows that ended by `at`. All rows before `at` must have arrived.
+    /// Closes the time windows that end at or before `at`, and returns them. All rows before `at`
+    /// must have arrived.
     pub(super) fn summed(&mut self, at: Nanos, counted: Option<Counted>) -> Vec<Window> {
         if let Some(counted) = counted {
             self.counted = counted;
@@ -147,12 +150,14 @@ impl Agent {
         closed
     }
 
-    /// Sets the totals of the flight recorder that runs along with the sums.
+    /// Replaces the incident totals with those of the flight recorder, which runs alongside the
+    /// sums.
     pub(super) fn caught(&mut self, incidents: IncidentTotals) {
         self.incidents = Some(incidents);
     }
 
-    /// Writes closed windows. Reports the first failure, and the first success after a failure.
+    /// Writes the closed `windows` to the facts files. If writing fails repeatedly, reports only
+    /// the first failure and the first success after it.
     pub(super) fn keep_facts(&mut self, windows: &[Window], terminal: &Terminal) {
         let Some(facts) = &mut self.facts else {
             return;
@@ -226,7 +231,8 @@ impl Agent {
         }
     }
 
-    /// Writes the remaining facts, and checks that the accounts balance.
+    /// Writes the remaining facts and checks that the accounts balance. Returns the exit code for
+    /// unbalanced accounts if they don't.
     pub(super) fn finish(
         mut self,
         (books, lost): (&[CpuInterval], &[Loss]),
@@ -266,12 +272,12 @@ impl Agent {
     }
 }
 
-/// Whether any of `windows` has this length.
+/// Returns whether any of `windows` has this length.
 pub(super) fn has(windows: &[Window], length: WindowLength) -> bool {
     windows.iter().any(|window| window.kind == length)
 }
 
-/// Pairs a time of the monotonic clock with its wall-clock time.
+/// Pairs a time on the monotonic clock with the corresponding wall-clock time.
 fn moment(at: Nanos) -> Moment {
     Moment {
         at,

@@ -18,7 +18,7 @@ use crate::arguments::Listen;
 use crate::failure::Failure;
 use crate::socket::{self, SocketFile};
 
-/// Stack size of the serving thread. Answers are on the heap.
+/// Stack size of the serving thread. It can be small because answers are built on the heap.
 const STACK: usize = 128 << 10;
 
 /// Maximum number of connections waiting to be accepted.
@@ -58,7 +58,7 @@ impl AsFd for Listener {
 /// A listener and its address.
 pub(super) struct Endpoint {
     listener: Listener,
-    /// The address, for messages.
+    /// The address, as shown in messages.
     shown: String,
     file: Option<SocketFile>,
 }
@@ -66,8 +66,8 @@ pub(super) struct Endpoint {
 impl Endpoint {
     /// Binds the socket that `--listen` names. Returns `None` for `--listen none`.
     ///
-    /// If root has yet to become the agent's user, the file of a Unix socket must be in a directory
-    /// that only root can change. Root then gives the file to that user.
+    /// If the agent still runs as root and will become another user, a Unix socket must be in a
+    /// directory that only root can change. Root then gives the socket file to that user.
     pub(super) fn bind(place: &Listen, user: &User) -> Result<Option<Self>, Failure> {
         let bound = match place {
             Listen::None => return Ok(None),
@@ -89,8 +89,9 @@ impl Endpoint {
         })
     }
 
-    /// Whether a Unix socket must be bound only after root has become `user`. This is so if `user`
-    /// owns the directory, because `user` could swap the file while root gives it away.
+    /// Returns whether a Unix socket must be bound after root has become `user`. This is the case
+    /// if `user` owns the directory: `user` could otherwise replace the file just before root
+    /// changes its owner.
     pub(super) fn is_for_user(place: &Listen, user: &User) -> bool {
         let Listen::Unix(path) = place else {
             return false;
@@ -107,9 +108,9 @@ impl Endpoint {
         &self.shown
     }
 
-    /// Serves the metrics that `page` renders, on another thread, until the process exits. Dropping
-    /// the returned socket file removes it. `Host` headers are not checked on a Unix socket,
-    /// because its clients choose theirs freely.
+    /// Starts a thread that serves the metrics rendered by `page` until the process exits. Returns
+    /// the socket file of a Unix socket, which is removed when the returned value is dropped. On a
+    /// Unix socket, `Host` headers are not checked, because its clients can choose them freely.
     pub(super) fn serve(
         self,
         hosts: Hosts,
@@ -187,7 +188,7 @@ mod tests {
         Endpoint::bind(listen, &user).map(Option::unwrap)
     }
 
-    /// Starts an endpoint whose answers are 1 MiB long.
+    /// Starts an endpoint that answers with 1 MiB, and returns its address.
     fn endpoint() -> SocketAddr {
         let endpoint = bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
         let Listener::Tcp(listener) = &endpoint.listener else {
@@ -206,18 +207,18 @@ mod tests {
         stream
     }
 
-    /// Sends `request` and returns the answer, which is empty if the server closes the connection
-    /// without one.
+    /// Sends `request` and returns the answer. The answer is empty if the server closes the
+    /// connection without sending one.
     fn ask(address: SocketAddr, request: &[u8]) -> String {
         let mut stream = connect(address);
-        // The server may close the connection before everything is sent.
+        // Ignore errors: the server may close the connection before the whole request is sent.
         drop(stream.write_all(request));
         let mut answer = Vec::new();
         drop(stream.read_to_end(&mut answer));
         String::from_utf8_lossy(&answer).into_owned()
     }
 
-    /// Opens `count` connections that send `sent` and then do nothing.
+    /// Opens `count` connections. Each sends `sent` and then does nothing.
     fn hanging(address: SocketAddr, count: usize, sent: &[u8]) -> Vec<TcpStream> {
         let hang = |_| {
             let mut stream = connect(address);
@@ -246,7 +247,7 @@ mod tests {
         let address = endpoint();
         let mut silent = connect(address);
         let mut answer = Vec::new();
-        // The server closes the connection before the client's read timeout of one minute.
+        // The server closes the connection before the client's one-minute read timeout.
         assert_eq!(silent.read_to_end(&mut answer).unwrap(), 0);
     }
 
@@ -312,7 +313,7 @@ mod tests {
         assert_eq!(mode & 0o777, 0o660);
         let file = endpoint.serve(Hosts::Loopback, |_| b"page".to_vec());
         let file = file.unwrap().expect("a file");
-        // A Unix socket accepts any `Host`.
+        // A Unix socket accepts any `Host` header.
         let mut stream = UnixStream::connect(&path).unwrap();
         let request = b"GET /metrics HTTP/1.1\r\nHost: any\r\n\r\n";
         stream.write_all(request).unwrap();

@@ -1,10 +1,12 @@
 //! Seccomp filter that the agent installs once all BPF programs are attached.
 //!
-//! The filter is a second line of defence. The agent has no rights by then, so these calls would
-//! only help an attacker who has taken it over. A list of forbidden calls stays correct when the C
-//! library starts to use another call; a list of allowed calls would not.
+//! The filter is a second line of defence. By then, the agent has dropped its rights, so the
+//! forbidden calls would only help an attacker who has taken it over. The filter lists forbidden
+//! calls rather than allowed ones, because the list stays correct when the C library starts to use
+//! another call.
 //!
-//! Kernels since 5.11 remember which calls a filter always allows, so those cost almost nothing.
+//! Since Linux 5.11, the kernel remembers which calls a filter always allows, so an allowed call
+//! costs almost nothing extra.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +24,8 @@ const REFUSED: [i64; 48] = [
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
     libc::SYS_pidfd_getfd,
-    // Other users. `capset` is missing because probe threads drop their capabilities with it.
+    // Changes of user or group. `capset` stays allowed, because probe threads drop their
+    // capabilities with it.
     libc::SYS_setuid,
     libc::SYS_setgid,
     libc::SYS_setreuid,
@@ -32,7 +35,7 @@ const REFUSED: [i64; 48] = [
     libc::SYS_setfsuid,
     libc::SYS_setfsgid,
     libc::SYS_setgroups,
-    // Other file systems and namespaces.
+    // Mounts and namespaces.
     libc::SYS_mount,
     libc::SYS_umount2,
     libc::SYS_pivot_root,
@@ -47,7 +50,7 @@ const REFUSED: [i64; 48] = [
     libc::SYS_unshare,
     libc::SYS_setns,
     libc::SYS_open_by_handle_at,
-    // The kernel, and parts of it that attacks have often used.
+    // Changes to the kernel itself, and kernel features that attackers have often exploited.
     libc::SYS_init_module,
     libc::SYS_finit_module,
     libc::SYS_delete_module,
@@ -69,7 +72,8 @@ const REFUSED: [i64; 48] = [
     libc::SYS_personality,
 ];
 
-/// Allowed `bpf` commands: they read and write open maps, and read program counters.
+/// Allowed `bpf` commands. They access maps that are already open, and read the kernel's
+/// information about loaded programs.
 const BPF_COMMANDS: [u64; 10] = [
     1,  // BPF_MAP_LOOKUP_ELEM
     2,  // BPF_MAP_UPDATE_ELEM
@@ -83,8 +87,8 @@ const BPF_COMMANDS: [u64; 10] = [
     27, // BPF_MAP_DELETE_BATCH
 ];
 
-/// Installs the filter permanently in all threads. Does nothing if the kernel lacks seccomp or a
-/// sandbox forbids it.
+/// Installs the filter permanently in all threads. Does nothing if the kernel has no seccomp or a
+/// sandbox forbids the filter.
 pub(super) fn install() {
     if let Ok(program) = program() {
         let _ = apply_filter_all_threads(&program);
@@ -107,8 +111,9 @@ fn program() -> Result<BpfProgram, seccompiler::BackendError> {
     SeccompFilter::new(rules, SeccompAction::Allow, refuse, architecture)?.try_into()
 }
 
-/// Returns the calls refused in the x32 ABI of x86-64: those above and `bpf`, each with a flag bit,
-/// and the 36 that only x32 has.
+/// Returns the numbers of the calls to refuse in the x32 ABI of x86-64: the calls in [`REFUSED`]
+/// and `bpf`, each with the x32 flag bit, and the 36 calls that only x32 has. Returns nothing on
+/// other architectures.
 fn x32_numbers() -> impl Iterator<Item = i64> {
     const BIT: i64 = 1 << 30;
     let numbers = REFUSED.into_iter().chain([libc::SYS_bpf]).chain(512..548);
@@ -127,7 +132,7 @@ mod tests {
 
     #[test]
     fn forbidden_calls_fail_and_others_work() {
-        // Filter one thread only, so that other tests are not affected.
+        // Filter only one thread, so that other tests are not affected.
         let filtered = thread::spawn(|| {
             seccompiler::apply_filter(&program().unwrap()).unwrap();
             let started = Command::new("/bin/true").status();

@@ -1,11 +1,11 @@
-//! The part of HTTP/1.1 that scrapers need: read the head of a request, write one answer, close the
-//! connection.
+//! The part of HTTP/1.1 that scrapers need: read the head of a request, write one answer, and close
+//! the connection.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use httparse::{EMPTY_HEADER, Status};
 
-/// Maximum size of a request in bytes. A scraper sends a few hundred.
+/// Maximum size of a request, in bytes. A scraper sends a few hundred bytes.
 pub(super) const MOST_BYTES: usize = 8 << 10;
 
 /// Maximum number of headers.
@@ -32,8 +32,8 @@ impl PageFormat {
         }
     }
 
-    /// Picks the format for an `Accept` header: protocol buffers if the client weights them at
-    /// least as high as every text format.
+    /// Chooses the format for an `Accept` header. Returns `Protobuf` if the client weights protocol
+    /// buffers at least as high as every text format, and `Text` otherwise.
     fn accepted(header: &str) -> Self {
         let (mut protobuf, mut text) = (0.0, 0.0);
         for range in header.split(',') {
@@ -69,15 +69,17 @@ impl PageFormat {
     }
 }
 
-/// The accepted `Host` headers.
+/// The `Host` headers that the server accepts.
 ///
-/// A web page can let its own name resolve to 127.0.0.1 (DNS rebinding). The visitor's browser then
-/// lets the page read the metrics served here, but sends the page's name as `Host`.
+/// The check protects against DNS rebinding: a web page can make its own name resolve to 127.0.0.1.
+/// The visitor's browser then lets the page read the metrics served here, but sends the page's name
+/// as `Host`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hosts {
-    /// Any, because the names of a public address are unknown.
+    /// Any host, because the server cannot know by which names a public address is reached.
     Any,
-    /// `localhost` and loopback addresses, with any port, because a tunnel may use another port.
+    /// `localhost` and loopback addresses. Any port is accepted, because a tunnel may use another
+    /// port.
     Loopback,
 }
 
@@ -96,7 +98,7 @@ impl Hosts {
     }
 }
 
-/// Whether a `Host` header names the loopback device.
+/// Returns whether a `Host` header names `localhost` or a loopback address.
 fn is_loopback(host: &[u8]) -> bool {
     let Ok(host) = str::from_utf8(host) else {
         return false;
@@ -128,7 +130,7 @@ fn is_loopback_address(address: IpAddr) -> bool {
 pub(super) enum Request {
     /// The metrics.
     Metrics {
-        /// Whether the method is `HEAD`, which is answered with headers only.
+        /// Whether the method is `HEAD`. The answer then consists of the headers only.
         head: bool,
         /// The format that the client accepts.
         format: PageFormat,
@@ -141,7 +143,7 @@ pub(super) enum Request {
     OtherMethod,
     /// A forbidden `Host`.
     OtherHost,
-    /// No `Host`, or several.
+    /// The request has no `Host` header, or several.
     Hostless,
     /// Not HTTP.
     Malformed,
@@ -149,7 +151,7 @@ pub(super) enum Request {
 }
 
 impl Request {
-    /// Parses the bytes received so far. Returns `None` if more are needed.
+    /// Parses the bytes received so far. Returns `None` if the request is not complete yet.
     pub(super) fn parse(bytes: &[u8], hosts: Hosts) -> Option<Self> {
         let mut headers = [EMPTY_HEADER; MOST_HEADERS];
         let mut request = httparse::Request::new(&mut headers);
@@ -184,7 +186,7 @@ impl Request {
         }
     }
 
-    /// Builds the complete answer. `page` renders the metrics.
+    /// Builds the complete answer to this request. `page` renders the metrics.
     pub(super) fn answer(self, page: impl FnOnce(PageFormat) -> Vec<u8>) -> Vec<u8> {
         let text = |status, text: &str| {
             response(status, "text/plain; charset=utf-8", text.as_bytes(), false)
@@ -212,8 +214,8 @@ impl Request {
     }
 }
 
-/// Builds an answer, without its body if `head` is set. `Vary` tells caches that the format depends
-/// on `Accept`.
+/// Builds an answer. If `head` is true, leaves out the body. The `Vary` header tells caches that
+/// the format depends on `Accept`.
 fn response(status: &str, kind: &str, body: &[u8], head: bool) -> Vec<u8> {
     let length = body.len();
     let mut answer = format!(
@@ -293,7 +295,8 @@ mod tests {
         assert_eq!(parsed(""), Some(Request::Hostless));
         let two = "Host: localhost\r\nHost: rebound.example\r\n";
         assert_eq!(parsed(two), Some(Request::Hostless));
-        // Other hosts get neither the front page nor a 404 page.
+        // A request with a foreign `Host` is refused on every path, so it gets neither the front
+        // page nor a 404 page.
         let front = b"GET / HTTP/1.1\r\nHost: rebound.example\r\n\r\n";
         let refused = Request::parse(front, Hosts::Loopback);
         assert_eq!(refused, Some(Request::OtherHost));
@@ -331,7 +334,7 @@ mod tests {
         for (accepts, format) in [
             ("", PageFormat::Text),
             ("*/*", PageFormat::Text),
-            // Prometheus 2.42 with and without native histograms.
+            // Sent by Prometheus 2.42, with and without native histograms.
             (
                 &*format!("{protobuf},application/openmetrics-text;version=1.0.0;q=0.8,*/*;q=0.1"),
                 PageFormat::Protobuf,
@@ -341,7 +344,7 @@ mod tests {
                  */*;q=0.1",
                 PageFormat::Text,
             ),
-            // Prometheus 3, depending on its preferred format.
+            // Sent by Prometheus 3. The weights depend on its preferred format.
             (
                 &*format!("{protobuf};q=0.6,application/openmetrics-text;q=0.5,*/*;q=0.2"),
                 PageFormat::Protobuf,
@@ -361,8 +364,8 @@ mod tests {
         }
     }
 
-    /// Parses mutations of a valid request: bytes changed, removed or repeated. Every test run uses
-    /// the same mutations.
+    /// Parses mutations of a valid request, in which bytes are changed, removed or repeated. Every
+    /// test run uses the same mutations.
     #[test]
     fn no_request_causes_a_panic_or_an_endless_read() {
         let seed = b"GET /metrics?x=1 HTTP/1.1\r\nHost: localhost:9559\r\nAccept: \

@@ -1,4 +1,5 @@
-//! The agent's rights: at first those that attaching needs, then none.
+//! Manages the agent's rights. The agent starts with the rights that it needs to attach BPF
+//! programs, and then drops them all.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
@@ -13,7 +14,7 @@ use ticktax_store::disk::{Folder, error_words};
 
 use crate::failure::Failure;
 
-/// Users that root becomes by default. The first one that exists is used.
+/// Default users for an agent that is started as root. It becomes the first one that exists.
 const USERS: [&str; 2] = ["ticktax", "nobody"];
 
 /// Makes new files readable by their group and writable only by their owner.
@@ -21,20 +22,22 @@ pub(super) fn keep_files_private() {
     umask(Mode::from_bits_truncate(0o027));
 }
 
-/// Empties the bounding set of this thread and its children, so that no program they start can gain
-/// a capability. This needs `CAP_SETPCAP`; without it, only `no_new_privs` protects.
+/// Empties the capability bounding set of this thread and the threads it will start, so that no
+/// program they run can gain a capability. This needs `CAP_SETPCAP`. Without it, the set stays
+/// unchanged, and only `no_new_privs` protects.
 pub(super) fn empty_bounding_set() {
     let _ = caps::clear(None, CapSet::Bounding);
 }
 
 /// The user that the agent becomes.
 pub(super) struct User {
-    /// `None` if the agent keeps its user.
+    /// The user that the agent switches to. `None` if it keeps its current user.
     becomes: Option<unistd::User>,
 }
 
 impl User {
-    /// Finds the named user, or the default one.
+    /// Looks up the user called `name`. If `name` is `None` and the agent runs as root, chooses the
+    /// first of [`USERS`] that exists. Otherwise, the agent keeps its user.
     pub(super) fn chosen(name: Option<&str>) -> Result<Self, Failure> {
         let find = |name: &str| unistd::User::from_name(name).ok().flatten();
         let becomes = match name {
@@ -58,12 +61,13 @@ impl User {
         Ok(Self { becomes })
     }
 
-    /// Creates `path` for the agent's user, if only root can do so. Only a newly created directory
-    /// is given to the user, and newly created parents stay with root.
+    /// Creates the directory `path` for the agent's user if it is missing and only root can create
+    /// it. That user becomes the owner of `path`. Root stays the owner of parent directories that
+    /// are created on the way.
     ///
-    /// If the user owns the nearest existing parent, the user creates the rest later, without
-    /// root's rights. Root acts only if nobody else can swap an entry of the path, and only through
-    /// handles.
+    /// If the agent's user owns the nearest existing parent, this does nothing: that user creates
+    /// the rest later, without root's rights. Root creates directories only if nobody else can swap
+    /// an entry of the path, and works through directory handles.
     pub(super) fn make_folder(&self, path: &Path, mode: u32) -> Result<(), Failure> {
         let failed = |error: &io::Error| {
             let why = error_words(error);
@@ -83,7 +87,8 @@ impl User {
         }
     }
 
-    /// Rejects a directory that belongs to another user, because the agent could not write to it.
+    /// Rejects an existing directory that belongs to another user, because the agent could not
+    /// write to it.
     fn check_owner(&self, path: &Path, owner: u32) -> Result<(), Failure> {
         let owner = Uid::from_raw(owner);
         if owner == self.number() {
@@ -97,19 +102,19 @@ impl User {
         )))
     }
 
-    /// Returns the UID that the agent ends up with.
+    /// Returns the UID that the agent has after switching users.
     fn number(&self) -> Uid {
         self.becomes.as_ref().map_or_else(geteuid, |user| user.uid)
     }
 
-    /// Returns the user to become, or `None` if nothing changes.
+    /// Returns the user to switch to. Returns `None` if the agent keeps its current user.
     pub(super) fn user_to_become(&self) -> Option<&unistd::User> {
         let becomes = self.becomes.as_ref();
         becomes.filter(|user| user.uid != geteuid())
     }
 
-    /// Becomes this user in all threads, and drops the capabilities of this thread. Probe threads
-    /// drop theirs themselves.
+    /// Switches all threads to this user, and drops the capabilities of the calling thread. Probe
+    /// threads drop theirs themselves.
     pub(super) fn become_user(&self) -> Result<(), Failure> {
         let failed = |what: &str| {
             Failure::Agent(format!(
@@ -138,7 +143,7 @@ impl User {
         set_no_new_privs().map_err(|_| failed("the right to gain privileges"))
     }
 
-    /// Builds a failure from an error about a file, and names the user.
+    /// Converts an error about a file to a failure that names the agent's user.
     pub(super) fn failure(&self, error: &dyn Display) -> Failure {
         Failure::Agent(match &self.becomes {
             Some(user) => format!("{error} (as user {})", user.name),
@@ -174,8 +179,8 @@ impl Nearest {
     }
 }
 
-/// Creates the directory `last` for `user`, and its missing `parents` for root, in a `place` that
-/// only root can change.
+/// Creates the missing `parents` below `place` and, inside them, the directory `last`. Root owns
+/// the parents and `user` owns `last`. Fails if a user other than root can change `place`.
 fn make_for(
     user: &unistd::User,
     place: &Path,

@@ -1,8 +1,10 @@
-//! Serves all connections on one thread, so that none can delay another.
+//! Serves all connections on one thread with non-blocking I/O, so that a slow client cannot delay
+//! another.
 //!
-//! An idle connection costs a file descriptor until it times out. When the maximum number of
-//! connections is reached, a new one displaces the oldest. This does not affect scrapers: they send
-//! their request at once, so it is read before that many newer connections can arrive.
+//! An idle connection occupies a file descriptor until it times out. When the maximum number of
+//! connections is reached, a new connection displaces the oldest one. Scrapers are not affected:
+//! they send their request as soon as they connect, so the server reads it before that many newer
+//! connections can arrive.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -19,17 +21,17 @@ use super::connection::{Connection, Progress};
 use super::endpoint::Listener;
 use super::http::{Hosts, PageFormat};
 
-/// Maximum number of connections whose request has not arrived.
+/// Maximum number of connections whose request has not arrived completely.
 pub(super) const MOST_ASKING: usize = 64;
 
-/// Maximum number of connections that have not read their answer. Each keeps a full answer in
+/// Maximum number of connections that have not read their whole answer. Each keeps a full answer in
 /// memory.
 pub(super) const MOST_ANSWERING: usize = 8;
 
-/// Maximum number of connections accepted in one round.
+/// Maximum number of connections accepted per round of the poll loop.
 const MOST_AT_ONCE: usize = MOST_ASKING / 4;
 
-/// Pause after a failure that would otherwise repeat immediately.
+/// Pause after an error that would repeat immediately without it.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A listener and its connections, oldest first.
@@ -69,8 +71,8 @@ impl<P: Fn(PageFormat) -> Vec<u8>> Server<P> {
         self.answering.iter().chain(&self.asking)
     }
 
-    /// Waits for an event. Returns whether a new connection can be accepted and, for each existing
-    /// connection, whether it can advance.
+    /// Waits until a connection arrives, can advance or times out. Returns whether a new connection
+    /// can be accepted and, for each existing connection, whether it can advance.
     fn wait(&self) -> (bool, Vec<bool>) {
         let mut descriptors = vec![PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
         let connections = self.connections();
@@ -92,7 +94,8 @@ impl<P: Fn(PageFormat) -> Vec<u8>> Server<P> {
         (has_new, ready.collect())
     }
 
-    /// Returns the time until the next connection times out.
+    /// Returns the time until the next connection times out. Without connections, `poll` needs no
+    /// timeout.
     fn timeout(&self) -> PollTimeout {
         let Some(next) = self.connections().map(Connection::until).min() else {
             return PollTimeout::NONE;
@@ -102,8 +105,8 @@ impl<P: Fn(PageFormat) -> Vec<u8>> Server<P> {
         PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
     }
 
-    /// Advances the ready connections, in the order of [`Server::connections`], and removes those
-    /// that are done or timed out.
+    /// Advances the connections that are ready, and removes those that are done or have timed out.
+    /// `ready` is in the order of [`Server::connections`].
     fn advance(&mut self, ready: &[bool]) {
         let mut ready = ready.iter().copied();
         let (hosts, page) = (self.hosts, &self.page);
@@ -139,7 +142,8 @@ impl<P: Fn(PageFormat) -> Vec<u8>> Server<P> {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // No file descriptor is left.
+                // No file descriptor is left, so drop the oldest connection that has not sent its
+                // request.
                 Err(_) if self.asking.pop_front().is_some() => {}
                 Err(_) => {
                     thread::sleep(PAUSE);

@@ -1,5 +1,5 @@
-//! Source of the agent's rows: a session that keeps sums or, with triggers, a flight recorder,
-//! which keeps the same sums plus the events around each trigger.
+//! Source of the agent's rows. Without triggers, it is a session that keeps sums. With triggers, it
+//! is a flight recorder, which keeps the same sums and also the events around each trigger.
 
 use std::path::{Path, PathBuf};
 
@@ -24,11 +24,11 @@ use crate::state::StateFolder;
 use crate::terminal::Terminal;
 use crate::wall_clock;
 
-/// Number of sources at which the source table is cleared. Every thread is a source, and threads
-/// come and go.
+/// Maximum number of sources in the source table. The table is cleared when it grows beyond this,
+/// because every thread that ever ran is a source.
 const MAX_SOURCES: usize = 20_000;
 
-/// Destination and limits of incidents.
+/// Settings for keeping incidents: the directory, the limits on its size, and whether to log them.
 pub(super) struct Keeping {
     folder: PathBuf,
     budget: Budget,
@@ -36,7 +36,7 @@ pub(super) struct Keeping {
 }
 
 impl Keeping {
-    /// Reads the settings from the arguments. Returns `None` if there are no triggers.
+    /// Reads the settings from the arguments. Returns `None` if the user gave no triggers.
     pub(super) fn from_arguments(typed: &AgentArguments) -> Result<Option<Self>, Failure> {
         if typed.triggers.is_empty() {
             return Ok(None);
@@ -61,7 +61,7 @@ impl Keeping {
 pub(super) enum Watcher {
     /// Sums only.
     Sums(Box<Session>),
-    /// Sums, and a ring of all events, which is read around each trigger.
+    /// Sums, and a ring buffer of all events. The events around each trigger are saved.
     Flight(Box<Recorder>, Keeping),
 }
 
@@ -74,7 +74,8 @@ impl Watcher {
         let Some(keeping) = keeping else {
             return Ok(Self::Sums(Box::new(Session::start(plan)?)));
         };
-        // Rings cannot grow later: growing needs rights that the agent drops.
+        // The ring buffers cannot grow later, because growing them needs rights that the agent
+        // drops.
         let recorder = Recorder::start(typed.ring.applied_to(RecorderPlan {
             triggers: typed.triggers.clone(),
             window: typed.every.0,
@@ -99,7 +100,8 @@ impl Watcher {
         }
     }
 
-    /// Opens the incidents directory and the mark socket with the rights that the agent keeps.
+    /// Opens the incidents directory and binds the mark socket. Call this after rights are dropped,
+    /// so that the files belong to the agent's user.
     pub(super) fn ready(self, terminal: &Terminal) -> Result<Ready, Failure> {
         Ok(match self {
             Self::Sums(session) => Ready::Sums(session),
@@ -121,13 +123,13 @@ impl Watcher {
 pub(super) enum Ready {
     /// Sums only.
     Sums(Box<Session>),
-    /// Sums and a recorder, with its incidents directory and its mark socket.
+    /// Sums and a flight recorder, with its incidents directory and its mark socket.
     Flight(Box<Recorder>, Box<Keeper>, Asks),
 }
 
 impl Agent {
-    /// Runs until a signal arrives or `length` has passed. `length` is for a recorder; a session
-    /// already knows its own. Returns each CPU's accounts and losses.
+    /// Runs until a signal arrives or `length` has passed. Only a recorder uses `length`, because a
+    /// session already knows its own length. Returns each CPU's accounts and losses.
     pub(super) fn watch(
         &mut self,
         ready: Ready,
@@ -154,7 +156,7 @@ impl Agent {
         terminal: &Terminal,
     ) -> (Vec<CpuInterval>, Vec<Loss>) {
         loop {
-            // End time of the latest sums among these rows.
+            // End time of the latest sums in this batch of rows.
             let mut summed = None;
             match session.next_event() {
                 Event::Started(_) | Event::Progress(_) => {}
@@ -232,15 +234,17 @@ impl Agent {
     }
 }
 
-/// Searches for periodic incidents every hour and at the end, if there are new incidents.
+/// Searches for periodic incidents every hour and at the end. A search is skipped if no new
+/// incidents have arrived.
 #[derive(Default)]
 struct Beats {
-    /// Number of incidents when they were last searched.
+    /// Number of incidents at the time of the latest search.
     searched: u64,
 }
 
 impl Beats {
-    /// Writes the periods to the facts, if there are new incidents.
+    /// Searches all incidents for periods, and adds the result to the facts. Does nothing if no
+    /// incident is new or the agent writes no facts.
     fn look(&mut self, agent: &mut Agent, keeper: &Keeper) {
         if !agent.writes_facts() || keeper.count() == self.searched {
             return;
@@ -261,9 +265,9 @@ impl Beats {
     }
 }
 
-/// Returns the incident totals, and the time that the ring reaches back.
+/// Returns the incident totals, including how far back the ring buffer reaches.
 fn totals(recorder: &Recorder, keeper: &Keeper) -> IncidentTotals {
-    // A ring that has not wrapped yet contains everything since the start.
+    // A ring buffer that has not wrapped yet contains everything since the start.
     let since_begin = now() - recorder.started().begin;
     IncidentTotals {
         reach: recorder.status().reach.unwrap_or(since_begin),

@@ -134,7 +134,7 @@ impl FromStr for Every {
 pub(crate) enum Listen {
     /// No server.
     None,
-    /// A TCP address; port 0 picks a free one.
+    /// A TCP address. Port 0 selects a free port.
     Tcp(SocketAddr),
     Unix(PathBuf),
 }

@@ -96,8 +96,8 @@ impl NumberArguments {
         }
     }
 
-    /// Returns the first of these options that the user typed. If the files are of another kind,
-    /// the error names it.
+    /// Returns the first of these options that the user typed, or `None`. If the files are not
+    /// lists of numbers, the error message names this option.
     pub(crate) fn typed(&self) -> Option<&'static str> {
         let all = [
             ("--column", !self.columns.is_empty()),

@@ -1,5 +1,5 @@
-//! Completion of values when the user presses Tab: names of cases and settings, and files by
-//! extension.
+//! Completion of option values when the user presses Tab: names of cases and settings, and paths of
+//! files with a suitable extension.
 
 use std::env;
 use std::ffi::OsStr;
@@ -33,7 +33,7 @@ pub(super) fn knobs() -> ArgValueCandidates {
     })
 }
 
-/// Returns the names of writable settings, each followed by `=`.
+/// Completes the names of writable settings, each followed by `=`.
 pub(super) fn assignments() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let knobs = ticktax_knobs::registry::all();
@@ -54,15 +54,15 @@ pub(super) fn comparable() -> ArgValueCompleter {
     files(&["parquet", "json", "csv", "tsv", "txt"])
 }
 
-/// Documents that `report` can print.
+/// Kinds of documents that `report` can print.
 pub(super) const REPORTED: [DocumentKind; 3] = [
     DocumentKind::Statement,
     DocumentKind::Pace,
     DocumentKind::PaceComparison,
 ];
 
-/// Completes the sections of the recording already on the command line or, without a recording, all
-/// sections that `report` can print.
+/// Completes the sections of the recording that is already on the command line. If the command line
+/// names no recording, completes all sections that `report` can print.
 pub(super) fn sections_of_recording() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let words: Vec<_> = env::args_os().collect();
@@ -84,8 +84,8 @@ pub(super) fn sections_of_recording() -> ArgValueCandidates {
     })
 }
 
-/// Returns the kind of document that `report` prints for a file, or `None` if the file is not a
-/// recording.
+/// Returns the kind of document that `report` prints for the file at `path`. Returns `None` if the
+/// file is not a recording.
 fn kind_of(path: &Path, audit: bool) -> Option<DocumentKind> {
     path.extension()
         .filter(|extension| *extension == "parquet")?;
@@ -106,8 +106,8 @@ pub(super) fn loads() -> ArgValueCompleter {
     files(&["parquet", "toml"])
 }
 
-/// Adds completion of paths to the arguments of `command` and its subcommands that take a path and
-/// have no other completion.
+/// Adds path completion to the arguments of `command` and its subcommands that take a path and have
+/// no completion yet.
 pub(crate) fn with_paths(command: clap::Command) -> clap::Command {
     let names: Vec<String> = command
         .get_subcommands()
@@ -126,7 +126,7 @@ pub(crate) fn with_paths(command: clap::Command) -> clap::Command {
     })
 }
 
-/// Completes directories, and files with one of these extensions.
+/// Completes directories, and files that have one of these extensions.
 fn files(extensions: &'static [&'static str]) -> ArgValueCompleter {
     let has_one = |path: &Path| {
         let extension = path.extension().and_then(|extension| extension.to_str());
@@ -135,8 +135,9 @@ fn files(extensions: &'static [&'static str]) -> ArgValueCompleter {
     paths(PathCompleter::any().filter(has_one))
 }
 
-/// Offers the paths that no shell would treat as more than a word. The scripts for shells insert a
-/// path without quotes, so another user could name a file such that completing it runs a command.
+/// Completes only paths that are a single plain word to every shell. The completion scripts insert
+/// a path without quotes. Another user could therefore choose a file name that runs a command when
+/// it is completed.
 fn paths(all: PathCompleter) -> ArgValueCompleter {
     ArgValueCompleter::new(move |typed: &OsStr| {
         let mut candidates = all.complete(typed);
@@ -145,8 +146,9 @@ fn paths(all: PathCompleter) -> ArgValueCompleter {
     })
 }
 
-/// Whether a shell takes the path as a single word without any special meaning, and ticktax does
-/// not take it as an option. The path can begin with `~/`, which the user has typed.
+/// Returns whether every shell takes `path` as a single word without special characters, and
+/// ticktax does not take it as an option. The path can start with `~/`, because the user has typed
+/// this part.
 fn is_one_word(path: &OsStr) -> bool {
     let Some(path) = path.to_str() else {
         return false;

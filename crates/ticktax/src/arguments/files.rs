@@ -1,4 +1,5 @@
-//! Output files written while rows arrive, with one option per format that `report` registers.
+//! Options for the files that are written while rows arrive. There is one option for each format
+//! registered in [`crate::files`].
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +12,7 @@ pub(super) const HTML: &str = "Also write the report as HTML to this file";
 /// Short help of `--save` for verbs that write several formats.
 const SAVE: &str = "Save a recording for `report` and `beats`";
 
-/// The requested files, with their formats.
+/// The files that the user asked for, with their formats.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FileArguments(Vec<(RowFormat, PathBuf)>);
 
@@ -20,7 +21,8 @@ impl FileArguments {
         self.0.is_empty()
     }
 
-    /// Requests only an HTML page, if `path` is set.
+    /// Asks for an HTML page at `path` and no other file. If `path` is `None`, asks for no file at
+    /// all.
     pub(crate) fn of_page(path: Option<&Path>) -> Self {
         let mut formats = RowFormat::all();
         let format = formats.find(|format| format.option() == HtmlFile::OPTION);

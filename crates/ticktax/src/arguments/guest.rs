@@ -1,4 +1,4 @@
-//! Validation of the verb that a lab guest will run, as typed after `--`.
+//! Checks the verb that a lab guest will run, as typed after `--`.
 
 use std::ffi::OsString;
 
@@ -16,7 +16,8 @@ pub(crate) enum GuestVerb {
 }
 
 impl GuestVerb {
-    /// Parses and checks the verb before a guest boots.
+    /// Parses the verb and rejects arguments that don't work in a guest. Call this before a guest
+    /// boots.
     pub(crate) fn parse(typed: &[OsString]) -> Result<Self, Failure> {
         let invalid = |why: &str| Err(Failure::Arguments(why.to_owned()));
         let program = [OsString::from("ticktax")];

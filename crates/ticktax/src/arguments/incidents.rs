@@ -134,7 +134,7 @@ pub(crate) struct RecordArguments {
     pub(crate) budget: BudgetArguments,
 }
 
-/// Size of the buffer that holds the recent past.
+/// Size of the ring buffer that holds the most recent events.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct RingArguments {
     /// Buffer recent events in this many MiB of memory, for all CPUs together
@@ -159,7 +159,7 @@ impl RingArguments {
     }
 }
 
-/// Limits on the folder of incidents.
+/// Limits on the contents of the incidents directory.
 #[derive(Args, Clone, Copy, Debug)]
 #[command(next_help_heading = "Disk budget")]
 pub(crate) struct BudgetArguments {
@@ -199,7 +199,7 @@ impl BudgetArguments {
     }
 }
 
-/// A size in bytes, as typed: `500M`, `2GiB`.
+/// A size in bytes, as the user typed it, for example `500M` or `2GiB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bytes(pub(crate) u64);
 
@@ -225,7 +225,7 @@ impl FromStr for Bytes {
     }
 }
 
-/// The folder of incidents.
+/// The directory that contains the incidents.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct FolderArguments {
     /// Use the incidents in this directory
@@ -247,7 +247,7 @@ pub(crate) struct MarkArguments {
     pub(crate) folder: FolderArguments,
 }
 
-/// A point in time as typed, absolute or relative.
+/// A point in time as the user typed it: absolute, or as an age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Since {
     Ago(Nanos),
@@ -256,7 +256,8 @@ pub(crate) enum Since {
 }
 
 impl Since {
-    /// Converts to milliseconds since 1970; `now` is in the same unit.
+    /// Returns the point in time in milliseconds since 1970. `now` is the current time in the same
+    /// unit.
     pub(crate) fn unix_ms(self, now: i64) -> i64 {
         match self {
             Self::Ago(time) => now.saturating_sub(time.0 / 1_000_000),
@@ -312,7 +313,7 @@ mod tests {
         assert_eq!(parsed("1970-01-01T00:01"), Some(Since::At(60_000)));
         for text in ["", "yesterday", "2026-13-01", "-2h", "1970"] {
             let error = text.parse::<Since>().err();
-            // A plain number is in seconds.
+            // `1970` is valid: a plain number is an age in seconds.
             assert_eq!(error.is_none(), text == "1970", "{text}");
         }
         assert_eq!(Since::Ago(Nanos::from_secs(1)).unix_ms(5_000), 4_000);

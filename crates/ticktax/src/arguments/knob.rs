@@ -85,7 +85,8 @@ impl KnobQuestion {
     }
 }
 
-/// The object whose setting is read. If none is named, all CPUs, interrupts or disks are read.
+/// The object whose setting is read. If the user names none, the setting is read on all CPUs,
+/// interrupts or disks.
 #[derive(Args, Debug)]
 #[group(multiple = false)]
 pub(crate) struct TargetArguments {

@@ -134,7 +134,7 @@ pub(crate) struct GuestArguments {
 }
 
 impl GuestArguments {
-    /// Returns the source of the guest's time.
+    /// Returns the clock that drives the guest's time.
     pub(crate) fn clock(&self) -> Clock {
         match self {
             Self { kvm: true, .. } => Clock::Kvm,
@@ -254,7 +254,7 @@ pub(crate) struct CompareArguments {
 }
 
 impl CompareArguments {
-    /// Returns the guests to boot: each kernel with each set of boot parameters.
+    /// Returns the guests to boot: every kernel with every set of boot parameters.
     pub(crate) fn arms(&self) -> Result<Vec<GuestArm>, Failure> {
         let mut typed = self.vary.clone();
         typed.sort_by_key(|vary| vary.name() == "cmdline");

@@ -7,7 +7,7 @@ use ticktax_model::net::LinkSpec;
 
 use super::net::BitRate;
 
-/// Limits of the virtual devices.
+/// MTU, rate, delay and loss of the virtual link.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Link")]
 pub(crate) struct LinkArguments {
@@ -44,7 +44,7 @@ impl LinkArguments {
         self.mtu.unwrap_or(super::net::ETHERNET)
     }
 
-    /// Returns the names of these options as factors, each with whether the option was typed.
+    /// Returns the factor names of these options, each with whether the user typed the option.
     pub(super) fn typed(&self) -> [(&'static str, bool); 4] {
         [
             ("mtu", self.mtu.is_some()),

@@ -30,10 +30,11 @@ Examples:
   ticktax net recv                        on one host, receive on port 7117
   ticktax net send 192.0.2.7              on another, send to it, and print both ends";
 
-/// Default length of a run.
+/// Default length of a measurement.
 const LENGTH: Nanos = Nanos::from_secs(5);
 
-/// MTU assumed for an unknown link.
+/// MTU of Ethernet. The virtual devices have this MTU by default, and it is assumed for a link
+/// whose MTU is unknown.
 pub(crate) const ETHERNET: u32 = 1_500;
 
 #[derive(Debug, Subcommand)]
@@ -74,7 +75,7 @@ pub(crate) struct PairArguments {
 }
 
 impl PairArguments {
-    /// Returns the names of the typed options, as factors of an experiment.
+    /// Returns the factor names of the options that the user typed.
     pub(crate) fn typed(&self) -> impl Iterator<Item = &'static str> {
         let traffic = [
             ("protocol", self.traffic.udp),
@@ -86,7 +87,7 @@ impl PairArguments {
     }
 }
 
-/// Experiments: which factors to vary, and how often.
+/// Options for experiments: which factors to vary, and how often to measure.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Experiments")]
 pub(crate) struct ExperimentArguments {
@@ -160,7 +161,7 @@ impl NetTask {
     }
 }
 
-/// The traffic to send.
+/// Options that describe the traffic to send.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Traffic")]
 pub(crate) struct TrafficArguments {
@@ -191,12 +192,13 @@ pub(crate) struct TrafficArguments {
 }
 
 impl TrafficArguments {
-    /// Describes the traffic for a link with this MTU.
+    /// Returns the traffic to send over a link with this MTU.
     pub(crate) fn spec(&self, mtu: Option<u32>) -> TrafficSpec {
         self.setup(mtu, LENGTH).spec()
     }
 
-    /// Returns the base configuration of an experiment that varies some of these options.
+    /// Returns the base configuration of an experiment, in which every factor has the value of its
+    /// option. `length` is the default length of a run.
     pub(crate) fn setup(&self, mtu: Option<u32>, length: Nanos) -> Setup {
         Setup {
             protocol: if self.udp {
@@ -214,7 +216,7 @@ impl TrafficArguments {
     }
 }
 
-/// How the run is observed, and where its result goes.
+/// Options for tracing the run and writing its result.
 #[derive(Args, Debug)]
 pub(crate) struct NetWatchArguments {
     /// Do not trace the kernel: measure only throughput and the CPU time of both threads
@@ -247,7 +249,7 @@ pub(crate) fn cpu(typed: Option<u32>) -> Option<Cpu> {
     typed.map(Cpu)
 }
 
-/// Bits per second; `None` means unlimited.
+/// A bit rate in bits per second. `None` means unlimited.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct BitRate(pub(crate) Option<f64>);
 

@@ -133,11 +133,12 @@ pub(crate) struct PaceArguments {
     pub(crate) page: PageArguments,
 }
 
-/// Default rate, in frames per second.
+/// Default frame rate, in frames per second.
 const RATE: &str = "35";
 
 impl PaceArguments {
-    /// Returns the frame rate, or an error if only datagrams can have this rate.
+    /// Returns the frame rate. Returns an error if `--rate` has a value that is valid only for
+    /// datagrams.
     pub(crate) fn frame_rate(&self) -> Result<FrameRate, Failure> {
         match &self.rate {
             Some(rate) => rate.frames(),
@@ -156,7 +157,8 @@ impl PaceArguments {
         pid.or_else(|| self.comm.clone().map(Program::Named))
     }
 
-    /// Returns the arms to compare. The arms of each rate and amount of work are consecutive.
+    /// Returns the arms to compare, that is, one loop for each combination of values. Arms that
+    /// have the same rate and amount of work are consecutive.
     pub(crate) fn arms(&self) -> Result<Loops, Failure> {
         let arms = loops(&self.vary, &["rate", "work", "sleep", "rule"]);
         arms.map_err(|error| Failure::Arguments(error.to_string()))

@@ -17,7 +17,7 @@ const SIZE: u32 = 200;
 
 const LENGTH: Nanos = Nanos::from_secs(10);
 
-/// Datagrams instead of a loop.
+/// Options for sending datagrams instead of running a loop.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Datagrams")]
 pub(crate) struct PacketArguments {
@@ -85,14 +85,15 @@ impl PacketArguments {
         BufferAsk { bytes: self.rcvbuf }
     }
 
-    /// Returns the CPUs of the sender and of the receiver.
+    /// Returns the CPU of the sender, then the CPU of the receiver. `None` means that the scheduler
+    /// chooses.
     pub(crate) fn cpus(&self) -> (Option<Cpu>, Option<Cpu>) {
         (self.send_cpu.map(Cpu), self.recv_cpu.map(Cpu))
     }
 }
 
-/// A rate of frames or datagrams. Other options decide which of the two `--rate` means, so both
-/// readings are kept.
+/// The value of `--rate`, in frames or datagrams per second. Other options decide between the two
+/// meanings, so the value is parsed both ways.
 #[derive(Clone, Debug)]
 pub(crate) struct PaceRate {
     frames: Result<FrameRate, String>,
@@ -127,10 +128,10 @@ impl std::str::FromStr for PaceRate {
     }
 }
 
-/// Datagrams per second; `None` means unlimited.
+/// A rate in datagrams per second. `None` means unlimited.
 struct PacketRate(Option<f64>);
 
-/// Parses a rate of datagrams.
+/// Parses a rate of datagrams. Returns `None` if `text` is not a valid rate.
 fn packets(text: &str) -> Option<PacketRate> {
     if text == "max" {
         return Some(PacketRate(None));

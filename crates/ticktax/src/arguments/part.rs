@@ -1,4 +1,4 @@
-//! Options that select a part of a recording.
+//! Options that select a time range of a recording.
 
 use std::str::FromStr;
 
@@ -7,7 +7,7 @@ use ticktax_model::Nanos;
 
 use super::seconds_or_units;
 
-/// Start and end of the part.
+/// Start and end of the time range to report.
 #[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PartArguments {
     /// Skip the first part of the recording, up to this time from its start, for example 12.5s
@@ -25,7 +25,8 @@ pub(crate) struct PartArguments {
 }
 
 impl PartArguments {
-    /// Returns the requested part, or `None` for the whole recording.
+    /// Returns the start and end of the requested time range. Returns `None` if the whole recording
+    /// was requested.
     pub(crate) fn part(self) -> Option<(Option<Nanos>, Option<Nanos>)> {
         let named = self.from.is_some() || self.to.is_some();
         named.then(|| (self.from.map(|at| at.0), self.to.map(|at| at.0)))

@@ -1,6 +1,6 @@
 //! Parsing of percentages.
 
-/// Parses a share above 0 and up to 100 %, written `2%`.
+/// Parses a percentage above 0 % and up to 100 %, for example `2%`. Returns it as a fraction.
 pub(super) fn percentage(text: &str) -> Result<f64, String> {
     let number = text
         .strip_suffix('%')

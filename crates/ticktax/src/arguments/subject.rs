@@ -5,7 +5,7 @@ use ticktax_analysis::Subject;
 
 use super::ProcessId;
 
-/// At most one of these options.
+/// The subject of the report. The user can give at most one of these options.
 #[derive(Args, Clone, Debug, Default)]
 #[group(multiple = false)]
 pub(crate) struct SubjectArguments {

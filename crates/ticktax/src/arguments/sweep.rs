@@ -12,7 +12,7 @@ use super::files::HTML;
 use super::formats;
 use crate::files::HtmlFile;
 
-/// Builds the examples, with the names of all settings.
+/// Builds the examples in the long help, which also list the names of all settings.
 pub(crate) fn examples() -> String {
     format!(
         "\

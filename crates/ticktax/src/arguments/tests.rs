@@ -12,7 +12,7 @@ fn the_definitions_are_consistent() {
     Arguments::command().debug_assert();
 }
 
-/// Returns every verb with its full name, including verbs below other verbs.
+/// Returns every verb with its full name. Subverbs such as `case run` are included.
 fn all_verbs() -> Vec<(String, clap::Command)> {
     let mut command = Arguments::command();
     command.build();
@@ -28,7 +28,7 @@ fn all_verbs() -> Vec<(String, clap::Command)> {
     verbs
 }
 
-/// Returns the number of lines in a text, and of characters in its longest line.
+/// Returns the number of lines in `text`, and the number of characters in its longest line.
 fn size(text: &str) -> (usize, usize) {
     let widths = text.lines().map(|line| line.chars().count());
     (text.lines().count(), widths.max().unwrap_or_default())
@@ -74,8 +74,8 @@ fn the_examples_fit_the_terminal() {
     }
 }
 
-/// Options with values of different kinds: `try --cpu` takes a list, `pace --to` a host, `agent
-/// --listen` also a socket.
+/// Options that take a different kind of value in different verbs. `try --cpu` takes a list, `pace
+/// --to` takes a host, and `agent --listen` can also take a socket.
 const AMBIGUOUS: [&str; 3] = ["cpu", "to", "listen"];
 
 #[test]
@@ -100,7 +100,7 @@ fn an_option_takes_the_same_value_everywhere() {
     }
 }
 
-/// Returns the command lines among the examples in a verb's help, without their descriptions.
+/// Returns the example command lines in a verb's help, without the text that describes them.
 fn examples(verb: &clap::Command) -> Vec<String> {
     let help = verb.get_after_long_help().map(ToString::to_string);
     let mut lines: Vec<String> = Vec::new();
@@ -121,7 +121,7 @@ fn examples(verb: &clap::Command) -> Vec<String> {
         .collect()
 }
 
-/// Splits a command line into words. Single quotes keep words together.
+/// Splits a command line into words. Text in single quotes stays in one word.
 fn words(line: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut is_quoted = false;

@@ -175,7 +175,8 @@ pub(crate) struct TrialArguments {
     pub(crate) page: PageArguments,
 }
 
-/// Arguments of the process that becomes the trial's command.
+/// Arguments of the hidden verb that waits for the trial's settings and then becomes the trial's
+/// command.
 #[derive(Debug, Args)]
 pub(crate) struct StartArguments {
     /// Restore this limit of open files before the command starts
@@ -185,7 +186,7 @@ pub(crate) struct StartArguments {
     pub(crate) command: Vec<OsString>,
 }
 
-/// Arguments of the watchdog.
+/// Arguments of the hidden verb that runs the watchdog of a trial.
 #[derive(Debug, Args)]
 pub(crate) struct WatchdogArguments {
     pub(crate) journal: PathBuf,

@@ -1,15 +1,16 @@
-//! Options with possible values: only the long help lists the values, so that the short help fits
-//! one screen. Manual pages have their own list.
+//! Help for options that take one of several values. Only the long help lists the values, so that
+//! the short help fits on one screen. Manual pages list the values themselves.
 
 use std::fmt::Write;
 
 use clap::builder::PossibleValue;
 use clap::{Arg, Command};
 
-/// Heading of the list of values in the long help.
+/// Heading above the list of values in the long help.
 const VALUES: &str = "\n\nPossible values:";
 
-/// Moves the values of options to the long help, in this verb and the verbs below it.
+/// Moves the lists of possible values to the long help, for the options of this verb and its
+/// subverbs.
 pub(super) fn listed_in_long_help(verb: Command) -> Command {
     verb.mut_args(listed).mut_subcommands(listed_in_long_help)
 }

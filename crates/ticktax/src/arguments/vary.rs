@@ -1,4 +1,4 @@
-//! The parameters of `lab compare --vary`.
+//! The parameters that `lab compare --vary` can vary.
 
 use ticktax_experiment::vary::{Row, Table, set};
 use ticktax_lab::kernel::Wanted;

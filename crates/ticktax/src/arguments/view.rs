@@ -1,4 +1,4 @@
-//! Options of the text page.
+//! Options that select what the text output shows.
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -7,7 +7,7 @@ use ticktax_report::{Format, Grouping, Section, View};
 
 use super::document::formats;
 
-/// Which part of a text page to print.
+/// Options that select which part of the text output to print.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(next_help_heading = "Text output")]
 pub(crate) struct PageArguments {
@@ -25,7 +25,7 @@ pub(crate) struct PageArguments {
     explain: bool,
 }
 
-/// Which part of a statement's page to print, and how to group its rows.
+/// Options that select which part of a statement to print as text, and how to group its rows.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(next_help_heading = "Text output")]
 pub(crate) struct ViewArguments {
@@ -38,7 +38,7 @@ pub(crate) struct ViewArguments {
     grouping: Grouping,
 }
 
-/// Options of a statement: what to add, and how to print it.
+/// Options for a statement: what to add to it, and how to print it.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct StatementArguments {
     /// Estimate the cost of ticks on a host with N guests like this machine
@@ -78,7 +78,8 @@ impl PageArguments {
 }
 
 impl ViewArguments {
-    /// Adds a section, unless the whole page is printed anyway.
+    /// Adds a section to those that are printed. Has no effect with `--full`, which prints all
+    /// sections.
     pub(crate) fn with(mut self, section: Section) -> Self {
         self.page.sections.push(section);
         self
@@ -89,7 +90,7 @@ impl ViewArguments {
     }
 }
 
-/// Parses a section of the pages that documents of these kinds print.
+/// Returns a parser for the names of the sections that documents of these kinds have.
 pub(super) fn sections(kinds: &[DocumentKind]) -> impl TypedValueParser<Value = Section> + use<> {
     let has_section = |section: &&Section| {
         kinds

@@ -1,4 +1,4 @@
-//! The output file of `--html FILE`. It appears under its name only once it is complete.
+//! The HTML page written by `--html FILE`. It appears under its name only once it is complete.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -11,12 +11,12 @@ use ticktax_store::disk::{Temporary, creation_words, error_words};
 
 use super::{FileFormat, Finished, RowFile, RowFileError};
 
-/// The help text of the option.
+/// Help text of `--html`.
 const ABOUT: &str = "Also write the report as a self-contained HTML file. It includes every \
     section and figure, the data as JSON, and a timeline if events were recorded";
 
-/// An HTML page under construction. If it is dropped unfinished, it leaves nothing behind, and an
-/// existing file stays unchanged.
+/// An HTML page that is being written. If it is dropped before it is finished, nothing is left
+/// behind and an existing file of that name stays unchanged.
 #[derive(Debug)]
 pub(crate) struct HtmlFile {
     path: PathBuf,
@@ -25,12 +25,12 @@ pub(crate) struct HtmlFile {
 }
 
 impl HtmlFile {
-    /// The option on the command line, without the dashes.
+    /// Name of the command-line option, without the dashes.
     pub(crate) const OPTION: &str = "html";
-    /// The help text of the option.
+    /// Help text of the option.
     pub(crate) const ABOUT: &str = ABOUT;
 
-    /// Starts a file that will appear as `path` once it is finished.
+    /// Creates a file that will appear as `path` once it is finished.
     ///
     /// # Errors
     /// Returns an error if `path` is `-`, a directory or a device, if its directory does not exist
@@ -61,8 +61,8 @@ impl HtmlFile {
         self.write(&HtmlPage::default().finish(document))
     }
 
-    /// Like [`finish`](Self::finish), for a document made from rows. The page also shows a timeline
-    /// of the rows received so far.
+    /// Like [`finish`](Self::finish), for a document that was computed from rows. The page also
+    /// shows a timeline of the rows received so far.
     ///
     /// # Errors
     /// Returns an error if the disk is full or broken.
@@ -96,7 +96,7 @@ impl HtmlFile {
     }
 }
 
-/// HTML pages as a file format for rows.
+/// The HTML page as one of the formats that rows can be written in.
 pub(crate) struct HtmlFormat;
 
 impl FileFormat for HtmlFormat {

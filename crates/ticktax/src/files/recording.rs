@@ -1,4 +1,4 @@
-//! The output file of `--save FILE`: the recording itself.
+//! The recording written by `--save FILE`.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,5 @@
-//! The output file of `--perfetto FILE`. It appears under its name only once it is complete.
+//! The Perfetto trace written by `--perfetto FILE`. It appears under its name only once it is
+//! complete.
 
 use std::fs::File;
 use std::io;

@@ -60,7 +60,7 @@ pub(super) fn run(
     Ok(on_kernels.statement(&file, typed.guest.clock().facts(), &trials?))
 }
 
-/// Settings shared by all guests of a case.
+/// Settings shared by all guests that run a case.
 struct Guests<'a> {
     name: &'a str,
     typed: &'a CompareArguments,
@@ -69,7 +69,8 @@ struct Guests<'a> {
 }
 
 impl Guests<'_> {
-    /// Boots one guest, and stops it once `is_over` returns true.
+    /// Boots one guest and returns what it measured. Stops the guest early once `is_over` returns
+    /// true.
     fn trial(
         &self,
         kernel: &Kernel,

@@ -1,4 +1,5 @@
-//! `ticktax lab compare`: runs the same loop on many kernels and in the model of each.
+//! `ticktax lab compare`: runs the same loop on several kernels, and compares each run with the
+//! model of that kernel.
 
 use std::process::ExitCode;
 
@@ -17,8 +18,8 @@ use crate::output;
 use crate::progress::{Extent, Progress};
 use crate::terminal::{Terminal, require_writable};
 
-/// Boots every kernel with every set of parameters. The exit code is 1 if a kernel differs from its
-/// model.
+/// Boots every kernel with every set of boot parameters. The exit code is 1 if a kernel deviates
+/// from its model.
 pub(super) fn run(typed: &CompareArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     if let Some(file) = &typed.output {
         require_writable(file)?;
@@ -59,7 +60,7 @@ fn loops(
     wanted.dedup();
     let progress = terminal.progress(Extent::Unknown, "looking for the kernels");
     let kernels = found(&wanted, typed.guest.arch, &progress)?;
-    // By default, the kernel's built-in parameters only.
+    // An arm without boot parameters uses only those built into the kernel.
     let found_arm = |arm: &GuestArm| {
         let place = wanted
             .iter()
@@ -86,8 +87,8 @@ pub(super) fn jobs(typed: &CompareArguments) -> usize {
     typed.jobs.map_or(at_once, usize::from)
 }
 
-/// Finds all kernels before the first one boots, so that a missing one does not waste the others'
-/// time.
+/// Finds all kernels before the first guest boots, so that no guest runs in vain if a kernel is
+/// missing.
 pub(super) fn found(
     wanted: &[Wanted],
     arch: Option<Arch>,

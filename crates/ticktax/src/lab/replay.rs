@@ -1,4 +1,4 @@
-//! Runs the programs of a case in a guest, each on a thread, for a given time.
+//! Runs the programs of a case in a lab guest for a given time, with one thread per program.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `ticktax lab run`: runs a verb in a guest and reports the guest's recording on this machine.
+//! `ticktax lab run`: runs a verb in a guest, and reports the guest's recording on the host.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -23,14 +23,14 @@ use crate::progress::{Extent, Progress};
 use crate::report::{self, Showing};
 use crate::terminal::{Terminal, require_writable};
 
-/// Output file for the text that the guest prints. It is not sent back, because the host renders
-/// the recording itself.
+/// File in the guest for the text that the verb prints. It is not sent to the host, because the
+/// host renders the recording itself.
 const PAGE: &str = "/tmp/page";
 
-/// Arguments that make the verb leave its recording in the guest's directory.
+/// Arguments that make the verb save its recording in the guest directory that is sent to the host.
 const RESULTS: [&str; 4] = ["--save", guest::RECORDING, "--output", PAGE];
 
-/// Settings shared by all guests of a command.
+/// Settings shared by all guests of one command.
 pub(super) struct Guests<'a> {
     pub(super) typed: &'a GuestArguments,
     pub(super) verb: GuestVerb,
@@ -75,19 +75,19 @@ impl<'a> Guests<'a> {
 
 pub(super) struct Guest<'a> {
     pub(super) typed: &'a GuestArguments,
-    /// Arguments for ticktax in the guest.
+    /// Command-line arguments for ticktax in the guest.
     pub(super) arguments: &'a [String],
-    /// Whether to count instructions.
+    /// Whether QEMU counts the guest's instructions.
     pub(super) counted: bool,
-    /// Exit codes other than 0 with which the guest still returns a result. One is that of an audit
-    /// whose accounts do not balance.
+    /// Exit codes other than 0 with which the guest still returns a result. For example, an audit
+    /// whose accounts do not balance still writes a recording.
     pub(super) accepted: &'static [u8],
     pub(super) interrupt: &'a Interrupt,
 }
 
 impl Guest<'_> {
-    /// Boots the guest and returns the files that it wrote. Stops the guest on Ctrl-C, or once
-    /// `is_over` returns true.
+    /// Boots the guest, waits until it exits, and returns the files that it wrote. Stops the guest
+    /// on Ctrl-C, or once `is_over` returns true.
     pub(super) fn boot(
         &self,
         kernel: &Kernel,
@@ -130,7 +130,8 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
     {
         require_writable(file)?;
     }
-    // Fail now if the page cannot be created. It is created again below.
+    // Fail now if the HTML page cannot be created. It is created again when the recording is
+    // reported.
     drop(output::begin_page(typed.html.as_deref())?);
     let interrupt = Interrupt::listen()?;
     let guests = Guests::new(&typed.guest, &typed.verb, &interrupt)?;
@@ -169,7 +170,7 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
     )
 }
 
-/// Returns the additional programs to run, and their command lines in the guest.
+/// Returns the additional programs to copy to the guest, and the command lines to start there.
 fn programs_beside(typed: &[String]) -> Result<(Vec<Program>, Vec<Vec<String>>), Failure> {
     let mut programs: Vec<Program> = Vec::new();
     let mut jobs = Vec::new();
@@ -193,8 +194,8 @@ fn programs_beside(typed: &[String]) -> Result<(Vec<Program>, Vec<Vec<String>>),
     Ok((programs, jobs))
 }
 
-/// Writes all files of the guest to a directory. The guest chose the names, so a name that is a
-/// path is rejected.
+/// Writes all files of the guest to the directory `path`. The guest chose the file names, so a name
+/// that contains a path is rejected.
 fn write_files(path: &Path, files: &[Frame]) -> Result<(), Failure> {
     fs::create_dir_all(path).map_err(|error| cannot("create", path, &error))?;
     let folder = Folder::open(path).map_err(|error| cannot("open", path, &error))?;
@@ -210,8 +211,9 @@ fn put(folder: &Folder, file: &Frame) -> io::Result<()> {
     temporary.appear()
 }
 
-/// Returns the ticktax binary for a guest: the given one if any, else this one or, for another
-/// architecture, the newest one built.
+/// Returns the path of the ticktax binary for a guest of this architecture. This is the binary that
+/// the user gave or, by default, the running one. If the guest's architecture is not the host's,
+/// the default is the binary that was built last for it.
 fn program(arch: Arch, given: Option<&Path>) -> Result<PathBuf, Failure> {
     if let Some(given) = given {
         return Ok(given.to_owned());

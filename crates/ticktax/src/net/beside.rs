@@ -1,5 +1,5 @@
-//! Independent measurements of the traffic's CPU time, to check the accounts: a sampler and a soak
-//! probe.
+//! Independent measurements of the traffic's CPU time, which check the accounts: a sampler and a
+//! soak probe.
 
 use ticktax_analysis::net::TrafficThreads;
 use ticktax_host::Proc;
@@ -11,7 +11,8 @@ use ticktax_probes::sampler::{PERIOD, SampleReport, Sampler};
 
 use crate::terminal::Terminal;
 
-/// Starts sampling all CPUs. If the kernel refuses, prints the reason and returns `None`.
+/// Starts sampling all CPUs. If the kernel does not permit it, prints the reason and returns
+/// `None`.
 pub(super) fn sampler(terminal: &Terminal) -> Option<Sampler> {
     let cpus = Proc::default().times_of_cpus().into_keys().map(Cpu);
     match Sampler::start(&cpus.collect()) {
@@ -25,7 +26,7 @@ pub(super) fn sampler(terminal: &Terminal) -> Option<Sampler> {
     }
 }
 
-/// Counts the samples taken between the first byte and the last.
+/// Counts the samples taken between the first byte of the traffic and the last.
 pub(super) fn sampled(
     report: &SampleReport,
     ends: &[Prepared],
@@ -45,8 +46,8 @@ pub(super) fn sampled(
     threads.count(&report.samples, window, (PERIOD, report.lost))
 }
 
-/// Returns the CPU time that the soak probes of all CPUs got between the first byte and the last,
-/// computed from the work they did.
+/// Returns the CPU time that the soak probes on all CPUs received between the first byte of the
+/// traffic and the last. It is computed from the work that the probes did.
 pub(super) fn soaked(header: &Header, (begin, end): (Nanos, Nanos)) -> Option<Nanos> {
     let each = header
         .soakers

@@ -1,4 +1,4 @@
-//! `ticktax net pair --vary`: measures the cost of each setting.
+//! `ticktax net pair --vary`: measures how much CPU time each setting costs.
 
 use std::process::ExitCode;
 
@@ -27,7 +27,8 @@ use crate::trial::drawn_seed;
 /// Default length of one run.
 const RUN: Nanos = Nanos::from_millis(300);
 const BLOCKS: u64 = 5;
-/// Approximate overhead of a run: creating namespaces, loading the tracer and stopping.
+/// Approximate time that a run takes in addition to its traffic, for creating the namespaces and
+/// for loading and stopping the tracer.
 const OVERHEAD: Nanos = Nanos::from_secs(1);
 
 pub(super) fn run(typed: &PairArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
@@ -109,7 +110,7 @@ pub(super) fn run(typed: &PairArguments, terminal: &Terminal) -> Result<ExitCode
     }
 }
 
-/// Rejects a setting that is varied and also has its own option on the command line.
+/// Rejects a setting that is varied and also set by its own option.
 fn require_varied_once(typed: &PairArguments, factors: &Factors) -> Result<(), Failure> {
     let Some(twice) = typed.typed().find(|name| factors.varies(name)) else {
         return Ok(());
@@ -120,7 +121,7 @@ fn require_varied_once(typed: &PairArguments, factors: &Factors) -> Result<(), F
     )))
 }
 
-/// Rejects experiments that would take too long, before anything runs.
+/// Rejects an experiment that would take too long, before its first run.
 fn require_affordable(factors: &Factors, blocks: u64) -> Result<(), Failure> {
     let arms = factors.arms() as u64;
     let runs = arms.saturating_mul(2).saturating_mul(blocks);
@@ -135,8 +136,8 @@ fn require_affordable(factors: &Factors, blocks: u64) -> Result<(), Failure> {
     )))
 }
 
-/// Determines the experiment's link. Applies each value of each factor once, so that a value that
-/// the kernel refuses fails before the first run.
+/// Determines which link the experiment uses. Tries each value of each factor once, so that a value
+/// that the kernel rejects causes an error before the first run.
 fn link(
     factors: &Factors,
     typed: &PairArguments,
@@ -190,8 +191,8 @@ fn link(
     Ok(link)
 }
 
-/// Changes the error about a sysctl that is missing in a new namespace, if the machine itself has
-/// that sysctl.
+/// Replaces the error about a sysctl that does not exist in a new namespace if the machine itself
+/// has that sysctl. The new error says that all namespaces share it.
 fn with_sysctl_scope(failure: Failure) -> Failure {
     match failure {
         Failure::Net(NetError::Sysctl(SysctlError::Absent { name }))
@@ -219,7 +220,7 @@ struct Pilot {
     blocks: u64,
 }
 
-/// The runs of the complete blocks.
+/// The runs of those blocks that were completed.
 struct Measured {
     runs: Vec<MeasuredRun>,
     blocks: u64,
@@ -239,9 +240,10 @@ struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// Runs a few blocks and measures their spread, which determines the number of blocks.
+    /// Runs a few blocks and measures by how much the effect varies between them. This spread
+    /// determines how many blocks the experiment needs.
     fn pilot(&mut self, seed: u64, resolution: f64) -> Result<Pilot, Failure> {
-        // `!seed` gives a different order than the blocks that count.
+        // `!seed` gives the pilot a different random order.
         let measured = self.blocks(PILOT_BLOCKS, !seed, "pilot: ")?;
         if let Some(failure) = measured.failed {
             return Err(failure);
@@ -278,7 +280,8 @@ impl Runner<'_> {
         })
     }
 
-    /// Runs `blocks` blocks, or fewer after Ctrl-C or a failure. Keeps only complete blocks.
+    /// Runs `blocks` blocks. Stops early after Ctrl-C or a failure, and keeps only complete blocks.
+    /// Returns an error if no block is complete.
     fn blocks(&mut self, blocks: u64, seed: u64, what: &str) -> Result<Measured, Failure> {
         let slots = plan(self.factors.arms(), blocks, seed);
         let bar = self
@@ -369,8 +372,8 @@ impl Runner<'_> {
     }
 }
 
-/// Returns the CPU time per byte, from the accounts or, if they are missing, from the threads'
-/// clocks.
+/// Returns the CPU time per byte. It comes from the traced accounts or, in an untraced run, from
+/// the CPU clocks of the two threads.
 fn cost(statement: &NetStatement) -> CpuCost {
     let bytes = statement.bytes() as f64;
     let each = |time: Nanos| time.0 as f64 / bytes;

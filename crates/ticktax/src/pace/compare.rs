@@ -1,4 +1,4 @@
-//! Compares arms of a paced loop.
+//! `ticktax pace --vary`: runs several arms of a paced loop and compares them.
 
 use crate::files::RowFiles;
 use ticktax_analysis::pace::TurnStats;
@@ -16,10 +16,11 @@ use crate::progress::Extent;
 use crate::terminal::Terminal;
 use crate::watch::watch;
 
-/// Default length of a trial of one arm.
+/// Default length of one trial of an arm.
 const TURN: Nanos = Nanos::from_secs(2);
 
-/// Runs every combination of the lists, interleaved, and compares them.
+/// Runs a loop with every combination of the varied values, interleaves their trials, and compares
+/// the results.
 pub(super) fn run(
     arms: &Loops,
     typed: &PaceArguments,

@@ -1,4 +1,4 @@
-//! A paced loop run by ticktax.
+//! `ticktax pace` by default: runs a paced loop in ticktax's own process.
 
 use crate::files::RowFiles;
 use ticktax_analysis::pace::{FrameStats, loop_statement};
@@ -26,13 +26,14 @@ pub(super) fn run(
     let interrupt = Interrupt::listen()?;
     let line = ticktax_report::pace_line(None, 0, 0);
     let bar = terminal.progress(Extent::Time(length), line);
-    // From here on, work in this process may take CPU time from the loop.
+    // From here on, any work in this process can take CPU time from the loop.
     let mut paced = PacedLoop::start(plan)?;
     let mut frames = FrameStats::of_loop(period, overshot_from);
     let mut shown = Nanos::ZERO;
     let mut show =
         |frames: &mut FrameStats, _: &SourceTable, Progress { elapsed, .. }: Progress| {
-            // If no terminal shows the figures, do not take CPU time from the loop.
+            // If standard error is not a terminal, no one sees the figures, so don't take CPU time
+            // from the loop.
             if terminal.is_watched() && elapsed - shown >= LIVE {
                 let (_, dropped, overshot) = frames.so_far();
                 let last = frames.last_second();

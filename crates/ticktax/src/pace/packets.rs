@@ -1,5 +1,5 @@
-//! `ticktax pace --udp`: sends paced datagrams, and reports how many were lost, where, and which
-//! stalls caused the loss.
+//! `ticktax pace --udp`: sends paced datagrams, and reports how many were lost, where they were
+//! lost, and which stalls caused the losses.
 
 use std::process::ExitCode;
 use std::thread;
@@ -57,8 +57,8 @@ pub(super) fn run(typed: &PaceArguments, terminal: &Terminal) -> Result<ExitCode
     }
 }
 
-/// Creates the ends that run on this machine. Returns no link for a remote peer, because the peer
-/// has not connected yet.
+/// Creates the ends of the traffic that run on this machine. Also returns the link, or `None` if
+/// the other end is on another host, because that host has not connected yet.
 fn begin(typed: &PaceArguments, terminal: &Terminal) -> Result<(Traffic, Option<Link>), Failure> {
     let packets = &typed.packets;
     let (cpus, buffer) = (packets.cpus(), packets.buffer());
@@ -87,19 +87,19 @@ fn begin(typed: &PaceArguments, terminal: &Terminal) -> Result<(Traffic, Option<
     }
 }
 
-/// Observation of this machine while the traffic runs.
+/// Everything that was observed on this machine while the traffic ran.
 struct Watched {
     session: Option<(Session, Option<ReceiverWatch>, Box<Header>)>,
     thread: Option<(i32, i32)>,
     no_trace: Option<String>,
     drop_reasons: Option<Vec<DropReason>>,
-    /// Header of the result if no session provides one.
+    /// Header of the recording if no tracing session provides one.
     header: Header,
 }
 
 impl Watched {
-    /// Starts tracing the receiver if it is on this machine, lets the traffic run and waits for its
-    /// end.
+    /// Starts tracing the receiver if it is on this machine, lets the traffic run, and waits until
+    /// it ends.
     fn run(
         traffic: &mut Traffic,
         ends: &[Prepared],
@@ -133,7 +133,7 @@ impl Watched {
         let length = ends.first().map(|end| end.spec.length).unwrap_or_default();
         let bar = terminal.progress(Extent::Time(length), "Sending");
         let header = untraced_header();
-        // Trace drops only if the receiver is traced too.
+        // Trace dropped packets only if the receiver is traced too.
         let token = ends
             .first()
             .filter(|_| session.is_some() && no_tracer.is_none());
@@ -217,8 +217,8 @@ impl Watched {
             );
         }
         let statement = packet_statement(&header, &run, hold_ups.as_ref());
-        // ticktax always stops the session early, so only the ends know whether the user
-        // interrupted the run.
+        // ticktax stops the session itself when the traffic ends. Only the two ends of the traffic
+        // know whether the user interrupted the run.
         let interrupted = |end: &EndReport| end.ended_early == Some(EndedBy::Interrupted);
         let ends = [&run.sender, &run.receiver].into_iter().flatten();
         let is_early = ends.into_iter().any(interrupted);
@@ -235,7 +235,7 @@ fn plan(tid: i32) -> Plan {
     }
 }
 
-/// Builds the header of a run without a trace.
+/// Builds the header of a recording that contains no trace.
 fn untraced_header() -> Header {
     let machine = Proc::default().machine();
     let (world, _) = ticktax_host::world(&machine);
@@ -246,7 +246,8 @@ fn untraced_header() -> Header {
     }
 }
 
-/// Feeds the session's rows to their consumers until the traffic, and then the session, has ended.
+/// Passes the session's rows to the receiver's analysis and the files. Stops the session once the
+/// traffic has ended, and returns when the session has ended as well.
 fn drive(
     session: &mut Session,
     traffic: &Traffic,
@@ -272,7 +273,7 @@ fn drive(
                 }
             }
             Event::Ended(header) => {
-                // The session's thread can end slightly before the traffic.
+                // The session's thread can end slightly earlier than the traffic.
                 while !traffic.is_over() {
                     look(traffic, interrupt, bar);
                     thread::sleep(LOOK);

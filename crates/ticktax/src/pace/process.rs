@@ -1,4 +1,4 @@
-//! The loop of another program: follows a process and finds its frames.
+//! `ticktax pace --pid` and `--comm`: watches the loop of another program and finds its frames.
 
 use crate::files::RowFiles;
 use ticktax_analysis::Auditor;
@@ -16,8 +16,8 @@ use crate::progress::{Extent, Progress as Bar};
 use crate::terminal::Terminal;
 use crate::watch::watch;
 
-/// Live figures are updated every second up to this time, and less often after it: computing them
-/// takes longer as the run goes on.
+/// The live figures are updated every second for this long and less often afterwards, because the
+/// time to compute them grows with the length of the run.
 const LIVE_UNTIL: Nanos = Nanos::from_secs(60);
 const LIVE_LATER: Nanos = Nanos::from_secs(10);
 

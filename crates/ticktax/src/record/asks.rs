@@ -1,4 +1,4 @@
-//! Requests to keep the current moment: SIGUSR1, and marks that arrive on a socket.
+//! Requests to save the last few seconds: SIGUSR1, and marks that arrive on a socket.
 
 use std::ffi::OsStr;
 use std::io;
@@ -21,29 +21,30 @@ use crate::incidents::{SOCKET, WORDS_MAX};
 use crate::interrupt::Interrupt;
 use crate::socket::{self, SocketFile};
 
-/// Maximum number of pending requests. Further ones are only counted.
+/// Maximum number of pending requests. Further requests are dropped and counted.
 const WAITING: usize = 16;
 
 #[derive(Debug)]
 pub(crate) struct Ask {
     pub(crate) kind: TriggerKind,
-    /// The note of a mark.
+    /// The note that came with a mark. Empty for SIGUSR1.
     pub(crate) words: String,
 }
 
-/// Listens for requests on separate threads. Wakes the recorder for each request, and for the
-/// signals that end it.
+/// Listens for requests on two threads. Wakes the recorder for each request, and for the signals
+/// that end it.
 pub(crate) struct Asks {
     heard: Receiver<Ask>,
     refused: Arc<AtomicU64>,
-    /// Dropping this removes the file. The thread that reads the socket ends with the process.
+    /// Dropping this removes the socket file. The thread that reads the socket runs until the
+    /// process ends.
     _socket: SocketFile,
     signals: signal_hook::iterator::Handle,
 }
 
 impl Asks {
-    /// Listens for SIGUSR1, and for marks on a socket in `folder`. The recorder holds the lock on
-    /// that directory.
+    /// Listens for SIGUSR1, and for marks on a socket in `folder`. The recorder already holds the
+    /// lock on that directory.
     pub(crate) fn listen(folder: &Path, waker: Waker) -> Result<Self, Failure> {
         let (sender, heard) = sync_channel(WAITING);
         let refused = Arc::new(AtomicU64::new(0));
@@ -82,12 +83,12 @@ impl Asks {
         })
     }
 
-    /// Returns the requests since the last call.
+    /// Returns the requests that arrived since the last call.
     pub(crate) fn take(&self) -> Vec<Ask> {
         self.heard.try_iter().collect()
     }
 
-    /// Returns the number of requests dropped since the last call.
+    /// Returns the number of requests that were dropped since the last call.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.swap(0, Ordering::Relaxed)
     }
@@ -120,7 +121,7 @@ fn hear_signals(mut signals: Signals, post: &Post) {
         if signal == SIGUSR1 {
             post.send(TriggerKind::Signal, String::new());
         } else {
-            // `Interrupt` handles the signal. This only wakes the recorder.
+            // `Interrupt` handles this signal. Only wake the recorder here.
             post.waker.wake();
         }
     }
@@ -134,11 +135,11 @@ fn hear_marks(socket: &UnixDatagram, post: &Post) {
     }
 }
 
-/// Binds a socket that only its owner can send to.
+/// Binds the socket with permissions that let only its owner send to it.
 fn bind(folder: &Path) -> io::Result<(UnixDatagram, SocketFile)> {
     let folder = Folder::open_own(folder)?;
     let name = OsStr::new(SOCKET);
-    // A killed recorder may have left its socket.
+    // A recorder that was killed may have left its socket file behind.
     socket::remove(&folder, name);
     let (socket, file) = SocketFile::bind(folder, name, SockType::Datagram, 0o600)?;
     Ok((socket.into(), file))

@@ -1,4 +1,5 @@
-//! Finds the frame rhythm of the watched programs, as `pace --pid` does, and reports changes.
+//! Finds the frame rhythm of the watched programs, as `pace --pid` does, and reports when it
+//! changes.
 
 use ticktax_analysis::Auditor;
 use ticktax_model::incident::TriggerTarget;
@@ -8,8 +9,8 @@ use ticktax_observe::{FrameState, FrameStatus, ProgramWindow, Recorder};
 
 use crate::terminal::Terminal;
 
-/// Finds a program's frame rhythm in the last few seconds, or returns the reason why the rhythm is
-/// unknown.
+/// Finds the frame rhythm of a program in the last few seconds. If it finds no rhythm, returns the
+/// reason.
 pub(super) fn find(seen: &ProgramWindow) -> Result<FrameRhythm, NoRhythm> {
     let mut auditor = Auditor::books();
     auditor.frames_of(seen.pid);
@@ -20,7 +21,7 @@ pub(super) fn find(seen: &ProgramWindow) -> Result<FrameRhythm, NoRhythm> {
     found.ok_or(NoRhythm::NotRun)?.rhythm()
 }
 
-/// The last reported state of each program.
+/// The state that was last reported for each program.
 pub(super) struct Frames {
     reported: Vec<FrameStatus>,
 }
@@ -44,8 +45,8 @@ impl Frames {
     }
 }
 
-/// Whether `now` is worth reporting after `before`. Two unknown rhythms count as the same, because
-/// the reason is worded differently each time.
+/// Returns whether `now` should be reported after `before`. Two unknown rhythms count as the same
+/// state, because the reason is worded differently each time.
 fn is_new(before: &FrameState, now: &FrameState) -> bool {
     let is_unknown = |state: &FrameState| matches!(state, FrameState::Unknown(_));
     before != now && !(is_unknown(before) && is_unknown(now))
@@ -91,7 +92,7 @@ fn line(status: &FrameStatus, before: Option<&FrameState>) -> String {
     }
 }
 
-/// Describes the frame rate and the events that it was derived from.
+/// Describes the frame rate, and the events that show it.
 fn rate(rhythm: &FrameRhythm, pid: i32) -> String {
     let which = match rhythm.long_from {
         None => "wake-ups",

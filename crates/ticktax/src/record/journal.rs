@@ -1,4 +1,4 @@
-//! Logs incidents to the systemd journal, with fields, or to syslog, as a line of text.
+//! Logs incidents to the systemd journal, with searchable fields, or to syslog, as lines of text.
 
 use std::path::Path;
 
@@ -9,16 +9,17 @@ use ticktax_report::incident_line;
 
 use crate::failure::Failure;
 
-/// Program name in each log line.
+/// Program name that appears in each log line.
 const NAME: &str = "ticktax";
 
-/// Destination of log lines.
+/// The log that incidents are written to.
 pub(crate) enum Journal {
     Systemd,
     Syslog(Syslog),
 }
 
-/// Connection to a syslog daemon. A restarted daemon has a new socket at the same path.
+/// Connection to a syslog daemon. A restarted daemon listens on a new socket at the same path, so
+/// the connection can be renewed.
 pub(crate) struct Syslog {
     connect: Box<dyn Fn() -> syslog::Result<Logger>>,
     logger: Logger,
@@ -27,7 +28,7 @@ pub(crate) struct Syslog {
 type Logger = syslog::Logger<LoggerBackend, Formatter3164>;
 
 impl Syslog {
-    /// Connects to the socket that `connect` finds.
+    /// Creates a connection with `connect`, and keeps `connect` for reconnecting.
     fn at(
         connect: impl Fn(Formatter3164) -> syslog::Result<Logger> + 'static,
     ) -> syslog::Result<Self> {
@@ -66,8 +67,8 @@ impl Journal {
         })
     }
 
-    /// Writes an incident; `path` is its recording, if one was kept. Returns a message if writing
-    /// failed.
+    /// Logs an incident. `path` is the incident's recording, if one was kept. Returns an error
+    /// message if the incident could not be logged.
     pub(crate) fn write(&mut self, entry: &IncidentEntry, path: Option<&Path>) -> Option<String> {
         let line = incident_line(&entry.incident);
         let fields = fields(entry, path);
@@ -99,7 +100,7 @@ impl Journal {
     }
 }
 
-/// Returns the fields to search the journal by.
+/// Returns the fields by which users can search the journal.
 fn fields(entry: &IncidentEntry, path: Option<&Path>) -> Vec<(&'static str, String)> {
     let incident = &entry.incident;
     let mut fields = vec![
@@ -185,7 +186,7 @@ mod tests {
         let mut journal = Journal::Syslog(syslog);
         assert_eq!(journal.write(&entry(), Some(Path::new("/x"))), None);
         let first = line(&daemon);
-        // Facility daemon (3), severity warning (4).
+        // 28 stands for facility daemon (3) and severity warning (4).
         assert!(first.starts_with("<28>"), "{first}");
         let tail = format!(
             " ticktax[{}]: marked: two words [ticktax_incident=7 ticktax_kind=mark \

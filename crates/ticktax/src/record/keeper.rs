@@ -1,5 +1,5 @@
-//! Keeps frozen windows: explains them, saves them within the budget, and prints a line for each
-//! incident.
+//! Keeps the windows that a recorder saves around triggers: explains them, saves them within the
+//! disk budget, and prints a line for each incident.
 
 use std::path::Path;
 
@@ -24,14 +24,15 @@ pub(crate) struct Keeper {
     journal: Option<Journal>,
     count: u64,
     totals: IncidentTotals,
-    /// Number of suppressed triggers counted so far.
+    /// Number of suppressed triggers that are already in the index.
     suppressed: u64,
-    /// End of the recording, in milliseconds since 1970.
+    /// End of the recording, in milliseconds since 1970. `None` while the recording runs.
     ended: Option<i64>,
 }
 
 impl Keeper {
-    /// Opens the directory, and indexes recordings that a killed recorder left unindexed.
+    /// Opens the incidents directory. If a recorder was killed before it could index its
+    /// recordings, indexes them now.
     pub(crate) fn open(
         folder: &Path,
         budget: Budget,
@@ -57,14 +58,14 @@ impl Keeper {
         })
     }
 
-    /// Notes when recording started; `at` is a time of `CLOCK_MONOTONIC`.
+    /// Writes the start time of the recording to the index. `at` is a time of `CLOCK_MONOTONIC`.
     pub(crate) fn began(&mut self, at: Nanos, terminal: &Terminal) {
         if let Some(why) = self.store.began(wall_clock::unix_ms_at(at)) {
             terminal.complain(&why);
         }
     }
 
-    /// Notes that recording ends now. [`close`](Self::close) writes the end time to the index.
+    /// Remembers that the recording ends now. [`close`](Self::close) writes this time to the index.
     pub(crate) fn ends(&mut self) {
         self.ended.get_or_insert_with(wall_clock::unix_ms);
     }
@@ -73,12 +74,13 @@ impl Keeper {
         self.store.folder()
     }
 
-    /// Returns the number of incidents.
+    /// Returns the number of incidents so far.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// Returns the counts of kept and dropped incidents. The recorder adds the reach of its ring.
+    /// Returns the numbers of kept and dropped incidents. The caller adds how far back the
+    /// recorder's ring buffer reaches.
     pub(crate) fn totals(&self) -> IncidentTotals {
         IncidentTotals {
             not_kept: self.store.lost().collect(),
@@ -86,8 +88,9 @@ impl Keeper {
         }
     }
 
-    /// Explains and reports the new incident of a window, and saves the window if it is complete.
-    /// Returns the index entries that this completes.
+    /// Explains and reports the incident in a window if it is new. Saves the window once it is
+    /// complete, and returns the index entries of the incidents in it. Until then, returns no
+    /// entries.
     pub(crate) fn take(
         &mut self,
         frozen: &FrozenWindow,
@@ -109,7 +112,7 @@ impl Keeper {
         recorded.entries
     }
 
-    /// Adds an incident to the index, and prints its line.
+    /// Adds an incident to the index, prints its line, and logs it if requested.
     fn report(&mut self, incident: Incident, terminal: &Terminal) {
         let added = self.store.tell(incident);
         self.count += 1;
@@ -127,7 +130,8 @@ impl Keeper {
         }
     }
 
-    /// Formats a line about an incident: time, number, description and series.
+    /// Formats the line about an incident: time, number, description, and the series that it
+    /// belongs to.
     fn line(&self, entry: &IncidentEntry) -> String {
         let at = Utc::from_unix_ms(entry.incident.at_unix_ms);
         let what = incident_line(&entry.incident);
@@ -137,7 +141,8 @@ impl Keeper {
         format!("{at}  {}  {what}{series}", entry.number)
     }
 
-    /// Updates the number of triggers that the kernel suppressed; `all` is the total so far.
+    /// Updates the number of triggers that the kernel suppressed. `all` is the total since the
+    /// start.
     pub(crate) fn suppressed(&mut self, all: u64, terminal: &Terminal) {
         let new = all.saturating_sub(self.suppressed);
         self.suppressed = all;
@@ -155,7 +160,8 @@ impl Keeper {
         }
     }
 
-    /// Writes the end time to the index. Returns the counts of dropped incidents by cause.
+    /// Writes the end time of the recording to the index. Returns the number of dropped incidents
+    /// for each cause.
     pub(crate) fn close(self, terminal: &Terminal) -> Vec<NotKept> {
         let lost = self.store.lost();
         let lost = lost
@@ -171,7 +177,8 @@ impl Keeper {
     }
 }
 
-/// Explains the triggers of `frozen` that have not been reported yet. Returns `None` if all have.
+/// Explains those triggers of `frozen` that have not been reported yet. Returns `None` if all of
+/// them have been reported.
 fn explained_anew(frozen: &FrozenWindow) -> Option<Incident> {
     let FrozenWindow {
         header,
@@ -183,8 +190,8 @@ fn explained_anew(frozen: &FrozenWindow) -> Option<Incident> {
     for row in rows {
         analysis.row(sources, &row);
     }
-    // Use the wall clock of that moment, because the clock may since have been set or the machine
-    // suspended.
+    // Use the wall-clock time that was recorded at that moment: since then, the clock may have been
+    // set or the machine may have been suspended.
     let clocks = header.before.clocks;
     let time = analysis.trigger().at;
     let at = clocks.map_or_else(
@@ -194,7 +201,8 @@ fn explained_anew(frozen: &FrozenWindow) -> Option<Incident> {
     Some(analysis.finish(header, sources, at))
 }
 
-/// Describes the series that an incident belongs to, such as "the 3rd since …".
+/// Describes the series that an incident belongs to, for example "the 3rd since …". Returns an
+/// empty string if it does not belong to a series.
 fn series(sheet: &IncidentSheet) -> String {
     let Some(beat) = &sheet.beat else {
         return String::new();

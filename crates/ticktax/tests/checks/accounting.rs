@@ -1,4 +1,4 @@
-//! Checks of the accounting section, with programs that the kernel's samples cannot see.
+//! Checks the accounting section of a statement, with programs that the kernel's samples miss.
 
 use libtest_mimic::Failed;
 use ticktax_inject::Truth;
@@ -10,14 +10,15 @@ use ticktax_model::{Kind, Nanos, Owner, Source, Span, Thread};
 use super::disturbances::measured;
 use super::{Recorded, WHOLE_PROCESS, check};
 
-/// Differences above this share of the time must be reported. Includes room for rounding.
+/// If shown and measured times differ by at least this share of the elapsed time, the difference
+/// must be reported. The value leaves room for rounding.
 const NAMED_FROM: f64 = 0.002;
 
-/// Upper bound of the CPU time that a preempted thread gets without being charged for it: from the
-/// other thread's wake-up to the switch. It is about 10 µs on most machines.
+/// Upper bound of the CPU time that a preempted thread gets without being charged for it, from the
+/// wake-up of the other thread to the switch. On most machines, this time is about 10 µs.
 const PREEMPTION: Nanos = Nanos::from_micros(100);
 
-/// Resolution of the kernel's CPU times, which are in hundredths of a second.
+/// Resolution of the CPU times that the kernel shows. They are in hundredths of a second.
 const COLUMN: Nanos = Nanos::from_millis(10);
 
 #[derive(Clone, Copy)]
@@ -28,14 +29,15 @@ pub(crate) struct Audited<'a> {
 }
 
 impl Audited<'_> {
-    /// Returns the recorded on-CPU time of the injecting thread during its events.
+    /// Returns how long the injecting thread was on its CPU during its events, according to the
+    /// recording.
     fn within_events(&self) -> Nanos {
         let runs = self.runs(|thread| thread.tid == self.truth.tid);
         Truth::time_within(&self.truth.log, runs.map(|(span, _)| span))
     }
 
-    /// Returns the time without an owner on the injecting thread's CPU. The kernel did not report a
-    /// switch there.
+    /// Returns the time on the injecting thread's CPU that has no owner, because the kernel did not
+    /// report a switch.
     fn unreported(&self) -> Nanos {
         let rows = self.recorded.spans.iter();
         let unowned = rows.filter(|(span, source)| {
@@ -44,7 +46,7 @@ impl Audited<'_> {
         unowned.map(|(span, _)| span.dur).sum()
     }
 
-    /// Returns the number of times the injecting thread was preempted during events.
+    /// Returns how often the injecting thread was preempted during its events.
     fn preempted_in_events(&self) -> i64 {
         let log = &self.truth.log;
         let runs = self.runs(|thread| thread.tid == self.truth.tid);
@@ -83,9 +85,9 @@ fn program<'a>(truth: &Truth, check: &'a AccountingStatement) -> Result<&'a Prog
     Ok(program.ok_or_else(|| format!("{} is not in {:?}", truth.pid, check.programs))?)
 }
 
-/// Checks a program that runs only in one part of each tick period: its sampled time must be far
-/// from its true time, and its CPU's accounting check must name it as the cause. `points` is the
-/// allowed error of a share of the time.
+/// Checks a program that runs only in one part of each tick period. The time that the kernel
+/// sampled must be far from the program's true time, and the accounting check of its CPU must name
+/// the program as a cause. `points` is the allowed error in shares of the elapsed time.
 pub(crate) fn samples_miss(
     audited: Audited<'_>,
     too_many: bool,
@@ -95,8 +97,8 @@ pub(crate) fn samples_miss(
     let (program, line) = (program(truth, found)?, line(truth, found)?);
     let total = its_time_is_accurate(audited, program, line, points)?;
     let sampled = program.sampled.ok_or("it was not sampled")?;
-    // A factor of 2 is enough: on a shared machine, other programs keep it from running at some
-    // ticks.
+    // A factor of 2 is enough, because on a shared machine other programs keep this one from
+    // running at some of the ticks.
     let (large, small) = if too_many {
         (sampled, total)
     } else {
@@ -105,7 +107,7 @@ pub(crate) fn samples_miss(
     check(large.0 > 2 * small.0, || {
         format!("sampled {sampled}: {program:?}")
     })?;
-    // A program that shares the CPU gains or loses samples, and may also be named.
+    // Another program on the same CPU gains or loses samples too, so it may also be named.
     let mut causes = line.causes.iter();
     let cause =
         causes.find(|cause| cause.kind == BiasKind::TickPhase && cause.pid == Some(truth.pid));
@@ -115,10 +117,10 @@ pub(crate) fn samples_miss(
     })
 }
 
-/// Checks that the statement shows the program's recorded time, and that the time recorded during
-/// its events is the time that the program itself measured there. Returns the program's CPU clock
-/// over its lifetime. That clock does not bound the recorded times: the kernel charges a thread
-/// from its wake-up on, and charges the preempted thread only until then
+/// Checks that the statement shows the program's recorded time. Also checks that the time recorded
+/// during its events is the time that the program measured itself. Returns what the program's CPU
+/// clock measured over its lifetime. That clock is not a bound for the recorded times: the kernel
+/// charges a thread from its wake-up on, and charges the thread that it preempts only until then
 /// (docs/explanation/accounting.md).
 fn its_time_is_accurate(
     audited: Audited<'_>,
@@ -136,9 +138,9 @@ fn its_time_is_accurate(
     let injected = truth.injected.as_ref().ok_or("no truth")?.time;
     let within = audited.within_events();
     let preempted = audited.preempted_in_events();
-    // If the hypervisor reports stolen time, the kernel excludes it from a thread's CPU clock,
-    // although the thread was on its CPU. The excluded time cannot exceed the time reported for
-    // this CPU.
+    // If the hypervisor reports stolen time, the kernel leaves this time out of a thread's CPU
+    // clock, although the thread was on its CPU. The time left out cannot exceed the stolen time
+    // reported for this CPU.
     let stolen = line.columns.steal + COLUMN;
     let upper = points + (Nanos(PREEMPTION.0 * preempted) + stolen).share_of(line.elapsed);
     let lower = -points - audited.unreported().share_of(line.elapsed);
@@ -152,15 +154,15 @@ fn its_time_is_accurate(
     measured(truth, WHOLE_PROCESS)
 }
 
-/// Checks interrupt time that the kernel does not measure: it must fit the injector's own
-/// measurement, and be named as the cause of the difference.
+/// Checks interrupt time that the kernel does not measure. It must fit the injector's own
+/// measurement, and must be named as the cause of the difference between shown and measured times.
 pub(crate) fn unmeasured_interrupts_are_named(audited: Audited<'_>) -> Result<(), Failed> {
     let (truth, found) = (audited.truth, accounting(audited.statement)?);
     let line = line(truth, found)?;
     let interrupts = line.interrupts.ok_or("interrupts were not seen")?;
-    // Packets are received within the sending calls, or by ksoftirqd if it was woken, in which case
-    // the calls took longer. All other interrupts, from the tick and from devices, take a few
-    // hundredths of the time at most.
+    // Packets are received within the calls that send them. If ksoftirqd was woken, it receives
+    // them instead, and the calls took longer. All other interrupts, those of the tick and of
+    // devices, take a few hundredths of the time at most.
     let sends = measured(truth, "CLOCK_THREAD_CPUTIME_ID")?;
     let others = Nanos(line.elapsed.0 / 20);
     check(interrupts <= sends + others, || {
@@ -174,14 +176,14 @@ pub(crate) fn unmeasured_interrupts_are_named(audited: Audited<'_>) -> Result<()
     if found.config.interrupts_measured != Some(false) {
         return check(cause.is_none(), || format!("{line:?}"));
     }
-    // On a busy CPU, samples can be right by chance, and then no difference is reported.
+    // On a busy CPU, the samples can be right by chance. No difference is then reported.
     let columns = line.columns.irq + line.columns.softirq;
     let differs = (interrupts - columns).share_of(line.elapsed).abs();
     let Some(cause) = cause else {
         return check(differs < NAMED_FROM, || format!("no cause in {line:?}"));
     };
-    // The interrupts arrived while their sender ran and are part of its time, so the CPU was shown
-    // as busy.
+    // The interrupts arrived while their sender ran, and the kernel counted them as its time. The
+    // CPU was therefore shown as busy.
     check((-cause.time).share_of(line.elapsed) < 0.05, || {
         format!("{cause:?}")
     })

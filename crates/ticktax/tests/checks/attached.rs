@@ -1,4 +1,4 @@
-//! Waits for another process to attach its tracer, even if that takes long on a busy machine.
+//! Waits until another process has attached its tracer. On a busy machine, this can take long.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,29 +7,31 @@ use std::time::Duration;
 
 use libtest_mimic::Failed;
 
-/// Minimum number of the tracer's hooks that exist on every supported kernel.
+/// The tracer attaches at least this number of programs on every supported kernel.
 const AT_LEAST: usize = 20;
 
-/// Number and interval of the checks.
+/// Number of checks for an attached tracer, and the time between them.
 #[derive(Clone, Copy)]
 struct Looks {
     /// Time between two checks.
     pause: Duration,
-    /// Number of consecutive checks that must agree.
+    /// Number of consecutive checks that must have the same result.
     settled: usize,
     most: usize,
 }
 
-/// One minute in total. Attaching takes 0.1 s of CPU time, which is hard to get on a busy machine.
+/// Waits for up to one minute. Attaching takes 0.1 s of CPU time, which is hard to get on a busy
+/// machine.
 const LIVE: Looks = Looks {
     pause: Duration::from_millis(25),
     settled: 40,
     most: 2_400,
 };
 
-/// A check takes longer in a guest, and the tracer needs the guest's only CPU to attach. Sleeping
-/// is free there, so this waits until the set of programs has not changed for 4 s. On Linux 5.10,
-/// an unoptimised build took more than 1.2 s from loading its programs to watching.
+/// In a guest, a check takes longer, and the tracer needs the guest's only CPU to attach. Sleeping
+/// costs nothing there, so this waits until the set of programs has stayed the same for 4 s. On
+/// Linux 5.10, an unoptimised build needed more than 1.2 s from loading its programs until it
+/// traced events.
 const GUEST: Looks = Looks {
     pause: Duration::from_millis(400),
     settled: 10,
@@ -48,7 +50,7 @@ fn programs_of(pid: u32) -> BTreeSet<u32> {
         .collect()
 }
 
-/// Returns the number of `programs` still loaded in the kernel.
+/// Returns the number of `programs` that are still loaded in the kernel.
 fn alive(programs: &BTreeSet<u32>) -> usize {
     let loaded = aya::programs::loaded_programs().filter_map(Result::ok);
     loaded
@@ -56,13 +58,13 @@ fn alive(programs: &BTreeSet<u32>) -> usize {
         .count()
 }
 
-/// Waits until the process `pid`, which is starting, has attached its tracer, and then another
-/// second until it watches. Returns the IDs of its programs.
+/// Waits until the process `pid`, which is starting, has attached its tracer, and then for another
+/// second, until it traces events. Returns the IDs of its BPF programs.
 pub(crate) fn wait_for_all(pid: u32) -> Result<BTreeSet<u32>, Failed> {
     wait_with(LIVE, pid)
 }
 
-/// Same as [`wait_for_all`], for a lab guest.
+/// Waits like [`wait_for_all`], in a lab guest.
 pub(crate) fn wait_in_guest(pid: u32) -> Result<BTreeSet<u32>, Failed> {
     wait_with(GUEST, pid)
 }

@@ -1,4 +1,5 @@
-//! Disturbances with a known rhythm. ticktax must find and name their period, and report no other.
+//! Checks disturbances that have a known rhythm. ticktax must find and name their period, and must
+//! report no other.
 
 use libtest_mimic::Failed;
 use ticktax_inject::Truth;
@@ -7,15 +8,15 @@ use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement};
 
 use super::check;
 
-/// Returns the periodic on-CPU times of the injecting thread. A followed thread may also have
-/// periodic sleeps.
+/// Returns the periods found in the on-CPU times of the injecting thread. If the thread is
+/// followed, periods of its sleeps may be found as well, and are left out.
 fn beats<'a>(truth: &Truth, all: &'a BeatStatement) -> Vec<&'a BeatLine> {
     let beats = all.beats.iter();
     let runs = beats.filter(|line| line.kind == BeatKind::Thread);
     runs.filter(|line| line.tids.contains(&truth.tid)).collect()
 }
 
-/// Returns the only periodic activity of the injecting thread. Fails unless there is exactly one.
+/// Returns the only period of the injecting thread. Fails unless exactly one period was found.
 fn only<'a>(truth: &Truth, all: &'a BeatStatement) -> Result<&'a BeatLine, Failed> {
     match beats(truth, all)[..] {
         [line] => Ok(line),
@@ -24,7 +25,7 @@ fn only<'a>(truth: &Truth, all: &'a BeatStatement) -> Result<&'a BeatLine, Faile
 }
 
 /// Checks that the thread's period was found with a low false-alarm probability, together with the
-/// timer that wakes it.
+/// timer that wakes the thread.
 pub(crate) fn has_its_period_and_its_timer(
     truth: &Truth,
     period: Nanos,
@@ -37,15 +38,15 @@ pub(crate) fn has_its_period_and_its_timer(
     is_caused_by_its_timer(truth, all)
 }
 
-/// Checks that the only period of the thread is caused by its sleep timer: the injector waits on a
-/// timerfd.
+/// Checks that the thread has only one period, and that its cause is the timer on which the
+/// injector waits (a timerfd).
 pub(crate) fn is_caused_by_its_timer(truth: &Truth, all: &BeatStatement) -> Result<(), Failed> {
     let line = only(truth, all)?;
     let right = line.chain == ["local_timer timerfd_tmrproc", &*line.name];
     check(right, || format!("{line:#?}"))
 }
 
-/// Checks that a thread that runs at random times has no period.
+/// Checks that no period is found for a thread that runs at random times.
 pub(crate) fn has_no_period(truth: &Truth, all: &BeatStatement) -> Result<(), Failed> {
     let lines = beats(truth, all);
     check(lines.is_empty(), || format!("{lines:#?}"))

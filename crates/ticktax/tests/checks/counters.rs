@@ -23,8 +23,9 @@ fn densest(mut starts: Vec<Nanos>, length: Nanos) -> u64 {
 }
 
 /// Widens `tolerance` by the events between the kernel's readings and the accounts, which start
-/// after the first reading and end before the second. There can be hundreds within milliseconds:
-/// RCU softirqs after much memory is freed, or calls when a program with many threads exits.
+/// after the first reading and end before the second. Within milliseconds, there can be hundreds of
+/// events: RCU softirqs after much memory has been freed, or function calls between CPUs when a
+/// program with many threads exits.
 fn in_between(starts: Vec<Nanos>, between: Nanos, tolerance: Tolerance) -> Tolerance {
     let most = 2 * densest(starts, between);
     Tolerance {
@@ -33,7 +34,7 @@ fn in_between(starts: Vec<Nanos>, between: Nanos, tolerance: Tolerance) -> Toler
     }
 }
 
-/// Returns the start times of the spans on `cpu` whose names are in `names`.
+/// Returns the start times of the spans on `cpu` that have one of these `names`.
 fn starts(recorded: &Recorded, cpu: Cpu, kind: Kind, names: &[&str]) -> Vec<Nanos> {
     let spans = recorded.spans.iter().filter(|(span, source)| {
         span.cpu == cpu
@@ -79,20 +80,21 @@ pub(crate) fn spans_match_counts(recorded: &Recorded, tolerance: Tolerance) -> R
     Ok(())
 }
 
-/// Returns the tick bill of a statement.
+/// Returns the tick costs in a statement.
 pub(crate) fn bill(statement: &Statement) -> Result<&TickBill, Failed> {
     let bill = statement.tick.as_ref();
     bill.ok_or_else(|| "there is no bill".into())
 }
 
-/// Returns the number of local timer interrupts on `cpu` without a tick.
+/// Returns the number of local timer interrupts on `cpu` that did not run a tick.
 fn without_a_tick(recorded: &Recorded, cpu: Cpu) -> u64 {
     let (mut has_ticked, mut count) = (false, 0);
     let mine = recorded.spans.iter().filter(|(span, _)| span.cpu == cpu);
     for (_, source) in
         mine.filter(|(_, source)| source.kind == Kind::Irq && *source.name == *"local_timer")
     {
-        // A function within an interrupt ends before the interrupt, so its row comes first.
+        // A function that runs within an interrupt ends before the interrupt does, so its row comes
+        // first.
         if source.detail.is_empty() {
             count += u64::from(!std::mem::take(&mut has_ticked));
         } else {
@@ -102,8 +104,8 @@ fn without_a_tick(recorded: &Recorded, cpu: Cpu) -> u64 {
     count
 }
 
-/// Returns the part of the time between the counter readings that the accounts of `cpu` do not
-/// cover.
+/// Returns how much of the time between the two counter readings is not covered by the accounts of
+/// `cpu`.
 fn unaccounted(recorded: &Recorded, cpu: Cpu) -> Nanos {
     let header = &recorded.header;
     let mut books = header.cpus.iter().filter(|books| books.cpu == cpu);
@@ -111,9 +113,9 @@ fn unaccounted(recorded: &Recorded, cpu: Cpu) -> Nanos {
     header.after.at - header.before.at - elapsed
 }
 
-/// Checks that LOC in `/proc/interrupts` rose by the number of ticks plus the interrupts from other
-/// timers. Some interrupts fall between a counter reading and the accounts: `tolerance` covers
-/// these, plus the ticks of a CPU that is busy then.
+/// Checks that LOC in `/proc/interrupts` rose by the number of ticks plus the number of interrupts
+/// from other timers. Some interrupts arrive between a counter reading and the accounts.
+/// `tolerance` allows for these, and for the ticks of a CPU that is busy at that time.
 pub(crate) fn ticks_match_counts(
     statement: &Statement,
     recorded: &Recorded,

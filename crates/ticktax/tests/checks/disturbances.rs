@@ -1,8 +1,8 @@
-//! Disturbances of known size, which must appear in the right account.
+//! Checks disturbances of known size, which must appear in the right account.
 //!
-//! If the injector knows how much *time* it used (its thread's CPU clock, the cgroup's clock),
-//! times are compared. The duration of an interrupt handler cannot be measured outside the kernel,
-//! so for interrupts the *number* is compared with the kernel's counters.
+//! If the injector knows how much *time* it used (from the CPU clock of its thread or the clock of
+//! its cgroup), times are compared. The duration of an interrupt handler cannot be measured outside
+//! the kernel, so for interrupts the *number* is compared with the kernel's counters.
 
 use libtest_mimic::Failed;
 use ticktax_inject::Truth;
@@ -11,7 +11,7 @@ use ticktax_model::{Kind, Nanos, Source};
 use super::recorded::{is_during, is_frame};
 use super::{Recorded, Tolerance, check};
 
-/// Returns the time that the injector measured by the method whose name starts with `method`.
+/// Returns the time that the injector measured with the method whose name starts with `method`.
 pub(crate) fn measured(truth: &Truth, method: &str) -> Result<Nanos, Failed> {
     let mut measured = truth.measured.iter();
     let found = measured.find(|measured| measured.method.starts_with(method));
@@ -19,7 +19,7 @@ pub(crate) fn measured(truth: &Truth, method: &str) -> Result<Nanos, Failed> {
     Ok(found.ok_or_else(missing)?.time)
 }
 
-/// Returns the kernel's count of `label` during the disturbance.
+/// Returns by how much the kernel's counter `label` rose during the disturbance.
 pub(crate) fn counted(truth: &Truth, label: &str) -> Result<u64, Failed> {
     let missing = || format!("{label} is not in {:?}", truth.counts);
     Ok(truth.count(label).ok_or_else(missing)?)
@@ -30,7 +30,7 @@ pub(crate) fn is_of_thread(source: &Source, tid: i32) -> bool {
     thread.is_some_and(|thread| thread.tid == tid)
 }
 
-/// Checks that a real-time thread is charged exactly the time that it spun.
+/// Checks that a real-time thread is charged exactly for the time in which it spun.
 pub(crate) fn fifo_thread(
     truth: &Truth,
     recorded: &Recorded,
@@ -40,7 +40,8 @@ pub(crate) fn fifo_thread(
         source.kind == Kind::Task && is_during(span, truth) && is_of_thread(source, truth.tid)
     });
     // Nothing preempts this thread, so it was on its CPU during each spin. Its CPU clock would be
-    // too low, because the kernel excludes stolen time from it if the hypervisor reports any.
+    // too low if the hypervisor reports stolen time, because the kernel leaves this time out of the
+    // clock.
     tolerance.time("the thread", time, measured(truth, "CLOCK_MONOTONIC")?)
 }
 
@@ -60,7 +61,7 @@ pub(crate) fn softirq_load(
     tolerance.count("NET_RX softirqs", count, truly)
 }
 
-/// Returns the number of times the timer function `name` expired in interrupts.
+/// Returns how often the timer function `name` ran in an interrupt during the disturbance.
 fn expiries(recorded: &Recorded, truth: &Truth, name: &str) -> u64 {
     let (_, count) = recorded.sum(|span, source| {
         is_during(span, truth) && source.kind == Kind::Irq && &*source.detail == name
@@ -68,18 +69,18 @@ fn expiries(recorded: &Recorded, truth: &Truth, name: &str) -> u64 {
     count
 }
 
-/// Checks that all expiries of a timer that a thread waits on were recorded.
+/// Checks that all expiries of a timer were recorded, for a timer that a thread waits on.
 pub(crate) fn timer_storm(
     truth: &Truth,
     recorded: &Recorded,
     tolerance: Tolerance,
 ) -> Result<(), Failed> {
     let found = expiries(recorded, truth, "timerfd_tmrproc");
-    // The injector also sleeps on its timer until it ends, which adds one expiry.
+    // The injector also sleeps until it ends, which adds one expiry of its timer.
     tolerance.count("expiries", found, truth.events + 1)
 }
 
-/// Checks that all expiries of a timer that sends a signal were recorded.
+/// Checks that all expiries of a timer were recorded, for a timer that sends a signal.
 pub(crate) fn signal_timer_storm(
     truth: &Truth,
     recorded: &Recorded,
@@ -89,7 +90,7 @@ pub(crate) fn signal_timer_storm(
     tolerance.count("expiries", found, truth.events)
 }
 
-/// Checks that a program was throttled as long and as often as its cgroup says.
+/// Checks that a program was throttled for as long and as often as its cgroup reports.
 pub(crate) fn cgroup_quota(
     truth: &Truth,
     recorded: &Recorded,

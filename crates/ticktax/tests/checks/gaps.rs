@@ -1,4 +1,4 @@
-//! Checks of the gaps that a probe saw.
+//! Checks the gaps that a probe found.
 
 use libtest_mimic::Failed;
 use ticktax_model::limitation::Limitation;
@@ -6,13 +6,13 @@ use ticktax_model::statement::Statement;
 
 use super::check;
 
-/// Checks that the gaps of a spinning probe have a cause, or are known to be unexplained.
+/// Checks that the gaps found by a spinning probe have a cause or are reported as unexplained.
 pub(crate) fn are_explained(statement: &Statement) -> Result<(), Failed> {
     let gaps = statement.gaps.as_ref().ok_or("no probe ran")?;
     let parts = gaps.long;
     let sum = parts.named + parts.entry_exit + parts.hypervisor_or_firmware + parts.unexplained;
     check(sum == parts.time, || format!("{parts:?}"))?;
-    // If the kernel does not report a switch, the owner of the time is unknown.
+    // If the kernel did not report a switch, the owner of some time is unknown.
     let missed = statement.coverage.limitations.iter().any(|limitation| {
         matches!(
             limitation,

@@ -1,10 +1,10 @@
-//! The frame schedule of a loop that skips missed frames.
+//! The frame schedule of a loop that skips the frames that it missed.
 
 use serde::{Deserialize, Serialize};
 use ticktax_model::Nanos;
 
-/// When a frame was due and when it started. A frame is due at the first slot that has no frame
-/// yet.
+/// When a frame was due and when it started. A frame is due at the earliest slot of the schedule
+/// that has had no frame yet.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Reading {
     pub(crate) due: Nanos,
@@ -13,9 +13,9 @@ pub(crate) struct Reading {
 
 pub(crate) struct Grid {
     period: Nanos,
-    /// The first slot without a frame.
+    /// The earliest slot that has had no frame yet.
     due: Nanos,
-    /// The slot of the next frame.
+    /// The slot in which the next frame will start.
     next: Nanos,
 }
 
@@ -41,7 +41,7 @@ impl Grid {
         Reading { due, began }
     }
 
-    /// Ends the frame that started at `began`.
+    /// Ends the frame that started at `began`, and moves on to the next slot after `now`.
     pub(crate) fn end(&mut self, began: Nanos, now: Nanos) {
         while self.due + self.period <= began {
             self.due += self.period;

@@ -1,4 +1,5 @@
-//! Checks of incidents: the trigger, the thread, the length and the culprit of a known disturbance.
+//! Checks incidents against a known disturbance: the trigger, the thread, the length and the
+//! culprit.
 
 use std::fs;
 use std::path::Path;
@@ -12,18 +13,19 @@ use ticktax_store::recording::RecordingReader;
 
 use super::{Reading, check};
 
-/// Tolerance for a frame's lateness. The tracer derives the schedule from earlier frames, which all
-/// started slightly late. A frame up to an eighth of a period before a slot counts for that slot.
+/// Allowed error in a frame's lateness. The tracer derives the schedule from earlier frames, which
+/// all started slightly late. A frame that starts up to an eighth of a period before a slot counts
+/// for that slot.
 pub(crate) const OFF: Nanos = Nanos::from_millis(3);
 
-/// Error of a period that the recorder learned in 5 s.
+/// Allowed error of a period that the recorder learned within 5 s.
 const PERIOD_ERROR: Nanos = Nanos::from_micros(20);
 
-/// Reads the incidents in a directory's index.
+/// Reads the incidents from the index of a directory.
 pub(crate) fn incidents(folder: &Path) -> Result<Vec<Value>, Failed> {
     let index = fs::read_to_string(folder.join("index.jsonl"))?;
     let mut found = Vec::new();
-    // A last line without a line break is still being written.
+    // If the last line has no line break yet, it is still being written.
     for line in index
         .split_inclusive('\n')
         .filter(|line| line.ends_with('\n'))
@@ -36,15 +38,15 @@ pub(crate) fn incidents(folder: &Path) -> Result<Vec<Value>, Failed> {
     Ok(found)
 }
 
-/// Reads the triggers in the recording of an incident.
+/// Reads the triggers from the recording of an incident.
 pub(crate) fn triggers_of(folder: &Path, incident: &Value) -> Result<Vec<Trigger>, Failed> {
     let name = incident["recording"].as_str().ok_or("it was not kept")?;
     let recording = RecordingReader::open(folder.join(name))?;
     Ok(recording.header().triggers.clone())
 }
 
-/// A disturbance, and the incidents that a recorder caught during it. Each incident comes with all
-/// triggers of its recording.
+/// A disturbance, and the incidents that a recorder caught while it lasted. Each incident comes
+/// with all triggers in its recording.
 pub(crate) struct Caught {
     pub(crate) truth: Truth,
     pub(crate) incidents: Vec<(Value, Vec<Trigger>)>,
@@ -63,21 +65,22 @@ impl Caught {
         })
     }
 
-    /// Returns the event that fully contains the trigger's delay.
+    /// Returns the event of the disturbance that contains the whole delay of `trigger`.
     fn event(&self, trigger: &Trigger) -> Option<&Event> {
         let mut log = self.truth.log.iter();
         log.find(|event| event.start <= trigger.begin() && trigger.at <= event.start + event.length)
     }
 
-    /// Returns the triggers whose delay lies within an event, each with that event.
+    /// Returns the triggers whose whole delay lies within an event of the disturbance, each with
+    /// that event.
     fn injected(&self) -> Vec<(&Trigger, &Event)> {
         let all = self.incidents.iter().flat_map(|(_, triggers)| triggers);
         all.filter_map(|trigger| Some((trigger, self.event(trigger)?)))
             .collect()
     }
 
-    /// Returns the incidents whose longest trigger lies within an event. Each incident is about the
-    /// longest trigger of its recording.
+    /// Returns the incidents whose longest trigger lies within an event of the disturbance. An
+    /// incident is about the longest trigger in its recording.
     fn about_injected(&self) -> Vec<&Value> {
         self.about(|trigger| self.event(trigger).is_some())
     }
@@ -92,18 +95,20 @@ impl Caught {
         found.map(|(incident, _)| incident).collect()
     }
 
-    /// Builds an error that shows everything that was caught.
+    /// Builds an error message that shows everything that was caught.
     fn wrong(&self, what: &str) -> Failed {
         format!("{what}: {:#?}, {:?}", self.incidents, self.truth).into()
     }
 }
 
-/// Whether `delay` covers at least half of `event`, which may also include other waiting.
+/// Returns whether `delay` covers at least half of `event`. An event may also include time in which
+/// the thread waited for something else.
 fn is_most_of(delay: Nanos, event: Nanos) -> bool {
     delay <= event && delay.0 >= event.0 / 2
 }
 
-/// Checks that uninterruptible waits are caught and name the child that ended them.
+/// Checks that uninterruptible waits are caught, and that the incidents name the child that ended
+/// them.
 pub(crate) fn blocks_name_the_waker(caught: &Caught) -> Result<(), Failed> {
     let (tid, name) = (caught.truth.tid, &*caught.truth.comm);
     let injected = caught.injected();
@@ -116,7 +121,7 @@ pub(crate) fn blocks_name_the_waker(caught: &Caught) -> Result<(), Failed> {
     if !covers_an_event || injected.iter().any(|(trigger, _)| !is_right(trigger)) {
         return Err(caught.wrong("not the blocks"));
     }
-    // The child has the same name as the thread, and wakes it by exiting.
+    // The child has the same name as the thread that waits for it. It wakes that thread by exiting.
     let about = caught.about_injected();
     let names_it = |incident: &&Value| {
         let woken_by = incident["woken_by"].as_str().unwrap_or_default();
@@ -131,7 +136,7 @@ pub(crate) fn blocks_name_the_waker(caught: &Caught) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Checks that throttling is caught with the throttled program.
+/// Checks that throttling is caught, and that the incidents name the throttled program.
 pub(crate) fn quotas_name_the_throttled_program(caught: &Caught) -> Result<(), Failed> {
     let injected = caught.injected();
     let is_right = |(trigger, event): &(&Trigger, &Event)| {
@@ -141,8 +146,8 @@ pub(crate) fn quotas_name_the_throttled_program(caught: &Caught) -> Result<(), F
     if injected.len() < 3 || !injected.iter().all(is_right) {
         return Err(caught.wrong("not the throttling"));
     }
-    // The thread is throttled once more while it exits, after its last logged event. That delay may
-    // be the longest.
+    // The thread is throttled once more while it exits, after the last event in its log. That delay
+    // may be the longest one.
     let about = caught.about(|trigger| trigger.tid == caught.truth.tid);
     let names_it = |incident: &&Value| {
         incident["kind"] == "throttled" && incident["thread"]["name"] == caught.truth.comm
@@ -153,7 +158,8 @@ pub(crate) fn quotas_name_the_throttled_program(caught: &Caught) -> Result<(), F
     Ok(())
 }
 
-/// Checks that a softirq that takes `length` is caught with the thread that it interrupted.
+/// Checks that softirqs that take `length` are caught, and that the incident names the thread that
+/// was interrupted.
 pub(crate) fn softirqs_name_the_interrupted_thread(
     caught: &Caught,
     length: Nanos,
@@ -163,8 +169,8 @@ pub(crate) fn softirqs_name_the_interrupted_thread(
         trigger.kind == TriggerKind::Stretch
             && trigger.comm == caught.truth.account
             && trigger.cpu == Some(caught.truth.cpu)
-            // The event also includes the sending call's wait for a CPU, which is long if the CPU
-            // is busy.
+            // The event also includes the time in which the sending call waited for a CPU. This is
+            // long if the CPU is busy.
             && (length.0 / 2..=event.length.0).contains(&trigger.lasted.0)
     };
     if !injected.iter().any(is_right) {
@@ -185,8 +191,8 @@ pub(crate) fn softirqs_name_the_interrupted_thread(
     Ok(())
 }
 
-/// Whether the thread named `victim` waits in this incident, and the process `culprit` runs for
-/// most of the stall.
+/// Returns whether, in this incident, the thread named `victim` waits while the process `culprit`
+/// runs for most of the stall.
 pub(crate) fn is_stall(incident: &Value, victim: &str, culprit: u32, stall: Nanos) -> bool {
     let ran = incident["ran"].as_array().into_iter().flatten();
     let own = ran.filter(|ran| {
@@ -198,21 +204,21 @@ pub(crate) fn is_stall(incident: &Value, victim: &str, culprit: u32, stall: Nano
     incident["kind"] == "wait" && incident["thread"]["name"] == victim && time >= stall.0 * 7 / 10
 }
 
-/// Whether the delay of `trigger` overlaps `event`.
+/// Returns whether the delay of `trigger` overlaps `event`.
 fn is_of(trigger: &Trigger, event: &Event) -> bool {
     trigger.begin() < event.start + event.length && trigger.at > event.start
 }
 
-/// Returns the frame that `trigger` is about, and the frame before it. The loop reads the clock
-/// after the trigger, because it must run first.
+/// Returns the frame that `trigger` is about, together with the frame before it. The loop reads the
+/// clock only after the trigger, because it must first run again.
 fn reading(readings: &[Reading], trigger: &Trigger) -> Option<(Reading, Reading)> {
     let mut pairs = readings.windows(2).map(|pair| (pair[0], pair[1]));
     pairs.find(|(_, reading)| reading.began >= trigger.at)
 }
 
-/// Checks that each trigger is about a frame that the loop measured as a period late. The trigger
-/// may instead be about the frame after that one, if the loop got its CPU before a slot ended but
-/// read the clock after that.
+/// Checks that each trigger is about a frame that, according to the loop's own measurement, started
+/// a whole period late. The trigger may instead be about the next frame: the loop may have got its
+/// CPU before a slot ended and read the clock only after that.
 pub(crate) fn frames_were_lost<'a>(
     readings: &[Reading],
     period: Nanos,
@@ -231,8 +237,8 @@ pub(crate) fn frames_were_lost<'a>(
     Ok(())
 }
 
-/// Checks that each stall causes one lost frame of the thread `name`, and that the incident names
-/// the culprit.
+/// Checks that each stall makes the thread `name` lose at most one frame, and that the incident
+/// names the culprit.
 pub(crate) fn lost_frames_name_the_culprit(
     caught: &Caught,
     name: &str,
@@ -241,7 +247,8 @@ pub(crate) fn lost_frames_name_the_culprit(
     let truth = &caught.truth;
     let all = || caught.incidents.iter().flat_map(|(_, triggers)| triggers);
     let is_frame = |trigger: &&Trigger| trigger.kind == TriggerKind::Frame;
-    // A switch that the kernel did not report can hide a lost frame, but never adds one.
+    // If the kernel does not report a switch, a lost frame can go unnoticed, but no frame is
+    // reported that was not lost.
     let count = |event: &Event| {
         let frames = all()
             .filter(is_frame)
@@ -260,7 +267,7 @@ pub(crate) fn lost_frames_name_the_culprit(
             continue;
         }
         let first = &incident["ran"][0];
-        // Another thread of the same process may also have run briefly; its program has the same
+        // Another thread of the same process may also have run briefly. Its program has the same
         // name.
         let mut pids = first["pids"].as_array().into_iter().flatten();
         let names_it = incident["kind"] == "frame"

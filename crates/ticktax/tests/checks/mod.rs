@@ -1,5 +1,5 @@
-//! Checks that compare one truth with one recording. The live tests run them on this machine, the
-//! scenario in a lab guest.
+//! Checks that compare the truth about one disturbance with one recording. The live tests run them
+//! on this machine, and the scenario runs them for a lab guest.
 
 #![allow(dead_code, reason = "each test binary uses a part of this")]
 
@@ -26,28 +26,28 @@ use ticktax_model::statement::Statement;
 pub(crate) use grid::{Grid, Reading};
 pub(crate) use recorded::Recorded;
 
-/// The measuring method that covers all threads of the injecting process over its lifetime.
+/// The method that measures the CPU time of all threads of the injecting process over its lifetime.
 pub(crate) const WHOLE_PROCESS: &str = "CLOCK_PROCESS_CPUTIME_ID at the end";
 
-/// Allowed difference between a figure and the truth.
+/// Allowed difference between a reported figure and the truth.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tolerance {
     /// Allowed error in times, as a share of the truth.
     pub(crate) time_share: f64,
     /// Allowed error in counts, as a share of the truth.
     pub(crate) count_share: f64,
-    /// Allowed error in counts, in events at either end of a disturbance.
+    /// Allowed error in counts, as a number of events at the two ends of a disturbance.
     pub(crate) events: f64,
 }
 
 impl Tolerance {
-    /// For a machine that also does other work.
+    /// Tolerance for a machine that also does other work.
     pub(crate) const LIVE: Self = Self {
         time_share: 0.05,
         count_share: 0.05,
         events: 3.0,
     };
-    /// For a guest whose clock counts instructions.
+    /// Tolerance for a guest whose clock counts instructions.
     pub(crate) const GUEST: Self = Self {
         time_share: 0.01,
         count_share: 0.0,
@@ -71,7 +71,8 @@ impl Tolerance {
     }
 }
 
-/// Parses the statement that an audit printed as JSON. Fails with the audit's error message.
+/// Parses the statement that an audit printed as JSON. If the audit failed, fails with its error
+/// message.
 pub(crate) fn statement(output: &Output) -> Result<Statement, Failed> {
     let complaint = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
@@ -80,13 +81,14 @@ pub(crate) fn statement(output: &Output) -> Result<Statement, Failed> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Reads the statement that a guest's audit left in a directory under `name`.
+/// Reads the statement that an audit in a guest left in the directory `folder`. `name` is the name
+/// of the audit.
 pub(crate) fn statement_in(folder: &Path, name: &str) -> Result<Statement, Failed> {
     let json = fs::read(folder.join(format!("{name}.json")))?;
     Ok(serde_json::from_slice(&json)?)
 }
 
-/// Fails with the message from `why` unless `holds` is true.
+/// Succeeds if `holds` is true, and otherwise fails with the message from `why`.
 pub(crate) fn check(holds: bool, why: impl FnOnce() -> String) -> Result<(), Failed> {
     if holds { Ok(()) } else { Err(why().into()) }
 }

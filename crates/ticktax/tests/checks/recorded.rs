@@ -1,4 +1,4 @@
-//! The rows of a recording, in memory.
+//! The rows of a recording, loaded into memory.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -35,7 +35,7 @@ impl Recorded {
         })
     }
 
-    /// Returns the time and number of the spans that `wanted` accepts.
+    /// Returns the total time and the number of the spans that `wanted` accepts.
     pub(crate) fn sum(&self, wanted: impl Fn(&Span, &Source) -> bool) -> (Nanos, u64) {
         let found = self
             .spans
@@ -47,12 +47,12 @@ impl Recorded {
     }
 }
 
-/// Whether a span lies on the CPU and within the time of a disturbance.
+/// Returns whether a span is on the CPU of the disturbance and lies within its time.
 pub(crate) fn is_during(span: &Span, truth: &Truth) -> bool {
     span.cpu == truth.cpu && span.start >= truth.start && span.end() <= truth.end
 }
 
-/// Whether a source is an entire interrupt or softirq rather than a function within it.
+/// Returns whether a source is a whole interrupt or softirq, rather than a function within one.
 pub(crate) fn is_frame(source: &Source, kind: Kind, name: &str) -> bool {
     source.kind == kind && &*source.name == name && source.detail.is_empty()
 }
@@ -64,11 +64,11 @@ fn line((span, source): &(Span, Source)) -> String {
     format!("\n  {span:?} {kind} {name} {detail} {thread:?}")
 }
 
-/// Checks that each row's own time is exactly its duration minus the rows nested in it.
+/// Checks that each row's own time is exactly its duration minus the time of the rows nested in it.
 ///
-/// A page fault splits a thread's on-CPU period in two, with interrupts enabled. An interrupt
-/// between two steps of the split is counted in the wrong half, so two halves may also be correct
-/// only together (`split_stretch` in `trace/bpf/books.h`).
+/// A page fault splits the on-CPU period of a thread in two, while interrupts are enabled. An
+/// interrupt between two steps of this split is counted in the wrong half. The two halves are then
+/// correct only if they are taken together (`split_stretch` in `trace/bpf/books.h`).
 fn nests(spans: &[(Span, Source)]) -> Result<(), Failed> {
     let takes_time =
         |kind: Kind| !matches!(kind, Kind::Steal | Kind::Gap | Kind::Wait | Kind::Frame);
@@ -91,10 +91,10 @@ fn nests(spans: &[(Span, Source)]) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Returns the spans of a CPU, with split on-CPU periods joined again.
+/// Returns the spans of a CPU. On-CPU periods that a page fault split are joined again.
 fn joined(rows: &[&(Span, Source)]) -> Vec<Span> {
     let mut joined: Vec<Span> = Vec::new();
-    // Index and thread of the last on-CPU period.
+    // Index and thread ID of the latest on-CPU period.
     let mut last: Option<(usize, i32)> = None;
     for (span, source) in rows {
         let thread = source.thread.as_ref().map(|thread| thread.tid);

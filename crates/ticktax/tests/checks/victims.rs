@@ -1,4 +1,4 @@
-//! Checks of a watched program's times, with disturbances of known size.
+//! Checks the times of a watched program, with disturbances of known size.
 
 use libtest_mimic::Failed;
 use ticktax_inject::Truth;
@@ -8,7 +8,7 @@ use ticktax_model::victim::{ThreadState, ThreadTimes};
 
 use super::{Recorded, Tolerance, check};
 
-/// Returns the times of the victim's threads. Fails unless they balance.
+/// Returns the times of the victim's threads. Fails if they do not balance.
 pub(crate) fn threads(statement: &Statement) -> Result<ThreadTimes, Failed> {
     let victim = statement.victim.as_ref().ok_or("no victim")?;
     let threads = victim.threads.clone().ok_or("it was not followed")?;
@@ -26,7 +26,7 @@ pub(crate) fn time(threads: &ThreadTimes, state: ThreadState) -> Nanos {
     wanted.map(|account| account.time).sum()
 }
 
-/// Checks that a victim that always wants its CPU waits behind a real-time thread for as long as
+/// Checks a victim that always wants its CPU. It must wait behind a real-time thread for as long as
 /// that thread ran.
 pub(crate) fn waits_behind(
     truth: &Truth,
@@ -37,7 +37,7 @@ pub(crate) fn waits_behind(
     let mut books = recorded.header.cpus.iter();
     let books = books.find(|books| books.cpu == truth.cpu);
     let books = books.ok_or("its CPU has no books")?;
-    // The statement covers the time since the victim's only thread became known.
+    // The statement covers the time from when the victim's only thread became known.
     let begin = books.end - threads.elapsed;
     let during = truth.log.iter().map(|event| {
         let end = (event.start + event.length).min(books.end);
@@ -51,7 +51,7 @@ pub(crate) fn waits_behind(
     check(!threads.delays.is_empty(), || "no delay".to_owned())
 }
 
-/// Returns the time that the victim waited behind the injecting thread.
+/// Returns how long the victim waited behind the injecting thread.
 pub(crate) fn behind(truth: &Truth, threads: &ThreadTimes) -> Nanos {
     let behind = threads.behind.iter();
     let its = behind.filter(|interferer| {
@@ -60,7 +60,8 @@ pub(crate) fn behind(truth: &Truth, threads: &ThreadTimes) -> Nanos {
     its.map(|interferer| interferer.time).sum()
 }
 
-/// Checks that a victim whose child uses up the quota is throttled for as long as its cgroup says.
+/// Checks a victim whose child uses up their quota. The victim must be throttled for as long as its
+/// cgroup reports.
 pub(crate) fn is_throttled(truth: &Truth, threads: &ThreadTimes) -> Result<(), Failed> {
     let found = time(threads, ThreadState::Throttled);
     check(truth.allows_throttled(found), || {
@@ -69,7 +70,8 @@ pub(crate) fn is_throttled(truth: &Truth, threads: &ThreadTimes) -> Result<(), F
     check(threads.processes >= 2, || "its child is missing".to_owned())
 }
 
-/// Checks that a victim is throttled for as long as its own quota demands, within 5 % or 20 ms.
+/// Checks that a victim is throttled for as long as its own quota requires. The allowed error is 5
+/// % or 20 ms, whichever is larger.
 pub(crate) fn is_held_by_its_own_quota(
     what: &str,
     time: Nanos,

@@ -1,4 +1,4 @@
-//! Incidents directories for tests.
+//! Creates incidents directories for tests.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -14,7 +14,8 @@ use ticktax_store::recording::RecordingWriter;
 
 const MS: i64 = 1_000_000;
 
-/// Saves a recording in `folder`. In it, `game` waited 20 ms behind `by`, detected at `at_unix_ms`.
+/// Saves a recording in `folder`. It shows that `game` waited 20 ms behind `by`, which was detected
+/// at `at_unix_ms`.
 fn put(folder: &Path, at_unix_ms: i64, by: &str) {
     let mut sources = SourceTable::default();
     let game = sources.intern(process(Owner::Program, "game", 10));
@@ -40,8 +41,8 @@ fn put(folder: &Path, at_unix_ms: i64, by: &str) {
     writer.finish(&header).unwrap();
 }
 
-/// Creates a directory with recordings but no index: `backup` causes a delay every minute, and
-/// `indexer` causes one.
+/// Creates a directory that contains recordings but no index. In the recordings, `backup` causes a
+/// delay every minute, and `indexer` causes a single one.
 pub(crate) fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for minute in 0..12 {

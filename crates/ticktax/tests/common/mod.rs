@@ -1,4 +1,4 @@
-//! Helpers shared by the tests of the command.
+//! Helpers that the tests of the command share.
 
 #![allow(dead_code, reason = "each test binary uses a part of this")]
 
@@ -13,8 +13,8 @@ use std::sync::atomic::AtomicBool;
 use signal_hook::consts::SIGINT;
 use signal_hook::flag::register_conditional_default;
 
-/// A loop disturbed by a daemon and a disk, with late wake-ups. Its period is not a multiple of the
-/// tick, so that no phase is special.
+/// A scenario with a loop that a daemon, a disk and late wake-ups disturb. The loop's period is not
+/// a multiple of the tick period, so the result does not depend on the phase between the two.
 pub(crate) const GAME: &str = r#"
 length = "30s"
 seed = 7
@@ -51,8 +51,8 @@ pub(crate) fn ticktax(arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// Checks that `verb` with each list of arguments exits with code 2, prints nothing to standard
-/// output, and gives a hint.
+/// Runs `verb` with each list of arguments. Checks that it exits with code 2, prints nothing to
+/// standard output, and prints the hint that belongs to the arguments.
 pub(crate) fn refused_as_usage(verb: &[&str], cases: &[(&[&str], &str)]) {
     for (arguments, hint) in cases {
         let output = ticktax(&[verb, arguments].concat());
@@ -82,7 +82,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Returns the error message. Panics unless it is a single line.
+/// Returns the error message of a command. Panics if it is not a single line.
 pub(crate) fn complaint(output: &Output) -> String {
     let text = text(&output.stderr);
     assert_eq!(text.lines().count(), 1, "{text}");
@@ -91,8 +91,8 @@ pub(crate) fn complaint(output: &Output) -> String {
 }
 
 /// Makes child processes receive Ctrl-C even if a shell runs the tests in the background. Such a
-/// shell ignores SIGINT for the tests, and children would inherit that. They do not inherit a
-/// handler, so this one is set; it performs the default action.
+/// shell makes the tests ignore SIGINT, and child processes would inherit this. They do not inherit
+/// a handler, so this function installs one, which performs the default action.
 pub(crate) fn let_children_hear_ctrl_c() {
     register_conditional_default(SIGINT, Arc::new(AtomicBool::new(true))).unwrap();
 }

@@ -1,4 +1,4 @@
-//! Ends of traffic that run in separate processes.
+//! Starts the receiving end of traffic in a separate process.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -6,12 +6,13 @@ use std::{fs, thread, time::Duration};
 
 use nix::libc::c_long;
 
-/// Starts a receiver of `ticktax net`. Returns the process once it is listening, and its address.
+/// Starts a receiver of `ticktax net`, and waits until it listens. Returns the process and its
+/// address.
 pub(crate) fn receiver(arguments: &[&str]) -> (Child, String) {
     listening(&["net", "recv"], arguments)
 }
 
-/// Starts a receiver of `verb`. Returns the process once it is listening, and its address.
+/// Starts a receiver of `verb`, and waits until it listens. Returns the process and its address.
 pub(crate) fn listening(verb: &[&str], arguments: &[&str]) -> (Child, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_ticktax"))
         .args(verb)

@@ -1,4 +1,4 @@
-//! Malformed files are never fatal: they are skipped, or reported as a limitation.
+//! Tests that malformed files are never fatal: they are skipped or reported as a limitation.
 
 use std::fs;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use ticktax_probes::clock::now;
 
 use super::tree::{header, put};
 
-/// Every file that settings are read from.
+/// All files from which settings are read.
 const ALL: [&str; 22] = [
     "boot/config-6.1.0",
     "dev/cpu_dma_latency",
@@ -44,7 +44,7 @@ fn machine_of(fill: impl Fn(&str) -> Vec<u8>) -> Machine {
         put(root.path(), path, &fill(path));
     }
     let machine = Proc::at(root.path()).machine();
-    // Judging must not fail either.
+    // Evaluating the settings must not fail either.
     judge(&header(machine.clone()), Measured::default());
     machine
 }
@@ -58,7 +58,7 @@ fn junk_is_skipped() {
                 state = state
                     .wrapping_mul(6_364_136_223_846_793_005)
                     .wrapping_add(1);
-                // Half of the bytes are characters that the formats use.
+                // Half of the bytes are characters that have a meaning in one of the file formats.
                 let byte = u8::try_from(state >> 56).unwrap();
                 let letters = b"\n =,.*/-:;\"0123456789abk\\#";
                 if byte < 128 {
@@ -109,7 +109,7 @@ fn a_folder_in_place_of_a_file_is_reported_and_a_missing_file_is_not() {
     );
 }
 
-/// Whether the limitation says that `path` could not be read because of `why`.
+/// Returns whether the limitation says that `path` could not be read for the reason `why`.
 fn is_unread(limitation: &Limitation, path: &str, why: &Unreadable) -> bool {
     matches!(
         limitation,

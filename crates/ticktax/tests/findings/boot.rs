@@ -1,4 +1,4 @@
-//! Cases about boot parameters, clocks and the kernel's log.
+//! Cases about boot parameters, clocks and the kernel log.
 
 use super::tree::Expected::{Found, Silence};
 use super::tree::{CONFIG, Case, case};

@@ -1,5 +1,5 @@
-//! Cases about the durability of an fsync: file systems, disks, servers, and programs that disable
-//! it.
+//! Cases about whether an fsync makes data durable: file systems, disks, servers, and programs in
+//! which fsync does nothing.
 
 use ticktax_model::machine::Writeback;
 use ticktax_model::recording::Header;
@@ -286,7 +286,7 @@ fn swaps() -> Vec<Case> {
         (MOUNTS, "server:/home /home nfs4 rw,hard 0 0\n"),
         ("proc/sys/vm/dirty_ratio", "20\n"),
     ];
-    /// Raises the counters by `sent` MiB sent to NFS servers and `swapped` MiB swapped out.
+    /// Makes the counters rise by `sent` MiB sent to NFS servers and `swapped` MiB swapped out.
     fn grown(header: &mut Header, sent: Option<u64>, swapped: u64) -> Option<TickBill> {
         let at = |times: u64| Writeback {
             nfs_sent_bytes: sent.map(|sent| 5 + times * (sent << 20)),

@@ -1,5 +1,5 @@
-//! Findings on fake machines, each a directory of files. Each rule has a machine with the finding
-//! and machines without it.
+//! Tests the findings on fake machines. Each machine is a directory of files. For each rule, some
+//! machines have the finding, and others do not.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -27,7 +27,7 @@ fn cases() -> Vec<Case> {
     lists.into_iter().flatten().collect()
 }
 
-/// Collects all failures first, because one rule's fix can break another.
+/// Collects all failures before it fails, because a change that fixes one rule can break another.
 #[test]
 fn every_machine_has_the_expected_findings() {
     let mut wrong = Vec::new();

@@ -1,4 +1,4 @@
-//! Cases that compare measurements with settings.
+//! Cases that compare measured values with settings.
 
 use ticktax_model::accounting::{AccountingStatement, Bias, BiasKind, Counting, CpuCheck};
 use ticktax_model::limitation::Limitation;
@@ -26,8 +26,8 @@ fn with(
     }
 }
 
-/// Returns the check of a CPU that was 60 % busy, but that `top` shows as busy for `share` of the
-/// time.
+/// Returns the accounting check of a CPU that was 60 % busy. `top` shows it as busy for the
+/// fraction `share` of the time.
 #[expect(clippy::unnecessary_wraps, reason = "the check of a case is optional")]
 fn shown(share: f64) -> Option<AccountingStatement> {
     let second = Nanos::from_secs(1);
@@ -57,8 +57,8 @@ fn shown(share: f64) -> Option<AccountingStatement> {
     })
 }
 
-/// Returns the check of a CPU that looks idle because of one program, whose samples are charged to
-/// another.
+/// Returns the accounting check of a CPU that looks idle because of one program, whose samples are
+/// charged to another program.
 fn dodged() -> Option<AccountingStatement> {
     let mut check = shown(0.08)?;
     let phase = |program: &str, ms: i64| Bias {
@@ -84,8 +84,8 @@ fn accounted(
     }
 }
 
-/// Returns the tick bill of a CPU with `hz` ticks per second while busy and `idle` while idle,
-/// whose tick stopped `stopped` times.
+/// Returns the tick costs of a CPU that had `hz` ticks per second while busy and `idle` while idle,
+/// and whose tick stopped `stopped` times.
 #[expect(
     clippy::unnecessary_wraps,
     reason = "the measurement of a case is optional"
@@ -122,7 +122,7 @@ fn bill(hz: f64, idle: u64, stopped: Option<u64>) -> Option<TickBill> {
     })
 }
 
-/// Returns the tick bill of a CPU whose ticks took 10 ms.
+/// Returns the tick costs of a CPU whose ticks took 10 ms.
 fn costly() -> Option<TickBill> {
     let mut bill = bill(250.0, 10, None)?;
     bill.cost = Some(TickCost {
@@ -167,7 +167,7 @@ fn refused_probe(header: &mut Header) -> Option<TickBill> {
     None
 }
 
-/// Makes line 24 interrupt CPU 1 thirty more times by the end, while line 25 interrupts only CPU 0.
+/// Makes interrupt 24 arrive thirty times on CPU 1, while interrupt 25 arrives only on CPU 0.
 fn interrupted(header: &mut Header) -> Option<TickBill> {
     for (number, counts) in [("24", [0, 30]), ("25", [900, 0])] {
         let row = |times: u64| InterruptRow {

@@ -1,4 +1,4 @@
-//! Cases about receiving packets.
+//! Cases about receiving network packets.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use super::tree::{Case, case};
 const BUDGET: (&str, &str) = ("proc/sys/net/core/netdev_budget", "300\n");
 const TIME: (&str, &str) = ("proc/sys/net/core/netdev_budget_usecs", "8000\n");
 
-/// Returns a case about packets.
+/// Returns a case about network packets.
 fn with(
     rule: &'static str,
     name: &'static str,
@@ -34,8 +34,8 @@ fn with(
     }
 }
 
-/// Returns the packets of a machine whose CPU 1 ended its softirq `times` times with packets left.
-/// One of 50 wake-ups went through `ksoftirqd`.
+/// Returns the packet figures of a machine on which CPU 1 ended its softirq `times` times although
+/// packets were left. One of 50 wake-ups went through `ksoftirqd`.
 #[expect(
     clippy::unnecessary_wraps,
     reason = "the packets of a case are optional"
@@ -73,8 +73,8 @@ pub(crate) fn cases() -> Vec<Case> {
     lists.into_iter().flatten().collect()
 }
 
-/// Makes the socket of process 10 on port 5000 drop `more` further datagrams, and another socket
-/// none.
+/// Makes the socket of process 10 on port 5000 drop `more` additional datagrams. Another socket
+/// drops none.
 fn dropped(header: &mut Header, more: u64) -> Option<TickBill> {
     let socket = |inode, drops| UdpSocket {
         inode,
@@ -89,7 +89,8 @@ fn dropped(header: &mut Header, more: u64) -> Option<TickBill> {
     None
 }
 
-/// Returns packets that woke a thread of process 10, which then waited 17 ms behind a backup.
+/// Returns the packet figures of a machine on which packets woke a thread of process 10, which then
+/// waited 17 ms behind a backup.
 #[expect(
     clippy::unnecessary_wraps,
     reason = "the packets of a case are optional"
@@ -196,7 +197,7 @@ fn buffers() -> Vec<Case> {
     ]
 }
 
-/// Returns the times of a program that ran for a second and was also interrupted by `NET_RX` for
+/// Returns the times of a program that ran for a second, and that `NET_RX` interrupted for another
 /// `ms` milliseconds.
 #[expect(
     clippy::unnecessary_wraps,
@@ -272,7 +273,7 @@ fn steering() -> Vec<Case> {
     ]
 }
 
-/// Makes interrupt 38 arrive 500 times on CPU 1, for packets that woke the program.
+/// Makes interrupt 38 arrive 500 times on CPU 1, because of packets that woke the program.
 fn interrupts(header: &mut Header) -> Option<TickBill> {
     let row = |count| InterruptRow {
         description: "PCI-MSIX-0000:00:03.0 1-edge eth0-rx-0".to_owned(),
@@ -283,7 +284,8 @@ fn interrupts(header: &mut Header) -> Option<TickBill> {
     None
 }
 
-/// Returns the packets of [`stalled`], with a softirq that the interrupt `name` raised.
+/// Returns the packet figures of [`stalled`], with a softirq that was raised by the interrupt
+/// `name`.
 fn raised_by(name: &str) -> Option<PacketPaths> {
     let mut packets = stalled()?;
     packets.groups = vec![PacketPathGroup {
@@ -354,7 +356,8 @@ fn interrupting() -> Vec<Case> {
     ]
 }
 
-/// Makes eth0 receive `packets` packets without GRO and send 90 without TSO, in 10 s on four CPUs.
+/// Makes eth0 receive `packets` packets without GRO and send 90 packets without TSO within 10 s, on
+/// a machine with four CPUs.
 fn received(header: &mut Header, packets: u64) -> Option<TickBill> {
     header.machine.online = "0-3".parse().unwrap();
     header.after.at = Nanos::from_secs(10);
@@ -369,7 +372,8 @@ fn received(header: &mut Header, packets: u64) -> Option<TickBill> {
     None
 }
 
-/// Returns accounts in which softirqs took `ms` milliseconds for packets, and more for timers.
+/// Returns accounts in which the softirqs for packets took `ms` milliseconds, and the softirqs for
+/// timers took more.
 fn softirqs(ms: i64) -> Vec<Account> {
     let account = |name: &str, time| Account {
         class: Class::Softirq,

@@ -1,4 +1,4 @@
-//! Cases about `sysctl`, `fstab`, and power and memory policies.
+//! Cases about `sysctl` and `fstab`, and about power and memory policies.
 
 use super::tree::Expected::{Found, Silence};
 use super::tree::{Case, case};

@@ -1,4 +1,4 @@
-//! A fake machine, made of files.
+//! A fake machine, which consists of files.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,33 +15,33 @@ use ticktax_model::statement::Account;
 use ticktax_model::tick::TickBill;
 use ticktax_model::victim::ThreadTimes;
 
-/// Expected result of a rule.
+/// The result that is expected from a rule.
 #[derive(Clone, Copy)]
 pub(crate) enum Expected {
-    /// A finding that contains this text.
+    /// The rule has a finding, and its text contains these words.
     Found(&'static str),
     Silence,
 }
 
-/// A machine, and the expected result of one rule.
+/// A machine, and the result that is expected from one rule.
 pub(crate) struct Case {
     pub(crate) rule: &'static str,
     pub(crate) name: &'static str,
     pub(crate) files: Vec<(&'static str, String)>,
-    /// Sets measurements, and returns the tick costs.
+    /// Sets measured values in the header, and returns the tick costs.
     pub(crate) measured: fn(&mut Header) -> Option<TickBill>,
-    /// The result of the accounting check.
+    /// Returns the result of the accounting check.
     pub(crate) accounting: fn() -> Option<AccountingStatement>,
     /// The packet delays.
     pub(crate) packets: fn() -> Option<PacketPaths>,
-    /// The times of the watched program's threads.
+    /// Returns the times of the watched program's threads.
     pub(crate) threads: fn() -> Option<ThreadTimes>,
     /// The CPU accounts.
     pub(crate) accounts: fn() -> Vec<Account>,
     pub(crate) expected: Expected,
 }
 
-/// Returns a case with files only.
+/// Returns a case that consists of files and has no measured values.
 pub(crate) fn case(
     rule: &'static str,
     name: &'static str,
@@ -64,7 +64,7 @@ pub(crate) fn case(
     }
 }
 
-/// The configuration of a current kernel.
+/// The build configuration of a current kernel.
 pub(crate) const CONFIG: (&str, &str) = (
     "boot/config-6.1.0",
     "CONFIG_HZ=250\nCONFIG_NO_HZ_COMMON=y\nCONFIG_NO_HZ_IDLE=y\nCONFIG_HIGH_RES_TIMERS=y\n\
@@ -90,14 +90,14 @@ pub(crate) fn header(machine: Machine) -> Header {
 }
 
 impl Case {
-    /// Returns all findings on the machine. The machine has a kernel release, so that its
+    /// Returns all findings on the machine. Sets a kernel release, so that the kernel's build
     /// configuration is found.
     pub(crate) fn found(&self) -> Vec<Finding> {
         let root = ticktax_fixture::scratch();
         put(root.path(), "proc/sys/kernel/osrelease", b"6.1.0\n");
         for (path, text) in &self.files {
             match path.split_once(" mode ") {
-                // A file with these permissions.
+                // Create a file that has these permissions.
                 Some((path, mode)) => {
                     put(root.path(), path, text.as_bytes());
                     allow(root.path(), path, u32::from_str_radix(mode, 8).unwrap());

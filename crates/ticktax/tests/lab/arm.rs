@@ -1,4 +1,5 @@
-//! Guests of the other architecture, arm64. They run the command from `cargo xtask cross arm64`.
+//! Guests of the other architecture, arm64. They run the ticktax binary that `cargo xtask cross
+//! arm64` builds.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,10 +23,11 @@ use ticktax_store::recording::RecordingReader;
 
 use crate::fixture::{audit, built, complaint, lab_run, why_not_there};
 
-/// Debian's kernel for clouds.
+/// Debian's kernel for virtual machines in a cloud.
 pub(crate) const KERNEL: &str = "linux-image-cloud-arm64";
 
-/// A kernel that `cargo xtask kernels pseudo-nmi` builds. Debian's kernels lack pseudo-NMIs.
+/// A kernel that supports pseudo-NMIs, which Debian's kernels do not. `cargo xtask kernels
+/// pseudo-nmi` builds it.
 pub(crate) const PSEUDO_NMI: &str = "hz250+pseudo-nmi+arm64";
 
 /// The newest kernels in Debian's backports.
@@ -34,8 +36,8 @@ pub(crate) const NEWEST: [&str; 2] = [
     "trixie-backports:linux-image-cloud-arm64",
 ];
 
-/// Returns the reason why guests of `arch` with this kernel cannot be tested, or `None` if they
-/// can.
+/// Returns the reason why guests of `arch` with this kernel cannot be tested. Returns `None` if
+/// they can.
 pub(crate) fn why_not(arch: Arch, kernel: &str) -> Option<String> {
     let version = Command::new(arch.qemu()).arg("--version").output();
     if version.is_err() {
@@ -51,8 +53,8 @@ pub(crate) fn why_not(arch: Arch, kernel: &str) -> Option<String> {
     why_not_there(kernel)
 }
 
-/// Returns the reason why tests on the host's clock cannot run, or `None` if they can. An
-/// unoptimised command needs half of the guest's CPU.
+/// Returns the reason why tests on the host's clock cannot run. Returns `None` if they can. An
+/// unoptimised ticktax would need half of the guest's CPU.
 pub(crate) fn why_too_slow() -> Option<String> {
     let program = built(Arch::Arm, "ticktax")?;
     let is_debug = program.parent()?.ends_with("debug");
@@ -65,7 +67,8 @@ fn account<'a>(statement: &'a Statement, class: Class, name: &str) -> &'a Accoun
     found.unwrap_or_else(|| panic!("no {name}: {:#?}", statement.accounts))
 }
 
-/// Returns the traced CPU share of the injecting thread, which runs 2 ms every 40 ms.
+/// Returns the share of CPU time that the injecting thread used, according to the tracer. The
+/// thread runs for 2 ms every 40 ms.
 fn disturbance(statement: &Statement) -> f64 {
     let accounts = statement.accounts.iter();
     let mine = accounts.filter(|account| account.name.contains("inject"));
@@ -73,7 +76,7 @@ fn disturbance(statement: &Statement) -> f64 {
     time.share_of(statement.cpus[0].elapsed)
 }
 
-/// Returns the command line that makes the disturbance.
+/// Returns the command line of the program that makes the disturbance.
 fn inject(arch: Arch) -> String {
     let program = built(arch, "ticktax-inject").unwrap();
     let words = "fifo --cpu 0 --period 40ms --length 2ms --for 5m --json";
@@ -100,7 +103,7 @@ pub(crate) fn the_same_run_gives_the_same_bytes() {
 }
 
 /// Checks that the tick, the timer interrupt and a thread are named, that every kernel entry is
-/// watched, and that hooks of other architectures are not reported as missing.
+/// watched, and that tracepoints of other architectures are not reported as missing.
 pub(crate) fn everything_on_this_architecture_is_recorded() {
     let beside = inject(Arch::Arm);
     let statement = audit(
@@ -114,7 +117,8 @@ pub(crate) fn everything_on_this_architecture_is_recorded() {
     assert_eq!(statement.level, Level::Kernel);
     assert!(statement.balances(), "{:?}", statement.balance);
     let coverage = &statement.coverage;
-    // Hooks that Linux 6.1 on arm64 lacks. Hooks that only x86 has are not reported.
+    // Linux 6.1 on arm64 lacks these tracepoints. Tracepoints that only x86 has must not be
+    // reported.
     let lacks = |hook: Hook| matches!(hook, Hook::CsdFunction | Hook::PageFault);
     for limitation in &coverage.limitations {
         let fits = !matches!(limitation, Limitation::HookMissing { hook, .. } if !lacks(*hook));
@@ -127,9 +131,9 @@ pub(crate) fn everything_on_this_architecture_is_recorded() {
         .iter()
         .find(|part| part.name.starts_with("tick_"));
     let ticks = ticks.unwrap_or_else(|| panic!("{:?}", timer.parts)).count;
-    // 250 ticks per second while the probe keeps the CPU busy.
+    // The probe keeps the CPU busy for 2 s, so there are 250 ticks per second.
     assert!((400..600).contains(&ticks), "{ticks}");
-    // The kernel's own count of timer interrupts.
+    // Compare with the kernel's own count of timer interrupts.
     let bill = statement.tick.as_ref().unwrap();
     assert!(
         bill.cpus[0].interrupts.is_some_and(|count| count >= ticks),
@@ -151,15 +155,16 @@ pub(crate) fn everything_on_this_architecture_is_recorded() {
         gaps.proofs
     );
     assert!(gaps.long.coverage() > 0.99, "{:?}", gaps.long);
-    // Nothing outside this guest takes time: no gap is empty, and little is left besides the named
-    // time.
+    // Nothing outside this guest takes time. Each gap must therefore contain named time, and nearly
+    // all of the gaps' time must be named.
     let outside = gaps.long.hypervisor_or_firmware.share_of(gaps.watched);
     assert!(outside < 0.001, "{outside}: {:?}", gaps.causes);
     let is_empty = |cause: &GapCause| cause.named == Nanos::ZERO;
     assert!(!gaps.causes.iter().any(is_empty), "{:?}", gaps.causes);
 }
 
-/// Returns the QEMU child of the process `lab`, once it exists.
+/// Returns the QEMU process that the process `lab` has started. Returns `None` if it has not been
+/// started yet.
 fn qemu_of(lab: u32) -> Option<Pid> {
     let children = fs::read_to_string(format!("/proc/{lab}/task/{lab}/children")).ok()?;
     let mut children = children.split_whitespace();
@@ -170,9 +175,9 @@ fn qemu_of(lab: u32) -> Option<Pid> {
     children.find(is_guest)?.parse().ok().map(Pid::from_raw)
 }
 
-/// Stops a guest on the host's clock repeatedly. The guest's kernel cannot see the stops, and arm64
-/// reports no steal time in such a guest. ticktax can prove them, because the gaps contain nothing
-/// else.
+/// Stops a guest that runs on the host's clock, again and again. The guest's kernel cannot see the
+/// stops, and arm64 reports no stolen time in such a guest. ticktax can prove that something
+/// outside the guest took the time, because the gaps contain nothing else.
 pub(crate) fn time_taken_by_the_host_is_outside() {
     const STOP: Nanos = Nanos::from_millis(100);
     const BETWEEN: Nanos = Nanos::from_millis(400);
@@ -192,14 +197,14 @@ pub(crate) fn time_taken_by_the_host_is_outside() {
     let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut lab = piped.spawn().unwrap();
     let id = lab.id();
-    // The pipe is too small for all of the output, so read it concurrently.
+    // The pipe cannot hold all of the output, so read it while the command runs.
     let mut out = lab.stdout.take().unwrap();
     let output_text = thread::spawn(move || std::io::read_to_string(&mut out));
     let (begin, mut rounds, mut longest) = (now(), 0, Nanos::ZERO);
     while lab.try_wait().unwrap().is_none() {
         if let Some(qemu) = qemu_of(id) {
             let stopped = now();
-            // QEMU may just have exited.
+            // Ignore errors: QEMU may just have exited.
             let _ = kill(qemu, Signal::SIGSTOP);
             sleep(STOP);
             let _ = kill(qemu, Signal::SIGCONT);
@@ -208,7 +213,7 @@ pub(crate) fn time_taken_by_the_host_is_outside() {
         sleep(BETWEEN);
         rounds += 1;
     }
-    // A busy host delays each stop.
+    // On a busy host, each round takes longer than planned.
     let each = Nanos((now() - begin).0 / rounds);
     let output = lab.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", complaint(&output));
@@ -216,8 +221,8 @@ pub(crate) fn time_taken_by_the_host_is_outside() {
     let statement: Statement = serde_json::from_str(&output_text).unwrap();
     assert!(statement.balances(), "{:?}", statement.balance);
     let gaps = statement.gaps.as_ref().unwrap();
-    // If a switch was not reported (one at either end), the longest of the empty gaps is not
-    // proven.
+    // If a switch was not reported (one at either end of the audit), the longest of the empty gaps
+    // is not proven.
     let bounds = gaps.proofs.iter().map(|gap| match gap.proof {
         Proof::Proven => 0,
         Proof::Bounded(gaps) => gaps,
@@ -226,15 +231,15 @@ pub(crate) fn time_taken_by_the_host_is_outside() {
     let doubted: u64 = bounds.sum();
     assert!(doubted <= 2, "{:?}", gaps.proofs);
     let Stops { outside, in_rows } = Stops::in_recording(&file, STOP);
-    // The stops at the start and end may be cut off.
+    // The stops at the start and the end of the audit may be cut off.
     let expected = usize::try_from(WATCHED.0 / each.0 - 2).unwrap();
     let found = outside.len() + in_rows;
     assert!(found >= expected, "{outside:?} and {in_rows} of {expected}");
-    // QEMU translates new code, so a third of the time belongs to the tool.
+    // QEMU translates new code while it runs, so a third of the time belongs to ticktax itself.
     assert!(outside.len() * 4 >= found, "{outside:?} and {in_rows}");
-    // Allowance for the pending tick and its consequences.
+    // Allow for the tick that was pending during the stop, and for what it causes.
     let named = Nanos::from_millis(20);
-    // The guest continues once the host has a CPU for it.
+    // After a stop, the guest continues only when the host has a CPU for it.
     let upper = longest + STOP;
     assert!(
         outside.iter().all(|&length| length <= upper),
@@ -246,24 +251,26 @@ pub(crate) fn time_taken_by_the_host_is_outside() {
         Class::HypervisorOrFirmware,
         "hypervisor or firmware",
     );
-    // Doubtful gaps count as unexplained.
+    // Gaps that are in doubt count as unexplained.
     let lower = lower - Nanos(2 * STOP.0 * doubted.cast_signed());
     assert!(account.time >= lower, "{account:?}, {outside:?}");
 }
 
-/// A guest's stops, by their appearance in the recording.
+/// The stops of a guest, grouped by how they appear in the recording.
 struct Stops {
-    /// Lengths of the probe's gaps.
+    /// Lengths of the stops that appear as gaps of the probe.
     outside: Vec<Nanos>,
-    /// Number of stops within an interrupt or another thread. The guest cannot distinguish them
-    /// from its own time.
+    /// Number of stops that fell within an interrupt or another thread. The guest cannot
+    /// distinguish them from the time that this interrupt or thread used.
     in_rows: usize,
 }
 
 impl Stops {
-    /// Finds the stops, each about as long as `stop`. No stop is counted twice.
+    /// Finds the stops in a recording. Each lasts about as long as `stop`. No stop is counted
+    /// twice.
     fn in_recording(file: &Path, stop: Nanos) -> Self {
-        // The guest may have run for a few µs after the stop.
+        // After SIGSTOP was sent, the guest may have run for a few more µs, so a stop can be
+        // slightly shorter than requested.
         let least = stop - Nanos::from_millis(1);
         let (mut gaps, mut rows) = (Vec::new(), Vec::new());
         let mut reader = RecordingReader::open(file).unwrap();
@@ -297,7 +304,8 @@ impl Stops {
     }
 }
 
-/// Returns the interrupts per second on the disturbed CPU, as recorded and as injected.
+/// Returns the number of interrupts per second on the disturbed CPU, first as recorded and then as
+/// injected.
 fn interrupts(statement: &Statement, truth: &Path) -> (f64, f64) {
     let truth = fs::read(truth).unwrap();
     let truth: Value = serde_json::from_slice(&truth).unwrap();
@@ -310,10 +318,10 @@ fn interrupts(statement: &Statement, truth: &Path) -> (f64, f64) {
     (seen, made)
 }
 
-/// Output file of the first or only additional program.
+/// Output file of the first additional program.
 const FIRST: &str = "ticktax-inject-0.stdout";
 
-/// Checks that calls from one CPU to the other have the same name as on other architectures.
+/// Checks that function calls from one CPU to another have the same name as on other architectures.
 pub(crate) fn interrupts_between_cpus_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let program = built(Arch::Arm, "ticktax-inject").unwrap();
@@ -335,9 +343,9 @@ pub(crate) fn interrupts_between_cpus_are_named() {
     assert!(seen > 0.8 * made, "{seen} of {made} a second");
 }
 
-/// Checks that performance-counter interrupts, which are NMIs on x86, have a named account, and
-/// that all of them are recorded. With `CONFIG_ARM64_PSEUDO_NMI`, they also arrive while other
-/// interrupts are disabled.
+/// Checks that the interrupts of performance counters (on x86, these are NMIs) have a named
+/// account, and that all of them are recorded. With `CONFIG_ARM64_PSEUDO_NMI`, they also arrive
+/// while other interrupts are disabled.
 pub(crate) fn interrupts_of_performance_counters_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let program = built(Arch::Arm, "ticktax-inject").unwrap();
@@ -354,7 +362,7 @@ pub(crate) fn interrupts_of_performance_counters_are_named() {
     assert!(statement.balances(), "{:?}", statement.balance);
     assert!(statement.coverage.every_entry_watched);
     let (seen, made) = interrupts(&statement, &folder.path().join(FIRST));
-    // Before the audit, the CPU is idle, and the counter then counts no cycles.
+    // Before the audit, the CPU is idle, and the counter counts no cycles then.
     assert!(seen >= 0.95 * made, "{seen} of {made} a second");
     assert!((100.0..1_000.0).contains(&seen), "{seen} a second");
     let gaps = statement.gaps.as_ref().unwrap();
@@ -362,9 +370,9 @@ pub(crate) fn interrupts_of_performance_counters_are_named() {
     assert!(outside < 0.001, "{outside}: {:?}", gaps.causes);
 }
 
-/// Returns the performance-counter interrupts per second, as recorded and as injected, and the
-/// number of recorded ones that arrived during a timer interrupt, where other interrupts are
-/// disabled.
+/// Returns the number of performance-counter interrupts per second, first as recorded and then as
+/// injected. Also returns how many recorded ones arrived during a timer interrupt, that is, while
+/// other interrupts were disabled.
 fn within_the_timers(parameters: &str) -> (f64, f64, usize) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("audit.parquet");
@@ -395,20 +403,20 @@ fn within_the_timers(parameters: &str) -> (f64, f64, usize) {
     (seen, made, counters.iter().filter(within).count())
 }
 
-/// Checks that pseudo-NMIs are recorded even within another interrupt. Without the parameter, the
-/// same kernel records none within interrupts.
+/// Checks that pseudo-NMIs are recorded even within another interrupt. Without the boot parameter,
+/// none may be recorded there on the same kernel.
 pub(crate) fn pseudo_nmis_arrive_while_interrupts_are_disabled() {
     for (parameters, has_some) in [("irqchip.gicv3_pseudo_nmi=1", true), ("", false)] {
         let (seen, made, within) = within_the_timers(parameters);
         let figures = format!("{parameters}: {seen} of {made} a second, {within} within");
-        // Before the audit, the CPU is idle, and the counter then counts no cycles.
+        // Before the audit, the CPU is idle, and the counter counts no cycles then.
         assert!(seen >= 0.95 * made && made > 1_000.0, "{figures}");
         assert_eq!(within > 0, has_some, "{figures}");
     }
 }
 
-/// Returns the path of the arm64 package from `cargo xtask dist arm64`, or `None` if it was not
-/// built.
+/// Returns the path of the arm64 package that `cargo xtask dist arm64` builds. Returns `None` if it
+/// was not built.
 fn package() -> Option<PathBuf> {
     let own = Path::new(env!("CARGO_BIN_EXE_ticktax"));
     let folder = own.ancestors().nth(2)?.join("dist-files");
@@ -419,13 +427,13 @@ fn package() -> Option<PathBuf> {
     files.find(|file| file.to_string_lossy().ends_with("_arm64.deb"))
 }
 
-/// Returns the reason why the package cannot be tested, or `None` if it can.
+/// Returns the reason why the package cannot be tested. Returns `None` if it can.
 pub(crate) fn missing_package() -> Option<String> {
     let why = || "no arm64 package is built: run cargo xtask dist arm64".to_owned();
     package().is_none().then(why)
 }
 
-/// Checks the files in the package, and audits a machine with the command from it.
+/// Checks which files the package contains, and audits a guest with the ticktax binary from it.
 pub(crate) fn the_package_runs() {
     let folder = tempfile::tempdir().unwrap();
     let mut unpack = Command::new("dpkg-deb");
@@ -447,7 +455,8 @@ pub(crate) fn the_package_runs() {
     assert!(statement.balances(), "{:?}", statement.balance);
 }
 
-/// Loads the committed object on the newest kernel, where fields and tracepoints have changed most.
+/// Loads the committed BPF object on the newest kernel, in which most fields and tracepoints have
+/// changed since it was built.
 pub(crate) fn everything_is_named_on(kernel: &str) {
     let arch = kernel.parse::<Wanted>().unwrap().arch().unwrap();
     let (binary, beside) = (built(arch, "ticktax").unwrap(), inject(arch));
@@ -481,7 +490,7 @@ pub(crate) fn everything_is_named_on(kernel: &str) {
     assert!(tick, "{:?}", timer.parts);
     let share = disturbance(&statement);
     assert!((0.045..0.055).contains(&share), "{share}");
-    // Nothing outside this guest takes time, because its clock counts its own instructions.
+    // The guest's clock counts its own instructions, so nothing outside the guest takes time.
     let outside = statement.accounts.iter();
     let outside = outside.filter(|account| {
         matches!(

@@ -12,17 +12,17 @@ use ticktax_lab::{Program, Run};
 
 use crate::inside::COMMAND;
 
-/// Time limit for a guest. Guests take up to a minute of CPU time, and a host at load 16 gives each
-/// an eighth of a CPU.
+/// Time limit for a guest. A guest takes up to a minute of CPU time, and on a host with a load of
+/// 16 it gets an eighth of a CPU.
 const LIMIT: Duration = Duration::from_mins(15);
-/// Number of console lines shown after a failure.
+/// Number of console lines that an error message shows.
 const LAST_LINES: usize = 12;
 
 pub(crate) const COUNTED: Clock = Clock::Icount { shift: 2 };
 
 pub(crate) struct Guest<'a> {
     pub(crate) kernel: &'a str,
-    /// The argument that selects the guest's job.
+    /// The argument that selects what the guest does.
     pub(crate) verb: &'a str,
     pub(crate) cmdline: &'a str,
     pub(crate) cpus: u32,
@@ -30,8 +30,8 @@ pub(crate) struct Guest<'a> {
 }
 
 impl Guest<'_> {
-    /// Boots the guest, and writes all of the guest's files to `folder`. If the guest fails, panics
-    /// or hangs, the error shows its last output.
+    /// Boots the guest, and writes all files that it returns to `folder`. If the guest fails,
+    /// panics or hangs, the error message shows its last output.
     pub(crate) fn boot(&self, folder: &Path) -> Result<Outcome, Failed> {
         let variable = std::env::var_os;
         let cache = Cache::of_user(variable("XDG_CACHE_HOME"), variable("HOME"))?;
@@ -50,7 +50,7 @@ impl Guest<'_> {
             arguments: &[self.verb.to_owned()],
             programs: &[command],
             beside: &[],
-            // Accept a job that fails, because its standard error has the reason.
+            // Accept a failure in the guest, because its standard error contains the reason.
             accepted: &[1],
             settings: GuestSettings {
                 cmdline: self.cmdline,
@@ -77,7 +77,7 @@ impl Guest<'_> {
     }
 }
 
-/// Returns the last lines of a console, for an error message.
+/// Returns the last lines of the console, for an error message.
 fn last_lines(console: &Path) -> String {
     let text = fs::read(console).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);

@@ -1,4 +1,5 @@
-//! Kernel builds from a fake source, whose makefile imitates the kernel's in a few lines.
+//! Tests of kernel builds. They use a fake kernel source, whose makefile imitates the kernel's in a
+//! few lines.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,13 +26,13 @@ $(O)/a.o: a.c
 $(O)/b.o: b.c $(O)/a.o
 	@echo "  CC      b.o"; while [ -e "$(HOLD)" ]; do sleep 0.05; done; cp $< $@
 "#;
-/// Stand-in for the kernel's merge script. Its arguments are `-m -O OBJECTS CONFIG FRAGMENT`.
+/// Stands in for the kernel's merge script. Its arguments are `-m -O OBJECTS CONFIG FRAGMENT`.
 const MERGE: &str =
     "#!/bin/sh\ncat \"$4\" \"$5\" > \"$3/merged\" && mv \"$3/merged\" \"$3/.config\"\n";
 const RATES: &str = "choice\n\tconfig HZ_1000\n\t\tbool \"1000 HZ\"\n\nendchoice\n\nconfig HZ\n\tint\n\t\
                      default 1000 if HZ_1000\n";
 
-/// Returns the reason why kernels cannot be built here, or `None` if they can.
+/// Returns the reason why kernels cannot be built here. Returns `None` if they can.
 pub(crate) fn why_not() -> Option<String> {
     let missing = ["make", "gcc", "flex", "bison", "bc"]
         .into_iter()
@@ -42,7 +43,7 @@ pub(crate) fn why_not() -> Option<String> {
     missing.map(|tool| format!("{tool} is not installed"))
 }
 
-/// A kernel source with a separate cache.
+/// A directory with a kernel source and a cache.
 struct Place(tempfile::TempDir);
 
 impl Place {
@@ -68,7 +69,7 @@ impl Place {
         self.0.path().join("linux")
     }
 
-    /// Returns the path of a file that makes builds wait as long as it exists.
+    /// Returns the path of a file that makes builds wait for as long as it exists.
     fn hold(&self) -> PathBuf {
         self.0.path().join("hold")
     }
@@ -88,7 +89,7 @@ impl Place {
         self.build(more).output().unwrap()
     }
 
-    /// Returns the number of times the first file was compiled, per build.
+    /// Returns, for each build, how often its first file was compiled.
     fn compiled(&self) -> Vec<usize> {
         let builds = fs::read_dir(self.0.path().join("cache/ticktax/lab/build"));
         let builds = builds.into_iter().flatten().flatten();
@@ -161,7 +162,7 @@ pub(crate) fn another_source_or_configuration_is_another_build() {
         text(&refused.stderr).contains("CONFIG_NEVER=y"),
         "{refused:?}"
     );
-    // The existing kernel stays.
+    // The kernel that already existed must still be there.
     assert!(place.image("hz250+rt").is_some());
 }
 

@@ -1,4 +1,4 @@
-//! Fixtures: the command, and the available kernels.
+//! Helpers that run the command and find the available kernels.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use ticktax_lab::Arch;
 use ticktax_lab::kernel::{Cache, find};
 use ticktax_model::statement::Statement;
 
-/// Debian's kernel for clouds, its smallest one.
+/// Debian's kernel for virtual machines in a cloud, which is its smallest kernel.
 pub(crate) const CLOUD: &str = "linux-image-cloud-amd64";
 
-/// Returns the reason why a test with this kernel cannot run here, or `None` if it can.
+/// Returns the reason why a test with this kernel cannot run here. Returns `None` if it can.
 pub(crate) fn why_not(kernel: &str) -> Option<String> {
     if let Some(why) = why_no_guest() {
         return Some(why);
@@ -27,8 +27,8 @@ pub(crate) fn why_not(kernel: &str) -> Option<String> {
     (!apt_has(&[kernel])).then(|| format!("{kernel} is not in the cache, and apt does not know it"))
 }
 
-/// Puts a kernel of another suite or architecture into the cache, if necessary. Returns the reason
-/// if it is not available.
+/// If necessary, puts a kernel of another suite or architecture into the cache. Returns the reason
+/// if that kernel is not available.
 pub(crate) fn why_not_there(kernel: &str) -> Option<String> {
     if listed(kernel) {
         return None;
@@ -50,16 +50,16 @@ pub(crate) fn ticktax() -> Command {
     Command::new(env!("CARGO_BIN_EXE_ticktax"))
 }
 
-/// Time limit for a guest on the host's clock. A guest takes up to a minute of CPU time, and a host
-/// at load 16 gives it an eighth of a CPU.
+/// Time limit for a guest that runs on the host's clock. A guest takes up to a minute of CPU time,
+/// and on a host with a load of 16 it gets an eighth of a CPU.
 pub(crate) const LIMIT: &str = "10m";
 
-/// Returns `lab run` with this kernel. The caller adds the remaining arguments.
+/// Returns a `lab run` command with this kernel. The caller adds the other arguments.
 pub(crate) fn lab_run(kernel: &str) -> Command {
     lab_run_within(LIMIT, kernel)
 }
 
-/// Same as [`lab_run`], with the time limit `limit`.
+/// Returns the command of [`lab_run`] with another time limit.
 pub(crate) fn lab_run_within(limit: &str, kernel: &str) -> Command {
     let mut command = ticktax();
     command.args(["lab", "run", "--limit", limit, "--kernel", kernel]);
@@ -70,7 +70,7 @@ pub(crate) fn complaint(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Returns the QEMU processes with `folder` in their arguments, and those arguments.
+/// Returns the QEMU processes that have `folder` in their arguments, each with its arguments.
 pub(crate) fn qemus_in(folder: &Path) -> Vec<(Pid, String)> {
     let folder = folder.to_string_lossy().into_owned();
     let processes = fs::read_dir("/proc").unwrap().flatten();
@@ -90,7 +90,7 @@ pub(crate) fn running_in(folder: &Path) -> Vec<String> {
     qemus.map(|(_, line)| line).collect()
 }
 
-/// Waits until a condition holds, for at most two minutes.
+/// Waits for at most two minutes until a condition holds. Returns whether it holds.
 pub(crate) fn eventually(mut condition: impl FnMut() -> bool) -> bool {
     (0..2_400).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(50));
@@ -98,8 +98,8 @@ pub(crate) fn eventually(mut condition: impl FnMut() -> bool) -> bool {
     })
 }
 
-/// Returns the path of the program `package`, built for guests of `arch`, or `None` if it was not
-/// built. For another architecture, this is the static build.
+/// Returns the path of the program `package`, built for guests of `arch`. If this is not the host's
+/// architecture, the program is the static build. Returns `None` if the program was not built.
 pub(crate) fn built(arch: Arch, package: &str) -> Option<PathBuf> {
     let own = Path::new(env!("CARGO_BIN_EXE_ticktax"));
     if arch == Arch::HOST {
@@ -107,7 +107,7 @@ pub(crate) fn built(arch: Arch, package: &str) -> Option<PathBuf> {
     }
     let target = own.ancestors().nth(2)?.join(arch.target());
     let all = ["dist", "release", "debug"].map(|profile| target.join(profile).join(package));
-    // Choose the newest one, as `lab run` does.
+    // Choose the most recently built one, as `lab run` does.
     let written = |file: &PathBuf| {
         fs::metadata(file)
             .and_then(|metadata| metadata.modified())
@@ -117,7 +117,7 @@ pub(crate) fn built(arch: Arch, package: &str) -> Option<PathBuf> {
     found.max_by_key(written)
 }
 
-/// Runs an audit in a guest and returns its statement. `more` are additional arguments of `lab
+/// Runs an audit in a guest and returns its statement. `more` contains additional arguments of `lab
 /// run`.
 pub(crate) fn audit(kernel: &str, more: &[&str], verb: &[&str]) -> Statement {
     let mut command = lab_run(kernel);

@@ -1,4 +1,4 @@
-//! Guests that run successfully.
+//! Tests of guests that run successfully.
 
 use std::fs;
 use std::sync::OnceLock;
@@ -26,7 +26,7 @@ const PACE: [&str; 8] = [
     "--sleep=nanosleep",
 ];
 
-/// A guest that ran `pace`: its recording, its page, and its statement.
+/// The results of a guest that ran `pace`: its recording, its text output and its statement.
 struct Paced {
     recording: Vec<u8>,
     page: String,
@@ -65,7 +65,7 @@ impl Paced {
     }
 }
 
-/// The guests of these tests: two with coarse timers, which run at the same time, and one with
+/// The guests of these tests. Two have coarse timers and run at the same time. One has
 /// high-resolution timers.
 struct Guests {
     coarse: [Paced; 2],
@@ -93,7 +93,8 @@ pub(crate) fn the_same_run_gives_the_same_bytes() {
     if one.recording == other.recording {
         return;
     }
-    // The position of the first difference is more useful than the fact that there is one.
+    // Report where the two recordings differ first, because this helps more than the fact that they
+    // do.
     assert_eq!(one.page, other.page, "the two pages differ");
     assert_eq!(one.statement, other.statement, "the two statements differ");
     let pairs = one.recording.iter().zip(&other.recording);
@@ -119,13 +120,14 @@ pub(crate) fn boot_parameters_change_the_kernel() {
     );
     assert_eq!(fine.machine.high_resolution, Some(true));
     assert_eq!(coarse.machine.high_resolution, Some(false));
-    // Do not compare maxima: an unoptimised ticktax may run before a frame on the guest's only CPU,
-    // and that changes with every build.
+    // Do not compare the longest delays: on the guest's only CPU, an unoptimised ticktax may run
+    // before a frame, and this changes with every build.
     let wait = |paced: &PaceStatement| {
         let wakeups = paced.figures.as_ref().unwrap().wakeup.as_ref().unwrap();
         wakeups.quantile(0.9).unwrap().0
     };
-    // The slack is 50 µs plus a little; the coarse timers wait for the rest of a 4 ms tick.
+    // With high-resolution timers, a sleep ends late by the timer slack of 50 µs and a little more.
+    // With coarse timers, it also waits for the end of the 4 ms tick period.
     assert!(wait(fine) < 200_000, "{}", wait(fine));
     assert!(
         (2_000_000..4_100_000).contains(&wait(coarse)),
@@ -157,7 +159,7 @@ pub(crate) fn a_guest_returns_a_complete_audit() -> Result<(), Failed> {
     let statement = statement(&report.output().unwrap())?;
     check(statement.balances(), || format!("{:?}", statement.balance))?;
     gaps::are_explained(&statement)?;
-    // The guest's clock counts its own instructions, so nothing outside takes time.
+    // The guest's clock counts its own instructions, so nothing outside the guest takes time.
     let watched = statement
         .gaps
         .as_ref()
@@ -170,7 +172,7 @@ pub(crate) fn a_guest_returns_a_complete_audit() -> Result<(), Failed> {
 
 pub(crate) fn the_error_of_a_verb_is_printed() {
     let mut command = lab_run(CLOUD);
-    // A guest with one CPU has no CPU 7.
+    // CPU 7 does not exist, because the guest has only one CPU.
     let output = command
         .args(["--", "pace", "--cpu", "7", "--for", "1s"])
         .output()
@@ -181,11 +183,11 @@ pub(crate) fn the_error_of_a_verb_is_printed() {
     assert!(complaint.contains("CPU 7"), "{complaint}");
 }
 
-/// Compares a case with Debian's kernel, which ticks at 250 Hz. Returns the statement.
+/// Compares a case with Debian's kernel, which ticks at 250 Hz, and returns the statement.
 ///
-/// The program is not optimised, and the model ignores its instructions around the sleeps. At 4 ns
-/// per instruction, the loop has 1.0 % fewer frames than predicted, which is the limit; at 2 ns,
-/// 0.6 %.
+/// The program that runs in the guest is not optimised, and the model ignores the instructions that
+/// it executes around its sleeps. At 4 ns per instruction, the loop has 1.0 % fewer frames than
+/// predicted, which is the limit. At 2 ns, it has 0.6 % fewer.
 fn case(name: &str) -> KernelsStatement {
     let output = ticktax()
         .args(["lab", "compare", "--limit", LIMIT, "--format", "json"])
@@ -198,7 +200,7 @@ fn case(name: &str) -> KernelsStatement {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// 3 ms of work that starts at a tick is over before the next tick, 4 ms later.
+/// Work of 3 ms that starts at a tick is over before the next tick, which comes 4 ms later.
 pub(crate) fn a_kernel_confirms_the_model_of_a_case() {
     let statement = case("frame-rate-vs-hz");
     assert_eq!(statement.met(), (2, 2), "{statement:#?}");
@@ -208,7 +210,7 @@ pub(crate) fn a_kernel_confirms_the_model_of_a_case() {
     };
     let (sampled, used) = (kernel("CPU as sampled at ticks"), kernel("CPU as used"));
     assert!(sampled < 0.1, "{sampled}");
-    // 31 frames of 3.01 ms, plus the kernel's own work.
+    // 31 frames with 3.01 ms of work each, plus the kernel's own work.
     assert!((9.3..9.7).contains(&used), "{used}");
 }
 
@@ -222,8 +224,9 @@ pub(crate) fn an_idle_guests_instructions_are_counted() {
     let [programs, idle, one_shot, stops] = thousands[..] else {
         panic!("{statement:#?}");
     };
-    // Thousands of instructions per second. At 250 Hz and at least 500 instructions per tick, even
-    // an idle CPU executes 125 thousand. Programming the next tick and waking programs add to that.
+    // These are thousands of instructions per second. At 250 Hz and with at least 500 instructions
+    // per tick, even an idle CPU executes 125 thousand. Programming the next tick and waking
+    // programs add to this.
     assert!(
         125.0 < idle && idle < one_shot && idle < programs,
         "{thousands:?}"
@@ -241,7 +244,8 @@ pub(crate) fn a_comparison_does_not_depend_on_the_number_of_jobs() {
         command.args(["--rate", "35", "--work", "1ms", "--for", "2s"]);
         command.args(["--rounds", "1", "--vary", "sleep=nanosleep,spin"]);
         let output = command.output().unwrap();
-        // In 2 s, there are too few samples for the model's range, so the exit code may be 1.
+        // A run of 2 s has too few samples for the range that the model predicts, so the exit code
+        // may be 1.
         assert_eq!(complaint(&output), "");
         String::from_utf8(output.stdout).unwrap()
     };
@@ -250,17 +254,17 @@ pub(crate) fn a_comparison_does_not_depend_on_the_number_of_jobs() {
     assert_eq!(comparison.arms.len(), 4);
     let is_modelled = |cell: &KernelArm| cell.hz == Some(250) && cell.predicted.is_some();
     assert!(comparison.arms.iter().all(is_modelled), "{comparison:#?}");
-    // The second run prints the page of the first run's document.
+    // The second run must print the text that is rendered from the first run's JSON document.
     let document = Document::KernelComparison(Box::new(comparison.clone()));
     let text = Format::named("text").unwrap();
     let page = compared("2", "text");
     assert_eq!(page, render(&document, text, &TextStyle::default()));
-    // All cells were compared, including the spinning loops, which reach 35 frames per second on
-    // the kernel and in the model.
+    // All arms must have been compared. This includes the spinning loops, which must reach 35
+    // frames per second both on the kernel and in the model.
     assert!(page.contains(" of 4 agree"), "{page}");
     let spins = |cell: &&KernelArm| cell.sleep == SleepMethod::Spin;
     let spins: Vec<&KernelArm> = comparison.arms.iter().filter(spins).collect();
-    // The page's own criterion: within 1 %.
+    // The text output uses the same criterion: within 1 %.
     let in_time = |cell: &&KernelArm| {
         let (least, most) = cell.predicted.as_ref().unwrap().rate_hz;
         let rates = [cell.measured.rate_hz, least, most];

@@ -1,4 +1,4 @@
-//! Programs and tracers inside a guest.
+//! Starts programs and tracers inside a guest.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -21,14 +21,15 @@ pub(crate) type Outcome<T = ()> = Result<T, Failed>;
 
 /// Name of the ticktax binary in the guest.
 pub(crate) const COMMAND: &str = "ticktax";
-/// Directory of symbolic links to this binary, one for each program name.
+/// Directory that contains symbolic links to this binary, one for each program name.
 const NAMES: &str = "/tmp/names";
-/// Number of checks for a message, and the time between two checks.
+/// Number of looks for a message, and the time between two looks.
 const LOOKS: u32 = 1_500;
 const LOOK: Duration = Duration::from_millis(40);
 
-/// Mounts the cgroups, and enables the cpu controller, which quotas need. An injector that enables
-/// the controller also disables it at its end, while another one may still need it.
+/// Mounts the cgroup file system and enables the cpu controller, which quotas need. If an injector
+/// enabled the controller itself, it would also disable it when it ends, while another injector may
+/// still need it.
 pub(crate) fn mount_cgroups() -> Outcome {
     let group = Some("cgroup2");
     let (flags, none) = (MsFlags::empty(), None::<&str>);
@@ -40,12 +41,12 @@ pub(crate) fn ticktax() -> Command {
     Command::new(Path::new(TOOLS).join(COMMAND))
 }
 
-/// Returns the paths of the files with a plan and with its truth.
+/// Returns the paths of two files: the plan of the disturbance `name`, and the truth about it.
 pub(crate) fn files(name: &str) -> (String, String) {
     (format!("/tmp/{name}.plan"), format!("/tmp/{name}.truth"))
 }
 
-/// Starts this binary as the program `name`.
+/// Starts this binary as a program called `name`.
 pub(crate) fn start(name: &str, arguments: &[&str]) -> Outcome<Child> {
     Ok(command(name, arguments)?.spawn()?)
 }
@@ -69,13 +70,13 @@ pub(crate) fn finish(mut child: Child) -> Outcome {
     Err(format!("a program of the guest ended with {status}").into())
 }
 
-/// Makes a disturbance in a program with this name, and waits until it is over.
+/// Makes a disturbance in a program called `name`, and waits until it is over.
 pub(crate) fn inject(name: &str, plan: &Plan) -> Outcome<Truth> {
     finish(begin(name, plan)?)?;
     take(name)
 }
 
-/// Starts a disturbance in a program with this name.
+/// Starts a disturbance in a program called `name`.
 pub(crate) fn begin(name: &str, plan: &Plan) -> Outcome<Child> {
     let (plan_file, truth) = files(name);
     fs::write(&plan_file, serde_json::to_vec(plan)?)?;
@@ -87,14 +88,14 @@ pub(crate) fn take(name: &str) -> Outcome<Truth> {
     Ok(serde_json::from_slice(&fs::read(truth)?)?)
 }
 
-/// A running ticktax command that traces. Its output files are named after it.
+/// A running ticktax that traces. Its output files are named after it.
 pub(crate) struct Tracer {
     name: &'static str,
     child: Child,
 }
 
 impl Tracer {
-    /// Starts the command, and waits until its tracer is attached.
+    /// Starts ticktax, and waits until its tracer is attached.
     pub(crate) fn start(name: &'static str, arguments: &[&str]) -> Outcome<Self> {
         let child = ticktax()
             .args(arguments)
@@ -113,7 +114,7 @@ impl Tracer {
         fs::read_to_string(format!("{}.err", self.name)).unwrap_or_default()
     }
 
-    /// Waits for a message that contains these words.
+    /// Waits until ticktax prints a message that contains `words`.
     pub(crate) fn says(&self, words: &str) -> Outcome {
         for _ in 0..LOOKS {
             if self.messages().contains(words) {
@@ -131,7 +132,7 @@ impl Tracer {
         )?)
     }
 
-    /// Interrupts the command as Ctrl-C would.
+    /// Interrupts ticktax as Ctrl-C would, and waits until it exits.
     pub(crate) fn interrupt(self) -> Outcome {
         self.signal(Signal::SIGINT)?;
         self.ended()

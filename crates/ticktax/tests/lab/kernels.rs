@@ -1,4 +1,4 @@
-//! Kernels that the tracer's programs must load on. Each kernel boots once.
+//! Tests the kernels on which the tracer's BPF programs must load. Each kernel boots once.
 
 use std::fs;
 use std::path::Path;
@@ -19,14 +19,14 @@ use crate::inside::{self, Outcome, Tracer, mount_cgroups};
 use crate::scenario::plan::CPU;
 use crate::shared;
 
-/// The argument that selects this guest's job.
+/// The argument that selects what this guest does.
 pub(crate) const VERB: &str = "kernel-guest";
 
-/// A kernel on which the committed object for kernels before 5.12 loads. The scenario's kernel
-/// loads the other object.
+/// A kernel on which the committed BPF object for kernels before 5.12 is loaded. The kernel of the
+/// scenario loads the other object.
 const OLD: &str = "bullseye:linux-image-cloud-amd64";
 
-/// Further kernels, which boot only if all kernels are requested.
+/// Additional kernels, which boot only if the tests of all kernels are requested.
 const OTHERS: [&str; 4] = [
     "bullseye:linux-image-rt-amd64",
     "linux-image-rt-amd64",
@@ -34,9 +34,10 @@ const OTHERS: [&str; 4] = [
     "linux-image-6.12-rt-amd64",
 ];
 
-/// Triggers of the recorder. Even in an idle guest, the kernel takes longer than 10 µs.
+/// Triggers of the recorder. Even in an idle guest, the kernel often runs or keeps a thread waiting
+/// for more than 10 µs.
 const TRIGGERS: [&str; 2] = ["stretch>10us", "wait>10us"];
-/// File with the truth of the quota, as JSON.
+/// File that contains the truth about the quota, as JSON.
 const TRUTH: &str = "truth.json";
 
 type Test = fn(&Path) -> Result<(), Failed>;
@@ -53,14 +54,14 @@ const TESTS: [(&str, Test); 3] = [
     ),
 ];
 
-/// The results of a kernel's guest, or the reason why it failed.
+/// Directory with the results of a kernel's guest, or the reason why the guest failed.
 type Booted = OnceLock<Result<TempDir, String>>;
 
-/// Test tier of the additional kernels.
+/// Name of the test tier that includes the additional kernels.
 pub(crate) const TIER: &str = "kernels";
 
-/// Creates the tests of all kernels. Kernels that cannot boot on this machine are ignored, and the
-/// reason is printed.
+/// Creates the tests of all kernels. If a kernel cannot boot on this machine, prints the reason,
+/// and marks its tests as ignored.
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for kernel in [OLD].into_iter().chain(OTHERS) {
@@ -98,7 +99,7 @@ fn boot(kernel: &str) -> Result<TempDir, String> {
     booted().map_err(|failed| failed.message().unwrap_or("no reason").to_owned())
 }
 
-/// Runs in the guest: an audit of a program under a quota, then a recorder.
+/// Runs in the guest: first an audit of a program that has a quota, and then a recorder.
 pub(crate) fn run() -> Outcome {
     mount_cgroups()?;
     let audit = ["audit", "--probe", "none", "--for", "10m", "--format"];
@@ -119,30 +120,31 @@ pub(crate) fn run() -> Outcome {
     }
     let tracer = Tracer::start("recorder", &record)?;
     tracer.says("Recording CPU")?;
-    // A window starts 2 s before its trigger and ends 2 s after it.
+    // The window of a trigger starts 2 s before it and ends 2 s after it.
     std::thread::sleep(std::time::Duration::from_secs(4));
     tracer.signal(Signal::SIGTERM)?;
     tracer.ended()
 }
 
-/// Checks that the committed BPF object loads on a kernel that it was not built on.
+/// Checks that the committed BPF object loads on a kernel other than the one that it was built on.
 fn the_tracer_loads(folder: &Path) -> Result<(), Failed> {
     let statement = statement_in(folder, "audit")?;
     check(statement.balances(), || format!("{:?}", statement.balance))?;
     coverage::is_complete(&Recorded::read(&folder.join("audit.parquet"))?.header)
 }
 
-/// Tests the recorder too, because only its programs have a ring, thread names and triggers.
+/// Checks that the recorder keeps a window. The recorder is tested as well, because only its BPF
+/// programs have a ring buffer, thread names and triggers.
 fn the_recorder_keeps_a_window(folder: &Path) -> Result<(), Failed> {
     let incidents = fs::read_to_string(folder.join("recorder.json"))?;
     let remarks = fs::read_to_string(folder.join("recorder.err"))?;
-    // The recorder kept and reported a window.
+    // The recorder must have kept a window and printed its incident.
     check(incidents.contains(" UTC  1  "), || {
         format!("{incidents}{remarks}")
     })
 }
 
-/// Checks that a program that always wants the CPU gets half of each 10 ms.
+/// Checks that a program that always wants the CPU gets half of every 10 ms.
 fn a_quota_throttles_a_program(folder: &Path) -> Result<(), Failed> {
     let truth: Truth = serde_json::from_slice(&fs::read(folder.join(TRUTH))?)?;
     let recorded = Recorded::read(&folder.join("audit.parquet"))?;

@@ -1,7 +1,7 @@
-//! Tests of the lab: real kernels in QEMU.
+//! Tests of the lab, which boot real kernels in QEMU.
 //!
-//! `vm::` tests boot a guest. If QEMU is missing, or a kernel is neither cached nor available from
-//! apt, they are reported as ignored, and the reason is printed first.
+//! Tests named `vm::…` boot a guest. They are reported as ignored if QEMU is missing, or if a
+//! kernel is neither in the cache nor available from apt. The reason is printed first.
 
 #![allow(
     clippy::unwrap_used,
@@ -102,7 +102,8 @@ const ON_CLOUD: &[(&str, Test)] = &[
     ),
 ];
 
-/// Tests that run alone, because they inspect leftover processes or use the host's clock.
+/// Tests that must not run at the same time as others, because they look for leftover processes or
+/// use the host's clock.
 const ALONE_ON_CLOUD: &[(&str, Test)] = &[
     (
         "a_recorder_survives_changes_of_its_machine",
@@ -145,7 +146,7 @@ const ON_ARM: [(&str, Test); 3] = [
     ),
 ];
 
-/// Tests in arm64 guests on the host's clock.
+/// Tests in arm64 guests that run on the host's clock.
 const ON_ARM_IN_HOSTS_TIME: [(&str, Test); 2] = [
     (
         "time_taken_by_the_host_is_outside",
@@ -157,10 +158,10 @@ const ON_ARM_IN_HOSTS_TIME: [(&str, Test); 2] = [
     ),
 ];
 
-/// Lock that lets tests run at the same time or, exclusively, alone.
+/// Lock that most tests share. A test that must run alone locks it exclusively.
 static EXCLUSION: RwLock<()> = RwLock::new(());
 
-/// Creates a test that fails by panicking.
+/// Creates a test that fails if `test` panics.
 fn trial(name: &str, test: impl FnOnce() + Send + 'static) -> Trial {
     shared(name, move || {
         test();
@@ -176,7 +177,7 @@ fn shared(name: &str, test: impl FnOnce() -> Result<(), Failed> + Send + 'static
     })
 }
 
-/// Creates a test that runs alone and fails by panicking.
+/// Creates a test that runs alone, and fails if `test` panics.
 fn alone(name: &str, test: impl FnOnce() + Send + 'static) -> Trial {
     Trial::test(name, move || {
         let _guard = EXCLUSION.write().unwrap_or_else(PoisonError::into_inner);
@@ -185,8 +186,8 @@ fn alone(name: &str, test: impl FnOnce() + Send + 'static) -> Trial {
     })
 }
 
-/// If this binary runs in a guest, as PID 1 or as a program started by PID 1, does its job there.
-/// Returns `None` elsewhere.
+/// If this binary runs in a guest, as PID 1 or as a program that PID 1 started, does what the guest
+/// is for. Otherwise returns `None`.
 fn in_a_guest() -> Option<ExitCode> {
     if ticktax_lab::guest::is_init() {
         eprintln!("{}", ticktax_lab::guest::run());
@@ -204,8 +205,8 @@ fn in_a_guest() -> Option<ExitCode> {
         },
         _ => return None,
     };
-    // Run jobs only in a guest, because they change the machine's clock, CPUs and power state.
-    // Guests start many jobs, so this check reads only one file.
+    // Run this only in a guest, because it changes the machine's clock, CPUs and power state.
+    // Guests start many programs, so this check reads only one file.
     let parameters = std::fs::read_to_string("/proc/cmdline").unwrap_or_default();
     if !parameters.contains(&format!("{LAB_PARAMETER}=")) {
         eprintln!("{verb} only runs in lab guests");
@@ -284,7 +285,7 @@ fn main() -> ExitCode {
         return code;
     }
     let mut arguments = Arguments::from_args();
-    // Each guest occupies a CPU. Guests with an instruction clock do not affect each other's
+    // Each guest occupies a CPU. Guests whose clock counts instructions do not affect each other's
     // results.
     arguments.test_threads.get_or_insert(2);
     let cloud = why_not(CLOUD);
@@ -293,7 +294,8 @@ fn main() -> ExitCode {
     }
     let scenario = scenario::trials();
     let scenario = scenario.map(|trial| trial.with_ignored_flag(cloud.is_some()));
-    // The first scenario test boots the shared guest while other tests run.
+    // Put a scenario test first. It boots the guest that all scenario tests share, while other
+    // tests run.
     let mut scenario: VecDeque<Trial> = scenario.collect();
     let mut trials: Vec<Trial> = scenario.pop_front().into_iter().collect();
     trials.extend(ANYWHERE.iter().map(|&(name, test)| trial(name, test)));

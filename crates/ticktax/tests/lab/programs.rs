@@ -1,4 +1,4 @@
-//! Programs that run in guests. Each is this binary under another name.
+//! The programs that run in guests. Each of them is this binary under another name.
 
 use std::fs;
 use std::io::{BufRead, Read, Write};
@@ -17,7 +17,7 @@ use ticktax_probes::clock::now;
 use crate::checks::{Grid, WHOLE_PROCESS};
 use crate::scenario::plan::{CPU, FRAME};
 
-/// The argument that selects one of these programs.
+/// The argument that makes this binary run one of these programs.
 pub(crate) const PROGRAM: &str = "guest-program";
 
 pub(crate) fn program(arguments: &[String]) -> Result<(), Failed> {
@@ -49,7 +49,7 @@ fn cpu_time(clock: ClockId) -> Result<Nanos, Failed> {
     Ok(Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec()))
 }
 
-/// Makes a disturbance and writes the truth about it.
+/// Makes a disturbance and writes the truth about it to a file.
 fn inject(plan: &str, truth: &str) -> Result<(), Failed> {
     let plan: Plan = serde_json::from_slice(&fs::read(plan)?)?;
     let mut done = ticktax_inject::run(&plan)?;
@@ -60,7 +60,7 @@ fn inject(plan: &str, truth: &str) -> Result<(), Failed> {
     Ok(fs::write(truth, serde_json::to_vec(&done)?)?)
 }
 
-/// Spins from `begin` on, and writes the CPU time that it used.
+/// Spins from the time `begin` on, and writes the CPU time that it used to a file.
 fn hog(begin: Nanos, length: Nanos, file: &str) -> Result<(), Failed> {
     let left = (begin - now()).max(Nanos::ZERO);
     thread::sleep(Duration::from_nanos(left.0.unsigned_abs()));
@@ -76,8 +76,8 @@ fn hog(begin: Nanos, length: Nanos, file: &str) -> Result<(), Failed> {
     Ok(fs::write(file, serde_json::to_vec(&truth)?)?)
 }
 
-/// Starts a frame every [`FRAME`], skipping missed ones, until standard input closes. Writes the
-/// due time and the start time of each frame to `file`.
+/// Starts a frame every [`FRAME`] and skips missed frames, until standard input closes. Writes to
+/// `file` when each frame was due and when it started.
 fn paced(file: &str) -> Result<(), Failed> {
     let ended = Arc::new(AtomicBool::new(false));
     let end = Arc::clone(&ended);
@@ -97,7 +97,7 @@ fn paced(file: &str) -> Result<(), Failed> {
     Ok(fs::write(file, serde_json::to_vec(&readings)?)?)
 }
 
-/// Executes each line of standard input, and answers it with a byte.
+/// Executes each line of standard input as a command, and answers it with one byte.
 fn victim() -> Result<(), Failed> {
     for line in std::io::stdin().lock().lines() {
         let line = line?;
@@ -130,7 +130,7 @@ fn children(count: u64) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Returns the truth of a disturbance that starts at `start`, without any events so far.
+/// Returns the truth about a disturbance that starts at `start` and has no events yet.
 pub(crate) fn truth(kind: &str, tid: i32, comm: &str, start: Nanos) -> Truth {
     Truth {
         kind: kind.to_owned(),

@@ -1,5 +1,5 @@
-//! A flight recorder in a guest whose machine changes: CPUs go offline, the clock is set, the
-//! machine sleeps.
+//! Tests a flight recorder in a guest whose machine changes: CPUs go offline, the clock is set, and
+//! the machine is suspended.
 
 mod facts;
 pub(crate) mod guest;
@@ -18,20 +18,20 @@ use ticktax_model::statement::Statement;
 use crate::boot::Guest;
 use crate::fixture::{CLOUD, complaint, ticktax};
 
-/// Returns the text of the guest's file `name`.
+/// Returns the contents of the guest's file `name` as text.
 fn guest_text(outcome: &Outcome, name: &str) -> String {
     let bytes = outcome.file(name).unwrap_or_default();
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Returns the JSON lines of the guest's file `name`.
+/// Parses the guest's file `name`, which contains one JSON value per line.
 fn lines(outcome: &Outcome, name: &str) -> Vec<Value> {
     let text = guest_text(outcome, name);
     let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
     lines.collect()
 }
 
-/// A stall that the guest made, with its incident in the index.
+/// A stall that the guest made, and the incident in the index that belongs to it.
 struct Caught {
     stall: Value,
     line: Value,
@@ -54,7 +54,7 @@ impl Caught {
             .collect()
     }
 
-    /// Reads the incident's recording, which must balance.
+    /// Reads the recording of the incident. Fails if its accounts do not balance.
     fn new(outcome: &Outcome, stall: Value, line: Value) -> Self {
         let name = line["recording"].as_str().unwrap_or_default();
         let bytes = outcome.file(name).unwrap_or_else(|| panic!("{line}"));
@@ -86,7 +86,7 @@ impl Caught {
             .unwrap_or_else(|| panic!("{name} of {object}"))
     }
 
-    /// Checks the stall's length, its culprit, and its wall-clock time, by the clock of that
+    /// Checks the length of the stall, its culprit, and its time on the wall clock as set at that
     /// moment.
     fn is_right(&self) {
         let Self {
@@ -113,10 +113,12 @@ impl Caught {
         let [after, before] =
             ["after_unix_ms", "before_unix_ms"].map(|bound| Self::number(stall, bound));
         assert!((after - 1..=before + 1).contains(&at), "{stall} {line}");
-        // The window starts 2 s before the stall, or where the previous window ended.
+        // The window starts 2 s before the stall, or at the end of the previous window if that is
+        // later.
         let began = header.began_unix * 1_000;
         assert!((at - 15_000..=at).contains(&began), "{stall} {began}");
-        // A stall cannot be longer than its window, so no time is counted twice.
+        // A window lasts less than 10 s. If a CPU had more time than this, some of it would have
+        // been counted twice.
         for books in &header.cpus {
             assert!(books.elapsed() <= Nanos::from_secs(10), "{stall} {books:?}");
         }
@@ -145,13 +147,14 @@ impl Caught {
     }
 }
 
-/// Checks that the recorder continues, catches stalls and balances although a CPU goes offline and
-/// returns, the wall clock is set, and the machine is suspended.
+/// Checks that the recorder keeps running, catches stalls and balances its accounts, although a CPU
+/// goes offline and returns, the wall clock is set, and the machine is suspended.
 pub(crate) fn a_recorder_survives_changes_of_its_machine() {
     let guest = Guest {
         kernel: CLOUD,
         verb: guest::VERB,
-        // On a busy host, the kernel would take a late timer for a broken one and give up.
+        // On a busy host, a timer interrupt can be so late that the kernel would take the timer for
+        // broken and give up.
         cmdline: "no_timer_check",
         cpus: 2,
         clock: Clock::Tcg,
@@ -166,7 +169,7 @@ pub(crate) fn a_recorder_survives_changes_of_its_machine() {
     ];
     let remarks = remarks.map(|name| guest_text(&outcome, name)).concat();
     let ended: Value = serde_json::from_str(&guest_text(&outcome, guest::ENDED)).unwrap();
-    // The sums over the entire time balance exactly on each CPU.
+    // The sums over the whole run must balance exactly on each CPU.
     assert_eq!(ended["code"], 0, "{remarks}");
     assert!(remarks.contains("the accounts balance"), "{remarks}");
     let caught = Caught::all(&outcome);
@@ -197,7 +200,8 @@ pub(crate) fn a_recorder_survives_changes_of_its_machine() {
         "{slept:?}"
     );
     assert!(rest.iter().chain([after]).all(Option::is_none), "{slept:?}");
-    // Time in suspend belongs to no account: everything counted fits into the time awake.
+    // The time of the suspend must not be in any account: the total of the accounts must fit into
+    // the time in which the machine was awake.
     let page = guest_text(&outcome, guest::PAGE);
     let index = lines(&outcome, "index.jsonl");
     let began = Caught::number(&index[0], "at_unix_ms") * 1_000_000;
@@ -213,12 +217,12 @@ pub(crate) fn a_recorder_survives_changes_of_its_machine() {
         assert!(fits, "{recorded} s of {watched}: {page}");
     }
     let recorded = sum_of(&page, "ticktax_recorded_seconds_total{cpu=\"0\"");
-    // Facts start slightly later than the sums.
+    // The facts start slightly later than the sums.
     facts_span_what_was_watched(&outcome, recorded * 0.9..until("over_ns"));
 }
 
-/// Checks that windows follow each other without a gap although the wall clock is set, and contain
-/// no time in suspend.
+/// Checks that the windows of the facts follow each other without a gap, although the wall clock
+/// was set. Also checks that the time of the suspend is not in them.
 fn facts_span_what_was_watched(outcome: &Outcome, seconds: Range<f64>) {
     let minutes = Accounts::read(outcome, "accounts");
     for table in ["accounts_10m", "accounts_1h"] {
@@ -226,7 +230,7 @@ fn facts_span_what_was_watched(outcome: &Outcome, seconds: Range<f64>) {
         assert_eq!(longer.time, minutes.time, "{table}");
         assert_eq!(longer.length(), minutes.length(), "{table}");
     }
-    // The windows cover at least about the time shown in the metrics, and at most the time until
+    // The windows must cover about the time that the metrics show, and no more than the time until
     // the agent exited.
     let length = minutes.length().as_secs_f64();
     assert!(
@@ -236,13 +240,13 @@ fn facts_span_what_was_watched(outcome: &Outcome, seconds: Range<f64>) {
     let lengths: BTreeMap<i64, Nanos> = minutes.windows.iter().copied().collect();
     for (window @ (begin, cpu), time) in &minutes.of_window {
         // Sums arrive shortly after the end of a window. An interval that started before the window
-        // counts in full.
+        // still counts in full.
         let upper = lengths[begin] + minutes.longest[window] + Nanos::from_secs(2);
         assert!(*time <= upper, "CPU {cpu} at {begin}: {time} of {upper}");
     }
 }
 
-/// Returns the sum of a series' values in the metrics.
+/// Returns the sum of the values that a series has in the metrics.
 fn sum_of(page: &str, series: &str) -> f64 {
     let lines = page.lines().filter(|line| line.starts_with(series));
     let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());

@@ -1,7 +1,8 @@
-//! One guest with many disturbances at known times. Many tests check ticktax's reports about them.
+//! A guest in which many disturbances happen at known times. Many tests check what ticktax reports
+//! about them.
 //!
-//! The guest boots once for all of them. Its clock counts instructions, so the host's load does not
-//! change the results.
+//! The guest boots only once for all of these tests. Its clock counts instructions, so the load of
+//! the host does not change the results.
 
 pub(crate) mod guest;
 mod incidents;
@@ -26,7 +27,7 @@ use crate::shared;
 
 type Test = fn(&Scenario) -> Result<(), Failed>;
 
-/// Returns the tests, which all read the results of one guest.
+/// Returns the tests. All of them read the results of the same guest.
 pub(crate) fn trials() -> impl Iterator<Item = Trial> {
     let all = [machine::TESTS, victim::TESTS, incidents::TESTS].concat();
     all.into_iter().map(|(name, test)| {
@@ -35,12 +36,12 @@ pub(crate) fn trials() -> impl Iterator<Item = Trial> {
     })
 }
 
-/// Environment variable for the directory of the guest's results. If the directory has results, no
-/// guest boots, so a changed check can be repeated in seconds.
+/// Environment variable that names a directory for the guest's results. If the directory already
+/// contains results, no guest boots. A changed check can thus be repeated within seconds.
 const KEEP: &str = "TICKTAX_SCENARIO_FOLDER";
 
-/// Returns the guest's results. After a failure, one test reports the reason, and the others refer
-/// to it.
+/// Returns the results of the guest. If the guest failed, one test reports the reason, and the
+/// other tests refer to it.
 fn scenario() -> Result<&'static Scenario, Failed> {
     static SCENARIO: OnceLock<Option<Scenario>> = OnceLock::new();
     let mut reason = None;
@@ -57,7 +58,7 @@ fn scenario() -> Result<&'static Scenario, Failed> {
         .ok_or_else(|| reason.unwrap_or_else(elsewhere))
 }
 
-/// The truths of the disturbances, and ticktax's output.
+/// The truths about the disturbances, and what ticktax reported.
 pub(super) struct Scenario {
     folder: PathBuf,
     truths: BTreeMap<String, Truth>,
@@ -67,7 +68,7 @@ pub(super) struct Scenario {
     _temporary: Option<tempfile::TempDir>,
 }
 
-/// The statement and the recording of an audit.
+/// The statement and the recording that an audit produced.
 pub(super) struct Audit {
     statement: Statement,
     recorded: Recorded,
@@ -96,7 +97,7 @@ impl Scenario {
             let guest = Guest {
                 kernel: CLOUD,
                 verb: guest::VERB,
-                // The huge page daemon would run for as long as a stall.
+                // Disable huge pages, because their daemon would run for as long as a stall.
                 cmdline: "transparent_hugepage=never",
                 cpus: 1,
                 clock: COUNTED,
@@ -125,7 +126,7 @@ impl Scenario {
     }
 }
 
-/// Runs `ticktax` on this machine with one of the guest's files. Returns its output.
+/// Runs `ticktax` on this machine with one of the files from the guest. Returns its output.
 fn ticktax_output(arguments: &[&str], file: &Path) -> Result<Vec<u8>, Failed> {
     let output = ticktax().args(arguments).arg(file).output()?;
     check(output.status.success(), || complaint(&output))?;

@@ -1,4 +1,4 @@
-//! Checks of the accounting section, with programs that the kernel's samples cannot see.
+//! Tests of the accounting section, with programs that the kernel's samples miss.
 
 use std::process::{Child, Command};
 
@@ -15,7 +15,7 @@ use ticktax_model::{Cpu, Nanos};
 use super::checks::accounting::{self as checks, accounting, line};
 use super::fixture::{Place, Recorded, check, injector, statement, ticktax};
 
-/// Allowed error in shares of the time.
+/// Allowed error in shares of the elapsed time.
 const POINTS: f64 = 0.005;
 
 struct Audited {
@@ -25,7 +25,7 @@ struct Audited {
 }
 
 impl Audited {
-    /// Borrows the parts that the checks need.
+    /// Returns references to the parts that the checks need.
     fn parts(&self) -> checks::Audited<'_> {
         checks::Audited {
             truth: &self.truth,
@@ -35,7 +35,8 @@ impl Audited {
     }
 }
 
-/// Audits the disturbance of `plan` with `probe`.
+/// Audits a program that makes the disturbance of `plan`. `probe` is the probe that runs during the
+/// audit.
 fn audit(plan: &Plan, probe: &str) -> Result<Audited, Failed> {
     let place = Place::new();
     let (command, truth_file) = injector(plan, &place)?;
@@ -52,7 +53,7 @@ fn audit(plan: &Plan, probe: &str) -> Result<Audited, Failed> {
     })
 }
 
-/// Returns the reason why the kernel's sampling cannot be tested here, or `None` if it can.
+/// Returns the reason why the kernel's sampling cannot be tested here. Returns `None` if it can.
 pub(crate) fn unsampled() -> Option<&'static str> {
     let machine = Proc::default().machine();
     let Ok(cpu) = ticktax_inject::default_cpu() else {
@@ -65,7 +66,7 @@ pub(crate) fn unsampled() -> Option<&'static str> {
     }
 }
 
-/// Plans a program that works only in one part of each of this kernel's tick periods.
+/// Plans a program that works only in one part of each tick period of this kernel.
 fn dodge(window: Window) -> Result<Plan, Failed> {
     let tick = counting(&Proc::default().machine()).tick.ok_or("no tick")?;
     let cpu = ticktax_inject::default_cpu()?;
@@ -74,7 +75,7 @@ fn dodge(window: Window) -> Result<Plan, Failed> {
         .duration(Nanos::from_secs(4)))
 }
 
-/// Checks the program's samples, its true time, and the cause on its CPU.
+/// Checks the samples of the program, its true time, and the cause that is named for its CPU.
 fn samples(window: Window, too_many: bool) -> Result<(), Failed> {
     let audited = audit(&dodge(window)?, "none")?;
     checks::samples_miss(audited.parts(), too_many, POINTS)
@@ -88,7 +89,7 @@ pub(crate) fn a_program_around_ticks_is_found() -> Result<(), Failed> {
     samples(Window::AROUND, true)
 }
 
-/// Checks that the soak probe gets the time that the program leaves.
+/// Checks that the soak probe gets the CPU time that the program leaves over.
 pub(crate) fn the_soak_probe_gets_the_remaining_time() -> Result<(), Failed> {
     let plan = dodge(Window::BETWEEN)?;
     let audited = audit(&plan, "soak")?;
@@ -107,18 +108,19 @@ pub(crate) fn the_soak_probe_gets_the_remaining_time() -> Result<(), Failed> {
     let median = block.block_median_ns.ok_or("no block was timed")?;
     let busy = line.busy_share.ok_or("busy is not known")?;
     let left = left.time.share_of(left.watched);
-    // Neither share contains time that the hypervisor took.
+    // Neither of the two shares includes time that the hypervisor took.
     check(left + busy <= 1.03, || {
         format!("left {left}, busy {busy}, {block:?}")
     })?;
-    // A CPU below its highest speed got less done in the remaining time.
+    // If the CPU ran below its highest speed, the probe did less work in the remaining time.
     let left = left * median / block.fastest_ns();
     check(left + busy + outside >= 0.90, || {
         format!("left {left}, busy {busy}, outside {outside}, {block:?}")
     })
 }
 
-/// Checks that a nice program is not confused with a probe that is also nice.
+/// Checks that a program with a positive nice value is shown as busy, although the probe is nice as
+/// well.
 pub(crate) fn a_nice_program_is_shown_as_busy() -> Result<(), Failed> {
     let cpu = ticktax_inject::default_cpu()?;
     for probe in ["spin", "soak"] {
@@ -137,7 +139,7 @@ pub(crate) fn a_nice_program_is_shown_as_busy() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A nice program that keeps a CPU busy until it is dropped.
+/// A program with a positive nice value that keeps a CPU busy until this is dropped.
 struct Hog(Child);
 
 impl Hog {
@@ -156,13 +158,15 @@ impl Hog {
 
 impl Drop for Hog {
     fn drop(&mut self) {
-        // The program may have exited already. If so, the test's figures show it.
+        // Ignore errors: the program may have exited already. The figures of the test would show
+        // that.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Compares interrupt time that the kernel does not measure with the injector's own measurement.
+/// Checks that interrupt time that the kernel does not measure is named and fits the injector's own
+/// measurement.
 pub(crate) fn unmeasured_interrupts_are_named() -> Result<(), Failed> {
     let cpu = ticktax_inject::default_cpu()?;
     let plan = Plan::new(Disturbance::Softirq { packets: 64 }, cpu)

@@ -1,4 +1,4 @@
-//! The agent on this machine: its metrics, its files, its rights, and its failures.
+//! Tests of the agent on this machine: its metrics, its files, its rights, and its failures.
 
 mod contrib;
 mod recorder;
@@ -33,7 +33,8 @@ use super::fixture::check;
 
 const NOBODY: u32 = 65_534;
 
-/// Creates a directory owned by `nobody`. Also returns the path of a directory to create in it.
+/// Creates a directory owned by `nobody`. Also returns the path of a subdirectory that does not
+/// exist yet.
 fn place_for_nobody() -> Result<(tempfile::TempDir, PathBuf), Failed> {
     let place = tempfile::Builder::new()
         .prefix("ticktax-test")
@@ -43,7 +44,7 @@ fn place_for_nobody() -> Result<(tempfile::TempDir, PathBuf), Failed> {
     Ok((place, facts))
 }
 
-/// Reads the fields of a process's status.
+/// Reads the fields in the status file of a process.
 fn status(pid: u32) -> Result<BTreeMap<String, String>, Failed> {
     let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let lines = text.lines().filter_map(|line| line.split_once(':'));
@@ -52,7 +53,7 @@ fn status(pid: u32) -> Result<BTreeMap<String, String>, Failed> {
         .collect())
 }
 
-/// Checks that the process has no rights.
+/// Checks that the process has no capabilities and cannot gain any.
 fn has_no_rights(pid: u32) -> Result<(), Failed> {
     let status = status(pid)?;
     for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
@@ -90,7 +91,7 @@ pub(crate) fn serves_what_it_counts_without_rights() -> Result<(), Failed> {
         })?;
     }
     check(page.ends_with("# EOF\n"), || page.clone())?;
-    // The counters only grow.
+    // The counters must only grow.
     let later = agent.page_when_it_changes(&page)?;
     check(
         sum_of(&later, "ticktax_recorded_seconds_total") > recorded,
@@ -114,7 +115,8 @@ pub(crate) fn programs_are_named_without_their_arguments() -> Result<(), Failed>
     result
 }
 
-/// Creates a copy of the command that every user can run. Dropping the directory removes it.
+/// Creates a copy of the ticktax binary that every user can run. Dropping the returned directory
+/// removes the copy.
 fn copy_for_anybody() -> Result<(tempfile::TempDir, PathBuf), Failed> {
     let place = tempfile::Builder::new()
         .prefix("ticktax-test")
@@ -139,7 +141,8 @@ pub(crate) fn three_capabilities_are_enough() -> Result<(), Failed> {
     let mut agent = Agent::run(command, &SERVING)?;
     has_no_rights(agent.pid())?;
     let page = agent.page_when("ticktax_recorded_seconds_total")?;
-    // CAP_SYSLOG makes kernel function names visible; without it, no ticks are known.
+    // CAP_SYSLOG makes the names of kernel functions visible. Without them, ticks could not be
+    // recognized.
     check(sum_of(&page, "ticktax_ticks_total") > 0.0, || page.clone())?;
     agent.stops_with_balanced_accounts()
 }
@@ -153,7 +156,7 @@ pub(crate) fn without_rights_it_names_the_missing_ones() -> Result<(), Failed> {
     check(errors.contains("CAP_BPF"), || errors.clone())
 }
 
-/// Runs a command that must fail. Returns its one-line error.
+/// Runs a command that must fail. Returns its error message, which must be a single line.
 fn complaint(command: &mut Command) -> Result<String, Failed> {
     let output = command.output()?;
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -166,7 +169,7 @@ fn complaint(command: &mut Command) -> Result<String, Failed> {
     Ok(errors)
 }
 
-/// Reads an accounts table. Each row has a CPU, a time in ns and a count.
+/// Reads a table of accounts. Each row consists of a CPU, a time in ns and a count.
 fn rows(table: &Path) -> Result<Vec<(i64, i64, i64)>, Failed> {
     let all = facts_rows(table)?;
     let number = |row: &Row, name: &str| {
@@ -236,7 +239,7 @@ pub(crate) fn facts_hold_all_counted_time() -> Result<(), Failed> {
             format!("{table}: {longer:?}, {minutes:?}")
         })?;
     }
-    // The tick tables work the same way. Three seconds contain a few ticks.
+    // The tables of ticks work in the same way. There must be a few ticks within three seconds.
     let ticks = rows(&facts.join("tick"))?;
     check(ticks.iter().map(|row| row.2).sum::<i64>() > 0, || {
         format!("{ticks:?}")
@@ -263,7 +266,8 @@ pub(crate) fn two_agents_do_not_share_a_port_or_a_folder() -> Result<(), Failed>
         "agent", "--listen", "none", "--user", "nobody", "--facts", &folder,
     ]))?;
     check(errors.contains("another agent writes"), || errors.clone())?;
-    // The first agent keeps running, and so does another one with a different port and directory.
+    // The first agent keeps running, and so does another one that has a different port and
+    // directory.
     let mut second = Agent::start(&SERVING)?;
     second.page_when("ticktax_recorded_seconds_total")?;
     second.stops_with_balanced_accounts()?;
@@ -274,7 +278,7 @@ pub(crate) fn two_agents_do_not_share_a_port_or_a_folder() -> Result<(), Failed>
 pub(crate) fn a_full_disk_is_reported_and_the_agent_continues() -> Result<(), Failed> {
     let (_place, facts) = place_for_nobody()?;
     fs::create_dir(&facts)?;
-    // The disk is in a mount namespace that ends with the process.
+    // The disk is mounted in a mount namespace, which ends with the process.
     let script = "mount -t tmpfs -o size=16k,uid=65534,mode=700 none \"$1\" && \
                   head -c 12288 /dev/zero > \"$1/filler\" && \
                   exec \"$2\" agent --listen none --user nobody --for 2s --facts \"$1\"";
@@ -298,8 +302,8 @@ pub(crate) fn a_disk_that_becomes_read_only_is_reported_and_the_agent_continues(
 -> Result<(), Failed> {
     let (place, facts) = place_for_nobody()?;
     fs::create_dir(&facts)?;
-    // The agent has the directory in use once its lock exists. A signal ends the agent, so that the
-    // test does not depend on timing.
+    // The agent uses the directory once its lock file exists. A signal ends the agent, so the test
+    // does not depend on timing.
     let script = "mount -t tmpfs -o uid=65534,mode=700 none \"$1\" || exit 9; \
                   \"$2\" agent --listen none --every 1s --user nobody --facts \"$1\" 2>\"$3\" & agent=$!; \
                   until [ -e \"$1/.lock\" ]; do kill -0 $agent || exit 9; sleep 0.1; done; \
@@ -338,7 +342,8 @@ pub(crate) fn a_killed_agent_leaves_complete_files() -> Result<(), Failed> {
     for path in [&day, &leftover] {
         chown(path, Some(NOBODY), Some(NOBODY))?;
     }
-    // The lock ended with the agent, and the next agent removes the leftover file.
+    // The lock ended together with the agent. The next agent must remove the file that was left
+    // behind.
     let mut next = Agent::start(&arguments)?;
     next.page_when("ticktax_recorded_seconds_total")?;
     let left = fs::read_dir(&day)?.count();

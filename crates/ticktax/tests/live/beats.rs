@@ -1,4 +1,5 @@
-//! Disturbances with a known rhythm. ticktax must find and name their period, and report no other.
+//! Tests with disturbances that have a known rhythm. ticktax must find and name their period, and
+//! must report no other.
 
 use libtest_mimic::Failed;
 use ticktax_inject::{Disturbance, Plan, Schedule, Truth};
@@ -10,7 +11,8 @@ use super::fixture::{Place, audit_to, check, ticktax};
 
 const SHORT: Nanos = Nanos::from_secs(5);
 
-/// Records a thread with this schedule. Returns its truth and the result of `ticktax beats`.
+/// Records a thread that runs on this schedule. Returns the truth about it and the result of
+/// `ticktax beats`.
 fn beats_of(schedule: Schedule, duration: Nanos) -> Result<(Truth, BeatStatement), Failed> {
     let disturbance = Disturbance::Fifo { priority: 50 };
     let plan = Plan::new(disturbance, ticktax_inject::default_cpu()?)
@@ -31,14 +33,15 @@ pub(crate) fn a_thread_has_its_period_its_name_and_its_timer() -> Result<(), Fai
     checks::has_its_period_and_its_timer(&truth, period, &all)
 }
 
-/// Checks that the cause of a period is the waker. Shortly before a rare real-time thread wakes,
-/// the timer of the real-time budget expires, and on an idle CPU the tick balances load. Neither
-/// wakes the thread. Periodic work of the kernel must be attributed to its timers.
+/// Checks that the cause of a period is the waker of the thread. Shortly before a rare real-time
+/// thread wakes up, the timer of the real-time budget expires, and the tick balances the load of an
+/// idle CPU. Neither of them wakes the thread. Periodic work of the kernel must be attributed to
+/// its timers.
 pub(crate) fn a_cause_is_the_waker_and_not_a_neighbour_in_time() -> Result<(), Failed> {
     let (period, length) = (Nanos::from_secs(3), Nanos::from_millis(1));
-    // The thread starts once more as it ends. With this duration, that start comes so soon after
-    // the ninth that both count as one. If it came a third of a period later, one interval would be
-    // irregular, and the nine regular ones would be too few to make up for it.
+    // The thread starts once more when the disturbance ends. With this duration, that start comes
+    // so soon after the ninth one that the two count as one. If it came a third of a period later,
+    // one interval would be irregular, and nine regular ones would not be enough to make up for it.
     let duration = Nanos::from_millis(24_500);
     let (truth, all) = beats_of(Schedule::every(period, length), duration)?;
     checks::is_caused_by_its_timer(&truth, &all)?;

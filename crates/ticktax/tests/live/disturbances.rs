@@ -1,4 +1,4 @@
-//! Disturbances of known size, which must appear in the right account within 5 %.
+//! Tests with disturbances of known size, which must appear in the right account within 5 %.
 
 use libtest_mimic::Failed;
 use ticktax_inject::{Disturbance, Plan, Schedule, Truth};
@@ -17,7 +17,7 @@ fn plan(disturbance: Disturbance, period: Nanos, length: Nanos) -> Result<Plan, 
         .duration(Nanos::from_secs(3)))
 }
 
-/// Makes a disturbance on this machine and checks it.
+/// Makes a disturbance on this machine, and checks the recording with `checked`.
 fn check_of(
     plan: &Plan,
     checked: fn(&Truth, &Recorded, Tolerance) -> Result<(), Failed>,
@@ -32,8 +32,8 @@ pub(crate) fn fifo_thread() -> Result<(), Failed> {
     check_of(&plan, checks::fifo_thread)
 }
 
-/// Returns the number of calls from other CPUs. They arrive on one of two vectors, which the kernel
-/// counts in one row.
+/// Returns the number of function calls from other CPUs. They arrive on one of two interrupt
+/// vectors, which the kernel counts in a single row.
 fn calls(recorded: &Recorded, truth: &Truth) -> u64 {
     let (_, count) = recorded.sum(|span, source| {
         is_during(span, truth)

@@ -1,4 +1,4 @@
-//! Experiments with traffic between namespaces.
+//! Tests of experiments with traffic between network namespaces.
 
 use std::fs;
 use std::process::{Output, Stdio};
@@ -27,7 +27,8 @@ fn experiment(arguments: &[&str]) -> Result<NetExperiment, Failed> {
     statement(&ticktax(&START).args(arguments).output()?)
 }
 
-/// Checks that invalid arguments are refused in one line with exit code 2.
+/// Checks that invalid arguments are refused with exit code 2 and a one-line error that contains
+/// `why`.
 fn refused(arguments: &[&str], why: &str) -> Result<(), Failed> {
     let output = ticktax(&["net", "pair"]).args(arguments).output()?;
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -38,7 +39,8 @@ fn refused(arguments: &[&str], why: &str) -> Result<(), Failed> {
     })
 }
 
-/// Calls of 512 bytes take several times the CPU time of 64 KiB calls on every machine.
+/// Checks that small calls cost more. On every machine, calls of 512 bytes take several times the
+/// CPU time per byte that calls of 64 KiB take.
 pub(crate) fn small_calls_cost() -> Result<(), Failed> {
     let result = experiment(&["150ms", "--blocks", "3", "--vary", "size=512,65536"])?;
     let why = || format!("{result:?}");
@@ -51,13 +53,13 @@ pub(crate) fn small_calls_cost() -> Result<(), Failed> {
     let mut costs = result.costs.costs.iter();
     let call = costs.find(|cost| cost.unit == CostUnit::Call);
     let ns = call.and_then(|cost| cost.ns).ok_or("no cost of a call")?;
-    // The cost of a system call and little more.
+    // This is the cost of a system call and little more.
     check(ns.value > 20.0 && ns.value < 50_000.0, why)
 }
 
-/// Settings with identical effects are reported as one.
+/// Checks that arms with identical effects are reported as one.
 pub(crate) fn a_degenerate_design_is_explained() -> Result<(), Failed> {
-    // Segmentation needs checksums, so only three of four combinations differ.
+    // Segmentation offload needs checksum offload, so only three of the four combinations differ.
     let result = experiment(&[
         "60ms",
         "--blocks",
@@ -80,7 +82,7 @@ pub(crate) fn a_degenerate_design_is_explained() -> Result<(), Failed> {
         idle.any(|setting| setting.factor == 1 && setting.while_at == Some(off)),
         why,
     )?;
-    // Values above the kernel's limit have the effect of the limit.
+    // Values above the kernel's limit have the same effect as the limit.
     let result = experiment(&[
         "60ms",
         "--blocks",
@@ -94,7 +96,7 @@ pub(crate) fn a_degenerate_design_is_explained() -> Result<(), Failed> {
     check(result.arms[1].same_as == 0, why)
 }
 
-/// Checks that each option takes effect, and only within the namespaces.
+/// Checks that each option takes effect, and that it does so only within the namespaces.
 pub(crate) fn options_are_in_effect_and_only_in_the_namespaces() -> Result<(), Failed> {
     let sysctl = || fs::read_to_string("/proc/sys/net/ipv4/tcp_timestamps");
     let before = sysctl()?;
@@ -118,7 +120,7 @@ pub(crate) fn options_are_in_effect_and_only_in_the_namespaces() -> Result<(), F
         };
         let stamps = ["off", "on"][cell.values[0]];
         check(fact("timestamps").as_deref() == Some(stamps), why)?;
-        // Timestamps take 12 bytes of a segment.
+        // Timestamps take up 12 bytes of each segment.
         let data = [536, 1_400][cell.values[1]] - 12 * cell.values[0];
         check(fact("segment data") == Some(data.to_string()), why)?;
         check(cell.shortest_round_trip.is_some(), why)?;
@@ -166,7 +168,7 @@ pub(crate) fn invalid_factors_are_refused_before_any_run() -> Result<(), Failed>
     )
 }
 
-/// Checks that the pilot's spread determines the number of blocks.
+/// Checks that the spread in the pilot run determines the number of blocks.
 pub(crate) fn a_pilot_determines_the_number_of_blocks() -> Result<(), Failed> {
     let vary = ["--untraced", "--vary", "size=512,65536", "--resolve", "60%"];
     let output = ticktax(&START).arg("60ms").args(vary).output()?;
@@ -202,8 +204,8 @@ pub(crate) fn a_link_can_be_varied() -> Result<(), Failed> {
     check(wide.rate > 2.0 * narrow.rate, why)
 }
 
-/// Checks that devices, queueing disciplines and namespaces vanish with the process, and that
-/// nothing needs to be undone.
+/// Checks that devices, queueing disciplines and namespaces disappear together with the process,
+/// and that nothing is left to undo.
 pub(crate) fn a_killed_experiment_leaves_nothing() -> Result<(), Failed> {
     leaves_nothing_when_killed(&[
         "net",
@@ -221,11 +223,12 @@ pub(crate) fn a_killed_experiment_leaves_nothing() -> Result<(), Failed> {
     let undone = ticktax(&["undo"]).output()?;
     let page = String::from_utf8_lossy(&undone.stdout).into_owned();
     check(undone.status.success(), || page.clone())?;
-    // The next experiment is not affected.
+    // The next experiment must not be affected.
     experiment(&["60ms", "--blocks", "1", "--untraced", "--vary", "tso=0,1"]).map(|_| ())
 }
 
-/// If the user has no rights, sizes can be varied over loopback, but no namespace settings.
+/// Checks that a user without rights can vary sizes over loopback, but cannot vary settings of the
+/// namespaces.
 pub(crate) fn without_rights_only_socket_options_are_varied() -> Result<(), Failed> {
     let place = folder_for_nobody()?;
     let run = |vary: &str| {
@@ -248,7 +251,7 @@ pub(crate) fn without_rights_only_socket_options_are_varied() -> Result<(), Fail
     )
 }
 
-/// Checks that Ctrl-C keeps the complete blocks.
+/// Checks that an experiment keeps its complete blocks after Ctrl-C.
 pub(crate) fn an_interrupted_experiment_keeps_whole_blocks() -> Result<(), Failed> {
     let child = ticktax(&START)
         .args([
@@ -262,7 +265,7 @@ pub(crate) fn an_interrupted_experiment_keeps_whole_blocks() -> Result<(), Faile
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
-    // A block takes half a second on a quiet machine.
+    // On a quiet machine, a block takes half a second.
     thread::sleep(Duration::from_secs(8));
     kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT)?;
     let result = statement(&child.wait_with_output()?)?;

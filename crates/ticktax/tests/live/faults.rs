@@ -1,4 +1,4 @@
-//! Audits of the entire machine, and their behaviour when something fails.
+//! Tests of audits of the whole machine, and of their behaviour when something fails.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -23,7 +23,7 @@ fn time_of(statement: &Statement, class: Class) -> Nanos {
 }
 
 pub(crate) fn accounts_balance_and_gaps_are_explained() -> Result<(), Failed> {
-    // By default, an audit of a busy machine has no probe.
+    // Ask for the probe, because by default an audit has none.
     let arguments = [
         "audit", "--for", "3s", "--format", "json", "--probe", "spin",
     ];
@@ -41,13 +41,13 @@ pub(crate) fn accounts_balance_and_gaps_are_explained() -> Result<(), Failed> {
     gaps::are_explained(&statement)?;
     let clock = statement.clock.as_ref().ok_or("no clock")?;
     // The uncertainty must be less than the shortest gap that counts. On a guest that shares its
-    // CPUs, it is a few times the 30 to 70 ns of a clock reading.
+    // CPUs, it is a few times as long as a clock reading, which takes 30 to 70 ns.
     check(clock.uncertainty < Nanos::from_micros(1), || {
         format!("{clock:?}")
     })
 }
 
-/// Minimum allowance for events between the kernel's readings and the accounts.
+/// Smallest allowance for the events between the kernel's readings and the accounts.
 const BETWEEN: Tolerance = Tolerance {
     events: 40.0,
     ..Tolerance::LIVE
@@ -110,7 +110,8 @@ pub(crate) fn a_first_interrupt_still_prints() -> Result<(), Failed> {
     })
 }
 
-/// The full disk is a small file system in a mount namespace that ends with the process.
+/// Audits onto a full disk. The disk is a small file system in a mount namespace, which ends with
+/// the process.
 pub(crate) fn a_full_disk_still_prints_the_statement() -> Result<(), Failed> {
     let place = Place::new();
     let folder = place.file("disk");
@@ -129,8 +130,8 @@ pub(crate) fn a_full_disk_still_prints_the_statement() -> Result<(), Failed> {
     })?;
     check(complaint.contains("full"), || complaint.to_string())?;
     check(!complaint.contains("os error"), || complaint.to_string())?;
-    // The script lists the disk's files at the end. There must be none, so only the error message
-    // is printed.
+    // The script lists the files on the disk at the end. There must be none, so that only the error
+    // message is printed.
     check(complaint.lines().count() == 1, || {
         format!("left behind: {complaint}")
     })?;
@@ -174,7 +175,7 @@ pub(crate) fn without_root_other_users_loops_are_not_watched() -> Result<(), Fai
     check(output.stdout.is_empty(), || complaint.clone())
 }
 
-/// Runs the command in a shell that first sets `limit`, the arguments of `ulimit`.
+/// Runs ticktax in a shell that first sets a limit. `limit` contains the arguments of `ulimit`.
 fn limited(limit: &str, arguments: &str) -> Command {
     let mut command = Command::new("sh");
     let script = format!("ulimit {limit} && exec \"$0\" {arguments}");
@@ -185,7 +186,7 @@ fn limited(limit: &str, arguments: &str) -> Command {
 
 pub(crate) fn a_tracer_without_files_is_explained() -> Result<(), Failed> {
     let audit = "audit --for 100ms --probe none --format json";
-    // ticktax raises the soft limit itself.
+    // ticktax must raise the soft limit itself.
     let raised = limited("-S -n 32", audit).output()?;
     let level = statement(&raised)?.level;
     check(level == Level::Kernel, || format!("{level:?}"))?;
@@ -199,7 +200,7 @@ pub(crate) fn a_tracer_without_files_is_explained() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Creates a directory with a copy of the command that every user can run.
+/// Creates a directory with a copy of the ticktax binary that every user can run.
 pub(super) fn folder_for_nobody() -> Result<tempfile::TempDir, Failed> {
     let place = tempfile::Builder::new()
         .prefix("ticktax-test")
@@ -213,7 +214,7 @@ pub(super) fn folder_for_nobody() -> Result<tempfile::TempDir, Failed> {
     Ok(place)
 }
 
-/// Returns the copy of the command in `place`, to run as an ordinary user.
+/// Returns a command that runs the ticktax binary in `place` as an ordinary user.
 pub(super) fn as_nobody(place: &Path) -> Command {
     let mut command = Command::new(place.join("ticktax"));
     command.current_dir("/").uid(NOBODY).gid(NOBODY);

@@ -1,4 +1,4 @@
-//! Audits of disturbances, for the tests.
+//! Audits disturbances for the tests.
 
 use std::env;
 use std::ffi::OsString;
@@ -15,7 +15,7 @@ use ticktax_model::Nanos;
 use super::checks::WHOLE_PROCESS;
 pub(crate) use super::checks::{Recorded, check, statement};
 
-/// Makes this binary inject a disturbance, as the audited command.
+/// Argument that makes this binary inject a disturbance. It is then the audited command.
 const AS_INJECTOR: &str = "--as-injector";
 
 fn own_cpu_time() -> Nanos {
@@ -27,8 +27,9 @@ pub(crate) fn may_trace() -> bool {
     nix::unistd::geteuid().is_root() && Path::new("/sys/kernel/btf/vmlinux").exists()
 }
 
-/// Returns the reason why real-time threads are not allowed here, or `None` if they are. With
-/// `CONFIG_RT_GROUP_SCHED`, a cgroup can have none unless it is given time for them.
+/// Returns the reason why real-time threads are not allowed here. Returns `None` if they are. With
+/// `CONFIG_RT_GROUP_SCHED`, a cgroup must be given time for real-time threads before it can have
+/// any.
 pub(crate) fn no_real_time() -> Option<&'static str> {
     let tried = Command::new("chrt").args(["--rr", "1", "true"]).output();
     let may = tried.is_ok_and(|output| output.status.success());
@@ -36,7 +37,7 @@ pub(crate) fn no_real_time() -> Option<&'static str> {
 }
 
 /// If this process was started as an injector, makes the disturbance of the given plan and writes
-/// the truth about it.
+/// the truth about it. Otherwise returns `None`.
 pub(crate) fn as_injector() -> Option<ExitCode> {
     let arguments: Vec<OsString> = env::args_os().collect();
     let [_, flag, plan, truth] = &arguments[..] else {
@@ -81,9 +82,11 @@ pub(crate) fn ticktax(arguments: &[&str]) -> Command {
     command
 }
 
-/// Returns the command that makes the disturbance of `plan`, and the path of its truth.
+/// Returns the command that makes the disturbance of `plan`, and the path of the file that receives
+/// the truth about it.
 ///
-/// Disturbances that spin run as real-time threads, so that a busy machine does not delay them.
+/// If the disturbance is a spinning thread, it runs as a real-time thread, so that a busy machine
+/// does not delay it.
 pub(crate) fn injector(plan: &Plan, place: &Place) -> Result<(Vec<OsString>, PathBuf), Failed> {
     let (plan_file, truth_file) = (place.file("plan"), place.file("truth"));
     fs::write(&plan_file, serde_json::to_vec(plan)?)?;
@@ -93,7 +96,8 @@ pub(crate) fn injector(plan: &Plan, place: &Place) -> Result<(Vec<OsString>, Pat
     );
     let mut command: Vec<OsString> = Vec::new();
     if spins {
-        // Use round-robin, so that a spinning thread and the thread that ends it can share a CPU.
+        // Use round-robin scheduling, so that a spinning thread can share a CPU with the thread
+        // that ends it.
         command.extend(["chrt", "--rr", "1"].map(OsString::from));
     }
     command.extend([
@@ -105,7 +109,7 @@ pub(crate) fn injector(plan: &Plan, place: &Place) -> Result<(Vec<OsString>, Pat
     Ok((command, truth_file))
 }
 
-/// Audits the disturbance of `plan`. Returns its truth and the recording.
+/// Audits the disturbance of `plan`. Returns the truth about it, and the recording.
 pub(crate) fn audit_of(plan: &Plan) -> Result<(Truth, Recorded), Failed> {
     let place = Place::new();
     let recording = place.file("recording.parquet");
@@ -113,7 +117,8 @@ pub(crate) fn audit_of(plan: &Plan) -> Result<(Truth, Recorded), Failed> {
     Ok((truth, Recorded::read(&recording)?))
 }
 
-/// Audits the disturbance of `plan` and saves the recording. Returns its truth.
+/// Audits the disturbance of `plan` and saves the recording. Returns the truth about the
+/// disturbance.
 pub(crate) fn audit_to(plan: &Plan, place: &Place, recording: &Path) -> Result<Truth, Failed> {
     let (command, truth_file) = injector(plan, place)?;
     let output = ticktax(&["audit", "--probe", "none", "--format", "json", "--save"])
@@ -128,7 +133,7 @@ pub(crate) fn audit_to(plan: &Plan, place: &Place, recording: &Path) -> Result<T
     Ok(serde_json::from_slice(&fs::read(&truth_file)?)?)
 }
 
-/// Checks that `found` is within 5 % or `slack` of `truth`.
+/// Checks that `found` differs from `truth` by at most 5 % or `slack`, whichever is larger.
 pub(crate) fn close(what: &str, found: f64, truth: f64, slack: f64) -> Result<(), Failed> {
     let allowed = (0.05 * truth).max(slack);
     check((found - truth).abs() <= allowed, || {

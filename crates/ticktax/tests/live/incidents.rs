@@ -1,4 +1,4 @@
-//! The flight recorder, with known rare stalls.
+//! Tests of the flight recorder on this machine, with rare stalls of known length.
 
 mod faults;
 mod frames;
@@ -44,7 +44,7 @@ pub(crate) fn a_stall_is_caught_with_its_culprit() -> Result<(), Failed> {
     let cpu = ticktax_inject::default_cpu()?;
     let _victim = Victim::start(cpu)?;
     let recorder = Recorder::start(&folder, "wait:comm=ttx-victim>14ms")?;
-    // Each stall is a separate incident.
+    // The stalls are so far apart that each is a separate incident.
     let plan = Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
         .schedule(Schedule::every(Nanos::from_millis(4_500), STALL))
         .duration(Nanos::from_secs(10));
@@ -59,7 +59,7 @@ pub(crate) fn a_stall_is_caught_with_its_culprit() -> Result<(), Failed> {
     })?;
     recorder.mark("after the stalls")?;
     recorder.signal(Signal::SIGUSR1)?;
-    // Wait for the windows of both requests, which end 2 s later.
+    // Wait for the windows of both requests. They end 2 s after the requests.
     for _ in 0..300 {
         if requested_kinds(&folder)?.len() == 2 {
             break;
@@ -72,7 +72,7 @@ pub(crate) fn a_stall_is_caught_with_its_culprit() -> Result<(), Failed> {
     let is_wanted = |line: &&Value| is_stall(&line["incident"], Victim::NAME, pid, STALL);
     let stall = found.iter().find(is_wanted);
     let stall = stall.ok_or_else(|| format!("no stall of {pid} among {found:#?}"))?;
-    // The incident's recording is an ordinary one that names its trigger.
+    // The recording of the incident must be an ordinary recording that names its trigger.
     let triggers = triggers_of(&folder, stall)?;
     check(
         triggers
@@ -93,13 +93,13 @@ pub(crate) fn a_stall_is_caught_with_its_culprit() -> Result<(), Failed> {
     })
 }
 
-/// Returns the kinds of the requested triggers in a directory's recordings.
+/// Returns the kinds of the triggers that were requested, from all recordings in a directory.
 fn requested_kinds(folder: &Path) -> Result<Vec<TriggerKind>, Failed> {
     let mut kinds = Vec::new();
     let mut seen = HashSet::new();
     for line in incidents(folder)? {
-        // A request that follows soon after another shares its recording. The recording is written
-        // shortly after the index lines.
+        // If a request follows soon after another, the two share a recording. The recording is
+        // written shortly after the lines in the index.
         let name = line["recording"].as_str().unwrap_or_default().to_owned();
         if !folder.join(&name).is_file() || !seen.insert(name) {
             continue;

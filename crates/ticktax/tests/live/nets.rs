@@ -1,4 +1,4 @@
-//! Traced traffic between namespaces.
+//! Tests of traced traffic between network namespaces.
 
 use std::fs;
 use std::process::{Output, Stdio};
@@ -23,13 +23,13 @@ fn pair(arguments: &[&str]) -> Result<NetStatement, Failed> {
     parse(&ticktax(&start).args(arguments).output()?)
 }
 
-/// Returns a link with this MTU and no shaping.
+/// Returns a link that has this MTU and no limits.
 fn plain(mtu: u32) -> Link {
     Link::Veth { mtu, shaping: None }
 }
 
 /// Checks that the accounts of both ends and of the kernel add up to the time from the first byte
-/// to the last, and that the threads' times fit their CPU clocks.
+/// to the last, and that the times of the threads fit their CPU clocks.
 pub(crate) fn the_accounts_of_traffic_balance() -> Result<(), Failed> {
     for arguments in [&[][..], &["--udp"], &["--size", "64"], &["--soak"]] {
         let statement = pair(arguments)?;
@@ -60,8 +60,8 @@ pub(crate) fn the_accounts_of_traffic_balance() -> Result<(), Failed> {
         ] {
             let traced = books.time(calls) + books.time(user);
             check(traced > Nanos::ZERO, why)?;
-            // A thread's CPU clock includes interrupts, which its account does not. It also
-            // includes work before the first and after the last call.
+            // A thread's CPU clock includes interrupts, which its account does not. The clock also
+            // includes work before the first call and after the last one.
             check(traced <= end.cpu + Nanos::from_millis(5), why)?;
         }
         check(
@@ -73,20 +73,20 @@ pub(crate) fn the_accounts_of_traffic_balance() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Checks that the soak probe gets the time that the accounts leave.
+/// Checks that the soak probe gets the CPU time that the other accounts leave over.
 pub(crate) fn a_soak_probe_gets_the_remaining_time() -> Result<(), Failed> {
     let statement = pair(&["--soak"])?;
     let books = statement.traced.as_ref().ok_or("no books")?;
     let soaked = books.time(TrafficAccount::Soaker);
     let idle = books.time(TrafficAccount::Idle);
-    // Programs that use all CPUs leave nothing for the soak probe.
+    // If other programs use all CPUs, they leave nothing for the soak probe.
     let others = books.time(TrafficAccount::Program).share_of(books.elapsed);
     let has_some = soaked > Nanos::ZERO && soaked > idle;
     check(has_some || others > 0.8, || format!("{statement:?}"))
 }
 
-/// Checks that each lost datagram is attributed to a place, by the counters of the namespace, which
-/// sees no other traffic.
+/// Checks that the place of each lost datagram is known. The places come from the counters of the
+/// network namespace, which carries no other traffic.
 pub(crate) fn every_datagram_is_placed() -> Result<(), Failed> {
     let statement = pair(&["--udp", "--rate", "max", "--size", "200"])?;
     let receiver = statement.receiver.as_ref().ok_or("no receiver")?;
@@ -100,8 +100,8 @@ pub(crate) fn every_datagram_is_placed() -> Result<(), Failed> {
     check(unplaced == 0, || format!("{statement:?}"))
 }
 
-/// Checks that a limited link carries complete frames at its rate under any load, and that its
-/// queue drops and counts every excess datagram.
+/// Checks that a link with a rate limit carries whole frames at this rate under any load, and that
+/// its queue drops and counts every datagram in excess of the rate.
 pub(crate) fn a_link_has_the_requested_rate() -> Result<(), Failed> {
     const RATE: f64 = 20e6;
     for (arguments, headers) in [
@@ -120,8 +120,8 @@ pub(crate) fn a_link_has_the_requested_rate() -> Result<(), Failed> {
         check(shaping.effective.rate == Some(RATE), why)?;
         let reached = statement.measured().and_then(EndReport::bits_hz);
         let reached = reached.ok_or("nothing arrived")?;
-        // The rate applies to frames of 1,514 bytes. On top of that, the contents of the bucket and
-        // of the queue pass once.
+        // The limit applies to frames of 1,514 bytes. In addition, the initial contents of the
+        // token bucket and of the queue pass once.
         let share = reached * 1_514.0 / (1_514.0 - headers) / RATE;
         check((0.85..=1.04).contains(&share), || {
             format!("{share} of the rate: {statement:?}")
@@ -135,8 +135,8 @@ pub(crate) fn a_link_has_the_requested_rate() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A kernel with netem delays packets. On a kernel without it, the error names the configuration
-/// option, and nothing is sent.
+/// Checks that a kernel that supports netem delays packets. On any other kernel, the error must
+/// name the configuration option, and nothing may be sent.
 pub(crate) fn a_link_is_delayed_or_the_missing_kernel_option_is_named() -> Result<(), Failed> {
     let start = ["net", "pair", "--for", "500ms", "--format", "json"];
     let output = ticktax(&start).args(["--delay", "20ms"]).output()?;
@@ -154,8 +154,9 @@ pub(crate) fn a_link_is_delayed_or_the_missing_kernel_option_is_named() -> Resul
     check(output.stdout.is_empty(), || errors.clone())
 }
 
-/// The sampler's own interrupt waits for other interrupts, and sampling by thread cannot see
-/// softirqs. Other columns contain the missing time, so all columns are complete.
+/// Checks that a sampler finds too little interrupt time. Its own interrupt has to wait for other
+/// interrupts, and sampling by thread cannot see softirqs. Other columns contain the missing time,
+/// so the columns still add up.
 pub(crate) fn a_sampler_finds_no_interrupt() -> Result<(), Failed> {
     let statement = pair(&["--soak"])?;
     let why = || format!("{statement:?}");
@@ -179,7 +180,8 @@ pub(crate) fn a_sampler_finds_no_interrupt() -> Result<(), Failed> {
         why,
     )?;
     check(sampled.shares(SampledActivity::Softirq).0 > 0.0, why)?;
-    // If others keep the CPUs busy, the soak probe has too little time to know its speed.
+    // If other programs keep the CPUs busy, the soak probe has too little time to find out its
+    // speed.
     let fits = |soaked: Nanos| Nanos::ZERO < soaked && soaked < books.elapsed;
     let left = books.time(TrafficAccount::Soaker).share_of(books.elapsed);
     check(statement.soaked.map_or(left < 0.2, fits), why)
@@ -199,7 +201,8 @@ pub(crate) fn the_mtu_applies_to_the_devices() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Returns the number of network namespaces used by processes here, other than this process's own.
+/// Returns the number of network namespaces that processes on this machine use, apart from this
+/// process's own.
 fn namespaces() -> Result<usize, Failed> {
     let own = fs::read_link("/proc/self/ns/net")?;
     let mut found = Vec::new();
@@ -219,8 +222,8 @@ fn namespaces() -> Result<usize, Failed> {
     Ok(found.len())
 }
 
-/// Checks that no thread is in a namespace and that no namespace is mounted by name. The kernel has
-/// then removed the namespaces with their devices.
+/// Checks that no thread is left in a namespace, and that no namespace is mounted by name. The
+/// kernel has then removed the namespaces together with their devices.
 pub(crate) fn a_killed_pair_leaves_nothing() -> Result<(), Failed> {
     leaves_nothing_when_killed(&["net", "pair", "--for", "1h", "--untraced"])
 }

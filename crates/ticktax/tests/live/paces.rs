@@ -1,4 +1,5 @@
-//! Watching another program's loop: the results must match the loop's settings.
+//! Tests of `pace --pid`, which watches the loop of another program. The results must match the
+//! settings of that loop.
 
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -14,7 +15,7 @@ use ticktax_model::victim::LateCause;
 use super::attached;
 use super::fixture::{check, ticktax};
 
-/// A running program, ended with the test.
+/// A running program, which is killed when this is dropped.
 struct Program(Child);
 
 impl Program {
@@ -49,15 +50,15 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // The program may have exited already.
+        // Ignore errors: the program may have exited already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
 pub(crate) fn finds_the_rate_of_a_loop_from_its_wakeups() -> Result<(), Failed> {
-    // Run the loop above all ordinary programs. Behind ten busy ones, it would constantly catch up
-    // and have no rate to find.
+    // Let the loop run before all ordinary programs. Behind ten busy programs, it would constantly
+    // catch up and have no rate that could be found.
     let mut arguments = vec!["pace", "--rate", "50", "--work", "2ms", "--for", "1h"];
     arguments.extend(["--policy", "rr:1"]);
     let program = Program::start(&mut ticktax(&arguments))?;
@@ -77,27 +78,30 @@ pub(crate) fn finds_the_rate_of_a_loop_from_its_wakeups() -> Result<(), Failed> 
         format!("{period} ns")
     })?;
     let figures = statement.figures.ok_or("no figures")?;
-    // All slots of the watched time are accounted for, even on a busy machine. A wake-up for
-    // another reason, such as a page fault that waits for a disk, counts as a frame.
+    // All slots in the watched time must be accounted for, even on a busy machine. If the loop
+    // wakes up for another reason, such as the end of a page fault that waited for a disk, this
+    // counts as a frame.
     let slots = (figures.frames + figures.dropped) as f64;
     let due = statement.elapsed.as_secs_f64() * 50.0;
     check((slots / due - 1.0).abs() < 0.03, || {
         format!("{slots} slots of {due}: {figures:#?}")
     })?;
     let work = figures.work.ok_or("no work")?;
-    // On a shared machine, other programs preempt the loop during some frames.
+    // On a shared machine, other programs preempt the loop during some of its frames.
     let median = work.quantile(0.5).ok_or("no median")?;
     check((median.0 - 2_000_000).abs() < 200_000, || {
         format!("{work:#?}")
     })
 }
 
-/// A FIFO thread takes the loop's CPU for 30 ms out of every 300 ms. It must be named as the cause
-/// of most late frames, with its period and its policy.
+/// Checks that the culprit of late frames is named. A FIFO thread takes the loop's CPU for 30 ms
+/// out of every 300 ms. It must be named as the cause of most late frames, with its period and its
+/// policy.
 pub(crate) fn names_the_culprit_of_late_frames() -> Result<(), Failed> {
     let cpu = ticktax_inject::default_cpu()?;
     let number = cpu.to_string();
-    // Run the loop above all ordinary programs, so that they do not delay it on a busy machine.
+    // Let the loop run before all ordinary programs, so that they do not delay it on a busy
+    // machine.
     let mut arguments = vec!["pace", "--rate", "50", "--work", "2ms", "--for", "1h"];
     arguments.extend(["--cpu", &number, "--policy", "rr:1"]);
     let program = Program::start(&mut ticktax(&arguments))?;
@@ -110,7 +114,7 @@ pub(crate) fn names_the_culprit_of_late_frames() -> Result<(), Failed> {
     let statement = program.watch("6s")?;
     let truth = running.stop()?;
     let late = statement.late.ok_or("no frame was late")?;
-    // The disturbing thread belongs to this process.
+    // The thread that disturbs the loop belongs to this process.
     let here = i32::try_from(std::process::id())?;
     let named = |cause: &&LateCause| {
         cause
@@ -120,7 +124,7 @@ pub(crate) fn names_the_culprit_of_late_frames() -> Result<(), Failed> {
     };
     let cause = late.causes.iter().find(named);
     let cause = cause.ok_or_else(|| format!("{} is not named: {late:#?}", truth.comm))?;
-    // The thread runs 20 times. Ten times in eleven, it overlaps a slot by more than a tick.
+    // The thread runs 20 times. In ten cases out of eleven, it overlaps a slot by more than a tick.
     check(cause.frames >= 12, || format!("{late:#?}"))?;
     check(cause.policy == Some(SpecialPolicy::Fifo(50)), || {
         format!("{cause:#?}")

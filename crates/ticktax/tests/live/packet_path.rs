@@ -1,4 +1,5 @@
-//! Packets over loopback to a thread, delayed by a disturbance of known size.
+//! Tests with packets that are sent to a thread over loopback and delayed by a disturbance of known
+//! size.
 
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
@@ -19,8 +20,8 @@ use ticktax_store::recording::RecordingReader;
 
 use super::fixture::{Place, check, statement, ticktax};
 
-/// A thread that reads packets on one CPU, and one that sends them from the other CPUs. Both stop
-/// when this is dropped.
+/// A thread that reads packets on one CPU, and a thread that sends them from the other CPUs. Both
+/// stop when this is dropped.
 struct Traffic {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -46,17 +47,18 @@ impl Traffic {
             while !until.load(Ordering::Relaxed) && socket.recv(&mut bytes).is_ok() {}
         });
         let until = stop.clone();
-        // The disturbance on the receiver's CPU would also stop the sender there.
+        // Keep the sender off the receiver's CPU, because the disturbance would stop it there as
+        // well.
         let mut others = sched_getaffinity(Pid::from_raw(0))?;
         others.unset(cpu.index())?;
         let sender = thread::spawn(move || {
-            // If there is no other CPU, the sender runs on the receiver's.
+            // On a machine with one CPU, the sender runs on the receiver's CPU.
             let _ = sched_setaffinity(Pid::from_raw(0), &others);
             while !until.load(Ordering::Relaxed) {
                 let _ = to.send(b"frame");
                 thread::sleep(pause);
             }
-            // The last packet wakes the receiver, which then exits.
+            // This last packet wakes the receiver, so that it exits.
             let _ = to.send(b"end");
         });
         Ok(Self {
@@ -76,19 +78,19 @@ impl Drop for Traffic {
     }
 }
 
-/// Parses the packet section of an audit's statement in JSON.
+/// Parses the statement that an audit printed as JSON, and returns its section on packets.
 fn parse_packets(output: &std::process::Output) -> Result<PacketPaths, Failed> {
     Ok(statement(output)?
         .packets
         .ok_or("no packet woke a thread")?)
 }
 
-/// Rows about one thread, and about the threads of this process that disturb it, collected
+/// Rows about one thread, and about the threads of this process that disturb it. They are collected
 /// independently of the analysis.
 #[derive(Default)]
 struct ByHand {
     begin: Nanos,
-    /// Wake-ups, and whether a packet caused them.
+    /// Time of each wake-up, and whether a packet caused it.
     wakes: Vec<(Nanos, bool)>,
     /// Start and end of the thread's on-CPU periods.
     runs: Vec<(Nanos, Nanos)>,
@@ -129,17 +131,18 @@ impl ByHand {
         Ok(rows)
     }
 
-    /// Returns the delays from a packet's wake-up until the thread ran, and the number of delays
-    /// that the rows do not show. A kernel may omit the event of a switch; then the thread is woken
-    /// again without having run in between.
+    /// Returns the delays from a wake-up by a packet until the thread ran. Also returns the number
+    /// of delays that the rows do not show: if the kernel does not report a switch, the thread is
+    /// woken again although it does not seem to have run in between.
     fn delays(&self) -> (Vec<Nanos>, u64) {
         let mut unknown = 0;
         let mut delays = Vec::new();
         for (place, &(at, _)) in self.wakes.iter().enumerate().filter(|(_, wake)| wake.1) {
             let next = self.wakes.get(place + 1).map(|wake| wake.0);
             let until_next = |from: Nanos| next.is_none_or(|next| from <= next);
-            // A thread that is woken while on its CPU continues. If that on-CPU period is about to
-            // end, the thread slept and ran again, unless it was woken once more before that.
+            // If a thread is woken while it is on its CPU, it continues to run. But if this on-CPU
+            // period is about to end, the thread was already going to sleep and ran again later,
+            // unless it was woken once more before that.
             let during = self.runs.iter().find(|run| run.0 < at && at < run.1);
             let after = self.runs.iter().find(|run| run.0 >= at);
             let after = after.filter(|run| until_next(run.0));
@@ -157,8 +160,8 @@ impl ByHand {
         (delays, unknown)
     }
 
-    /// Returns the CPU time of this process's other threads on `cpu`, including interrupts. The
-    /// interval is relative to the start.
+    /// Returns the CPU time that the other threads of this process used on `cpu`, including
+    /// interrupts. The interval is relative to the start of the recording.
     fn others_on(&self, cpu: Cpu, (from, to): (Nanos, Nanos)) -> Nanos {
         let (from, to) = (self.begin + from, self.begin + to);
         let on = self.others.iter().filter(|run| run.0 == cpu);
@@ -167,9 +170,9 @@ impl ByHand {
     }
 }
 
-/// Computes, from the rows alone, the delay from the first raise of each `NET_RX` softirq that woke
-/// the thread until that softirq started. Only raises after the previous `NET_RX` on the CPU
-/// started count.
+/// Computes from the rows alone how long each `NET_RX` softirq that woke the thread was pending:
+/// from the first raise until it started. Only raises after the start of the previous `NET_RX` on
+/// the same CPU count.
 fn raise_delays(recording: &Path, tid: i32) -> Result<Vec<Nanos>, Failed> {
     #[derive(Default)]
     struct OnCpu {
@@ -225,15 +228,15 @@ fn raise_delays(recording: &Path, tid: i32) -> Result<Vec<Nanos>, Failed> {
     Ok(delays)
 }
 
-/// Checks the step from woken to ran against the rows. Delays that the rows do not show must be
-/// reported as missing.
+/// Checks the step from the wake-up until the thread ran against the rows. Delays that the rows do
+/// not show must be reported as missing.
 fn check_delays(all: &Intervals, rows: &ByHand, missing: &NotFollowed) -> Result<(), Failed> {
     let (delays, unknown) = rows.delays();
     let why = || {
         let (count, longest) = (delays.len(), delays.last());
         format!("{count} by hand, {unknown} of {missing:?} missing: {longest:?}; {all:?}")
     };
-    // The missing delays include those of other threads.
+    // The number of missing delays includes those of other threads.
     let not_reported = (delays.len() as u64).checked_sub(all.count);
     let is_complete = not_reported.is_some_and(|count| count <= missing.no_softirq);
     check(is_complete && unknown <= missing.not_run, why)?;
@@ -250,8 +253,8 @@ fn check_delays(all: &Intervals, rows: &ByHand, missing: &NotFollowed) -> Result
     Ok(())
 }
 
-/// Checks the step from raised to began against the rows. All but `missing` packets must be
-/// followed.
+/// Checks the step from the raise of the softirq until it started against the rows. All packets
+/// except `missing` of them must have been followed.
 fn check_raises(
     raised: &Intervals,
     recording: &Path,
@@ -273,8 +276,8 @@ fn check_raises(
 /// Period of the real-time thread that disturbs the receiver's CPU.
 const PERIOD: Nanos = Nanos::from_millis(50);
 
-/// A real-time thread takes the receiver's CPU for 5 ms out of every 50 ms. Packets that arrive in
-/// that time must wait behind it.
+/// Checks that packets wait behind a FIFO thread. The thread takes the receiver's CPU for 5 ms out
+/// of every 50 ms, and packets that arrive in that time must wait behind it.
 pub(crate) fn packets_wait_behind_a_fifo_thread() -> Result<(), Failed> {
     let cpu = ticktax_inject::default_cpu()?;
     let schedule = Schedule::every(PERIOD, Nanos::from_millis(5));
@@ -305,7 +308,7 @@ pub(crate) fn packets_wait_behind_a_fifo_thread() -> Result<(), Failed> {
         .length
         .lengths()
         .ok_or_else(why)?;
-    // A packet arrives about every millisecond.
+    // About one packet arrives every millisecond.
     check(
         woken.max >= Nanos::from_millis(3) && receiver.delay.count > 500,
         why,
@@ -314,7 +317,7 @@ pub(crate) fn packets_wait_behind_a_fifo_thread() -> Result<(), Failed> {
         step_of(Step::Raised).is_some() && step_of(Step::Interrupt).is_none(),
         why,
     )?;
-    // The disturbance is a thread of this process. On a busy machine, packets may wait longer for
+    // The disturbance is a thread of this process. On a busy machine, packets can wait longer for
     // other programs.
     let own = i32::try_from(std::process::id())?;
     let is_own = |holder: &&PacketRan| holder.pid == Some(own);
@@ -327,7 +330,7 @@ pub(crate) fn packets_wait_behind_a_fifo_thread() -> Result<(), Failed> {
     let is_held = |delay: &&PacketDelay| delay.tid == tid && delay.longest == Step::Woken;
     check(packets.longest.iter().any(|delay| is_held(&delay)), why)?;
     for way in packets.longest.iter().filter(is_held) {
-        // The longest step is fully attributed.
+        // All of the longest step must be attributed to threads.
         let woken = way.steps.iter().find(|step| step.step == Step::Woken);
         let window = (
             way.at + way.length - woken.ok_or_else(why)?.time,

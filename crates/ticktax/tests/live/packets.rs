@@ -1,4 +1,4 @@
-//! Paced datagrams with stalls of known length.
+//! Tests with paced datagrams and stalls of known length.
 
 use std::fs;
 use std::path::Path;
@@ -30,8 +30,8 @@ fn read(output: &Output) -> Result<PacketStatement, Failed> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Returns the CPUs of the sender and the receiver, or `None` if the machine has one CPU: a stall
-/// of the receiver would also stall the sender there.
+/// Returns the CPUs of the sender and the receiver. Returns `None` if the machine has only one CPU,
+/// because a stall of the receiver would then stall the sender as well.
 fn cpus() -> Result<Option<(String, String)>, Failed> {
     let cpus = ticktax_inject::allowed_cpus()?;
     let ends = cpus.iter().next().zip(cpus.iter().last());
@@ -40,8 +40,8 @@ fn cpus() -> Result<Option<(String, String)>, Failed> {
 }
 
 /// Sends datagrams while a FIFO thread of this process takes the receiver's CPU for 17 ms out of
-/// every 250 ms. Both ends run in a session with the highest weight, so that ordinary programs
-/// barely delay them.
+/// every 250 ms. Both ends run in a session that has the highest weight, so that ordinary programs
+/// hardly delay them.
 fn stalled(
     arguments: &[&str],
     (sender, receiver): (&str, &str),
@@ -59,15 +59,15 @@ fn stalled(
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn()?;
     thread::sleep(Duration::from_millis(50));
-    // If sessions are scheduler groups, the weight belongs to the group.
+    // If sessions are scheduler groups (autogroup), the weight has to be set for the group.
     let _ = fs::write(format!("/proc/{}/autogroup", child.id()), "-20");
     let statement = read(&child.wait_with_output()?);
     running.stop()?;
     statement
 }
 
-/// Checks that each loss has a place, that each burst has a named stall whose length predicts the
-/// loss, and that the saved recording gives the same report.
+/// Checks that the place of each loss is known, that for each burst of losses a stall is named
+/// whose length predicts the loss, and that the saved recording results in the same report.
 pub(crate) fn a_stall_is_named_and_predicts_what_it_loses() -> Result<(), Failed> {
     let Some((sender, receiver)) = cpus()? else {
         return Ok(());
@@ -89,7 +89,7 @@ pub(crate) fn a_stall_is_named_and_predicts_what_it_loses() -> Result<(), Failed
         lost == places.total && statement.lost_outside_bursts == 0,
         why,
     )?;
-    // The kernel's drop reasons count the same losses.
+    // The kernel's drop reasons must count the same losses.
     if let Some(reasons) = &statement.drop_reasons {
         let full = reasons
             .iter()
@@ -115,8 +115,8 @@ pub(crate) fn a_stall_is_named_and_predicts_what_it_loses() -> Result<(), Failed
         off.is_some_and(|off| off <= 2.max(burst.lost / 20))
     };
     let (met, others): (Vec<&Burst>, Vec<&Burst>) = ours.partition(met);
-    // If the hypervisor delays the sender, it catches up after some stalls, and the receiver then
-    // loses more.
+    // If the hypervisor delays the sender, the sender catches up after some of the stalls, and the
+    // receiver then loses more.
     check(met.len() >= others.len(), why)?;
     reported_again(&file, &statement)
 }
@@ -126,7 +126,7 @@ fn reported_again(file: &Path, statement: &PacketStatement) -> Result<(), Failed
     let output = ticktax(&["report", "--format", "json", file]).output()?;
     let complaint = String::from_utf8_lossy(&output.stderr);
     check(output.status.success(), || complaint.clone().into_owned())?;
-    // A part of the recording has no datagram report, and is shown as an audit.
+    // A part of the recording has no datagram report. It is shown as an audit instead.
     let part = ticktax(&["report", "--from", "1s", file]).output()?;
     let complaint = String::from_utf8_lossy(&part.stderr);
     check(part.status.success(), || complaint.into_owned())?;
@@ -136,7 +136,8 @@ fn reported_again(file: &Path, statement: &PacketStatement) -> Result<(), Failed
     })
 }
 
-/// The buffer is half as large again as advised, to allow for a busy machine.
+/// Checks that the advised buffer prevents almost all losses. The test makes the buffer half as
+/// large again as advised, to allow for a busy machine.
 pub(crate) fn the_advised_buffer_loses_almost_nothing() -> Result<(), Failed> {
     let Some((sender, receiver)) = cpus()? else {
         return Ok(());
@@ -152,7 +153,7 @@ pub(crate) fn the_advised_buffer_loses_almost_nothing() -> Result<(), Failed> {
     check(after * 10 <= before, || format!("{needed:?}: {second:#?}"))
 }
 
-/// If no datagram is lost, no cause is named, even if the receiver waited.
+/// Checks that no cause is named if no datagram is lost, even if the receiver had to wait.
 pub(crate) fn no_culprit_is_named_without_losses() -> Result<(), Failed> {
     let statement = run(ticktax(
         &[
@@ -199,7 +200,7 @@ pub(crate) fn without_rights_it_goes_over_loopback() -> Result<(), Failed> {
         statement.untraced_reason.is_some() && statement.causes.is_empty(),
         || format!("{statement:#?}"),
     )?;
-    // The receiver gets the largest buffer that the kernel allows ordinary users.
+    // The receiver must get the largest buffer that the kernel allows to ordinary users.
     let buffer = statement.buffer.ok_or("no buffer")?;
     let limit = buffer.max_request_bytes.ok_or("no net.core.rmem_max")?;
     check(!buffer.forced && buffer.bytes == 2 * limit, || {

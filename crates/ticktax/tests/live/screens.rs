@@ -1,7 +1,7 @@
-//! A terminal of 80 columns and 24 lines: under every disturbance, the culprit's name is visible
-//! when the audit ends, without scrolling.
+//! Tests on a terminal with 80 columns and 24 lines. Under every disturbance, the name of the
+//! culprit must be visible when the audit ends, without scrolling.
 //!
-//! The terminal is tmux. Without it, the tests are reported as ignored.
+//! The terminal is tmux. If it is not installed, the tests are reported as ignored.
 
 use std::env;
 use std::ffi::OsString;
@@ -22,9 +22,9 @@ use ticktax_store::recording::RecordingWriter;
 
 use super::fixture::{Place, check, injector};
 
-/// Time between two checks of a screen.
+/// Time between two looks at the screen.
 const LOOK: Duration = Duration::from_millis(200);
-/// Number of checks within which the command must exit.
+/// Number of looks within which the command must exit.
 const LOOKS: u32 = 300;
 
 pub(crate) fn has_tmux() -> bool {
@@ -32,9 +32,9 @@ pub(crate) fn has_tmux() -> bool {
     version.is_ok_and(|output| output.status.success())
 }
 
-/// Runs `command` in a separate terminal, and returns the text visible afterwards.
+/// Runs `command` in a separate terminal, and returns the text that is visible afterwards.
 fn screen_of(command: &str) -> Result<String, Failed> {
-    // tmux leaves its socket behind, so remove it with its directory.
+    // tmux leaves its socket behind, so the socket is put in a directory that is removed.
     let folder = tempfile::tempdir()?;
     let socket = folder.path().join("tmux");
     let tmux = |arguments: &[&str]| {
@@ -43,7 +43,7 @@ fn screen_of(command: &str) -> Result<String, Failed> {
         tmux.args(arguments);
         tmux.env_remove("TMUX").output()
     };
-    // The text `ended=` takes the last line, like a shell's prompt.
+    // The text `ended=` takes up the last line, as the prompt of a shell would.
     let held = format!("{command}; printf ended=$?; sleep 60");
     tmux(&["new-session", "-d", "-x", "80", "-y", "24", &held])?;
     let mut screen = String::new();
@@ -61,8 +61,8 @@ fn screen_of(command: &str) -> Result<String, Failed> {
     Ok(screen)
 }
 
-/// Checks that the command succeeds, that the screen starts with the first line of the output,
-/// which starts with `first`, and that all of `words` are visible.
+/// Checks that the command succeeds, that the first line of its output, which starts with `first`,
+/// is still at the top of the screen, and that all `words` are visible.
 fn shows(command: &str, first: &str, words: &[&str]) -> Result<(), Failed> {
     let screen = screen_of(command)?;
     check(screen.contains("ended=0"), || screen.clone())?;
@@ -77,14 +77,14 @@ fn shows(command: &str, first: &str, words: &[&str]) -> Result<(), Failed> {
     })
 }
 
-/// Returns the machine's name. The output about the machine starts with it.
+/// Returns the text with which all output about the machine starts: its name.
 fn machine() -> Result<String, Failed> {
     let name = fs::read_to_string("/proc/sys/kernel/hostname")?;
     Ok(format!("{}, ", name.trim()))
 }
 
-/// Checks that the note about a saved file is printed above the output, so that it does not scroll
-/// the first line away.
+/// Checks that the note about a saved file is printed above the other output. Below it, the note
+/// would scroll the first line off the screen.
 pub(crate) fn a_page_that_is_saved_keeps_its_verdict() -> Result<(), Failed> {
     let place = Place::new();
     let file = place.file("saved.parquet");
@@ -105,12 +105,12 @@ fn ticktax() -> &'static str {
     env!("CARGO_BIN_EXE_ticktax")
 }
 
-/// A process, killed on drop.
+/// A running process, which is killed when this is dropped.
 struct Running(Child);
 
 impl Running {
-    /// Runs a command above all ordinary programs, because a machine that builds software may have
-    /// many.
+    /// Runs a command before all ordinary programs, because a machine that builds software may have
+    /// many of them.
     fn above(policy: &[&str], command: &[OsString]) -> Result<Self, Failed> {
         let mut chrt = Command::new("chrt");
         chrt.args(policy).args(command);
@@ -126,20 +126,20 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // The process may have exited already.
+        // Ignore errors: the process may have exited already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Copies a program to another name, which the screen then shows.
+/// Copies a program to a file called `name`, which is the name that the screen then shows.
 fn renamed(program: &Path, name: &str, place: &Place) -> Result<PathBuf, Failed> {
     let named = place.file(name);
     fs::copy(program, &named)?;
     Ok(named)
 }
 
-/// Starts a shell called `name`, which runs a script on the disturbed CPU.
+/// Starts a shell called `name` that runs a script on the disturbed CPU.
 fn shell(name: &str, script: &str, place: &Place) -> Result<Running, Failed> {
     let shell = place.file(name);
     if !shell.exists() {
@@ -161,7 +161,8 @@ fn busy_server(place: &Place) -> Result<Running, Failed> {
     shell("gamesrv", "while :; do :; done", place)
 }
 
-/// Starts a disturbance by a program called `backupd`. It outlasts every audit here.
+/// Starts a program called `backupd` that makes a disturbance. It runs for longer than every audit
+/// here.
 fn backup(disturbance: Disturbance, schedule: Schedule, place: &Place) -> Result<Running, Failed> {
     let cpu = ticktax_inject::default_cpu()?;
     let plan = Plan::new(disturbance, cpu)
@@ -180,26 +181,27 @@ fn audit(server: &Running) -> String {
     format!("{} audit --pid {} --for 3", ticktax(), server.pid())
 }
 
-/// Starts a server with a loop that the command itself measures.
+/// Starts a server whose loop measures itself: it is a copy of ticktax that runs `pace`.
 fn paced_server(rate: &str, work: &str, place: &Place) -> Result<Running, Failed> {
     let server = renamed(Path::new(ticktax()), "gamesrv", place)?;
     let cpu = ticktax_inject::default_cpu()?.to_string();
-    // The loop also runs above all ordinary programs.
+    // The loop also runs before all ordinary programs.
     let arguments = [
         "pace", "--rate", rate, "--work", work, "--for", "60", "--cpu", &cpu, "--policy", "rr:1",
     ];
     let arguments = arguments.into_iter().map(OsString::from);
     let server = on_the_cpu(std::iter::once(server.into()).chain(arguments).collect())?;
-    // Wait until the loop runs.
+    // Wait until the loop is running.
     thread::sleep(Duration::from_secs(2));
     Ok(server)
 }
 
 pub(crate) fn a_real_time_thief_is_named() -> Result<(), Failed> {
     let place = Place::new();
-    // The server and the thief leave half of the CPU. If they left less than a twentieth, the
-    // kernel would throttle all real-time threads each second, and the thief would drift. The rates
-    // have no common phase, so some frames are late regardless of when they start.
+    // The server and the thief leave half of the CPU unused. If they left less than a twentieth,
+    // the kernel would throttle all real-time threads in each second, and the thief would drift.
+    // The two rates have no common phase, so some frames are late regardless of when the programs
+    // start.
     let server = paced_server("37", "8ms", &place)?;
     let schedule = Schedule::every(Nanos::from_millis(50), Nanos::from_millis(10));
     let _thief = backup(Disturbance::Fifo { priority: 50 }, schedule, &place)?;
@@ -213,13 +215,13 @@ pub(crate) fn a_real_time_thief_is_named() -> Result<(), Failed> {
 pub(crate) fn a_compiler_is_one_name_with_its_processes() -> Result<(), Failed> {
     let place = Place::new();
     let server = busy_server(&place)?;
-    // Do not use a real compiler's name, because this machine may be building something.
+    // Do not use the name of a real compiler, because this machine may be building something.
     let compile = |_| shell("ttx-cc1", "while :; do :; done", &place);
     let _compilers = (0..3).map(compile).collect::<Result<Vec<_>, _>>()?;
     shows(
         &audit(&server),
         "gamesrv (",
-        // The compilers are real-time threads, which nice values do not affect.
+        // The compilers are real-time threads, on which nice values have no effect.
         &["gamesrv", "DELAYED", "ttx-cc1 x3", "chrt -a -o"],
     )
 }
@@ -227,7 +229,7 @@ pub(crate) fn a_compiler_is_one_name_with_its_processes() -> Result<(), Failed> 
 pub(crate) fn a_quota_is_named() -> Result<(), Failed> {
     let place = Place::new();
     let cpu = ticktax_inject::default_cpu()?;
-    // The quota is so small that it is used up on a busy machine as well.
+    // The quota is so small that it is used up even on a busy machine.
     let quota = Nanos::from_millis(5);
     let plan = Plan::new(Disturbance::Throttle { quota }, cpu)
         .schedule(Schedule::every(Nanos::from_millis(100), Nanos::ZERO))
@@ -235,13 +237,13 @@ pub(crate) fn a_quota_is_named() -> Result<(), Failed> {
     let (command, _) = injector(&plan, &place)?;
     let program = env::current_exe()?;
     let program = program.file_name().unwrap_or_default().to_string_lossy();
-    // The kernel keeps 15 characters of a program's name.
+    // The kernel keeps only the first 15 characters of a program's name.
     let named: String = program.chars().take(15).collect();
     let words = command.iter().map(|word| word.to_string_lossy());
     let command = words.collect::<Vec<_>>().join(" ");
     shows(
         &format!("{} audit --probe none -- {command}", ticktax()),
-        // The audited program has the name of this binary.
+        // The audited program has the same name as this test binary.
         &named,
         &["THROTTLED", "Raise the CPU quota"],
     )
@@ -249,8 +251,8 @@ pub(crate) fn a_quota_is_named() -> Result<(), Failed> {
 
 pub(crate) fn packets_that_take_long_are_named() -> Result<(), Failed> {
     let place = Place::new();
-    // The disturbance uses a third of the CPU, nearly all of it in the softirq. That is a tenth of
-    // the used time even if other programs use all the rest.
+    // The disturbance uses a third of the CPU, nearly all of it in the softirq. This is at least a
+    // tenth of the used time, even if other programs use the rest.
     let schedule = Schedule::every(Nanos::from_millis(3), Nanos::from_millis(1));
     let _filter = backup(Disturbance::Filter, schedule, &place)?;
     shows(
@@ -276,7 +278,8 @@ pub(crate) fn an_undisturbed_program_is_reported_as_such() -> Result<(), Failed>
     let place = Place::new();
     let server = paced_server("50", "8ms", &place)?;
     let words = ["OK (", "Nothing to change"];
-    // The hypervisor can make a frame late, and the screen is then right to report it.
+    // The hypervisor may have made a frame late, and it is then right that the screen reports this.
+    // Try again in that case.
     let mut seen = Ok(());
     for _ in 0..5 {
         seen = shows(&audit(&server), "gamesrv (", &words);
@@ -287,7 +290,8 @@ pub(crate) fn an_undisturbed_program_is_reported_as_such() -> Result<(), Failed>
     seen
 }
 
-/// Saves a 2 s recording of one CPU. Its rows repeat: each has a source and a length in ms.
+/// Saves a 2 s recording of one CPU. `cycle` contains a source and a length in ms for each row.
+/// These rows are repeated until the recording is full.
 fn recording(
     place: &Place,
     change: impl Fn(&mut Header),
@@ -302,7 +306,8 @@ fn recording(
         for (source, ms) in cycle {
             let id = sources.intern(source.clone());
             let dur = ms * MS;
-            // A thread that is off its CPU takes no CPU time, so the next row starts immediately.
+            // While a thread is off its CPU, it takes no CPU time, so the next row starts at the
+            // same time.
             let row: Row = whole(0, now, dur, id);
             writer.row(&sources, &row);
             if source.kind != Kind::Wait {
@@ -348,7 +353,7 @@ pub(crate) fn a_storm_of_page_faults_is_named() -> Result<(), Failed> {
     let cycle = [
         (server.clone(), 15),
         (fault, 20),
-        // The thread sleeps while the CPU idles.
+        // The thread sleeps while the CPU is idle.
         (off_cpu(server, "sleeping"), 15),
         (idle, 15),
     ];

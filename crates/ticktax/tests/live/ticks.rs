@@ -1,4 +1,4 @@
-//! The cost of ticks, compared with the kernel's own counts.
+//! Tests that compare the cost of ticks with the kernel's own counts.
 
 use libtest_mimic::Failed;
 use ticktax_model::Nanos;
@@ -8,7 +8,7 @@ use super::checks::Tolerance;
 use super::checks::counters::{bill, tick_costs_add_up, ticks_match_counts};
 use super::fixture::{Place, Recorded, check, statement, ticktax};
 
-/// Allowance for events between the kernel's readings and the accounts.
+/// Allowance for the events between the kernel's readings and the accounts.
 const BETWEEN: Tolerance = Tolerance {
     events: 40.0,
     ..Tolerance::LIVE
@@ -26,7 +26,8 @@ pub(crate) fn ticks_match_the_kernels_counts() -> Result<(), Failed> {
     ticks_match_counts(&statement, &Recorded::read(&file)?, BETWEEN)?;
     let bill = bill(&statement)?;
     for cpu in &bill.cpus {
-        // The probe kept the CPU busy. If the hypervisor takes the CPU away, some ticks are lost.
+        // The probe kept the CPU busy, so the tick did not stop. Some ticks are lost only if the
+        // hypervisor takes the CPU away.
         let rate = cpu.frequency.ok_or("a busy CPU has no frequency")?;
         if let Some(hz) = bill.hz_configured.map(f64::from) {
             check(rate.hz < 1.01 * hz && rate.hz > 0.8 * hz, || {
@@ -35,7 +36,7 @@ pub(crate) fn ticks_match_the_kernels_counts() -> Result<(), Failed> {
         }
     }
     let cost = bill.cost.as_ref().ok_or("no cost")?;
-    // If programs leave the probe no time, ticks do not interrupt the probe either.
+    // If other programs leave the probe no CPU time, ticks do not interrupt the probe either.
     let loops = statement.accounts.iter();
     let loops = loops.filter(|account| account.class == Class::Probe);
     let loops: Nanos = loops.map(|account| account.time).sum();
@@ -46,8 +47,8 @@ pub(crate) fn ticks_match_the_kernels_counts() -> Result<(), Failed> {
     tick_costs_add_up(&statement)
 }
 
-/// Checks that a saved recording gives the same tick costs and findings, and that the tick stops on
-/// an idle machine.
+/// Checks that a saved recording results in the same tick costs and findings, and that the tick
+/// stops on an idle machine.
 pub(crate) fn a_saved_recording_makes_the_same_bill() -> Result<(), Failed> {
     let place = Place::new();
     let file = place.file("x.parquet");

@@ -1,4 +1,4 @@
-//! Audits of one program, with disturbances of known size.
+//! Tests of audits of one program, with disturbances of known size.
 
 use std::env;
 use std::fs;
@@ -28,7 +28,7 @@ use super::fixture::{Place, Recorded, check, close, injector, statement, ticktax
 struct Shell(Child);
 
 impl Shell {
-    /// Runs a script, on one CPU if given.
+    /// Runs a script in a shell. If `cpu` is given, the shell runs only on that CPU.
     fn run(script: &str, cpu: Option<Cpu>) -> Result<Self, Failed> {
         let child = Command::new("sh").args(["-c", script]).spawn()?;
         let shell = Self(child);
@@ -63,7 +63,7 @@ impl Shell {
 
 impl Drop for Shell {
     fn drop(&mut self) {
-        // The shell may have exited already.
+        // Ignore errors: the shell may have exited already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -80,9 +80,10 @@ fn audit_of(plan: &Plan) -> Result<(Truth, ThreadTimes), Failed> {
     Ok((serde_json::from_slice(&fs::read(truth)?)?, threads))
 }
 
-/// Another cgroup is refilled every 10 ms, and a real-time thread runs most of the time. Once the
-/// program's own cgroup has quota again, waiting behind that thread is not throttling, even over
-/// several quota periods.
+/// Checks that a program counts as throttled only because of its own quota. The quota of another
+/// cgroup is refilled every 10 ms, and a real-time thread runs for most of the time. Once the
+/// program's own cgroup has quota again, waiting behind that thread is not throttling, even if it
+/// lasts for several quota periods.
 pub(crate) fn is_throttled_by_its_own_quota_alone() -> Result<(), Failed> {
     let millis = Nanos::from_millis;
     own_quota_alone(millis(10), millis(100))?;
@@ -111,7 +112,8 @@ fn own_quota_alone(length: Nanos, period: Nanos) -> Result<(), Failed> {
     checks::is_held_by_its_own_quota(&what, throttled, held)
 }
 
-/// The disturbance starts first and outlasts the audit, however long the audit takes to start.
+/// Checks that a program waits behind a FIFO thread. The disturbance starts before the audit and
+/// ends after it, however long the audit takes to start.
 pub(crate) fn waits_behind_a_fifo_thread() -> Result<(), Failed> {
     let cpu = ticktax_inject::default_cpu()?;
     let schedule = Schedule::every(Nanos::from_millis(20), Nanos::from_millis(4));
@@ -128,8 +130,8 @@ pub(crate) fn waits_behind_a_fifo_thread() -> Result<(), Failed> {
     checks::waits_behind(&truth, &recorded, &threads, Tolerance::LIVE)
 }
 
-/// A real-time loop and an ordinary loop share a CPU for more than three of the periods in which
-/// the kernel reserves time for ordinary threads.
+/// Checks the throttling of real-time threads. A real-time loop and an ordinary loop share a CPU
+/// for more than three of the periods in which the kernel reserves time for ordinary threads.
 pub(crate) fn a_real_time_loop_is_throttled_by_the_kernel() -> Result<(), Failed> {
     let machine = Proc::default().machine();
     let limits = |name: &str| {
@@ -141,7 +143,7 @@ pub(crate) fn a_real_time_loop_is_throttled_by_the_kernel() -> Result<(), Failed
         return Ok(());
     }
     let cpu = ticktax_inject::default_cpu()?;
-    // If the test fails, the CPU time limit ends the loops.
+    // If the test fails, the limit on CPU time ends the loops.
     let _ordinary = Shell::run("ulimit -t 20; while :; do :; done", Some(cpu))?;
     let hog = Shell::run("ulimit -t 20; while :; do :; done", Some(cpu))?;
     let changed = Command::new("chrt")
@@ -158,8 +160,9 @@ pub(crate) fn a_real_time_loop_is_throttled_by_the_kernel() -> Result<(), Failed
     let threads = threads(&statement)?;
     let held = &threads.real_time;
     check(!held.is_empty(), || format!("{:?}", threads.delays))?;
-    // The use of the previous period is known one period after the audit starts. A delay longer
-    // than the reserved time plus a few ticks is not caused by the limit.
+    // One period after the start of the audit, it is known how much of the previous period was
+    // used. If a delay is longer than the reserved time plus a few ticks, the limit is not its
+    // cause.
     let upper = Nanos::from_millis(60);
     let mut delays = threads.delays.iter().filter(|delay| delay.length <= upper);
     let longest = delays.find(|delay| delay.at >= Nanos::from_secs(1));
@@ -190,7 +193,7 @@ pub(crate) fn sleeps() -> Result<(), Failed> {
     let sleeper = Shell::run("exec sleep 60", None)?;
     thread::sleep(Duration::from_millis(200));
     let threads = sleeper.audit()?;
-    // The program never runs: its lifetime is a single wait without any event.
+    // The program never runs, so its lifetime is a single wait without any event.
     let asleep = time(&threads, ThreadState::Sleeping);
     check(asleep == threads.elapsed, || format!("{threads:?}"))?;
     close("asleep", asleep.as_secs_f64(), 2.0, 0.2)
@@ -216,8 +219,8 @@ pub(crate) fn ends_with_the_victim() -> Result<(), Failed> {
 
 pub(crate) fn follows_children_and_threads() -> Result<(), Failed> {
     let place = Place::new();
-    // Eight processes besides the shell, and the threads of one more: this binary, listing its
-    // tests.
+    // The script starts eight processes in addition to the shell, and then this test binary, which
+    // lists its tests and has several threads.
     let script = "for i in 1 2 3 4 5 6 7 8; do /bin/true; done; \"$1\" --list > \"$2\"";
     let output = ticktax(&[
         "audit", "--probe", "none", "--format", "json", "--", "sh", "-c",
@@ -246,7 +249,7 @@ pub(crate) fn a_stopped_program_is_stopped() -> Result<(), Failed> {
     )
 }
 
-/// A memory cgroup (version 1) with a limit, removed with the test.
+/// A memory cgroup (v1) that has a limit. It is removed when this is dropped.
 struct MemoryLimit(std::path::PathBuf);
 
 impl MemoryLimit {
@@ -269,8 +272,8 @@ impl MemoryLimit {
 
 impl Drop for MemoryLimit {
     fn drop(&mut self) {
-        // The kernel must free the cached pages first. The directory can be removed once its
-        // process has exited.
+        // The kernel must first free the cached pages. The directory can be removed once the
+        // process in the cgroup has exited.
         for _ in 0..50 {
             if fs::remove_dir(&self.0).is_ok() {
                 return;
@@ -280,12 +283,13 @@ impl Drop for MemoryLimit {
     }
 }
 
-/// Checks that a program that reads and writes more than its cgroup's limit has to reclaim memory.
+/// Checks that a program has to reclaim memory if it reads and writes more than the limit of its
+/// cgroup.
 pub(crate) fn reclaims_for_its_limit() -> Result<(), Failed> {
     let Some(limit) = MemoryLimit::new()? else {
         return Ok(());
     };
-    // Do not use a tmpfs, whose pages cannot be dropped.
+    // Do not use a tmpfs, because its pages cannot be dropped.
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
     let script = "echo $$ > \"$1\"/cgroup.procs; \
                   dd if=/dev/zero of=\"$2\"/big bs=1M count=128 2>/dev/null; \

@@ -1,4 +1,4 @@
-//! Trials that change only the settings of their commands, and invalid arguments.
+//! Tests of trials that change only their commands' settings, and of invalid arguments.
 
 use libtest_mimic::Failed;
 
@@ -25,7 +25,8 @@ pub(crate) const ALL: &[(&str, Test)] = &[
     ),
 ];
 
-/// The commands are children of this test. No setting of the machine changes.
+/// Checks that invalid trials are refused in one line. The commands are children of this test, and
+/// no setting of the machine changes.
 fn invalid_trials_are_refused_in_one_line() -> Result<(), Failed> {
     let place = Place::new();
     let mut wrong = Vec::new();

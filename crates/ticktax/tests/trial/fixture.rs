@@ -1,4 +1,5 @@
-//! A journal for each test, a harmless setting of this machine, and trials that keep running.
+//! Helpers for trials: a journal for each test, a harmless setting of this machine, and trials that
+//! keep running.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,13 +15,13 @@ use tempfile::TempDir;
 
 use crate::common::text;
 
-/// A setting that nothing on this machine depends on.
+/// A setting that no program on this machine depends on.
 pub(crate) const QUIET: &str = "vm.stat_interval";
 pub(crate) const QUIET_FILE: &str = "/proc/sys/vm/stat_interval";
-/// Values to set. The first one that differs from the current value is used.
+/// Values that the tests set. They use the first one that differs from the current value.
 const OTHERS: [&str; 2] = ["61", "62"];
 
-/// Number of checks, 20 s in total.
+/// Number of checks. They take 20 s in total.
 const LOOKS: u32 = 400;
 const MOMENT: Duration = Duration::from_millis(50);
 
@@ -28,7 +29,7 @@ pub(crate) fn check(holds: bool, why: impl FnOnce() -> String) -> Result<(), Fai
     if holds { Ok(()) } else { Err(why().into()) }
 }
 
-/// A directory with the journal of a test.
+/// A directory that contains the journal of one test.
 pub(crate) struct Place(TempDir);
 
 impl Place {
@@ -40,7 +41,7 @@ impl Place {
         self.0.path().join("journal")
     }
 
-    /// Returns `ticktax try` with this test's journal.
+    /// Returns a `ticktax try` command that uses the journal of this test.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
         command.arg("try").arg("--journal").arg(self.journal());
@@ -64,7 +65,7 @@ impl Place {
         Ok(serde_json::from_slice(&output.stdout)?)
     }
 
-    /// Checks that nothing is left to restore.
+    /// Checks that no setting is left to restore.
     pub(crate) fn require_clear(&self) -> Result<(), Failed> {
         let length = fs::metadata(self.journal()).map_or(0, |facts| facts.len());
         check(length == 0, || {
@@ -73,7 +74,7 @@ impl Place {
     }
 }
 
-/// Returns the verdict about a metric in the second arm, and the size of the effect.
+/// Returns the verdict on a metric in the second arm, and the size of the effect.
 pub(crate) fn verdict(statement: &Value, metric: &str) -> (String, f64) {
     let comparisons = statement["comparisons"].as_array().unwrap();
     let found = comparisons
@@ -87,7 +88,7 @@ pub(crate) fn verdict(statement: &Value, metric: &str) -> (String, f64) {
     )
 }
 
-/// A setting of this machine, restored when the test ends, even by a panic.
+/// The harmless setting of this machine. It is restored when this is dropped, even after a panic.
 pub(crate) struct Quiet(pub(crate) String);
 
 impl Quiet {
@@ -99,7 +100,7 @@ impl Quiet {
         fs::read_to_string(QUIET_FILE).unwrap().trim().to_owned()
     }
 
-    /// Returns the value to set, which differs from the current one.
+    /// Returns a value to set that differs from the current one.
     pub(crate) fn other(&self) -> &'static str {
         OTHERS.into_iter().find(|value| *value != self.0).unwrap()
     }
@@ -127,7 +128,7 @@ impl Drop for Quiet {
     }
 }
 
-/// A running trial, killed when the test ends.
+/// A running trial, which is killed when this is dropped.
 pub(crate) struct Running(pub(crate) Child);
 
 impl Running {

@@ -1,4 +1,4 @@
-//! Trials that change settings of this machine.
+//! Tests of trials that change settings of this machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ pub(crate) const EFFECTS: &[(&str, Test)] = &[
     ("a_quota_of_a_separate_cgroup", a_quota_of_a_separate_cgroup),
 ];
 
-/// Returns a trial of the harmless setting. It takes minutes.
+/// Returns a trial of the harmless setting that takes minutes.
 fn long(place: &Place, quiet: &Quiet) -> Command {
     place.command(&[
         &quiet.assignment(),
@@ -104,7 +104,7 @@ fn a_quota_of_a_separate_cgroup() -> Result<(), Failed> {
     check(left.is_empty(), || format!("{left:?}"))
 }
 
-/// Returns the cgroups left behind by trials of processes that have exited.
+/// Returns the cgroups that trials have left behind whose processes have exited.
 fn groups_left() -> Vec<PathBuf> {
     let roots = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"].map(Path::new);
     let entries = roots.iter().flat_map(fs::read_dir).flatten().flatten();
@@ -133,7 +133,7 @@ fn a_setting_that_does_nothing() -> Result<(), Failed> {
         "0.2",
     ])?;
     let (verdict, effect) = verdict(&statement, "time");
-    // One trial in twenty reports a chance difference, but never a large one.
+    // One in twenty trials reports a difference by chance, but never a large one.
     check(
         verdict == "no-difference-beyond" || effect.abs() < 0.2,
         || format!("{verdict}, {effect}: {statement:#}"),
@@ -150,8 +150,8 @@ fn a_setting_that_does_nothing() -> Result<(), Failed> {
     place.require_clear()
 }
 
-/// `kill -9` in the middle of a block: the watchdog restores the setting, and no later command is
-/// needed.
+/// Kills a trial with SIGKILL in the middle of a block. The watchdog must restore the setting
+/// without the help of a later command.
 fn a_watchdog_restores_a_killed_trial() -> Result<(), Failed> {
     let (place, quiet) = (Place::new(), Quiet::new());
     let running = Running::start(long(&place, &quiet));
@@ -203,8 +203,8 @@ fn a_second_trial_refuses() -> Result<(), Failed> {
     check(Quiet::now() == quiet.0, Quiet::now)
 }
 
-/// If another program changes the setting during a trial, the trial leaves the change alone and
-/// reports it.
+/// Checks that a trial leaves a setting alone and reports it if another program changes the setting
+/// during the trial.
 fn settings_changed_by_other_programs_are_left_alone() -> Result<(), Failed> {
     let (place, quiet) = (Place::new(), Quiet::new());
     let running = Running::start(long(&place, &quiet));

@@ -1,8 +1,8 @@
-//! `ticktax try`. Tests named `root::…` change settings of this machine and restore them; the
-//! others only change their own children.
+//! Tests of `ticktax try`. Tests named `root::…` change settings of this machine and restore them.
+//! The other tests change only their child processes.
 //!
-//! This binary is also the command of the trials: with [`AS_SLEEPER`] or [`AS_WORKER`] it sleeps or
-//! works.
+//! This binary is also the command that the trials run: with [`AS_SLEEPER`] it sleeps, and with
+//! [`AS_WORKER`] it works.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -24,9 +24,9 @@ use nix::time::{ClockId, clock_gettime};
 use nix::unistd::geteuid;
 use ticktax_fixture::left_out;
 
-/// Makes this binary sleep 100 times for 100 µs.
+/// Argument that makes this binary sleep 100 times for 100 µs.
 const AS_SLEEPER: &str = "--as-sleeper";
-/// Makes this binary use 40 ms of CPU time.
+/// Argument that makes this binary use 40 ms of CPU time.
 const AS_WORKER: &str = "--as-worker";
 
 type Test = fn() -> Result<(), Failed>;
@@ -35,7 +35,7 @@ fn own() -> String {
     env::current_exe().unwrap().display().to_string()
 }
 
-/// Sleeps or works, if this process was started as a trial's command.
+/// Sleeps or works if this process was started as the command of a trial. Otherwise returns `None`.
 fn as_command() -> Option<ExitCode> {
     match &*env::args().nth(1)? {
         AS_SLEEPER => {
@@ -59,12 +59,12 @@ fn main() -> ExitCode {
         return exit;
     }
     let may_change = geteuid().is_root() && Path::new("/sys/kernel/btf/vmlinux").exists();
-    // The tests watch this machine. Some measure an effect, which takes minutes and a quiet
-    // machine. The live tests of the default command change a setting and restore it.
+    // The tests observe this machine. Some measure an effect, which takes minutes and needs a quiet
+    // machine. They therefore run only with `TICKTAX_TESTS=live`.
     let left_out = left_out("live");
     let mut arguments = Arguments::from_args();
     if left_out.is_none() {
-        // These tests share the machine and its settings, so they run one at a time.
+        // These tests share the machine and its settings, so run them one at a time.
         arguments.test_threads = Some(1);
     }
     let measuring = |name: String, run: Box<dyn FnOnce() -> Result<(), Failed> + Send>| {

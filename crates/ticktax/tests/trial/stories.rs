@@ -1,4 +1,4 @@
-//! Runs the examples of `docs/reference/try.md`, called stories, exactly as written there.
+//! Runs the examples in `docs/reference/try.md`, called stories, exactly as they are written there.
 
 use std::fs;
 use std::path::Path;
@@ -11,17 +11,17 @@ use crate::common::text;
 use crate::fixture::{Place, check, verdict};
 
 const PAGE: &str = include_str!("../../../../docs/reference/try.md");
-/// The comment before a story: `<!-- story NAME: METRIC WHAT, … -->`.
+/// Start of the comment before a story: `<!-- story NAME: METRIC WHAT, … -->`.
 const MARK: &str = "<!-- story ";
-/// An effect below this counts as small.
+/// An effect counts as small if it is below this share.
 const SMALL: f64 = 0.5;
-/// Above this load, a story may end with "cannot tell".
+/// If the load of the machine is above this, a story may end with "cannot tell".
 const BUSY: f64 = 3.0;
 
-/// A command and its expected results.
+/// A command in the document, and the results that are expected from it.
 pub(crate) struct Story {
     pub(crate) name: &'static str,
-    /// Metrics, each with `worse` or `small`.
+    /// The metrics, each with the expected result: `worse` or `small`.
     expected: Vec<(&'static str, &'static str)>,
     command: &'static str,
 }
@@ -76,7 +76,7 @@ impl Story {
     }
 }
 
-/// Whether other programs compete for the CPUs.
+/// Returns whether other programs compete for the CPUs.
 fn is_busy() -> bool {
     let load = fs::read_to_string(Path::new("/proc/loadavg")).unwrap();
     let recent = load

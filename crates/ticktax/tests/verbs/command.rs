@@ -1,5 +1,5 @@
-//! The command line: invalid input, exit codes, and output to a pipe. Nothing here needs root or
-//! takes long.
+//! Tests of the command line: invalid input, exit codes, and output to a pipe. They don't need root
+//! and don't take long.
 
 use std::fs;
 use std::path::Path;
@@ -209,7 +209,8 @@ fn help_manual_pages_and_completions_are_printed() {
         man.contains(".TH ticktax-audit 1") && man.contains("\\-\\-probe"),
         "{man}"
     );
-    // The page has the version and the values, and the examples on separate lines.
+    // The page must contain the version, the names of the values, and the examples on separate
+    // lines.
     let title = man.lines().find(|line| line.starts_with(".TH"));
     let version = concat!("ticktax ", env!("CARGO_PKG_VERSION"));
     assert!(title.is_some_and(|title| title.contains(version)), "{man}");
@@ -240,7 +241,7 @@ fn help_manual_pages_and_completions_are_printed() {
     }
 }
 
-/// Only root can make another user's link.
+/// The test creates a link that belongs to another user, which only root can do.
 #[test]
 fn manual_pages_are_not_written_through_another_users_link() {
     if !nix::unistd::geteuid().is_root() {
@@ -283,7 +284,7 @@ fn each_document_has_its_schema() {
     }
 }
 
-/// Returns the completions that a shell offers for the last of `words`.
+/// Returns the completions that a shell offers for the last word in `words`.
 fn offered(words: &[&str], folder: &Path) -> Vec<String> {
     let output = Command::new(env!("CARGO_BIN_EXE_ticktax"))
         .env("COMPLETE", "bash")
@@ -314,7 +315,7 @@ fn a_shell_completes_cases_sections_and_files() {
     assert_eq!(offered(&["sweep", ""], at)[0], "game.toml");
 }
 
-/// The shell would insert the name without quotes, and run the command in it.
+/// The completion script inserts the name without quotes, so the shell would run the command in it.
 #[test]
 fn a_file_whose_name_holds_a_command_is_not_offered() {
     let folder = tempfile::tempdir().unwrap();
@@ -433,7 +434,7 @@ fn lists_of_numbers_are_compared() {
         fs::write(&path, text).unwrap();
         path.to_string_lossy().into_owned()
     };
-    // Build times from the case `slice-vs-cache`.
+    // These are build times from the case `slice-vs-cache`.
     let stock = put(
         "stock.txt",
         "61.817\n61.871\n61.993\n62.015\n62.049\n62.077\n",
@@ -494,8 +495,8 @@ fn a_damaged_recording_is_one_line_even_if_the_parquet_library_panics() {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../store/tests/fixtures/schema2");
     let folder = tempfile::tempdir().unwrap();
     let mut bytes = fs::read(fixtures.join("spans.parquet")).unwrap();
-    // Make the file look as if another program wrote it, without checksums: they would find the
-    // damage first.
+    // Make the file look as if another program had written it, without checksums. Otherwise, the
+    // checksums would reveal the damage first.
     for name in ["ticktax version", "ticktax-checksums"] {
         let place = bytes
             .windows(name.len())
@@ -518,7 +519,7 @@ fn a_damaged_recording_is_one_line_even_if_the_parquet_library_panics() {
 fn control_characters_of_an_argument_are_removed_from_the_error() {
     let output = ticktax(&["report", "--from", "\u{202e}1\u{1b}[31m", "x.parquet"]);
     assert_eq!(output.status.code(), Some(2));
-    // The usage follows on further lines, so this is not a one-line error.
+    // The error is followed by lines about usage, so it has more than one line.
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert!(complaint.contains("--from"), "{complaint}");
     let hidden = ['\u{202e}', '\u{1b}'];

@@ -1,5 +1,5 @@
-//! Output files that users name: next to leftovers of a killed process, through links, and on
-//! devices.
+//! Tests of output files that the user names: if a killed process left files behind, through links,
+//! and on devices.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -15,8 +15,8 @@ use crate::common::{GAME, complaint, text, ticktax};
 struct Audit(Child);
 
 impl Audit {
-    /// Starts an audit that saves to `file`, and waits until it writes. `before` lists the names
-    /// that the directory already contains.
+    /// Starts an audit that saves to `file`, and waits until it has started to write. `before`
+    /// contains the names of the files that are already in the directory.
     fn saving(file: &Path, before: &[OsString]) -> Self {
         let child = Command::new(env!("CARGO_BIN_EXE_ticktax"))
             .args(["audit", "--for", "7d", "--probe", "none", "--save"])
@@ -135,8 +135,8 @@ fn output_goes_to_descriptors_and_devices() {
     command.arg(&scenario).stdout(File::create(&file).unwrap());
     assert!(command.status().unwrap().success());
     assert_eq!(fs::read(&file).unwrap(), to_pipe.stdout);
-    // A recording cannot be written to standard output, because its file is complete only once it
-    // is closed.
+    // A recording cannot be written to standard output, because its file is complete only after it
+    // has been closed.
     let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
     command.args(["sim", "--save", "/dev/stdout", "--load"]);
     let refused = command

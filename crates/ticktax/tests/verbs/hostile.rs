@@ -1,4 +1,5 @@
-//! Recordings from untrusted sources: each is shown within a memory budget or refused in one line.
+//! Tests of recordings from untrusted sources. Each must either be shown within its memory limit or
+//! be refused in one line.
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -16,10 +17,10 @@ use ticktax_model::{
 use ticktax_store::recording::RecordingWriter;
 
 const MIB: u64 = 1 << 20;
-/// Memory that a process can allocate between two checks.
+/// Memory that a process can allocate between two checks of its limit.
 const SLACK: u64 = 8 * MIB;
 
-/// A recording under construction.
+/// A recording that a test builds.
 struct Recording {
     sources: SourceTable,
     rows: Vec<Row>,
@@ -27,7 +28,7 @@ struct Recording {
 }
 
 impl Recording {
-    /// Describes a recording of one CPU for one second.
+    /// Starts a recording of one CPU that lasts one second.
     fn new() -> Self {
         let mut header = Header::new(World::Live, Level::Kernel, "0.1.0");
         header.coverage.attached = Hook::ALL.to_vec();
@@ -87,7 +88,7 @@ fn span(cpu: u32, start: i64, dur: i64, source: SourceId) -> Span {
     }
 }
 
-/// Runs ticktax with these arguments. Returns the output and the peak memory.
+/// Runs ticktax with these arguments. Returns its output and its peak memory.
 fn measured(arguments: &[&str]) -> (Output, u64) {
     let child = Command::new(env!("CARGO_BIN_EXE_ticktax"))
         .args(arguments)
@@ -109,8 +110,8 @@ fn measured(arguments: &[&str]) -> (Output, u64) {
     (output, watch.join().unwrap())
 }
 
-/// Returns the peak memory of a process in bytes, or `None` once the process has exited. `status`
-/// is the path of its status file.
+/// Returns the peak memory of a process, in bytes. `status` is the path of its status file. Returns
+/// `None` if the process has exited.
 fn peak(status: &str) -> Option<u64> {
     let text = fs::read_to_string(status).ok()?;
     let line = text.lines().find(|line| line.starts_with("VmHWM:"))?;
@@ -118,8 +119,8 @@ fn peak(status: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Prints a recording with every command that reads one. Each command must stay within its budget,
-/// and print a page or a one-line error.
+/// Runs every command that reads a recording. Each must stay within its memory limit, and print
+/// either the result or a one-line error.
 fn check_recording(name: &str, recording: &Recording) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.parquet");
@@ -232,7 +233,7 @@ fn many_rows_in_few_bytes() {
     check_recording("rows", &recording);
 }
 
-/// Each row comes before all earlier ones in time.
+/// Tests a recording in which each row is earlier than all rows before it.
 #[test]
 fn rows_in_descending_order() {
     let mut recording = Recording::new();
@@ -316,7 +317,7 @@ fn a_long_header() {
     check_recording("header", &recording);
 }
 
-/// Replaces the last occurrence of `old` in a file. `new` has the same length.
+/// Replaces the last occurrence of `old` in a file by `new`, which must have the same length.
 fn replace(path: &Path, old: &str, new: &str) {
     assert_eq!(old.len(), new.len());
     let mut bytes = fs::read(path).unwrap();
@@ -328,8 +329,8 @@ fn replace(path: &Path, old: &str, new: &str) {
     fs::write(path, bytes).unwrap();
 }
 
-/// Saves a recording without rows that claims to be from another program, with one word of its
-/// header replaced. Returns its path.
+/// Saves a recording that has no rows and claims to come from another program. One word in its
+/// header is replaced. Returns the path of the file.
 fn reworded(folder: &Path, word: &str) -> String {
     let path = folder.join("x.parquet");
     Recording::new().save(&path);

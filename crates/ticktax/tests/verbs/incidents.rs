@@ -1,4 +1,4 @@
-//! `record`, `incidents` and `mark`, without root.
+//! Tests of `record`, `incidents` and `mark` that don't need root.
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;
@@ -39,7 +39,7 @@ fn similar_incidents_are_grouped() {
     assert_eq!(list["recovered"], 13);
     let period = groups[1]["beats"][0]["period_ns"].as_f64().unwrap();
     assert!((period / 60e9 - 1.0).abs() < 1e-3, "{period}");
-    // The same list as text, limited to later incidents.
+    // Print the same list as text, but only with later incidents.
     let page = ticktax(
         &["incidents", "list", "--since", "2025-11-22T12:05"],
         folder.path(),
@@ -70,13 +70,14 @@ fn the_page_of_an_incident_links_to_its_timeline() {
     assert!(shown.status.success(), "{}", text(&shown.stderr));
     let page = fs::read_to_string(page).unwrap();
     let (answer, rest) = page.split_once("<nav").unwrap();
-    // The timeline shows 20 ms from 500 ms on, and half of that on either side.
+    // The wait lasts 20 ms from 500 ms on. The timeline shows it with half of its length on either
+    // side.
     assert!(
         answer.contains("href=\"#timeline=490000000,530000000,0\""),
         "{answer}"
     );
     assert!(rest.contains("id=\"timeline-zoom\""));
-    // The list has no timeline.
+    // The page of the list has no timeline.
     let list = folder.path().join("list.html");
     let listed = ticktax(
         &["incidents", "list", "--html", list.to_str().unwrap()],
@@ -206,7 +207,8 @@ fn a_mark_is_a_datagram_with_its_note() {
     assert_eq!(refused.status.code(), Some(2));
 }
 
-/// The socket's owner may be the agent's user, who must not be able to block root's scripts.
+/// The socket may belong to the agent's user, who must not be able to block a script that root
+/// runs.
 #[test]
 fn a_mark_that_is_not_accepted_fails() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! `ticktax knob` and `ticktax undo`. The tests only change a child process.
+//! Tests of `ticktax knob` and `ticktax undo`. They only change settings of a child process.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use ticktax_knobs::{Consent, Session, Step, System, Target, registry};
 
 const POLICY: &str = "proc.policy";
 
-/// A sleeping child whose scheduling policy is changed.
+/// A sleeping child process whose scheduling policy the tests change.
 struct Subject(Sleeper);
 
 impl Subject {
@@ -26,7 +26,7 @@ impl Subject {
         knob.read(&System::default(), &target).unwrap()
     }
 
-    /// Makes the child a batch job until the session ends.
+    /// Gives the child the scheduling policy for batch jobs until the session ends.
     fn set_batch_policy(&self, session: &mut Session) {
         let knob = registry::find(POLICY).unwrap();
         let target = Target::Task(self.0.pid());
@@ -35,7 +35,7 @@ impl Subject {
     }
 }
 
-/// Copies a journal while its session has turned a child into a batch job.
+/// Copies the journal of a session while that session has changed the scheduling policy of a child.
 fn journal_of(subject: &Subject, folder: &Path) -> PathBuf {
     let (original, copy) = (folder.join("original"), folder.join("copy"));
     let (from, to) = (original.clone(), copy.clone());
@@ -79,7 +79,7 @@ fn listed_knobs_can_be_shown_and_read() {
     assert!(some.iter().any(|knob| knob["id"] == "vm.swappiness"));
     assert!(some.len() < knobs.len());
     let page = text(&ticktax(&["knob", "show", "vm.swappiness"]).stdout);
-    // The description takes more than a line, and is printed in full.
+    // The description is longer than a line, and must be printed in full.
     let words: Vec<&str> = page.split_whitespace().collect();
     let about = knobs.iter().find(|knob| knob["id"] == "vm.swappiness");
     let about = about.unwrap()["description"].as_str().unwrap();
@@ -163,7 +163,7 @@ fn invalid_requests_are_refused_in_one_line() {
 fn settings_of_a_killed_run_are_restored_once() {
     let (subject, folder) = (Subject::start(), TempDir::new().unwrap());
     let journal = journal_of(&subject, folder.path());
-    // Change the setting again, as the killed `try` had done.
+    // Change the setting again, in the same way as the killed `try` did.
     let begun = Session::begin(&System::default(), &folder.path().join("other"), "another");
     let mut session = begun.unwrap().0;
     subject.set_batch_policy(&mut session);
@@ -207,8 +207,8 @@ fn without_a_journal_there_is_nothing_to_undo() {
     assert!(text(&output.stdout).starts_with("Nothing to undo in "));
 }
 
-/// `try` refuses a file that is not a journal before it changes anything, and `undo` does not empty
-/// it.
+/// Checks that `try` refuses a file that is not a journal before it changes anything, and that
+/// `undo` does not empty such a file.
 #[test]
 fn a_recording_named_as_the_journal_stays_unchanged() {
     let folder = TempDir::new().unwrap();

@@ -1,4 +1,4 @@
-//! Tests of all verbs, except for anything that needs root or a guest.
+//! Tests of all verbs that need neither root nor a guest.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 

@@ -1,4 +1,4 @@
-//! `ticktax pace`. Nothing here needs root or measures time.
+//! Tests of `ticktax pace`. They don't need root and don't measure time.
 
 use std::process::Output;
 
@@ -94,8 +94,8 @@ fn a_short_loop_has_complete_figures() {
     assert!(clocks.contains(&CpuClock::Stat) && clocks.contains(&CpuClock::Machine));
 }
 
-/// Before the loop starts, the hybrid method measures the lateness of its sleeps. These sleeps do
-/// not count.
+/// Before the loop starts, the hybrid method sleeps several times to measure how late its sleeps
+/// end. These sleeps must not be counted.
 #[test]
 fn calibration_sleeps_of_the_hybrid_method_do_not_count() {
     let output = pace(&[
@@ -110,7 +110,7 @@ fn calibration_sleeps_of_the_hybrid_method_do_not_count() {
     );
 }
 
-/// Every tick interrupts a loop that never sleeps.
+/// Every tick interrupts a loop that never sleeps, so the tick cannot miss it.
 #[test]
 fn a_spinning_loop_is_not_aliased_with_the_tick() {
     let output = pace(&[
@@ -213,7 +213,7 @@ fn a_failed_run_writes_no_trace_and_keeps_the_old_file() {
     let (file, trace) = (path("x.parquet"), path("x.pftrace"));
     let output = pace(&["--rate", "100", "--for", "100ms", "--save", &file]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    // Damage the rows, after a readable header.
+    // Damage the rows, but keep the header readable.
     let mut bytes = std::fs::read(&file).unwrap();
     bytes[10] ^= 1;
     std::fs::write(&file, bytes).unwrap();

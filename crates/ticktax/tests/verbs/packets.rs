@@ -1,5 +1,5 @@
-//! `ticktax pace --udp` between two processes over loopback. Nothing here needs root or measures
-//! time.
+//! Tests of `ticktax pace --udp` between two processes over loopback. They don't need root and
+//! don't measure time.
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
@@ -16,7 +16,8 @@ fn pace(arguments: &[&str]) -> Output {
     ticktax(&[&["pace", "--udp"], arguments].concat())
 }
 
-/// Starts a receiver of `pace --udp`. Returns the process once it is listening, and its address.
+/// Starts a receiver of `pace --udp`, and waits until it listens. Returns the process and its
+/// address.
 fn receiver(arguments: &[&str]) -> (Child, String) {
     listening(&["pace", "--udp"], arguments)
 }
@@ -80,7 +81,7 @@ fn between_hosts_the_receiver_reports_everything_but_delays() {
     let datagrams = received.receiver.unwrap().datagrams.unwrap();
     assert_eq!(arrived, datagrams.arrived);
     assert_eq!(datagrams.sent, Some(sent.sender.unwrap().calls));
-    // The clocks of two hosts may differ.
+    // The clocks of two hosts may differ, so no delays can be reported.
     assert_eq!(received.delays, None);
 }
 
@@ -113,7 +114,7 @@ fn a_killed_sender_leaves_the_receiver_with_partial_results() {
         received.receiver.unwrap().ended_early,
         Some(EndedBy::PeerGone)
     );
-    // The number of sent datagrams is unknown, so no losses are reported.
+    // The number of datagrams that were sent is unknown, so no losses can be reported.
     assert_eq!(received.losses, None);
 }
 
@@ -157,7 +158,8 @@ fn the_text_page_describes_the_traffic() {
     assert!(page.contains("of 200 B for"), "{page}");
 }
 
-/// Waits until the receiver reads. Before that, its thread only polls for messages from the sender.
+/// Waits until the receiver reads datagrams. Before that, its thread only polls for messages from
+/// the sender.
 fn wait_until_read(receiver: &Child) {
     wait_for_call(receiver, "ttx-net-recv", nix::libc::SYS_recvmsg);
 }

@@ -1,4 +1,4 @@
-//! `ticktax report --from --to`: a part of a recording.
+//! Tests of `ticktax report --from --to`, which reports a part of a recording.
 use std::fs;
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use ticktax_model::statement::Statement;
 
 use crate::common::{GAME, complaint, simulate, text, ticktax};
 
-/// Simulates [`GAME`] for 30 s into a recording, in a new directory.
+/// Simulates 30 s of [`GAME`] and saves the recording in a new directory.
 fn recorded() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let scenario = folder.path().join("game.toml");
@@ -45,7 +45,7 @@ fn a_part_balances_and_is_saved_as_a_recording_that_prints_the_same() {
 
     let again = json(&["report", saved]);
     assert_eq!(again, part);
-    // Times are relative to the start of the whole recording, whose periods continue in the part.
+    // Times are relative to the start of the whole recording, so the periods continue in the part.
     let beats = again.beats.unwrap().beats;
     assert!(!beats.is_empty());
     let complete = json(&["report", recording]);
@@ -85,7 +85,7 @@ fn a_part_has_the_frames_that_were_due_in_it() {
     assert!((394..=396).contains(&frames), "{frames} in 10 s at 25.3 ms");
 }
 
-/// `beats` accepts the same part and finds the same periods.
+/// Checks that `beats` accepts the same part as `report` and finds the same periods in it.
 #[test]
 fn beats_and_report_find_the_same_periods_in_a_part() {
     let (_folder, recording) = recorded();
@@ -110,7 +110,7 @@ fn beats_and_report_find_the_same_periods_in_a_part() {
     assert!(complaint(&output).contains("swap them"));
 }
 
-/// A shell offers only sections that exist.
+/// Checks that the shell offers only those sections that the recording has.
 #[test]
 fn completed_sections_depend_on_the_recording() {
     let (_folder, recording) = recorded();

@@ -1,11 +1,12 @@
-//! The command under resource limits (`ulimit`): a one-line error and exit code 1, never a signal.
+//! Tests of ticktax under resource limits (`ulimit`). It must fail with a one-line error and exit
+//! code 1, and must never be killed by a signal.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::common::{GAME, complaint, simulate, text};
 
-/// Runs the command in a shell that first sets `limit` (arguments of `ulimit`).
+/// Runs ticktax in a shell that first sets a limit. `limit` contains the arguments of `ulimit`.
 fn limited(limit: &str, arguments: &[&str]) -> Output {
     Command::new("sh")
         .arg("-c")
@@ -34,7 +35,7 @@ fn a_file_beyond_the_size_limit_ends_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let recording = recording(folder.path());
     let rows = folder.path().join("trace.pftrace");
-    // A block has 512 or 1,024 bytes, depending on the shell.
+    // Depending on the shell, a block has 512 or 1,024 bytes.
     let arguments = ["report", path(&recording), "--perfetto", path(&rows)];
     let output = limited("-f 8", &arguments);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -67,7 +68,8 @@ fn a_small_address_space_ends_in_one_line() {
     let mut refused = 0;
     for mebibytes in [50, 64, 80, 100, 125, 200, 500, 2000] {
         let limit = format!("-v {}", mebibytes << 10);
-        // If the limit is too low for the program itself, the system's loader reports the error.
+        // If the limit is too low for the program itself, the dynamic loader of the system reports
+        // the error.
         if !limited(&limit, &["completions", "bash"]).status.success() {
             continue;
         }

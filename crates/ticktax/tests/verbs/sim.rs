@@ -1,4 +1,4 @@
-//! `ticktax sim`: predictions with known results, and invalid requests.
+//! Tests of `ticktax sim`: predictions whose results are known, and invalid requests.
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -19,8 +19,8 @@ fn predict(load: &Path, arguments: &[&str]) -> PredictionStatement {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Simulates [`GAME`] into a recording, in a new directory that also contains the scenario. Returns
-/// the directory, the recording and the statement of the simulation.
+/// Simulates [`GAME`] and saves the recording in a new directory, which also contains the scenario.
+/// Returns the directory, the path of the recording, and the prediction.
 fn recorded() -> (tempfile::TempDir, PathBuf, PredictionStatement) {
     let folder = tempfile::tempdir().unwrap();
     let scenario = folder.path().join("game.toml");
@@ -37,14 +37,15 @@ fn value(row: &PredictionArm, measure: Measure) -> f64 {
         .value
 }
 
-/// Whether the intervals of `measure` in the two rows overlap.
+/// Returns whether the intervals that the two arms have for `measure` overlap.
 fn meet(a: &PredictionArm, b: &PredictionArm, measure: Measure) -> bool {
     let interval = |row: &PredictionArm| row.figure(measure).unwrap().interval.unwrap();
     let ((a, b), (c, d)) = (interval(a), interval(b));
     a <= d && c <= b
 }
 
-/// Measures that a prediction from a recording must reproduce from the recorded scenario.
+/// Measures that must have the same values if they are predicted from a recording of a scenario and
+/// from the scenario itself.
 const REPRODUCED: [Measure; 8] = [
     Measure::Fps,
     Measure::LateMedian,
@@ -56,8 +57,8 @@ const REPRODUCED: [Measure; 8] = [
     Measure::Wakeups,
 ];
 
-/// The scenario is recorded at 250 Hz, and other settings are predicted from the recording. The
-/// truth is the scenario itself under those settings.
+/// Records the scenario at 250 Hz, and predicts other settings from the recording. The truth is the
+/// scenario itself, simulated under those settings.
 #[test]
 fn predictions_from_a_recording_match_the_scenario_under_other_settings() {
     let (folder, recording, _) = recorded();
@@ -72,20 +73,21 @@ fn predictions_from_a_recording_match_the_scenario_under_other_settings() {
         assert_eq!(row.settings, truth.settings);
         assert_eq!(row.origin, Origin::Predicted);
         for measure in REPRODUCED {
-            // Lateness is measured relative to the earliest wake-ups, so a delay that all wake-ups
-            // share does not appear.
+            // Lateness is measured relative to the earliest wake-ups. A delay that all wake-ups
+            // share is therefore not visible.
             let is_small_lateness = measure == Measure::LateMedian && value(truth, measure) < 1e6;
             let (a, b) = (value(row, measure), value(truth, measure));
             let near = match measure {
                 _ if is_small_lateness => (a - b).abs() < 60e3,
-                // A disk softirq that follows a tick by chance counts as part of the tick.
+                // A disk softirq that happens to follow a tick counts as part of the tick.
                 Measure::TickCost => (a / b - 1.0).abs() < 0.05,
                 _ => meet(row, truth, measure),
             };
             assert!(near, "{:?} {measure:?}: {row:#?} {truth:#?}", row.settings);
         }
     }
-    // Waiting for ticks of 10 ms costs a loop on a fixed grid no frames, but delays them.
+    // Waiting for ticks that are 10 ms apart delays the frames of a loop on a fixed grid, but the
+    // loop loses none.
     let coarse = predicted
         .arms
         .iter()
@@ -93,7 +95,7 @@ fn predictions_from_a_recording_match_the_scenario_under_other_settings() {
     assert!(value(coarse.unwrap(), Measure::LateMedian) > 2e6);
 }
 
-/// If no setting changes, the prediction reproduces the recording.
+/// Checks that the prediction reproduces the recording if no setting is changed.
 #[test]
 fn unchanged_settings_reproduce_the_recording() {
     let (_folder, recording, _) = recorded();
@@ -112,7 +114,7 @@ fn unchanged_settings_reproduce_the_recording() {
             "{measure:?}: {recorded_row:#?} {again:#?}"
         );
     }
-    // The same seed gives the same prediction.
+    // The same seed must result in the same prediction.
     assert_eq!(
         predict(&recording, &["--resample", "3"]).arms,
         predict(&recording, &["--resample", "3"]).arms
@@ -136,12 +138,12 @@ fn other_rates_and_rules_have_the_expected_effect() {
         value(row.unwrap(), Measure::Fps)
     };
     assert!((fps(&["rate=100", "rule=deadline"]) - 100.0).abs() < 0.5);
-    // With this rule, the loop does not make up for late frames.
+    // With this rule, the loop does not catch up after a late frame.
     assert!(fps(&["rate=100", "rule=remaining"]) < 99.8);
     assert!((fps(&["rate=40", "rule=deadline"]) - 40.0).abs() < 0.1);
 }
 
-/// Checks that the command fails with exit code `code` and one line that contains `hint`.
+/// Checks that the command fails with exit code `code` and a one-line error that contains `hint`.
 fn is_refused(load: &str, arguments: &[&str], code: i32, hint: &str) {
     let output = ticktax(&[&["sim", "--load", load], arguments].concat());
     let errors = text(&output.stderr);
@@ -155,7 +157,7 @@ fn is_refused(load: &str, arguments: &[&str], code: i32, hint: &str) {
     assert!(output.stdout.is_empty());
 }
 
-/// Writes a recording with at most one row.
+/// Writes a recording that contains at most one row.
 fn write(path: &Path, level: Level, row: Option<Sum>) -> String {
     let mut sources = SourceTable::default();
     sources.intern(Source::idle());
@@ -222,14 +224,14 @@ fn a_file_without_work_is_refused_in_one_line() {
     is_refused(&game, &["--program", "doom"], 1, "no task `doom`");
 }
 
-/// A recorded loop can be predicted to spin, or to sleep until shortly before its wake-up and then
-/// spin.
+/// Predicts a recorded loop with other sleep methods: it spins, or it sleeps until shortly before
+/// its wake-up and then spins.
 #[test]
 fn a_recorded_loop_can_be_predicted_to_spin() {
     let folder = tempfile::tempdir().unwrap();
     let scenario = folder.path().join("game.toml");
     let recording = folder.path().join("game.parquet");
-    // Run the loop alone, so that only the sleep method matters.
+    // Let the loop run alone, so that only the sleep method matters.
     let (alone, _) = GAME.split_once("[[task]]\nname = \"daemon\"").unwrap();
     fs::write(&scenario, alone).unwrap();
     let save = recording.to_str().unwrap();
@@ -248,8 +250,8 @@ fn a_recorded_loop_can_be_predicted_to_spin() {
     let figure = |way, measure| value(row(way), measure);
     assert!(figure("spin", Measure::Busy) > 0.999 && figure("hybrid", Measure::Busy) < 0.2);
     assert!(figure("hybrid", Measure::Busy) > figure("nanosleep", Measure::Busy));
-    // With this rule, the loop does not make up for late wake-ups. If it spins instead, it has
-    // none.
+    // With this rule, the loop does not catch up after a late wake-up. If it spins, it never has to
+    // wake up.
     let fps = |way| figure(way, Measure::Fps);
     let full_rate = fps("spin");
     assert!(fps("nanosleep") < 0.9995 * full_rate, "{prediction:#?}");
@@ -282,7 +284,7 @@ fn invalid_settings_are_refused_in_one_line() {
     ] {
         is_refused(game, arguments, code, hint);
     }
-    // Errors of the argument parser are followed by the usage.
+    // The argument parser also prints the usage below its errors.
     refused_as_usage(
         &["sim"],
         &[
@@ -294,8 +296,8 @@ fn invalid_settings_are_refused_in_one_line() {
     );
 }
 
-/// A simulated recording describes its machine. A prediction from it uses that description instead
-/// of defaults.
+/// A simulated recording contains a description of its machine. Checks that a prediction from it
+/// uses that description rather than the defaults.
 #[test]
 fn a_prediction_uses_the_recorded_scheduler_settings() {
     let folder = tempfile::tempdir().unwrap();
@@ -325,8 +327,8 @@ fn a_prediction_uses_the_recorded_scheduler_settings() {
     );
 }
 
-/// The frames of a simulated loop are rows. The report on its recording is the page that `pace`
-/// prints for a real loop, with the figures of the prediction.
+/// The recording of a simulated loop contains a row for each frame. Checks that `report` prints it
+/// as `pace` prints a real loop, with the figures of the prediction.
 #[test]
 fn a_simulated_loop_is_reported_like_a_real_one() {
     let (_folder, recording, prediction) = recorded();
@@ -379,7 +381,7 @@ fn a_simulated_loop_is_reported_like_a_real_one() {
     let own = statement_of_loop.cpu.readings.first().unwrap();
     let cores = own.time.share_of(own.elapsed);
     assert!((cores - value(row, Measure::Cpu)).abs() < 1e-9, "{cores}");
-    // The recording contains the spans as well.
+    // The recording also contains the spans.
     let statement: Statement =
         serde_json::from_slice(&report(&["--audit", "--format", "json"])).unwrap();
     assert!(statement.balance.balances());

@@ -1,4 +1,4 @@
-//! Sweeps: killed, interrupted, or started twice.
+//! Tests of sweeps that are killed, interrupted, or started twice.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -17,7 +17,7 @@ const SCENARIO: &str = concat!(
     "/../../scenarios/game-server.toml"
 );
 
-/// Returns a sweep of about 400 arms that take a few ms each.
+/// Returns a command that sweeps about 400 arms. An arm takes a few ms.
 fn sweep(results: &Path, more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
     command
@@ -35,7 +35,7 @@ fn sweep(results: &Path, more: &[&str]) -> Command {
     command
 }
 
-/// Starts a sweep, and waits until it has finished some arms.
+/// Starts a sweep, and waits until some of its arms are finished.
 fn running_sweep(results: &Path) -> Child {
     let mut child = sweep(results, &["--jobs", "2"]).spawn().unwrap();
     let journal = results.with_extension("parquet.journal");
@@ -50,7 +50,7 @@ fn running_sweep(results: &Path) -> Child {
     }
 }
 
-/// Runs the sweep to its end. Returns the number of arms that were already finished.
+/// Runs the sweep until it ends. Returns the number of arms that were already finished before.
 fn resume(results: &Path) -> usize {
     let output = sweep(results, &[]).output().unwrap();
     let text = text(&output.stdout);
@@ -82,11 +82,11 @@ fn a_killed_sweep_resumes_and_gives_the_same_bytes() {
         assert!(!results.exists());
     }
     let found = resume(&results);
-    // The first line is a header.
+    // The first line of the journal is a header, not an arm.
     assert!(found >= 19, "{found}");
     let expected = uninterrupted(&folder.path().join("whole.parquet"));
     assert!(fs::read(&results).unwrap() == expected);
-    // No journal and no partial file is left.
+    // Both the journal and the partial file must be gone.
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
 }
 

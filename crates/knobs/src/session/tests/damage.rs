@@ -1,4 +1,4 @@
-//! Tests journals with unreadable lines, and other files passed as a journal.
+//! Tests journals that have unreadable lines, and other files that the user gives as a journal.
 
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
@@ -21,7 +21,7 @@ fn lines() -> Vec<Vec<u8>> {
     lines.map(<[u8]>::to_vec).collect()
 }
 
-/// Creates a machine on which a killed session left its settings. `bytes` is the journal.
+/// Creates a machine on which a killed session left its settings changed. `bytes` is its journal.
 fn left_with(bytes: &[u8]) -> Machine {
     let machine = machine();
     machine.put(SWAPPINESS, "10\n");
@@ -38,7 +38,7 @@ fn refused(machine: &Machine) -> [String; 2] {
     [undone, begun].map(|error| error.to_string())
 }
 
-/// Lists the files in the journal's directory, sorted.
+/// Returns the names of the files in the journal's directory, in alphabetical order.
 fn names(machine: &Machine) -> Vec<OsString> {
     let entries = fs::read_dir(machine.path("journal")).unwrap();
     let mut names: Vec<OsString> = entries.map(|entry| entry.unwrap().file_name()).collect();
@@ -79,7 +79,7 @@ fn files_that_are_not_journals_stay_unchanged() {
 fn a_journal_damaged_between_lines_is_restored_and_stays_unchanged() {
     let mut lines = lines();
     lines[3] = b"damaged\n".to_vec();
-    // In such a journal, not even the end is cut off.
+    // If there are unreadable lines between readable ones, not even the unreadable end is cut off.
     let bytes = [lines.concat(), b"half a li".to_vec()].concat();
     let machine = left_with(&bytes);
     for round in 0..2 {
@@ -152,7 +152,7 @@ fn a_run_reports_its_copy_and_four_copies_are_kept() {
 fn an_end_that_cannot_be_copied_is_not_cut() {
     let bytes = [lines().concat(), b"half a li".to_vec()].concat();
     let machine = left_with(b"");
-    // The file name has maximum length, so no copy with a suffix can be created.
+    // The file name has the maximum length, so a copy with a suffix cannot be created.
     let journal = machine.path("journal").join("j".repeat(250));
     fs::write(&journal, &bytes).unwrap();
     let statement = undo(&machine.system(), &journal).unwrap();

@@ -1,5 +1,5 @@
-//! Facts that an agent wrote in a guest. The windows must contain everything that was counted, even
-//! if clocks change.
+//! Reads the facts that an agent wrote in a guest. Even if the clocks change, the windows must
+//! contain everything that was counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -12,17 +12,17 @@ use ticktax_model::histogram::Histogram;
 
 use super::guest::FACTS_FILE;
 
-/// A table of accounts.
+/// A table of accounts in the facts.
 #[derive(Debug, Default)]
 pub(super) struct Accounts {
-    /// Wall-clock start of each window in ms since 1970, and its length.
+    /// Start of each window on the wall clock, in ms since 1970, with the length of the window.
     pub(super) windows: BTreeSet<(i64, Nanos)>,
-    /// Total time of the accounts, by CPU.
+    /// Total time of all accounts, by CPU.
     pub(super) time: BTreeMap<i16, Nanos>,
-    /// Total time of the accounts, by window and CPU.
+    /// Total time of all accounts, by window and CPU.
     pub(super) of_window: BTreeMap<(i64, i16), Nanos>,
-    /// Upper bound of the longest interval, by window and CPU. An interval is counted in the window
-    /// in which it ends, so it may have started in the window before.
+    /// Upper bound of the longest interval, by window and CPU. An interval counts for the window in
+    /// which it ends, so it may have started in the previous window.
     pub(super) longest: BTreeMap<(i64, i16), Nanos>,
 }
 

@@ -1,7 +1,7 @@
-//! Runs in the guest: an agent with a recorder, while its machine changes.
+//! Runs in the guest: an agent that includes a recorder, while the machine changes.
 //!
-//! The guest checks nothing. It writes its actions and their times to [`STALLS`], and returns that
-//! file with all of the agent's files.
+//! The guest checks nothing. It writes to [`STALLS`] what it did and when, and returns that file
+//! together with all of the agent's files.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -27,39 +27,39 @@ use ticktax_model::{Cpu, Nanos};
 
 use crate::inside::COMMAND;
 
-/// The argument that selects this job.
+/// The argument that selects what this guest does.
 pub(crate) const VERB: &str = "recorder-guest";
 /// File with one JSON line for each stall that the guest made.
 pub(super) const STALLS: &str = "stalls.jsonl";
-/// File with the agent's exit code, the clock offsets and the end times, in JSON.
+/// JSON file with the agent's exit code, the offsets of the clocks, and the end times.
 pub(super) const ENDED: &str = "ended.json";
-/// File with the metrics just before the agent stops.
+/// File that contains the metrics as they were just before the agent stopped.
 pub(super) const PAGE: &str = "page.txt";
-/// Prefix of each facts file's name. The table name follows.
+/// Prefix of the names of the facts files. The name of the table follows.
 pub(super) const FACTS_FILE: &str = "facts.";
-/// File with the agent's messages.
+/// File that contains the agent's messages.
 pub(super) const SAID: &str = "agent.txt";
-/// Name of the delayed thread.
+/// Name of the thread that the stalls delay.
 pub(super) const VICTIM: &str = "held-up";
-/// Length of each stall, three times the trigger's threshold.
+/// Length of each stall. It is three times the threshold of the trigger.
 pub(super) const STALL: Nanos = Nanos::from_millis(300);
-/// Step by which the wall clock is set forward and back.
+/// Amount by which the wall clock is set forward and then back.
 pub(super) const STEP: Nanos = Nanos::from_secs(3_600);
 
-/// Paths of the agent's incidents and metrics.
+/// Paths at which the agent keeps its incidents, serves its metrics and writes its facts.
 const INCIDENTS: &str = "/tmp/incidents";
 const SOCKET: &str = "/tmp/metrics.sock";
 const FACTS: &str = "/tmp/facts";
-/// Suspend time for the wake alarm, in whole seconds of the battery-backed clock.
+/// Length of the suspend, in whole seconds of the machine's battery-backed clock.
 const ASLEEP: &str = "+6";
-/// Number of checks, and the time between two of them. A slow check delays the test but does not
+/// Number of checks, and the time between two checks. A slow check delays the test, but does not
 /// change its results.
 const LOOKS: u32 = 900;
 const PAUSE: Duration = Duration::from_millis(200);
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
-/// Runs everything and leaves the results in the current directory.
+/// Runs all steps, and leaves the results in the current directory.
 pub(crate) fn run() -> Outcome {
     let clocks = clocks()?;
     let mut agent = Agent::start()?;
@@ -68,13 +68,13 @@ pub(crate) fn run() -> Outcome {
     let mut stall_during = |what: &str, cpu: u32, change: &mut dyn FnMut() -> Outcome| {
         let line = stall(what, Cpu(cpu))?;
         writeln!(log, "{line}")?;
-        // By now the recorder has noticed the stall, and its window stays open for 2 s.
+        // By now, the recorder has noticed the stall. Its window stays open for 2 s.
         thread::sleep(Duration::from_millis(500));
         change()?;
         stalls += 1;
         agent.has_indexed(stalls)
     };
-    // CPU 1 goes offline while a window is open, stays offline, and returns.
+    // CPU 1 goes offline while a window is open, stays offline for a while, and returns.
     stall_during("before a CPU leaves", 1, &mut || set_online(false))?;
     stall_during("while a CPU is away", 0, &mut || Ok(()))?;
     set_online(true)?;
@@ -111,11 +111,11 @@ pub(crate) fn run() -> Outcome {
     take_facts()
 }
 
-/// Copies the facts files to the current directory, which is flat.
+/// Copies the facts files to the current directory, without subdirectories.
 fn take_facts() -> Outcome {
     for table in fs::read_dir(FACTS)? {
         let table = table?;
-        // The directory also contains a lock.
+        // The directory also contains a lock file.
         if !table.file_type()?.is_dir() {
             continue;
         }
@@ -134,12 +134,13 @@ fn take_facts() -> Outcome {
     Ok(())
 }
 
-/// The running agent. It needs no cleanup, because the guest ends with this program.
+/// The running agent. It does not have to be stopped, because the guest ends together with this
+/// program.
 struct Agent(Child);
 
 impl Agent {
-    /// Starts the agent, and waits until it watches. A guest has no users, so the agent stays root,
-    /// without rights.
+    /// Starts the agent, and waits until it traces events. The guest has no other users, so the
+    /// agent remains root, but drops its rights.
     fn start() -> Outcome<Self> {
         let mut command = Command::new(Path::new(TOOLS).join(COMMAND));
         command.args(["agent", "--every", "1s", "--trigger"]);
@@ -159,7 +160,7 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Waits until the index has `count` incidents.
+    /// Waits until the index contains `count` incidents.
     fn has_indexed(&mut self, count: usize) -> Outcome {
         let index = Path::new(INCIDENTS).join("index.jsonl");
         self.until(&format!("incident {count} is missing"), || {
@@ -182,16 +183,16 @@ impl Agent {
         Err(why_not.into())
     }
 
-    /// Stops the agent as a service manager would. Returns its exit code.
+    /// Stops the agent in the way that a service manager does. Returns its exit code.
     fn end(mut self) -> Outcome<Option<i32>> {
         kill(Pid::from_raw(i32::try_from(self.0.id())?), Signal::SIGTERM)?;
         Ok(self.0.wait()?.code())
     }
 }
 
-/// A thread that always wants its CPU, so that it waits from the very start of a stall, even if the
-/// host delays the guest's CPU. A timer that had to wake the thread might fire only at the end of
-/// the stall.
+/// A thread that always wants its CPU. It therefore waits from the very start of a stall, even if
+/// the host delays the guest's CPU. If a timer had to wake the thread first, the timer might fire
+/// only at the end of the stall.
 struct Victim {
     ended: Arc<AtomicBool>,
     thread: JoinHandle<()>,
@@ -205,7 +206,7 @@ impl Victim {
         let thread = thread::Builder::new()
             .name(VICTIM.to_owned())
             .spawn(move || {
-                // If sending fails, the receiver reports it.
+                // If this fails, the receiving end reports the error.
                 let _ = sender.send(gettid());
                 while !until.load(Ordering::Relaxed) {
                     std::hint::spin_loop();
@@ -217,15 +218,15 @@ impl Victim {
         Ok(Self { ended, thread })
     }
 
-    /// Ends the thread. It exits once it has its CPU back.
+    /// Ends the thread. The thread exits as soon as it runs again.
     fn end(self) -> Outcome {
         self.ended.store(true, Ordering::Relaxed);
         self.thread.join().map_err(|_| "the victim panicked".into())
     }
 }
 
-/// Preempts the victim once. Returns a description of the stall, with the wall-clock times before
-/// and after it.
+/// Preempts the victim once. Returns a description of the stall, which includes the wall-clock
+/// times before and after it.
 fn stall(what: &str, cpu: Cpu) -> Outcome<Value> {
     let victim = Victim::start(cpu)?;
     let plan = Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
@@ -261,7 +262,7 @@ fn step(by: Nanos) -> Outcome {
     )?)
 }
 
-/// Suspends the machine until the wake alarm of its battery-backed clock.
+/// Suspends the machine until the alarm of its battery-backed clock wakes it.
 fn suspend() -> Outcome {
     let offered = fs::read_to_string("/sys/power/state")?;
     let state = if offered.contains("mem") {

@@ -1,6 +1,8 @@
-//! Runs in the guest: three tracers one after another, each with disturbances at known times.
+//! Runs in the guest: three tracers one after another. Disturbances happen at known times while
+//! each of them runs.
 //!
-//! The guest checks nothing. It returns the truths and all output of ticktax.
+//! The guest checks nothing. It returns the truths about the disturbances and everything that
+//! ticktax wrote.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,11 +21,12 @@ use super::plan::{self, CPU, Injected};
 use crate::inside::{self, Outcome, Tracer, command, files, finish, mount_cgroups, start};
 use crate::programs;
 
-/// The argument that selects this guest's job.
+/// The argument that selects what this guest does.
 pub(crate) const VERB: &str = "scenario-guest";
-/// File with the truths by name, as JSON.
+/// JSON file that contains the truths, by name.
 pub(super) const TRUTHS: &str = "truths.json";
-/// Directory of the recorder's incidents. Only files are returned as results.
+/// Directory in which the recorder keeps its incidents. The guest returns only files, not
+/// directories.
 const INCIDENTS: &str = "/tmp/incidents";
 const REST: Duration = Duration::from_millis(40);
 
@@ -32,7 +35,7 @@ pub(crate) fn run() -> Outcome {
     let mut guest = Guest::default();
     let ran = guest.machine().and_then(|()| guest.victim());
     let ran = ran.and_then(|()| guest.recorder());
-    // After a failure, the truths so far help to find the reason.
+    // After a failure, the truths that are already known help to find the reason.
     Guest::note("end")?;
     fs::write(TRUTHS, serde_json::to_vec(&guest.truths)?)?;
     ran
@@ -51,7 +54,7 @@ impl Guest {
         let tracer = Tracer::start("machine", &[&audit[..], &save].concat())?;
         for injected in plan::machine() {
             if injected.name == "irq-work" {
-                // The kernel takes no samples on an idle CPU.
+                // The kernel takes no samples on an idle CPU, so keep the CPU busy.
                 let busy = start("busy", &["spin", "300"])?;
                 self.inject(&injected)?;
                 finish(busy)?;
@@ -67,11 +70,11 @@ impl Guest {
         tracer.interrupt()
     }
 
-    /// Prints the next step on the console, with the guest's uptime and idle time in seconds. Steps
-    /// in which the guest is busy cost the host CPU time.
+    /// Prints the name of the next step on the console, with the guest's uptime and idle time in
+    /// seconds. The host needs CPU time only for the steps in which the guest is busy.
     fn note(step: &str) -> Outcome {
         let uptime = fs::read_to_string("/proc/uptime")?;
-        // This priority is printed despite `quiet`.
+        // The kernel prints messages of this priority even with the boot parameter `quiet`.
         let line = format!("<2>scenario: {} {step}\n", uptime.trim());
         Ok(fs::write("/dev/kmsg", line)?)
     }
@@ -88,8 +91,8 @@ impl Guest {
         Ok(())
     }
 
-    /// Makes the kernel stop all CPUs to change a memory type. This runs on a thread of the highest
-    /// scheduling class.
+    /// Makes the kernel change the memory type of a range. The kernel stops all CPUs for this, on a
+    /// thread of the highest scheduling class.
     fn stopper(&mut self) -> Outcome {
         Self::note("stopper")?;
         let stopper = format!("migration/{CPU}");
@@ -144,7 +147,7 @@ impl Guest {
         plan::HOGS.into_iter().try_for_each(|name| self.take(name))
     }
 
-    /// Runs a burst of programs that exit immediately.
+    /// Runs many programs in a row that exit immediately.
     fn short_lived(&mut self) -> Outcome {
         Self::note("short-lived")?;
         let begin = now();
@@ -153,7 +156,7 @@ impl Guest {
         for _ in 0..20 {
             let start_time = now();
             let child = start(plan::SHORT_LIVED, &["nothing"])?;
-            // The event stores the process ID as its due time.
+            // In this truth, the due time of an event holds the process ID.
             let pid = i64::from(child.id());
             finish(child)?;
             log.push(Event {
@@ -196,7 +199,7 @@ impl Guest {
         Self::note("victim's conclusion")?;
         drop(victim.commands);
         finish(victim.child)?;
-        // The tracer exits with its victim.
+        // The tracer exits when its victim has exited.
         tracer.ended()
     }
 
@@ -208,7 +211,7 @@ impl Guest {
         self.take(injected.name)
     }
 
-    /// Gives the victim a quota while others compete for the CPU.
+    /// Gives the victim a quota while other programs compete for the CPU.
     fn contend(&mut self, victim: &mut Victim) -> Outcome {
         let quota = plan::contended_quota();
         Self::note(quota.name)?;
@@ -216,7 +219,7 @@ impl Guest {
         for contender in plan::contenders() {
             running.push(inside::begin(contender.name, &contender.plan)?);
         }
-        // The competing programs start within this time.
+        // The competing programs start during this pause.
         thread::sleep(REST);
         self.have_inject(victim, &quota)?;
         running.into_iter().try_for_each(finish)
@@ -234,7 +237,7 @@ impl Guest {
         self.take(name)
     }
 
-    /// Stops the victim with a signal while it spins, and continues it with another.
+    /// Stops the victim with a signal while it spins, and lets it continue with another signal.
     fn stop(&mut self, victim: &mut Victim) -> Outcome {
         victim.tell("spin 200")?;
         thread::sleep(Duration::from_millis(50));
@@ -259,7 +262,7 @@ impl Guest {
         Ok(())
     }
 
-    /// Runs a flight recorder, and makes one stall for each trigger.
+    /// Runs a flight recorder, and makes one stall for each of its triggers.
     fn recorder(&mut self) -> Outcome {
         Self::note("recorder")?;
         let mut paced = command(plan::PACED, &["paced", plan::READINGS])?;
@@ -271,10 +274,10 @@ impl Guest {
         let tracer = Tracer::start("recorder", &command)?;
         Self::note("learn frames")?;
         tracer.says(" Hz from its wake-ups, learned in ")?;
-        // The first frame after learning shows when frames are due.
+        // The first frame after the recorder has learned the rhythm shows when frames are due.
         thread::sleep(Duration::from_millis(200));
         self.inject(&plan::frame_stall())?;
-        // A window ends 2 s after the delay.
+        // The window ends 2 s after the delay.
         thread::sleep(Duration::from_secs(3));
         drop(paced.stdin.take());
         finish(paced)?;
@@ -309,7 +312,8 @@ impl Guest {
     }
 }
 
-/// The program that the second audit follows. It executes the commands on its standard input.
+/// The program that the second audit follows. It executes the commands that it reads from standard
+/// input.
 struct Victim {
     child: Child,
     commands: ChildStdin,
@@ -332,7 +336,7 @@ impl Victim {
         Ok(writeln!(self.commands, "{command}")?)
     }
 
-    /// Waits until the last command is done.
+    /// Waits until the victim has executed the last command.
     fn answer(&mut self) -> Outcome {
         let mut answer = [0; 1];
         Ok(self.answers.read_exact(&mut answer)?)

@@ -1,4 +1,4 @@
-//! The flight recorder, with one stall for each trigger.
+//! Tests of the flight recorder. The guest made one stall for each trigger.
 
 use std::fs;
 
@@ -30,7 +30,8 @@ fn caught(scenario: &Scenario, name: &str) -> Result<Caught, Failed> {
     Caught::read(scenario.truth(name)?.clone(), &scenario.folder)
 }
 
-/// Checks the kinds of all incidents in order: no other trigger fired, and none fired twice.
+/// Checks the kinds of all incidents and their order. No other trigger may fire, and none may fire
+/// twice.
 fn each_once(scenario: &Scenario) -> Result<(), Failed> {
     let lines = checks::incidents(&scenario.folder)?;
     let kinds: Vec<&str> = lines
@@ -61,7 +62,7 @@ fn waits(scenario: &Scenario) -> Result<(), Failed> {
         .iter()
         .any(|trigger| trigger.kind == TriggerKind::Wait && trigger.comm == plan::HELD_UP);
     check(is_wait, || format!("{triggers:?}"))?;
-    // The victim waited for the stall, and while the culprit woke up and went to sleep.
+    // The victim waited during the stall, and also while the culprit woke up and went to sleep.
     let lasted = incident["lasted_ns"].as_i64().unwrap_or_default();
     check((STALL.0..STALL.0 * 101 / 100).contains(&lasted), why)
 }
@@ -113,7 +114,8 @@ fn asked(scenario: &Scenario) -> Result<(), Failed> {
     check(right, || format!("{kinds:#?}"))
 }
 
-/// Checks that recordings of incidents balance, and that `report` prints a page about each.
+/// Checks that the recordings of all incidents balance, and that `report` prints something about
+/// each.
 fn balance(scenario: &Scenario) -> Result<(), Failed> {
     for line in checks::incidents(&scenario.folder)? {
         let name = line["recording"].as_str().ok_or("it was not kept")?;

@@ -1,4 +1,5 @@
-//! The audit of the machine, with every kind of disturbance that one CPU allows.
+//! Tests of the audit of the whole machine, with every kind of disturbance that is possible on one
+//! CPU.
 
 use libtest_mimic::Failed;
 use ticktax_model::advice::Advice;
@@ -14,7 +15,7 @@ use crate::checks::disturbances::{self, counted, is_of_thread};
 use crate::checks::recorded::{is_during, is_frame};
 use crate::checks::{Tolerance, beats, check, counters, coverage};
 
-/// Allowed error in times, as a share of the recording's length.
+/// Allowed error in times, as a share of the length of the recording.
 const POINTS: f64 = 0.000_5;
 const GUEST: Tolerance = Tolerance::GUEST;
 
@@ -62,7 +63,7 @@ fn sees_all(scenario: &Scenario) -> Result<(), Failed> {
     coverage::is_complete(&scenario.machine.recorded.header)
 }
 
-/// The guest interrupts the audit, which would otherwise run for ten minutes.
+/// Checks that the audit was interrupted. Otherwise, it would run for ten minutes.
 fn interrupted(scenario: &Scenario) -> Result<(), Failed> {
     let audit = &scenario.machine;
     let early = audit.recorded.header.ended_early.as_ref();
@@ -92,8 +93,8 @@ fn packets(scenario: &Scenario) -> Result<(), Failed> {
     disturbances::softirq_load(truth, &scenario.machine.recorded, GUEST)
 }
 
-/// The softirq runs within the sending call, which takes slightly longer. After the softirq, the
-/// sender may wait for ticktax.
+/// Checks that each softirq lies within the call that sent the packet and takes nearly as long as
+/// the call. After the softirq, the sender might wait for ticktax.
 fn long_softirq(scenario: &Scenario) -> Result<(), Failed> {
     let truth = scenario.truth("filter")?;
     let spans = scenario.machine.recorded.spans.iter();
@@ -151,8 +152,8 @@ fn irq_work(scenario: &Scenario) -> Result<(), Failed> {
     let (_, count) = recorded
         .sum(|span, source| is_during(span, truth) && is_frame(source, Kind::Irq, &truth.account));
     let kernels = counted(truth, "/proc/interrupts IRQ work interrupts")?;
-    // The kernel also sends a few such interrupts, and one of them may come before its count is
-    // read.
+    // The kernel also sends a few such interrupts itself. One of them may arrive before its count
+    // is read.
     let few = |least: u64| (least..least + 4).contains(&count);
     check(
         truth.events > 100 && few(truth.events) && few(kernels),
@@ -165,13 +166,13 @@ fn stopper(scenario: &Scenario) -> Result<(), Failed> {
     let (time, runs) = scenario.machine.recorded.sum(|span, source| {
         is_during(span, truth) && source.kind == Kind::Task && is_of_thread(source, truth.tid)
     });
-    // Two per range: one sets the memory type, one resets it.
+    // There are two runs per memory range: one sets its memory type, and one resets it.
     let due = 2 * truth.log.len() as u64;
     check(runs == due, || format!("{runs} runs: {truth:?}"))?;
     GUEST.count("runs", runs, truth.events)?;
     let ran = truth.injected.as_ref().ok_or("no truth")?.time;
-    // The kernel charges a thread for the switches to and from it, about 2 µs of each 14 µs on the
-    // CPU here.
+    // The kernel also charges a thread for the switches to it and from it. Here, these take about 2
+    // µs of every 14 µs on the CPU.
     let share = time.share_of(ran);
     check((0.8..1.0).contains(&share), || format!("{time}: {truth:?}"))
 }
@@ -213,8 +214,8 @@ fn unmeasured(scenario: &Scenario) -> Result<(), Failed> {
     accounting::unmeasured_interrupts_are_named(audited(scenario, "net-rx")?)
 }
 
-/// Both programs want the CPU for the same 400 ms, so each waits half of that time behind the
-/// other.
+/// Both programs want the CPU during the same 400 ms, so each waits behind the other for half of
+/// that time.
 fn hogs(scenario: &Scenario) -> Result<(), Failed> {
     let waits = scenario
         .machine
@@ -229,7 +230,7 @@ fn hogs(scenario: &Scenario) -> Result<(), Failed> {
         let program = waits.programs.iter().find(|program| program.name == hog);
         let program = program.ok_or_else(|| format!("{hog} is not in {waits:#?}"))?;
         let why = || format!("{program:#?}, {ran} of {wanted}");
-        // The program waited longer than this, because it also waited while it started.
+        // The program waited even longer, because it also waited while it started.
         let lower = wanted - ran;
         check(lower > Nanos(wanted.0 / 3) && program.time >= lower, why)?;
         let behind = program.behind.iter().find(|behind| behind.name == other);
@@ -248,8 +249,8 @@ fn short_lived(scenario: &Scenario) -> Result<(), Failed> {
     for event in &truth.log {
         let pid = i32::try_from(event.due.0)?;
         let is_of_process = |account: &&ticktax_model::statement::Account| {
-            // Until the process executes the program, it is a copy of its parent and has the
-            // parent's name.
+            // Until the new process executes the program, it is a copy of its parent and also has
+            // the parent's name.
             let is_program = account.class == Class::Program && account.name == plan::SHORT_LIVED;
             is_program && account.pid == Some(pid)
         };

@@ -1,4 +1,4 @@
-//! The disturbances of the scenario, shared by the guest and the host.
+//! The disturbances of the scenario, which both the guest and the host know.
 
 use ticktax_inject::{Disturbance, Plan, Schedule, Window};
 use ticktax_model::{Cpu, Nanos};
@@ -7,19 +7,19 @@ pub(crate) const CPU: Cpu = Cpu(0);
 /// Tick period of the guest's kernel (HZ=250).
 pub(crate) const TICK: Nanos = Nanos::from_millis(4);
 
-/// Work of the highest scheduling class, on the thread `migration/0`.
+/// Name of the truth about work of the highest scheduling class, on the thread `migration/0`.
 pub(crate) const STOPPER: &str = "stopper";
-/// Two ordinary programs that compete for the CPU. Each writes a truth.
+/// Names of two ordinary programs that compete for the CPU. Each writes a truth.
 pub(crate) const HOGS: [&str; 2] = ["hog-one", "hog-two"];
-/// Programs that exit immediately. Their truth has an event for each of them, whose due time is the
-/// process ID.
+/// Name of the programs that exit immediately. Their truth contains an event for each of them, in
+/// which the due time holds the process ID.
 pub(crate) const SHORT_LIVED: &str = "short-lived";
 
-/// The program that the second audit follows.
+/// Name of the program that the second audit follows.
 pub(crate) const VICTIM: &str = "victim";
-/// An ordinary program that competes for the victim's CPU.
+/// Name of an ordinary program that competes for the victim's CPU.
 pub(crate) const COMPETITOR: &str = "competitor";
-/// Name of the truth about the time between the victim's SIGSTOP and its SIGCONT.
+/// Name of the truth about the time between the victim's SIGSTOP and SIGCONT.
 pub(crate) const STOPPED: &str = "stopped";
 /// Name of the truth about the time in which the victim sleeps on command.
 pub(crate) const ASLEEP: &str = "asleep";
@@ -33,26 +33,26 @@ pub(crate) const TRIGGERS: [&str; 5] = [
     "throttled:comm=ttx-inj-hog>50ms",
     "frame:comm=paced",
 ];
-/// The program whose waits trigger the recorder.
+/// Name of the program whose waits trigger the recorder.
 pub(crate) const HELD_UP: &str = "held-up";
-/// The program whose lost frames trigger the recorder, and its period.
+/// Name of the program whose lost frames trigger the recorder. Its period is [`FRAME`].
 pub(crate) const PACED: &str = "paced";
 pub(crate) const FRAME: Nanos = Nanos::from_millis(20);
-/// File with the due and start times of the paced program's frames.
+/// File that contains when the frames of the paced program were due and when they started.
 pub(crate) const READINGS: &str = "readings.json";
-/// Length of the stalls caused by a real-time thread.
+/// Length of the stalls that a real-time thread causes.
 pub(crate) const STALL: Nanos = Nanos::from_millis(60);
-/// Length of the softirq that triggers the recorder. Preparing it takes the guest fifty times as
-/// long.
+/// Length of the softirq that triggers the recorder. The guest needs fifty times as long to prepare
+/// it.
 pub(crate) const LONG_SOFTIRQ: Nanos = Nanos::from_millis(20);
-/// The stall that delays [`HELD_UP`].
+/// Name of the stall that delays [`HELD_UP`].
 pub(crate) const WAIT_STALL: &str = "stall-wait";
-/// The note of a mark.
+/// Note that the mark carries.
 pub(crate) const MARK: &str = "after the stalls";
 
-/// A disturbance, and the name of its program.
+/// A disturbance, and the name of the program that makes it.
 pub(crate) struct Injected {
-    /// Name of the program and of its truth. The kernel keeps only 15 characters of it.
+    /// Name of the program and of its truth. The kernel keeps only the first 15 characters.
     pub(crate) name: &'static str,
     pub(crate) plan: Plan,
 }
@@ -69,7 +69,7 @@ fn injected(
     Injected { name, plan }
 }
 
-/// Returns the disturbances of the machine's audit, in order.
+/// Returns the disturbances during the audit of the machine, in order.
 pub(crate) fn machine() -> Vec<Injected> {
     let ms = Nanos::from_millis;
     let points = |period| Schedule::every(period, Nanos::ZERO);
@@ -117,7 +117,7 @@ pub(crate) fn machine() -> Vec<Injected> {
     ]
 }
 
-/// Returns the disturbances of the second audit's victim.
+/// Returns the disturbances during the second audit, which follows the victim.
 pub(crate) fn victim() -> Vec<Injected> {
     let ms = Nanos::from_millis;
     vec![
@@ -142,8 +142,8 @@ pub(crate) fn victim() -> Vec<Injected> {
     ]
 }
 
-/// Returns a quota for the victim while others compete: another cgroup is refilled every 10 ms, and
-/// a real-time thread runs most of the time.
+/// Returns a quota for the victim while other programs compete with it. The quota of another cgroup
+/// is refilled every 10 ms, and a real-time thread runs for most of the time.
 pub(crate) fn contended_quota() -> Injected {
     let ms = Nanos::from_millis;
     let quota = Disturbance::Throttle { quota: ms(10) };
@@ -151,8 +151,8 @@ pub(crate) fn contended_quota() -> Injected {
     injected("contended-quota", quota, schedule, 600)
 }
 
-/// Returns the programs that compete with the victim while it has that quota. They run for longer
-/// than the quota lasts.
+/// Returns the programs that compete with the victim while it has the quota of [`contended_quota`].
+/// They run for longer than the quota lasts.
 pub(crate) fn contenders() -> [Injected; 2] {
     let ms = Nanos::from_millis;
     let fifo = Disturbance::Fifo { priority: 50 };
@@ -168,8 +168,8 @@ pub(crate) fn contenders() -> [Injected; 2] {
     ]
 }
 
-/// Whether another program makes the disturbance while the victim spins. The victim itself makes
-/// all others.
+/// Returns whether another program makes this disturbance while the victim spins. The victim makes
+/// all other disturbances itself.
 pub(crate) fn is_another_program(name: &str) -> bool {
     name == "thief"
 }
@@ -181,7 +181,7 @@ pub(crate) fn frame_stall() -> Injected {
     injected("stall-frame", fifo, schedule, 250)
 }
 
-/// Returns all stalls except [`frame_stall`], one for each trigger.
+/// Returns all stalls except [`frame_stall`]. There is one for each trigger.
 pub(crate) fn stalls() -> Vec<Injected> {
     let ms = Nanos::from_millis;
     let once = |length| Schedule::every(ms(300), length);

@@ -1,4 +1,4 @@
-//! The audit of one program, with known disturbances.
+//! Tests of the audit that follows one program, with disturbances of known size.
 
 use libtest_mimic::Failed;
 use ticktax_inject::Truth;
@@ -62,7 +62,7 @@ fn balances(scenario: &Scenario) -> Result<(), Failed> {
 fn waits_behind_a_thief(scenario: &Scenario) -> Result<(), Failed> {
     let truth = scenario.truth("thief")?;
     let threads = threads(scenario)?;
-    // The victim was runnable whenever the thief ran.
+    // Whenever the thief ran, the victim was runnable and therefore waited.
     let (ran, _) = scenario
         .victim
         .recorded
@@ -79,13 +79,13 @@ fn waits_behind_a_competitor(scenario: &Scenario) -> Result<(), Failed> {
     let mut behind = threads.behind.iter();
     let behind = behind.find(|behind| behind.name == plan::COMPETITOR);
     let behind = behind.ok_or_else(|| format!("{:#?}", threads.behind))?;
-    // The victim was runnable whenever the competitor ran, and while the competitor started.
+    // The victim was runnable whenever the competitor ran, and also while the competitor started.
     let why = || format!("{behind:#?}, which ran {ran}");
     check(behind.time >= ran && behind.time < ran + ran, why)?;
     check(behind.pid == Some(truth.pid) && !behind.same_program, why)
 }
 
-/// Returns the time and number of a thread's throttled waits.
+/// Returns the total time and the number of a thread's throttled waits.
 fn held(scenario: &Scenario, truth: &Truth) -> (Nanos, u64) {
     scenario.victim.recorded.sum(|_, source| {
         source.kind == Kind::Wait
@@ -103,7 +103,7 @@ fn is_throttled(scenario: &Scenario) -> Result<(), Failed> {
     GUEST.count("times", count, truth.events)
 }
 
-/// Checks that the victim's throttled time is the sum of its throttled times under both quotas.
+/// Checks that the victim's throttled time is the sum of its throttled times under the two quotas.
 fn total_throttled(scenario: &Scenario) -> Result<(), Failed> {
     let quotas = ["own-quota", plan::contended_quota().name];
     let mut all = Nanos::ZERO;
@@ -114,19 +114,19 @@ fn total_throttled(scenario: &Scenario) -> Result<(), Failed> {
     check(account.time == all, || format!("{account:?} of {all}"))
 }
 
-/// Checks that a thread that waits behind others is not throttled once its own cgroup has quota
-/// again.
+/// Checks that a thread is not counted as throttled once its own cgroup has quota again, even if it
+/// still waits behind others.
 fn own_quota_alone(scenario: &Scenario) -> Result<(), Failed> {
     let name = plan::contended_quota().name;
     let truth = scenario.truth(name)?;
     let truly = truth.injected.as_ref().ok_or("no truth")?.time;
     let (time, _) = held(scenario, truth);
-    // The victim ran again only after the others had run.
+    // The victim ran again only after the competing programs had run.
     check(truth.logged_length() > truly, || format!("{truth:?}"))?;
     victims::is_held_by_its_own_quota(name, time, truly)
 }
 
-/// Returns the total time, number and maximum of a thread's waits for `reason` during a
+/// Returns the total time, the number and the maximum of a thread's waits for `reason` during a
 /// disturbance.
 fn waits(scenario: &Scenario, truth: &Truth, reason: OffCpuReason) -> (Nanos, u64, Nanos) {
     let spans = scenario.victim.recorded.spans.iter();
@@ -152,7 +152,7 @@ fn is_blocked(scenario: &Scenario) -> Result<(), Failed> {
     let each: Nanos = planned.map(|injected| injected.plan.schedule.length).sum();
     let calls = measured(truth, "CLOCK_MONOTONIC")?;
     let slept = Nanos(each.0 * i64::try_from(truth.events)?);
-    // Each call is longer than the wait in it, which is longer than the child's sleep.
+    // Each call takes longer than the wait in it, and the wait takes longer than the child's sleep.
     check(slept <= time && time <= calls, || {
         format!("{time}, not {slept} to {calls}: {truth:?}")
     })?;
@@ -170,9 +170,9 @@ fn is_stopped(scenario: &Scenario) -> Result<(), Failed> {
     let truth = scenario.truth(plan::STOPPED)?;
     let account = account(&threads(scenario)?, ThreadState::Stopped)?;
     check(account.count == 1, || format!("{account:?}"))?;
-    // The victim stops when it next runs, which can take until another thread's time slice ends.
-    // The kernel checks at ticks whether a slice of 3 ms has ended, so a slice can last nearly two
-    // ticks.
+    // The victim stops when it runs the next time. Until then, it may wait for the end of another
+    // thread's time slice. The kernel checks at ticks whether a slice of 3 ms has ended, so a slice
+    // can last for nearly two ticks.
     let late = length(truth) - account.time;
     let two_ticks = Nanos(2 * plan::TICK.0);
     check((Nanos::ZERO..=two_ticks).contains(&late), || {
@@ -196,8 +196,8 @@ fn sleeps(scenario: &Scenario) -> Result<(), Failed> {
 
 fn has_children(scenario: &Scenario) -> Result<(), Failed> {
     let threads = threads(scenario)?;
-    // The victim, one child per block, one child per quota, and the children that it starts before
-    // it exits.
+    // The processes are the victim, one child for each block, one child for each quota, and the
+    // children that the victim starts before it exits.
     let blocks = scenario.truth("own-block")?.events;
     let all = 1 + blocks + 2 + plan::CHILDREN;
     GUEST.count("processes", threads.processes, all)
@@ -215,7 +215,7 @@ fn delays(scenario: &Scenario) -> Result<(), Failed> {
     let threads = threads(scenario)?;
     let why = || format!("{:#?}", threads.delays);
     let is_throttling = |kind| matches!(kind, DelayKind::Throttled | DelayKind::Unthrottled);
-    // Six delays of 80 ms exceed all others.
+    // The six longest delays, of 80 ms each, are those of the throttling.
     let longest = threads.delays.first().ok_or_else(why)?;
     check(is_throttling(longest.kind), why)
 }
@@ -228,7 +228,7 @@ fn advice(scenario: &Scenario) -> Result<(), Failed> {
     check(text.contains("thief"), || text.clone())
 }
 
-/// Checks the first screen on a terminal of 80 columns and 24 lines.
+/// Checks that the first screen fits on a terminal with 80 columns and 24 lines.
 fn fits_on_a_screen(scenario: &Scenario) -> Result<(), Failed> {
     let page = text(&ticktax_output(
         &["report"],

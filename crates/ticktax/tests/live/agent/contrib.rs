@@ -1,5 +1,5 @@
-//! Files for other programs (alert rules, a dashboard, a systemd unit), checked against the agent's
-//! metrics.
+//! Tests of the files for other programs (alert rules, a dashboard, a systemd unit) against the
+//! agent's metrics.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -45,7 +45,7 @@ fn output(command: &mut Command) -> Result<String, Failed> {
     Ok(text)
 }
 
-/// Returns the names of metrics in a text with queries.
+/// Returns the names of the metrics in a text that contains queries.
 fn metrics_in(text: &str) -> BTreeSet<String> {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == ':';
     let words = text.split(|letter| !is_part(letter));
@@ -74,7 +74,7 @@ pub(crate) fn the_dashboard_and_the_rules_name_existing_metrics() -> Result<(), 
         check(is_whole, || panel.to_string())?;
     }
     let rules = fs::read_to_string(contrib("prometheus/ticktax.rules.yml"))?;
-    // Noise is all kernel work, so it is the sum of these classes.
+    // Noise is all kernel work, so it must be the sum of these classes.
     let classes = Class::ALL
         .into_iter()
         .filter(|class| class.is_kernel_work());
@@ -104,8 +104,8 @@ pub(crate) fn the_dashboard_and_the_rules_name_existing_metrics() -> Result<(), 
         .filter(|line| !line.starts_with('#'))
         .filter_map(|line| Some(line.split(['{', ' ']).next()?.to_owned()))
         .collect();
-    // Metrics that may be missing: nothing is throttled here, some kernels have no pressure
-    // counters, and no incident was caught.
+    // These metrics may be missing: nothing is throttled here, some kernels have no pressure
+    // counters, and there was no incident.
     let at_times = [
         "ticktax_incidents_total",
         "ticktax_throttled_seconds_total",
@@ -119,7 +119,7 @@ pub(crate) fn the_dashboard_and_the_rules_name_existing_metrics() -> Result<(), 
     agent.stops_with_balanced_accounts()
 }
 
-/// A running Prometheus, killed on drop.
+/// A running Prometheus, which is killed when this is dropped.
 struct Prometheus {
     child: Child,
     port: u16,
@@ -133,7 +133,8 @@ impl Drop for Prometheus {
 }
 
 impl Prometheus {
-    /// Starts Prometheus, which scrapes `target` with the shipped rules and these feature flags.
+    /// Starts Prometheus with these feature flags. It scrapes `target` and uses the rules that
+    /// ticktax ships.
     fn start(folder: &Path, target: &str, features: &[&str]) -> Result<Self, Failed> {
         fs::copy(
             contrib("prometheus/ticktax.rules.yml"),
@@ -151,7 +152,7 @@ impl Prometheus {
                 .args(["check", "config"])
                 .arg(&file),
         )?;
-        // A port that was free a moment ago.
+        // Choose a port that was free a moment ago.
         let port = std::net::TcpListener::bind("127.0.0.1:0")?
             .local_addr()?
             .port();
@@ -169,11 +170,11 @@ impl Prometheus {
         Ok(Self { child, port })
     }
 
-    /// Sends a request to the API and returns the answer.
+    /// Sends a request to the API of Prometheus and returns the answer.
     fn get(&self, path: &str) -> Result<serde_json::Value, Failed> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
         stream.set_read_timeout(Some(Duration::from_mins(1)))?;
-        // HTTP/1.0, so that the answer comes in one piece.
+        // Use HTTP/1.0, so that the answer comes in one piece.
         write!(stream, "GET {path} HTTP/1.0\r\n\r\n")?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
@@ -181,7 +182,8 @@ impl Prometheus {
         Ok(serde_json::from_str(body)?)
     }
 
-    /// Waits for an API answer that satisfies `is_wanted`. The time limit suits a busy machine.
+    /// Waits until the API gives an answer that satisfies `is_wanted`. The time limit is long
+    /// enough for a busy machine.
     fn get_when(
         &self,
         path: &str,
@@ -189,7 +191,7 @@ impl Prometheus {
     ) -> Result<serde_json::Value, Failed> {
         let mut last = serde_json::Value::Null;
         for _ in 0..1_200 {
-            // Prometheus does not listen immediately.
+            // Prometheus does not listen right after its start.
             if let Ok(answer) = self.get(path) {
                 if is_wanted(&answer) {
                     return Ok(answer);
@@ -217,7 +219,7 @@ pub(crate) fn a_prometheus_scrapes_it_and_evaluates_the_rules() -> Result<(), Fa
     let target = &targets["data"]["activeTargets"][0];
     check(target["health"] == "up", || target.to_string())?;
     check(target["lastError"] == "", || target.to_string())?;
-    // The recorded noise ratio needs two different counts.
+    // The recorded noise ratio needs two scrapes that differ.
     let noise = query("instance:ticktax_noise:ratio_rate5m");
     prometheus.get_when(&noise, has_value)?;
     let all_healthy = |answer: &serde_json::Value| {
@@ -238,10 +240,10 @@ pub(crate) fn a_prometheus_takes_native_histograms() -> Result<(), Failed> {
     let prometheus = Prometheus::start(folder.path(), &agent.address()?, &feature)?;
     let has_value = |answer: &serde_json::Value| !answer["data"]["result"][0].is_null();
     let query = |expression: &str| format!("/api/v1/query?query={expression}");
-    // These functions do not work on classic histograms.
+    // These functions work only on native histograms, not on classic ones.
     let ticks = "ticktax_tick_duration_seconds";
     prometheus.get_when(&query(&format!("histogram_count({ticks})")), has_value)?;
-    // The longest tick takes at least the mean time.
+    // The longest tick must take at least the mean time.
     let longest = format!(
         "histogram_quantile(1,{ticks})%3E%3Dhistogram_sum({ticks})/histogram_count({ticks})"
     );

@@ -1,4 +1,4 @@
-//! An agent with a flight recorder in addition to its sums.
+//! Tests of an agent that runs a flight recorder in addition to its sums.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -24,7 +24,7 @@ fn list(folder: &Path) -> Result<Value, Failed> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Checks that `path` belongs to `nobody`, and that only this user has access.
+/// Checks that `path` belongs to `nobody`, and that no other user has access to it.
 fn is_private(path: &Path) -> Result<(), Failed> {
     let facts = fs::metadata(path)?;
     let mode = facts.permissions().mode() & 0o777;
@@ -35,7 +35,7 @@ fn is_private(path: &Path) -> Result<(), Failed> {
 
 pub(crate) fn a_recorder_runs_along_with_the_sums() -> Result<(), Failed> {
     let (place, facts) = place_for_nobody()?;
-    // Two missing levels, which the agent creates for its user.
+    // Two levels of the path are missing. The agent must create them for its user.
     let folder = place.path().join("state/incidents");
     let shown = |path: &Path| path.display().to_string();
     let (written, kept) = (shown(&facts), shown(&folder));
@@ -59,7 +59,7 @@ pub(crate) fn a_recorder_runs_along_with_the_sums() -> Result<(), Failed> {
         String::from_utf8_lossy(&marked.stderr).into_owned()
     })?;
     agent.page_when("ticktax_incidents_total{kind=\"mark\"")?;
-    // The mark's window is over by now, so this is another incident.
+    // By now, the window of the mark is over, so this is a separate incident.
     kill(Pid::from_raw(i32::try_from(agent.pid())?), Signal::SIGUSR1)?;
     let page = agent.page_when("ticktax_incidents_total{kind=\"signal\"")?;
     let counted = sum_of(&page, "ticktax_incident_duration_seconds_count");
@@ -100,7 +100,8 @@ pub(crate) fn a_recorder_runs_along_with_the_sums() -> Result<(), Failed> {
     check(lines.len() == 2 && marked, || lines.join("\n"))
 }
 
-/// Capabilities belong to a thread, and the probe threads exist before the agent drops its own.
+/// Checks that the probe threads have no capabilities either. Capabilities belong to a thread, and
+/// the probe threads already exist when the agent drops its own.
 pub(crate) fn its_probes_run_without_rights() -> Result<(), Failed> {
     let (place, _) = place_for_nobody()?;
     let folder = place.path().join("incidents").display().to_string();
@@ -116,8 +117,8 @@ pub(crate) fn its_probes_run_without_rights() -> Result<(), Failed> {
         let comm = fs::read_to_string(format!("/proc/{tid}/comm"))?;
         if comm.starts_with("ttx-sleep/") {
             let stat = fs::read_to_string(format!("/proc/{tid}/stat"))?;
-            // Fields 40 and 41 of `/proc/PID/stat`, counted from 1. The second field, the name,
-            // contains no space here.
+            // These are fields 40 and 41 of `/proc/PID/stat`, counted from 1. The name in the
+            // second field contains no space here.
             let fields: Vec<&str> = stat.split(' ').collect();
             let policy = fields.get(39..41).ok_or("no policy")?;
             check(policy == ["1", "1"], || format!("{comm}: {policy:?}"))?;

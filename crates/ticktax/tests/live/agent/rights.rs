@@ -1,4 +1,5 @@
-//! An agent started by root: the directories and sockets that its user gets, and those refused.
+//! Tests of an agent that root starts: which directories and sockets its user gets, and which ones
+//! are refused.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -12,10 +13,10 @@ use super::running::{AS_NOBODY, Agent};
 use super::{NOBODY, complaint, status};
 use crate::fixture::check;
 
-/// A user other than root and the agent's.
+/// A user who is neither root nor the agent's user.
 const SOMEBODY: u32 = 4_321;
 
-/// Creates a directory that belongs to root and is open to every user.
+/// Creates a directory that belongs to root and that every user can read.
 fn place_for_root() -> Result<tempfile::TempDir, Failed> {
     let place = tempfile::Builder::new()
         .prefix("ticktax-test")
@@ -34,7 +35,8 @@ fn is_owned(path: &Path, owner: u32, mode: u32) -> Result<(), Failed> {
     })
 }
 
-/// Checks that an agent refuses to start with these arguments.
+/// Checks that an agent with these arguments refuses to start, and that its error message contains
+/// `why`.
 fn is_refused(arguments: &[&str], why: &str) -> Result<(), Failed> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
     command.args(["agent", "--user", "nobody", "--for", "1s"]);
@@ -50,7 +52,7 @@ pub(crate) fn parents_of_its_folders_stay_roots() -> Result<(), Failed> {
     let folders = ["--facts", &shown(&facts), "--incidents", &shown(&incidents)];
     let arguments = [&AS_NOBODY[..], &["--trigger", "signal"], &folders].concat();
     for _ in 0..2 {
-        // The second agent finds the directories that the first one created.
+        // The second agent must accept the directories that the first one created.
         let mut agent = Agent::start(&arguments)?;
         agent.page_when("ticktax_recorded_seconds_total")?;
         for folder in [place.path(), &state, &state.join("deep")] {
@@ -75,7 +77,7 @@ pub(crate) fn folders_of_other_users_are_refused() -> Result<(), Failed> {
         is_refused(&["--listen", "none", "--facts", &folder], why)?;
         is_owned(&others, owner, 0o755)?;
     }
-    // The directory's owner could swap the files that root creates in it.
+    // The owner of the directory could swap the files that root creates in it.
     chown(&others, Some(SOMEBODY), Some(SOMEBODY))?;
     for name in ["incidents", "deep/incidents"] {
         let folder = others.join(name).display().to_string();
@@ -96,7 +98,7 @@ pub(crate) fn links_in_place_of_its_folder_or_socket_are_not_followed() -> Resul
     drop(UnixListener::bind(victim.join("socket"))?);
     let link = place.path().join("link");
     let shown = link.display().to_string();
-    // The link leads to a directory of root, or nowhere.
+    // The link leads to a directory that belongs to root, or nowhere.
     for target in [victim.clone(), place.path().join("nowhere")] {
         symlink(target, &link)?;
         is_refused(&["--listen", "none", "--facts", &shown], "ticktax: ")?;
@@ -149,7 +151,8 @@ pub(crate) fn its_threads_are_filtered_and_have_no_bounding_set() -> Result<(), 
     agent.stops_with_balanced_accounts()
 }
 
-/// Runs `agent`, `record` and `incidents` with an empty `/var/lib` in a mount namespace.
+/// Runs `agent`, `record` and `incidents` in several orders. Each time, `/var/lib` is empty at
+/// first, because it is mounted in a separate mount namespace.
 pub(crate) fn state_folders_work_in_any_order() -> Result<(), Failed> {
     let script = "mount -t tmpfs -o mode=755 none /var/lib || exit 9
                   agent() { \"$1\" agent --listen none --user nobody --trigger signal --for 1s; }
@@ -164,7 +167,8 @@ pub(crate) fn state_folders_work_in_any_order() -> Result<(), Failed> {
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         check(output.status.success(), || format!("{order}: {errors}"))?;
         let out = String::from_utf8_lossy(&output.stdout).into_owned();
-        // The first list must show the agent's incidents if and only if the agent ran first.
+        // The first list must show the agent's incidents if the agent ran first, and must not show
+        // them otherwise.
         let first = out.lines().next().unwrap_or_default().to_owned();
         let is_agents = first.contains("/var/lib/ticktax-agent/incidents");
         check(is_agents == order.starts_with("agent"), || out.clone())?;

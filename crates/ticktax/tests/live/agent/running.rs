@@ -1,4 +1,4 @@
-//! A running agent and its metrics.
+//! Starts an agent and reads its metrics.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -12,36 +12,36 @@ use nix::unistd::Pid;
 
 use crate::fixture::check;
 
-/// Number of checks, a tenth of a second apart, before something counts as missing. Passing tests
-/// do not wait this long, and a busy machine gets enough time.
+/// Number of checks, a tenth of a second apart, before something counts as missing. A test that
+/// passes does not wait this long, and a busy machine has enough time.
 const LOOKS: usize = 6_000;
 
-/// Arguments for serving metrics on a free port.
+/// Arguments with which the agent serves its metrics on a free port.
 pub(crate) const SERVING: [&str; 2] = ["--listen", "127.0.0.1:0"];
-/// Same as [`SERVING`], for an agent that becomes a user without rights.
+/// Like [`SERVING`], for an agent that switches to a user without rights.
 pub(crate) const AS_NOBODY: [&str; 4] = ["--listen", "127.0.0.1:0", "--user", "nobody"];
 
-/// A running agent, killed on drop.
+/// A running agent, which is killed when this is dropped.
 pub(crate) struct Agent {
     child: Child,
     errors: BufReader<ChildStderr>,
-    /// The agent's messages so far.
+    /// All messages that the agent has printed so far.
     lines: String,
 }
 
 impl Agent {
-    /// Starts `ticktax agent` with these arguments, and waits until it watches.
+    /// Starts `ticktax agent` with these arguments, and waits until it traces events.
     pub(crate) fn start(arguments: &[&str]) -> Result<Self, Failed> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
         command.arg("agent");
         Self::run(command, arguments)
     }
 
-    /// Same as [`Agent::start`], for a command that starts the agent. If the agent serves metrics,
-    /// its address is known on return.
+    /// Runs `command`, which must start the agent, and waits until the agent traces events. If the
+    /// agent serves metrics, its address is known when this returns.
     pub(crate) fn run(mut command: Command, arguments: &[&str]) -> Result<Self, Failed> {
         let serves = !arguments.contains(&"none");
-        // A short interval, so that no test waits for ten seconds.
+        // Use a short interval, so that no test has to wait for ten seconds.
         let command = command.args(["--every", "1s"]).args(arguments);
         let command = command.stderr(Stdio::piped());
         let mut child = command.stdout(Stdio::null()).spawn()?;
@@ -105,7 +105,8 @@ impl Agent {
         Err("it counts nothing".into())
     }
 
-    /// Stops the agent as a service manager would. Returns the exit code and all messages.
+    /// Stops the agent in the way that a service manager does. Returns its exit code and all of its
+    /// messages.
     pub(crate) fn stop(mut self) -> Result<(Option<i32>, String), Failed> {
         let pid = Pid::from_raw(i32::try_from(self.pid())?);
         kill(pid, Signal::SIGTERM)?;
@@ -148,13 +149,13 @@ fn went_well(code: Option<i32>, messages: &str) -> Result<(), Failed> {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // The agent may have exited already.
+        // Ignore errors: the agent may have exited already.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-/// Returns the recorded seconds. Checks that the classes in the metrics add up to them.
+/// Returns the recorded seconds in the metrics. Fails if the classes do not add up to them.
 pub(crate) fn recorded_in_classes(page: &str) -> Result<f64, Failed> {
     let recorded = sum_of(page, "ticktax_recorded_seconds_total");
     let classes = sum_of(page, "ticktax_cpu_seconds_total");
@@ -164,7 +165,7 @@ pub(crate) fn recorded_in_classes(page: &str) -> Result<f64, Failed> {
     Ok(recorded)
 }
 
-/// Returns the sum of a metric family's values.
+/// Returns the sum of the values in a metric family.
 pub(crate) fn sum_of(page: &str, family: &str) -> f64 {
     let lines = page.lines().filter_map(|line| line.strip_prefix(family));
     let values = lines.filter_map(|rest| rest.rsplit(' ').next()?.parse::<f64>().ok());

@@ -1,4 +1,4 @@
-//! Full and read-only disks, killed recorders, and more triggers than can be kept.
+//! Tests of full and read-only disks, of killed recorders, and of more triggers than can be kept.
 
 use std::fs;
 use std::path::Path;
@@ -28,7 +28,7 @@ pub(crate) fn a_killed_recorder_leaves_a_usable_folder() -> Result<(), Failed> {
     check(recorder.line()?.ends_with("marked: first"), || {
         "no mark".to_owned()
     })?;
-    // The incident's line is printed first, and the recording follows shortly after.
+    // The line about the incident is printed first. The recording follows shortly afterwards.
     while fs::read_dir(&folder)?
         .flatten()
         .all(|entry| !is_recording(&entry))
@@ -38,7 +38,7 @@ pub(crate) fn a_killed_recorder_leaves_a_usable_folder() -> Result<(), Failed> {
     recorder.mark("second")?;
     recorder.signal(Signal::SIGKILL)?;
     recorder.child.wait()?;
-    // The killed recorder leaves its socket without a listener.
+    // A killed recorder leaves its socket behind, but nothing listens on it.
     let output = ticktax(&["mark", "third", "--dir"]).arg(&folder).output()?;
     check(!output.status.success(), || "somebody listens".to_owned())?;
     let mut next = Recorder::start(&folder, "signal")?;
@@ -53,7 +53,7 @@ pub(crate) fn a_killed_recorder_leaves_a_usable_folder() -> Result<(), Failed> {
         .collect();
     check(words == ["first", "fourth"], || format!("{words:?}"))?;
     let left = fs::read_dir(&folder)?.count();
-    // Two recordings and the index are left, but no unfinished file and no socket.
+    // Two recordings and the index must be left, but no unfinished file and no socket.
     check(left == 3, || format!("{left} files"))
 }
 
@@ -79,8 +79,8 @@ pub(crate) fn a_folder_that_becomes_read_only_is_reported_and_the_recorder_conti
 -> Result<(), Failed> {
     let place = Place::new();
     let folder = place.file("incidents");
-    // The directory is a separate mount, which becomes read-only while the recorder holds a handle
-    // to it.
+    // The directory is a separate mount. It becomes read-only while the recorder holds a handle to
+    // it.
     let script = "mkdir \"$1\" && mount --bind \"$1\" \"$1\" || exit 9; \
          \"$2\" record --trigger signal --dir \"$1\" >\"$3\" 2>\"$3.err\" & recorder=$!; \
          trap 'kill $recorder 2>/dev/null' EXIT; \
@@ -120,8 +120,9 @@ fn is_recording(entry: &fs::DirEntry) -> bool {
         .is_some_and(|extension| extension == "parquet")
 }
 
-/// Runs a script in a separate mount namespace. Its arguments are the directory, the command and a
-/// file for its output lines. Returns the error messages, and the list that it printed as JSON.
+/// Runs a script in a separate mount namespace. Its arguments are the directory, the ticktax binary
+/// and a file for the recorder's output lines. Returns the error messages, and the list of
+/// incidents that the script printed as JSON.
 fn run_with_mounts(script: &str, folder: &Path, place: &Place) -> Result<(String, Value), Failed> {
     let Output {
         status,
@@ -139,8 +140,8 @@ fn run_with_mounts(script: &str, folder: &Path, place: &Place) -> Result<(String
     Ok((complaint, serde_json::from_slice(&stdout)?))
 }
 
-/// Marks extend one window, so its recording ends after the last mark. Each mark is still reported
-/// as promptly as a single one.
+/// Checks that each mark is reported as promptly as a single one, although many marks share a
+/// window. Each mark extends the window, so the recording ends after the last mark.
 pub(crate) fn an_extended_recording_does_not_delay_its_lines() -> Result<(), Failed> {
     const MARKS: usize = 20;
     let place = Place::new();
@@ -177,7 +178,7 @@ pub(crate) fn an_extended_recording_does_not_delay_its_lines() -> Result<(), Fai
     recorder.end()?;
     let found = incidents(&folder)?;
     let names: Vec<&Value> = found.iter().map(|line| &line["recording"]).collect();
-    // If the machine delayed a mark by two seconds, there is another recording.
+    // If the machine delayed a mark by two seconds, that mark has another recording.
     let recordings = fs::read_dir(&folder)?.flatten().filter(is_recording);
     let shared = recordings.count() < names.len();
     check(shared, || format!("{names:?}"))?;
@@ -190,7 +191,7 @@ pub(crate) fn an_extended_recording_does_not_delay_its_lines() -> Result<(), Fai
     )
 }
 
-/// A thread that keeps one CPU busy until dropped.
+/// A thread that keeps one CPU busy until this is dropped.
 struct Busy {
     ended: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<()>>,
@@ -225,8 +226,8 @@ impl Drop for Busy {
     }
 }
 
-/// A real-time thread preempts the running thread a thousand times a second, each time for long
-/// enough to trigger.
+/// Checks that triggers beyond the limit are counted. A real-time thread preempts the running
+/// thread a thousand times a second, each time for long enough to trigger.
 pub(crate) fn excess_triggers_are_counted() -> Result<(), Failed> {
     let place = Place::new();
     let folder = place.file("incidents");
@@ -248,7 +249,7 @@ pub(crate) fn excess_triggers_are_counted() -> Result<(), Failed> {
     let messages = recorder.end()?;
     drop(busy);
     let truth: Truth = serde_json::from_slice(&fs::read(truth)?)?;
-    // Each trigger is either reported or counted.
+    // Each trigger must be either reported or counted.
     let found = incidents(&folder)?;
     let reported = found
         .iter()

@@ -1,4 +1,4 @@
-//! Lost frames of a loop that measures its own frames.
+//! Tests of lost frames, with a loop that measures its own frames.
 
 use std::fs;
 use std::process::{Child, Command};
@@ -23,8 +23,8 @@ use crate::fixture::{Place, check, injector};
 
 const PERIOD: Nanos = Nanos::from_millis(20);
 
-/// A thread of this process that starts a frame every 20 ms on a fixed grid, and skips missed
-/// frames.
+/// A thread of this process that starts a frame every 20 ms on a fixed grid. It skips the frames
+/// that it missed.
 struct Loop {
     ended: Arc<AtomicBool>,
     readings: Arc<Mutex<Vec<Reading>>>,
@@ -34,7 +34,7 @@ struct Loop {
 impl Loop {
     const NAME: &str = "ttx-paced";
 
-    /// Starts the loop on `cpu`. If `long_each` is set, one in that many frames takes 50 ms of
+    /// Starts the loop on `cpu`. If `long_each` is set, one frame out of this number takes 50 ms of
     /// work.
     fn start(cpu: Cpu, real_time: bool, long_each: Option<usize>) -> Result<Self, Failed> {
         let mut paced = Self {
@@ -73,7 +73,7 @@ impl Loop {
         Ok(paced)
     }
 
-    /// Returns the frames after `since` that certainly started a full period late.
+    /// Returns the frames after `since` that certainly started at least one period late.
     fn lost(&self, since: Nanos) -> Vec<Reading> {
         let readings = self.readings.lock().unwrap();
         let lost = |reading: &&Reading| {
@@ -92,24 +92,24 @@ impl Drop for Loop {
     }
 }
 
-/// Starts a recorder that watches this process's frames, and waits until it has learned their
+/// Starts a recorder that watches the frames of this process, and waits until it has learned their
 /// rhythm.
 fn record(place: &Place) -> Result<Recorder, Failed> {
     let trigger = format!("frame:pid={}", std::process::id());
     let mut recorder = Recorder::start(&place.file("incidents"), &trigger)?;
     let message = recorder.remark(" Hz from ")?;
-    // After five seconds on a busy machine, the rate is accurate to half a percent.
+    // After five seconds on a busy machine, the learned rate must be accurate to half a percent.
     let rate = message.split_once(" Hz from the wake-ups of ttx-paced (");
     let rate = rate.and_then(|(before, _)| before.rsplit(' ').next()?.parse::<f64>().ok());
     let is_loop = rate.is_some_and(|rate| (49.75..=50.25).contains(&rate));
     check(is_loop, || message.clone())?;
-    // The next frame shows where slots start.
+    // The next frame shows the recorder where the slots start.
     thread::sleep(Duration::from_millis(200));
     Ok(recorder)
 }
 
-/// Returns the directory's incidents, each with the triggers of its recording. Fails unless all
-/// triggers are about frames of the loop.
+/// Returns the incidents in the directory, each with the triggers in its recording. Fails if a
+/// trigger is not about a frame of the loop.
 fn caught(place: &Place) -> Result<Vec<(Value, Vec<Trigger>)>, Failed> {
     let folder = place.file("incidents");
     let mut all = Vec::new();
@@ -123,7 +123,7 @@ fn caught(place: &Place) -> Result<Vec<(Value, Vec<Trigger>)>, Failed> {
     Ok(all)
 }
 
-/// Checks that each trigger is about a frame that the loop itself measured as lost.
+/// Checks that each trigger is about a frame that was lost according to the loop's own measurement.
 fn were_lost(paced: &Loop, caught: &[(Value, Vec<Trigger>)]) -> Result<(), Failed> {
     let readings = paced.readings.lock().unwrap();
     let triggers = caught.iter().flat_map(|(_, triggers)| triggers);
@@ -193,7 +193,7 @@ impl Drop for Load {
 pub(crate) fn frames_caught_under_load_were_lost() -> Result<(), Failed> {
     let place = Place::new();
     let cpu = ticktax_inject::default_cpu()?;
-    // Every four seconds, a long frame makes the loop lose the next two.
+    // Every four seconds, a long frame makes the loop lose the next two frames.
     let paced = Loop::start(cpu, false, Some(200))?;
     let recorder = record(&place)?;
     let load = Load::start(cpu, 2)?;
@@ -204,7 +204,7 @@ pub(crate) fn frames_caught_under_load_were_lost() -> Result<(), Failed> {
     let caught = caught(&place)?;
     were_lost(&paced, &caught)?;
     check(!caught.is_empty(), || "nothing was lost".to_owned())?;
-    // Each delay is fully explained: its rows and its sleep add up to it.
+    // Each delay must be fully explained: its rows and its sleep must add up to it.
     for (incident, _) in &caught {
         let ran = incident["ran"].as_array().into_iter().flatten();
         let ran: i64 = ran.filter_map(|row| row["time_ns"].as_i64()).sum();
@@ -226,7 +226,7 @@ pub(crate) fn a_program_that_ends_loses_no_more_frames() -> Result<(), Failed> {
     program.0[0].kill()?;
     program.0[0].wait()?;
     recorder.remark("the process has ended")?;
-    // The recorder exits, because it watches nothing else.
+    // The recorder must exit, because it has nothing else to watch.
     let status = recorder.child.wait()?;
     check(status.success(), || format!("{status}"))
 }

@@ -1,4 +1,4 @@
-//! Each kind of trigger, tested with a disturbance of known length.
+//! Tests each kind of trigger with a disturbance of known length.
 
 use std::fs;
 use std::process::Command;
@@ -13,7 +13,8 @@ use super::recorder::Recorder;
 use crate::checks::incidents::{self as checks, Caught};
 use crate::fixture::{Place, check, injector};
 
-/// Runs the disturbance of `plan` while a recorder watches for `trigger`.
+/// Runs the disturbance of `plan` while a recorder watches for `trigger`. Returns what the recorder
+/// caught.
 fn caught(plan: &Plan, trigger: &str) -> Result<Caught, Failed> {
     let place = Place::new();
     let folder = place.file("incidents");
@@ -50,11 +51,12 @@ pub(crate) fn a_quota_that_is_used_up_is_caught() -> Result<(), Failed> {
 }
 
 pub(crate) fn a_long_softirq_is_caught_with_the_interrupted_thread() -> Result<(), Failed> {
-    // Longer than any kernel thread runs at a stretch on a busy machine (31 ms was seen for
-    // kdamond), because an incident is about the longest trigger of its recording.
+    // This is longer than any kernel thread runs without a break on a busy machine (kdamond was
+    // seen to run for 31 ms). It has to be, because an incident is about the longest trigger in its
+    // recording.
     const LENGTH: Nanos = Nanos::from_millis(60);
     // The events are so far apart that each is a separate incident. If a longer trigger hides one
-    // of them, others remain.
+    // of them, others are left.
     let plan = Plan::new(Disturbance::Filter, ticktax_inject::default_cpu()?)
         .schedule(Schedule::every(Nanos::from_millis(4_500), LENGTH))
         .duration(Nanos::from_secs(10));
@@ -68,7 +70,8 @@ pub(crate) fn a_gap_is_caught_with_its_cause() -> Result<(), Failed> {
         .schedule(Schedule::every(Nanos::from_millis(4_500), STALL))
         .duration(Nanos::from_secs(6));
     let caught = caught(&plan, &format!("gap:cpu={cpu}>14ms"))?;
-    // The probe was due at some time within a millisecond.
+    // The probe is due once every millisecond, so its gap does not start exactly with the event. An
+    // overlap is enough.
     let during = |trigger: &Trigger| {
         let mut log = caught.truth.log.iter();
         log.any(|event| trigger.begin() < event.start + event.length && trigger.at > event.start)

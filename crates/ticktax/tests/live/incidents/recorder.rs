@@ -1,4 +1,4 @@
-//! A recorder for the tests, and a thread to delay.
+//! Starts a recorder for the tests, and a thread that the tests delay.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsFd;
@@ -20,7 +20,7 @@ pub(super) use crate::checks::incidents::{incidents, triggers_of};
 use crate::fixture::{check, ticktax};
 
 /// A real-time thread that wants its CPU every millisecond. Only the injector can delay it. It
-/// exits with the test.
+/// exits when this is dropped.
 pub(super) struct Victim {
     ended: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<()>>,
@@ -65,14 +65,14 @@ impl Drop for Victim {
     }
 }
 
-/// A running recorder, killed with the test.
+/// A running recorder, which is killed when this is dropped.
 pub(super) struct Recorder {
     pub(super) child: Child,
     folder: PathBuf,
 }
 
 impl Recorder {
-    /// Starts a recorder, and waits until it is watching.
+    /// Starts a recorder, and waits until it records events.
     pub(super) fn start(folder: &Path, trigger: &str) -> Result<Self, Failed> {
         let mut child = ticktax(&["record", "--trigger", trigger, "--dir"])
             .arg(folder)
@@ -83,7 +83,7 @@ impl Recorder {
         let mut complaints = BufReader::new(complaints);
         let mut line = String::new();
         complaints.read_line(&mut line)?;
-        // Keep standard error open for the recorder's last messages.
+        // Keep standard error open, so that the recorder's last messages can be read.
         child.stderr = Some(complaints.into_inner());
         let recorder = Self {
             child,
@@ -117,8 +117,8 @@ impl Recorder {
         Ok(String::from_utf8_lossy(&line).into_owned())
     }
 
-    /// Waits for a message with these words on the recorder's standard error, up to a minute per
-    /// byte.
+    /// Waits until the recorder prints a message with these words to standard error. Waits for up
+    /// to a minute for each byte.
     pub(super) fn remark(&mut self, words: &str) -> Result<String, Failed> {
         let error = self.child.stderr.as_mut().ok_or("no standard error")?;
         let mut bytes = Vec::new();
@@ -138,7 +138,7 @@ impl Recorder {
         }
     }
 
-    /// Stops the recorder as a service manager would. Returns the rest of its output.
+    /// Stops the recorder in the way that a service manager does. Returns the rest of its output.
     pub(super) fn end(mut self) -> Result<String, Failed> {
         self.signal(Signal::SIGTERM)?;
         let mut output = String::new();
@@ -162,7 +162,7 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        // The recorder may have exited already.
+        // Ignore errors: the recorder may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
