@@ -1,8 +1,8 @@
-//! Generates `crates/trace/src/record.rs` and `object.rs` from the type information of the BPF
+//! Generates `crates/trace/src/record.rs` and `object.rs` from the type information in the BPF
 //! object.
 //!
-//! The object provides the layout. The comments after fields and enumerators in the header provide
-//! the documentation.
+//! The layout of the records comes from the object. Their documentation comes from the comments
+//! after the fields and enumerators in the header.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -27,8 +27,8 @@ const RECORDS: [&str; 13] = [
     "rule_histogram",
 ];
 
-/// Enumerations that become modules of constants: name, prefix to remove, type in the records, and
-/// description.
+/// Enumerations that become modules of constants. Each entry contains the name, the prefix to
+/// remove from the enumerators, the type that the records use, and a description.
 const CONSTANTS: [(&str, &str, &str, &str); 6] = [
     (
         "kind",
@@ -63,15 +63,15 @@ const CONSTANTS: [(&str, &str, &str, &str); 6] = [
     ),
 ];
 
-/// The enumeration that becomes a list of names.
+/// The enumeration that becomes a list of names, and the prefix to remove from its enumerators.
 const VECTOR: (&str, &str) = ("vector", "VECTOR_");
-/// The enumeration of sizes.
+/// The enumeration that contains sizes and limits.
 const LIMIT: &str = "limit";
 
-/// Maximum length of arrays that implement `Default`.
+/// Maximum length of an array that implements `Default`.
 const DEFAULT_UNTIL: usize = 32;
 
-/// Maximum width of a line in a layout.
+/// Maximum width of the lines that list a record's layout.
 const COLUMNS: usize = 100;
 
 const HEAD_OF_NAMES: &str = "\
@@ -106,7 +106,7 @@ pub(crate) struct Modules {
     pub(crate) names: String,
 }
 
-/// Generates the modules from an object and the header it was compiled from.
+/// Generates the modules from an object and from the header with which it was compiled.
 pub(crate) fn generate(object: &[u8], header: &str) -> Result<Modules, String> {
     let types = Types {
         btf: btf_of(object)?,
@@ -130,7 +130,7 @@ fn btf_of(object: &[u8]) -> Result<Btf, String> {
     Btf::from_bytes(bytes).map_err(|error| unreadable(&error))
 }
 
-/// A problem with the object.
+/// Describes a problem with the object or the header.
 struct Fault(String);
 
 impl<E: fmt::Display> From<E> for Fault {
@@ -143,7 +143,8 @@ fn fault<T>(why: String) -> Result<T, Fault> {
     Err(Fault(why))
 }
 
-/// Comments after the fields and enumerators of the header, by type name and member name.
+/// Returns the comments after the fields and enumerators in the header. The key consists of the
+/// names of the type and of the member.
 fn comments(header: &str) -> BTreeMap<(String, String), String> {
     let mut comments = BTreeMap::new();
     let mut of = String::new();
@@ -170,11 +171,11 @@ fn comments(header: &str) -> BTreeMap<(String, String), String> {
     comments
 }
 
-/// Turns a comment into a sentence.
+/// Turns a comment into a sentence: capitalizes the first letter and adds a full stop.
 fn sentence(comment: &str) -> String {
     let comment = comment.trim();
     let mut letters = comment.chars();
-    // Units keep their case.
+    // A unit at the start keeps its lower case.
     let unit = comment.starts_with("ns");
     match letters.next() {
         Some(first) if !unit => format!("{}{}.", first.to_uppercase(), letters.as_str()),
@@ -228,7 +229,7 @@ impl Types {
     fn names(&self) -> Result<String, Fault> {
         let mut text = HEAD_OF_NAMES.to_owned();
         text += &self.variables(".maps", "map", "The object's maps.", |_| Ok(true))?;
-        // The loader sets only volatile constants. The others belong to the programs.
+        // The loader sets only volatile constants. The BPF programs use the others by themselves.
         let set = |variable: &Var| self.is_volatile(variable);
         text += &self.variables(
             ".rodata",
@@ -246,8 +247,8 @@ impl Types {
         }
     }
 
-    /// Formats a struct, with assertions about its layout. Padding is not allowed, because the
-    /// reader copies the struct's bytes.
+    /// Formats a struct, with assertions about its layout. Fails if the struct has padding, because
+    /// the reader copies all of its bytes.
     fn record(&self, name: &str) -> Result<String, Fault> {
         let Type::Struct(record) = self.only(name)? else {
             return fault(format!("{name} is no struct"));
@@ -307,7 +308,7 @@ impl Types {
         Ok(text)
     }
 
-    /// Size of the type `of`, in bytes.
+    /// Returns the size of the type `of`, in bytes.
     fn size(&self, of: &Type) -> Result<usize, Fault> {
         Ok(match of {
             Type::Typedef(named) => self.size(&self.btf.resolve_chained_type(named)?)?,
@@ -320,12 +321,12 @@ impl Types {
         })
     }
 
-    /// The type `of` in Rust notation, and whether it implements `Default`.
+    /// Returns the type `of` in Rust notation, and whether it implements `Default`.
     fn rust(&self, of: &Type) -> Result<(String, bool), Fault> {
         Ok(match of {
             Type::Typedef(named) => self.rust(&self.btf.resolve_chained_type(named)?)?,
             Type::Int(int) => {
-                // Characters become bytes, regardless of sign.
+                // Characters become unsigned bytes, whether or not they are signed in C.
                 let sign = if int.is_signed() && int.size() > 1 {
                     'i'
                 } else {
@@ -343,7 +344,7 @@ impl Types {
         })
     }
 
-    /// Formats the architecture's own interrupts.
+    /// Formats the module for the architecture's interrupt vectors.
     fn vectors(&self) -> Result<String, Fault> {
         let (of, prefix) = VECTOR;
         let vectors = self.enumerators(of)?;
@@ -365,8 +366,8 @@ impl Types {
         Ok(text)
     }
 
-    /// Whether a variable is read again on each use, because the loader sets it: `volatile const`,
-    /// in either order.
+    /// Returns whether a variable is declared `volatile const`, in either order. The BPF programs
+    /// read such a variable again on each use, because the loader sets it.
     fn is_volatile(&self, variable: &Var) -> Result<bool, Fault> {
         let mut of = self.btf.resolve_chained_type(variable)?;
         loop {
@@ -378,7 +379,8 @@ impl Types {
         }
     }
 
-    /// Formats the names of a section's variables that satisfy `wanted`.
+    /// Formats a module with the names of the variables in a section for which `wanted` returns
+    /// `true`.
     fn variables(
         &self,
         section: &str,
@@ -395,7 +397,7 @@ impl Types {
                 return fault("a section holds what is no variable".to_owned());
             };
             let name = self.btf.resolve_name(&variable)?;
-            // This variable exists only for its type.
+            // This variable exists only so that its type is in the object.
             if name != "record_constants" && wanted(&variable)? {
                 names.push(name);
             }
@@ -412,7 +414,7 @@ impl Types {
         Ok(text)
     }
 
-    /// Enumerators of the enumeration `name`, with their values.
+    /// Returns the enumerators of the enumeration `name`, with their values.
     fn enumerators(&self, name: &str) -> Result<Vec<(String, u32)>, Fault> {
         let Type::Enum(enumeration) = self.only(name)? else {
             return fault(format!("{name} is no enumeration"));
@@ -423,7 +425,7 @@ impl Types {
             .collect()
     }
 
-    /// The only type called `name`. Fails if there is not exactly one.
+    /// Returns the type called `name`. Fails unless there is exactly one.
     fn only(&self, name: &str) -> Result<Type, Fault> {
         let types = self.btf.resolve_types_by_name(name)?;
         let mut fitting = types
@@ -436,7 +438,7 @@ impl Types {
     }
 }
 
-/// Converts a C name to Rust's type naming.
+/// Converts a C name to the form that type names have in Rust.
 fn camel(name: &str) -> String {
     name.split('_')
         .map(|word| {
@@ -447,7 +449,7 @@ fn camel(name: &str) -> String {
         .collect()
 }
 
-/// Formats a number as in Rust source: long numbers get digit separators.
+/// Formats a number as in Rust source, which uses digit separators in long numbers.
 fn grouped(value: &impl ToString) -> String {
     let digits = value.to_string();
     if digits.len() < 6 {

@@ -208,8 +208,7 @@ impl Programs {
         })
     }
 
-    /// Returns whether all programs have exited for good. This is possible only for programs that
-    /// were selected by their process id.
+    /// Returns whether all programs have exited and were selected by an id, so they cannot return.
     fn have_ended(&self) -> bool {
         self.all
             .iter()
