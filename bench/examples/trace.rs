@@ -1,5 +1,5 @@
-//! Loads the tracer, observes for eight seconds, and prints how long each step took and what it
-//! observed.
+//! Loads the tracer, traces for eight seconds, and prints how long each step took and what was
+//! recorded.
 //!
 //! `cargo run --release -p ticktax-bench --example trace -- [--sums]`
 #![allow(
