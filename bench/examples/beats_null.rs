@@ -79,8 +79,8 @@ struct Part {
 }
 
 impl Part {
-    /// Calls `of` for each train from 0 to `trains` (exclusive), spread over all CPUs. A train for
-    /// which `of` returns `None` is not counted.
+    /// Calls `of` for each train from 0 to `trains` (exclusive), spread over all CPUs. If `of`
+    /// returns `None`, the train is not counted.
     fn of(trains: u64, of: impl Fn(u64) -> Option<bool> + Sync) -> Self {
         let trains: Vec<u64> = (0..trains).collect();
         let mut part = Self { hits: 0, all: 0 };

@@ -29,8 +29,8 @@ const LOOP: &str = "loop";
 const NAME: &str = "predict_proven";
 /// Maximum duration of a case, in seconds.
 const LONGEST: u32 = 900;
-/// How long the loop is observed for the recording. [`RUN`] is how long it is observed in each run
-/// of the trial.
+/// Time during which the loop is observed for the recording. [`RUN`] is the corresponding time for
+/// each run of the trial.
 const RECORDED: &str = "8s";
 const RUN: &str = "3s";
 

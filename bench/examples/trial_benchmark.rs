@@ -1,4 +1,4 @@
-//! Tests the verdicts of trials on simulated runs for which the true effect is known. Measures how
+//! Tests the verdicts of trials on simulated runs, in which the true effect is known. Measures how
 //! often two equal arms are reported as different, how often the confidence interval contains the
 //! true effect, and how often an effect is detected. An arm is one of the settings that a trial
 //! compares. Applies the methods of hyperfine and netperf to the same runs for comparison.
@@ -29,7 +29,7 @@ fn main() {
     lists(&seeds);
 }
 
-/// Returns the percentage of seeds for which `of` returns true.
+/// Calls `of` for each seed. Returns the percentage of calls that returned true.
 fn share(seeds: &[u64], of: impl Fn(u64) -> bool + Sync) -> f64 {
     let results = on_all_cpus(seeds, |&seed| of(seed));
     let count = results.iter().filter(|result| **result).count();

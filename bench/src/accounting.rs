@@ -1,6 +1,6 @@
 //! Measures the errors of the accounting check and of its soak probe, and how long it takes to read
-//! the kernel's counters. The check is tested with programs whose true CPU time is known, but whose
-//! CPU time the kernel's samples misjudge.
+//! the kernel's counters. The check is tested with programs that use a known amount of CPU time,
+//! but that the kernel's samples misjudge.
 //!
 //! The CPU time that the kernel charges to a program differs from the time during which the program
 //! ran (docs/explanation/accounting.md). The rows of a program are therefore compared with the

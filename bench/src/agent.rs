@@ -1,6 +1,6 @@
 //! Measures how much CPU time and memory the agent uses at several event rates. Runs `ticktax
-//! agent` as users do, and reads the metrics that the agent publishes about itself. Meanwhile,
-//! pairs of threads on every CPU switch contexts in batches.
+//! agent` as users do, and reads the metrics that the agent publishes about itself. At the same
+//! time, pairs of threads on every CPU switch contexts in batches.
 
 use std::fs::Permissions;
 use std::io::{Read, Write};

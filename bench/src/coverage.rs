@@ -85,7 +85,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-/// Starts stress-ng in a temporary directory of its own.
+/// Starts stress-ng in a separate temporary directory.
 fn start(
     bench: &Bench,
     stress: &Path,

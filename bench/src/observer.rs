@@ -1,7 +1,8 @@
 //! Measures how much an audit costs the audited program.
 //!
-//! A process computes alternately with and without an audit. Meanwhile, two threads of another
-//! process produce a few thousand events per second, either on another CPU or on the same one.
+//! A process computes alternately with and without an audit. At the same time, two threads of
+//! another process produce a few thousand events per second, either on another CPU or on the same
+//! one.
 //!
 //! The process measures its own progress: the number of blocks that it computes per second of CPU
 //! time charged to it. That CPU time includes the tracer's work in the process's context and in
@@ -44,7 +45,7 @@ const TARGET: f64 = 0.1;
 struct Place {
     name: &'static str,
     cpu: Option<Cpu>,
-    /// How much slower the program computed during an audit, in percent. Each run with an audit is
+    /// Slowdown of the program's computation during an audit, in percent. Each run with an audit is
     /// compared with the mean of the runs without an audit before and after it.
     lost: Series,
     /// The same difference between those two runs without an audit. It shows how much the machine's
@@ -185,8 +186,8 @@ fn computed() -> f64 {
     }
 }
 
-/// Returns the part of the audited time for which the program waited while the tool's threads ran,
-/// in percent.
+/// Returns the percentage of the audited time that the program spent waiting while the tool's
+/// threads ran.
 fn stated(statement: &Statement) -> Result<f64, String> {
     let victim = statement.victim.as_ref();
     let threads = victim.and_then(|victim| victim.threads.as_ref());

@@ -24,8 +24,8 @@ const SECONDS: u32 = 4;
 /// Length of a stall, and the interval between stalls.
 const STALL: Nanos = Nanos::from_millis(17);
 const EVERY: Nanos = Nanos::from_millis(500);
-/// Maximum error of a prediction: either this number of datagrams or this fraction of the lost
-/// datagrams, whichever is larger.
+/// Maximum error of a prediction. It is the larger of this number of datagrams and this fraction of
+/// the lost datagrams.
 const OFF: (u64, f64) = (2, 0.05);
 /// Maximum by which a receiver's pause may exceed the delay that the trace shows, as a fraction of
 /// that delay. If it exceeds the delay by more, the receiver was also delayed by something that the
@@ -62,7 +62,7 @@ struct Results {
     placed: Series,
     buffer: Series,
     without_loss: u64,
-    /// Number of bursts of losses for which there is no prediction.
+    /// Number of bursts of losses that have no prediction.
     others: u64,
     /// For each wrong prediction, the effects that the prediction's formula does not include.
     apart: Vec<Apart>,

@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use ticktax_model::Nanos;
 use ticktax_probes::clock::now;
 
-/// A third-party tool that may or may not be installed.
+/// A third-party tool, whether it is installed or not.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tool {
     pub(crate) program: &'static str,
@@ -45,7 +45,7 @@ pub(crate) fn in_path(program: &str) -> Option<PathBuf> {
 }
 
 /// Creates a command for a program that expects tracefs in its usual place. If tracefs is not
-/// mounted there, the command mounts it in a mount namespace of its own, so that the machine is not
+/// mounted there, the command mounts it in a separate mount namespace, so that the machine is not
 /// changed.
 pub(crate) fn with_tracefs(program: &Path) -> Command {
     if Path::new("/sys/kernel/tracing/events/sched").is_dir() {

@@ -60,14 +60,15 @@ type Lines = BTreeMap<u64, (Nanos, String)>;
 #[derive(Debug, Default)]
 struct Score {
     right: u64,
-    /// Stalls for which the recorder named another main culprit, each with the incident's line.
+    /// Stalls that the recorder attributed mainly to another culprit, each with the incident's
+    /// line.
     wrong: Vec<String>,
-    /// Stalls for which the recorder did not report an incident.
+    /// Stalls that the recorder did not report.
     missed: Vec<String>,
-    /// Incidents outside the stalls for which the program's own clock confirms that it did not run.
-    /// Something other than the injector delayed the program.
+    /// Incidents outside the stalls. The program's own clock confirms that it did not run, so
+    /// something other than the injector delayed it.
     others: Vec<String>,
-    /// Incidents outside the stalls during which the program was running. These are false.
+    /// False incidents, during which the program was running.
     wild: Vec<String>,
     /// Delay in ms from the end of each stall until the recorder printed a line about it.
     latency: Series,

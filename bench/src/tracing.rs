@@ -53,7 +53,7 @@ impl Tracing {
         self.tracer.start(&self.online, &self.online);
     }
 
-    /// Returns the number of kernel hooks to which the tracer is attached.
+    /// Returns the number of kernel hooks that the tracer is attached to.
     pub(crate) fn hooks(&self) -> usize {
         self.tracer.attached().len()
     }

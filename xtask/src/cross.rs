@@ -130,7 +130,7 @@ impl Target {
         absolute(&headers)
     }
 
-    /// Runs apt with package lists of its own, so that the machine's lists stay unchanged.
+    /// Runs apt with separate package lists, so that the machine's lists stay unchanged.
     fn apt(self, folder: &Path, words: &[&str]) -> Result<(), String> {
         let shown = folder.display();
         let options = [

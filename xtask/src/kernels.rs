@@ -46,7 +46,7 @@ const WITH_LARGE_PAGES: [&str; 5] = [
     "experimental",
 ];
 
-/// Name of the file to which the audit writes its statement.
+/// Name of the audit's statement file.
 const STATEMENT: &str = "statement.json";
 
 /// Disturbances in the guest, as arguments for ticktax-inject: a thread that runs periodically, and
@@ -156,8 +156,8 @@ pub(crate) fn make(words: &[&str]) -> Result<String, String> {
             words.join(", ")
         ));
     }
-    // Read the document only now: the guests take a long time, and the document may change
-    // meanwhile.
+    // Read the document only now, because it may have changed during the long time that the guests
+    // take.
     let mut page = String::from_utf8_lossy(&read(PAGE)?).into_owned();
     for (marks, table) in tables {
         page = with_table(&page, marks, &table)?;

@@ -229,7 +229,8 @@ impl Types {
     fn names(&self) -> Result<String, Fault> {
         let mut text = HEAD_OF_NAMES.to_owned();
         text += &self.variables(".maps", "map", "The object's maps.", |_| Ok(true))?;
-        // The loader sets only volatile constants. The BPF programs use the others by themselves.
+        // The loader sets only volatile constants. The BPF programs already contain the values of
+        // the others.
         let set = |variable: &Var| self.is_volatile(variable);
         text += &self.variables(
             ".rodata",
@@ -379,7 +380,7 @@ impl Types {
         }
     }
 
-    /// Formats a module with the names of the variables in a section for which `wanted` returns
+    /// Formats a module with the names of those variables in a section for which `wanted` returns
     /// `true`.
     fn variables(
         &self,

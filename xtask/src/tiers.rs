@@ -15,7 +15,7 @@ const VARIABLE: &str = "TICKTAX_TESTS";
 /// A set of tests that one command runs.
 struct Tier {
     name: &'static str,
-    /// The test programs, each with the package to which it belongs.
+    /// The test programs, each with the package that it belongs to.
     programs: &'static [(&'static str, &'static str)],
     /// Prefix that the names of the tests have.
     filter: &'static str,

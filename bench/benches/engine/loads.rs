@@ -8,7 +8,7 @@ const CPUS: usize = 64;
 /// A load's name, and a function that creates the load for a number of simulated seconds.
 type Load = (&'static str, fn(i64) -> Setup);
 
-/// All loads. `hour` has the size for which the model is designed: 64 CPUs, each with a 1000 Hz
+/// All loads. The model is designed for loads of the size of `hour`: 64 CPUs, each with a 1000 Hz
 /// tick and 200 wake-ups per second. `busy` is the same machine with two tasks per CPU that always
 /// use up their time slices.
 pub(crate) const LOADS: [Load; 4] = [

@@ -22,7 +22,7 @@ const NODE_EXPORTER: Peer = Peer {
     program: "prometheus-node-exporter",
     package: "prometheus-node-exporter",
 };
-/// Name of a collector for which Debian has no package.
+/// Name of a collector that Debian does not package.
 const REZOLUS: &str = "rezolus";
 const PERF: Peer = Peer {
     program: "perf",
@@ -38,13 +38,13 @@ const EVENTS: &str = "sched:sched_switch,sched:sched_waking,irq:*,irq_vectors:lo
 /// machine with two CPUs.
 const RING: &str = "32M";
 
-/// How often to check whether a collector has started, and the pause between these checks. The
+/// Number of checks whether a collector has started, and the pause between these checks. The
 /// kernel's verifier can take a minute.
 const LOOKS: u32 = 1_800;
 const PAUSE: Duration = Duration::from_millis(50);
 /// Time to wait until perf is ready, because perf does not report this itself.
 const SETTLE: Duration = Duration::from_secs(2);
-/// Time for which a collector settles after it has started.
+/// Time that a collector gets to settle after it has started.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// A program that monitors a machine continuously.

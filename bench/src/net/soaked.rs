@@ -36,7 +36,7 @@ const NONE: &str = "8k";
 /// Length of each run, in seconds.
 const SECONDS: u32 = 3;
 
-/// How much of the CPUs' time was left for the soak probe in one run, as a fraction.
+/// Fraction of the CPUs' time that was left for the soak probe in one run.
 struct Left {
     /// The fraction according to the accounts.
     accounted: f64,

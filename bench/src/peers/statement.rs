@@ -63,11 +63,11 @@ pub struct PeerReport {
     pub peer: Peer,
     /// The command line with which the tool ran in the guest.
     pub command: String,
-    /// The figures that the tool measured, or the reason why there are none.
+    /// The figures that the tool measured, or the reason why it has no figures.
     pub outcome: PeerOutcome,
 }
 
-/// The figures that a tool measured, or the reason why there are none.
+/// The figures that a tool measured, or the reason why it has no figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PeerOutcome {
@@ -98,7 +98,7 @@ pub struct Noise {
     /// Longest gap.
     #[serde(rename = "max_ns")]
     pub longest: Nanos,
-    /// Time for which the loop yielded to programs and to the tool's own threads. `None` if the
+    /// Time during which the loop yielded to programs and to the tool's own threads. `None` if the
     /// tool counts this time as noise.
     #[serde(rename = "yielded_ns")]
     pub yielded: Option<Nanos>,
@@ -149,21 +149,21 @@ pub struct Attribution {
     /// Time that remains.
     #[serde(rename = "unexplained_ns")]
     pub unexplained: Nanos,
-    /// Part of `named` for which the tool itself is responsible.
+    /// Part of `named` that the tool itself caused.
     #[serde(rename = "own_ns")]
     pub own: Nanos,
 }
 
 impl Attribution {
-    /// Returns the fraction of the time in gaps that is attributed to named sources, or 1 if there
-    /// are no gaps.
+    /// Returns the fraction of the time in gaps that is attributed to named sources. Returns 1 if
+    /// the tool recorded no gaps.
     pub fn named_share(&self) -> f64 {
         self.share(self.named)
     }
 
-    /// Returns the fraction of the time in gaps that is explained, or 1 if there are no gaps. Time
-    /// is explained if it was taken by a named source or by entering and leaving the kernel around
-    /// one, or if the trace proves that the kernel did nothing.
+    /// Returns the fraction of the time in gaps that is explained. Returns 1 if the tool recorded
+    /// no gaps. Time is explained if it was taken by a named source or by entering and leaving the
+    /// kernel around one, or if the trace proves that the kernel did nothing.
     pub fn coverage(&self) -> f64 {
         self.share(self.time - self.unexplained)
     }

@@ -23,7 +23,7 @@ pub(crate) const VICTIM: &str = "recorder-victim";
 
 /// Lengths of the shortest and the longest stall.
 const LENGTHS: (Nanos, Nanos) = (Nanos::from_millis(5), Nanos::from_millis(20));
-/// Minimum interval between two stalls. It is so long that each stall becomes a separate incident.
+/// Minimum interval between two stalls. At this distance, each stall becomes a separate incident.
 const APART: Nanos = Nanos::from_secs(5);
 
 /// Minimum length of the delays that the delayed program reports. It equals the threshold of the

@@ -27,8 +27,8 @@ const MANY: usize = 1 << 14;
 /// Nice values to request, one after the other, if the thread is repeatedly woken too late.
 const STEPS: [i32; 2] = [-10, -20];
 
-/// Number of reads between two checks of which CPUs the program uses. By default, they take one
-/// second.
+/// The list of CPUs that the program uses is checked once per this many reads. By default, that is
+/// once per second.
 const TURNS: u32 = 20;
 
 /// Affinity and priority of the calling thread while it empties buffers. Dropping this restores
@@ -190,7 +190,7 @@ mod tests {
         collector.keep_off(&all[..1]);
         assert_eq!(collector.is_apart(), all.len() > 1);
         assert_eq!(allowed().contains(all[0]), all.len() == 1);
-        // A thread that is told to avoid every CPU must still use one of them, namely the last.
+        // If a thread must avoid every CPU, it still has to use one of them, namely the last.
         collector.keep_off(&all);
         assert!(!collector.is_apart());
         assert_eq!(allowed(), all[all.len() - 1..].iter().copied().collect());
@@ -209,7 +209,7 @@ mod tests {
         collector.was_due(now(), Nanos::from_secs(60));
         assert_eq!(collector.nice(), before);
         collector.was_due(now() - Nanos::from_secs(2), Nanos::from_secs(1));
-        // The test may not be allowed to raise its priority.
+        // If the test is not allowed to raise its priority, the nice value stays the same.
         let nice = collector.nice();
         assert!(nice <= before);
         assert_eq!(Tracer::own_nice(), nice);

@@ -75,7 +75,7 @@ impl Audited {
     }
 
     /// Forwards the signal that ended the session to the command. First gives the command time to
-    /// exit by itself, because a Ctrl-C at the terminal reaches the command too. If the command
+    /// exit without it, because a Ctrl-C at the terminal also reaches the command. If the command
     /// survives the signal, it is left running.
     pub(crate) fn interrupt(&mut self, signal: i32) {
         if self.ends_in_time() {

@@ -45,7 +45,7 @@ pub enum Event<'a> {
 /// Facts that are known before the first row.
 #[derive(Debug)]
 pub struct Started {
-    /// The machine as it was before the session started anything.
+    /// State of the machine before the session started anything.
     pub machine: Machine,
     /// CPUs that are watched from the start.
     pub cpus: CpuList,

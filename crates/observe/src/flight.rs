@@ -93,7 +93,7 @@ pub struct Recorder {
     rules: Rules,
     /// Programs that have frame triggers.
     programs: Programs,
-    /// Probes for gap triggers, or `None` if there are no such triggers.
+    /// Probes for gap triggers, or `None` if no gap triggers are configured.
     gaps: Option<GapWatch>,
     /// Number of gaps that were suppressed by probes that have since been replaced.
     gaps_suppressed: u64,
@@ -317,8 +317,8 @@ impl Recorder {
     pub fn next_event(&mut self, timeout: Duration) -> RecorderEvent<'_> {
         if !self.start_reported {
             self.start_reported = true;
-            // The probes start only now, because the caller may have to change its user first,
-            // which affects all threads.
+            // The probes start only now, because some callers first change their user, which
+            // affects all threads.
             if let Some(gaps) = &mut self.gaps {
                 gaps.begin();
             }
@@ -448,8 +448,8 @@ impl Recorder {
     }
 
     /// Opens a window after a trigger, and reads the rings when this is due. Returns the window
-    /// when it is complete. If further triggers extend it so much that earlier triggers would be
-    /// reported too late, returns its current state.
+    /// when it is complete. Further triggers extend the window. If earlier triggers would therefore
+    /// be reported too late, returns the window's current state.
     fn turn_window(&mut self, time: Nanos) -> Option<FrozenWindow> {
         let tracer = self.tracer.as_mut()?;
         if self.open.is_none()

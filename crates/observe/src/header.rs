@@ -87,7 +87,7 @@ impl End<'_> {
         let cpus: Vec<Cpu> = self.settings.online.iter().collect();
         let mut header = self.header(Level::Proc, coverage, cost, &Closing::default());
         let (begin, end) = (header.before.at, header.after.at);
-        // If there is no tracer, the recorded times come from the kernel's own counters.
+        // Without a tracer, the recorded times come from the kernel's own counters.
         let counted = |cpu: &Cpu| {
             let counters = [&header.before, &header.after];
             counters

@@ -170,7 +170,7 @@ impl PacedLoop {
         })
     }
 
-    /// Returns the machine as it was before the loop started.
+    /// Returns the state of the machine before the loop started.
     pub fn machine(&self) -> &Machine {
         &self.machine
     }

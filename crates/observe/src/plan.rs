@@ -322,8 +322,8 @@ mod tests {
 
     use super::{Keep, Plan, Program, Settings};
 
-    /// Creates the files of a machine with four CPUs, two of which are online, and one process that
-    /// has two threads.
+    /// Creates the files of a machine that has four CPUs and one process with two threads. Two of
+    /// the CPUs are online.
     fn machine() -> TempDir {
         let root = tempfile::tempdir().unwrap();
         let put = |path: &str, text: &str| {

@@ -208,7 +208,7 @@ impl Running {
         false
     }
 
-    /// Returns the tracer's counters so far, or `None` if there is no tracer.
+    /// Returns the tracer's counters so far, or `None` if the session has no tracer.
     pub(crate) fn counted(&self) -> Option<Counted> {
         self.tracer.as_ref().ok().map(Tracer::counted)
     }
@@ -364,8 +364,9 @@ pub(crate) fn length_not_kept(asked: Nanos, watched: Nanos) -> Option<Limitation
     })
 }
 
-/// Prepares the probe on the CPUs that this process may use. Also returns the CPUs that it may not
-/// use. If the user named the CPUs, fails unless this process may use all of them.
+/// Prepares the probe on the CPUs that this process is allowed to use. Also returns the CPUs that
+/// it is not allowed to use. If the user named the CPUs, fails unless this process is allowed to
+/// use all of them.
 fn prepare_probe(settings: &Settings) -> Result<(Probe, CpuList), ObserveError> {
     let plan = &settings.plan;
     let start = |cpus: &CpuList| Probe::prepare(plan.probe, plan.policy, cpus);

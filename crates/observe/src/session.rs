@@ -116,16 +116,16 @@ impl Session {
     }
 
     /// Makes the next call of [`Session::next_event`] end the session, and forwards `signal` to the
-    /// command. The command first gets time to exit by itself, because a Ctrl-C at the terminal
-    /// reaches it too.
+    /// command. The command first gets time to exit without it, because a Ctrl-C at the terminal
+    /// also reaches the command.
     pub fn stop(&mut self, signal: Option<i32>) {
         if let Some(running) = &mut self.running {
             running.stop(signal);
         }
     }
 
-    /// Returns the tracer's counters so far. Returns `None` if there is no tracer or the session
-    /// has ended.
+    /// Returns the tracer's counters so far. Returns `None` if the session has no tracer or has
+    /// ended.
     pub fn counted(&self) -> Option<Counted> {
         self.running.as_ref()?.counted()
     }

@@ -139,7 +139,7 @@ impl PacedTurns {
         })
     }
 
-    /// Returns the machine as it was before the first trial.
+    /// Returns the state of the machine before the first trial.
     pub fn machine(&self) -> &Machine {
         self.current.machine()
     }

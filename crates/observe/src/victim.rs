@@ -286,7 +286,7 @@ impl Watched {
             Program::Process(pid) => !self.proc.is_alive(*pid),
             Program::Thread(tid) => self.proc.process_of(*tid).is_none(),
             Program::Processes(pids) => !pids.iter().any(|&pid| self.proc.is_alive(pid)),
-            // The session notices by itself when a command exits, because it is the command's
+            // The session notices without a check when a command exits, because it is the command's
             // parent process.
             Program::Command(_) | Program::Named(_) | Program::Cgroup(_) => false,
         }

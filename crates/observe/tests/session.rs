@@ -1,5 +1,5 @@
-//! Tests a session on this machine at whatever capability level is available: the order of its
-//! events, and how it ends.
+//! Tests a session on this machine, at the highest capability level that is available here: the
+//! order of its events, and how it ends.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 

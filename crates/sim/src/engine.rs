@@ -163,8 +163,8 @@ struct CpuState {
     /// Pending interrupts, one bit per source.
     pending: u64,
     softirqs: u64,
-    /// Tasks whose high-resolution timers have expired, but whose timer interrupt has not been
-    /// handled yet.
+    /// Tasks with high-resolution timers that have expired but have not been handled by the timer
+    /// interrupt yet.
     expired: Vec<TaskId>,
     resched: bool,
     /// The last task with a cache footprint that ran on this CPU.
@@ -205,8 +205,8 @@ struct Task {
     lateness: Histogram,
     throttled_at: Nanos,
     signals: u64,
-    /// How much CPU time the task had used when its data was last evicted from the cache.
-    /// `refilled` is the cost charged since then for reloading the data.
+    /// CPU time that the task had used when its data was last evicted from the cache. `refilled` is
+    /// the cost charged since then for reloading the data.
     cold_at: Nanos,
     refilled: Nanos,
     chance: Stream,

@@ -53,8 +53,8 @@ pub(crate) struct Ids {
     pub(crate) throttled: Vec<SourceId>,
 }
 
-/// Adds a source of `kind` for each task, and returns the sources' IDs. Each task is a process of
-/// its own.
+/// Adds a source of `kind` for each task, and returns the sources' IDs. Each task is a separate
+/// process.
 fn threads(setup: &Setup, sources: &mut SourceTable, kind: Kind, detail: &str) -> Vec<SourceId> {
     let tasks = (1..).zip(&setup.tasks);
     let ids = tasks.map(|(pid, task)| {

@@ -1,4 +1,4 @@
-//! Schedulers, each in a file of its own, and the traits that connect them to the engine.
+//! Schedulers, each in a separate file, and the traits that connect them to the engine.
 //!
 //! A policy implements [`RunQueue`], which orders the runnable tasks of one queue. `Queues`
 //! combines run queues into a machine's scheduler and migrates tasks. A machine has either one
@@ -44,8 +44,8 @@ pub enum Policy {
     /// Approximation of EEVDF, Linux 6.6 and later: the eligible task with the earliest virtual
     /// deadline runs.
     Eevdf {
-        /// Run time after which a task's deadline is renewed, for tasks that do not request a slice
-        /// of their own.
+        /// Run time after which a task's deadline is renewed, for tasks that do not request a
+        /// specific slice.
         slice: Nanos,
         /// Whether slices are enforced by a timer (`HRTICK`) instead of the tick.
         hrtick: bool,
@@ -164,8 +164,8 @@ pub trait RunQueue {
     /// Called when `task`, which is running, blocks or exits.
     fn leave(&mut self, _tasks: &mut [Self::Entity], _task: TaskId) {}
 
-    /// Removes and returns a queued task for which `movable` returns `true`, so that another CPU
-    /// can run it. Returns `None` if there is no such task.
+    /// Removes and returns a queued task that another CPU can run, that is, for which `movable`
+    /// returns `true`. Returns `None` if the queue has no such task.
     fn steal(
         &mut self,
         tasks: &mut [Self::Entity],

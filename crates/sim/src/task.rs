@@ -53,8 +53,8 @@ pub struct Attributes {
 pub enum Step {
     /// Computes for this long, in CPU time at full speed. Takes at least 1 ns.
     Work(Law),
-    /// Works in the kernel for this long. No other task can preempt it meanwhile. Takes at least 1
-    /// ns.
+    /// Works in the kernel for this long. During that time, no other task can preempt it. Takes at
+    /// least 1 ns.
     Kernel(Law),
     /// Works for this long with interrupts masked. Takes at least 1 ns.
     Masked(Law),

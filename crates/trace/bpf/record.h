@@ -96,7 +96,7 @@ enum limit {
 	TRIGGER_RULES = 8, /* maximum number of trigger rules */
 	TRIGGERS = 6, /* number of kinds of triggers */
 	BURST = 16, /* maximum number of triggers per CPU within `BURST_NS` */
-	BURST_NS = 1000000000, /* time in ns for which a CPU's triggers are counted as one burst */
+	BURST_NS = 1000000000, /* time in ns in which a CPU's triggers count as one burst */
 	NAME_SLOTS = 32768, /* number of slots for thread names (a power of two) */
 	SOFTIRQS = 16, /* upper limit for softirq numbers (a power of two) */
 	RING_TIME_BITS = 40, /* number of bits of a time in a [`RingEntry`], including the sign: up to 9 minutes */

@@ -52,7 +52,7 @@ pub struct Decoder {
 
 impl Decoder {
     /// Creates a decoder that resolves numbers with `names`. All threads of process `own_pid`
-    /// belong to ticktax. Those whose names start with `probe_prefix` are its probes.
+    /// belong to ticktax. If their names start with `probe_prefix`, they are ticktax's probes.
     pub fn new(names: Names, own_pid: u32, probe_prefix: &'static str) -> Self {
         Self {
             names,
@@ -83,8 +83,8 @@ impl Decoder {
         id
     }
 
-    /// Returns the process and the latest name of thread `tid` according to its earlier records, or
-    /// `None` if there are none.
+    /// Returns the process and the latest name of thread `tid` according to its earlier records.
+    /// Returns `None` if it has no earlier records.
     pub(crate) fn thread_before(&self, tid: u32) -> Option<(u32, [u8; 16])> {
         self.threads.get(&tid).copied()
     }

@@ -173,7 +173,7 @@ pub(crate) fn read_types(path: &Path) -> Result<Vec<u8>, TraceError> {
     })
 }
 
-/// Returns the I/O error among an error's causes, or `None` if there is none.
+/// Returns the I/O error among an error's causes, or `None` if no cause is an I/O error.
 fn io_cause<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::Error> {
     let mut cause = Some(error);
     while let Some(error) = cause {

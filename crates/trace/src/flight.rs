@@ -265,7 +265,7 @@ impl Tracer {
         Ok(Triggers { ring })
     }
 
-    /// Returns the next trigger that has arrived, or `None` if there is none.
+    /// Returns the next trigger that has arrived, or `None` if no further trigger has arrived.
     pub fn next_trigger(&mut self, triggers: &mut Triggers) -> Option<Noticed> {
         let record = triggers.next()?;
         let number = |n: u32| i32::try_from(n).unwrap_or(0);

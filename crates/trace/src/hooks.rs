@@ -2,7 +2,7 @@
 
 use ticktax_model::hook::Hook;
 
-/// Place to which a BPF program is attached.
+/// Place that a BPF program is attached to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attach {
     /// The tracepoint that has the program's name. Its arguments have BTF types.
@@ -32,7 +32,7 @@ pub enum Need {
 pub struct HookPrograms {
     /// Hook that the programs watch.
     pub hook: Hook,
-    /// Names of the programs in the BPF object, and the place to which each is attached.
+    /// Names of the programs in the BPF object, and the place that each one is attached to.
     pub programs: &'static [(&'static str, Attach)],
     /// Whether the hook watches an entry into the kernel that exists on every machine. Only if all
     /// such hooks are attached does a gap without a span prove that the kernel ran nothing.

@@ -150,7 +150,7 @@ impl Names {
     }
 
     /// Returns the name for a span's `detail`, which is usually the address of a function. The name
-    /// is empty if there is none.
+    /// is empty if the span has no detail.
     pub fn detail(&mut self, address: u64) -> Arc<str> {
         match address {
             detail::NONE => "".into(),

@@ -432,7 +432,7 @@ pub const TRIGGERS: usize = 6;
 /// Maximum number of triggers per CPU within `BURST_NS`.
 pub const BURST: usize = 16;
 
-/// Time in ns for which a CPU's triggers are counted as one burst.
+/// Time in ns in which a CPU's triggers count as one burst.
 pub const BURST_NS: usize = 1_000_000_000;
 
 /// Number of slots for thread names (a power of two).

@@ -30,8 +30,9 @@ use crate::sys::{self, Shared, SharedArray};
 /// time in advance, so that they start or stop together.
 pub(crate) const AHEAD: Nanos = Nanos::from_millis(1);
 
-/// Length of time for which one CPU's rows are emitted before those of the next. Rows of different
-/// CPUs can be out of order by up to this much, even if the reader is late.
+/// Length of the intervals in which rows are merged. Within an interval, the rows of one CPU are
+/// emitted before those of the next CPU. Rows of different CPUs can therefore be out of order by up
+/// to this much, even if the reader is late.
 const MERGED: Nanos = Nanos::from_millis(50);
 
 /// Name prefix of ticktax's probe threads.

@@ -17,7 +17,7 @@ use ticktax_model::{Owner, SourceTable};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// Command-line arguments, each of which becomes an input.
+/// Command-line arguments. Each one becomes an input.
 const ARGUMENTS: &[&str] = &[
     "0-3,8",
     "20s",

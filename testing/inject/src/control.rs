@@ -52,7 +52,7 @@ impl Stopper {
     }
 }
 
-/// Determines for which events the timer is used.
+/// Determines which events the timer is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arm {
     /// Only for events that are not due yet.

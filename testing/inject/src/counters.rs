@@ -71,7 +71,8 @@ fn cell(table: &str, row: &str, cpu: Cpu) -> Option<u64> {
     cells.split_whitespace().nth(column)?.parse().ok()
 }
 
-/// Returns the PID of the kernel thread called `comm`, or `None` if there is none.
+/// Returns the PID of the kernel thread called `comm`. Returns `None` if no kernel thread has that
+/// name.
 pub fn kernel_thread(comm: &str) -> Option<i32> {
     fs::read_dir("/proc")
         .ok()?

@@ -15,7 +15,7 @@ pub enum InjectError {
     NeedsRoot {
         /// The requested kind.
         kind: &'static str,
-        /// What root is required for.
+        /// The action that requires root.
         why: &'static str,
     },
     /// The CPU does not exist, or this process is not allowed to run on it.

@@ -37,8 +37,8 @@ pub struct Truth {
     pub account: String,
     /// Other accounts that the disturbance affects.
     pub also: Vec<String>,
-    /// How much the kernel's counters for the disturbed CPU rose during the disturbance. Other
-    /// causes can contribute to them.
+    /// Increase of the kernel's counters for the disturbed CPU during the disturbance. Other causes
+    /// can contribute to them.
     pub counts: Vec<Count>,
     /// The first [`Truth::MAX_LOGGED`] events. For `throttle`, these are the gaps that the
     /// throttled process noticed.
@@ -104,9 +104,9 @@ impl Truth {
         self.log.iter().map(|event| event.length).sum()
     }
 
-    /// Returns the total time for which `stretches` overlap `events`. `stretches` are the intervals
-    /// in which a thread ran. `events` must be in the order of time, and must not overlap each
-    /// other.
+    /// Returns the total time during which `stretches` overlap `events`. `stretches` are the
+    /// intervals in which a thread ran. `events` must be in the order of time, and must not overlap
+    /// each other.
     pub fn time_within<'a>(
         events: &[Event],
         stretches: impl IntoIterator<Item = &'a Span>,

@@ -17,7 +17,7 @@ musl, the C library, MIT: https://musl.libc.org
 const NAMES: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE"];
 
 /// Lists the components and their declared licences. After that, each licence text appears once,
-/// with the packages to which it applies.
+/// together with the packages that it applies to.
 pub(super) fn make(packages: &Packages) -> Result<String, String> {
     let mut page = "What is linked into ticktax, and its licences (SPDX).\n\n".to_owned();
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();

@@ -27,7 +27,7 @@ const MADE: (f64, f64) = (0.04, 80.0);
 /// Name of the function that handles the tick, and its name in earlier kernels.
 const TICKS: [&str; 2] = ["tick_nohz_handler", "tick_sched_timer"];
 
-/// What the injectors did, according to their own reports.
+/// The injectors' own reports about what they did.
 pub(super) struct Truth {
     pub(super) thread: Value,
     pub(super) interrupts: Value,

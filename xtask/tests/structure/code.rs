@@ -49,7 +49,8 @@ fn block_comment(text: &str) -> usize {
     at
 }
 
-/// Returns the length of the raw string at the start of `text`, or `None` if there is none.
+/// Returns the length of the raw string at the start of `text`. Returns `None` if `text` does not
+/// start with a raw string.
 fn raw_string(text: &str) -> Option<usize> {
     let inner = text.strip_prefix("br").or_else(|| text.strip_prefix('r'))?;
     let hashes = inner.len() - inner.trim_start_matches('#').len();
@@ -73,8 +74,9 @@ fn string(text: &str) -> usize {
     text.len()
 }
 
-/// Returns the length of the character literal at the start of `text`. Returns `None` if there is
-/// none, for example because it is a lifetime, which has no closing quote.
+/// Returns the length of the character literal at the start of `text`. Returns `None` if `text`
+/// does not start with one, for example because it starts with a lifetime, which has no closing
+/// quote.
 fn character(text: &str) -> Option<usize> {
     let inner = text.strip_prefix('\'')?;
     let length = match inner.strip_prefix('\\') {

@@ -30,7 +30,7 @@ fn every_snapshot_belongs_to_a_test() {
 }
 
 /// Checks that the name of each data file occurs in a program or a test. It must occur with its
-/// extension, or without it as a string of its own.
+/// extension, or without it as a separate string.
 #[test]
 fn every_file_beside_the_code_is_read() {
     let code: Vec<String> = sources("rs").iter().map(|file| read(file)).collect();
@@ -42,7 +42,8 @@ fn every_file_beside_the_code_is_read() {
         .filter(|file| !has_ending(file, OTHERS))
         .chain(scenarios)
     {
-        // proptest finds its files by itself, and esbuild finds those of `cargo xtask script`.
+        // No code needs to name these files: proptest finds its files automatically, and esbuild
+        // finds those of `cargo xtask script`.
         let shown = shown(&file);
         if shown.contains("/proptest-regressions/") || shown.starts_with("crates/report/script/") {
             continue;

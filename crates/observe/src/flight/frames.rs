@@ -113,8 +113,8 @@ impl Programs {
         self.all.iter().filter_map(|program| program.visit).min()
     }
 
-    /// Visits the programs for which a visit is due. Returns the id of a process whose rhythm must
-    /// be searched for now, or `None` if there is none.
+    /// Visits the programs that are due for a visit. Returns the ID of a process whose rhythm must
+    /// be searched for now, or `None` if no search is due.
     fn visit(&mut self, now: Nanos, proc: &Proc) -> Option<i32> {
         for program in &mut self.all {
             if program.visit.is_none_or(|visit| now < visit) {
@@ -325,7 +325,7 @@ impl Recorder {
             && self.programs.have_ended()
     }
 
-    /// Visits the programs for which a visit is due. Returns recorded events in which to search for
+    /// Visits the programs that are due for a visit. Returns recorded events in which to search for
     /// a rhythm, or `None` if no search is due. Does nothing while a window is being kept, because
     /// the window needs the memory.
     pub(super) fn turn_frames(&mut self, time: Nanos) -> Option<ProgramWindow> {

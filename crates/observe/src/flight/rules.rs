@@ -151,8 +151,8 @@ impl Rules {
         }
     }
 
-    /// Returns the program to which a noticed delay belongs if a frame trigger fired, or `None` if
-    /// another trigger did.
+    /// If a frame trigger fired, returns the program that the noticed delay belongs to. If another
+    /// trigger fired, returns `None`.
     pub(super) fn framed(&self, noticed: &Noticed) -> Option<&TriggerTarget> {
         let rule = self.kernel.get(noticed.rule)?;
         (rule.spec.kind == TriggerKind::Frame).then_some(&rule.spec.target)
@@ -278,7 +278,7 @@ fn counted(watch: &GapWatch, cpus: impl Iterator<Item = Cpu>) -> Histogram {
     all
 }
 
-/// Returns the CPUs to which a gap trigger applies.
+/// Returns the CPUs that a gap trigger applies to.
 fn probed(
     target: &TriggerTarget,
     watched: &CpuList,

@@ -12,7 +12,7 @@ use super::RecorderPlan;
 /// tables together take 5 MiB.
 pub(super) const SOURCES: u32 = 1 << 12;
 
-/// Time for which the event rate is measured at the start.
+/// Duration of the initial measurement of the event rate.
 const MEASURED: Duration = Duration::from_millis(250);
 
 /// Time that a ring should reach back.

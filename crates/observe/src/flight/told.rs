@@ -100,8 +100,8 @@ pub struct RecorderStatus {
     pub suppressed: u64,
     /// Current number of records in each CPU's ring.
     pub ring_records: usize,
-    /// How far the rings reach back from now. If they differ, it is the shortest time. `None` if no
-    /// ring has been full yet.
+    /// Length of the time, up to now, that the rings contain. If the rings differ, it is the
+    /// shortest of their times. `None` if no ring has been full yet.
     pub reach: Option<Nanos>,
     /// CPU time used since the start by the thread that drives the recorder.
     pub cpu: Nanos,
@@ -202,7 +202,7 @@ pub struct FrozenWindow {
     pub sources: SourceTable,
     /// Rows of the window. They can be iterated any number of times.
     pub rows: FrozenRows,
-    /// Number of triggers in the window that did not fit into the header. Those that an earlier
+    /// Number of triggers in the window that did not fit into the header. Triggers that an earlier
     /// version already counted are not included.
     pub left_out: u64,
 }

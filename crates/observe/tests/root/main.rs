@@ -152,7 +152,7 @@ fn a_stall_is_caught_with_what_ran_instead() -> Result<(), Failed> {
     if !is_expected {
         return Err(format!("{caught:?}").into());
     }
-    // The rows must contain the wait, and all of the time for which other threads ran during it.
+    // The rows must contain the wait, and all time that other threads ran during it.
     let during =
         |row: &Row| row.span().start < caught.at && row.span().end() > caught.at - caught.lasted;
     let rows = || frozen.rows.iter().filter(during);
@@ -240,7 +240,7 @@ fn a_gap_is_noticed_by_its_probe() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The test program wakes up every ms, but the recorder is told that a frame is due 10 ms after the
+/// The test program wakes up every ms, but the recorder assumes that a frame is due 10 ms after the
 /// previous one started. Only a frame that is late because of the stall may trigger.
 fn a_frame_one_period_late_is_noticed() -> Result<(), Failed> {
     const STALL: Nanos = Nanos::from_millis(60);

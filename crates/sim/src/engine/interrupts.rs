@@ -268,7 +268,7 @@ impl Engine<'_> {
     }
 
     /// Clears the timer of the next task whose timer slack has begun by `time`, and returns the
-    /// task. Returns `None` if there is no such task.
+    /// task. Returns `None` if no task's slack has begun.
     fn next_in_slack(&mut self, cpu: usize, time: Nanos) -> Option<TaskId> {
         loop {
             let task = self.cpus[cpu].slack.pop(time.0)?;

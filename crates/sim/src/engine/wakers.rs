@@ -8,7 +8,7 @@ use ticktax_model::recording::Effect;
 use super::{Engine, Work};
 use crate::task::TaskId;
 
-/// What woke a task.
+/// The cause of a task's wake-up.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Waker {
     /// The task is new, or was unthrottled. The kernel reports no wake-up for it.

@@ -1,5 +1,5 @@
 //! `SCHED_FIFO` and `SCHED_RR` tasks, which run before all other tasks. Newer kernels keep them in
-//! a queue of their own (`kernel/sched/rt.c`), and Linux 2.4 gives them a goodness of 1000 or more.
+//! a separate queue (`kernel/sched/rt.c`), and Linux 2.4 gives them a goodness of 1000 or more.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -90,8 +90,8 @@ impl RealTime {
         self.tasks += 1;
     }
 
-    /// Removes and returns the first task with the highest priority for which `may` returns `true`.
-    /// Returns `None` if there is no such task.
+    /// Considers the tasks for which `may` returns `true`. Removes and returns the first of those
+    /// with the highest priority. Returns `None` if `may` returns `false` for all tasks.
     pub(super) fn take(&mut self, may: &dyn Fn(TaskId) -> bool) -> Option<TaskId> {
         let found = self.queues.iter_mut().rev().find_map(|(_, queue)| {
             let place = queue.iter().position(|&task| may(task))?;

@@ -15,7 +15,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     /// A work step that starts right after a tick must be charged for each tick that occurs during
-    /// the step, whatever its exact length.
+    /// the step. This must hold for every length of the step.
     #[test]
     fn bursts_from_the_tick_are_charged_in_whole_ticks(
         work in 1_i64..60_000_000, policy in policy(), hz in prop::sample::select(&[100_u64, 250, 1000][..])

@@ -28,7 +28,7 @@ const AGREEMENTS: u32 = 20;
 /// Pause between two such attempts.
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// Events that were read from the rings around an incident. Recording continues meanwhile.
+/// Events that were read from the rings around an incident, while recording continued.
 #[derive(Debug)]
 pub struct Capture {
     pools: Vec<Pool>,

@@ -14,7 +14,7 @@ use crate::tracer::Tracer;
 /// If a detail is smaller than this, it is not the address of a function.
 const FUNCTIONS: u32 = 4096;
 
-/// What the fields of a [`Common`] stand for.
+/// Meaning of the fields of a [`Common`].
 #[derive(Clone, Debug)]
 pub(super) struct Meaning {
     pub(super) source: SourceId,

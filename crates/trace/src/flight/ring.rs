@@ -161,7 +161,7 @@ impl Tracer {
     }
 }
 
-/// Counts records that were overwritten. Those before the pool's first record are not counted as
+/// Counts records that were overwritten. Records before the pool's first record are not counted as
 /// missed, because they only mean that the ring does not reach back as far.
 fn count_gone(pool: &mut Pool, gone: u64) {
     if pool.events.is_empty() {

@@ -66,9 +66,9 @@ impl Thread {
     }
 }
 
-/// Returns the waits, within the window, of the threads for which `its` returns `true`. `cpus`
-/// contains each CPU's events in the window, and `name` returns the source of a wait. Threads that
-/// did not run in the window are unknown, so they have no waits.
+/// Returns those waits within the window that belong to threads for which `its` returns `true`.
+/// `cpus` contains each CPU's events in the window, and `name` returns the source of a wait.
+/// Threads that did not run in the window are unknown, so they have no waits.
 pub(super) fn waits_of<I: Iterator<Item = Event>>(
     its: &mut impl FnMut(u32) -> bool,
     cpus: &[(u16, impl Fn() -> I)],
@@ -198,14 +198,16 @@ impl Thread {
         }
     }
 
-    /// Returns the time of the first wake-up between `from` and `to`, or `None` if there is none.
+    /// Returns the time of the first wake-up between `from` and `to`, or `None` if the thread was
+    /// not woken in that time.
     fn woken(&self, from: u64, to: u64) -> Option<u64> {
         let after = self.woken.partition_point(|&time| time < from);
         self.woken.get(after).copied().filter(|&time| time <= to)
     }
 
-    /// Adds the one or two waits in an off-CPU period. `like` is the stretch after that period, or
-    /// the last one before it if there is none after it. `left` is the CPU that the thread left.
+    /// Adds the one or two waits in an off-CPU period. `like` is the stretch after that period. If
+    /// no stretch follows, it is the last one before the period. `left` is the CPU that the thread
+    /// left.
     fn add(
         &self,
         add: &mut impl FnMut(Wanted),

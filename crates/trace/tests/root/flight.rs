@@ -209,7 +209,7 @@ fn noticed(tracer: &mut Tracer, triggers: &mut Triggers) -> Result<Vec<Noticed>,
     let (_writer, reader) = std::os::unix::net::UnixStream::pair()?;
     let begin = now();
     let mut all = Vec::new();
-    // On a busy machine, a thread with the lowest priority may have to wait this long.
+    // On a busy machine, a thread with the lowest priority can wait this long.
     while all.is_empty() && now() - begin < Nanos::from_secs(60) {
         triggers.wait(reader.as_fd(), Duration::from_secs(1));
         while let Some(trigger) = tracer.next_trigger(triggers) {

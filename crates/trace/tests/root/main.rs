@@ -24,7 +24,7 @@ use ticktax_trace::{Closing, Output, Programs, TraceError, TraceSettings, Tracer
 mod flight;
 mod recycle;
 
-/// Time for which an extra thread sleeps. Other waits in the tests are fractions of it.
+/// Duration of an extra thread's sleep. Other waits in the tests are fractions of it.
 const MOMENT: std::time::Duration = std::time::Duration::from_millis(500);
 
 type Test = fn() -> Result<(), Failed>;
@@ -456,7 +456,7 @@ fn a_missing_hook_loses_its_account() -> Result<(), Failed> {
     if !tracer.limitations().contains(&missing) {
         return Err(format!("{:?}", tracer.limitations()).into());
     }
-    // Ticks still occur, but in an interrupt for which no hook is attached.
+    // Ticks still occur, but in an interrupt that no hook is attached to.
     let mut names = BTreeSet::new();
     let (closing, times) = run_and(tracer, 100, &mut |source| {
         if &*source.name == UNTRACED_TIMER {

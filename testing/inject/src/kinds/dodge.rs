@@ -20,14 +20,14 @@ use crate::truth::{Event, EventLog, Measured, Truth};
 
 use super::{thread, truth_of};
 
-/// Time for which the spinning thread searches for the tick.
+/// Duration of the spinning thread's search for the tick.
 const LOOKING: Nanos = Nanos::from_millis(400);
 /// Maximum number of gaps that are recorded during the search.
 const ROOM: usize = 1 << 14;
 /// Number of parts into which the search divides a tick period.
 const PARTS: usize = 200;
-/// Minimum share of ticks for which a gap must start in the same part of the period. If the share
-/// is lower, the tick is not identified.
+/// Minimum share of ticks that must have a gap in the same part of the period. If the share is
+/// lower, the tick is not identified.
 const SEEN: f64 = 0.5;
 
 pub(super) fn run(plan: &Plan, window: Window, control: &Control) -> Result<Truth, InjectError> {

@@ -1,4 +1,4 @@
-//! The kinds of disturbances, each in a file of its own.
+//! The kinds of disturbances, each in a separate file.
 
 mod block;
 mod dodge;

@@ -107,7 +107,7 @@ impl<F: FnMut() -> Result<(Nanos, Nanos), InjectError>> Storm<F> {
     }
 }
 
-/// Returns the number of gaps for which to reserve room.
+/// Returns the number of gaps to reserve room for.
 fn room(plan: &Plan) -> usize {
     let events = plan.schedule.events(plan.duration).take(1 << 20).count();
     let seconds = 3 + 2 * plan.duration.0 / 1_000_000_000;
