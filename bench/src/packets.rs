@@ -73,7 +73,7 @@ struct Results {
     in_spite: Vec<InSpite>,
 }
 
-/// Explains a wrong prediction. The last three fields add up to `lost` minus `predicted`.
+/// Explanation of a wrong prediction. The last three fields add up to `lost` minus `predicted`.
 struct Apart {
     lost: u64,
     predicted: u64,

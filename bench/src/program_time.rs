@@ -6,9 +6,9 @@ use std::os::fd::OwnedFd;
 use aya::programs::{ProgramInfo, loaded_programs};
 use aya::sys::{Stats, enable_stats};
 
-/// Keeps the kernel's statistics about BPF programs enabled until this is dropped. They are enabled
-/// through a file descriptor instead of the sysctl `kernel.bpf_stats_enabled`, so that no setting
-/// needs to be restored, even after a crash.
+/// The kernel's statistics about BPF programs, which stay enabled until this is dropped. They are
+/// enabled through a file descriptor instead of the sysctl `kernel.bpf_stats_enabled`, so that no
+/// setting needs to be restored, even after a crash.
 pub(crate) struct Statistics {
     _enabled: OwnedFd,
     /// IDs of the BPF programs that were loaded before this was created.

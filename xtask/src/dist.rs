@@ -2,7 +2,8 @@
 //! Debian package, an SBOM, and the licences.
 //!
 //! Times come from `SOURCE_DATE_EPOCH` or from the last commit, and no file contains a path of this
-//! machine. The same source can therefore produce the same bytes. `--check` verifies that it does.
+//! machine. The same source should therefore always produce the same bytes. `--check` verifies that
+//! it does.
 
 mod deb;
 mod licences;

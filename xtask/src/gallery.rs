@@ -207,8 +207,8 @@ impl Gallery {
         self.run(&["case", "run", "frame-rate-vs-hz", "--html", page])
     }
 
-    /// Repeats the same investigation on real kernels with its tick rates. The kernels are built
-    /// once and kept.
+    /// Repeats the same investigation on real kernels that have the tick rates of the published
+    /// one. The kernels are built once and kept.
     fn case_on_kernels(&self) -> Result<(), String> {
         self.run(&["lab", "build", "--hz", RATES])?;
         self.run(&[

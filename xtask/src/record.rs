@@ -130,7 +130,7 @@ fn btf_of(object: &[u8]) -> Result<Btf, String> {
     Btf::from_bytes(bytes).map_err(|error| unreadable(&error))
 }
 
-/// Describes a problem with the object or the header.
+/// A problem with the object or the header.
 struct Fault(String);
 
 impl<E: fmt::Display> From<E> for Fault {

@@ -87,7 +87,8 @@ fn tables(binary: &Path, folder: &Path, libraries: bool) -> Result<String, Strin
     Ok(format!("{out}\nLoad average {}\n\n{opened}", load.trim()))
 }
 
-/// Simulates a recording of a busy machine. It has four CPUs, with 46,000 spans per second on each.
+/// Simulates a recording of a busy machine. The machine has four CPUs, with 46,000 spans per second
+/// on each.
 fn simulated(binary: &Path, folder: &Path, length: &str) -> Result<PathBuf, String> {
     let mut scenario = format!(
         "length = \"{length}\"\nseed = 11\n[machine]\ncpus = 4\nhz = 1000\npolicy = \"fair\"\n\

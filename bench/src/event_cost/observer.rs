@@ -18,7 +18,7 @@ use crate::tool::Tool;
 use crate::tracing::{INTERVAL, SUMS, Tracing};
 
 /// The shortest useful bpftrace program, which counts context switches by name. ticktax always
-/// keeps at least this sum.
+/// keeps at least these counts.
 const COUNT: &str = "tracepoint:sched:sched_switch { @[args->prev_comm] = count(); }";
 
 /// Part of the kernel's names for all BPF programs that are attached to context switches.

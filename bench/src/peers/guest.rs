@@ -143,8 +143,8 @@ fn finish(peer: Peer, command: &mut Command, file: Option<&str>) -> Result<(), S
     Err(last.map_or_else(|| output.status.to_string(), |line| line.trim().to_owned()))
 }
 
-/// If the kernel does not have the tracer of an rtla tool, returns the entry for that tool.
-/// Otherwise returns `None`.
+/// Returns the entry for an rtla tool that cannot run because the kernel does not have its tracer.
+/// Returns `None` if the kernel has the tracer.
 fn without_tracer(peer: Peer) -> Option<Ran> {
     let name = peer.name();
     let known = fs::read_to_string(format!("{TRACEFS}/available_tracers")).unwrap_or_default();

@@ -59,7 +59,7 @@ pub struct Started {
     pub no_tracer: Option<String>,
     /// The tracer's blind spots on this kernel.
     pub limitations: Vec<Limitation>,
-    /// Id of the watched process, if it existed at the start.
+    /// ID of the watched process, or `None` if it did not exist at the start.
     pub process: Option<i32>,
     /// When the tracer began to follow the watched program, on `CLOCK_MONOTONIC`. `None` if no
     /// program is watched. Rows that ended before this time do not concern the program.

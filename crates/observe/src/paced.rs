@@ -46,7 +46,8 @@ pub struct LoopPlan {
     pub policy: SchedulingPolicy,
     /// Requested length of the loop.
     pub length: Nanos,
-    /// Delay from which a frame counts as having overshot a step, if this is to be counted.
+    /// Minimum delay of a frame that counts as having overshot a step. `None` if such frames are
+    /// not counted.
     pub overshot_from: Option<Nanos>,
 }
 

@@ -59,7 +59,7 @@ pub(crate) struct Running {
     looked: bool,
     /// Whether [`Running::stop`] was called.
     stopped: bool,
-    /// Signal that requested the stop.
+    /// Signal that requested the stop, or `None` if no signal did.
     signal: Option<i32>,
     ended_early: Option<EndedEarly>,
 }

@@ -335,7 +335,7 @@ impl Watched {
     }
 
     /// Returns how often and for how long the quota of the program's cgroup has throttled it so
-    /// far.
+    /// far. Returns `None` if this is unknown.
     pub(crate) fn throttling(&self) -> Option<Throttling> {
         throttling(self.cgroup.as_deref()?)
     }
@@ -384,7 +384,7 @@ fn joint_name(proc: &Proc, pids: &[i32]) -> String {
     counts.into_iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the cgroup in which a command started by ticktax will run.
+/// Returns the cgroup in which a command started by ticktax will run, or `None` if it is unknown.
 fn own_cgroup(proc: &Proc) -> Option<PathBuf> {
     proc.cpu_cgroup(nix::unistd::getpid().as_raw())
 }

@@ -23,12 +23,12 @@ use crate::setup::Setup;
 use crate::task::{TaskId, TaskReport, TaskSpec};
 use crate::timer::TimerRule;
 
-/// Converts events to rows and passes them to a sink.
+/// A recorder, which converts events to rows and passes them to a sink.
 pub(crate) struct Recorder<'s> {
     sources: SourceTable,
     sink: &'s mut dyn RowSink,
     pub(crate) ids: Ids,
-    /// Identifies the followed task, whose waits and frames are also emitted.
+    /// The followed task, whose waits and frames are also emitted.
     followed: Option<Followed>,
 }
 

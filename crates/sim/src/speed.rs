@@ -10,7 +10,7 @@ use crate::fixed::scale;
 /// `CLKMOD`) stops the clock for one or more eighths of the time, which slows down everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Speed {
-    /// Frequency in thousandths of the maximum, above 0.
+    /// Frequency in thousandths of the maximum. Must be above 0.
     pub frequency: i64,
     /// Number of eighths of the time during which the clock runs, from 1 to 8.
     pub duty: i64,

@@ -50,7 +50,7 @@ enum detail {
 	DETAIL_STOPPED = 9,    /* a thread that is stopped or frozen */
 	DETAIL_UNSEEN = 10,    /* state of a followed thread that has had no event yet */
 	DETAIL_PARENT = 11,    /* state of a thread whose children will be followed, but not the thread itself */
-	DETAIL_REBORN = 12,    /* an empty wait that marks when a new thread takes over the ID */
+	DETAIL_REBORN = 12,    /* an empty wait that marks when a new thread takes over a thread ID */
 	DETAIL_MISSED = 13,    /* unknown, because the thread's switch away from its CPU was not reported */
 };
 
@@ -88,7 +88,7 @@ enum limit {
 	HISTOGRAM_BUCKETS = 140, /* number of buckets in a histogram of lengths */
 	LONG_NS = 917504,	 /* minimum length in ns of intervals that are recorded individually when summing */
 	RESTS_PER_CPU = 16,	 /* number of entries per CPU for sources that do not fit into the table of sums */
-	MAX_DEPTH = 8, /* frames in a stack: thread, softirq, its function, IRQ, its function, three spare */
+	MAX_DEPTH = 8, /* maximum depth of a stack: thread, softirq, its function, IRQ, its function, three spare */
 	MAX_CPUS = 1024, /* maximum number of CPUs */
 	LEFT_SHIFT = 4, /* first of the bits in a [`RingEntry`]'s `kind` that say why a thread left its CPU */
 	WAITING_SLOTS = 32768, /* number of slots for the times at which threads went off CPU (a power of two) */
@@ -208,9 +208,9 @@ struct cpu_state {
 	__u64 ticks_stopped; /* number of times that the kernel stopped the tick */
 	__u8 raised[SOFTIRQS]; /* for each softirq number, whether the softirq is raised and has not started yet */
 	__u64 switches;    /* number of reported context switches */
-	__u64 cut;         /* number of frames above the bottom that were open at a context switch */
+	__u64 cut;         /* number of frames above the bottom one that were open at a context switch */
 	__u32 seen_tgid;   /* process ID of the thread whose time is recorded, if it is not the current one */
-	__u32 at_functions; /* number of running programs at functions' entries and exits, before Linux 5.12 */
+	__u32 at_functions; /* number of running programs for function entries and exits. Used only before Linux 5.12 */
 	char seen_comm[COMM_LEN]; /* name of the thread whose time is recorded, if it is not the current one */
 	__u64 burst_began; /* start of the current burst of triggers, in ns */
 	__u64 burst;       /* number of triggers emitted in this burst */
@@ -252,7 +252,7 @@ struct trigger_rule {
 	__u64 period;   /* for frames: time between two due times, in ns */
 	__u64 due;      /* for frames: when one of them was due, in ns, on `CLOCK_MONOTONIC` */
 	__u64 rearmed;  /* for frames: whether a frame is due one period after the previous one started */
-	__u64 long_from; /* for frames: minimum CPU time of a run that is a frame, in ns. 0 if all runs are */
+	__u64 long_from; /* for frames: minimum CPU time of a run that counts as a frame, in ns. 0 if all runs count */
 	__u64 armed;    /* for frames: number of the learnt rhythm, which differs for each and is never 0 */
 	__u32 triggers; /* one bit for each kind of [`trigger`] that the rule watches. 0 in an unused rule */
 	__u32 who;      /* one of the constants in [`who`] */
@@ -263,7 +263,7 @@ struct trigger_rule {
 
 /* All rules; written by the reader. */
 struct trigger_plan {
-	__u64 limits[TRIGGERS]; /* shortest limit for each [`trigger`], in ns. 0: all count. All bits set: none fires */
+	__u64 limits[TRIGGERS]; /* shortest limit for each [`trigger`] in ns. 0 if all are counted, all bits set if none fires */
 	__u32 counted[TRIGGERS]; /* for each [`trigger`], one bit for each rule that counts its delays */
 	__u32 own;              /* process ID of the recorder */
 	__u32 framed;           /* one bit for each value of the low 5 bits of a paced thread's ID */

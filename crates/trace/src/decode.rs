@@ -33,7 +33,7 @@ pub struct Identity {
     pub comm: [u8; 16],
 }
 
-/// Assigns an id and a name to each source of records.
+/// A decoder, which assigns an ID and a name to each source of records.
 #[derive(Debug)]
 pub struct Decoder {
     names: Names,

@@ -25,7 +25,8 @@ const TOKEN: &str = "token";
 /// Upper limit for the memory that the counts take, in bytes. It is shown in error messages.
 const BYTES: u64 = 16 << 10;
 
-/// Counts the datagrams of one stream that the kernel drops. Counting stops when this is dropped.
+/// A counter of the datagrams of one stream that the kernel drops. Counting stops when this is
+/// dropped.
 #[derive(Debug)]
 pub struct DropWatch {
     programs: Ebpf,

@@ -178,7 +178,7 @@ pub struct Noticed {
     pub time: Nanos,
     /// Length of the delay.
     pub lasted: Nanos,
-    /// Limit of the rule at that time.
+    /// Limit that the rule had when the delay ended.
     pub over: Nanos,
     /// CPU on which the delay was noticed. After a wait for a CPU, it is the CPU on which the
     /// thread then ran. After an uninterruptible sleep, it is the CPU that woke the thread.
@@ -191,7 +191,7 @@ pub struct Noticed {
     pub name: String,
 }
 
-/// Receives triggers in the order in which they were noticed.
+/// A receiver of triggers, which arrive in the order in which they were noticed.
 pub struct Triggers {
     ring: RingBuf<MapData>,
 }

@@ -348,7 +348,7 @@ impl Outcome {
     }
 }
 
-/// Describes why a BPF program could not be attached.
+/// Reason why a BPF program could not be attached.
 struct AttachError {
     error: ProgramError,
     place: Attach,
@@ -489,9 +489,9 @@ fn takes_atomics(types: &Btf) -> bool {
     try_load().is_some()
 }
 
-/// Restores the process's limit on locked memory when it is dropped. Before Linux 5.11, maps and
-/// programs count as locked memory, so aya raises the limit. Commands that are started later must
-/// not inherit the raised limit.
+/// The process's limit on locked memory, which is restored when this is dropped. Before Linux 5.11,
+/// maps and programs count as locked memory, so aya raises the limit. Commands that are started
+/// later must not inherit the raised limit.
 struct LockedMemory(Option<(u64, u64)>);
 
 impl LockedMemory {

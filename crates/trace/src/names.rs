@@ -97,7 +97,7 @@ const SOFTIRQS: [&str; 10] = [
     "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU",
 ];
 
-/// Resolves the numbers in the tracer's records to names.
+/// The names for the numbers in the tracer's records.
 #[derive(Debug)]
 pub struct Names {
     functions: KernelFunctions,

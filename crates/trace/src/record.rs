@@ -200,11 +200,11 @@ pub struct CpuState {
     pub raised: [u8; 16],
     /// Number of reported context switches.
     pub switches: u64,
-    /// Number of frames above the bottom that were open at a context switch.
+    /// Number of frames above the bottom one that were open at a context switch.
     pub cut: u64,
     /// Process ID of the thread whose time is recorded, if it is not the current one.
     pub seen_tgid: u32,
-    /// Number of running programs at functions' entries and exits, before Linux 5.12.
+    /// Number of running programs for function entries and exits. Used only before Linux 5.12.
     pub at_functions: u32,
     /// Name of the thread whose time is recorded, if it is not the current one.
     pub seen_comm: [u8; 16],
@@ -343,7 +343,7 @@ pub struct TriggerRule {
     pub due: u64,
     /// For frames: whether a frame is due one period after the previous one started.
     pub rearmed: u64,
-    /// For frames: minimum CPU time of a run that is a frame, in ns. 0 if all runs are.
+    /// For frames: minimum CPU time of a run that counts as a frame, in ns. 0 if all runs count.
     pub long_from: u64,
     /// For frames: number of the learnt rhythm, which differs for each and is never 0.
     pub armed: u64,
@@ -368,7 +368,7 @@ layout! {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TriggerPlan {
-    /// Shortest limit for each [`trigger`], in ns. 0: all count. All bits set: none fires.
+    /// Shortest limit for each [`trigger`] in ns. 0 if all are counted, all bits set if none fires.
     pub limits: [u64; 6],
     /// For each [`trigger`], one bit for each rule that counts its delays.
     pub counted: [u32; 6],
@@ -408,7 +408,7 @@ pub const LONG_NS: usize = 917_504;
 /// Number of entries per CPU for sources that do not fit into the table of sums.
 pub const RESTS_PER_CPU: usize = 16;
 
-/// Frames in a stack: thread, softirq, its function, IRQ, its function, three spare.
+/// Maximum depth of a stack: thread, softirq, its function, IRQ, its function, three spare.
 pub const MAX_DEPTH: usize = 8;
 
 /// Maximum number of CPUs.
@@ -506,7 +506,7 @@ pub mod detail {
     pub const UNSEEN: u64 = 10;
     /// State of a thread whose children will be followed, but not the thread itself.
     pub const PARENT: u64 = 11;
-    /// An empty wait that marks when a new thread takes over the ID.
+    /// An empty wait that marks when a new thread takes over a thread ID.
     pub const REBORN: u64 = 12;
     /// Unknown, because the thread's switch away from its CPU was not reported.
     pub const MISSED: u64 = 13;

@@ -212,7 +212,7 @@ impl SharedArray<SumRecord> {
         let key = self.entry(index).as_ptr().cast::<u64>();
         // SAFETY: an entry is `WORDS` words, and the first is its key (asserted in `record.rs`).
         let others = unsafe { key.add(1) };
-        // SAFETY: these words are mapped and aligned, zero is a valid value, and nothing else
+        // SAFETY: these words are mapped and aligned, zero is a valid value, and no other code
         // writes them.
         unsafe { others.write_bytes(0, Self::WORDS - 1) };
         // SAFETY: the key is aligned for a u64; the programs take the entry once they see 0.

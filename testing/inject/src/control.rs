@@ -24,7 +24,7 @@ pub struct Stopper(Arc<Stop>);
 #[derive(Debug)]
 struct Stop {
     asked: AtomicBool,
-    /// Becomes readable when a stop is requested, and stays readable.
+    /// Descriptor that becomes readable when a stop is requested, and stays readable.
     wake: EventFd,
 }
 
@@ -52,7 +52,7 @@ impl Stopper {
     }
 }
 
-/// Determines which events the timer is used for.
+/// The events that the timer is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arm {
     /// Only for events that are not due yet.

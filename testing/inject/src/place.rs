@@ -6,7 +6,7 @@ use ticktax_model::{Cpu, CpuList};
 
 use crate::error::InjectError;
 
-/// Denotes the calling thread in scheduler system calls.
+/// The calling thread, in scheduler system calls.
 pub(crate) const SELF: Pid = Pid::from_raw(0);
 
 /// Returns the CPUs on which the calling thread is allowed to run.

@@ -16,7 +16,7 @@ pub struct Plan {
     pub disturbance: Disturbance,
     /// The CPU to disturb.
     pub cpu: Cpu,
-    /// Determines when the events happen.
+    /// Times at which the events happen.
     pub schedule: Schedule,
     /// Duration of the disturbance.
     pub duration: Nanos,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use ticktax_fixture::SplitMix64;
 use ticktax_model::Nanos;
 
-/// Determines when the events of a disturbance happen: a period, and deviations from it.
+/// Times at which the events of a disturbance happen: a period, and deviations from it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Schedule {
     /// Interval between the starts of successive bursts. If `random` is true, it is the mean
@@ -158,7 +158,7 @@ impl Schedule {
     }
 }
 
-/// Iterates over the events of a [`Schedule`].
+/// An iterator over the events of a [`Schedule`].
 #[derive(Clone, Debug)]
 pub struct Events {
     schedule: Schedule,

@@ -405,8 +405,8 @@ pub(crate) fn wait_for_child(length: Nanos) -> nix::Result<()> {
     Ok(())
 }
 
-/// Exits the process when this is dropped, even after a panic. Does not run the parent's exit
-/// handlers.
+/// A guard that exits the process when it is dropped, even after a panic. Does not run the parent's
+/// exit handlers.
 struct ExitOnDrop;
 
 impl Drop for ExitOnDrop {

@@ -141,8 +141,8 @@ impl Measured {
     }
 }
 
-/// Collects events: totals over all events, and a list of the first ones. Does not allocate memory
-/// after `new`.
+/// A collection of events: totals over all events, and a list of the first ones. Does not allocate
+/// memory after `new`.
 #[derive(Debug)]
 pub(crate) struct EventLog {
     kept: Vec<Event>,

@@ -10,9 +10,9 @@ pub(super) const HEAD: &str = "\
 |---|---|---|---|---|---|---|---|---|---|---|
 ";
 
-/// Maximum relative difference between the thread's CPU time in the audit and according to the
-/// thread itself. The two observations do not start and end at exactly the same times, and each may
-/// start or end in the middle of a period.
+/// Maximum relative difference between the thread's CPU time according to the audit and according
+/// to the thread itself. The two observations do not start and end at exactly the same times, and
+/// each may start or end in the middle of a period.
 const NEAR: f64 = 0.1;
 /// Maximum relative difference between the interrupts counted and those sent, if the kernel sends
 /// no such interrupts itself. There are 200 per audit.

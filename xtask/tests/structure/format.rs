@@ -30,9 +30,9 @@ fn modules_that_macros_declare_are_formatted() {
     crate::report(&wrong);
 }
 
-/// The compiler silently ignores files that nothing declares. Apart from `mod` lines, a build
-/// script declares the cases, and the macro `each_document` declares the modules that contain
-/// pages.
+/// The compiler silently ignores files that are not declared as modules. Most modules are declared
+/// by `mod` lines. A build script declares the cases, and the macro `each_document` declares the
+/// modules that contain pages.
 #[test]
 fn every_source_file_is_compiled() {
     let documents = read(&root().join("crates/model/src/lib.rs"));

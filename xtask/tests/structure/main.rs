@@ -256,7 +256,7 @@ const STARTS_PROGRAMS: &[&str] = &[
     "crates/host/src/helper.rs",
     // The audited command.
     "crates/observe/src/command.rs",
-    // ticktax itself, which is started by its path, and the command of a trial.
+    // These files start ticktax itself, by its path, and the command of a trial.
     "crates/experiment/src/trial/run/held.rs",
     "crates/ticktax/src/trial.rs",
     // Programs that run inside a guest.

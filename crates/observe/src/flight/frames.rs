@@ -292,7 +292,7 @@ impl Program {
         false
     }
 
-    /// Schedules a search for the time at which enough will have been recorded.
+    /// Schedules a search. It takes place once the recording is long enough.
     fn seek(&mut self, now: Nanos) {
         self.state = FrameState::Sought;
         self.visits = ANEW;
@@ -316,8 +316,8 @@ impl Recorder {
         self.update_kernel();
     }
 
-    /// Returns whether nothing except explicit requests can trigger any more. This is the case if
-    /// all triggers are about frames, and all their processes have exited for good.
+    /// Returns whether only explicit requests can still trigger. This is the case if all triggers
+    /// are about frames, and all their processes have exited for good.
     pub fn has_nobody_left(&self) -> bool {
         let is_frame = |spec: &TriggerSpec| spec.kind == TriggerKind::Frame;
         !self.plan.triggers.is_empty()

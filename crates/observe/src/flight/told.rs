@@ -84,7 +84,8 @@ pub struct RecorderStarted {
     pub probe: GapProbe,
     /// CPUs on which a gap probe runs.
     pub probed: CpuList,
-    /// Scheduling policy that the kernel refused to grant to the probes. `None` if it refused none.
+    /// Scheduling policy that the kernel refused to grant to the probes. `None` if it granted the
+    /// requested policy.
     pub probe_refused: Option<PolicyGrant>,
     /// When the accounts start, on `CLOCK_MONOTONIC`.
     pub begin: Nanos,

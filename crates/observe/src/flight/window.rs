@@ -1,4 +1,4 @@
-//! The interval of time to keep around triggers.
+//! The time around triggers from which all records are kept.
 
 use ticktax_model::Nanos;
 use ticktax_model::incident::Trigger;

@@ -45,7 +45,7 @@ const TESTS: &[(&str, Test)] = &[
         "a_session_has_the_requested_length_on_a_busy_machine",
         a_session_has_the_requested_length,
     ),
-    // These tests check durations, so the machine must be idle otherwise.
+    // These tests check durations, so the machine must otherwise be idle.
     (
         "a_gap_is_noticed_by_its_probe",
         a_gap_is_noticed_by_its_probe,

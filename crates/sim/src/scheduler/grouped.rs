@@ -18,8 +18,8 @@ use crate::task::{Attributes, TaskId};
 /// A group's minimum weight on a CPU (`MIN_SHARES`).
 const MIN: i64 = 2;
 
-/// Maps groups to the indexes of their entities. Each group has one entity per CPU. The entities
-/// are numbered after the tasks.
+/// The indexes of each group's entities. Each group has one entity per CPU. The entities are
+/// numbered after the tasks.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     tasks: usize,

@@ -25,7 +25,7 @@ pub(crate) const EEVDF: Policy = Policy::Eevdf {
     hrtick: false,
 };
 
-/// All policies with default parameters, plus variants with other parameters.
+/// Returns all policies with default parameters, plus variants with other parameters.
 pub(crate) fn policies() -> impl Iterator<Item = Policy> {
     let hrtick = Policy::Eevdf {
         slice: Nanos(700_000),

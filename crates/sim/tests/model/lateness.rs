@@ -6,7 +6,7 @@ use ticktax_sim::{
     Call, Law, Machine, Policy, Setup, Step, TaskId, TaskSpec, TickMode, TimerRule, run,
 };
 
-/// A task on a 100 Hz machine that repeatedly sleeps for 5 ms and works for 1 µs.
+/// Simulates a task on a 100 Hz machine that repeatedly sleeps for 5 ms and works for 1 µs.
 fn sleeper(timers: TimerRule) -> Setup {
     let mut machine = Machine::new(1, 100, Policy::Fair);
     machine.timers = timers;

@@ -13,7 +13,7 @@ use ticktax_sim::{
 
 use crate::fixture::setup;
 
-/// Passes each row to both sinks.
+/// A sink that passes each row to two other sinks.
 struct Both(Auditor, BeatFinder);
 
 impl RowSink for Both {
@@ -86,8 +86,8 @@ fn periodic_sources_of_a_simulated_machine_are_found() {
     assert!(statement.balance.balances());
 }
 
-/// Passes each row to both sinks and counts the spans. Checks that each span is long enough to be
-/// recorded individually instead of in a sum.
+/// A sink that passes each row to two other sinks and counts the spans. Checks that each span is
+/// long enough to be recorded individually instead of in a sum.
 struct Counted(Both, u64);
 
 impl RowSink for Counted {

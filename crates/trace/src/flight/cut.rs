@@ -175,7 +175,7 @@ impl Cut {
     }
 }
 
-/// Iterates over events, and shortens those that cross a border to the part after it.
+/// An iterator over events. If an event crosses the border, only the part after the border remains.
 struct AfterBorder<I> {
     events: I,
     border: u64,

@@ -11,7 +11,7 @@ use crate::flight::waits::WaitOf;
 use crate::record::{NAME_SLOTS, SpanRecord, ThreadName, flag, kind};
 use crate::tracer::Tracer;
 
-/// If a detail is smaller than this, it is not the address of a function.
+/// Smallest detail that can be the address of a function.
 const FUNCTIONS: u32 = 4096;
 
 /// Meaning of the fields of a [`Common`].

@@ -187,7 +187,7 @@ fn hits_between(from: u64, to: u64) -> i64 {
     low.into()
 }
 
-/// Iterates over the events in a [`Packed`].
+/// An iterator over the events in a [`Packed`].
 #[derive(Clone, Debug)]
 pub(super) struct Iter<'a> {
     packed: &'a Packed,

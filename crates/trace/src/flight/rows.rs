@@ -176,7 +176,7 @@ impl CpuRows {
     }
 }
 
-/// Sorts events by their end. The events must already be nearly in that order.
+/// An iterator that sorts events by their end. The events must already be nearly in that order.
 struct InOrder<I> {
     events: I,
     /// Events that have been read ahead, sorted by their end and then by arrival.

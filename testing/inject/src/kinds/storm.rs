@@ -49,7 +49,7 @@ pub(super) struct Storm<F> {
     pub(super) account: &'static str,
     /// The row of `/proc/interrupts` that counts the storm's interrupts.
     pub(super) row: &'static str,
-    /// Makes one call. Returns the times at which the call started and ended.
+    /// Function that makes one call. It returns the times at which the call started and ended.
     pub(super) call: F,
 }
 
