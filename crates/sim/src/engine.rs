@@ -149,9 +149,9 @@ struct CpuState {
     frames: Vec<Frame>,
     /// All CPU time up to this time has been charged.
     stamp: Nanos,
-    /// All events except those in `wheel` and `slack`, by time. Ticks are not queued.
+    /// Sleeping tasks that will be woken by a tick, by tick number.
     wheel: Agenda<TaskId>,
-    /// All other events, by time.
+    /// All events except those in `wheel` and `slack`, by time. Ticks are not queued.
     agenda: Agenda<Event>,
     /// Sleeping tasks, by the time at which their timer slack starts. From then on, a tick or
     /// another task's timer may wake the task. The task's own expiry is queued as well, but has no

@@ -100,9 +100,9 @@ enum Kind {
     Block,
     /// Stop-class work: a running thread is moved to another CPU and back.
     Stop,
-    /// SIGALRM from setitimer.
-    Itimer,
     /// SIGALRM signals from setitimer.
+    Itimer,
+    /// Writeback of dirty pages.
     Writeback,
     /// A program that works in one part of each tick; --period is the length of the tick.
     Dodge,

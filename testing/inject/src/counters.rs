@@ -54,7 +54,7 @@ fn read(file: &str, row: &str, cpu: Cpu) -> Option<u64> {
 }
 
 /// Returns the value for `row` and `cpu` in a table whose first line names the online CPUs. `row`
-/// is the name of a row, or the description after its counts.
+/// is the name of a row, or the description after its counts. Returns `None` if the table lacks it.
 fn cell(table: &str, row: &str, cpu: Cpu) -> Option<u64> {
     let mut lines = table.lines();
     let name = format!("CPU{cpu}");
@@ -85,7 +85,7 @@ pub fn kernel_thread(comm: &str) -> Option<i32> {
 }
 
 /// Returns how long a thread has run in total, and the number of times that it started to run,
-/// according to `schedstat`.
+/// according to `schedstat`. Returns `None` if that file cannot be read or parsed.
 pub fn run_time(pid: i32) -> Option<(Nanos, u64)> {
     let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
     let mut words = text.split_whitespace();

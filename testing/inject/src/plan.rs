@@ -56,9 +56,9 @@ pub enum Disturbance {
     },
     /// A thread that is blocked in the kernel. It is immune to signals and uses no CPU time.
     Block,
-    /// `SIGALRM` signals from `setitimer`.
+    /// Stop-class work: moves a running thread to another CPU and back.
     Stop,
-    /// `SIGALRM` from `setitimer`.
+    /// `SIGALRM` signals from `setitimer`.
     Itimer,
     /// Writeback of the dirty pages of a file.
     Writeback {

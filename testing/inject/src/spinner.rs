@@ -17,7 +17,7 @@ use crate::truth::Event;
 /// Name of the spinning thread.
 pub(crate) const COMM: &str = "ttx-inj-target";
 
-/// Minimum time between two clock readings from which the interval counts as a gap.
+/// Minimum time between two clock readings that counts as a gap.
 const SHORTEST: Nanos = Nanos::from_micros(1);
 
 /// An interval in which the spinning thread did not run.

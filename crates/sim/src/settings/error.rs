@@ -30,10 +30,10 @@ pub enum SettingError {
         /// Largest valid number.
         max: i64,
     },
-    /// The word is not among those that the setting accepts.
+    /// The text is not a duration.
     #[error(transparent)]
     Duration(#[from] DurationError),
-    /// The word is not one of the setting's words.
+    /// The word is not among those that the setting accepts.
     #[error("unknown word `{word}`: choose from {}", words.join(", "))]
     UnknownWord {
         /// The word.

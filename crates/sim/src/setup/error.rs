@@ -71,7 +71,7 @@ pub enum SetupFault {
     /// The list of CPUs that may stop their ticks contains a CPU that does not exist.
     #[error("nohz-full includes a CPU that does not exist")]
     NohzFull,
-    /// The CPUs' speed is 0, or above full speed.
+    /// The timer slack is negative.
     #[error("timer slack must not be negative")]
     Slack,
     /// The CPUs' speed is 0 or above full speed.
@@ -122,10 +122,10 @@ pub enum SetupFault {
     /// A step's period or unit is not positive.
     #[error("periods and units must be above 0")]
     Period,
-    /// The number of a lock that a step uses is too large.
+    /// A step or an interrupt signals a task that does not exist.
     #[error("it signals a task that does not exist")]
     NoSignalledTask,
-    /// A step uses a lock with too large a number.
+    /// The number of a lock that a step uses is too large.
     #[error("lock numbers must be 0 to {max}", max = MAX_LOCKS - 1)]
     Lock,
     /// A step receives from a link that does not exist.
