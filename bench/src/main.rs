@@ -134,7 +134,7 @@ enum Name {
     Sleep,
     /// Lateness of the frames of a paced loop, next to cyclictest
     Pace,
-    /// Error of the accounting check, for programs of known time
+    /// Error of the accounting check, for programs whose CPU time is known
     Accounting,
     /// Share of lost time that is explained, idle and under load
     Coverage,

@@ -57,8 +57,8 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
 ///
 /// By default, a packet on a veth is received on the CPU that sends it. An acknowledgement is
 /// therefore processed on the receiver's CPU, and more data is then sent from there. Because both
-/// CPUs send, their packets overtake each other. It depends on which thread happens to run how much
-/// each CPU sends. The amount differs even between two programs that make the same calls.
+/// CPUs send, their packets overtake each other. The amount that each CPU sends depends on which
+/// thread happens to run. It differs even between two programs that make the same calls.
 #[derive(Clone, Copy, PartialEq)]
 enum Receive {
     /// The kernel's default.

@@ -65,8 +65,8 @@ struct Score {
     wrong: Vec<String>,
     /// Stalls that the recorder did not report.
     missed: Vec<String>,
-    /// Incidents outside the stalls. The program's own clock confirms that it did not run, so
-    /// something other than the injector delayed it.
+    /// Incidents outside the stalls in which something other than the injector delayed the program.
+    /// The program's own clock confirms that the program did not run.
     others: Vec<String>,
     /// False incidents, during which the program was running.
     wild: Vec<String>,
