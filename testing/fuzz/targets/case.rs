@@ -1,4 +1,4 @@
-//! Parses a user's case file.
+//! Parses a case file that a user wrote.
 
 #![no_main]
 

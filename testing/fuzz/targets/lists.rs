@@ -1,4 +1,5 @@
-//! Reads two lists of numbers, as `compare` does, from text, CSV, TSV or a hyperfine export.
+//! Reads two lists of numbers, as the verb `compare` does. They come from text, CSV, TSV or a
+//! hyperfine export.
 
 #![no_main]
 
