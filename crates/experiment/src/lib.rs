@@ -8,29 +8,30 @@
 
 pub mod axes;
 pub mod cases;
-pub mod changes;
 pub mod conformance;
 pub mod design;
+pub mod detectable;
 pub mod file;
 pub mod fit;
 pub mod judge;
 pub mod kernels;
 pub mod matrix;
-mod measures;
-pub mod numbers;
 pub mod own;
+mod plan;
 pub mod replay;
 pub mod sensitivity;
 pub mod statistics;
 pub mod sweep;
-pub mod text;
 pub mod traffic;
-pub mod trial;
 pub mod vary;
 pub mod whatif;
+
+/// Default for the largest effect that counts as no difference, as a fraction.
+pub const DIFFERENCE: f64 = 0.05;
 
 pub use cases::{Case, all, find};
 pub use file::{CaseError, CaseFile};
 pub use fit::Fitted;
 pub use judge::Judgement;
 pub use own::OwnCase;
+pub use plan::{Slot, plan};

@@ -16,8 +16,8 @@ use crate::cases::Case;
 use crate::file::{CaseFile, Parameter, Values};
 use crate::judge::Modelled;
 use crate::sweep::outcome::{cells, columns};
-use crate::text;
 use crate::vary::{MOST_ARMS, Parameter as _, Vary, VaryError};
+use ticktax_store::text;
 
 mod effort;
 mod error;

@@ -64,10 +64,21 @@ const ARROWS: &[(&str, Arrows)] = &[
             "ticktax-store",
             "ticktax-analysis",
             "ticktax-host",
+            "ticktax-probes",
+            "ticktax-sim",
+        ]),
+    ),
+    (
+        "ticktax-trial",
+        Arrows::Only(&[
+            "ticktax-model",
+            "ticktax-store",
+            "ticktax-analysis",
+            "ticktax-experiment",
+            "ticktax-host",
             "ticktax-knobs",
             "ticktax-observe",
             "ticktax-probes",
-            "ticktax-sim",
         ]),
     ),
     ("ticktax-beats", Arrows::Only(&["ticktax-model"])),
@@ -104,6 +115,7 @@ const WITHOUT_UNSAFE: &[&str] = &[
     "report",
     "sim",
     "store",
+    "trial",
 ];
 
 /// Crates that can have unsafe code in `sys.rs` or in a directory `sys`, by directory.
@@ -254,7 +266,7 @@ const STARTS_PROGRAMS: &[&str] = &[
     // The audited command.
     "crates/observe/src/command.rs",
     // ticktax itself, by its path, and a trial's command.
-    "crates/experiment/src/trial/run/held.rs",
+    "crates/trial/src/run/held.rs",
     "crates/ticktax/src/trial.rs",
     // Programs inside a guest.
     "crates/lab/src/guest.rs",

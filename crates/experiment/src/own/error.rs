@@ -7,8 +7,8 @@ use ticktax_sim::scenario::ScenarioError;
 
 use super::effort::{Asked, MAX_EVENTS};
 use crate::file::CaseError;
-use crate::text::TextError;
 use crate::vary::{ArmError, VaryError};
+use ticktax_store::text::TextError;
 
 /// Why a user's case cannot be used: one line that names the file.
 #[derive(Debug, thiserror::Error)]

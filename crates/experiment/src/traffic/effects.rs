@@ -17,8 +17,8 @@ use ticktax_model::trial::{Better, Scale};
 use super::Factors;
 use super::costs::costs;
 use crate::design::{Comparison, same};
+use crate::detectable::{fewest_that, least_effect_by_t, mean_effect};
 use crate::statistics::{mean, student_chance, variance};
-use crate::trial::{fewest_that, least_effect_by_t, mean_effect};
 
 /// The figures of one run.
 #[derive(Clone, Debug, PartialEq)]

@@ -15,7 +15,7 @@ use ticktax_sim::{Machine, Setup, TaskId};
 use ticktax_store::recording::{RecordingError, RecordingReader};
 
 use super::{machine, words};
-use crate::text::{self, TextError};
+use ticktax_store::text::{self, TextError};
 
 /// Why a file has no usable work. Each message is one line for the user.
 #[derive(Debug, thiserror::Error)]

@@ -6,7 +6,7 @@ use ticktax_experiment::traffic::{
     Factors, Judged, MOST_RUNS, MeasuredRun, PILOT_BLOCKS, RunFigures, Setup, blocks_to_resolve,
     judge, needed, spread,
 };
-use ticktax_experiment::trial::{DIFFERENCE, plan};
+use ticktax_experiment::{DIFFERENCE, plan};
 use ticktax_model::net::{EndReport, Link, NetStatement, TracedTraffic, TrafficAccount};
 use ticktax_model::net_experiment::{
     CpuCost, DesignCheck, ExperimentPlan, NetExperiment, UnitCosts,

@@ -10,9 +10,9 @@ use ticktax_model::trial::Verdict;
 use ticktax_sim::{Law, Stream};
 
 use super::{Judged, MeasuredRun, RunFigures, blocks_to_resolve, judge, spread};
+use crate::plan;
 use crate::traffic::Factors;
 use crate::traffic::factors::tests::read;
-use crate::trial::plan;
 
 fn factors(typed: &[&str]) -> Factors {
     read(typed).unwrap()

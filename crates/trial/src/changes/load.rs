@@ -13,7 +13,7 @@ use ticktax_model::{Kind, Nanos, SourceTable};
 use ticktax_store::recording::{RecordingError, RecordingReader};
 
 use crate::measures;
-use crate::text::read_document;
+use ticktax_store::text::read_document;
 
 /// Number of blocks into which a recording is cut.
 const BLOCKS: usize = 20;

@@ -2,12 +2,12 @@
 
 use ticktax_model::trial::{Better, Check, Comparison, Contrast, Effect, Scale};
 
-use super::FALSE_VERDICTS;
 use super::blocks::figures;
 use super::checks;
-use super::detectable::{additive_difference, effect_of, scale_of};
 use super::judge::Draft;
-use crate::statistics::{mann_whitney, mean, means_interval, variance};
+use ticktax_analysis::judge::FALSE_VERDICTS;
+use ticktax_experiment::detectable::{additive_difference, effect_of, scale_of};
+use ticktax_experiment::statistics::{mann_whitney, mean, means_interval, variance};
 
 /// Minimum number of values per list for a significant difference. It is four: 2 of the 70 ways to
 /// order four and four values separate the lists completely.

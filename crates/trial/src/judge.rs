@@ -15,11 +15,11 @@ use ticktax_model::trial::{
 
 use super::blocks::{Blocks, Pair, figures};
 use super::checks;
-use super::detectable::{
+use ticktax_experiment::detectable::{
     Detectable, additive_difference, blocks_for_a_verdict, detectable, fewest_blocks, mean_effect,
     scale_of, sum_of,
 };
-use crate::statistics::{fisher_exact, mean, signed_rank, variance};
+use ticktax_experiment::statistics::{fisher_exact, mean, signed_rank, variance};
 
 /// Judges a trial and evaluates the conditions in `fail_if`.
 ///

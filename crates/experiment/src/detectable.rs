@@ -1,11 +1,12 @@
-//! Estimates the smallest effect that a trial can detect, before the trial's blocks are run.
+//! Effects on an additive scale, and the smallest effect that an experiment can detect.
 
 use ticktax_analysis::judge::level;
 use ticktax_model::trial::{Effect, Scale};
 
-use super::POWER;
 use crate::statistics::{mean, mean_interval, student_quantile};
 
+/// Probability that an experiment finds an effect of the detectable size.
+const POWER: f64 = 0.8;
 /// Minimum number of successive runs needed to estimate the noise.
 const FEWEST_RUNS: usize = 6;
 /// Largest number of blocks to suggest.
@@ -75,7 +76,7 @@ pub fn detectable(aa: &[f64], blocks: u64, comparisons: usize) -> Option<Detecta
 }
 
 /// The relative scale if all values of both arms are positive, otherwise the absolute one.
-pub(super) fn scale_of(first: &[f64], second: &[f64]) -> Scale {
+pub fn scale_of(first: &[f64], second: &[f64]) -> Scale {
     let mut all = first.iter().chain(second);
     if all.all(|value| *value > 0.0) {
         Scale::Relative
@@ -86,7 +87,7 @@ pub(super) fn scale_of(first: &[f64], second: &[f64]) -> Scale {
 
 /// Difference from `a` to `b` on a scale on which differences are additive: the logarithm of their
 /// ratio, or the plain difference.
-pub(super) fn additive_difference(scale: Scale, a: f64, b: f64) -> f64 {
+pub fn additive_difference(scale: Scale, a: f64, b: f64) -> f64 {
     match scale {
         Scale::Relative => (b / a).ln(),
         Scale::Absolute => b - a,
@@ -94,7 +95,7 @@ pub(super) fn additive_difference(scale: Scale, a: f64, b: f64) -> f64 {
 }
 
 /// Converts an additive difference to an effect: a fraction, or the difference itself.
-pub(super) fn effect_of(scale: Scale, sum: f64) -> f64 {
+pub fn effect_of(scale: Scale, sum: f64) -> f64 {
     match scale {
         Scale::Relative => sum.exp_m1(),
         Scale::Absolute => sum,
@@ -103,7 +104,7 @@ pub(super) fn effect_of(scale: Scale, sum: f64) -> f64 {
 
 /// The mean of additive differences as an effect, with its interval. Returns `None` for fewer than
 /// two differences.
-pub(crate) fn mean_effect(scale: Scale, differences: &[f64]) -> Option<Effect> {
+pub fn mean_effect(scale: Scale, differences: &[f64]) -> Option<Effect> {
     mean_interval(differences).map(|(low, high)| Effect {
         value: effect_of(scale, mean(differences)),
         low: effect_of(scale, low),
@@ -112,7 +113,7 @@ pub(crate) fn mean_effect(scale: Scale, differences: &[f64]) -> Option<Effect> {
 }
 
 /// Converts an effect to an additive difference: the inverse of [`effect_of`].
-pub(super) fn sum_of(scale: Scale, effect: f64) -> f64 {
+pub fn sum_of(scale: Scale, effect: f64) -> f64 {
     match scale {
         Scale::Relative => effect.ln_1p(),
         Scale::Absolute => effect,
@@ -138,7 +139,7 @@ fn least_effect(noise: f64, blocks: u64, level: f64) -> f64 {
 }
 
 /// Smallest effect that Student's t test finds with a power of 80 %.
-pub(crate) fn least_effect_by_t(noise: f64, blocks: u64, level: f64) -> f64 {
+pub fn least_effect_by_t(noise: f64, blocks: u64, level: f64) -> f64 {
     let freedom = blocks.max(2) as f64 - 1.0;
     let quantiles = student_quantile(1.0 - level / 2.0, freedom) + student_quantile(POWER, freedom);
     quantiles * noise / (blocks as f64).sqrt()
@@ -154,7 +155,7 @@ fn margin(noise: f64, blocks: u64) -> f64 {
 ///
 /// This is the smallest number of blocks that either shows the effect or keeps the interval within
 /// `limit`. All sizes are additive differences. Returns `None` if it is more than 10,000.
-pub(super) fn blocks_for_a_verdict(
+pub fn blocks_for_a_verdict(
     effect: f64,
     noise: f64,
     limit: f64,
@@ -169,7 +170,7 @@ pub(super) fn blocks_for_a_verdict(
 
 /// The smallest number of blocks, from `low` on, that is `enough`. Returns `None` if it is more
 /// than 10,000.
-pub(crate) fn fewest_that(mut low: u64, enough: impl Fn(u64) -> bool) -> Option<u64> {
+pub fn fewest_that(mut low: u64, enough: impl Fn(u64) -> bool) -> Option<u64> {
     let mut high = MOST_BLOCKS;
     if !enough(high) {
         return None;

@@ -1,4 +1,4 @@
-//! Plans the order in which a trial's runs take place.
+//! Plans the order in which an experiment's runs take place.
 
 use ticktax_model::Nanos;
 use ticktax_sim::{Law, Stream};

@@ -6,7 +6,7 @@ use ticktax_model::trial::{
 };
 
 use super::judge;
-use crate::trial::plan;
+use ticktax_experiment::plan;
 
 /// A trial in which run times follow `law`, and the second arm takes longer by the fraction
 /// `effect`.

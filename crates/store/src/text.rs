@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ticktax_store::disk::{InputError, read_input};
+use crate::disk::{InputError, read_input};
 
 /// Maximum size of a file written by a person, in MiB.
 pub const MAX_MIB: u32 = 1;

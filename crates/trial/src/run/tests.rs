@@ -71,7 +71,7 @@ fn comparability_is_checked_once() {
 
 #[test]
 fn the_documentation_has_a_row_for_every_metric() {
-    let page = include_str!("../../../../../docs/reference/try.md");
+    let page = include_str!("../../../../docs/reference/try.md");
     for metric in TrialMetric::ALL {
         let row = format!("| `{}` |", metric.name());
         assert!(

@@ -8,8 +8,8 @@
 use ticktax_model::trial::{ArmSuccess, Check, Scale};
 
 use super::blocks::Blocks;
-use super::detectable::{additive_difference, effect_of};
-use crate::statistics::{line, mann_whitney, mean, sorted_by_chance, spearman};
+use ticktax_experiment::detectable::{additive_difference, effect_of};
+use ticktax_experiment::statistics::{line, mann_whitney, mean, sorted_by_chance, spearman};
 
 /// A pattern is reported if its probability under chance is at most this.
 const ODD: f64 = 0.01;

@@ -4,7 +4,7 @@ use ticktax_knobs::{Consent, System};
 use ticktax_model::{Cpu, Nanos};
 
 use super::{Assignment, Named, Place, Row, Value, label, rows};
-use crate::trial::run::{Subject, TryError};
+use crate::run::{Subject, TryError};
 
 fn command() -> Subject {
     Subject::Command(vec!["true".into()])

@@ -11,7 +11,7 @@ use std::path::Path;
 use ticktax_model::trial::{Better, Numbers, NumbersComparison, Unit};
 use ticktax_store::disk::{error_words, open_input};
 
-use crate::trial::compare_lists;
+use crate::compare_lists;
 
 /// Maximum file size.
 const MAX_BYTES: u64 = 64 << 20;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ticktax_model::trial::{ArmFigures, RunPurpose, Trial, TrialRun};
 
-use crate::statistics::{mean, median, variance};
+use ticktax_experiment::statistics::{mean, median, variance};
 
 /// A metric's values in the first arm and in one other arm.
 #[derive(Debug, Default)]

@@ -7,7 +7,7 @@ use ticktax_model::{Lengths, Nanos};
 use ticktax_sim::{Law, Stream};
 
 use super::judge::{Draft, Programs, beats, judge};
-use crate::statistics::mean;
+use ticktax_experiment::statistics::mean;
 
 /// Twenty blocks in which an account takes `mean` ms on average, ± 5 ms.
 fn blocks(stream: &mut Stream, mean: i64) -> Vec<f64> {

@@ -5,7 +5,7 @@ use std::path::Path;
 use ticktax_model::prediction::{Figure, Measure, Origin, PredictionArm, PredictionStatement};
 use ticktax_model::trial::{Comparison, Effect, Predicted, Scale, TrialStatement};
 
-use crate::text::read_document;
+use ticktax_store::text::read_document;
 
 /// Why a prediction does not fit a trial. Each message is one line for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -42,7 +42,7 @@ use held::{Held, require_program, shown};
 use meter::{Audit, Measured, plan as watching};
 use setter::Setter;
 
-use super::plan;
+use ticktax_experiment::plan;
 
 /// Interval at which a wait checks for a request to stop.
 const MOMENT: Duration = Duration::from_millis(50);
