@@ -22,7 +22,6 @@ pub mod replay;
 pub mod sensitivity;
 pub mod statistics;
 pub mod sweep;
-pub mod traffic;
 pub mod vary;
 pub mod whatif;
 

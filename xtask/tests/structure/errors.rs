@@ -11,7 +11,7 @@ const TEXT_ERRORS: &[&str] = &[
     "crates/experiment/src/axes/task.rs",
     "crates/experiment/src/axes/values.rs",
     "crates/experiment/src/sweep/plan.rs",
-    "crates/experiment/src/traffic/factors.rs",
+    "crates/traffic/src/experiment/factors.rs",
     "crates/experiment/src/vary.rs",
 ];
 

@@ -69,6 +69,16 @@ const ARROWS: &[(&str, Arrows)] = &[
         ]),
     ),
     (
+        "ticktax-traffic",
+        Arrows::Only(&[
+            "ticktax-model",
+            "ticktax-analysis",
+            "ticktax-experiment",
+            "ticktax-host",
+            "ticktax-probes",
+        ]),
+    ),
+    (
         "ticktax-trial",
         Arrows::Only(&[
             "ticktax-model",
@@ -119,7 +129,7 @@ const WITHOUT_UNSAFE: &[&str] = &[
 ];
 
 /// Crates that can have unsafe code in `sys.rs` or in a directory `sys`, by directory.
-const WITH_UNSAFE: &[&str] = &["inject", "knobs", "lab", "probes", "trace"];
+const WITH_UNSAFE: &[&str] = &["inject", "knobs", "lab", "probes", "trace", "traffic"];
 
 const MAX_LINES: usize = 600;
 

@@ -18,7 +18,7 @@ use super::traffic::{Outcome, Shared};
 use super::tuning::Options;
 use super::wire::{Control, Message, PROTOCOL, VERSION, is_nothing_yet};
 use super::{LOOK, SILENCE, TCP_CALL, UDP_CALLS, counters};
-use crate::clock::now;
+use ticktax_probes::clock::now;
 
 mod logged;
 

@@ -4,7 +4,7 @@
 use ticktax_model::Nanos;
 
 use super::{Gap, LATEST};
-use crate::net::departures::Departure;
+use crate::departures::Departure;
 
 /// The sender's answers about gaps, sorted by number.
 #[derive(Debug, Default)]
@@ -46,7 +46,7 @@ pub(super) fn each(known: &[Departure]) -> impl Iterator<Item = Nanos> {
     let others = known.windows(2).flat_map(|pair| {
         let (from, to) = (pair[0], pair[1]);
         let numbers = from.0 + 1..=to.0;
-        numbers.map(move |number| crate::net::departures::between(from, to, number))
+        numbers.map(move |number| crate::departures::between(from, to, number))
     });
     first.chain(others)
 }

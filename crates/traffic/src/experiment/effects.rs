@@ -16,9 +16,9 @@ use ticktax_model::trial::{Better, Scale};
 
 use super::Factors;
 use super::costs::costs;
-use crate::design::{Comparison, same};
-use crate::detectable::{fewest_that, least_effect_by_t, mean_effect};
-use crate::statistics::{mean, student_chance, variance};
+use ticktax_experiment::design::{Comparison, same};
+use ticktax_experiment::detectable::{fewest_that, least_effect_by_t, mean_effect};
+use ticktax_experiment::statistics::{mean, student_chance, variance};
 
 /// The figures of one run.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,14 +1,14 @@
 //! Factors of traffic experiments: a table of named ones, and any network namespace's sysctls by
 //! their full names.
 
+use crate::{Offload, TCP_CALL, Tuning, UDP_HEADERS};
 use ticktax_model::Nanos;
 use ticktax_model::net::{LinkSpec, Protocol, TrafficSpec};
 use ticktax_model::net_experiment::{Fact, FactorPlace, VariedFactor};
-use ticktax_probes::net::{Offload, TCP_CALL, Tuning, UDP_HEADERS};
 
 use super::MOST_ARMS;
-use crate::design::Factorial;
-use crate::vary::{Axis, Grid, Parameter, Vary, VaryError};
+use ticktax_experiment::design::Factorial;
+use ticktax_experiment::vary::{Axis, Grid, Parameter, Vary, VaryError};
 
 /// Default rate for datagrams, in bits per second.
 const UDP_RATE: f64 = 100e6;

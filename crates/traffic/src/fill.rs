@@ -18,8 +18,8 @@ use ticktax_model::packets::{Charge, SocketBuffer};
 use super::Namespace;
 use super::error::NetError;
 use super::namespaces::RECEIVER;
-use crate::clock::now;
 use crate::sys::socket_memory;
+use ticktax_probes::clock::now;
 
 /// Allowed buffer sizes, in bytes. The kernel doubles the size, and the result must fit in 31 bits.
 pub const BUFFERS: RangeInclusive<u32> = 1..=1 << 29;

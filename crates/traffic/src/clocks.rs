@@ -2,7 +2,7 @@
 
 use ticktax_model::Nanos;
 
-use crate::clock::{now, thread_cpu_time};
+use ticktax_probes::clock::{now, thread_cpu_time};
 
 /// One call in this many is timed. Timing every call would cost too much, because reading the clock
 /// takes a tenth as long as the shortest calls.
@@ -79,7 +79,7 @@ mod tests {
     use ticktax_model::Nanos;
 
     use super::{CallClock, EVERY};
-    use crate::clock::now;
+    use ticktax_probes::clock::now;
 
     #[test]
     fn time_between_calls_is_at_most_the_total() {

@@ -1,9 +1,9 @@
 //! Tests how factors are parsed, which settings arms get, and which facts are in effect.
 
+use crate::Tuning;
 use ticktax_model::Nanos;
 use ticktax_model::net::{LinkSpec, Protocol};
 use ticktax_model::net_experiment::Fact;
-use ticktax_probes::net::Tuning;
 
 use super::{FACTORS, Factors, Setup, Vary, VaryError};
 

@@ -13,7 +13,7 @@ use ticktax_model::net::{EndReport, TrafficSpec};
 use super::departures::Departure;
 use super::error::{NetError, reason};
 use super::{LOOK, SILENCE};
-use crate::clock::now;
+use ticktax_probes::clock::now;
 
 /// Protocol version. It changes whenever a message does.
 pub(super) const PROTOCOL: u32 = 3;

@@ -25,7 +25,7 @@ use super::traffic::{Outcome, Shared};
 use super::tuning::Options;
 use super::wire::{Control, Message, PROTOCOL, VERSION, is_nothing_yet};
 use super::{LOOK, SILENCE, TCP_CALLS, UDP_CALLS, counters};
-use crate::clock::now;
+use ticktax_probes::clock::now;
 
 /// Time limits for connecting, overall and per attempt. Ctrl-C takes effect between attempts.
 const CONNECT: Nanos = Nanos::from_secs(5);

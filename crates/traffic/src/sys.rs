@@ -1,5 +1,8 @@
 //! System calls on sockets and devices that have no safe wrapper.
-#![expect(unsafe_code, reason = "TCP_INFO and SIOCETHTOOL have no safe wrapper")]
+#![expect(
+    unsafe_code,
+    reason = "TCP_INFO, SO_MEMINFO and SIOCETHTOOL have no safe wrapper"
+)]
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -26,6 +29,28 @@ pub(super) fn tcp_info(socket: BorrowedFd<'_>) -> nix::Result<([u8; TCP_INFO], u
     };
     Errno::result(result)?;
     Ok((info, (length as usize).min(TCP_INFO)))
+}
+
+/// Reads a socket's memory statistics (`SO_MEMINFO`): unread bytes, the limit on unread bytes, and
+/// the number of datagrams that the kernel dropped.
+pub(crate) fn socket_memory(socket: BorrowedFd<'_>) -> nix::Result<[u32; 3]> {
+    // These are SK_MEMINFO_RMEM_ALLOC, _RCVBUF and _DROPS. The kernel has nine values, and more may
+    // be added.
+    let mut words = [0_u32; 9];
+    let mut size: libc::socklen_t = 36;
+    // SAFETY: the kernel writes at most `size` bytes to `words`, which is that large, and the
+    // actual size to `size`. Both outlive the call.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            words.as_mut_ptr().cast(),
+            &raw mut size,
+        )
+    };
+    Errno::result(result)?;
+    Ok([words[0], words[1], words[8]])
 }
 
 /// Executes an ethtool command on a device in the socket's network namespace. Returns the value

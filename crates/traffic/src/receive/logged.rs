@@ -14,12 +14,12 @@ use ticktax_model::packets::SocketBuffer;
 use super::super::fill::Logging;
 use super::super::log::Log;
 use super::{Data, Listening, Receiving, Run};
-use crate::clock::now;
-use crate::net::error::NetError;
-use crate::net::traffic::{Outcome, Shared};
-use crate::net::wire::Message;
-use crate::net::{UDP_CALLS, counters};
+use crate::error::NetError;
 use crate::sys::socket_memory;
+use crate::traffic::{Outcome, Shared};
+use crate::wire::Message;
+use crate::{UDP_CALLS, counters};
+use ticktax_probes::clock::now;
 
 /// Maximum number of gaps in one message to the sender.
 const QUESTIONS: usize = 500;
@@ -36,7 +36,7 @@ pub(super) struct Logged {
 
 impl Listening {
     /// Enables the log, and sets the buffer size.
-    pub(in crate::net) fn log(&mut self, logging: Logging) -> Result<(), NetError> {
+    pub(crate) fn log(&mut self, logging: Logging) -> Result<(), NetError> {
         let buffer = logging.set(&self.datagrams)?;
         let failed = NetError::errno("enable a socket's drop counter");
         setsockopt(&self.datagrams, sockopt::RxqOvfl, &1).map_err(failed)?;

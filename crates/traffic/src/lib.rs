@@ -7,6 +7,8 @@
 //! attribute their CPU time. Apart from the data, the two ends have a control connection. Over it
 //! they exchange their protocol version, whether the receiver is ready, how much was sent, and how
 //! much arrived.
+//!
+//! [`experiment`] plans and judges factorial experiments with such traffic.
 
 mod clocks;
 mod counters;
@@ -14,6 +16,7 @@ mod datagrams;
 mod departures;
 mod devices;
 mod error;
+pub mod experiment;
 mod fill;
 mod log;
 mod namespaces;

@@ -10,9 +10,9 @@ use ticktax_model::trial::Verdict;
 use ticktax_sim::{Law, Stream};
 
 use super::{Judged, MeasuredRun, RunFigures, blocks_to_resolve, judge, spread};
-use crate::plan;
-use crate::traffic::Factors;
-use crate::traffic::factors::tests::read;
+use crate::experiment::Factors;
+use crate::experiment::factors::tests::read;
+use ticktax_experiment::plan;
 
 fn factors(typed: &[&str]) -> Factors {
     read(typed).unwrap()
@@ -53,7 +53,7 @@ fn run(arm: usize, block: u64, ns: f64, facts: Vec<Fact>) -> MeasuredRun {
 }
 
 /// A document without verdicts.
-pub(in crate::traffic) fn document(factors: &Factors) -> NetExperiment {
+pub(in crate::experiment) fn document(factors: &Factors) -> NetExperiment {
     NetExperiment {
         tool_version: "0.1.0".to_owned(),
         host: "vm".to_owned(),

@@ -10,7 +10,7 @@ use ticktax_model::net_experiment::{BoundUnit, CostRefusal, CostUnit, UnitCost, 
 use ticktax_model::trial::Effect;
 
 use super::effects::Blocks;
-use crate::statistics::{
+use ticktax_experiment::statistics::{
     dependencies, least_squares, left_over, mean, mean_interval, norm, variance,
 };
 
