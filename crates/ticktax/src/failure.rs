@@ -3,10 +3,10 @@
 use std::io;
 use std::process::ExitCode;
 
-use ticktax_experiment::sweep::SweepError;
 use ticktax_knobs::KnobError;
 use ticktax_lab::LabError;
 use ticktax_observe::ObserveError;
+use ticktax_predict::sweep::SweepError;
 use ticktax_probes::ProbeError;
 use ticktax_store::incidents::IncidentStoreError;
 use ticktax_store::recording::RecordingError;

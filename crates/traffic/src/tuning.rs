@@ -16,7 +16,7 @@ use ticktax_model::net_experiment::Fact;
 
 use super::error::NetError;
 
-/// Settings for both ends. A setting that is `None` or absent keeps the kernel's value.
+/// Settings for both ends. An absent setting keeps the kernel's value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tuning {
     /// Names and values of sysctls below `net.`. They are set in this order, in both namespaces.

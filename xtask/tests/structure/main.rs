@@ -59,11 +59,27 @@ const ARROWS: &[(&str, Arrows)] = &[
     ),
     (
         "ticktax-experiment",
+        Arrows::Only(&["ticktax-model", "ticktax-analysis", "ticktax-sim"]),
+    ),
+    (
+        "ticktax-predict",
         Arrows::Only(&[
             "ticktax-model",
             "ticktax-store",
             "ticktax-analysis",
+            "ticktax-experiment",
+            "ticktax-probes",
+            "ticktax-sim",
+        ]),
+    ),
+    (
+        "ticktax-casebook",
+        Arrows::Only(&[
+            "ticktax-model",
+            "ticktax-store",
+            "ticktax-experiment",
             "ticktax-host",
+            "ticktax-predict",
             "ticktax-probes",
             "ticktax-sim",
         ]),
@@ -118,10 +134,12 @@ const ARROWS: &[(&str, Arrows)] = &[
 const WITHOUT_UNSAFE: &[&str] = &[
     "analysis",
     "beats",
+    "casebook",
     "experiment",
     "host",
     "model",
     "observe",
+    "predict",
     "report",
     "sim",
     "store",

@@ -48,9 +48,8 @@ pub fn left_over(columns: &[&[f64]], coefficients: &[f64], target: &[f64]) -> Ve
 
 /// Determines which columns depend linearly on earlier ones.
 ///
-/// The result is `None` for a column that is independent of those before it. For any other column,
-/// it lists the index and coefficient of each independent column that it combines. A column counts
-/// as dependent if its residual is no longer than its entry in `slack`.
+/// For each dependent column, lists the index and coefficient of each independent column that it
+/// combines. A column counts as dependent if its residual is no longer than its entry in `slack`.
 pub fn dependencies(columns: &[Vec<f64>], slack: &[f64]) -> Vec<Option<Vec<(usize, f64)>>> {
     let mut independent: Vec<usize> = Vec::new();
     let mut result = Vec::new();

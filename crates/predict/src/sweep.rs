@@ -1,0 +1,83 @@
+//! Sweeps run a scenario at every arm of a grid on all CPUs, and write one table.
+//!
+//! Each finished arm is immediately written to a journal next to the results, so a killed sweep
+//! can be resumed. When all arms are done, the table is written in arm order. It is identical
+//! byte for byte, regardless of the number of threads and of interruptions.
+
+mod journal;
+pub mod outcome;
+mod plan;
+mod results;
+mod run;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use ticktax_store::table::TableError;
+
+pub use self::plan::{Plan, PlanError};
+pub use self::results::{Ran, statement};
+pub use self::run::{Begun, Ended, Progress, Sweep, begin};
+
+/// Why a sweep cannot start or continue. Displayed as one line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SweepError {
+    /// Another process is writing the same results.
+    #[error(
+        "another sweep is writing {}: wait for it to finish, or choose another file",
+        results.display()
+    )]
+    Busy {
+        /// The results file.
+        results: PathBuf,
+    },
+    /// The results file or its journal belongs to another sweep.
+    #[error("{} {what}: choose another results file, or remove this one", path.display())]
+    Other {
+        /// The results file or the journal.
+        path: PathBuf,
+        /// How the other sweep differs from this one.
+        what: String,
+    },
+    /// The journal cannot be written or read. Its existing contents are kept.
+    #[error(
+        "cannot {verb} the journal {}: {why}; {kept} finished arms are saved; run the same \
+         command again to resume",
+        path.display()
+    )]
+    Journal {
+        /// `write` or `read`.
+        verb: &'static str,
+        /// The journal.
+        path: PathBuf,
+        /// Reason.
+        why: String,
+        /// Number of arms in the journal.
+        kept: usize,
+    },
+    /// A thread cannot be started.
+    #[error(
+        "cannot start a thread: {0}; raise the process limit (`ulimit -u`) or memory limit \
+        (`ulimit -v`)"
+    )]
+    Thread(std::io::ErrorKind),
+    /// The journal cannot be created next to the results.
+    #[error("cannot write the results {}: {why}", results.display())]
+    Create {
+        /// The results file.
+        results: PathBuf,
+        /// Reason.
+        why: String,
+    },
+    /// The table cannot be written or read.
+    #[error(transparent)]
+    Table(#[from] TableError),
+}
+
+/// Path of the journal: the results file's path with `.journal` appended.
+fn journal_of(results: &Path) -> PathBuf {
+    let mut name = results.as_os_str().to_owned();
+    name.push(".journal");
+    PathBuf::from(name)
+}
