@@ -10,10 +10,11 @@
 use ticktax_bench::on_all_cpus;
 use ticktax_bench::told_apart::{NETPERF_RUNS, hyperfine_tells_apart, netperf_tells_apart};
 use ticktax_bench::typed::Words;
+use ticktax_experiment::plan;
 use ticktax_experiment::statistics::mean;
-use ticktax_experiment::trial::{compare_lists, judge, plan};
 use ticktax_fixture::{Draws, RunLaw, noise_runs, timed_trial};
 use ticktax_model::trial::{Better, Comparison};
+use ticktax_trial::{compare_lists, judge};
 
 /// Number of noise runs, which precede a trial and all use the first arm.
 const NOISE: usize = 12;

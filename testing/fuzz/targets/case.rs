@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ticktax_experiment::CaseFile;
+use ticktax_casebook::CaseFile;
 
 fuzz_target!(|text: &str| {
     drop(CaseFile::parse("case.toml", text));

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
-use ticktax_experiment::numbers::{NumberFiles, Question};
+use ticktax_trial::numbers::{NumberFiles, Question};
 use ticktax_fuzz::{SEPARATOR, put, scratch, write_down};
 
 static FOLDER: LazyLock<TempDir> = LazyLock::new(scratch);

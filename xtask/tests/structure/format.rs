@@ -40,7 +40,7 @@ fn every_source_file_is_compiled() {
     for file in undeclared() {
         let path = shown(&file);
         let stem = file.file_stem().unwrap_or_default().to_string_lossy();
-        let is_case = path == format!("crates/experiment/src/cases/{stem}.rs");
+        let is_case = path == format!("crates/casebook/src/cases/{stem}.rs");
         let is_page = path == format!("crates/report/src/text/{stem}.rs")
             && documents.contains(&format!(" {stem} {{\n"));
         if !is_case && !is_page {

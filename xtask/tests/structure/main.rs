@@ -60,15 +60,52 @@ const ARROWS: &[(&str, Arrows)] = &[
     ),
     (
         "ticktax-experiment",
+        Arrows::Only(&["ticktax-model", "ticktax-analysis", "ticktax-sim"]),
+    ),
+    (
+        "ticktax-predict",
         Arrows::Only(&[
             "ticktax-model",
             "ticktax-store",
             "ticktax-analysis",
+            "ticktax-experiment",
+            "ticktax-probes",
+            "ticktax-sim",
+        ]),
+    ),
+    (
+        "ticktax-casebook",
+        Arrows::Only(&[
+            "ticktax-model",
+            "ticktax-store",
+            "ticktax-experiment",
+            "ticktax-host",
+            "ticktax-predict",
+            "ticktax-probes",
+            "ticktax-sim",
+        ]),
+    ),
+    (
+        "ticktax-traffic",
+        Arrows::Only(&[
+            "ticktax-model",
+            "ticktax-analysis",
+            "ticktax-experiment",
+            "ticktax-host",
+            "ticktax-probes",
+        ]),
+    ),
+    (
+        "ticktax-trial",
+        Arrows::Only(&[
+            "ticktax-model",
+            "ticktax-store",
+            "ticktax-analysis",
+            "ticktax-experiment",
             "ticktax-host",
             "ticktax-knobs",
             "ticktax-observe",
             "ticktax-probes",
-            "ticktax-sim",
         ]),
     ),
     ("ticktax-beats", Arrows::Only(&["ticktax-model"])),
@@ -98,18 +135,21 @@ const ARROWS: &[(&str, Arrows)] = &[
 const WITHOUT_UNSAFE: &[&str] = &[
     "analysis",
     "beats",
+    "casebook",
     "experiment",
     "host",
     "model",
     "observe",
+    "predict",
     "report",
     "sim",
     "store",
+    "trial",
 ];
 
 /// Crates that may have unsafe code in `sys.rs` or in a directory called `sys`, by the name of
 /// their directory.
-const WITH_UNSAFE: &[&str] = &["inject", "knobs", "lab", "probes", "trace"];
+const WITH_UNSAFE: &[&str] = &["inject", "knobs", "lab", "probes", "trace", "traffic"];
 
 const MAX_LINES: usize = 600;
 
@@ -257,7 +297,7 @@ const STARTS_PROGRAMS: &[&str] = &[
     // The audited command.
     "crates/observe/src/command.rs",
     // These files start ticktax itself, by its path, and the command of a trial.
-    "crates/experiment/src/trial/run/held.rs",
+    "crates/trial/src/run/held.rs",
     "crates/ticktax/src/trial.rs",
     // Programs that run inside a guest.
     "crates/lab/src/guest.rs",
