@@ -65,9 +65,7 @@ pub(crate) enum EventKind<'a> {
     Interrupt(Interrupt),
     /// The hypervisor used the CPU.
     Steal,
-    /// A probe saw a gap.
     Gap(ProbeKind),
-    /// A thread was off its CPU.
     OffCpu(OffCpu),
     /// A frame of a paced loop.
     Frame,
@@ -158,7 +156,6 @@ pub(crate) struct Timeline {
 }
 
 impl Timeline {
-    /// Creates a timeline. `keep` limits each CPU's history.
     pub(crate) fn new(keep: Keep) -> Self {
         Self {
             roles: Roles::default(),

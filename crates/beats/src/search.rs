@@ -131,7 +131,6 @@ impl<'a> Search<'a> {
             .then_some(found)
     }
 
-    /// Finds the strongest beat among the remaining events.
     pub(super) fn strongest(&self) -> Option<Found> {
         if self.times.len() < FEWEST {
             return None;

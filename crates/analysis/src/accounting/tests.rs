@@ -89,7 +89,6 @@ impl OneCpu {
         self.rename(thread, |span| span.source == idle);
     }
 
-    /// Assigns the spans selected by `which` to `source`.
     fn rename(&mut self, source: SourceId, mut which: impl FnMut(&Span) -> bool) {
         for row in &mut self.rows {
             if let Row::Span(span) = row

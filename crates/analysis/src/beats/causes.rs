@@ -32,9 +32,7 @@ const LEAVING: Nanos = Nanos(10_000);
 const FEW_EDGES: usize = 256;
 /// Maximum number of onsets held back per source.
 const MAX_WAITING: usize = 1 << 15;
-/// Maximum number of onsets kept for a source that has not been granted more space.
 const FEW_PAIRS: usize = 512;
-/// Maximum number of onsets kept for any source.
 const MAX_PAIRS: usize = 4_096;
 /// A cause is reported if it accounts for at least this share of a beat's onsets.
 const REGULAR: f64 = 0.8;
@@ -61,7 +59,7 @@ impl Target {
         }
     }
 
-    /// Returns the target whose edges make this source run, or `None` if edges do not.
+    /// Returns the target whose edges can start this source, or `None` if no edge can.
     fn of_source(key: &Key) -> Option<Self> {
         match (&key.identity, key.cpu) {
             (Identity::Thread { tid, why, .. }, _) if why.is_empty() => Some(Self::Thread(*tid)),
@@ -156,7 +154,6 @@ impl Causes {
         !self.edges.is_empty()
     }
 
-    /// Adds an edge that originates from `source`.
     pub(super) fn edge(&mut self, edge: &Edge, source: &Source) {
         self.newest = self.newest.max(edge.span.start);
         let Some(actor) = self.actor(edge.span.source, source) else {
@@ -194,7 +191,6 @@ impl Causes {
         place
     }
 
-    /// Adds a run of `stream`, whose key is `key`.
     pub(super) fn onset(
         &mut self,
         stream: StreamId,
@@ -248,7 +244,8 @@ impl Causes {
             }
             onsets.waiting.pop_front();
             let since = onsets.since();
-            // A work item was probably queued on the CPU that ran it.
+            // A work item was probably queued on the CPU that ran it, so prefer edges from that
+            // CPU.
             let here = matches!(onsets.target, Some(Target::Work(_))).then_some(cpu);
             let by = last_edge(edges.unwrap_or(&none), here, since, start);
             onsets.last = Some((start, end));

@@ -257,26 +257,22 @@ fn beginnings(starts: &[Nanos], period: f64) -> Vec<Nanos> {
     first
 }
 
-/// Returns the first of `starts` that lies between `from` and `to`, inclusive.
 fn first_in(starts: &[Nanos], from: Nanos, to: Nanos) -> Option<Nanos> {
     let place = starts.partition_point(|&start| start < from);
     starts.get(place).copied().filter(|&start| start <= to)
 }
 
-/// Returns whether a thread that started before `at` is still running at that time.
 fn is_running(events: &Events, at: Nanos) -> bool {
     let before = events.starts.partition_point(|&start| start < at);
     let last = before.checked_sub(1);
     last.is_some_and(|place| events.starts[place] + events.durations[place] > at)
 }
 
-/// Returns at most [`SAMPLE`] of the `moments`, evenly spread.
 fn sample(moments: &[(Nanos, Nanos)]) -> Vec<(Nanos, Nanos)> {
     let stride = moments.len() / SAMPLE + 1;
     moments.iter().copied().step_by(stride).collect()
 }
 
-/// Returns the intersection of two lists of intervals.
 fn intersection(a: &[(Nanos, Nanos)], b: &[(Nanos, Nanos)]) -> Vec<(Nanos, Nanos)> {
     let pairs = a.iter().flat_map(|a| b.iter().map(move |b| (a, b)));
     pairs

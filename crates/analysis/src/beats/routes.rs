@@ -29,7 +29,6 @@ pub(super) enum Route {
 pub(super) struct Routes(Vec<Option<Route>>);
 
 impl Routes {
-    /// Returns the route of a source that has had a row before.
     #[inline]
     pub(super) fn known(&self, id: SourceId) -> Option<Route> {
         self.0.get(id.0 as usize).copied().flatten()

@@ -69,7 +69,6 @@ impl Ticks {
     }
 }
 
-/// Returns whether `identity` is the tick's own function.
 pub(super) fn is_tick(identity: &Identity) -> bool {
     matches!(identity, Identity::Frame { function, .. } if TICK_FUNCTIONS.contains(&&**function))
 }

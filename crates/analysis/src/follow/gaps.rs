@@ -44,7 +44,8 @@ impl Gap {
             cpu: self.cpu,
             start: self.start,
             dur,
-            // A wait's self time is its throttled part, which is unknown here.
+            // In a wait row, the self time is the throttled part. A self time equal to the length
+            // means that this part is unknown, as it is here.
             self_time: dur,
             source,
         }

@@ -219,7 +219,6 @@ fn watched(index: &IncidentIndex, since: Option<i64>) -> Vec<(Nanos, Nanos)> {
     watched
 }
 
-/// Extends the last run to time `at`.
 fn extend(runs: &mut [(i64, i64)], at: i64) {
     if let Some(run) = runs.last_mut() {
         run.1 = run.1.max(at);
@@ -237,7 +236,7 @@ fn not_kept(index: &IncidentIndex) -> Vec<NotKept> {
             },
             IndexLine::Removed { cause, .. } => (*cause, 1),
             IndexLine::Lost { cause, count } => (*cause, *count),
-            // The outcome of a recording is counted with each of its incidents.
+            // An incident's own entry already shows whether its recording was kept.
             IndexLine::Recorded { .. }
             | IndexLine::NotRecorded { .. }
             | IndexLine::Began { .. }

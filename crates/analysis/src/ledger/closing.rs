@@ -69,9 +69,7 @@ pub(crate) struct Books {
     pub(crate) accounts: Vec<Account>,
     /// Outcome of the check that `cpus` and `accounts` add up to the elapsed time.
     pub(crate) balance: Balance,
-    /// Programs that were throttled.
     pub(crate) throttled: Vec<ThrottledProgram>,
-    /// Gaps that the probes saw.
     pub(crate) gaps: Option<GapStatement>,
     /// The header's coverage, plus limitations found by the ledger.
     pub(crate) coverage: Coverage,
@@ -81,7 +79,6 @@ pub(crate) struct Books {
     pub(crate) ran: Ran,
 }
 
-/// Closes the accounts of all events that `ledger` has booked.
 pub(super) fn close(ledger: &Ledger, header: &Header, sources: &SourceTable) -> Books {
     let closings = closings(ledger, header);
     let bounds = bounds(ledger, &closings, header);

@@ -120,7 +120,6 @@ impl Residuals {
         self.0.iter().map(|bucket| bucket.count).sum()
     }
 
-    /// Returns the `q`-quantile of the residuals.
     fn quantile(&self, q: f64) -> Nanos {
         let rank = q * self.count() as f64;
         let mut below = 0;
@@ -186,7 +185,6 @@ impl Bound {
         })
     }
 
-    /// Widens the bound so that it can be used for another shape.
     fn for_another_shape(self) -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "a time in ns")]
         let most = Nanos((self.most.0 as f64 * OTHER_SHAPES) as i64);
@@ -194,7 +192,6 @@ impl Bound {
     }
 }
 
-/// Computes the bound of every key that has enough gaps.
 fn bounds_of<K: Copy + Eq + Hash>(
     residuals: &HashMap<K, Residuals, FixedState>,
     bound: impl Fn(&Residuals) -> Option<Bound>,
@@ -205,7 +202,6 @@ fn bounds_of<K: Copy + Eq + Hash>(
     bounds.collect()
 }
 
-/// The bounds of all signatures.
 #[derive(Debug, Default)]
 pub(super) struct Bounds {
     /// The bounds, indexed by signature. `None` if no bound applies.
@@ -252,7 +248,6 @@ impl Bounds {
         }
     }
 
-    /// Returns the bound for a signature, if it has one.
     pub(super) fn of(&self, signature: usize) -> Option<Bound> {
         self.bounds.get(signature).copied().flatten()
     }

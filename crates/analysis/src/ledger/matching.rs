@@ -117,7 +117,6 @@ impl GapQueue {
         })
     }
 
-    /// Removes and returns the next gap to judge, if one is ripe.
     pub(super) fn next_ripe(&mut self, history: &History) -> Option<Gap> {
         if self.has_ripe_gap(history) {
             self.gaps.pop_front()

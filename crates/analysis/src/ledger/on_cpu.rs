@@ -37,7 +37,6 @@ impl OnCpuTimes {
         self.note(sum.span.source, sum.span.self_time, sum.count);
     }
 
-    /// Adds a sum of interrupts over a window.
     pub(super) fn add_interrupts(&mut self, sum: &Sum) {
         self.summed_interrupts += sum.span.self_time;
     }

@@ -129,7 +129,6 @@ fn keep_best(places: &mut Vec<usize>, arms: &[PaceArm], criterion: Criterion, q:
     });
 }
 
-/// Returns whether `arm` takes more CPU time than `than`, beyond the tolerance.
 fn takes_more(arm: &PaceArm, than: &PaceArm) -> bool {
     let share = |arm: &PaceArm| arm.cpu_time.share_of(arm.elapsed);
     share(arm) > (share(than) * SAME_CPU).max(share(than) + SAME_SHARE)

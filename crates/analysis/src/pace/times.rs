@@ -77,7 +77,6 @@ impl Times {
         self.max = self.max.max(other.max);
     }
 
-    /// Returns the distribution of the times, or `None` if there are none.
     pub(super) fn distribution(&self) -> Option<Distribution> {
         let min = self.min?;
         let mean = i64::try_from(self.sum / i128::from(self.count)).unwrap_or(i64::MAX);

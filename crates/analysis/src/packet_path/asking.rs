@@ -151,7 +151,6 @@ fn times(pieces: Vec<Piece>) -> Vec<(SourceId, Nanos)> {
         .collect()
 }
 
-/// Returns in which context a softirq ran, given the `source` that was on the CPU.
 fn received_in(source: SourceId, sources: &SourceTable) -> ReceivedIn {
     let source = sources.get(source);
     if source.owner == Owner::Kernel && source.kind == Kind::Task && is_ksoftirqd(&source.name) {
@@ -164,7 +163,6 @@ fn received_in(source: SourceId, sources: &SourceTable) -> ReceivedIn {
 /// Open questions about each CPU, in the order in which they were asked.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
-    /// Open questions, indexed by CPU slot.
     cpus: Vec<VecDeque<Asked>>,
     count: usize,
 }

@@ -39,7 +39,6 @@ impl Times {
     /// Maximum number of intervals kept.
     const MAX: usize = 512;
 
-    /// Adds the next interval.
     pub(super) fn add(&mut self, interval: Interval) {
         let nth = self.seen;
         self.seen += 1;

@@ -61,7 +61,6 @@ impl Interrupts {
         });
     }
 
-    /// Returns the intervals in which timers that can wake threads expired, in order.
     pub(super) fn wakes(&self) -> &[(Nanos, Nanos)] {
         &self.wakes
     }

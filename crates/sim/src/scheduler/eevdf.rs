@@ -138,7 +138,6 @@ impl Eevdf {
         self.queue.iter().filter(below).count()
     }
 
-    /// Returns whether an entity of this queue is running.
     pub(super) fn is_running(&self) -> bool {
         self.running.is_some()
     }

@@ -18,7 +18,6 @@ pub(super) struct Urgency {
 }
 
 impl Urgency {
-    /// Creates the state of a new task on a machine with the tick rate `hz`.
     pub(super) fn new(attributes: &Attributes, hz: i64) -> Self {
         match attributes.class {
             Class::Normal => Self {

@@ -19,7 +19,6 @@ impl RowSink for Rows {
     }
 }
 
-/// The policy `eevdf` with 3 ms slices.
 pub(crate) const EEVDF: Policy = Policy::Eevdf {
     slice: Nanos(3_000_000),
     hrtick: false,

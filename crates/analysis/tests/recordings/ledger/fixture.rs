@@ -87,7 +87,6 @@ pub(crate) fn scripts() -> impl Strategy<Value = Vec<Vec<Segment>>> {
 /// An account's key: class, name and process id.
 pub(crate) type Key = (Class, &'static str, Option<i32>);
 
-/// The account of unexplained time.
 pub(crate) const UNEXPLAINED: Key = (Class::Unexplained, "unexplained", None);
 
 /// Recorded rows, and the accounts that they should produce.

@@ -41,9 +41,7 @@ enum Injected {
     PageFaults,
     /// The previous frame reclaims memory.
     Reclaim,
-    /// The thread waits for a disk.
     Disk,
-    /// The thread waits for a lock.
     Lock,
     Stopped,
     /// The previous frame takes longer.
