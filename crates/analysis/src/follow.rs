@@ -140,7 +140,6 @@ enum Meaning {
     Idle,
     /// A thread ran, but the kernel sent no switch event for it.
     Unreported,
-    /// Irrelevant to the first pass.
     Other,
 }
 

@@ -242,7 +242,6 @@ impl IncidentAnalysis {
         incident.ran = ran.into_iter().map(|(ran, _)| ran).collect();
     }
 
-    /// Returns the thread that the trigger names, with its program if rows show it.
     fn thread_of_trigger(&self, sources: &SourceTable) -> Option<IncidentThread> {
         let Trigger { tid, pid, comm, .. } = &self.trigger;
         let found = sources.iter().find(|(_, source)| is_thread(source, *tid));

@@ -123,7 +123,6 @@ impl Arrival {
 /// Follows packets through a timeline's events.
 #[derive(Debug, Default)]
 pub(crate) struct Packets {
-    /// Recent events of each CPU, indexed by CPU slot.
     cpus: Vec<CpuFrames>,
     receivers: Receivers,
     questions: Questions,

@@ -249,7 +249,6 @@ struct Candidate {
 #[derive(Debug)]
 pub(crate) struct RealTime {
     limits: Limits,
-    /// Recent activity of each CPU, indexed by CPU slot.
     lines: Vec<Line>,
     found: Vec<Candidate>,
 }

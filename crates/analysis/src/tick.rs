@@ -168,7 +168,6 @@ impl TickAccumulator {
         }
     }
 
-    /// Returns the tick bill, or `None` if nothing is known about ticks.
     pub(crate) fn finish(&self, header: &Header, sources: &SourceTable) -> Option<TickBill> {
         bill::make(self, header, sources)
     }

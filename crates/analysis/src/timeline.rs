@@ -110,7 +110,6 @@ impl<'a> Event<'a> {
     }
 }
 
-/// The CPU's last occupant.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     source: SourceId,
@@ -151,7 +150,6 @@ pub(crate) struct Timeline {
     /// all impossible CPU numbers.
     cpus: Vec<CpuLine>,
     keep: Keep,
-    /// Inserts late rows into the histories in order.
     late: Inserter,
 }
 

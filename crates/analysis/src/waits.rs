@@ -57,7 +57,6 @@ const BEHIND: usize = 4;
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
     threads: FastMap<i32, Recent>,
-    /// Inserts late wake-ups and runs in order.
     late: Inserter,
     /// Runs whose preceding wait has not been looked up yet, in order of arrival.
     runs: VecDeque<Run>,

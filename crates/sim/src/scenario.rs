@@ -202,7 +202,6 @@ struct GroupText {
 }
 
 impl Scenario {
-    /// Adds the scenario's tasks, interrupts, links and groups to `setup`.
     fn fill(&self, setup: &mut Setup) -> Result<(), Fault> {
         let mut count: usize = 0;
         for task in &self.task {

@@ -76,7 +76,6 @@ impl OneCpu {
         self.span(source, from, to - from, to - from - nested);
     }
 
-    /// Replaces idle time with a spinning probe.
     fn with_probe(mut self) -> Self {
         self.occupy(thread(Owner::Probe, "ttx-spin/0", "ticktax", (7, 8)));
         self

@@ -99,7 +99,6 @@ struct Pair {
     by: Option<Act>,
 }
 
-/// The onsets of one source.
 #[derive(Debug, Default)]
 struct Onsets {
     target: Option<Target>,
@@ -125,7 +124,6 @@ struct Cause {
 pub(super) struct Causes {
     /// The edges to each target, oldest first.
     edges: FastMap<Target, VecDeque<Act>>,
-    /// Inserts late edges in order.
     late: Inserter,
     /// The onsets of each source, indexed by stream.
     onsets: Vec<Onsets>,

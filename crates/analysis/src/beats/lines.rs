@@ -174,7 +174,6 @@ fn not_before(first: Nanos, period: f64) -> Nanos {
     first + Nanos(shift)
 }
 
-/// Returns the causes of a beat, nearest first.
 fn causes(finder: &Finder, found: &Found) -> Vec<Identity> {
     let own = &finder.streams[found.stream as usize].key.identity;
     let (begin, end) = found.during.unwrap_or((Nanos(i64::MIN), Nanos::MAX));

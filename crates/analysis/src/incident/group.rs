@@ -225,7 +225,6 @@ fn extend(runs: &mut [(i64, i64)], at: i64) {
     }
 }
 
-/// Returns how many incidents and recordings were not kept, by cause.
 fn not_kept(index: &IncidentIndex) -> Vec<NotKept> {
     let mut counts: BTreeMap<LossCause, u64> = BTreeMap::new();
     for line in &index.lines {

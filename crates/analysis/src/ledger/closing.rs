@@ -75,7 +75,6 @@ pub(crate) struct Books {
     pub(crate) coverage: Coverage,
     /// The proof that an empty gap of the spinning probe provides, for each CPU.
     pub(crate) proofs: Vec<CpuProof>,
-    /// CPU time of each thread.
     pub(crate) ran: Ran,
 }
 
@@ -116,7 +115,6 @@ pub(super) fn close(ledger: &Ledger, header: &Header, sources: &SourceTable) -> 
     }
 }
 
-/// Computes the bounds for entry and exit times from the gaps of all CPUs.
 fn bounds(ledger: &Ledger, closings: &[Closing<'_>], header: &Header) -> Bounds {
     let books = closings.iter().filter_map(|closing| {
         let ledger = closing.ledger.filter(|_| !closing.unplaceable)?;

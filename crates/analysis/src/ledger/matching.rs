@@ -15,7 +15,6 @@ use super::contents::Contents;
 use super::gaps::{NEAR_MAX, nearness};
 use crate::timeline::{History, Piece};
 
-/// A gap that a probe saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gap {
     pub(super) probe: ProbeKind,

@@ -17,7 +17,6 @@ pub(super) struct OnCpuTimes {
     summed_interrupts: Nanos,
 }
 
-/// Totals of one source's rows.
 #[derive(Clone, Copy, Debug, Default)]
 struct Times {
     time: Nanos,

@@ -92,7 +92,6 @@ impl Proofs {
         }
     }
 
-    /// Computes the proof for every CPU that had an event.
     pub(crate) fn finish(&self, header: &Header) -> Vec<CpuProof> {
         let cpus = (0..).map(Cpu).zip(&self.cpus);
         cpus.map(|(cpu, (departures, unplaceable))| {

@@ -56,7 +56,6 @@ pub struct Accounts {
     intervals: u64,
 }
 
-/// Counts and times, summed over frames.
 #[derive(Clone, Debug, Default)]
 struct Sums {
     frames: u64,

@@ -39,7 +39,6 @@ enum Stage {
     Before(Nanos, Vec<Piece>),
 }
 
-/// Outcome of answering a question.
 #[derive(Debug)]
 pub(super) enum Answer {
     /// No question remains.

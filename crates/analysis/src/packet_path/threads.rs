@@ -88,7 +88,6 @@ struct Receiver {
 #[derive(Debug, Default)]
 pub(super) struct Receivers {
     threads: FastMap<i32, Receiver>,
-    /// Inserts late wake-ups in order.
     late: Inserter,
     /// Runs that are still to be processed, ordered by end, then by arrival.
     runs: BinaryHeap<Reverse<Ended>>,

@@ -73,7 +73,6 @@ impl<'a> Receiver<'a> {
         has_room
     }
 
-    /// Reads waiting datagrams one after the other, until `at`.
     fn read_until(&mut self, at: Nanos) {
         while self.handed + self.arrived > 0 {
             let done = self.done();

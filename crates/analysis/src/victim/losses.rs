@@ -190,7 +190,6 @@ impl Losses {
         has_room
     }
 
-    /// Returns the time from which intervals are missing, because there were too many.
     pub(crate) fn full_at(&self) -> Option<Nanos> {
         self.full_at
     }

@@ -45,7 +45,6 @@ pub(super) fn make(
     }
 }
 
-/// Returns whether the program is known to have exited.
 fn has_ended(about: &VictimHeader, header: &Header) -> bool {
     let command = header
         .command

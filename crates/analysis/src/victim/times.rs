@@ -90,7 +90,6 @@ struct Evidence {
     log_chance: f64,
     /// Sum, over the judged events, of the probability that the event matches by chance.
     chances: f64,
-    /// Number of judged events.
     judged: f64,
 }
 

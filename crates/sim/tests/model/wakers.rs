@@ -181,7 +181,6 @@ fn a_periodic_thread_has_its_chain_of_wakers() {
     assert!(chains[0].contains("hrtimer_wakeup"), "{chains:?}");
 }
 
-/// A sink that passes each row to two other sinks.
 struct Both<'a>(&'a mut Rows, &'a mut Auditor);
 
 impl RowSink for Both<'_> {

@@ -276,7 +276,6 @@ impl Task {
     }
 }
 
-/// Adds a periodic thread or work item with the given number.
 fn inject(recording: &mut Recording, number: i32, waker: Waker, random: &mut Random) -> Injected {
     let task = Task::new(number, waker, random);
     let period = 30 * MS + random.below(500 * MS);
