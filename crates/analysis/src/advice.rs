@@ -145,7 +145,8 @@ pub(crate) fn advise(statement: &Statement, processes: &Processes<'_>) -> Vec<Ad
     let mut advice = Vec::new();
     if statement.level == Level::Kernel {
         let lost = statement.coverage.events_lost();
-        // It is unknown how many of the lost events belong to a given part of a recording.
+        // It is unknown how many of the lost events belong to a part of a recording, so give this
+        // advice only for a whole one.
         if statement.part.is_none() && lost > statement.cost.events / 100 {
             advice.push(Advice::EventsLost { events: lost });
         }

@@ -120,7 +120,6 @@ impl RowSink for BeatFinder {
     }
 }
 
-/// Finds the beats in a timeline's events.
 #[derive(Debug, Default)]
 pub(crate) struct Finder {
     streams: Streams,

@@ -82,7 +82,6 @@ use self::signatures::Signatures;
 use self::waits::Waits;
 use crate::timeline::{Event, EventKind, History, Role, Roles, Timeline};
 
-/// Assigns a timeline's events to accounts.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     registry: Registry,

@@ -120,7 +120,6 @@ impl Arrival {
     }
 }
 
-/// Follows packets through a timeline's events.
 #[derive(Debug, Default)]
 pub(crate) struct Packets {
     cpus: Vec<CpuFrames>,

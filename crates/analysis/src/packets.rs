@@ -168,7 +168,6 @@ fn causes(bursts: &[Burst]) -> Vec<BurstCause> {
     causes
 }
 
-/// Returns the most significant period of the bursts.
 fn beat(bursts: &[LossBurst], elapsed: Nanos) -> Option<Periodicity> {
     let starts: Vec<Nanos> = bursts.iter().map(|burst| burst.at).collect();
     let lengths = bursts.iter().map(|burst| {

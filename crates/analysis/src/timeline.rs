@@ -63,7 +63,6 @@ pub(crate) enum EventKind<'a> {
     /// An interrupt, a softirq or a function within one. The event of the occupant that it
     /// interrupted comes later.
     Interrupt(Interrupt),
-    /// The hypervisor used the CPU.
     Steal,
     Gap(ProbeKind),
     OffCpu(OffCpu),
@@ -104,7 +103,6 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// Returns whether the CPU's number is one that the kernel can have.
     pub(crate) fn is_on_possible_cpu(&self) -> bool {
         self.slot <= CpuList::MAX_CPU as usize
     }
@@ -142,7 +140,6 @@ impl CpuLine {
     }
 }
 
-/// Turns rows into events.
 #[derive(Debug)]
 pub(crate) struct Timeline {
     roles: Roles,

@@ -53,7 +53,6 @@ const PROGRAMS: usize = 20;
 /// Maximum number of culprits reported per program.
 const BEHIND: usize = 4;
 
-/// Finds the waits in a timeline's events.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
     threads: FastMap<i32, Recent>,

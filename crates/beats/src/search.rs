@@ -38,7 +38,6 @@ pub(super) struct Found {
     pub(super) alarm: f64,
 }
 
-/// A search for beats among the events that do not belong to a beat yet.
 pub(super) struct Search<'a> {
     pub(super) events: &'a Events,
     pub(super) begin: i64,

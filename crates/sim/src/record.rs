@@ -23,7 +23,6 @@ use crate::setup::Setup;
 use crate::task::{TaskId, TaskReport, TaskSpec};
 use crate::timer::TimerRule;
 
-/// A recorder, which converts events to rows and passes them to a sink.
 pub(crate) struct Recorder<'s> {
     sources: SourceTable,
     sink: &'s mut dyn RowSink,

@@ -100,7 +100,6 @@ impl Charge {
     }
 }
 
-/// Ticks on one CPU, and the tasks that they hit.
 #[derive(Debug, Default)]
 pub(super) struct CpuSamples {
     pending: [VecDeque<Nanos>; 2],

@@ -30,7 +30,6 @@ const SETTLED: Nanos = Nanos::from_secs(1);
 const LEAVING: Nanos = Nanos(10_000);
 /// Number of edges per target that are kept regardless of age.
 const FEW_EDGES: usize = 256;
-/// Maximum number of onsets held back per source.
 const MAX_WAITING: usize = 1 << 15;
 const FEW_PAIRS: usize = 512;
 const MAX_PAIRS: usize = 4_096;
@@ -64,7 +63,8 @@ impl Target {
         match (&key.identity, key.cpu) {
             (Identity::Thread { tid, why, .. }, _) if why.is_empty() => Some(Self::Thread(*tid)),
             (Identity::Work { function, .. }, _) => Some(Self::Work(Arc::clone(function))),
-            // A function within a softirq runs because the softirq runs.
+            // A function within a softirq runs because the softirq does, so both have the same
+            // target.
             (
                 Identity::Frame {
                     kind: Kind::Softirq,
@@ -218,7 +218,6 @@ impl Causes {
         }
     }
 
-    /// Determines the cause of every onset held back.
     pub(super) fn settle_all(&mut self) {
         for stream in (0u32..).take(self.onsets.len()) {
             self.settle(stream, Nanos::MAX);

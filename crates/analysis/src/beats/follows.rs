@@ -162,8 +162,8 @@ impl Moments {
     fn may_be_another(&self, finder: &Finder, own: u32, table: &Table) -> bool {
         let followed = sample(&table.followed);
         let others = sample(&table.others);
-        // An interrupt may have woken another thread, which worked for a while before it woke this
-        // one.
+        // An interrupt may have woken another thread, which ran for a while before it woke this
+        // one, so look back by a quarter of a tick.
         let back = Nanos(self.length.0 / 4);
         let mut covered = vec![false; followed.len()];
         for (id, stream) in (0u32..).zip(finder.streams.iter()) {

@@ -8,7 +8,6 @@ use super::stream::{Identity, Key};
 use super::streams::{GroupId, NONE, StreamId, Streams};
 use crate::timeline::{Event, Occupant, Role};
 
-/// Destination of a source's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Route {
     Ignore,

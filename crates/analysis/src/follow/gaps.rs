@@ -9,7 +9,6 @@ use ticktax_model::{Cpu, Nanos, SourceId, Span};
 /// it, takes no longer.
 const MAX_IDLE: Nanos = Nanos::from_millis(1);
 
-/// An on-CPU period of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) start: Nanos,

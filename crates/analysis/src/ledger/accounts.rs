@@ -11,7 +11,6 @@ use super::tally::{LengthTally, Tally, sort_parts};
 use crate::fast_map::FastMap;
 use crate::timeline::Event;
 
-/// Index of an account in the registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct AccountId(pub(super) u32);
 

@@ -155,7 +155,6 @@ impl Contents {
         )
     }
 
-    /// Adds a row of `length` to `source`. Returns the source's index in `held`.
     fn hold(&mut self, source: SourceId, length: Nanos) -> usize {
         let found = self.held.iter().position(|held| held.source == source);
         let index = found.unwrap_or_else(|| {

@@ -48,7 +48,6 @@ const LEAST_SPREAD_OF_MANY: f64 = 0.3;
 /// Factor that widens the bound from all gaps when it is used for a shape with too few gaps.
 const OTHER_SHAPES: f64 = 8.0;
 
-/// A bucket of residuals of similar length.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket {
     index: u16,
@@ -150,7 +149,6 @@ impl Residuals {
     }
 }
 
-/// Residuals, split at a bound.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Split {
     /// Length of the longest residual that is entirely entry and exit.

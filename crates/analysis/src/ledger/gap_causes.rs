@@ -200,7 +200,6 @@ struct View {
     worst: Vec<Noted>,
 }
 
-/// All gaps that the probes saw, on any CPU.
 #[derive(Debug, Default)]
 pub(super) struct GapCauses {
     spin: View,

@@ -241,7 +241,6 @@ impl GapBook {
     }
 }
 
-/// The gaps of one CPU, by probe.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CpuGaps {
     spin: Option<Box<GapBook>>,
@@ -288,7 +287,6 @@ impl CpuGaps {
     }
 }
 
-/// Adds up the parts of the gaps of all CPUs.
 pub(super) fn parts<'a>(sides: impl Iterator<Item = (&'a Side, Shares)>) -> GapParts {
     let mut sum = GapParts::default();
     let mut gaps = LengthTally::default();

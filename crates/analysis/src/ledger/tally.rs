@@ -6,7 +6,6 @@ use ticktax_model::{Histogram, Intervals, Nanos};
 
 use ticktax_model::tellable;
 
-/// Total time, number of intervals, and the longest interval.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) time: Nanos,

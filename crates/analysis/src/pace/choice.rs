@@ -88,7 +88,6 @@ fn wait(arm: &PaceArm) -> Option<&Distribution> {
     arm.figures.as_ref()?.wait.as_ref()
 }
 
-/// Keeps only arms that are as good as the best by this criterion.
 fn keep_best(places: &mut Vec<usize>, arms: &[PaceArm], criterion: Criterion, q: Option<f64>) {
     // Count waits that exceed the smallest of the arms' quantiles. This limit applies to all arms,
     // so it favours none.

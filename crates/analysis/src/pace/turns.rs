@@ -169,7 +169,6 @@ fn row<'a>(
     row
 }
 
-/// Adds a turn's reading to the total of the same clock.
 fn add(readings: &mut Vec<CpuReading>, reading: &CpuReading) {
     let mut known = readings.iter_mut();
     match known.find(|sum| sum.clock == reading.clock) {

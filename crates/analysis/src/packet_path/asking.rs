@@ -70,7 +70,6 @@ impl Asked {
         }
     }
 
-    /// Answers the question. `history` is the history of the CPU in question, if available.
     pub(super) fn answer(mut self, history: Option<&History>, sources: &SourceTable) -> Answer {
         let arrival = self.followed.arrival;
         let did = |from: Nanos, to: Nanos| {

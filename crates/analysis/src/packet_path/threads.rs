@@ -117,7 +117,6 @@ impl Receivers {
         }
     }
 
-    /// Adds a wake-up that was not caused by a packet.
     pub(super) fn woken_otherwise(&mut self, tid: i32, at: Nanos) {
         if let Some(receiver) = self.threads.get_mut(&tid) {
             receiver.woken(Wake { at, path: None }, &mut self.late);

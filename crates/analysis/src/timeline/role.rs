@@ -16,7 +16,6 @@ pub(crate) enum Role {
     OnCpu(Occupant),
     /// An interrupt, a softirq, or a function within one.
     Interrupt(Interrupt),
-    /// The hypervisor used the CPU.
     Steal,
     /// A gap that a probe saw. The gap's time is also covered by other rows.
     Gap(ProbeKind),

@@ -79,7 +79,6 @@ impl Life {
         self.states.entry(state).or_default().add(time, length);
     }
 
-    /// Adds an on-CPU period, and its interruptions by source.
     pub(super) fn on_cpu(&mut self, span: &Span, state: ThreadState, by: &[(SourceId, Tally)]) {
         self.saw(span);
         self.add(state, span.self_time, span.dur);

@@ -79,7 +79,6 @@ pub(super) fn match_beat(beat: &BeatLine, times: &[Interval], origin: Nanos) -> 
     evidence.suffices()
 }
 
-/// Evidence for and against a match.
 #[derive(Debug, Default)]
 struct Evidence {
     /// Total waiting time.

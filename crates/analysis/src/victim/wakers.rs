@@ -15,7 +15,6 @@ pub(super) fn leads_to((at, _): Waking, since: Nanos) -> bool {
     at <= since && since - at <= UNDERWAY
 }
 
-/// The wake-ups of each thread.
 #[derive(Debug, Default)]
 pub(super) struct Wakers(FastMap<i32, Wakings>);
 

@@ -40,7 +40,6 @@ enum Trigger {
     Other,
 }
 
-/// The interrupts on one CPU.
 #[derive(Debug, Default)]
 pub(super) struct Interrupts {
     pieces: Vec<Piece>,

@@ -127,7 +127,6 @@ impl Eevdf {
             .map(|(place, _)| place)
     }
 
-    /// Returns whether entity `task` is queued or running in this queue.
     pub(super) fn holds(&self, task: TaskId) -> bool {
         self.running == Some(task) || self.queue.contains(&task)
     }

@@ -8,7 +8,6 @@ use crate::task::{Attributes, Class, TaskId};
 /// Slice of `SCHED_RR`, in ms (`RR_TIMESLICE`).
 const ROUND_ROBIN_MS: i64 = 100;
 
-/// A task's real-time state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Urgency {
     /// Real-time priority, or 0 for a task that is not real-time.

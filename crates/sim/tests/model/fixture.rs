@@ -37,7 +37,6 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
     prop::sample::select(policies().collect::<Vec<_>>())
 }
 
-/// Generates a time below `max` µs.
 pub(crate) fn micros(max: i64) -> impl Strategy<Value = Nanos> {
     (0..max * 1000).prop_map(Nanos)
 }

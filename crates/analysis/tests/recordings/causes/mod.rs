@@ -289,7 +289,6 @@ fn inject(recording: &mut Recording, number: i32, waker: Waker, random: &mut Ran
     for &at in &times {
         task.beat(recording, at, random);
     }
-    // Occasionally another thread wakes the task.
     for _ in 0..times.len() / 20 {
         let at = random.below(LENGTH - 20 * MS);
         recording.edge(thread("sshd", 98), 0, at, Effect::Woke(task.tid));

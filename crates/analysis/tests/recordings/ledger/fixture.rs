@@ -359,12 +359,10 @@ impl Fixture {
         }
     }
 
-    /// Returns all rows, one CPU after the other.
     pub(crate) fn rows(&self) -> Vec<Row> {
         self.cpus.iter().flatten().cloned().collect()
     }
 
-    /// Returns all rows, with the CPUs interleaved according to `picks`.
     pub(crate) fn interleaved(&self, picks: &[usize]) -> Vec<Row> {
         let mut queues: Vec<_> = self.cpus.iter().map(|rows| rows.iter()).collect();
         let mut rows = Vec::new();
