@@ -75,7 +75,6 @@ pub(crate) struct AccountingCheck {
     tick: Option<Nanos>,
     /// The kinds of rows that can be ticks on this kernel.
     by: &'static [By],
-    /// Tick samples of each CPU, indexed by CPU number.
     cpus: Vec<CpuSamples>,
     /// Whether any rows are sums over a window, which cannot be assigned to single ticks.
     summed: bool,
@@ -94,7 +93,6 @@ impl AccountingCheck {
         }
     }
 
-    /// Includes program `pid` in the statement even if it barely ran.
     pub(crate) fn list(&mut self, pid: i32) {
         self.listed = Some(pid);
     }
@@ -159,7 +157,6 @@ impl AccountingCheck {
         header.level == Level::Kernel && !self.summed
     }
 
-    /// Returns the samples on `cpu`, or `None` if it has no rows.
     fn on(&self, cpu: Cpu) -> Option<&CpuSamples> {
         self.cpus.get(cpu.index())
     }

@@ -61,13 +61,10 @@ impl Processes<'_> {
         (policy.goes_first() && self.is_real_time(pid)).then_some(policy)
     }
 
-    /// Returns whether real-time threads used most of a process's CPU time.
     fn is_real_time(&self, pid: i32) -> bool {
         self.share(pid, SpecialPolicy::goes_first) > 0.5
     }
 
-    /// Returns whether all of a process's CPU time was used by threads that already have the lowest
-    /// priority.
     fn is_lowest(&self, pid: i32) -> bool {
         self.share(pid, |policy| policy == SpecialPolicy::LOWEST) >= 1.0
     }
@@ -148,7 +145,8 @@ pub(crate) fn advise(statement: &Statement, processes: &Processes<'_>) -> Vec<Ad
     let mut advice = Vec::new();
     if statement.level == Level::Kernel {
         let lost = statement.coverage.events_lost();
-        // It is unknown how many of the lost events belong to a given part of a recording.
+        // It is unknown how many of the lost events belong to a part of a recording, so give this
+        // advice only for a whole one.
         if statement.part.is_none() && lost > statement.cost.events / 100 {
             advice.push(Advice::EventsLost { events: lost });
         }
@@ -180,7 +178,6 @@ fn findings(statement: &Statement) -> impl Iterator<Item = Advice> {
     })
 }
 
-/// Returns the elapsed time of all CPUs together.
 fn total_time(statement: &Statement) -> Nanos {
     statement.balance.elapsed
 }

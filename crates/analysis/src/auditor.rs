@@ -34,7 +34,6 @@ pub struct Auditor {
     /// Run-queue waits of all threads. `None` when a single program is analysed.
     waits: Option<crate::waits::Waits>,
     packets: Option<Packets>,
-    /// The kernel's limits on real-time threads.
     limits: Option<Limits>,
     tick: TickAccumulator,
     accounting: Option<AccountingCheck>,

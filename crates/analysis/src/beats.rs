@@ -64,7 +64,6 @@ use ticktax_beats::Tick;
 
 /// Rows of a thread that are at most this far apart count as one run.
 const JOIN: Nanos = Nanos(1_000);
-/// Maximum number of sources.
 const MAX_STREAMS: usize = 4_096;
 /// Maximum number of sources that keep more than one block of events.
 const MAX_GROWN: usize = 1_024;
@@ -121,14 +120,12 @@ impl RowSink for BeatFinder {
     }
 }
 
-/// Finds the beats in a timeline's events.
 #[derive(Debug, Default)]
 pub(crate) struct Finder {
     streams: Streams,
     routes: Routes,
     gaps: GapStreams,
     starts: Starts,
-    /// The recent past of each CPU, indexed by CPU number.
     trails: Vec<Trail>,
     first: Option<Nanos>,
     last: Nanos,
@@ -137,9 +134,7 @@ pub(crate) struct Finder {
     /// Whether to look for beats that were present during only part of the observation.
     halves: bool,
     causes: Causes,
-    /// The kernel's tick; `None` if unknown.
     tick: Option<Tick>,
-    /// The ticks of each CPU, as determined by the latest search.
     ticks: Ticks,
     trust: Trust,
 }
@@ -152,8 +147,8 @@ impl Finder {
         }
     }
 
-    /// Searches all events on `threads` threads. `proofs` shows, for each CPU, what an empty gap
-    /// proves.
+    /// Searches all events on `threads` threads. `proofs` states, for each CPU, whether a gap
+    /// without rows proves that the hypervisor or firmware had taken the CPU.
     pub(crate) fn finish(
         mut self,
         header: &Header,

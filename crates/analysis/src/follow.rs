@@ -137,11 +137,9 @@ enum Meaning {
     Waits(i32),
     /// A followed thread of another program was off its CPU.
     OthersWait,
-    /// The CPU was idle.
     Idle,
     /// A thread ran, but the kernel sent no switch event for it.
     Unreported,
-    /// Irrelevant to the first pass.
     Other,
 }
 

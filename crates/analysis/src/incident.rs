@@ -242,7 +242,6 @@ impl IncidentAnalysis {
         incident.ran = ran.into_iter().map(|(ran, _)| ran).collect();
     }
 
-    /// Returns the thread that the trigger names, with its program if rows show it.
     fn thread_of_trigger(&self, sources: &SourceTable) -> Option<IncidentThread> {
         let Trigger { tid, pid, comm, .. } = &self.trigger;
         let found = sources.iter().find(|(_, source)| is_thread(source, *tid));
@@ -255,7 +254,6 @@ impl IncidentAnalysis {
         })
     }
 
-    /// Returns the CPU on which the thread last ran before `time`.
     fn last_cpu(&self, tid: i32, time: Nanos, sources: &SourceTable) -> Option<Cpu> {
         let before = self
             .spans
@@ -309,7 +307,6 @@ const LEADS: Nanos = Nanos::from_millis(1);
 /// Largest difference between the kernel's scheduler clock and the clock of the rows.
 const ROUNDED: Nanos = Nanos::from_micros(20);
 
-/// Returns whether `source` is thread `tid`. Always returns `false` if `tid` is 0.
 fn is_thread(source: &ticktax_model::Source, tid: i32) -> bool {
     let thread = source.thread.as_ref();
     source.kind == Kind::Task && tid != 0 && thread.is_some_and(|thread| thread.tid == tid)
@@ -320,7 +317,6 @@ fn end_of(span: &Span) -> Nanos {
     Nanos(span.start.0.saturating_add(span.dur.0))
 }
 
-/// Describes the thread that source `id` belongs to.
 fn thread(id: SourceId, sources: &SourceTable) -> IncidentThread {
     let source = sources.get(id);
     let thread = source.thread.as_ref();

@@ -18,13 +18,13 @@
 //! |---|---|
 //! | named rows | entry and exit up to a bound (`entry_exit`), the excess as for an empty gap |
 //! | nothing, on a fully watched CPU | outside |
-//! | nothing, but the witnesses count N unseen entries | outside, except the N longest gaps |
+//! | nothing, but kernel counters show N unseen entries | outside, except the N longest gaps |
 //! | nothing, otherwise | unexplained |
 //! | unknown, because rows may be missing | unexplained |
 //!
 //! *Outside* means that the kernel provably ran nothing, so the hypervisor or the firmware must
 //! have used the CPU. A CPU is fully watched if every kernel entry is traced, no event on it was
-//! lost, and the witnesses agree (`proof`).
+//! lost, and the kernel's own counters agree with the trace (`proof`).
 //!
 //! If the kernel did not report the switch to a thread, the thread's row is always unexplained.
 //!
@@ -37,8 +37,8 @@
 //!
 //! # Steal
 //! If the hypervisor's own counter shows stolen time on a CPU between the header's two readings,
-//! that much of the CPU's outside time is booked as steal instead. It is the same time, measured by
-//! a better witness.
+//! that much of the CPU's outside time is booked as steal instead. It is the same time, measured
+//! more directly.
 //!
 //! # Memory
 //! The ledger keeps a tally per source, a histogram per account, and a queue of gaps per CPU. Gaps
@@ -82,7 +82,6 @@ use self::signatures::Signatures;
 use self::waits::Waits;
 use crate::timeline::{Event, EventKind, History, Role, Roles, Timeline};
 
-/// Assigns a timeline's events to accounts.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     registry: Registry,
@@ -97,7 +96,6 @@ pub(crate) struct Ledger {
     contents: Contents,
 }
 
-/// The ledger's state for a single CPU.
 #[derive(Debug, Default)]
 struct CpuLedger {
     classes: ClassTimes,
@@ -110,7 +108,6 @@ struct CpuLedger {
 /// The probe's counter is synchronised with the tracer's clock to within tens of nanoseconds.
 pub(crate) const TOLERANCE: Nanos = Nanos(100);
 
-/// Returns [`TOLERANCE`] plus the clock uncertainty reported in `header`.
 pub(crate) fn slack(header: &Header) -> Nanos {
     TOLERANCE + proof::uncertainty(header)
 }

@@ -80,7 +80,6 @@ struct Arrival {
 }
 
 impl Arrival {
-    /// Returns the durations of the known steps, in order.
     fn steps(&self) -> impl Iterator<Item = (Step, Nanos)> {
         let Path {
             interrupt,
@@ -121,10 +120,8 @@ impl Arrival {
     }
 }
 
-/// Follows packets through a timeline's events.
 #[derive(Debug, Default)]
 pub(crate) struct Packets {
-    /// Recent events of each CPU, indexed by CPU slot.
     cpus: Vec<CpuFrames>,
     receivers: Receivers,
     questions: Questions,
@@ -136,7 +133,6 @@ pub(crate) struct Packets {
 }
 
 impl Packets {
-    /// Adds an event, given its CPU's history.
     pub(crate) fn event(&mut self, event: &Event<'_>, history: &History) {
         match event.kind() {
             EventKind::Edge(edge) => {
@@ -181,7 +177,6 @@ impl Packets {
         &mut self.cpus[slot]
     }
 
-    /// Adds an interrupt or softirq that has ended.
     fn interrupt(&mut self, kind: Kind, event: &Event<'_>) {
         let Some(cpu) = self.cpus.get_mut(event.slot) else {
             return;

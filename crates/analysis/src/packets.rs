@@ -98,7 +98,8 @@ fn judge(
         .iter()
         .map(|burst| {
             let stall = hold_ups.and_then(|hold_ups| hold_ups.during(&burst.pause?, until));
-            // If the sender itself was delayed, its rate may have been different during the pause.
+            // Prefer the rate measured during the pause, because the sender may have been delayed
+            // too.
             let rate_hz = burst.pause.as_ref().and_then(rate_in).or(rate_hz);
             let terms = stall.as_ref().zip(rate_hz).zip(capacity);
             Burst {
@@ -167,7 +168,6 @@ fn causes(bursts: &[Burst]) -> Vec<BurstCause> {
     causes
 }
 
-/// Returns the most significant period of the bursts.
 fn beat(bursts: &[LossBurst], elapsed: Nanos) -> Option<Periodicity> {
     let starts: Vec<Nanos> = bursts.iter().map(|burst| burst.at).collect();
     let lengths = bursts.iter().map(|burst| {

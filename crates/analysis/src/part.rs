@@ -88,14 +88,12 @@ impl std::error::Error for CutError {}
 #[derive(Debug)]
 pub struct Cut {
     part: RecordingPart,
-    /// State of each CPU, indexed by CPU number.
     cpus: Vec<CutCpu>,
     /// ticktax's own CPU time in the part.
     tool: Nanos,
     sums: bool,
 }
 
-/// State of the cut on one CPU.
 #[derive(Debug, Default)]
 struct CutCpu {
     /// Sum of the self times of the part's rows.

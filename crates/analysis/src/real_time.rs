@@ -118,7 +118,6 @@ impl Limits {
         self.period - Nanos(used)
     }
 
-    /// Returns whether threads with these CPU times in a period have used up their time.
     fn used_up<'a>(&self, times: impl Iterator<Item = &'a Nanos>) -> bool {
         let time: Nanos = times.sum();
         time.share_of(self.granted()) >= USED_UP
@@ -154,7 +153,6 @@ fn in_groups(machine: &Machine) -> Option<bool> {
     )
 }
 
-/// Returns the first two numbers of a kernel release.
 fn version(release: &str) -> Option<(u32, u32)> {
     let mut parts = release.split(|c: char| !c.is_ascii_digit());
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
@@ -191,7 +189,6 @@ impl Line {
         }
     }
 
-    /// Ends the current run.
     fn close(&mut self) {
         let Some(run) = self.now.take().filter(|run| run.end - run.start >= LONG) else {
             return;
@@ -252,7 +249,6 @@ struct Candidate {
 #[derive(Debug)]
 pub(crate) struct RealTime {
     limits: Limits,
-    /// Recent activity of each CPU, indexed by CPU slot.
     lines: Vec<Line>,
     found: Vec<Candidate>,
 }
@@ -333,7 +329,8 @@ impl RealTime {
             return;
         };
         let started = |&at: &Nanos| (wait.start - SERVER_DELAY..=wait.start).contains(&at);
-        // If only one thread ran after a wake-up, that thread may simply not have been preemptible.
+        // If only one thread ran after the wake-up, it may simply not have been preemptible, so do
+        // not blame a limit.
         let passed_over = !woken || idled >= SHORTEST || during.len() > 1;
         let limit = self.limits.which(idled, line.servers.iter().any(started));
         if let Some(limit) = limit.filter(|_| passed_over && self.limits.used_up(ran.values())) {
@@ -380,7 +377,6 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Returns the limit that caused the wait of thread `tid` that began at `start`, if any.
     pub(crate) fn limit_of(&self, tid: i32, start: Nanos) -> Option<RealTimeLimit> {
         let mut found = self.found.iter();
         let wait = found.find(|wait| wait.tid == tid && wait.start == start)?;

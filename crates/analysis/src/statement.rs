@@ -33,7 +33,6 @@ pub(crate) struct Parts {
     pub(crate) packets: Option<PacketPaths>,
     /// The victim's statement. `None` if the recording has no victim.
     pub(crate) victim: Option<VictimStatement>,
-    /// CPU time per thread.
     pub(crate) ran: Ran,
     /// Process ids of the victim.
     pub(crate) followed: Vec<i32>,

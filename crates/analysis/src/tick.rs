@@ -36,7 +36,6 @@ pub use self::bill::{add_fleet, fleet};
 /// Longest delay from the end of an interrupt or softirq to the start of a softirq that it raised.
 pub const RETURN: Nanos = Nanos::from_micros(20);
 
-/// Collects ticks from a timeline's events and from probe gaps.
 #[derive(Debug, Default)]
 pub(crate) struct TickAccumulator {
     /// Ticks of each CPU, indexed by CPU number. Impossible CPU numbers all share one entry.
@@ -151,7 +150,6 @@ impl TickAccumulator {
         }
     }
 
-    /// Adds a gap of the spinning probe. Its contents must be fully known.
     pub(crate) fn gap(&mut self, roles: &Roles, gap: &JudgedGap<'_>) {
         let mut ticks = 0;
         for held in gap.held {
@@ -168,7 +166,6 @@ impl TickAccumulator {
         }
     }
 
-    /// Returns the tick bill, or `None` if nothing is known about ticks.
     pub(crate) fn finish(&self, header: &Header, sources: &SourceTable) -> Option<TickBill> {
         bill::make(self, header, sources)
     }

@@ -63,11 +63,8 @@ pub(crate) enum EventKind<'a> {
     /// An interrupt, a softirq or a function within one. The event of the occupant that it
     /// interrupted comes later.
     Interrupt(Interrupt),
-    /// The hypervisor used the CPU.
     Steal,
-    /// A probe saw a gap.
     Gap(ProbeKind),
-    /// A thread was off its CPU.
     OffCpu(OffCpu),
     /// A frame of a paced loop.
     Frame,
@@ -106,13 +103,11 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// Returns whether the CPU's number is one that the kernel can have.
     pub(crate) fn is_on_possible_cpu(&self) -> bool {
         self.slot <= CpuList::MAX_CPU as usize
     }
 }
 
-/// The CPU's last occupant.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     source: SourceId,
@@ -145,7 +140,6 @@ impl CpuLine {
     }
 }
 
-/// Turns rows into events.
 #[derive(Debug)]
 pub(crate) struct Timeline {
     roles: Roles,
@@ -153,12 +147,10 @@ pub(crate) struct Timeline {
     /// all impossible CPU numbers.
     cpus: Vec<CpuLine>,
     keep: Keep,
-    /// Inserts late rows into the histories in order.
     late: Inserter,
 }
 
 impl Timeline {
-    /// Creates a timeline. `keep` limits each CPU's history.
     pub(crate) fn new(keep: Keep) -> Self {
         Self {
             roles: Roles::default(),

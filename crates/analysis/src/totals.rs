@@ -45,7 +45,6 @@ struct Known {
 }
 
 impl Default for Accumulator {
-    /// Creates an accumulator that is empty and has no windows.
     fn default() -> Self {
         Self {
             timeline: Timeline::new(Keep::NOTHING),

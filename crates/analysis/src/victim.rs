@@ -181,7 +181,6 @@ impl Victim {
         Some((losses.of(tid, outside), losses.full_at()))
     }
 
-    /// Returns the CPU time that other threads used while the victim waited behind them.
     pub(crate) fn ran_while_waiting(&self, sources: &SourceTable) -> Ran {
         let mut ran = Ran::default();
         for (&(id, _), waits) in &self.behind {
@@ -197,14 +196,12 @@ impl Victim {
         followed.chain(about.and_then(|about| about.pid)).collect()
     }
 
-    /// Processes a gap of the spinning probe. The contents of the gap must be fully known.
     pub(crate) fn gap(&mut self, gap: &JudgedGap<'_>) {
         if let Some(losses) = &mut self.losses {
             losses.gap(gap);
         }
     }
 
-    /// Returns the time from which rows count.
     pub(crate) fn since(&self) -> Nanos {
         self.since
     }
@@ -239,7 +236,6 @@ impl Victim {
         Some(statement::make(self, victim, header, (sources, beats)))
     }
 
-    /// Processes an event, given the history of its CPU.
     pub(crate) fn event(&mut self, event: &Event<'_>, history: &History) {
         if let Some(real_time) = &mut self.real_time {
             real_time.event(event);

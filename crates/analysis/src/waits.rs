@@ -53,11 +53,9 @@ const PROGRAMS: usize = 20;
 /// Maximum number of culprits reported per program.
 const BEHIND: usize = 4;
 
-/// Finds the waits in a timeline's events.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
     threads: FastMap<i32, Recent>,
-    /// Inserts late wake-ups and runs in order.
     late: Inserter,
     /// Runs whose preceding wait has not been looked up yet, in order of arrival.
     runs: VecDeque<Run>,
@@ -120,7 +118,6 @@ struct Found {
     pairs: BTreeMap<(SourceId, SourceId), Nanos>,
 }
 
-/// How a wait began, and when.
 #[derive(Clone, Copy, Debug)]
 enum Start {
     Woken(Nanos),
@@ -142,7 +139,6 @@ impl Waits {
         }
     }
 
-    /// Processes an event, given the history of its CPU.
     pub(crate) fn event(&mut self, event: &Event<'_>, history: &History) {
         if let Some(real_time) = &mut self.real_time {
             real_time.event(event);
@@ -377,7 +373,6 @@ impl Found {
         }
     }
 
-    /// Keeps only waits of sources that are `wanted`.
     fn only(mut self, wanted: impl Fn(SourceId) -> bool) -> Self {
         self.waiters.retain(|&waiter, _| wanted(waiter));
         self.pairs.retain(|&(waiter, _), _| wanted(waiter));
@@ -461,7 +456,6 @@ impl Found {
     }
 }
 
-/// Returns those culprits, at most `max`, that caused the most waiting time, largest first.
 fn costliest(culprits: impl Iterator<Item = WaitedFor>, max: usize) -> Vec<WaitedFor> {
     let mut culprits: Vec<WaitedFor> = culprits.collect();
     culprits.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));

@@ -118,7 +118,6 @@ struct CpuRows {
 }
 
 impl WorkRows {
-    /// Computes the workload from all rows.
     pub(crate) fn finish(
         mut self,
         header: &Header,
@@ -197,7 +196,6 @@ impl WorkRows {
         })
     }
 
-    /// Keeps the event if it describes work.
     pub(crate) fn event(&mut self, event: &Event<'_>) {
         if let EventKind::Sum(..) = event.kind() {
             self.summed = true;
@@ -236,7 +234,8 @@ impl WorkRows {
                 let kept = rows.is_some();
                 if let Some(rows) = rows {
                     rows.off.push((span.start, span.end()));
-                    // Throttling is recorded for every thread, whether or not it is followed.
+                    // Throttling is recorded for every thread, so only another reason shows that
+                    // the tracer followed this one.
                     rows.followed |= off.reason != Some(OffCpuReason::Throttled);
                 }
                 kept

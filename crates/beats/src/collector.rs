@@ -35,7 +35,6 @@ pub struct BeatCollector {
     dropped: bool,
 }
 
-/// A block of consecutive events.
 #[derive(Clone, Debug, Default)]
 struct Block {
     /// Number of blocks before this one, including those that were dropped.

@@ -81,7 +81,6 @@ impl Lattice {
         })
     }
 
-    /// Returns the number of the tick that is nearest to `time`.
     fn number(&self, time: f64) -> f64 {
         ((time - self.phase) / self.tick).round()
     }

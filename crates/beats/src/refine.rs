@@ -418,7 +418,6 @@ mod tests {
         let fit = fit(&times, &entries, 29.4e6, 4e6_f64.powi(2) / 12.0).unwrap();
         assert!((fit.period - 29.4e6).abs() < 0.3e6, "{fit:?}");
         assert!((fit.period - 28e6).abs() <= fit.margin, "{fit:?}");
-        // The confidence interval must not be much wider than necessary.
         assert!(fit.margin < 2e6, "{fit:?}");
     }
 

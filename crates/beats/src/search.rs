@@ -38,7 +38,6 @@ pub(super) struct Found {
     pub(super) alarm: f64,
 }
 
-/// A search for beats among the events that do not belong to a beat yet.
 pub(super) struct Search<'a> {
     pub(super) events: &'a Events,
     pub(super) begin: i64,
@@ -131,7 +130,6 @@ impl<'a> Search<'a> {
             .then_some(found)
     }
 
-    /// Finds the strongest beat among the remaining events.
     pub(super) fn strongest(&self) -> Option<Found> {
         if self.times.len() < FEWEST {
             return None;

@@ -64,7 +64,6 @@ pub fn all_peaks(times: &[f64], span: f64, shortest: f64, longest: f64) -> Vec<C
     found
 }
 
-/// Calls `take` with the peaks of each scale between two periods.
 fn each_scale(
     times: &[f64],
     span: f64,
@@ -205,7 +204,6 @@ impl Scale {
         }
     }
 
-    /// Returns the local maxima of the power between two periods.
     fn peaks(&self, shortest: f64, longest: f64) -> Vec<Candidate> {
         let first = index(1.0 / (longest * self.step)).max(2);
         let last = index(1.0 / (shortest * self.step)).min(self.power.len().saturating_sub(2));

@@ -60,7 +60,6 @@ pub(super) fn mark_restarts(times: &[f64], entries: &mut [Entry]) {
     }
 }
 
-/// Returns the median, or 0 if there are no values.
 fn median(values: &mut [f64]) -> f64 {
     let middle = values.len() / 2;
     if values.is_empty() {

@@ -66,7 +66,6 @@ impl DriftModel {
 pub(super) struct Track {
     /// Trial period, ns.
     pub(super) period: f64,
-    /// The drift model with which the path was found.
     pub(super) drift_model: DriftModel,
     /// ln(prior · likelihood ratio) of the path, in nats.
     pub(super) score: f64,

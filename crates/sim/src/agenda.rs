@@ -94,7 +94,6 @@ impl Order {
         Self { tree, leaves }
     }
 
-    /// Sets the time of `cpu`'s next event.
     pub(crate) fn set(&mut self, cpu: usize, at: Nanos) {
         let mut place = self.leaves + cpu;
         if self.tree[place].0 == at {

@@ -79,7 +79,6 @@ pub use follow::{Followed, Frames, follow, frames};
 /// An event in a CPU's agenda.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A task is created.
     Start(TaskId),
     /// The external event occurs that a task is waiting for in
     /// [`Step::Arrive`](crate::Step::Arrive).
@@ -140,7 +139,6 @@ struct CpuState {
     current: Option<TaskId>,
     /// Mode in which the CPU spends time while no handler is running.
     mode: Mode,
-    /// Whether the current task masks interrupts.
     masked: bool,
     /// When the current task or idle period started on this CPU, and how much time handlers have
     /// taken since.
@@ -184,7 +182,6 @@ struct Task {
     until: Option<Nanos>,
     last_cpu: usize,
     frame_at: Nanos,
-    /// When the next frame is due.
     due: Nanos,
     /// Due time of the frame that the task is sleeping for, or `None` if it will not spin at the
     /// end of the wait.

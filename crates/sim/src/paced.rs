@@ -94,7 +94,6 @@ pub(crate) struct FrameSums {
 }
 
 impl FrameSums {
-    /// Adds a frame that ended on `cpu`.
     pub(crate) fn add(&mut self, frame: &Frame, cpu: usize) {
         self.count += 1;
         self.cpu_time += frame.cpu;

@@ -112,7 +112,6 @@ mod tests {
     use super::{Law, Stream};
     use ticktax_model::Nanos;
 
-    /// Returns the mean and standard deviation of many draws.
     fn moments(law: &Law) -> (f64, f64) {
         let mut stream = Stream::new(1, 2);
         let draws: Vec<f64> = (0..200_000).map(|_| stream.draw(law).0 as f64).collect();

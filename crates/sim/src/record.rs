@@ -23,7 +23,6 @@ use crate::setup::Setup;
 use crate::task::{TaskId, TaskReport, TaskSpec};
 use crate::timer::TimerRule;
 
-/// A recorder, which converts events to rows and passes them to a sink.
 pub(crate) struct Recorder<'s> {
     sources: SourceTable,
     sink: &'s mut dyn RowSink,
@@ -172,7 +171,6 @@ impl<'s> Recorder<'s> {
         }
     }
 
-    /// Emits an edge: `source` woke a thread or raised a softirq.
     pub(crate) fn edge(&mut self, cpu: usize, at: Nanos, source: SourceId, effect: Effect) {
         let edge = Edge::new(number(cpu), at, source, effect);
         self.sink.row(&self.sources, &Row::Edge(edge));
@@ -183,7 +181,6 @@ impl<'s> Recorder<'s> {
         Some(source.thread.as_ref()?.tid)
     }
 
-    /// Returns the name of the softirq that interrupt source `source` raises.
     pub(crate) fn softirq_name(&self, source: usize) -> Arc<str> {
         let id = self.ids.softirqs[source];
         Arc::clone(&self.sources.get(id).name)
@@ -216,13 +213,11 @@ impl<'s> Recorder<'s> {
         }))
     }
 
-    /// Returns the table of the sources that rows refer to.
     pub(crate) fn into_sources(self) -> SourceTable {
         self.sources
     }
 }
 
-/// Converts a CPU index to the type that recordings use.
 fn number(cpu: usize) -> Cpu {
     Cpu(u32::try_from(cpu).unwrap_or(u32::MAX))
 }
@@ -267,7 +262,6 @@ pub(crate) fn header(setup: &Setup, report: &Report, followed: Option<TaskId>) -
     }
 }
 
-/// Lists the tasks that have an autogroup.
 fn autogroups(setup: &Setup) -> Vec<ProcessAutogroup> {
     let process_group = |(pid, task): (i32, &TaskSpec)| {
         let group = task.attributes.autogroup?;

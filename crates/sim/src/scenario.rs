@@ -202,7 +202,6 @@ struct GroupText {
 }
 
 impl Scenario {
-    /// Adds the scenario's tasks, interrupts, links and groups to `setup`.
     fn fill(&self, setup: &mut Setup) -> Result<(), Fault> {
         let mut count: usize = 0;
         for task in &self.task {
@@ -254,7 +253,6 @@ impl Scenario {
     }
 }
 
-/// Creates an error that points to `name` in the scenario.
 fn fault(name: &toml::Spanned<String>, why: impl Into<String>) -> Fault {
     Fault {
         at: name.span().start,
@@ -262,7 +260,6 @@ fn fault(name: &toml::Spanned<String>, why: impl Into<String>) -> Fault {
     }
 }
 
-/// Returns the first task called `name`. Returns an error if no task has that name.
 fn task_named(name: &toml::Spanned<String>, names: &[&str]) -> Result<TaskId, Fault> {
     let place = names.iter().position(|other| other == name.get_ref());
     let place = place.and_then(|place| u32::try_from(place).ok());

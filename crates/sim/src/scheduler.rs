@@ -88,7 +88,6 @@ impl Policy {
         }
     }
 
-    /// Creates the scheduler of a machine with this many CPUs and the tick rate `hz`.
     pub(crate) fn build(self, cpus: usize, hz: i64, tasks: &[Attributes]) -> Box<dyn Scheduler> {
         let smp = cpus > 1;
         match self {
@@ -217,7 +216,6 @@ pub(crate) trait Scheduler {
     /// Picks a CPU for `task`, which is being woken and last ran on CPU `last`. `running` returns
     /// the task running on a given CPU.
     fn place(&self, task: TaskId, last: usize, running: &dyn Fn(usize) -> Option<TaskId>) -> usize;
-    /// Puts `task` into the queue of `cpu` after a sleep of `slept`.
     fn wake(&mut self, cpu: usize, task: TaskId, slept: Nanos);
     /// Picks the next task to run on `cpu`. If `back` is given, first puts `prev` back into the
     /// queue for that reason. If `back` is `None`, `prev` can no longer run and is not put back.
@@ -235,7 +233,6 @@ pub(crate) trait Scheduler {
     fn preempts(&self, cpu: usize, running: TaskId, woken: TaskId) -> bool;
     /// See [`RunQueue::alarm`].
     fn alarm(&self, cpu: usize, task: TaskId) -> Option<Nanos>;
-    /// Returns the number of tasks waiting in the queue of `cpu`.
     fn queued(&self, cpu: usize) -> usize;
 }
 

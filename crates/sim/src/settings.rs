@@ -239,7 +239,6 @@ mod tests {
         setup
     }
 
-    /// Returns sample values of this kind.
     fn values(kind: Kind) -> Vec<Value> {
         match kind {
             Kind::Integer(min, max) => vec![Value::Integer(min), Value::Integer(max)],

@@ -224,7 +224,6 @@ impl TaskSpec {
     }
 }
 
-/// State of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// Not created yet.

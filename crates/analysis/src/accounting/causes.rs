@@ -15,7 +15,6 @@ const COLUMNS_STEP: Nanos = Nanos::from_millis(20);
 /// A cause is reported if it explains at least this share of a CPU's time.
 const WORTH_NAMING: f64 = 0.001;
 
-/// Returns the causes of the difference on `cpu`, where kernel entry and exit took `entry_exit`.
 pub(super) fn causes(
     case: &Case<'_>,
     cpu: &CpuCheck,

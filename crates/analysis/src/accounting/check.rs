@@ -27,7 +27,6 @@ pub(super) struct Case<'a> {
     /// Kind of rows that are ticks, and the tick period. `None` if the kernel's sampling cannot be
     /// repeated.
     pub(super) samples: Option<(By, Nanos)>,
-    /// Name of each program, by process id.
     pub(super) names: BTreeMap<i32, String>,
 }
 
@@ -40,7 +39,6 @@ pub(super) struct Samples<'a> {
 }
 
 impl Samples<'_> {
-    /// Returns the time that the kernel charges for `count` ticks.
     pub(super) fn charged(&self, count: u64) -> Nanos {
         ticks(count, self.tick)
     }
@@ -231,7 +229,6 @@ fn left(header: &Header, books: &CpuAccounts) -> Option<SpareTime> {
     })
 }
 
-/// Returns the length of `count` ticks.
 pub(super) fn ticks(count: u64, tick: Nanos) -> Nanos {
     let count = i64::try_from(count).unwrap_or(i64::MAX);
     Nanos(count.saturating_mul(tick.0))

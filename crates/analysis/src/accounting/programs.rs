@@ -56,8 +56,6 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// Returns the entry for process `pid`, and creates it if necessary. `name` is used only if the
-    /// process's last name is unknown.
     fn entry(&mut self, pid: i32, name: &str) -> &mut ProgramCheck {
         self.programs.entry(pid).or_insert_with(|| ProgramCheck {
             name: self.names.get(&pid).map_or(name, String::as_str).to_owned(),
@@ -71,7 +69,6 @@ impl Found<'_> {
     }
 }
 
-/// Adds each program's on-CPU time and tick samples, summed over all CPUs.
 fn charges(case: &Case<'_>, found: &mut Found<'_>) {
     // Samples by process id, only from CPUs whose columns are sampled.
     let mut sampled_there: BTreeMap<i32, Charge> = BTreeMap::new();

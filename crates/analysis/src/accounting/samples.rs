@@ -24,7 +24,6 @@ pub(super) enum By {
 impl By {
     const BOTH: [Self; 2] = [Self::Function, Self::Interrupt];
 
-    /// Returns which kind of tick row `interrupt` is, or `None` if it cannot be a tick.
     pub(super) fn from_interrupt(interrupt: Interrupt) -> Option<Self> {
         match interrupt.part {
             Part::Tick => Some(Self::Function),
@@ -101,7 +100,6 @@ impl Charge {
     }
 }
 
-/// Ticks on one CPU, and the tasks that they hit.
 #[derive(Debug, Default)]
 pub(super) struct CpuSamples {
     pending: [VecDeque<Nanos>; 2],
@@ -166,12 +164,10 @@ impl CpuSamples {
         self.pending = Default::default();
     }
 
-    /// Returns the number of ticks that fired.
     pub(super) fn ticks(&self, by: By) -> u64 {
         self.ticks[by as usize]
     }
 
-    /// Returns the charges of all programs, with their process ids.
     pub(super) fn programs(&self) -> impl Iterator<Item = (i32, &Charge)> {
         self.programs.iter().map(|(&pid, charge)| (pid, charge))
     }

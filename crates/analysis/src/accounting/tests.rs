@@ -76,7 +76,6 @@ impl OneCpu {
         self.span(source, from, to - from, to - from - nested);
     }
 
-    /// Replaces idle time with a spinning probe.
     fn with_probe(mut self) -> Self {
         self.occupy(thread(Owner::Probe, "ttx-spin/0", "ticktax", (7, 8)));
         self
@@ -89,7 +88,6 @@ impl OneCpu {
         self.rename(thread, |span| span.source == idle);
     }
 
-    /// Assigns the spans selected by `which` to `source`.
     fn rename(&mut self, source: SourceId, mut which: impl FnMut(&Span) -> bool) {
         for row in &mut self.rows {
             if let Row::Span(span) = row

@@ -31,7 +31,6 @@ const MUCH_BEHIND: f64 = 0.01;
 /// Minimum throttled time to report, as a share of the audit.
 const MUCH_THROTTLED: f64 = 0.01;
 
-/// Collects the advice from all rules, costliest first.
 pub(super) fn advise(statement: &Statement, processes: &Processes<'_>) -> Vec<Advice> {
     let mut found: Vec<(Nanos, Advice)> = Vec::new();
     found.extend(throttled(statement, processes));

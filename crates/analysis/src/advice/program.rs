@@ -51,7 +51,6 @@ enum CrowdOwner {
     Others,
 }
 
-/// Collects the advice from all rules, costliest first.
 pub(super) fn advise(
     statement: &Statement,
     victim: &VictimStatement,
@@ -78,7 +77,6 @@ pub(super) fn advise(
     found.into_iter().map(|(_, advice)| advice).collect()
 }
 
-/// Returns whether `advice` addresses `cause`, a cause of late frames.
 fn is_about(advice: &Advice, cause: &LateCause) -> bool {
     let name = cause.culprit.as_ref().map(|by| &*by.name);
     match (cause.kind, advice) {

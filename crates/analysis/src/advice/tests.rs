@@ -21,12 +21,10 @@ use super::Processes;
 use crate::pace::FrameStats;
 use crate::ran::Ran;
 
-/// Returns the advice that is given if nothing is known about the processes.
 fn advise(statement: &Statement) -> Vec<Advice> {
     super::advise(statement, &Processes::default())
 }
 
-/// Returns processes about which only the autogroups are known.
 fn in_groups(autogroups: &[ProcessAutogroup]) -> Processes<'_> {
     Processes {
         autogroups,
@@ -557,7 +555,6 @@ fn own_threads_and_children_are_not_other_programs() {
         matches!(&*advice, [Advice::OwnThreads { .. }]),
         "{advice:?}"
     );
-    // A second program with the watched one's name is still another program.
     let crowd = vec![
         behind("gamesrv", Some(4290), 300, 4),
         behind("gamesrv", Some(5290), 600, 4),

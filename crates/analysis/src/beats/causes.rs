@@ -30,11 +30,8 @@ const SETTLED: Nanos = Nanos::from_secs(1);
 const LEAVING: Nanos = Nanos(10_000);
 /// Number of edges per target that are kept regardless of age.
 const FEW_EDGES: usize = 256;
-/// Maximum number of onsets held back per source.
 const MAX_WAITING: usize = 1 << 15;
-/// Maximum number of onsets kept for a source that has not been granted more space.
 const FEW_PAIRS: usize = 512;
-/// Maximum number of onsets kept for any source.
 const MAX_PAIRS: usize = 4_096;
 /// A cause is reported if it accounts for at least this share of a beat's onsets.
 const REGULAR: f64 = 0.8;
@@ -61,12 +58,13 @@ impl Target {
         }
     }
 
-    /// Returns the target whose edges make this source run, or `None` if edges do not.
+    /// Returns the target whose edges can start this source, or `None` if no edge can.
     fn of_source(key: &Key) -> Option<Self> {
         match (&key.identity, key.cpu) {
             (Identity::Thread { tid, why, .. }, _) if why.is_empty() => Some(Self::Thread(*tid)),
             (Identity::Work { function, .. }, _) => Some(Self::Work(Arc::clone(function))),
-            // A function within a softirq runs because the softirq runs.
+            // A function within a softirq runs because the softirq does, so both have the same
+            // target.
             (
                 Identity::Frame {
                     kind: Kind::Softirq,
@@ -101,7 +99,6 @@ struct Pair {
     by: Option<Act>,
 }
 
-/// The onsets of one source.
 #[derive(Debug, Default)]
 struct Onsets {
     target: Option<Target>,
@@ -127,7 +124,6 @@ struct Cause {
 pub(super) struct Causes {
     /// The edges to each target, oldest first.
     edges: FastMap<Target, VecDeque<Act>>,
-    /// Inserts late edges in order.
     late: Inserter,
     /// The onsets of each source, indexed by stream.
     onsets: Vec<Onsets>,
@@ -156,7 +152,6 @@ impl Causes {
         !self.edges.is_empty()
     }
 
-    /// Adds an edge that originates from `source`.
     pub(super) fn edge(&mut self, edge: &Edge, source: &Source) {
         self.newest = self.newest.max(edge.span.start);
         let Some(actor) = self.actor(edge.span.source, source) else {
@@ -194,7 +189,6 @@ impl Causes {
         place
     }
 
-    /// Adds a run of `stream`, whose key is `key`.
     pub(super) fn onset(
         &mut self,
         stream: StreamId,
@@ -224,7 +218,6 @@ impl Causes {
         }
     }
 
-    /// Determines the cause of every onset held back.
     pub(super) fn settle_all(&mut self) {
         for stream in (0u32..).take(self.onsets.len()) {
             self.settle(stream, Nanos::MAX);
@@ -248,7 +241,8 @@ impl Causes {
             }
             onsets.waiting.pop_front();
             let since = onsets.since();
-            // A work item was probably queued on the CPU that ran it.
+            // A work item was probably queued on the CPU that ran it, so prefer edges from that
+            // CPU.
             let here = matches!(onsets.target, Some(Target::Work(_))).then_some(cpu);
             let by = last_edge(edges.unwrap_or(&none), here, since, start);
             onsets.last = Some((start, end));

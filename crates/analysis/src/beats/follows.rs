@@ -162,8 +162,8 @@ impl Moments {
     fn may_be_another(&self, finder: &Finder, own: u32, table: &Table) -> bool {
         let followed = sample(&table.followed);
         let others = sample(&table.others);
-        // An interrupt may have woken another thread, which worked for a while before it woke this
-        // one.
+        // An interrupt may have woken another thread, which ran for a while before it woke this
+        // one, so look back by a quarter of a tick.
         let back = Nanos(self.length.0 / 4);
         let mut covered = vec![false; followed.len()];
         for (id, stream) in (0u32..).zip(finder.streams.iter()) {
@@ -257,26 +257,22 @@ fn beginnings(starts: &[Nanos], period: f64) -> Vec<Nanos> {
     first
 }
 
-/// Returns the first of `starts` that lies between `from` and `to`, inclusive.
 fn first_in(starts: &[Nanos], from: Nanos, to: Nanos) -> Option<Nanos> {
     let place = starts.partition_point(|&start| start < from);
     starts.get(place).copied().filter(|&start| start <= to)
 }
 
-/// Returns whether a thread that started before `at` is still running at that time.
 fn is_running(events: &Events, at: Nanos) -> bool {
     let before = events.starts.partition_point(|&start| start < at);
     let last = before.checked_sub(1);
     last.is_some_and(|place| events.starts[place] + events.durations[place] > at)
 }
 
-/// Returns at most [`SAMPLE`] of the `moments`, evenly spread.
 fn sample(moments: &[(Nanos, Nanos)]) -> Vec<(Nanos, Nanos)> {
     let stride = moments.len() / SAMPLE + 1;
     moments.iter().copied().step_by(stride).collect()
 }
 
-/// Returns the intersection of two lists of intervals.
 fn intersection(a: &[(Nanos, Nanos)], b: &[(Nanos, Nanos)]) -> Vec<(Nanos, Nanos)> {
     let pairs = a.iter().flat_map(|a| b.iter().map(move |b| (a, b)));
     pairs

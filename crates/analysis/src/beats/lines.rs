@@ -22,7 +22,6 @@ pub(crate) const FAMILY: f64 = 0.01;
 /// Maximum number of sources searched while the recording is in progress.
 const SO_FAR: usize = 12;
 
-/// Searches all sources and builds the statement.
 pub(super) fn statement(finder: &mut Finder, header: &Header, threads: usize) -> BeatStatement {
     let streams = searchable(finder);
     let found = significant(search(finder, &streams, threads), streams.len() * SEARCHES);
@@ -175,7 +174,6 @@ fn not_before(first: Nanos, period: f64) -> Nanos {
     first + Nanos(shift)
 }
 
-/// Returns the causes of a beat, nearest first.
 fn causes(finder: &Finder, found: &Found) -> Vec<Identity> {
     let own = &finder.streams[found.stream as usize].key.identity;
     let (begin, end) = found.during.unwrap_or((Nanos(i64::MIN), Nanos::MAX));
@@ -326,7 +324,6 @@ impl<'a> Lines<'a> {
         a.cpus().iter().any(|cpu| b.cpus().contains(cpu))
     }
 
-    /// Returns the index of the beat reported for `found`, which is its replacement or itself.
     fn reported(&self, mut found: usize) -> usize {
         while let Some(by) = self.replaced_by[found] {
             found = by;

@@ -27,7 +27,6 @@ pub(crate) struct Trust {
     pub(crate) proofs: Vec<CpuProof>,
     /// A row can extend beyond the gap that contains it by at most this much.
     pub(crate) slack: Nanos,
-    /// Whether the machine is a virtual machine.
     pub(crate) guest: bool,
 }
 

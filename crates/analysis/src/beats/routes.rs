@@ -8,7 +8,6 @@ use super::stream::{Identity, Key};
 use super::streams::{GroupId, NONE, StreamId, Streams};
 use crate::timeline::{Event, Occupant, Role};
 
-/// Destination of a source's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Route {
     Ignore,
@@ -29,7 +28,6 @@ pub(super) enum Route {
 pub(super) struct Routes(Vec<Option<Route>>);
 
 impl Routes {
-    /// Returns the route of a source that has had a row before.
     #[inline]
     pub(super) fn known(&self, id: SourceId) -> Option<Route> {
         self.0.get(id.0 as usize).copied().flatten()

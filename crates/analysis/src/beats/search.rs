@@ -89,7 +89,6 @@ pub(super) fn events(finder: &Finder, stream: u32) -> Events {
     events
 }
 
-/// Removes an interval from the observed time.
 fn cut(events: &mut Events, (from, to): (Nanos, Nanos)) {
     let pieces = events.observed.iter().flat_map(|&(begin, end)| {
         let before = (begin, end.min(from));

@@ -13,7 +13,6 @@ const MAX_THREADS: usize = 1 << 16;
 /// already.
 const SETTLING: Nanos = Nanos::from_millis(500);
 
-/// The threads that have been seen so far.
 #[derive(Debug, Default)]
 pub(super) struct Starts {
     seen: HashSet<i32>,

@@ -170,7 +170,6 @@ impl Identity {
     }
 }
 
-/// Identity of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) identity: Identity,
@@ -178,7 +177,6 @@ pub(super) struct Key {
     pub(super) cpu: Option<Cpu>,
 }
 
-/// The events of one source.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) key: Key,
@@ -261,7 +259,6 @@ impl Stream {
         }
     }
 
-    /// Returns whether the stream is full and has not been allowed to grow.
     pub(super) fn wants_to_grow(&self) -> bool {
         !self.may_grow && self.collector.count() >= BLOCK as u64
     }
@@ -274,7 +271,6 @@ impl Stream {
         self.seen_on.iter().copied().collect()
     }
 
-    /// Returns the CPU that all events were on, or `None` if they were on several.
     pub(super) fn only_cpu(&self) -> Option<Cpu> {
         match self.seen_on[..] {
             [cpu] => Some(cpu),

@@ -139,17 +139,14 @@ impl Streams {
         (self.untimed_windows, self.untimed_sources)
     }
 
-    /// Returns the stream for `key`, if it exists.
     pub(super) fn get_of(&self, key: &Key) -> Option<StreamId> {
         self.by_key.get(key).copied()
     }
 
-    /// Adds the events that were held back for sorting.
     pub(super) fn settle(&mut self) {
         self.all.iter_mut().for_each(Stream::settle);
     }
 
-    /// Returns the number of sources that were omitted because there was no room.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out.len() as u64
     }
@@ -160,7 +157,6 @@ impl Streams {
     }
 }
 
-/// Returns the stream for `cpu` among a group's `streams`, if there is one.
 #[inline]
 fn on_cpu(streams: &[StreamId], cpu: Cpu) -> Option<StreamId> {
     let stream = streams.get(cpu.index()).copied();

@@ -13,7 +13,6 @@ const SHARP: f64 = 0.9;
 /// The ticks of two CPUs coincide if their phases differ by at most this share of a tick.
 const TOGETHER: f64 = 0.1;
 
-/// The ticks of all CPUs.
 #[derive(Debug, Default)]
 pub(super) struct Ticks {
     tick: Option<Tick>,
@@ -69,7 +68,6 @@ impl Ticks {
     }
 }
 
-/// Returns whether `identity` is the tick's own function.
 pub(super) fn is_tick(identity: &Identity) -> bool {
     matches!(identity, Identity::Frame { function, .. } if TICK_FUNCTIONS.contains(&&**function))
 }

@@ -49,7 +49,6 @@ pub(super) fn share_holding(outer: &Events, inner: &Events, slack: Nanos) -> (f6
     (holding as f64 / examined.max(1) as f64, examined)
 }
 
-/// Returns whether the source was observed at `time`.
 pub(super) fn was_observed(events: &Events, time: Nanos) -> bool {
     let at = events.observed.partition_point(|&(_, end)| end < time);
     events
@@ -151,7 +150,6 @@ pub(super) fn is_member(beat: &Beat, start: Nanos) -> bool {
     (turns - turns.round()).abs() * period <= gate + drift * turns.abs() * period
 }
 
-/// Returns the events that can belong to `beat`.
 pub(super) fn members(events: &Events, beat: &Beat) -> Events {
     let kept = events.starts.iter().zip(&events.durations);
     let (starts, durations) = kept.filter(|(start, _)| is_member(beat, **start)).unzip();

@@ -72,7 +72,6 @@ impl Trail {
         })
     }
 
-    /// Ends the current run.
     pub(super) fn close(&mut self) -> Option<Run> {
         self.run.take()
     }

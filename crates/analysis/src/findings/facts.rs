@@ -35,7 +35,6 @@ impl<'a> Mount<'a> {
         self.mounted.options.iter().any(|other| other == option)
     }
 
-    /// Returns the first of `options` that the file system is mounted with, if any.
     pub(super) fn first_of(&self, options: &[&'a str]) -> Option<&'a str> {
         options.iter().copied().find(|option| self.has(option))
     }
@@ -108,7 +107,6 @@ impl<'a> Facts<'a> {
         })
     }
 
-    /// Returns the available clocksources, in the kernel's format.
     pub(super) fn clocksources(&self) -> Option<&'a str> {
         self.configured
             .file("sys/devices/system/clocksource/clocksource0/available_clocksource")
@@ -132,7 +130,6 @@ impl<'a> Facts<'a> {
         listed.chain(others)
     }
 
-    /// Returns the CPU list in `file`, or `None` if the file was not read or lists no CPU.
     pub(super) fn cpus_in(&self, file: &str) -> Option<CpuList> {
         let list: CpuList = self.configured.file(file)?.parse().ok()?;
         (!list.is_empty()).then_some(list)
@@ -158,7 +155,6 @@ impl<'a> Facts<'a> {
         self.configured.file(file)?.parse().ok()
     }
 
-    /// Returns a kernel thread's account, if it used any time.
     pub(super) fn kernel_thread(&self, name: &str) -> Option<&'a Account> {
         self.account(Class::KernelThread, name)
     }
@@ -171,7 +167,6 @@ impl<'a> Facts<'a> {
         all.find(|account| account.class == Class::Irq && description.ends_with(&account.name))
     }
 
-    /// Returns the account with this class and name, if it used any time.
     pub(super) fn account(&self, class: Class, name: &str) -> Option<&'a Account> {
         let mut all = self.accounts.iter();
         all.find(|account| account.class == class && account.name == name)

@@ -9,7 +9,6 @@ use ticktax_model::{Cpu, Nanos, SourceId, Span};
 /// it, takes no longer.
 const MAX_IDLE: Nanos = Nanos::from_millis(1);
 
-/// An on-CPU period of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) start: Nanos,
@@ -44,7 +43,8 @@ impl Gap {
             cpu: self.cpu,
             start: self.start,
             dur,
-            // A wait's self time is its throttled part, which is unknown here.
+            // In a wait row, the self time is the throttled part. A self time equal to the length
+            // means that this part is unknown, as it is here.
             self_time: dur,
             source,
         }

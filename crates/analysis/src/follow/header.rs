@@ -11,7 +11,6 @@ use ticktax_model::victim::{Target, VictimHeader};
 use super::{FollowError, Subject, Thread};
 use crate::fast_map::FastMap;
 
-/// Returns the processes in the cgroup at `path` and in its descendants.
 pub(super) fn pids_in(header: &Header, path: &str) -> Result<BTreeSet<i32>, FollowError> {
     let cgroups = header.cgroups.as_ref().ok_or(FollowError::NoCgroups)?;
     let path = path.trim_end_matches('/');

@@ -113,7 +113,8 @@ impl IncidentAnalysis {
                     let other = sources.get(span.source);
                     span.cpu == cpu && other.name == source.name && other.kind == Kind::Softirq
                 };
-                // A softirq that was raised before its previous run was handled by that run.
+                // The previous run of this softirq handled everything raised before it, so only
+                // later raises count.
                 let last = self.spans.iter().filter(before).map(|span| span.start);
                 let since = last.filter(|&start| start < begin).max();
                 self.last_edge((since.unwrap_or(self.window().0), begin), sources, raised)
@@ -161,7 +162,6 @@ impl IncidentAnalysis {
         }
     }
 
-    /// Returns the start of the softirq that was running on `cpu` at time `at`.
     fn softirq_start(&self, name: &str, cpu: Cpu, at: Nanos, sources: &SourceTable) -> Nanos {
         let mut frames = self.spans.iter().rev().filter(|span| {
             let source = sources.get(span.source);

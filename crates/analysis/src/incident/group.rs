@@ -219,14 +219,12 @@ fn watched(index: &IncidentIndex, since: Option<i64>) -> Vec<(Nanos, Nanos)> {
     watched
 }
 
-/// Extends the last run to time `at`.
 fn extend(runs: &mut [(i64, i64)], at: i64) {
     if let Some(run) = runs.last_mut() {
         run.1 = run.1.max(at);
     }
 }
 
-/// Returns how many incidents and recordings were not kept, by cause.
 fn not_kept(index: &IncidentIndex) -> Vec<NotKept> {
     let mut counts: BTreeMap<LossCause, u64> = BTreeMap::new();
     for line in &index.lines {
@@ -237,7 +235,7 @@ fn not_kept(index: &IncidentIndex) -> Vec<NotKept> {
             },
             IndexLine::Removed { cause, .. } => (*cause, 1),
             IndexLine::Lost { cause, count } => (*cause, *count),
-            // The outcome of a recording is counted with each of its incidents.
+            // An incident's own entry already shows whether its recording was kept.
             IndexLine::Recorded { .. }
             | IndexLine::NotRecorded { .. }
             | IndexLine::Began { .. }

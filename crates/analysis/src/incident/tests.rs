@@ -183,7 +183,6 @@ fn time_without_rows_is_unseen() {
     let rows = [ran(0, 0, 105, cast.game), ran(0, 110, 120, cast.backup)];
     let incident = cast.analyse(&[trigger(TriggerKind::Wait, 120, 20, GAME, "game")], &rows);
     assert_eq!(incident.unseen, Nanos::from_millis(5));
-    // Nothing is known about the delay if the recording has no rows.
     let incident = cast.analyse(&[trigger(TriggerKind::Wait, 120, 20, GAME, "game")], &[]);
     assert_eq!(
         (incident.unseen, incident.ran),

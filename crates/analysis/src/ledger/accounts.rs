@@ -11,7 +11,6 @@ use super::tally::{LengthTally, Tally, sort_parts};
 use crate::fast_map::FastMap;
 use crate::timeline::Event;
 
-/// Index of an account in the registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct AccountId(pub(super) u32);
 
@@ -21,7 +20,6 @@ impl AccountId {
     }
 }
 
-/// Identity of an account.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     class: Class,
@@ -40,7 +38,6 @@ impl Key {
     }
 }
 
-/// Returns the name of the account that `source` belongs to, given that its class is `class`.
 pub(crate) fn account_name(class: Class, source: &Source) -> Arc<str> {
     match (class, &source.thread) {
         (Class::Program, Some(thread)) => thread.program.clone(),
@@ -142,7 +139,6 @@ impl Registry {
         id
     }
 
-    /// Adds a row of CPU time.
     #[inline]
     pub(super) fn add_span(&mut self, event: &Event<'_>) {
         let span = event.span;
@@ -154,7 +150,6 @@ impl Registry {
         }
     }
 
-    /// Adds the sum of a source's rows of CPU time over a window.
     pub(super) fn add_sum(&mut self, event: &Event<'_>, sum: &Sum) {
         let tally = Tally {
             time: sum.span.self_time,
@@ -169,12 +164,10 @@ impl Registry {
         }
     }
 
-    /// Returns the account of a source that has had a row.
     pub(super) fn account_of(&self, id: SourceId) -> AccountId {
         self.entries[id.0 as usize].account
     }
 
-    /// Returns an account's class and name.
     pub(super) fn describe(&self, id: AccountId) -> (Class, &Arc<str>) {
         let key = &self.groups[id.index()].key;
         (key.class, &key.name)

@@ -12,7 +12,6 @@ impl ClassTimes {
         self.0[class as usize] += time;
     }
 
-    /// Moves time from one class to another. The sum does not change.
     pub(super) fn shift(&mut self, from: Class, to: Class, time: Nanos) {
         self.0[from as usize] -= time;
         self.0[to as usize] += time;
@@ -26,7 +25,6 @@ impl ClassTimes {
         self.0.iter().sum()
     }
 
-    /// Turns the times into the accounts of `cpu`, whose elapsed time is `elapsed`.
     pub(super) fn to_books(self, cpu: Cpu, elapsed: Nanos) -> CpuAccounts {
         let classes = Class::ALL.into_iter().map(|class| ClassTime {
             class,

@@ -69,19 +69,15 @@ pub(crate) struct Books {
     pub(crate) accounts: Vec<Account>,
     /// Outcome of the check that `cpus` and `accounts` add up to the elapsed time.
     pub(crate) balance: Balance,
-    /// Programs that were throttled.
     pub(crate) throttled: Vec<ThrottledProgram>,
-    /// Gaps that the probes saw.
     pub(crate) gaps: Option<GapStatement>,
     /// The header's coverage, plus limitations found by the ledger.
     pub(crate) coverage: Coverage,
     /// The proof that an empty gap of the spinning probe provides, for each CPU.
     pub(crate) proofs: Vec<CpuProof>,
-    /// CPU time of each thread.
     pub(crate) ran: Ran,
 }
 
-/// Closes the accounts of all events that `ledger` has booked.
 pub(super) fn close(ledger: &Ledger, header: &Header, sources: &SourceTable) -> Books {
     let closings = closings(ledger, header);
     let bounds = bounds(ledger, &closings, header);
@@ -119,7 +115,6 @@ pub(super) fn close(ledger: &Ledger, header: &Header, sources: &SourceTable) -> 
     }
 }
 
-/// Computes the bounds for entry and exit times from the gaps of all CPUs.
 fn bounds(ledger: &Ledger, closings: &[Closing<'_>], header: &Header) -> Bounds {
     let books = closings.iter().filter_map(|closing| {
         let ledger = closing.ledger.filter(|_| !closing.unplaceable)?;

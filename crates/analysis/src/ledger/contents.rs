@@ -26,11 +26,9 @@ pub(crate) struct JudgedGap<'a> {
     pub(crate) span: Span,
     /// The part of the gap that no named row covers.
     pub(crate) residual: Nanos,
-    /// Sources that ran in the gap.
     pub(crate) held: &'a [Held],
 }
 
-/// The contents of one gap.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     /// One entry per source, in the order in which the sources first occur.
@@ -61,7 +59,6 @@ struct Open {
 }
 
 impl Contents {
-    /// Resets everything, but keeps the memory allocated.
     pub(super) fn clear(&mut self) {
         self.held.clear();
         self.pieces.clear();
@@ -158,7 +155,6 @@ impl Contents {
         )
     }
 
-    /// Adds a row of `length` to `source`. Returns the source's index in `held`.
     fn hold(&mut self, source: SourceId, length: Nanos) -> usize {
         let found = self.held.iter().position(|held| held.source == source);
         let index = found.unwrap_or_else(|| {

@@ -48,7 +48,6 @@ const LEAST_SPREAD_OF_MANY: f64 = 0.3;
 /// Factor that widens the bound from all gaps when it is used for a shape with too few gaps.
 const OTHER_SHAPES: f64 = 8.0;
 
-/// A bucket of residuals of similar length.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket {
     index: u16,
@@ -120,7 +119,6 @@ impl Residuals {
         self.0.iter().map(|bucket| bucket.count).sum()
     }
 
-    /// Returns the `q`-quantile of the residuals.
     fn quantile(&self, q: f64) -> Nanos {
         let rank = q * self.count() as f64;
         let mut below = 0;
@@ -151,7 +149,6 @@ impl Residuals {
     }
 }
 
-/// Residuals, split at a bound.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Split {
     /// Length of the longest residual that is entirely entry and exit.
@@ -186,7 +183,6 @@ impl Bound {
         })
     }
 
-    /// Widens the bound so that it can be used for another shape.
     fn for_another_shape(self) -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "a time in ns")]
         let most = Nanos((self.most.0 as f64 * OTHER_SHAPES) as i64);
@@ -194,7 +190,6 @@ impl Bound {
     }
 }
 
-/// Computes the bound of every key that has enough gaps.
 fn bounds_of<K: Copy + Eq + Hash>(
     residuals: &HashMap<K, Residuals, FixedState>,
     bound: impl Fn(&Residuals) -> Option<Bound>,
@@ -205,7 +200,6 @@ fn bounds_of<K: Copy + Eq + Hash>(
     bounds.collect()
 }
 
-/// The bounds of all signatures.
 #[derive(Debug, Default)]
 pub(super) struct Bounds {
     /// The bounds, indexed by signature. `None` if no bound applies.
@@ -252,7 +246,6 @@ impl Bounds {
         }
     }
 
-    /// Returns the bound for a signature, if it has one.
     pub(super) fn of(&self, signature: usize) -> Option<Bound> {
         self.bounds.get(signature).copied().flatten()
     }

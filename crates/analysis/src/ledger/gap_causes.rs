@@ -102,9 +102,7 @@ struct Noted {
 /// The gaps of one CPU whose accounts are being closed.
 pub(super) struct Closed<'a> {
     pub(super) gaps: &'a CpuGaps,
-    /// Gaps of the spinning probe, assigned to accounts.
     pub(super) spin: Option<Settled>,
-    /// Gaps of the sleeping probe.
     pub(super) sleep: Option<Settled>,
     pub(super) proof: CpuProof,
 }
@@ -120,7 +118,6 @@ impl Closed<'_> {
 }
 
 impl Noted {
-    /// Returns the key that sorts gaps by length, longest first, then by start, then by CPU.
     fn rank(gap: &Gap) -> (Reverse<Nanos>, Nanos, Cpu) {
         (Reverse(gap.span.dur), gap.span.start, gap.span.cpu)
     }
@@ -203,7 +200,6 @@ struct View {
     worst: Vec<Noted>,
 }
 
-/// All gaps that the probes saw, on any CPU.
 #[derive(Debug, Default)]
 pub(super) struct GapCauses {
     spin: View,
@@ -215,7 +211,6 @@ pub(super) struct GapCauses {
 impl GapCauses {
     /// Number of longest gaps that are kept.
     const WORST: usize = 10;
-    /// Maximum number of distinct causes.
     const MAX_CAUSES: usize = 1_024;
 
     pub(super) fn note(

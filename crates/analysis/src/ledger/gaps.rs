@@ -47,7 +47,7 @@ pub(super) struct Side {
     pub(super) around: Nanos,
     pub(super) empty: Nanos,
     unmatched: Nanos,
-    /// Empty gaps, indexed by their distance to the nearest row.
+    /// Empty gaps, indexed by the [`nearness`] of the nearest row.
     near: [Tally; NEAR_STEPS],
 }
 
@@ -71,7 +71,7 @@ pub(super) struct EmptyGap {
     pub(super) length: Nanos,
     /// Index in [`GapBook::sides`].
     pub(super) side: usize,
-    /// Distance to the nearest row.
+    /// [`nearness`] of the nearest row.
     pub(super) near: Option<u8>,
 }
 
@@ -104,12 +104,10 @@ impl GapBook {
     /// shorter gaps prove nothing either.
     const LONGEST: usize = 256;
 
-    /// Returns the long, short and yielded gaps, in this order.
     pub(super) fn sides(&self) -> [&Side; 3] {
         [&self.long, &self.short, &self.yielded]
     }
 
-    /// Returns the longest empty gaps, in no particular order.
     pub(super) fn longest_empty(&self) -> impl Iterator<Item = EmptyGap> + '_ {
         self.longest_empty.iter().map(|gap| gap.0)
     }
@@ -141,7 +139,6 @@ impl GapBook {
         }
     }
 
-    /// Returns the total time of all gaps.
     pub(super) fn time(&self) -> Nanos {
         self.long.gaps.tally.time + self.short.gaps.tally.time + self.yielded.gaps.tally.time
     }
@@ -244,7 +241,6 @@ impl GapBook {
     }
 }
 
-/// The gaps of one CPU, by probe.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CpuGaps {
     spin: Option<Box<GapBook>>,
@@ -279,7 +275,6 @@ impl CpuGaps {
             .note(gap, contents, registry, signature);
     }
 
-    /// Adds gaps that were summed over a window.
     pub(super) fn note_sum(
         &mut self,
         probe: ProbeKind,
@@ -292,7 +287,6 @@ impl CpuGaps {
     }
 }
 
-/// Adds up the parts of the gaps of all CPUs.
 pub(super) fn parts<'a>(sides: impl Iterator<Item = (&'a Side, Shares)>) -> GapParts {
     let mut sum = GapParts::default();
     let mut gaps = LengthTally::default();

@@ -15,7 +15,6 @@ use super::contents::Contents;
 use super::gaps::{NEAR_MAX, nearness};
 use crate::timeline::{History, Piece};
 
-/// A gap that a probe saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gap {
     pub(super) probe: ProbeKind,
@@ -117,7 +116,6 @@ impl GapQueue {
         })
     }
 
-    /// Removes and returns the next gap to judge, if one is ripe.
     pub(super) fn next_ripe(&mut self, history: &History) -> Option<Gap> {
         if self.has_ripe_gap(history) {
             self.gaps.pop_front()

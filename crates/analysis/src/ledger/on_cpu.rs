@@ -17,7 +17,6 @@ pub(super) struct OnCpuTimes {
     summed_interrupts: Nanos,
 }
 
-/// Totals of one source's rows.
 #[derive(Clone, Copy, Debug, Default)]
 struct Times {
     time: Nanos,
@@ -37,7 +36,6 @@ impl OnCpuTimes {
         self.note(sum.span.source, sum.span.self_time, sum.count);
     }
 
-    /// Adds a sum of interrupts over a window.
     pub(super) fn add_interrupts(&mut self, sum: &Sum) {
         self.summed_interrupts += sum.span.self_time;
     }

@@ -1,4 +1,5 @@
-//! Decides from all witnesses what an empty gap of the spinning probe proves on each CPU.
+//! Decides what an empty gap of the spinning probe proves on each CPU. The decision relies on
+//! *witnesses*: counters of the kernel that are independent of the trace.
 
 use std::collections::VecDeque;
 
@@ -91,7 +92,6 @@ impl Proofs {
         }
     }
 
-    /// Computes the proof for every CPU that had an event.
     pub(crate) fn finish(&self, header: &Header) -> Vec<CpuProof> {
         let cpus = (0..).map(Cpu).zip(&self.cpus);
         cpus.map(|(cpu, (departures, unplaceable))| {
@@ -144,8 +144,8 @@ pub(super) fn proof(
         });
         doubt(witness.faults, |count| Doubt::PageFaults { count });
     } else {
-        // If this CPU has no witness, the switches that were not reported could have been on any
-        // CPU.
+        // Without a switch counter for this CPU, assume that all of the machine's unreported
+        // switches were on it.
         let switches = witnesses.switches.unwrap_or_default();
         doubt(switches.unreported(), |count| Doubt::SwitchesNotReported {
             count,

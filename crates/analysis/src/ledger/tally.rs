@@ -6,7 +6,6 @@ use ticktax_model::{Histogram, Intervals, Nanos};
 
 use ticktax_model::tellable;
 
-/// Total time, number of intervals, and the longest interval.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) time: Nanos,
@@ -28,12 +27,10 @@ impl Tally {
         self.longest = self.longest.max(other.longest);
     }
 
-    /// Returns the longest interval, or `None` if there are no intervals.
     pub(crate) fn max(&self) -> Option<Nanos> {
         (self.count > 0).then_some(self.longest)
     }
 
-    /// Returns whether neither time nor an interval was added.
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0 && self.time == Nanos::ZERO
     }
@@ -56,13 +53,11 @@ pub(crate) struct LengthTally {
 }
 
 impl LengthTally {
-    /// Adds an interval that lasted `length`. Only `time` is added to the total.
     pub(crate) fn add(&mut self, time: Nanos, length: Nanos) {
         self.tally.add(time, length);
         self.histogram.record(length);
     }
 
-    /// Adds the sum of a source's rows over a window.
     pub(crate) fn add_sum(&mut self, sum: &Sum) {
         let tally = Tally {
             time: sum.span.self_time,
@@ -90,7 +85,6 @@ impl LengthTally {
         self.quantile(0.99).filter(|_| known)
     }
 
-    /// Returns a summary of these intervals for a statement.
     pub(crate) fn intervals(&self) -> Intervals {
         Intervals {
             count: self.tally.count,
@@ -100,7 +94,6 @@ impl LengthTally {
         }
     }
 
-    /// Returns an account with these intervals and a total of `time`.
     pub(crate) fn to_account(&self, class: Class, name: &str, time: Nanos) -> Account {
         Account {
             class,
@@ -115,7 +108,6 @@ impl LengthTally {
     }
 }
 
-/// Sorts parts in statement order: by time (longest first), then by name.
 pub(crate) fn sort_parts(parts: &mut [Part]) {
     parts.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
 }

@@ -146,7 +146,8 @@ impl Transfers {
         if !self.beyond_outside.is_empty() {
             let max = &mut account.intervals.max;
             *max = (*max).max(self.beyond_outside.max());
-            // It is unknown which gaps contained the stolen time.
+            // It is unknown which gaps contained the stolen time, so only cap this part at the
+            // remaining time.
             let beyond = Tally {
                 time: self.beyond_outside.time.min(time),
                 ..self.beyond_outside
@@ -227,7 +228,6 @@ fn give(accounts: &mut Vec<Account>, class: Class, name: &str, time: Nanos) {
     }
 }
 
-/// Merges parts that have the same name.
 fn merged(mut parts: Vec<Part>) -> Vec<Part> {
     parts.sort_by(|a, b| a.name.cmp(&b.name));
     parts.dedup_by(|next, kept| {

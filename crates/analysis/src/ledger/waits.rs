@@ -26,7 +26,6 @@ impl Waits {
         }
     }
 
-    /// Adds a sum of waits over a window.
     pub(super) fn note_sum(&mut self, off: OffCpu, sum: &Sum) {
         if let Some(lengths) = self.of(off, sum.span.source) {
             lengths.add_sum(sum);

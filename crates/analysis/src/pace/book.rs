@@ -23,7 +23,6 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// Returns the delay after which a frame counts as late.
     fn late_from(&self) -> Nanos {
         self.overshot_from.unwrap_or_else(|| late_from(self.period))
     }
@@ -57,7 +56,6 @@ pub struct Accounts {
     intervals: u64,
 }
 
-/// Counts and times, summed over frames.
 #[derive(Clone, Debug, Default)]
 struct Sums {
     frames: u64,

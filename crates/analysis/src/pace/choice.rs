@@ -88,7 +88,6 @@ fn wait(arm: &PaceArm) -> Option<&Distribution> {
     arm.figures.as_ref()?.wait.as_ref()
 }
 
-/// Keeps only arms that are as good as the best by this criterion.
 fn keep_best(places: &mut Vec<usize>, arms: &[PaceArm], criterion: Criterion, q: Option<f64>) {
     // Count waits that exceed the smallest of the arms' quantiles. This limit applies to all arms,
     // so it favours none.
@@ -129,7 +128,6 @@ fn keep_best(places: &mut Vec<usize>, arms: &[PaceArm], criterion: Criterion, q:
     });
 }
 
-/// Returns whether `arm` takes more CPU time than `than`, beyond the tolerance.
 fn takes_more(arm: &PaceArm, than: &PaceArm) -> bool {
     let share = |arm: &PaceArm| arm.cpu_time.share_of(arm.elapsed);
     share(arm) > (share(than) * SAME_CPU).max(share(than) + SAME_SHARE)

@@ -71,7 +71,8 @@ impl Outside {
             };
         }
         let proof = books.proofs.iter().find(|proof| Some(proof.cpu) == cpu);
-        // A steal clock that never advanced might not be implemented by the hypervisor.
+        // If the steal clock never advanced, the hypervisor may not implement it, so its zero
+        // proves nothing.
         let tells = header.after.tells_steal();
         let stolen = |&cpu: &Cpu| {
             let clock = header.after.steal_since(&header.before, cpu)?;
@@ -93,7 +94,6 @@ impl Outside {
     }
 }
 
-/// A late frame and its causes.
 struct Delayed {
     frame: Frame,
     lost: u64,
@@ -522,7 +522,6 @@ mod tests {
         assert_eq!(late_frames.causes[0].policy, None);
     }
 
-    /// Unexplained time is not blamed on the loop's own work.
     #[test]
     fn unknown_time_is_not_the_loops_own_work() {
         let next = (6, 6, 9, 3);

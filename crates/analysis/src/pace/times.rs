@@ -51,7 +51,6 @@ impl Times {
         let (start, step, count_wide) =
             (i128::from(first.0), i128::from(step.0), i128::from(count));
         let last = (start - (count_wide - 1) * step).max(0);
-        // Negative times count as 0.
         let positive = if start < 0 {
             0
         } else {
@@ -77,7 +76,6 @@ impl Times {
         self.max = self.max.max(other.max);
     }
 
-    /// Returns the distribution of the times, or `None` if there are none.
     pub(super) fn distribution(&self) -> Option<Distribution> {
         let min = self.min?;
         let mean = i64::try_from(self.sum / i128::from(self.count)).unwrap_or(i64::MAX);
@@ -108,7 +106,6 @@ impl Times {
     }
 }
 
-/// Returns the histogram's non-empty buckets.
 pub(crate) fn buckets(histogram: &Histogram) -> Vec<Bucket> {
     let counts = histogram.counts().iter().enumerate();
     let used = counts.filter(|&(_, &count)| count > 0);

@@ -34,13 +34,11 @@ impl TurnStats {
         }
     }
 
-    /// Returns the index of the arm that ran in `turn`.
     fn arm_of(&self, turn: u64) -> Option<usize> {
         let index = turn.checked_rem(self.arms.len() as u64)?;
         usize::try_from(index).ok()
     }
 
-    /// Adds the completed turn to its arm's totals.
     fn close_turn(&mut self) {
         let Some((_, turn, stats)) = self.current.take() else {
             return;
@@ -171,7 +169,6 @@ fn row<'a>(
     row
 }
 
-/// Adds a turn's reading to the total of the same clock.
 fn add(readings: &mut Vec<CpuReading>, reading: &CpuReading) {
     let mut known = readings.iter_mut();
     match known.find(|sum| sum.clock == reading.clock) {

@@ -39,7 +39,6 @@ enum Stage {
     Before(Nanos, Vec<Piece>),
 }
 
-/// Outcome of answering a question.
 #[derive(Debug)]
 pub(super) enum Answer {
     /// No question remains.
@@ -71,7 +70,6 @@ impl Asked {
         }
     }
 
-    /// Answers the question. `history` is the history of the CPU in question, if available.
     pub(super) fn answer(mut self, history: Option<&History>, sources: &SourceTable) -> Answer {
         let arrival = self.followed.arrival;
         let did = |from: Nanos, to: Nanos| {
@@ -151,7 +149,6 @@ fn times(pieces: Vec<Piece>) -> Vec<(SourceId, Nanos)> {
         .collect()
 }
 
-/// Returns in which context a softirq ran, given the `source` that was on the CPU.
 fn received_in(source: SourceId, sources: &SourceTable) -> ReceivedIn {
     let source = sources.get(source);
     if source.owner == Owner::Kernel && source.kind == Kind::Task && is_ksoftirqd(&source.name) {
@@ -164,7 +161,6 @@ fn received_in(source: SourceId, sources: &SourceTable) -> ReceivedIn {
 /// Open questions about each CPU, in the order in which they were asked.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
-    /// Open questions, indexed by CPU slot.
     cpus: Vec<VecDeque<Asked>>,
     count: usize,
 }

@@ -35,7 +35,6 @@ type Raiser = (Kind, Arc<str>, Arc<str>);
 #[derive(Debug, Default)]
 pub(super) struct Sums(BTreeMap<Option<i32>, Process>);
 
-/// Sums for one process.
 #[derive(Debug, Default)]
 struct Process {
     threads: BTreeMap<i32, Thread>,
@@ -102,7 +101,6 @@ impl Sums {
         self.0.entry(pid).or_default().not_followed.no_softirq += 1;
     }
 
-    /// Adds a packet that was followed to the end.
     pub(super) fn add(&mut self, followed: Followed, sources: &SourceTable) {
         let arrival = &followed.arrival;
         let process = self.0.entry(Some(arrival.pid)).or_default();
@@ -169,7 +167,8 @@ impl Sums {
             all.not_followed.not_run += process.not_followed.not_run;
             all.not_followed.no_softirq += process.not_followed.no_softirq;
         }
-        // It is unknown which processes the refused packets were for.
+        // It is unknown which processes the refused packets were for, so report them only if no
+        // process is watched.
         all.not_followed.no_room = if header.victim.is_none() { refused } else { 0 };
         let cpus = cpus(header);
         let followed = lengths.total.tally.count;

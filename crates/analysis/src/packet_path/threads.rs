@@ -81,7 +81,6 @@ struct Receiver {
     lost: usize,
     /// Wake-ups that no run has followed yet, sorted by time.
     wakes: VecDeque<Wake>,
-    /// The last run that was processed.
     last: Option<Run>,
 }
 
@@ -89,7 +88,6 @@ struct Receiver {
 #[derive(Debug, Default)]
 pub(super) struct Receivers {
     threads: FastMap<i32, Receiver>,
-    /// Inserts late wake-ups in order.
     late: Inserter,
     /// Runs that are still to be processed, ordered by end, then by arrival.
     runs: BinaryHeap<Reverse<Ended>>,
@@ -106,7 +104,6 @@ impl Receivers {
         }
     }
 
-    /// Adds a wake-up caused by a packet.
     pub(super) fn woken(&mut self, path: Path) {
         match self.threads.get_mut(&path.tid) {
             Some(receiver) => {
@@ -120,7 +117,6 @@ impl Receivers {
         }
     }
 
-    /// Adds a wake-up that was not caused by a packet.
     pub(super) fn woken_otherwise(&mut self, tid: i32, at: Nanos) {
         if let Some(receiver) = self.threads.get_mut(&tid) {
             receiver.woken(Wake { at, path: None }, &mut self.late);
@@ -166,7 +162,6 @@ impl Receivers {
         }
     }
 
-    /// Returns the process that thread `tid` belongs to, if known.
     pub(super) fn process(&self, tid: i32) -> Option<i32> {
         self.threads.get(&tid)?.pid
     }
@@ -192,7 +187,6 @@ impl Receivers {
 }
 
 impl Receiver {
-    /// Adds a wake-up. Most arrive in order.
     fn woken(&mut self, wake: Wake, late: &mut Inserter) {
         while self.wakes.len() > 1 && self.wakes[1].at < wake.at - KEPT {
             let first = self.wakes.pop_front();

@@ -61,7 +61,8 @@ pub(super) fn needed(log: &PacketLog) -> Option<NeededBuffer> {
         let pauses = course.pauses.iter().map(|pause| pause.1 - pause.0);
         longest = longest.max(pauses.max().unwrap_or_default());
     }
-    // If a pause without a loss is longer than those with one, fewer datagrams were sent during it.
+    // A pause that caused no loss can be the longest only because fewer datagrams arrived during
+    // it, so cap it at the longest pause with a loss.
     let spare_pause = log.other_pause.min(longest);
     #[expect(
         clippy::cast_possible_truncation,

@@ -73,7 +73,6 @@ impl<'a> Receiver<'a> {
         has_room
     }
 
-    /// Reads waiting datagrams one after the other, until `at`.
     fn read_until(&mut self, at: Nanos) {
         while self.handed + self.arrived > 0 {
             let done = self.done();
@@ -93,7 +92,8 @@ impl<'a> Receiver<'a> {
             if end <= self.free {
                 self.pauses = later;
             } else if start < done {
-                // A pause ends once a datagram has been read.
+                // A pause lasts until the receiver has read a datagram, so this one has been read
+                // when the pause ends.
                 return end.max(done);
             } else {
                 break;

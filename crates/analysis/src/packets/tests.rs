@@ -264,7 +264,6 @@ fn the_needed_buffer_holds_the_maximum_that_waited() {
     assert_eq!(spare_of(2), (120, Nanos(2 * MS)));
     assert_eq!(spare_of(30), (1_021, PAUSE));
     assert_eq!(needed.spare_datagrams, 0);
-    // A reader that is busy most of the time needs a larger buffer.
     let mut slow = log(3);
     slow.burst_windows[1].read = Nanos(15 * US);
     let of_slow = needed_of(slow).unwrap();

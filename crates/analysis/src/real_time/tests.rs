@@ -15,7 +15,6 @@ use super::{Limits, RealTimeLimit as Limit};
 use crate::Auditor;
 
 const MS: i64 = 1_000_000;
-/// Process id of the hog.
 const HOG: i32 = 10;
 
 /// Activity of the CPU while the hog is not running.

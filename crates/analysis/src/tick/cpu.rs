@@ -93,7 +93,6 @@ impl Intervals {
     }
 }
 
-/// The ticks on one CPU.
 #[derive(Debug, Default)]
 pub(super) struct CpuBook {
     pub(super) ticks: Counts,

@@ -141,7 +141,6 @@ impl History {
         }
     }
 
-    /// Returns the latest end among all rows.
     pub(crate) fn newest(&self) -> Nanos {
         self.newest
     }

@@ -16,11 +16,9 @@ pub(crate) enum Role {
     OnCpu(Occupant),
     /// An interrupt, a softirq, or a function within one.
     Interrupt(Interrupt),
-    /// The hypervisor used the CPU.
     Steal,
     /// A gap that a probe saw. The gap's time is also covered by other rows.
     Gap(ProbeKind),
-    /// A thread was off its CPU.
     OffCpu(OffCpu),
     /// A frame of a paced loop. The frame's CPU time is also covered by other rows.
     Frame,
@@ -34,7 +32,6 @@ pub(crate) enum Occupant {
     Thread(OnCpu),
 }
 
-/// A process id and a thread id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ThreadId {
     pub(crate) pid: i32,

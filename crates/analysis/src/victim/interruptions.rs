@@ -17,7 +17,6 @@ pub(super) struct Burst {
 }
 
 impl Burst {
-    /// Maximum number of pieces kept.
     const MAX_PIECES: usize = 32;
 
     pub(super) fn start(&self) -> Nanos {

@@ -62,17 +62,14 @@ impl Life {
         self.span.map_or(Nanos::ZERO, |(_, end)| end)
     }
 
-    /// Returns the time from the thread's first moment to its last.
     pub(super) fn elapsed(&self) -> Nanos {
         self.span.map_or(Nanos::ZERO, |(begin, end)| end - begin)
     }
 
-    /// Returns the sum of the thread's accounts.
     pub(super) fn accounted(&self) -> Nanos {
         self.states.values().map(|tally| tally.time).sum()
     }
 
-    /// Extends the thread's life to include `span`.
     pub(super) fn saw(&mut self, span: &Span) {
         let (begin, end) = self.span.unwrap_or((span.start, span.end()));
         self.span = Some((begin.min(span.start), end.max(span.end())));
@@ -82,7 +79,6 @@ impl Life {
         self.states.entry(state).or_default().add(time, length);
     }
 
-    /// Adds an on-CPU period, and its interruptions by source.
     pub(super) fn on_cpu(&mut self, span: &Span, state: ThreadState, by: &[(SourceId, Tally)]) {
         self.saw(span);
         self.add(state, span.self_time, span.dur);
@@ -102,7 +98,6 @@ impl Life {
         }
     }
 
-    /// Notes that the thread ran on the CPU in `slot`, starting at `start`.
     pub(super) fn ran_on(&mut self, start: Nanos, slot: usize) {
         if !self.followed {
             return;

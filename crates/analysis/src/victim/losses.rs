@@ -142,7 +142,6 @@ impl Losses {
         self.add((thread.pid, thread.tid), loss);
     }
 
-    /// Adds an interval in which the hypervisor took a CPU.
     pub(super) fn stolen(&mut self, span: &Span) {
         if span.dur >= Self::MIN && self.reserve(span.start) {
             let stolen = self.stolen.entry(span.cpu).or_default();
@@ -160,7 +159,6 @@ impl Losses {
         }
     }
 
-    /// Adds an interval in which a thread was throttled.
     pub(super) fn throttled(&mut self, thread: ThreadId, span: &Span) {
         let loss = Loss {
             start: span.start,
@@ -192,7 +190,6 @@ impl Losses {
         has_room
     }
 
-    /// Returns the time from which intervals are missing, because there were too many.
     pub(crate) fn full_at(&self) -> Option<Nanos> {
         self.full_at
     }

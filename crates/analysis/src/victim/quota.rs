@@ -73,7 +73,6 @@ impl Quota {
         Some(wait)
     }
 
-    /// Returns the remaining waits, with their CPU slots.
     pub(super) fn rest(&mut self) -> Vec<(usize, Throttled)> {
         self.waiting = 0;
         let waits = std::mem::take(&mut self.waits).into_iter().enumerate();

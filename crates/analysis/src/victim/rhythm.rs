@@ -85,7 +85,6 @@ pub(crate) fn in_rhythm(parts: &[&Interferer]) -> Option<InRhythm> {
     (sum.time + sum.time > all).then_some(sum)
 }
 
-/// Returns the beat of process `pid` with exactly this period.
 pub(crate) fn beat_of(beats: &[BeatLine], pid: i32, period: f64) -> Option<&BeatLine> {
     let same =
         |beat: &&BeatLine| beat.pid == Some(pid) && beat.rhythm.period.total_cmp(&period).is_eq();

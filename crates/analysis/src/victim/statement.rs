@@ -45,7 +45,6 @@ pub(super) fn make(
     }
 }
 
-/// Returns whether the program is known to have exited.
 fn has_ended(about: &VictimHeader, header: &Header) -> bool {
     let command = header
         .command
@@ -166,7 +165,6 @@ fn interruptions(
     interferers(not_moved, sources, &rhythms)
 }
 
-/// Returns the accounts of all states that were entered at least once.
 fn accounts(states: BTreeMap<ThreadState, Tally>) -> Vec<StateAccount> {
     let entered = states.into_iter().filter(|(_, tally)| !tally.is_empty());
     entered
@@ -211,7 +209,6 @@ pub(crate) fn named(id: SourceId, sources: &SourceTable) -> (String, Kind, Optio
     (name, sources.get(id).kind, pid)
 }
 
-/// Returns the program's name, if the source is a thread of a program.
 fn program(id: SourceId, sources: &SourceTable) -> Option<String> {
     let source = sources.get(id);
     let thread = source.thread.as_ref()?;

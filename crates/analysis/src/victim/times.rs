@@ -39,7 +39,6 @@ impl Times {
     /// Maximum number of intervals kept.
     const MAX: usize = 512;
 
-    /// Adds the next interval.
     pub(super) fn add(&mut self, interval: Interval) {
         let nth = self.seen;
         self.seen += 1;
@@ -80,7 +79,6 @@ pub(super) fn match_beat(beat: &BeatLine, times: &[Interval], origin: Nanos) -> 
     evidence.suffices()
 }
 
-/// Evidence for and against a match.
 #[derive(Debug, Default)]
 struct Evidence {
     /// Total waiting time.
@@ -91,7 +89,6 @@ struct Evidence {
     log_chance: f64,
     /// Sum, over the judged events, of the probability that the event matches by chance.
     chances: f64,
-    /// Number of judged events.
     judged: f64,
 }
 

@@ -11,12 +11,10 @@ pub(super) type Waking = (Nanos, SourceId);
 /// an interrupt to another CPU.
 const UNDERWAY: Nanos = Nanos::from_millis(1);
 
-/// Returns whether this wake-up can have made a thread runnable at `since`.
 pub(super) fn leads_to((at, _): Waking, since: Nanos) -> bool {
     at <= since && since - at <= UNDERWAY
 }
 
-/// The wake-ups of each thread.
 #[derive(Debug, Default)]
 pub(super) struct Wakers(FastMap<i32, Wakings>);
 
@@ -30,7 +28,6 @@ struct Wakings {
 }
 
 impl Wakers {
-    /// Counts a wake-up of thread `tid`.
     pub(super) fn count(&mut self, tid: i32) {
         self.0.entry(tid).or_default().count += 1;
     }
@@ -41,7 +38,6 @@ impl Wakers {
         (!self.0.is_empty()).then_some(count)
     }
 
-    /// Notes the waker of thread `tid`.
     pub(super) fn note(&mut self, tid: i32, waking: Waking) {
         let latest = &mut self.0.entry(tid).or_default().latest;
         *latest = [latest[1], Some(waking)];

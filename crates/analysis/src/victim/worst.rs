@@ -48,7 +48,6 @@ impl Episodes {
     }
 }
 
-/// Sums episodes by source, costliest first.
 fn by_source(episodes: Vec<Episodes>) -> Vec<Episodes> {
     let mut sums: BTreeMap<SourceId, Episodes> = BTreeMap::new();
     for episode in episodes {
@@ -143,12 +142,10 @@ pub(super) struct Worst(Vec<Candidate>);
 impl Worst {
     const MAX: usize = 10;
 
-    /// Returns whether a delay of this length would be kept.
     pub(super) fn wants(&self, length: Nanos) -> bool {
         self.0.len() < Self::MAX || self.0.last().is_some_and(|last| length > last.length())
     }
 
-    /// Keeps a delay if it is long enough. Drops it otherwise.
     pub(super) fn offer(&mut self, delay: Candidate) {
         if !self.wants(delay.length()) {
             return;

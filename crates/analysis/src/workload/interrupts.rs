@@ -40,7 +40,6 @@ enum Trigger {
     Other,
 }
 
-/// The interrupts on one CPU.
 #[derive(Debug, Default)]
 pub(super) struct Interrupts {
     pieces: Vec<Piece>,
@@ -61,7 +60,6 @@ impl Interrupts {
         });
     }
 
-    /// Returns the intervals in which timers that can wake threads expired, in order.
     pub(super) fn wakes(&self) -> &[(Nanos, Nanos)] {
         &self.wakes
     }

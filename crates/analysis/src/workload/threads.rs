@@ -68,7 +68,6 @@ impl ThreadRows {
             .then_some(first)
     }
 
-    /// Returns the thread's runs between intervals without work.
     pub(super) fn runs(&self) -> Vec<Run> {
         runs_between(&self.on, &self.off)
     }

@@ -105,7 +105,6 @@ impl Follower {
 }
 
 impl Engine<'_> {
-    /// Starts a frame of `task`. Ends the previous frame if it is still in progress.
     pub(super) fn begin_frame(&mut self, task: TaskId) {
         self.end_frame(task);
         let now = self.now;
@@ -132,7 +131,6 @@ impl Engine<'_> {
         }
     }
 
-    /// Ends the frame of `task` that is in progress, if any.
     pub(super) fn end_frame(&mut self, task: TaskId) {
         let notes = &self.tasks[task.index()];
         let ran = notes.report.ran;

@@ -190,7 +190,6 @@ impl Engine<'_> {
         }
     }
 
-    /// Applies the effects of a handler that has just finished.
     fn complete(&mut self, cpu: usize, work: Work) {
         match work {
             Work::Tick => self.complete_tick(cpu),

@@ -48,7 +48,6 @@ impl Engine<'_> {
         }
     }
 
-    /// Takes a packet from the socket buffer. Returns `false` if the buffer is empty.
     pub(super) fn take_packet(&mut self, link: usize) -> bool {
         let report = &mut self.links[link].report;
         if report.queued[SOCKET] == 0 {

@@ -97,7 +97,6 @@ impl Engine<'_> {
         self.set_mode(cpu, task);
     }
 
-    /// Sets the CPU's mode according to the current step of `task`.
     fn set_mode(&mut self, cpu: usize, task: TaskId) {
         let spec = &self.setup.tasks[task.index()];
         let notes = &self.tasks[task.index()];
@@ -310,7 +309,6 @@ impl Engine<'_> {
         self.work(task, time)
     }
 
-    /// Returns when the next frame is due.
     fn next_frame(&self, task: TaskId, rule: PaceRule, period: Nanos) -> Nanos {
         let notes = &self.tasks[task.index()];
         let frame = Frame {

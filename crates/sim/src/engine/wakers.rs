@@ -22,7 +22,6 @@ pub(super) enum Waker {
 }
 
 impl Engine<'_> {
-    /// Emits an edge for the wake-up of `task`.
     pub(super) fn emit_waking(&mut self, waker: Waker, task: TaskId) {
         let now = self.now;
         let Some(recorder) = &mut self.recorder else {
@@ -39,8 +38,6 @@ impl Engine<'_> {
         }
     }
 
-    /// Emits an edge that records that the handler of interrupt `source` raised the source's
-    /// softirq.
     pub(super) fn emit_raising(&mut self, cpu: usize, source: usize) {
         let now = self.now;
         if let Some(recorder) = &mut self.recorder {

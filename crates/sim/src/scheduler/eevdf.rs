@@ -127,7 +127,6 @@ impl Eevdf {
             .map(|(place, _)| place)
     }
 
-    /// Returns whether entity `task` is queued or running in this queue.
     pub(super) fn holds(&self, task: TaskId) -> bool {
         self.running == Some(task) || self.queue.contains(&task)
     }
@@ -138,7 +137,6 @@ impl Eevdf {
         self.queue.iter().filter(below).count()
     }
 
-    /// Returns whether an entity of this queue is running.
     pub(super) fn is_running(&self) -> bool {
         self.running.is_some()
     }

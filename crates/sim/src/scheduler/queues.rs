@@ -6,7 +6,6 @@ use super::realtime::{RealTime, Urgency};
 use super::{Arrival, RunQueue, Scheduler};
 use crate::task::{Attributes, TaskId};
 
-/// A machine's run queues: one per CPU, or one shared by all CPUs.
 pub(crate) struct Queues<Q: RunQueue> {
     /// Queues of normal tasks: one per CPU, or a single one for all CPUs.
     lines: Vec<Q>,
@@ -26,7 +25,6 @@ pub(crate) struct Queues<Q: RunQueue> {
 }
 
 impl<Q: RunQueue> Queues<Q> {
-    /// Creates a scheduler with one queue for all CPUs.
     pub(crate) fn shared(cpus: usize, hz: i64, tasks: &[Attributes], queue: Q) -> Self {
         Self::new(cpus, hz, tasks, vec![queue])
     }

@@ -8,7 +8,6 @@ use crate::task::{Attributes, Class, TaskId};
 /// Slice of `SCHED_RR`, in ms (`RR_TIMESLICE`).
 const ROUND_ROBIN_MS: i64 = 100;
 
-/// A task's real-time state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Urgency {
     /// Real-time priority, or 0 for a task that is not real-time.
@@ -18,7 +17,6 @@ pub(super) struct Urgency {
 }
 
 impl Urgency {
-    /// Creates the state of a new task on a machine with the tick rate `hz`.
     pub(super) fn new(attributes: &Attributes, hz: i64) -> Self {
         match attributes.class {
             Class::Normal => Self {

@@ -1,7 +1,6 @@
 //! Weights of nice values. One step changes a task's weight by 25 % (`sched_prio_to_weight`,
 //! `kernel/sched/core.c`).
 
-/// Weight at nice 0.
 pub(super) const NICE_0: i64 = 1024;
 
 /// Returns the weight of a task at `nice` (-20 to 19): 1024 · 1.25^-nice. The result is rounded

@@ -18,7 +18,6 @@ pub(super) const PHASES: &str = "phases";
 pub(crate) struct Fault {
     /// Byte offset of the error in the text.
     pub(crate) at: usize,
-    /// Description of the problem.
     pub(crate) why: String,
 }
 
@@ -125,7 +124,6 @@ fn collect<'t>(
     Ok(())
 }
 
-/// Converts a TOML value to a setting value of the given kind.
 fn value(kind: Kind, value: &DeValue<'_>) -> Result<Value, SettingError> {
     match (kind, value) {
         (Kind::Integer(..), DeValue::Integer(number)) => {

@@ -30,7 +30,6 @@ const fn row(name: &'static str, kind: Kind, help: &'static str, get: Get, set: 
 }
 
 impl Setting {
-    /// Makes the setting required in scenarios.
     const fn required(self) -> Self {
         Self {
             is_required: true,

@@ -32,7 +32,6 @@ proptest! {
         prop_assert!(task.sampled <= each * (task.bursts + 1));
     }
 
-    /// Work steps that start at random times must be charged correctly on average.
     #[test]
     fn bursts_at_uniform_phase_are_charged_without_bias(
         work in 100_000_i64..30_000_000, seed in any::<u64>(), policy in policy(),
@@ -76,7 +75,6 @@ proptest! {
         prop_assert_eq!(done(100), done(250));
     }
 
-    /// If the kernel's own work costs nothing, the tick rate must not affect how much work is done.
     #[test]
     fn without_costs_the_tick_rate_does_not_affect_the_work_done(
         work in prop::collection::vec(1_i64..20_000_000, 1..5), seed in any::<u64>()

@@ -19,7 +19,6 @@ impl RowSink for Rows {
     }
 }
 
-/// The policy `eevdf` with 3 ms slices.
 pub(crate) const EEVDF: Policy = Policy::Eevdf {
     slice: Nanos(3_000_000),
     hrtick: false,
@@ -38,7 +37,6 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
     prop::sample::select(policies().collect::<Vec<_>>())
 }
 
-/// Generates a time below `max` µs.
 pub(crate) fn micros(max: i64) -> impl Strategy<Value = Nanos> {
     (0..max * 1000).prop_map(Nanos)
 }

@@ -188,7 +188,6 @@ proptest! {
     }
 }
 
-/// A paced loop must be reported as a paced loop in every scheduling class.
 #[test]
 fn a_loop_of_any_class_is_a_paced_loop() {
     for (class, policy) in [

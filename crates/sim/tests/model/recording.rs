@@ -13,7 +13,6 @@ use ticktax_sim::{
 
 use crate::fixture::setup;
 
-/// A sink that passes each row to two other sinks.
 struct Both(Auditor, BeatFinder);
 
 impl RowSink for Both {

@@ -205,8 +205,6 @@ fn an_invalid_setup_is_refused_with_its_place() {
     assert!(refused(&|s| s.tasks.push(negative.clone())).contains("negative"));
 }
 
-/// If another interrupt occurs during a tick handler, the tick must still count only once against
-/// the slice.
 #[test]
 fn an_interrupted_tick_counts_once_against_a_slice() {
     let left_for_the_second = |interrupts: &str| {

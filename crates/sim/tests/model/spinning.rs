@@ -184,7 +184,6 @@ proptest! {
     }
 }
 
-/// If a spinner is preempted at its due time, the spin must end as soon as it runs again.
 #[test]
 fn a_due_time_during_preemption_ends_the_spin_immediately() {
     let mut machine = Machine::new(1, 100, Policy::Fair);

@@ -132,7 +132,6 @@ fn every_kind_of_wakeup_has_an_edge() {
     }
 }
 
-/// A signal must not wake a task that waits for a packet.
 #[test]
 fn a_signal_does_not_end_a_wait_for_a_packet() {
     let mut setup = Setup::new(
@@ -182,7 +181,6 @@ fn a_periodic_thread_has_its_chain_of_wakers() {
     assert!(chains[0].contains("hrtimer_wakeup"), "{chains:?}");
 }
 
-/// A sink that passes each row to two other sinks.
 struct Both<'a>(&'a mut Rows, &'a mut Auditor);
 
 impl RowSink for Both<'_> {
@@ -216,7 +214,6 @@ fn a_wait_contains_the_waker() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// Whenever a sleep of the followed task ends, an edge must show what woke the task.
     #[test]
     fn each_end_of_a_sleep_has_an_edge(setup in setup()) {
         prop_assume!(!setup.tasks.is_empty());

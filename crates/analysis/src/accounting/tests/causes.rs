@@ -79,7 +79,6 @@ fn a_program_between_ticks_is_found_even_if_ticks_are_lost() {
 
 #[test]
 fn on_a_busy_cpu_a_tick_phase_shifts_time_between_programs_only() {
-    // Another program uses the time between the bursts.
     let mut world = OneCpu::new(&aligned(20, 80));
     world.occupy(process(Owner::Program, "compiler", 43));
     let check = world.check(&OneCpu::header());

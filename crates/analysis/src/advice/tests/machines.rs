@@ -118,7 +118,6 @@ fn with_real_time_backup() -> Statement {
     statement
 }
 
-/// The machine is overbooked as well.
 #[test]
 fn a_real_time_process_is_named_and_lifting_its_limit_is_costly() {
     let mut statement = with_real_time_backup();
@@ -154,7 +153,6 @@ fn a_real_time_process_is_named_and_lifting_its_limit_is_costly() {
             })
             .collect::<Vec<String>>()
     };
-    // Threads waited for 3.9 s in total.
     assert_eq!(
         summary(&statement),
         [
@@ -174,7 +172,6 @@ fn a_real_time_process_is_named_and_lifting_its_limit_is_costly() {
             "sshd timerfd_tmrproc 1.20 s"
         ]
     );
-    // Waiting behind an ordinary program is not worth advice.
     let ordinary = advise_with(&statement, &Processes::default());
     let is_real_time_first = |advice: &Advice| matches!(advice, Advice::RealTimePriority { .. });
     assert!(!ordinary.iter().any(is_real_time_first));

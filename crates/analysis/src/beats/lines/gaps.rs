@@ -237,7 +237,6 @@ struct Tie {
     gaps: BeatGaps,
 }
 
-/// Summarises those gaps in `outer` whose indices are `places`.
 fn gaps_of(outer: &Events, places: &[usize], inside: f64) -> BeatGaps {
     let lengths: Vec<Nanos> = places.iter().map(|&place| outer.durations[place]).collect();
     let observed: Nanos = outer.observed.iter().map(|part| part.1 - part.0).sum();

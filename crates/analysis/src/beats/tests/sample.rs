@@ -44,7 +44,6 @@ fn a_steady_beat_has_one_phase() {
         low > -(JITTER as f64) && high < JITTER as f64,
         "{low} to {high}"
     );
-    // The sample spans the whole recording.
     assert!(sample.began[0] < Nanos::from_secs(1));
     assert!(sample.began[EventSample::MAX - 1] > Nanos::from_secs(19));
 }

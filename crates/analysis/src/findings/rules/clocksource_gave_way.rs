@@ -12,7 +12,6 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let Some(current) = facts.header.machine.clocksource.as_deref() else {
         return Vec::new();
     };
-    // Do not report a slow clocksource that was requested.
     if !SLOW.contains(&current) || facts.clocksource_asked() == Some(current) {
         return Vec::new();
     }

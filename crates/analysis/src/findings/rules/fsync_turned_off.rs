@@ -41,7 +41,6 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         .collect()
 }
 
-/// Returns the finding for a library that is preloaded into every program.
 fn for_preload(preload: &str) -> Finding {
     let words: Vec<&str> = preload.split_ascii_whitespace().collect();
     finding(

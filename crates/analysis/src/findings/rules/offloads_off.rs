@@ -50,7 +50,6 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     findings.collect()
 }
 
-/// Returns the time of packet softirqs on all CPUs.
 fn packet_time(facts: &Facts<'_>) -> Nanos {
     let accounts = facts.accounts.iter().filter(|account| {
         account.class == Class::Softirq && OF_PACKETS.contains(&account.name.as_str())

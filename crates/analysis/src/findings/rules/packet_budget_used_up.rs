@@ -51,7 +51,6 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     }]
 }
 
-/// Describes the cost, as shown by the recording's packets.
 fn cost(packets: &PacketPaths) -> String {
     let delays_of = |context: ReceivedIn| {
         let ways = packets

@@ -109,7 +109,6 @@ fn larger(most: Option<u64>, socket: &UdpSocket) -> String {
     }
 }
 
-/// Describes how full the buffer was at the end.
 fn in_use(socket: &UdpSocket) -> String {
     match (socket.buffer_bytes, socket.charged_bytes) {
         (Some(size), Some(charged)) => {

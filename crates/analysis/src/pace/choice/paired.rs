@@ -11,13 +11,11 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// A turn without any items.
     pub(super) const NONE: Self = Self {
         share: 0.0,
         all: Some(0.0),
     };
 
-    /// Creates a turn in which `part` of `all` items were counted.
     pub(super) fn of_count(part: u64, all: u64) -> Self {
         Self {
             share: part as f64 / all.max(1) as f64,
@@ -25,7 +23,6 @@ impl Turn {
         }
     }
 
-    /// Creates a turn whose share was measured rather than counted.
     pub(super) fn of_share(share: f64) -> Self {
         Self { share, all: None }
     }

@@ -12,7 +12,6 @@ fn terms() -> Terms {
     }
 }
 
-/// Builds an arm that has these turns. Each turn is given by its frames and its CPU time.
 fn row_of(sleep: SleepMethod, turns: &[(Vec<Frame>, Nanos)]) -> PaceArm {
     let elapsed = Nanos::from_secs(4);
     let mut row = PaceArm {

@@ -276,7 +276,6 @@ impl Task {
     }
 }
 
-/// Adds a periodic thread or work item with the given number.
 fn inject(recording: &mut Recording, number: i32, waker: Waker, random: &mut Random) -> Injected {
     let task = Task::new(number, waker, random);
     let period = 30 * MS + random.below(500 * MS);
@@ -290,7 +289,6 @@ fn inject(recording: &mut Recording, number: i32, waker: Waker, random: &mut Ran
     for &at in &times {
         task.beat(recording, at, random);
     }
-    // Occasionally another thread wakes the task.
     for _ in 0..times.len() / 20 {
         let at = random.below(LENGTH - 20 * MS);
         recording.edge(thread("sshd", 98), 0, at, Effect::Woke(task.tid));

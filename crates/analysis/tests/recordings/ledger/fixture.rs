@@ -87,7 +87,6 @@ pub(crate) fn scripts() -> impl Strategy<Value = Vec<Vec<Segment>>> {
 /// An account's key: class, name and process id.
 pub(crate) type Key = (Class, &'static str, Option<i32>);
 
-/// The account of unexplained time.
 pub(crate) const UNEXPLAINED: Key = (Class::Unexplained, "unexplained", None);
 
 /// Recorded rows, and the accounts that they should produce.
@@ -360,12 +359,10 @@ impl Fixture {
         }
     }
 
-    /// Returns all rows, one CPU after the other.
     pub(crate) fn rows(&self) -> Vec<Row> {
         self.cpus.iter().flatten().cloned().collect()
     }
 
-    /// Returns all rows, with the CPUs interleaved according to `picks`.
     pub(crate) fn interleaved(&self, picks: &[usize]) -> Vec<Row> {
         let mut queues: Vec<_> = self.cpus.iter().map(|rows| rows.iter()).collect();
         let mut rows = Vec::new();

@@ -41,9 +41,7 @@ enum Injected {
     PageFaults,
     /// The previous frame reclaims memory.
     Reclaim,
-    /// The thread waits for a disk.
     Disk,
-    /// The thread waits for a lock.
     Lock,
     Stopped,
     /// The previous frame takes longer.
@@ -322,7 +320,6 @@ fn the_cause_of_late_frames_is_named_and_no_other() {
     }
 }
 
-/// Kinds of delay that were not watched are omitted rather than reported as zero.
 #[test]
 fn unwatched_kinds_of_delay_are_left_out() {
     let mut header = header(Program);

@@ -27,7 +27,6 @@ pub(crate) fn watch(seconds: i64, threads: &[(&str, Vec<Doing>)]) -> Watched {
         .unwrap()
 }
 
-/// Sends the rows of all threads to `watch`, and returns their source table.
 pub(crate) fn send_all(
     watch: &mut dyn RowSink,
     seconds: i64,

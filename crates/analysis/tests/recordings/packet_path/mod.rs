@@ -277,7 +277,6 @@ fn missing_edges_drop_a_step_and_missing_rows_drop_the_packet() {
     assert_eq!(cast.statement(&others, &traced()), None);
 }
 
-/// The rows of either CPU may arrive late without changing the result.
 #[test]
 fn the_order_of_rows_of_different_cpus_does_not_matter() {
     let cast = Cast::new();
@@ -371,7 +370,6 @@ fn among_equal_delays_the_first_comes_first() {
     assert_eq!(at, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
 }
 
-/// Only packets to the watched program are reported.
 #[test]
 fn only_the_watched_programs_packets_are_reported() {
     let cast = Cast::new();

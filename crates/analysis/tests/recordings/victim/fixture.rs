@@ -20,7 +20,6 @@ pub(crate) enum Event {
     Interrupt(i64, usize, i64),
 }
 
-/// Returns a strategy for a sequence of events.
 pub(crate) fn events() -> impl Strategy<Value = Vec<Event>> {
     let event = prop_oneof![
         4 => (0i64..500_000, 0usize..2, 0usize..6, 0usize..7)

@@ -45,7 +45,6 @@ proptest! {
                 .collect();
         prop_assert_eq!(times_by_state(&threads), truth);
         prop_assert_eq!(threads.migrations, fixture.migrations);
-        // The culprits' times must not add up to more than the victim's waiting time.
         let behind: i64 = threads.behind.iter().map(|interferer| interferer.time.0).sum();
         prop_assert!(behind <= fixture.waits);
         for delay in &threads.delays {
