@@ -21,6 +21,7 @@ mod experiments;
 mod faults;
 mod fixture;
 mod incidents;
+mod memory;
 mod nets;
 mod paces;
 mod packet_path;
@@ -505,6 +506,11 @@ fn main() -> ExitCode {
     let unsampled = accounting::unsampled().or(no_real_time);
     let no_screens = no_terminal.or(no_real_time);
     let root = ROOT.iter().map(|named| trial(named, None));
+    let in_memory_group: (&str, Test) = (
+        "little_memory_is_enough_among_many_processes",
+        memory::little_memory_is_enough_among_many_processes,
+    );
+    let in_memory_group = trial(&in_memory_group, memory::why_not());
     let real_time = REAL_TIME.iter().map(|named| trial(named, no_real_time));
     let sampled = SAMPLED.iter().map(|named| trial(named, unsampled));
     let screens = SCREENS.iter().map(|named| trial(named, no_screens));
@@ -522,7 +528,7 @@ fn main() -> ExitCode {
         agent::the_unit_has_room_for_a_recorder,
     );
     let root = root.chain(real_time).chain(prometheus);
-    let root = root.chain([unit, bounded]);
+    let root = root.chain([unit, bounded, in_memory_group]);
     let trials = root.chain(sampled).chain(screens).chain(recorded).collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }
