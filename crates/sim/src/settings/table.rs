@@ -126,7 +126,7 @@ pub(super) static ALL: [Setting; 22] = [
     row(
         "policy",
         words!(Policy),
-        "scheduling policy; [model.md](../explanation/model.md#schedulers) describes them",
+        "scheduling policy, as described in [model.md](../explanation/model.md#schedulers)",
         |setup| Some(Value::Word(setup.machine.policy.word())),
         |setup, value| {
             let mut policy = meant!(Policy, value)?;
