@@ -2,9 +2,9 @@
 //! ticktax-bench --bench ledger`.
 //!
 //! The recording is synthetic and always the same. Its CPUs tick, take interrupts with softirqs,
-//! and switch between threads. A spin probe on each CPU sees every interrupt, and equally many gaps
-//! without any kernel activity. Timing starts with the first row and ends with the finished
-//! statement, so it excludes generating the rows.
+//! and switch between threads. On each CPU, a spin probe sees a gap at every interrupt, and the
+//! same number of gaps in which the kernel did nothing. Timing starts with the first row and ends
+//! when the statement is complete, so it excludes generating the rows.
 #![allow(
     clippy::disallowed_methods,
     reason = "a benchmark times itself, and records nothing"
@@ -25,7 +25,7 @@ use ticktax_report::{TextStyle, glance};
 const SPANS: usize = 5_000_000;
 const CPUS: u32 = 8;
 const RUNS: usize = 5;
-/// Rate at which a terminal updates the displayed state of an audit, in Hz.
+/// Rate, in Hz, at which a terminal updates the displayed state of an audit.
 const LOOKS_HZ: f64 = 2.0;
 const LOOKS: u32 = 200;
 
@@ -50,8 +50,8 @@ fn main() {
     }
 }
 
-/// Seconds needed to compute the two lines that a terminal shows during an audit. Excludes drawing
-/// them.
+/// Returns how many seconds it takes to compute the two lines that a terminal shows during an
+/// audit. This excludes drawing the lines.
 fn look(sources: &SourceTable, rows: &[Row]) -> f64 {
     let mut auditor = Auditor::books();
     replay(sources, rows, &mut auditor);
@@ -63,7 +63,8 @@ fn look(sources: &SourceTable, rows: &[Row]) -> f64 {
     begin.elapsed().as_secs_f64() / f64::from(LOOKS)
 }
 
-/// Millions of rows processed per second, from the first row to the finished statement.
+/// Returns how many million rows are processed per second, from the first row until the statement
+/// is complete.
 fn rate(sources: &SourceTable, header: &Header, rows: &[Row]) -> f64 {
     let begin = Instant::now();
     let mut auditor = Auditor::books();
@@ -114,11 +115,11 @@ impl Cast {
     }
 }
 
-/// State of one CPU while its rows are generated.
+/// State of one CPU whose rows are being generated.
 struct Machinery {
     cpu: u32,
     now: i64,
-    /// When the current thread started, and its self time so far.
+    /// Time at which the current thread started, and its self time so far.
     base: (i64, i64),
 }
 
@@ -137,7 +138,7 @@ impl Machinery {
         self.base = (self.now, 0);
     }
 
-    /// Generates an interrupt that either contains a function or is followed by a softirq.
+    /// Generates an interrupt that either calls a function or is followed by a softirq.
     fn interrupt(&mut self, cast: &Cast, dice: &mut SplitMix64, rows: &mut Vec<Row>) {
         let start = self.now;
         if dice.between(0, 2) == 0 {
@@ -156,7 +157,7 @@ impl Machinery {
         }
     }
 
-    /// Generates the rows of a short interval on this CPU.
+    /// Generates the rows for a short interval on this CPU.
     fn step(&mut self, cast: &Cast, dice: &mut SplitMix64, rows: &mut Vec<Row>, with_probe: bool) {
         self.spend(dice.between(1_000, 200_000));
         let begin = self.now;
@@ -192,7 +193,8 @@ fn recording(with_probe: bool) -> (SourceTable, Header, Vec<Row>) {
     let mut cpus: Vec<Machinery> = (0..CPUS).map(cpu).collect();
     let mut rows = Vec::with_capacity(SPANS + 1_000);
     while rows.len() < SPANS {
-        // Buffers are drained one after the other, a few hundred rows at a time.
+        // Imitate a tracer that drains one CPU's buffer after the other, a few hundred rows at a
+        // time.
         for cpu in &mut cpus {
             (0..100).for_each(|_| cpu.step(&cast, &mut dice, &mut rows, with_probe));
         }

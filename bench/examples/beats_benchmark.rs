@@ -1,9 +1,9 @@
-//! Tests the search for periodic sources on synthetic events with a known truth: recall, precision,
-//! error of the period, coverage of its confidence interval, and false detections among events
-//! without a period.
+//! Tests the search for periodic sources on synthetic events whose true periods are known. Measures
+//! recall, precision, the error of the period, how often its confidence interval contains the true
+//! period, and how often a period is detected among events that have none.
 //!
-//! `cargo run --release -p ticktax-bench --example beats_benchmark [cases] [seed]`. Equal seeds
-//! produce equal figures.
+//! `cargo run --release -p ticktax-bench --example beats_benchmark [cases] [seed]`. The same seed
+//! always produces the same figures.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 #![expect(
     clippy::cast_possible_truncation,
@@ -26,13 +26,14 @@ struct Truth {
     missing: f64,
     jump: bool,
     burst: u32,
-    /// Number of other events per period.
+    /// Number of unrelated events per period.
     noise: f64,
     two: bool,
 }
 
 impl Truth {
-    /// Information that an ideal observer who knows the shape gains over chance, in nats.
+    /// Returns how strongly the events indicate that they are periodic, in nats of information, to
+    /// an ideal observer who knows the shape of their distribution.
     fn information(&self) -> f64 {
         let sd: f64 = if self.rearmed {
             2.0 * self.jitter
@@ -57,7 +58,8 @@ impl Truth {
     fn detectable(&self) -> bool {
         self.plain() && self.slots * (1.0 - self.missing) >= 6.0 && self.information() >= 25.0
     }
-    /// Smallest attainable 95 % error of the period, as a fraction.
+    /// Returns the half-width of the narrowest 95 % confidence interval that the events allow, as a
+    /// fraction of the period.
     fn attainable(&self) -> f64 {
         let n = self.slots * (1.0 - self.missing);
         1.96 * if self.rearmed {
@@ -153,7 +155,8 @@ fn truth(r: &mut Draws) -> Truth {
     }
 }
 
-/// Generates a case and searches it. Returns its true sources and the detected ones.
+/// Generates a case and searches it for periodic sources. Returns the true sources, the detected
+/// sources, and the times of all events.
 fn case(seed: u64) -> (Vec<Truth>, Vec<Beat>, Vec<f64>) {
     let mut r = Draws::new(seed.wrapping_mul(0x1234_5678_9abc_def1));
     let first = truth(&mut r);
@@ -236,7 +239,7 @@ fn quantile(values: &mut [f64], q: f64) -> f64 {
         .unwrap_or(f64::NAN)
 }
 
-/// Number of successes out of a number of attempts.
+/// Number of attempts, and how many of them succeeded.
 #[derive(Default)]
 struct Tally {
     found: u64,
@@ -318,7 +321,7 @@ fn main() {
 
 type Rule = (&'static str, fn(&Truth) -> bool);
 
-/// Rows of the recall table.
+/// Rows of the recall table. Each has a label and a function that selects the sources to count.
 const RULES: [Rule; 17] = [
     ("all", |_| true),
     ("DETECTABLE (rule)", Truth::detectable),

@@ -1,15 +1,15 @@
-//! Tests the search for periodic sources on this machine by auditing disturbances with a known
-//! period.
+//! Tests the search for periodic sources on this machine by auditing disturbances whose periods are
+//! known.
 //!
 //! `cargo build --release -p ticktax && cargo run --release -p ticktax-bench --example beats_live
 //! [quick|full|slow|sums] [seed]`, as root, prints a Markdown table. `quick` takes three minutes
-//! and `full` eight. `slow` takes six periods of 30.999 s. `sums` runs a ten-minute audit that
-//! keeps sums. Each case is one `ticktax audit` of a command that injects one or two disturbances
-//! into one CPU. If the machine was so busy that an injector missed its plan, the case is listed
-//! but not judged.
+//! and `full` eight. `slow` covers six periods of 30.999 s. `sums` runs a ten-minute audit that
+//! keeps sums instead of single spans. Each case is one `ticktax audit` of a command that injects
+//! one or two disturbances into one CPU. If the machine was so busy that an injector missed its
+//! plan, the case is listed but not judged.
 //!
-//! - An injected source is *found* if an entry with a period within 0.5 % names it or has it in its
-//!   chain.
+//! - An injected source is *found* if an entry whose period is off by at most 0.5 % names it or has
+//!   it in its chain.
 //! - An entry is *wrong* if it is about an injecting thread but its period is not one of the
 //!   injected periods. Every entry about a random injector is wrong. Entries about the rest of the
 //!   machine are not judged.
@@ -43,7 +43,7 @@ struct Case {
 }
 
 impl Case {
-    /// Creates a case whose audit keeps every span.
+    /// Creates a case whose audit keeps every span, instead of only sums.
     fn new(plans: Vec<Plan>) -> Self {
         let names: Vec<String> = plans.iter().map(describe).collect();
         Self {
@@ -71,7 +71,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a case's disturbances at the same time. This is the command that is audited.
+/// Runs a case's disturbances at the same time. This function is the main part of the audited
+/// command.
 fn inject(file: &Path) -> Result<()> {
     let plans: Vec<Plan> = serde_json::from_slice(&std::fs::read(file)?)?;
     let running: Vec<_> = plans
@@ -86,15 +87,16 @@ fn inject(file: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The file next to `plans` in which the injecting command stores its results.
+/// Returns the file next to `plans` in which the injecting command stores its results.
 fn truths_beside(plans: &Path) -> PathBuf {
     plans.with_extension("truths")
 }
 
-/// Minimum share of the planned events that must happen.
+/// Minimum fraction of the planned events that must happen.
 const KEPT: f64 = 0.95;
 
-/// Describes an injector that missed its plan, if there is one.
+/// Describes the first injector that missed its plan. Returns `None` if every injector kept its
+/// plan.
 fn not_kept(truths: &[Truth]) -> Option<String> {
     let broken = |truth: &&Truth| (truth.events as f64) < KEPT * truth.planned as f64;
     let truth = truths.iter().find(broken)?;
@@ -133,7 +135,7 @@ fn measure(size: &str, seed: u64) -> Result<()> {
     Ok(())
 }
 
-/// Audits one case. Returns the periodic sources in its statement.
+/// Audits one case and returns the periodic sources that its statement contains.
 fn audit(case: &Case, folder: &Path) -> Result<BeatStatement> {
     let plans = folder.join("plans.json");
     std::fs::write(&plans, serde_json::to_vec(&case.plans)?)?;
@@ -158,7 +160,7 @@ fn audit(case: &Case, folder: &Path) -> Result<BeatStatement> {
     Ok(statement.beats.ok_or("the statement has no beats")?)
 }
 
-/// Path of the `ticktax` command, which is one directory above the examples.
+/// Returns the path of the `ticktax` command, which is one directory above the examples.
 fn command() -> Result<PathBuf> {
     let own = std::env::current_exe()?;
     let folder = own.parent().and_then(Path::parent);
@@ -170,8 +172,9 @@ fn command() -> Result<PathBuf> {
     }
 }
 
-/// The cases: every kind at two periods, a thread with jitter and missing events, two disturbances
-/// at the same time, random ones, and none.
+/// Creates the cases of `quick` and `full`: a real-time thread at several periods, with and without
+/// jitter and missing events; every other kind of disturbance at two periods and some at random
+/// times; pairs of disturbances at the same time; and one case without a disturbance.
 fn grid(cpu: Cpu, full: bool, seed: u64) -> Result<Vec<Case>> {
     let fifo = || Disturbance::Fifo { priority: 50 };
     let mut cases = Vec::new();
@@ -223,8 +226,8 @@ fn grid(cpu: Cpu, full: bool, seed: u64) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// Imitates a slow kernel loop over all vnodes: 8 ms every 30.999 s. It must not be reported as 31
-/// s.
+/// Creates a case that imitates a slow kernel loop over all vnodes, which takes 8 ms every 30.999
+/// s. The period must not be reported as 31 s.
 fn slow(cpu: Cpu) -> Vec<Case> {
     let schedule = Schedule::every(Nanos::from_millis(30_999), Nanos::from_millis(8));
     let plan = Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
@@ -233,9 +236,9 @@ fn slow(cpu: Cpu) -> Vec<Case> {
     vec![Case::new(vec![plan])]
 }
 
-/// Periodic sources that only a long audit can detect, in which all intervals below 1 ms are summed
-/// up. The disturbances take 17 ms every 30.999 s and 3 ms every 7.013 s. They occur among threads
-/// that run for 2 ms at random times.
+/// Creates a case with periodic sources that only a long audit can detect. The audit sums up all
+/// intervals below 1 ms. The disturbances take 17 ms every 30.999 s and 3 ms every 7.013 s. They
+/// occur among threads that run for 2 ms at random times.
 fn sums(cpu: Cpu, seed: u64) -> Vec<Case> {
     let fifo = |seed: u64, schedule: Schedule| {
         Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
@@ -259,7 +262,8 @@ fn sums(cpu: Cpu, seed: u64) -> Vec<Case> {
     }]
 }
 
-/// All other kinds, each at two periods, and some also at random times.
+/// Adds all kinds of disturbances other than real-time threads, each at two periods, and some also
+/// at random times.
 fn other_kinds(add: &mut dyn FnMut(Disturbance, Schedule)) -> Result<()> {
     let fifo = || Disturbance::Fifo { priority: 50 };
     let folder = std::env::current_dir()?;
@@ -313,7 +317,7 @@ fn share(period: Nanos, part: f64) -> Nanos {
     Nanos((period.0 as f64 * part) as i64)
 }
 
-/// A plan for thirty periods, but at least 3 s and at most 12 s.
+/// Creates a plan that lasts for thirty periods, but at least 3 s and at most 12 s.
 fn plan(disturbance: Disturbance, cpu: Cpu, schedule: Schedule) -> Plan {
     let wanted = Nanos(schedule.period.0 * 30);
     let length = wanted.clamp(Nanos::from_secs(3), Nanos::from_secs(12));
@@ -345,8 +349,8 @@ fn describe(plan: &Plan) -> String {
     text
 }
 
-/// Words that identify a disturbance. The right entry's name or chain contains at least one of
-/// them.
+/// Returns words that identify a disturbance. The name or the chain of the right entry contains at
+/// least one of them.
 fn causes(disturbance: &Disturbance) -> Vec<&'static str> {
     let mut words = vec![disturbance.comm()];
     words.extend_from_slice(match disturbance {
@@ -365,12 +369,13 @@ fn says(line: &BeatLine, word: &str) -> bool {
     line.name.contains(word) || line.chain.iter().any(|step| step.contains(word))
 }
 
-/// Error of a detected period, and whether the entry names its cause. `None` if not detected.
+/// Error of a detected period as a fraction, and whether the entry names the right cause. `None` if
+/// the period was not detected.
 type Hit = Option<(f64, bool)>;
 
 #[derive(Default)]
 struct Verdict {
-    /// One result per injected disturbance.
+    /// One result for each injected disturbance.
     beats: Vec<Hit>,
     right: u64,
     wrong: Vec<String>,

@@ -1,8 +1,9 @@
-//! Measures false detections among events without a period. Also measures the coverage of the
-//! period's interval for events that are rounded to the kernel's tick.
+//! Measures how often a period is detected among events that have none. Also rounds periodic events
+//! to the kernel's tick, and measures how often the confidence interval of the period contains the
+//! true period.
 //!
 //! `cargo run --release -p ticktax-bench --example beats_null [trains per distribution] [seed]`.
-//! Equal seeds produce equal figures.
+//! The same seed always produces the same figures.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 
 use ticktax_beats::{Beat, Events, Tick, detect};
@@ -11,7 +12,7 @@ use ticktax_bench::typed::Words;
 use ticktax_fixture::{NullLaw, TickBeat, Train};
 use ticktax_model::Nanos;
 
-/// Number of events in the trains that test the interval.
+/// Numbers of events in the trains that test the confidence interval.
 const COUNTS: [u32; 4] = [5, 6, 10, 40];
 
 fn main() {
@@ -71,15 +72,15 @@ fn beats(train: &Train) -> Vec<Beat> {
     detect(&events.with_tick(Some(tick)))
 }
 
-/// Number of successes out of a number of trials.
+/// Number of trials, and how many of them succeeded.
 struct Part {
     hits: u64,
     all: u64,
 }
 
 impl Part {
-    /// Evaluates `of` for trains 0 to `trains` (exclusive) on all CPUs. Results of `None` are not
-    /// counted.
+    /// Calls `of` for each train from 0 to `trains` (exclusive), spread over all CPUs. If `of`
+    /// returns `None`, the train is not counted.
     fn of(trains: u64, of: impl Fn(u64) -> Option<bool> + Sync) -> Self {
         let trains: Vec<u64> = (0..trains).collect();
         let mut part = Self { hits: 0, all: 0 };
@@ -90,7 +91,8 @@ impl Part {
         part
     }
 
-    /// 95 % confidence interval for the share of successes (Wilson 1927).
+    /// Returns the 95 % confidence interval for the fraction of trials that succeeded (Wilson
+    /// 1927).
     fn interval(&self) -> (f64, f64) {
         const Z: f64 = 1.96;
         let n = self.all.max(1) as f64;

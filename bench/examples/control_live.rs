@@ -1,9 +1,10 @@
-//! Tests whether the model reproduces what was measured. Records loops on this machine, both alone
-//! and together with CPU hogs. Then simulates each recording with unchanged settings.
+//! Tests whether the model reproduces measurements. Records paced loops on this machine, both alone
+//! and together with CPU hogs. Then simulates each recording with unchanged settings, and compares
+//! the simulated frame rate with the measured one.
 //!
 //! `cargo build --release -p ticktax && sudo -E cargo run --release -p ticktax-bench --example
-//! control_live [SECONDS [HOGS]]`. Tracing requires root. `setsid` and `stress-ng` are also
-//! required. The hogs run in their own session, as if on another terminal.
+//! control_live [SECONDS [HOGS]]`. Tracing requires root. `setsid` and `stress-ng` must be
+//! installed. The hogs run in their own session, as if they had been started in another terminal.
 #![allow(
     clippy::print_stdout,
     reason = "what it finds goes to the terminal, as a table for a document"
@@ -91,7 +92,7 @@ fn compare(folder: &Path, seconds: u32, hogs: u32) -> Outcome<()> {
     Ok(())
 }
 
-/// Records a loop, which runs in its own session.
+/// Records a loop that runs in its own session.
 fn record(tool: &Path, own: &Path, file: &Path, paced: PacedLoop, seconds: u32) -> Outcome<()> {
     let mut audit = Command::new("setsid");
     audit
@@ -103,7 +104,8 @@ fn record(tool: &Path, own: &Path, file: &Path, paced: PacedLoop, seconds: u32) 
     Ok(())
 }
 
-/// The control prediction for a recording, or `None` if no paced loop was detected in it.
+/// Simulates a recording with unchanged settings and compares the result with the recording.
+/// Returns `None` if no paced loop was detected in the recording.
 fn control(tool: &Path, file: &Path, rate: u32) -> Outcome<Option<Control>> {
     let mut sim = Command::new(tool);
     sim.args(["sim", "--format", "json", "--asked", &rate.to_string()]);

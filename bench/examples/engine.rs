@@ -1,5 +1,5 @@
-//! Simulates one load once. Prints the number of items, the trace's hash and the peak memory. To
-//! count instructions, run it under callgrind.
+//! Simulates one load once. Prints the number of simulated events, the trace's hash and the peak
+//! memory. To count instructions, run it under callgrind.
 //!
 //!     cargo run --release -p ticktax-bench --example engine -- hour 36
 

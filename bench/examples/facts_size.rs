@@ -1,8 +1,10 @@
-//! Measures the bytes per account row in facts files, by column and by number of windows per file.
+//! Measures how many bytes an account row takes in facts files, by column and by the number of
+//! windows per file.
 //!
 //! `cargo run --release -p ticktax-bench --example facts_size [SECONDS [WINDOWS [DIRECTORY]]]`, as
 //! root. Sums up this machine's activity in WINDOWS windows (default 60) of SECONDS seconds
-//! (default 6). Each window stands for a minute. The files are left in DIRECTORY.
+//! (default 6) each. To save time, each window stands for a one-minute window. The files are left
+//! in DIRECTORY.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 
 use std::collections::BTreeMap;
@@ -23,10 +25,10 @@ use ticktax_store::disk::Folder;
 use ticktax_store::facts::PartWriter;
 use ticktax_trace::{Output, TraceSettings, Tracer};
 
-/// The table whose size is measured.
+/// The facts table whose size is measured.
 const ACCOUNTS: Table = Table::Accounts(WindowLength::Minute);
 
-/// Length of an agent's windows, in seconds.
+/// Length of the windows that an agent writes, in seconds.
 const MINUTE: i64 = 60;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -90,7 +92,7 @@ fn accounts(window: &Window) -> impl Iterator<Item = Row> {
     window.rows(false).filter(|row| row.table() == ACCOUNTS)
 }
 
-/// Adds the sizes of a file's columns to `columns`.
+/// Adds the compressed size of each column in a file to `columns`.
 fn by_column(path: &Path, columns: &mut BTreeMap<String, u64>) -> Result<(), Box<dyn Error>> {
     let reader = SerializedFileReader::new(File::open(path)?)?;
     for group in reader.metadata().row_groups() {
@@ -102,7 +104,8 @@ fn by_column(path: &Path, columns: &mut BTreeMap<String, u64>) -> Result<(), Box
     Ok(())
 }
 
-/// Sums of this machine's activity, in windows labelled as minutes.
+/// Sums up this machine's activity in `count` windows of `seconds` seconds, which are labelled as
+/// one-minute windows.
 fn watch(seconds: i64, count: usize) -> Result<Vec<Window>, Box<dyn Error>> {
     let proc = Proc::default();
     let online = proc.online().unwrap_or_default();

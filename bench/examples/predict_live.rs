@@ -1,6 +1,6 @@
 //! Measures how accurate predictions are. Records loops with several settings on this machine. Then
-//! predicts each loop from the recording of another one, and compares the prediction with the
-//! loop's own measurement.
+//! predicts each loop from a recording of another one, and compares the prediction with the figures
+//! that the predicted loop measured itself.
 //!
 //! `cargo build --release -p ticktax && sudo -E cargo run --release -p ticktax-bench --example
 //! predict_live [ROUNDS [SECONDS]]`. Tracing requires root.
@@ -31,7 +31,8 @@ const WAYS: [Way; 5] = [
     ("clock_nanosleep-abs", "deadline", "100"),
 ];
 
-/// Indices in [`WAYS`] of the loop that is recorded and of the loop that is predicted from it.
+/// Pairs of indices in [`WAYS`]: the loop that is recorded, and the loop that is predicted from
+/// that recording.
 const PAIRS: [(usize, usize); 9] = [
     (0, 0),
     (1, 1),
@@ -44,7 +45,8 @@ const PAIRS: [(usize, usize); 9] = [
     (4, 1),
 ];
 
-/// The figures to compare: heading, measure, factor and number of digits.
+/// The figures to compare, each with its heading, its measure, the factor by which it is multiplied
+/// for printing, and its number of decimal places.
 const FIGURES: [(&str, Measure, f64, usize); 4] = [
     ("FPS", Measure::Fps, 1.0, 2),
     ("CPU, %", Measure::Cpu, 100.0, 2),
@@ -52,7 +54,7 @@ const FIGURES: [(&str, Measure, f64, usize); 4] = [
     ("late, median, µs", Measure::LateMedian, 1e-3, 0),
 ];
 
-/// The figures that a loop measured, in the order of [`FIGURES`].
+/// The figures that a loop measured for itself, in the order of [`FIGURES`].
 type Measured = [f64; 4];
 
 fn main() -> Outcome<()> {
@@ -125,7 +127,7 @@ fn words((sleep, rule, rate): &Way) -> String {
     format!("{sleep} {rule} {rate}/s")
 }
 
-/// Records a loop. Returns the figures that the loop measured.
+/// Records a loop and returns the figures that the loop measured for itself.
 fn record(tool: &Path, file: &Path, way: &Way, seconds: u32) -> Outcome<Measured> {
     let (sleep, rule, rate) = way;
     let mut audit = Command::new(tool);
@@ -152,8 +154,8 @@ fn record(tool: &Path, file: &Path, way: &Way, seconds: u32) -> Outcome<Measured
     ])
 }
 
-/// Predicts loop `to` from a recording of loop `from`. Returns `None` if no loop was detected in
-/// the recording.
+/// Predicts loop `to` from a recording of loop `from`. Returns `None` if no paced loop was detected
+/// in the recording.
 fn predict(tool: &Path, file: &Path, from: &Way, to: &Way) -> Outcome<Option<PredictionArm>> {
     let mut sim = Command::new(tool);
     sim.args(["sim", "--format", "json", "--asked", from.2, "--load"]);
@@ -184,7 +186,8 @@ fn line(
     let (low, high) = intervals.fold((f64::MAX, f64::MIN), |(low, high), (a, b)| {
         (low.min(a), high.max(b))
     });
-    // Values that look the same when printed must count as equal.
+    // Widen the interval by half a unit in the last printed place, so that a value that looks equal
+    // to a bound when printed counts as inside.
     let room = 0.5 * 10_f64.powi(-i32::try_from(*digits).unwrap_or(0)) / factor;
     let inside = was
         .iter()

@@ -1,8 +1,9 @@
-//! Compares predictions with trials. Records a loop, predicts the effect of a different setting on
+//! Compares predictions with trials. Records a loop, predicts how a different setting would affect
 //! it, and then tries that setting on the same running loop.
 //!
 //! `cargo build --release -p ticktax && sudo -E cargo run --release -p ticktax-bench --example
-//! predict_proven [BLOCKS]`. Requires `stress-ng`, whose hogs run in the loop's session.
+//! predict_proven [BLOCKS]`. Requires `stress-ng`, whose CPU hogs run in the same session as the
+//! loop.
 #![allow(
     clippy::print_stdout,
     reason = "what it finds goes to the terminal, as a table for a document"
@@ -24,16 +25,17 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 
 /// First argument of this program when it runs as the loop.
 const LOOP: &str = "loop";
-/// Name of the loop's process, and of its task in the model.
+/// Name of the loop's process, and of its task in the simulation.
 const NAME: &str = "predict_proven";
 /// Maximum duration of a case, in seconds.
 const LONGEST: u32 = 900;
-/// Time to observe the loop, for the recording and in each run.
+/// Time during which the loop is observed for the recording. [`RUN`] is the corresponding time for
+/// each run of the trial.
 const RECORDED: &str = "8s";
 const RUN: &str = "3s";
 
-/// A loop, the number of CPU hogs that run at the same time, and a setting, written both for the
-/// model and for the machine.
+/// A loop, the number of CPU hogs that run at the same time, and the setting to try. The setting is
+/// given both in the form for the model and in the form for the machine.
 struct Case {
     paced: PacedLoop,
     beside: u32,
@@ -152,7 +154,7 @@ fn words_of(case: &Case) -> String {
     )
 }
 
-/// Records a case's loop, predicts the effect of the setting, and tries the setting.
+/// Records the loop of a case, predicts how the setting would affect it, and tries the setting.
 fn compare(
     tool: &Path,
     own: &Path,
@@ -216,7 +218,8 @@ fn compare(
     Ok(serde_json::from_slice(&trial)?)
 }
 
-/// Formats the predicted and the measured effect on a metric, along with the prediction's error.
+/// Formats one line: the predicted and the measured effect on a metric, and the error of the
+/// prediction.
 fn line(comparison: &Comparison) -> String {
     let percent = |value: f64| format!("{:+.2} %", 100.0 * value);
     let of_first = |(value, low, high): (f64, f64, f64)| match comparison.scale {

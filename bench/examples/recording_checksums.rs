@@ -1,10 +1,10 @@
-//! Measures what a recording's checksums cost when writing and when reading.
+//! Measures how much longer it takes to write and to read a recording because of its checksums.
 //!
 //! `cargo run --release -p ticktax-bench --example recording_checksums [rows] [rounds]`. Writes a
-//! synthetic recording and reads it back, with and without verifying checksums. To skip the
-//! verification, it changes the program named in the file's footer. The two ways of reading
-//! alternate. Files cannot be written without checksums, so the cost of writing is that of a CRC-32
-//! over as many bytes, measured in each round.
+//! synthetic recording and reads it back, alternately with and without verifying checksums. To skip
+//! the verification, it replaces the name of the program in the file's footer. Files cannot be
+//! written without checksums. The cost of writing them is therefore measured separately: in each
+//! round, a CRC-32 is computed over the same number of bytes.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 #![expect(clippy::disallowed_methods, reason = "times itself")]
 
@@ -20,7 +20,7 @@ use ticktax_store::recording::{RecordingReader, RecordingWriter};
 /// Number of threads on the synthetic machine.
 const THREADS: i64 = 100;
 
-/// A random number below `below` (Knuth's MMIX constants).
+/// Returns a random number below `below` (with Knuth's MMIX constants).
 fn dice(seed: &mut u64, below: i64) -> i64 {
     *seed = seed
         .wrapping_mul(6_364_136_223_846_793_005)
@@ -28,7 +28,7 @@ fn dice(seed: &mut u64, below: i64) -> i64 {
     i64::try_from(*seed >> 33).unwrap_or(0) % below
 }
 
-/// Consecutive spans on two CPUs.
+/// Generates consecutive spans on two CPUs.
 fn rows(count: usize, sources: &mut SourceTable) -> Vec<Row> {
     let ids: Vec<SourceId> = (0..THREADS)
         .map(|number| sources.intern(Source::kernel(Kind::Softirq, &format!("work-{number}"), "")))
@@ -69,8 +69,8 @@ fn read(path: &Path, count: usize) -> Result<Duration, Box<dyn Error>> {
     Ok(took)
 }
 
-/// The same file, labelled as if written by another program, so that its checksums are not
-/// verified.
+/// Replaces the name of the program that wrote the file, so that readers do not verify its
+/// checksums.
 fn without_checksums(mut bytes: Vec<u8>) -> Vec<u8> {
     const MAKER: &[u8] = b"ticktax version ";
     let place = bytes
@@ -81,7 +81,7 @@ fn without_checksums(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// The median in ms.
+/// Returns the median in ms.
 fn median(times: &mut [Duration]) -> f64 {
     times.sort_unstable();
     times[times.len() / 2].as_secs_f64() * 1e3

@@ -1,20 +1,22 @@
-//! Tests the verdicts of trials on simulated runs with a known truth: false verdicts, interval
-//! coverage, and detected effects. Compares them with the methods of hyperfine and netperf on the
-//! same runs.
+//! Tests the verdicts of trials on simulated runs, in which the true effect is known. Measures how
+//! often two equal arms are reported as different, how often the confidence interval contains the
+//! true effect, and how often an effect is detected. An arm is one of the settings that a trial
+//! compares. Applies the methods of hyperfine and netperf to the same runs for comparison.
 //!
-//! `cargo run --release -p ticktax-bench --example trial_benchmark [trials] [seed]`. Equal seeds
-//! produce equal figures.
+//! `cargo run --release -p ticktax-bench --example trial_benchmark [trials] [seed]`. The same seed
+//! always produces the same figures.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 
 use ticktax_bench::on_all_cpus;
 use ticktax_bench::told_apart::{NETPERF_RUNS, hyperfine_tells_apart, netperf_tells_apart};
 use ticktax_bench::typed::Words;
+use ticktax_experiment::plan;
 use ticktax_experiment::statistics::mean;
-use ticktax_experiment::trial::{compare_lists, judge, plan};
 use ticktax_fixture::{Draws, RunLaw, noise_runs, timed_trial};
 use ticktax_model::trial::{Better, Comparison};
+use ticktax_trial::{compare_lists, judge};
 
-/// Number of noise runs.
+/// Number of noise runs, which precede a trial and all use the first arm.
 const NOISE: usize = 12;
 
 fn main() {
@@ -28,19 +30,21 @@ fn main() {
     lists(&seeds);
 }
 
-/// Percentage of seeds that make `of` return true.
+/// Calls `of` for each seed. Returns the percentage of calls that returned true.
 fn share(seeds: &[u64], of: impl Fn(u64) -> bool + Sync) -> f64 {
     let results = on_all_cpus(seeds, |&seed| of(seed));
     let count = results.iter().filter(|result| **result).count();
     100.0 * count as f64 / seeds.len().max(1) as f64
 }
 
-/// Run times: the first `runs` of a series, which is the same for all methods.
+/// Returns the first `runs` run times of a series. With the same seed, all methods get the same
+/// series.
 fn times(law: RunLaw, runs: usize, seed: u64) -> Vec<f64> {
     law.times(&mut Draws::new(seed), runs)
 }
 
-/// Judges an interleaved trial.
+/// Simulates a trial in which the two arms alternate within each block, and returns ticktax's
+/// comparison of the arms.
 fn by_turns(law: RunLaw, blocks: u64, effect: f64, seed: u64) -> Comparison {
     let slots = plan(2, blocks, seed ^ 0xabba);
     let slots: Vec<(u64, u64, usize)> = slots
@@ -54,7 +58,8 @@ fn by_turns(law: RunLaw, blocks: u64, effect: f64, seed: u64) -> Comparison {
     statement.comparisons.remove(0)
 }
 
-/// Judges all runs of A followed by all runs of B, using hyperfine's method.
+/// Runs A `runs` times, then B `runs` times, and returns whether hyperfine's method reports a
+/// difference.
 fn hyperfine(law: RunLaw, runs: usize, effect: f64, seed: u64) -> bool {
     let times = times(law, 2 * runs, seed);
     let (a, b) = times.split_at(runs);
@@ -62,7 +67,8 @@ fn hyperfine(law: RunLaw, runs: usize, effect: f64, seed: u64) -> bool {
     hyperfine_tells_apart(a, &b)
 }
 
-/// Judges using netperf's method. Also returns the number of runs that the method needs.
+/// Returns whether netperf's method reports a difference between A and B, and the number of runs
+/// that the method needs.
 fn netperf(law: RunLaw, effect: f64, seed: u64) -> (bool, usize) {
     netperf_tells_apart(&times(law, NETPERF_RUNS, seed), effect)
 }
@@ -94,7 +100,7 @@ fn false_verdicts(seeds: &[u64]) {
     println!();
 }
 
-/// Prints how often the interval covers an effect of 3 %.
+/// Prints how often the confidence interval contains the true effect, which is 3 %.
 fn coverage(seeds: &[u64]) {
     const EFFECT: f64 = 0.03;
     println!(
@@ -123,7 +129,7 @@ fn coverage(seeds: &[u64]) {
     println!();
 }
 
-/// Prints how often effects are detected.
+/// Prints how often each method detects effects of several sizes.
 fn power(seeds: &[u64]) {
     const EFFECTS: [f64; 6] = [0.005, 0.01, 0.02, 0.03, 0.05, 0.1];
     println!("Arms told apart, % of trials, by how much longer the second takes");
@@ -169,8 +175,8 @@ fn power(seeds: &[u64]) {
     println!();
 }
 
-/// Prints how often `ticktax compare` reports a difference between two equal lists that were
-/// measured one after the other.
+/// Prints how often `ticktax compare` reports a difference between two lists of run times that were
+/// measured one after the other and do not really differ.
 fn lists(seeds: &[u64]) {
     println!(
         "Two equal lists told apart, one after the other, % of comparisons; in brackets intervals that hold 0"

@@ -1,10 +1,10 @@
-//! Measures how often trials with two equal arms give a false verdict on this machine. Compares
-//! this with the methods of hyperfine and netperf on runs of the same trials.
+//! Measures how often a trial on this machine reports a difference between two equal arms. For
+//! comparison, applies the methods of hyperfine and netperf to runs of the same trials.
 //!
 //! `cargo build --release -p ticktax && cargo run --release -p ticktax-bench --example trial_live
-//! [TRIALS [BLOCKS]]`. The command computes and never sleeps. The arms differ only by a nanosecond
-//! of timer slack. For hyperfine and netperf, the first arm's successive noise runs serve as both
-//! arms.
+//! [TRIALS [BLOCKS]]`. The measured command computes and never sleeps. The two arms, that is, the
+//! settings that the trial compares, differ only by one nanosecond of timer slack. For hyperfine
+//! and netperf, both arms consist of successive noise runs, which all use the trial's first arm.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 
 use std::error::Error;
@@ -17,7 +17,7 @@ use ticktax_bench::typed::Words;
 use ticktax_experiment::statistics::{mean, variance};
 use ticktax_model::trial::{RunPurpose, TrialStatement};
 
-/// Number of runs per arm for hyperfine.
+/// Number of runs per arm that hyperfine's method gets.
 const HYPERFINE_RUNS: usize = 20;
 /// A shell loop that takes a few milliseconds.
 const COMMAND: &str = "i=0; while [ $i -lt 5000 ]; do i=$((i+1)); done";
@@ -95,7 +95,7 @@ fn trial(journal: &Path, blocks: u64, seed: u64) -> Result<TrialStatement, Box<d
     serde_json::from_slice(&output.stdout).map_err(|_| said().into())
 }
 
-/// The first arm's successive run times, in seconds.
+/// Returns the times of the noise runs, in seconds. These are successive runs of the first arm.
 fn noise(statement: &TrialStatement) -> Vec<f64> {
     let runs = statement.trial.runs.iter();
     let alone = runs.filter(|run| run.purpose == RunPurpose::Noise);

@@ -1,14 +1,15 @@
-//! Measures the errors of the accounting check and of its soaker, and the cost of reading the
-//! kernel's counters. The check is tested with programs whose true CPU time is known, but which the
-//! kernel's samples misjudge.
+//! Measures the errors of the accounting check and of its soak probe, and how long it takes to read
+//! the kernel's counters. The check is tested with programs that use a known amount of CPU time,
+//! but that the kernel's samples misjudge.
 //!
-//! The CPU time charged to a program differs from its run time
-//! (docs/explanation/accounting.md). Its rows are therefore compared with its own clock, read
-//! within its events, and its CPU clock with `/proc/PID/stat`.
+//! The CPU time that the kernel charges to a program differs from the time during which the program
+//! ran (docs/explanation/accounting.md). The rows of a program are therefore compared with the
+//! program's own clock, which it reads while it causes its events. Its CPU clock is compared with
+//! `/proc/PID/stat`.
 //!
-//! There is a second source for the CPU's busy time. If the tick can stop, the kernel measures idle
-//! time with its clock (`get_cpu_idle_time_us`) and reports it in the idle column, in steps of 10
-//! ms.
+//! A second source shows how long the CPU was busy. If the tick can stop, the kernel measures idle
+//! time with its clock (`get_cpu_idle_time_us`) and reports it in the idle column of `/proc/stat`,
+//! in steps of 10 ms.
 
 use std::error::Error;
 use std::time::Duration;
@@ -27,11 +28,11 @@ use crate::table::{Series, Table};
 use crate::tool::{Audit, Tool};
 use crate::{Bench, Outcome, machine};
 
-/// Target for the check's error, in percentage points of a CPU's time.
+/// Target: maximum error of the check, in percentage points of a CPU's time.
 const TARGET: f64 = 0.5;
 
-/// A program whose CPU time is known, with the errors of its figures in percentage points of a
-/// CPU's time.
+/// A program whose CPU time is known, and the errors of several figures for that time, in
+/// percentage points of a CPU's time.
 struct Adversary {
     name: &'static str,
     plan: Plan,
@@ -99,13 +100,13 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
         }
     }
     print(&adversaries, seconds);
-    // This must run before this thread is pinned, because its children inherit the affinity.
+    // Do this before pinning this thread, because child processes inherit the affinity.
     soaker(bench, &tool, seconds, paced)?;
     machine::pin(bench.other)?;
     reading(bench)
 }
 
-/// Runs an audit that records to a temporary file.
+/// Starts an audit that records to a temporary file.
 fn recorded(tool: &Tool, seconds: u32) -> Result<(Audit, TempPath), Box<dyn Error>> {
     let folder = tempfile::Builder::new().suffix(".parquet").tempfile()?;
     let path = folder.into_temp_path();
@@ -116,8 +117,8 @@ fn recorded(tool: &Tool, seconds: u32) -> Result<(Audit, TempPath), Box<dyn Erro
     Ok((audit, path))
 }
 
-/// Compares the work that a soaker reports with its thread's rows, both alone and while another
-/// program takes part of its CPU.
+/// Compares the work that a soak probe reports with the recorded run time of its thread, both alone
+/// and while another program takes part of its CPU.
 fn soaker(bench: &Bench, tool: &Tool, seconds: u32, schedule: Schedule) -> Outcome {
     let cpus: CpuList = [bench.measured].into_iter().collect();
     let mut table = Table::new(["soaker", "n", "true, %", "off by", "target"]);
@@ -138,8 +139,8 @@ fn soaker(bench: &Bench, tool: &Tool, seconds: u32, schedule: Schedule) -> Outco
             audit.statement(bench)?;
             let rows = Recording::read(&recording)?;
             let watched = report.ended - report.started;
-            // Self time excludes interruptions. If an interval is cut, cut its interruptions
-            // proportionally.
+            // Self time excludes interruptions. If an interval lies only partly within the soaked
+            // time, count the same fraction of its self time.
             let own = rows.stretches(report.tid).map(|span| {
                 let cut = span.end().min(report.ended) - span.start.max(report.started);
                 span.self_time.0 as f64 * cut.max(Nanos::ZERO).share_of(span.dur)
@@ -174,13 +175,13 @@ fn soaker(bench: &Bench, tool: &Tool, seconds: u32, schedule: Schedule) -> Outco
     Ok(())
 }
 
-/// Audits an adversary while it runs.
+/// Audits a program while it runs, and adds the errors of the figures to its results.
 fn turn(bench: &Bench, tool: &Tool, seconds: u32, adversary: &mut Adversary) -> Outcome {
     let running = ticktax_inject::spawn(&adversary.plan)?;
     // Wait until the adversary has found the tick and started.
     bench.pause(Duration::from_millis(1_200))?;
     let (audit, recording) = recorded(tool, seconds)?;
-    // Measure during the audit itself. After it, the search for periodic sources competes for the
+    // Measure while the audit records. Afterwards, the search for periodic sources competes for the
     // CPU.
     bench.pause(Duration::from_millis(500))?;
     let (begin, before) = (now(), own_cpu_time()?);
@@ -226,8 +227,8 @@ fn turn(bench: &Bench, tool: &Tool, seconds: u32, adversary: &mut Adversary) -> 
     Ok(())
 }
 
-/// CPU time of this process by its own clock. It includes the injector, which is one of its
-/// threads.
+/// Returns the CPU time of this process by its own clock. It includes the injector, which is one of
+/// its threads.
 fn own_cpu_time() -> Result<Nanos, Box<dyn Error>> {
     let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)?;
     Ok(Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec()))
@@ -273,7 +274,8 @@ fn print(adversaries: &[Adversary], seconds: u32) {
     table.print();
 }
 
-/// Measures how long it takes to read all counters, which an audit does at its start and end.
+/// Measures how long it takes to read all of the kernel's counters, which an audit does at its
+/// start and at its end.
 fn reading(bench: &Bench) -> Outcome {
     let proc = Proc::default();
     let mut times = Series::new();

@@ -1,5 +1,6 @@
-//! Measures the agent's cost at several event rates. Runs `ticktax agent` as users do, and reads
-//! the agent's own metrics while pairs of threads on every CPU switch in batches.
+//! Measures how much CPU time and memory the agent uses at several event rates. Runs `ticktax
+//! agent` as users do, and reads the metrics that the agent publishes about itself. At the same
+//! time, pairs of threads on every CPU switch contexts in batches.
 
 use std::fs::Permissions;
 use std::io::{Read, Write};
@@ -15,24 +16,25 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome};
 
-/// Event rates per second over all CPUs, each with the interval between batches. 0 adds no events.
+/// Numbers of events per second over all CPUs, each with the interval between batches. At 0, only
+/// the machine's own events occur.
 const RATES: [(u64, Nanos); 3] = [
     (0, Nanos::from_millis(10)),
     (10_000, Nanos::from_millis(10)),
     (500_000, Nanos::from_millis(1)),
 ];
 
-/// Target for the agent's CPU time, in percent of a core.
+/// Target: maximum CPU time of the agent, in percent of one CPU.
 const TARGET: f64 = 0.1;
 
-/// Target for the agent's peak memory, in MiB.
+/// Target: maximum peak memory of the agent, in MiB.
 const MEMORY: f64 = 64.0;
 
-/// Maximum age of the agent's metrics.
+/// Maximum age of the metrics that the agent serves.
 const WINDOW: Duration = Duration::from_secs(11);
 
-/// Data that the agent keeps: only sums, or sums and a flight recorder's ring. This benchmark does
-/// not read the ring.
+/// Data that the agent keeps: only sums, or sums and the ring buffer of a flight recorder. This
+/// benchmark does not read the ring buffer.
 const KEPT: [(&str, Option<&str>); 2] = [("sums", None), ("sums and a ring", Some("wait>10s"))];
 
 struct Results {
@@ -105,16 +107,17 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-/// Runs one agent. Reads its metrics when they first appear, and again several windows later.
+/// Runs one agent. Reads its metrics once when they are first available, and again several windows
+/// later.
 fn turn(bench: &Bench, tool: &Tool, results: &mut Results) -> Outcome {
     let (rate, pace) = (results.rate, results.pace);
-    // The agent switches to another user, who must be able to enter the directory.
+    // The agent switches to another user, who must be able to enter this directory.
     let folder = tempfile::Builder::new()
         .prefix("ticktax-bench")
         .permissions(Permissions::from_mode(0o755))
         .tempdir_in("/tmp")?;
     let incidents = folder.path().join("incidents").display().to_string();
-    // This port was free a moment ago.
+    // Bind to a free port and release it, so that the agent can use it.
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
     let windows = bench.choose(4, 2);
     let cpus: Vec<Cpu> = ticktax_probes::online_cpus()?.iter().collect();
@@ -172,7 +175,7 @@ fn page(address: &str) -> Result<String, std::io::Error> {
     Ok(page)
 }
 
-/// The value of a metric that has no labels.
+/// Returns the value of a metric that has no labels.
 fn value(page: &str, name: &str) -> Result<f64, String> {
     let mut lines = page.lines();
     let line = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));

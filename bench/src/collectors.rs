@@ -1,6 +1,6 @@
-//! Compares continuous monitors: ticktax's agent with and without its recorder, other metrics
-//! collectors, and perf as a flight recorder. Measures the resources that each one uses, and its
-//! cost to two threads that switch.
+//! Compares programs that monitor a machine continuously: ticktax's agent with and without its
+//! flight recorder, other metrics collectors, and perf as a flight recorder. Measures the CPU time
+//! and memory that each one uses, and how much longer a context switch takes while it runs.
 
 mod collector;
 
@@ -16,13 +16,14 @@ use crate::tool::Tool;
 use crate::{Bench, Outcome, machine};
 use collector::{At, Collector};
 
-/// Event rates of the load per second, over all CPUs, each with the interval between batches.
+/// Numbers of events per second that the load causes on all CPUs together, each with the interval
+/// between batches.
 const RATES: [(u64, Nanos); 2] = [
     (10_000, Nanos::from_millis(10)),
     (500_000, Nanos::from_millis(1)),
 ];
 
-/// Interval between scrapes. The agent's sums are never older than this.
+/// Interval between scrapes of a collector's metrics. The agent's sums are never older than this.
 const SCRAPES: Duration = Duration::from_secs(10);
 
 /// Results for one collector at one rate, over all rounds.
@@ -33,9 +34,10 @@ struct Row {
     cpu: Series,
     /// Peak memory, in MiB.
     memory: Series,
-    /// Additional CPU time per switch, in ns.
+    /// Additional CPU time per context switch because of the collector, in ns.
     switch: Series,
-    /// Additional CPU time per switch, in percent of an unobserved switch.
+    /// Additional CPU time per context switch, in percent of the time that a switch takes without a
+    /// collector.
     share: Series,
 }
 
@@ -64,8 +66,8 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
                 let collector = &collectors[row.collector];
                 let turn = turn(bench, &tool, collector, (rate, pace));
                 bench.go_on()?;
-                // The mean of the unobserved runs before and after it cancels out a drift of the
-                // machine.
+                // Compare with the mean of the runs without a collector before and after this one.
+                // This cancels out a gradual change in the machine's speed.
                 let after = load(bench, (rate, pace), &mut |_| Ok(()))?.per_switch();
                 base.push(after);
                 match turn {
@@ -100,7 +102,7 @@ impl Row {
     }
 }
 
-/// Runs a collector and scrapes it while the load runs.
+/// Runs a collector, and scrapes its metrics while the load runs.
 fn turn(
     bench: &Bench,
     tool: &Tool,
@@ -109,7 +111,7 @@ fn turn(
 ) -> Result<Turn, Box<dyn Error>> {
     let folder = collector::folder()?;
     let running = collector.start(bench, tool, folder.path())?;
-    // Starting up is not part of monitoring, so do not count it.
+    // Count CPU time from the first scrape, because starting up is not part of monitoring.
     let (mut begin, mut end): (Option<At>, Option<At>) = (None, None);
     let taken = load(bench, rate, &mut |over| {
         if over {
@@ -131,8 +133,8 @@ fn turn(
     })
 }
 
-/// Runs pairs of threads that switch in batches, on every CPU. Calls `meanwhile` at the start, then
-/// every [`SCRAPES`], and once more with `true` at the end.
+/// Runs a pair of threads on every CPU that switch contexts in batches. Calls `meanwhile` with
+/// `false` at the start and then every [`SCRAPES`], and once with `true` at the end.
 fn load(
     bench: &Bench,
     (rate, pace): (u64, Nanos),

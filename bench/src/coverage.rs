@@ -1,5 +1,5 @@
-//! Measures how much of the time that a spinning loop loses is explained, on an idle and on a
-//! loaded machine.
+//! Measures how much of the time that a spinning loop loses can be explained, on an idle machine
+//! and on a loaded one.
 
 use std::error::Error;
 use std::path::Path;
@@ -20,14 +20,14 @@ const STRESS: Peer = Peer {
     package: "stress-ng",
 };
 
-/// Maximum unexplained share of the time in gaps, in percent.
+/// Target: maximum unexplained part of the time in gaps, in percent.
 const TARGET: f64 = 1.0;
 
-/// The situations. Each has a name and the stress-ng options that create it.
+/// The situations in which to measure. Each has a name and the stress-ng options that create it.
 const SITUATIONS: [(&str, &[&[&str]]); 3] = [
     ("nothing else", &[]),
     ("cpu, hdd, timer", &[STEADY]),
-    // This is the highest event rate that stress-ng can produce on the machine.
+    // This load causes the highest event rate that stress-ng can produce on the machine.
     ("cpu, hdd, timer, udp", &[STEADY, &["--udp", "1"]]),
 ];
 
@@ -46,7 +46,7 @@ const STEADY: &[&str] = &[
     "2000",
 ];
 
-/// A situation, with the statements of its audits.
+/// A situation in which audits ran, and their statements.
 struct Situation {
     name: &'static str,
     load: &'static [&'static [&'static str]],
@@ -85,7 +85,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-/// Starts stress-ng, with a private directory that it can write to.
+/// Starts stress-ng in a separate temporary directory.
 fn start(
     bench: &Bench,
     stress: &Path,
@@ -96,7 +96,7 @@ fn start(
     let mut command = Command::new(stress);
     command.arg("--quiet").args(load);
     command.arg("--temp-path").arg(folder.path());
-    // Limit the run time in case this process is killed.
+    // Limit the run time, so that stress-ng ends even if this process is killed.
     command.args(["--timeout", &format!("{}s", seconds + 10)]);
     let running = Running::start(&mut command)?;
     bench.pause(Duration::from_secs(1))?;

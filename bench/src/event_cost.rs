@@ -1,9 +1,9 @@
-//! Measures what a traced event costs the program in which it occurs.
+//! Measures how much a traced event costs the program in which it occurs.
 //!
-//! Two threads on one CPU wake each other. The cost is their CPU time per context switch with an
-//! observer, minus that without one. Unlike elapsed time, CPU time excludes other programs. It also
-//! excludes what an observer does on other CPUs, such as reading its buffers. `load` measures that
-//! work for ticktax.
+//! Two threads on one CPU wake each other. The cost is the difference in their CPU time per context
+//! switch between runs with and without an observer. Unlike elapsed time, CPU time does not include
+//! other programs. It also does not include work that an observer does on other CPUs, such as
+//! reading its buffers. The benchmark `load` measures that work for ticktax.
 
 mod clock_cost;
 mod floor;
@@ -22,7 +22,8 @@ use crate::tracing::{FLIGHT, SUMS};
 use crate::{Bench, Outcome, machine};
 use observer::{Observer, observe};
 
-/// Target for an event's cost, as a multiple of the floor.
+/// Target: maximum cost of an event, as a multiple of the floor. The floor is the cost of only
+/// reading the clock.
 const TARGET: f64 = 1.25;
 
 /// Tracepoints that fire when the kernel switches between the two threads. All tracers in this
@@ -30,18 +31,18 @@ const TARGET: f64 = 1.25;
 const SWITCH: &[&str] = &["sched_switch"];
 const SWITCH_AND_WAKEUP: &[&str] = &["sched_switch", "sched_waking"];
 
-/// Indices of the contenders that serve as baselines for others: the floors, and ticktax's two
-/// modes.
+/// Indices of the contenders with which others are compared: the two floors, and the two modes of
+/// ticktax. A floor only reads the clock.
 const FLOOR_OF_SWITCH: usize = 0;
 const FLOOR_OF_BOTH: usize = 1;
 const BY_SUMS: usize = 2;
 const BY_SPANS: usize = 3;
-/// Buffers that are large enough for a complete burst: 20,000 round trips, with a switch and a
-/// wake-up each way. Lost events would make tracing look cheap.
+/// Buffers that are large enough for a complete burst, which has 20,000 round trips with a switch
+/// and a wake-up in each direction. If events were lost, tracing would look cheaper than it is.
 const WHOLE_BURSTS: Output = Output::Spans { per_cpu: 1 << 17 };
 
-/// Triggers that never fire here, so that only the examination of the waits has a cost. The first
-/// one compares each wait with a fixed time. The second one maintains a histogram of the waits.
+/// Triggers that never fire here, so that the only cost is that of examining the waits. The first
+/// trigger compares each wait with a fixed time. The second one maintains a histogram of the waits.
 const RECORDS: [(&str, &str); 2] = [
     ("wait>10s", "ticktax record --trigger 'wait>10s'"),
     ("wait>p99.9999", "ticktax record --trigger 'wait>p99.9999'"),
@@ -56,18 +57,19 @@ const PERF: Peer = Peer {
     package: "linux-perf",
 };
 
-/// An observer and its results.
+/// An observer, that is, a program that traces the two threads, and its results.
 struct Contender {
     observer: Observer,
     name: &'static str,
-    /// Index of the contender that is the baseline for this one.
+    /// Index of the contender with which this one is compared.
     beside: usize,
-    /// Whether the baseline is the floor. The observer's cost should then be close to it.
+    /// Whether this contender must meet [`TARGET`]. It is then compared with a floor, and should
+    /// cost little more.
     has_target: bool,
     cost: Series,
-    /// Time spent in the BPF program, according to the kernel's statistics.
+    /// Time spent in the observer's BPF program per run, according to the kernel's statistics.
     inside: Series,
-    /// Share of switches that the observer missed, in percent.
+    /// Percentage of context switches that the observer missed.
     missed: Series,
 }
 
@@ -95,7 +97,8 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-/// Measures each observer's cost per event, and the time that a switch takes without an observer.
+/// Measures how much each observer costs per event, and how long a context switch takes without an
+/// observer.
 fn measure(
     bench: &Bench,
     rounds: u32,
@@ -117,8 +120,8 @@ fn measure(
                     continue;
                 }
             };
-            // The mean of the unobserved runs before and after it cancels out a drift of the
-            // machine.
+            // Compare with the mean of the runs without an observer before and after this one. This
+            // cancels out a gradual change in the machine's speed.
             let after = observe(bench, &Observer::Nobody, folder.path(), None)?.per_switch;
             contender
                 .cost
@@ -168,8 +171,8 @@ fn contenders() -> Vec<Contender> {
             "ticktax, every hook, flight recorder",
             FLOOR_OF_BOTH,
         ),
-        // This observer accounts for nothing, so only the cost of entering and leaving its program
-        // remains.
+        // This observer does not account for anything, so its only cost is that of entering and
+        // leaving its BPF program.
         contender(
             Observer::Waiting,
             "ticktax, attached but not recording",
@@ -207,8 +210,8 @@ fn contenders() -> Vec<Contender> {
     all
 }
 
-/// Time spent in the BPF program. It is measured in a separate run, because the kernel's statistics
-/// take time, too.
+/// Measures the time spent in the observer's BPF program, if it has one. This takes a separate run,
+/// because collecting the kernel's statistics takes time as well.
 fn inside(bench: &Bench, contender: &Contender, folder: &Path) -> Result<Option<f64>, String> {
     if !matches!(
         contender.observer,
@@ -224,7 +227,8 @@ fn inside(bench: &Bench, contender: &Contender, folder: &Path) -> Result<Option<
     observe(bench, &contender.observer, folder, Some(&statistics)).map(|turn| turn.inside)
 }
 
-/// Cost relative to a baseline. `None` if the baseline's cost might be zero.
+/// Returns the ratio of a contender's cost to the cost of its baseline. Returns `None` if the
+/// baseline's cost might be zero.
 fn ratio(contender: &Series, beside: &Series) -> Option<f64> {
     let is_positive = beside.quantile(0.25) > 0.0;
     is_positive.then(|| contender.median() / beside.median())

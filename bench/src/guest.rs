@@ -1,4 +1,4 @@
-//! Runs a verb of this program in a lab guest.
+//! Runs a subcommand of this program in a lab guest.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -9,17 +9,17 @@ use ticktax_lab::kernel::{Cache, Wanted, find};
 use ticktax_lab::qemu::{Clock, GuestSettings, Outcome, Stage};
 use ticktax_lab::{LabError, Program, Run};
 
-/// Number of virtual CPUs. One is enough, because measurements run one after the other.
+/// Number of virtual CPUs. One is enough, because measurements are made one after the other.
 const CPUS: u32 = 1;
 /// A guest's memory, in MiB.
 const MEMORY: u32 = 512;
-/// Time limit for a guest, by the host's clock.
+/// Time limit for a guest, measured by the host's clock.
 const LIMIT: Duration = Duration::from_mins(30);
 
 /// Options for every guest.
 #[derive(Clone, Debug, Args)]
 pub struct GuestArguments {
-    /// Parameters for the kernel
+    /// Add parameters to the kernel's command line
     #[arg(
         long,
         value_name = "WORDS",
@@ -40,15 +40,15 @@ pub struct Job<'a> {
     pub kernel: &'a Wanted,
     /// The user's options for guests.
     pub typed: &'a GuestArguments,
-    /// The verb of this program to run, with its arguments.
+    /// The subcommand of this program to run, and its arguments.
     pub arguments: &'a [String],
     /// Additional programs to copy into the guest.
     pub programs: &'a [Program],
-    /// The clock to give the guest.
+    /// The kind of clock that the guest gets.
     pub clock: Clock,
 }
 
-/// The cache in which `ticktax lab` keeps its kernels (XDG Base Directory Specification).
+/// Returns the cache in which `ticktax lab` keeps its kernels (XDG Base Directory Specification).
 ///
 /// # Errors
 /// Returns an error if no environment variable contains the user's directory.
@@ -56,7 +56,7 @@ pub fn cache() -> Result<Cache, LabError> {
     Cache::of_user(env::var_os("XDG_CACHE_HOME"), env::var_os("HOME"))
 }
 
-/// Path of this program.
+/// Returns the path of this program.
 ///
 /// # Errors
 /// Returns an error if the path cannot be determined.
@@ -65,11 +65,11 @@ pub fn own_program() -> Result<PathBuf, LabError> {
     env::current_exe().map_err(|error| LabError::of_file("find", link, &error))
 }
 
-/// Boots the guest and returns the files that the verb wrote. Stops when `stop` returns true.
-/// Reports slow steps to `tell`.
+/// Boots the guest, runs the subcommand in it, and returns the files that the subcommand wrote.
+/// Stops when `stop` returns true. Calls `tell` with a message before each slow step.
 ///
 /// # Errors
-/// Returns an error if the kernel does not exist, or if the guest or its verb fails.
+/// Returns an error if the kernel does not exist, or if the guest or its subcommand fails.
 pub fn run(
     job: &Job<'_>,
     stop: &dyn Fn() -> bool,

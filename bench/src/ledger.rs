@@ -1,4 +1,5 @@
-//! Measures how many rows per second the ledger processes, and how many can be written and read.
+//! Measures how many rows per second the ledger processes, and how many rows per second can be
+//! written to a file and read from it.
 //!
 //! The first table is from the ledger's own benchmark, whose recording is synthetic and always the
 //! same. The second table is from a new recording of this machine.
@@ -22,7 +23,7 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome};
 
-/// Target, in millions of rows per second on one core.
+/// Target: minimum number of rows processed per second on one core, in millions.
 const TARGET: f64 = 10.0;
 
 pub(crate) fn run(bench: &Bench) -> Outcome {
@@ -127,8 +128,8 @@ fn live(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-/// Records this machine with the spin probe while two threads switch, so that there are rows of
-/// every kind.
+/// Records this machine with the spin probe while two threads switch contexts, so that there are
+/// rows of every kind.
 fn record(bench: &Bench, path: &Path) -> Outcome {
     let tool = Tool::find()?;
     let seconds = bench.choose(20, 3);
@@ -150,7 +151,7 @@ fn record(bench: &Bench, path: &Path) -> Outcome {
     bench.pause(Duration::from_millis(500))
 }
 
-/// Millions of rows per second that `work` processes.
+/// Returns how many million rows per second `work` processes.
 fn rate(rows: usize, work: &mut dyn FnMut() -> Result<(), String>) -> Result<f64, String> {
     let begin = now();
     work()?;

@@ -10,7 +10,7 @@ use ticktax_host::own_thread_cpu_time;
 use ticktax_model::Nanos;
 use ticktax_probes::clock::now;
 
-/// Path of the release build of `ticktax`, which is one directory above the examples.
+/// Returns the path of the release build of `ticktax`, which is one directory above the examples.
 ///
 /// # Errors
 /// Returns an error if the file does not exist.
@@ -25,8 +25,8 @@ pub fn tool() -> Result<PathBuf, String> {
 /// Runs a command and returns its standard output.
 ///
 /// # Errors
-/// Returns an error if the command cannot be run or if it fails. The message contains the command's
-/// standard error.
+/// Returns an error if the command cannot be run or if it fails. If it fails, the message contains
+/// what the command wrote to standard error.
 pub fn printed(command: &mut Command) -> Result<Vec<u8>, String> {
     let output = command.output().map_err(|error| error.to_string())?;
     if output.status.success() {
@@ -43,7 +43,8 @@ pub struct PacedLoop {
     pub rate: u32,
     /// CPU time per frame, in µs.
     pub work: u32,
-    /// Whether frames are due on a fixed grid. If not, delays accumulate.
+    /// Whether frames are due on a fixed grid. If not, each frame is due one period after the
+    /// previous one actually started, so delays accumulate.
     pub grid: bool,
 }
 
@@ -53,7 +54,8 @@ impl PacedLoop {
         [self.rate, self.work, u32::from(self.grid)].map(|number| number.to_string())
     }
 
-    /// Parses the arguments that [`Self::arguments`] returns.
+    /// Parses the arguments that [`Self::arguments`] returns. Returns `None` if they are incomplete
+    /// or invalid.
     pub fn parse(words: &[String]) -> Option<Self> {
         let number = |place: usize| words.get(place)?.parse().ok();
         Some(Self {
@@ -63,7 +65,7 @@ impl PacedLoop {
         })
     }
 
-    /// The loop's label in tables.
+    /// Formats the loop as a label for tables.
     pub fn words(self) -> String {
         let rule = if self.grid { "grid" } else { "remaining" };
         format!("{}/s, {} ms, {rule}", self.rate, f64::from(self.work) / 1e3)
@@ -94,11 +96,11 @@ impl PacedLoop {
     }
 }
 
-/// Starts `stress-ng` with `count` CPU hogs that run for `seconds`. `by_way_of` is a command with
-/// which to start it, such as `setsid --wait` for a separate session.
+/// Starts `stress-ng` with `count` CPU hogs that run for `seconds`. It is started through the
+/// command `by_way_of`, such as `setsid --wait` for a separate session.
 ///
 /// # Errors
-/// Returns an error if it cannot be started.
+/// Returns an error if the command cannot be started.
 pub fn computing(by_way_of: &[&str], count: u32, seconds: u32) -> io::Result<Child> {
     let mut words = by_way_of.iter().chain(&["stress-ng"]);
     let mut command = Command::new(words.next().unwrap_or(&"stress-ng"));

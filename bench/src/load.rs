@@ -1,5 +1,6 @@
-//! Measures the tool's cost and its lost events at several event rates. Runs `ticktax audit` as
-//! users do, while pairs of threads on every CPU switch in batches.
+//! Measures how much CPU time and memory the tool uses at several event rates, and how many events
+//! it loses. Runs `ticktax audit` as users do, while pairs of threads on every CPU switch contexts
+//! in batches.
 
 use std::fmt;
 use std::thread;
@@ -12,25 +13,26 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome};
 
-/// Event rates over all CPUs. An idle machine produces a few thousand events per second.
+/// Numbers of events per second over all CPUs. An idle machine produces a few thousand events per
+/// second.
 const RATES: [Rate; 4] = [
     Rate::new(10_000, Nanos::from_millis(10)),
     Rate::new(100_000, Nanos::from_millis(1)),
     Rate::new(500_000, Nanos::from_millis(1)),
-    // No machine is this fast, so the rate is not limited.
+    // No machine reaches this rate, so the threads switch as fast as they can.
     Rate::new(10_000_000, Nanos::from_millis(1)),
 ];
 
-/// This rate and higher ones count as not limited.
+/// At this rate or above, the event rate counts as unlimited.
 const FASTEST: u32 = 10_000_000;
 
-/// Each mode's name and options.
+/// Modes of an audit, each with its name and its options.
 const MODES: [(&str, &[&str]); 2] = [
     ("spans", &["--keep", "spans"]),
     ("sums", &["--keep", "sums"]),
 ];
 
-/// An event rate, with the interval between batches.
+/// A number of events per second, and the interval between the batches that cause them.
 #[derive(Clone, Copy)]
 struct Rate {
     events: u32,
@@ -46,7 +48,8 @@ impl Rate {
         self.events >= FASTEST
     }
 
-    /// Number of round trips per batch on each of `cpus` CPUs. A round trip causes two events.
+    /// Returns the number of round trips per batch on each of `cpus` CPUs. A round trip causes two
+    /// events.
     fn trips(self, cpus: usize) -> u64 {
         let batch = i64::from(self.events) * self.pace.0 / 1_000_000_000;
         (batch.unsigned_abs() / 2 / cpus as u64).max(1)
@@ -71,7 +74,7 @@ struct Results {
     cpu: Series,
     /// The tool's peak memory, in MiB.
     memory: Series,
-    /// Number of lost events, over all runs.
+    /// Number of events lost in all runs together.
     lost: u64,
     events: u64,
 }
@@ -172,7 +175,7 @@ fn audit(
         .iter()
         .collect();
     let trips = wanted.trips(cpus.len());
-    // Events are produced from before the start of the audit until after its end.
+    // Cause events from before the start of the audit until after its end.
     let length = Nanos::from_secs(i64::from(seconds) + 2);
     thread::scope(|scope| {
         let makers: Vec<_> = cpus

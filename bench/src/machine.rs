@@ -1,4 +1,4 @@
-//! Describes the measured machine and sets CPU affinity.
+//! Describes the machine on which the benchmarks run, and sets CPU affinity.
 
 use std::fs;
 use std::io;
@@ -8,12 +8,12 @@ use nix::unistd::Pid;
 use ticktax_host::Proc;
 use ticktax_model::Cpu;
 
-/// Pins the calling thread to `cpu`. Everything that it starts inherits this.
+/// Pins the calling thread to `cpu`. Threads and processes that it starts inherit this.
 pub(crate) fn pin(cpu: Cpu) -> io::Result<()> {
     pin_to_all(&[cpu])
 }
 
-/// Pins the calling thread to `cpus`. Everything that it starts inherits this.
+/// Pins the calling thread to `cpus`. Threads and processes that it starts inherit this.
 pub(crate) fn pin_to_all(cpus: &[Cpu]) -> io::Result<()> {
     let mut set = CpuSet::new();
     for cpu in cpus {
@@ -39,7 +39,7 @@ pub(crate) fn line() -> String {
     )
 }
 
-/// The load averages over 1, 5 and 15 minutes.
+/// Returns the load averages over 1, 5 and 15 minutes.
 pub(crate) fn load_average() -> String {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split_whitespace()

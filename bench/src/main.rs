@@ -1,9 +1,10 @@
-//! Measures ticktax's cost and resolution, and compares them with similar tools in the same run.
+//! Measures ticktax's cost and resolution, and compares them with those of similar tools in the
+//! same run.
 //!
 //! `cargo run --release -p ticktax-bench -- NAME` runs one benchmark, and `all` runs all of them.
-//! Each prints a Markdown table. Rounds are interleaved (A B C A B C …), so that a slowdown of the
-//! machine affects everything equally. If a third-party tool is not installed, only its row is
-//! missing.
+//! Each benchmark prints a Markdown table. Rounds are interleaved (A B C A B C …), so that a
+//! slowdown of the machine affects all contenders equally. If a third-party tool is not installed,
+//! only its row is missing.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -77,7 +78,7 @@ struct Arguments {
     verb: Option<Verb>,
 }
 
-/// Benchmarks and helpers that do not run on this machine's own kernel.
+/// Benchmarks that run in a lab guest, and hidden helpers that this program starts itself.
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Compare rtla and cyclictest with an audit, in a lab guest
@@ -122,7 +123,7 @@ enum Verb {
     LabGuest,
 }
 
-/// The benchmarks. Each has its own module.
+/// The benchmarks that run on this machine. Each has its own module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Name {
     /// Cost of one traced event, next to bpftrace and perf
@@ -133,7 +134,7 @@ enum Name {
     Sleep,
     /// Lateness of the frames of a paced loop, next to cyclictest
     Pace,
-    /// Error of the accounting check, for programs of known time
+    /// Error of the accounting check, for programs whose CPU time is known
     Accounting,
     /// Share of lost time that is explained, idle and under load
     Coverage,
@@ -159,14 +160,14 @@ enum Name {
     All,
 }
 
-/// Settings shared by all benchmarks.
+/// Settings that all benchmarks share.
 struct Bench {
     quick: bool,
     minutes: u16,
-    /// The CPU to measure on. It is the last one, because interrupts and daemons use that one
-    /// least.
+    /// The CPU to measure on. It is the last one, because interrupts and daemons use it least.
     measured: Cpu,
-    /// The CPU for everything else: this process, its collector, and the peers.
+    /// The CPU for everything else, such as this process, the tracer's collector and third-party
+    /// tools.
     other: Cpu,
     interrupted: Arc<AtomicBool>,
 }
@@ -177,7 +178,7 @@ impl Bench {
         if self.quick { quick } else { full }
     }
 
-    /// Sleeps for `length`. Returns an error if interrupted.
+    /// Sleeps for `length`. Returns an error if the user interrupts the benchmark.
     fn pause(&self, length: Duration) -> Outcome {
         let end = now() + Nanos(i64::try_from(length.as_nanos())?);
         while now() < end {
@@ -187,8 +188,8 @@ impl Bench {
         self.go_on()
     }
 
-    /// Returns an error after an interrupt, so that the caller stops tools and removes files before
-    /// it exits.
+    /// Returns an error if the user has interrupted the benchmark. The caller then stops tools and
+    /// removes files before it exits.
     fn go_on(&self) -> Outcome {
         if self.interrupted.load(Ordering::Relaxed) {
             return Err("interrupted".into());
@@ -233,7 +234,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// A flag that Ctrl-C sets to true.
+/// Returns a flag that becomes true when the user presses Ctrl-C or the process receives SIGTERM.
 fn interrupted() -> Result<Arc<AtomicBool>, Box<dyn Error>> {
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -258,7 +259,7 @@ fn event_instructions(typed: &InstructionsArguments) -> Outcome {
     event_cost::guest::run(typed, &|| interrupted.load(Ordering::Relaxed))
 }
 
-/// Chooses the CPUs, and handles Ctrl-C from now on.
+/// Chooses the CPUs to use, and starts to handle Ctrl-C.
 fn bench(quick: bool, minutes: u16) -> Result<Bench, Box<dyn Error>> {
     let online = ticktax_probes::online_cpus()?;
     let first = online.iter().next().unwrap_or(Cpu(0));

@@ -1,9 +1,9 @@
 //! Measures network traffic.
 //!
-//! Compares the throughput of `ticktax net` and iperf3, and the CPU time that each one reports.
-//! They take turns over the same veth pair. Measures the rate of a shaped link. Compares traffic
-//! accounts with the CPU time that a soaker lost. The soaker counts its own work, independently of
-//! the trace.
+//! Compares `ticktax net` with iperf3: the throughput that they reach, and the CPU time that each
+//! one reports. They take turns over the same veth pair. Also measures the rate of a shaped link.
+//! Also compares the traffic accounts with the CPU time that a soak probe lost. The soak probe
+//! counts its own work, independently of the trace.
 
 mod link;
 mod soaked;
@@ -31,13 +31,13 @@ const IP: peer::Tool = peer::Tool {
     package: "iproute2",
 };
 
-/// Address of the receiver, from a block that is reserved for documentation.
+/// Address of the receiver, from a block of addresses that is reserved for documentation.
 const ADDRESS: &str = "192.0.2.1";
 /// Length of each run, in seconds.
 const SECONDS: u32 = 5;
-/// Maximum deviation from iperf3's throughput, in percent.
+/// Maximum difference between the throughput of `ticktax net` and that of iperf3, in percent.
 const THROUGHPUT: f64 = 3.0;
-/// Payload of a full segment in bytes, for an MTU of 1500 with timestamps.
+/// Payload of a full TCP segment in bytes, if the MTU is 1500 and timestamps are enabled.
 const SEGMENT: f64 = 1_448.0;
 
 pub(crate) fn run(bench: &Bench) -> Outcome {
@@ -53,22 +53,22 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     soaked::measure(bench, &tool)
 }
 
-/// The CPU on which the kernel receives packets.
+/// Where the kernel receives packets.
 ///
-/// A packet on a veth is received on the CPU that sends it. An acknowledgement is therefore
-/// processed on the receiver's CPU, and more data is then sent from there. Because both CPUs send,
-/// their packets overtake each other. The share of each CPU depends on which thread happens to run.
-/// It differs even between two programs that make the same calls.
+/// By default, a packet on a veth is received on the CPU that sends it. An acknowledgement is
+/// therefore processed on the receiver's CPU, and more data is then sent from there. Because both
+/// CPUs send, their packets overtake each other. The amount that each CPU sends depends on which
+/// thread happens to run. It differs even between two programs that make the same calls.
 #[derive(Clone, Copy, PartialEq)]
 enum Receive {
     /// The kernel's default.
     OnSendersCpu,
-    /// RPS assigns each end's packets to that end's own CPU.
+    /// With RPS, each end's packets are received on that end's own CPU.
     Steered,
 }
 
-/// Two network namespaces that are connected by a veth pair. They have names so that both tools can
-/// enter them. Dropping this removes them.
+/// Two network namespaces connected by a veth pair. The namespaces have names, so that both tools
+/// can enter them. Dropping this removes the namespaces.
 struct Namespaces {
     ip: PathBuf,
     receiver: String,
@@ -98,7 +98,7 @@ impl Namespaces {
         Ok(made)
     }
 
-    /// Uses RPS to assign each end's packets to that end's own CPU.
+    /// Uses RPS to make the kernel receive each end's packets on that end's own CPU.
     fn steer(&self, bench: &Bench) -> Outcome {
         for (namespace, cpu) in [
             (&self.receiver, bench.measured),
@@ -121,8 +121,8 @@ impl Namespaces {
         Err(format!("`ip {}` says: {}", arguments.join(" "), said.trim()).into())
     }
 
-    /// A command that runs in a network namespace but keeps the mounts of this process, because the
-    /// tracer's files are there.
+    /// Creates a command that runs in a network namespace but keeps this process's mounts, which
+    /// provide the tracer's files.
     fn within(namespace: &str, program: &Path) -> Command {
         let mut command = Command::new("nsenter");
         command
@@ -141,19 +141,19 @@ impl Drop for Namespaces {
     }
 }
 
-/// The kernel's notation for a CPU mask that contains only `cpu`. The mask is written in words of
-/// 32 bits.
+/// Formats a CPU mask that contains only `cpu`, as the kernel expects it: in 32-bit words in
+/// hexadecimal, separated by commas.
 fn mask_of(cpu: Cpu) -> String {
     let (words, bit) = (cpu.0 as usize / 32, cpu.0 % 32);
     format!("{:x}{}", 1_u32 << bit, ",00000000".repeat(words))
 }
 
-/// Results of running a tool once.
+/// Results of one run of a tool.
 struct Turn {
     gbit_hz: f64,
-    /// CPU time of both ends, in percent of one CPU.
+    /// CPU time of the sender and the receiver together, in percent of one CPU.
     cpu: f64,
-    /// Share of retransmitted segments.
+    /// Fraction of segments that were retransmitted.
     again: f64,
 }
 
@@ -164,7 +164,7 @@ struct Rival {
     cpu: Series,
     ns_a_byte: Series,
     again: Series,
-    /// Throughput relative to that of iperf3 in the same round.
+    /// Throughput divided by the throughput of iperf3 in the same round.
     ratio: Series,
 }
 
@@ -238,7 +238,7 @@ fn iperf_client(bench: &Bench, pair: &Namespaces, iperf: &Path, seconds: u32) ->
     client
 }
 
-/// Parses the report from iperf3, which covers both ends.
+/// Parses iperf3's report, which covers both the sender and the receiver.
 fn iperf_says(said: &str) -> Result<Turn, Box<dyn Error>> {
     let said: Value = serde_json::from_str(said)?;
     let number = |path: &str| {
@@ -298,7 +298,7 @@ fn finished(bench: &Bench, mut running: Running) -> Result<String, Box<dyn Error
     Ok(running.finish(Duration::from_secs(30))?)
 }
 
-/// Parses the statement. Error messages may follow it.
+/// Parses the statement in a tool's output. Error messages may follow the statement.
 fn statement(said: &str) -> Result<NetStatement, Box<dyn Error>> {
     let mut values = serde_json::Deserializer::from_str(said).into_iter();
     match values.next() {

@@ -1,13 +1,13 @@
-//! Measures what an audit costs the audited program.
+//! Measures how much an audit costs the audited program.
 //!
-//! A process computes with and without an audit, alternating between the two. Two threads of
+//! A process computes alternately with and without an audit. At the same time, two threads of
 //! another process produce a few thousand events per second, either on another CPU or on the same
 //! one.
 //!
-//! The process measures its own progress: the number of blocks computed per CPU time charged to it.
-//! That time includes what the tracer does in the process's context and in interrupts on its CPU.
-//! The table also shows the figure in the statement: how long the program waited behind the tool's
-//! threads.
+//! The process measures its own progress: the number of blocks that it computes per second of CPU
+//! time charged to it. That CPU time includes the tracer's work in the process's context and in
+//! interrupts on its CPU. The table also shows a figure from the statement: how long the program
+//! waited while the tool's threads ran.
 
 use std::env;
 use std::error::Error;
@@ -26,31 +26,32 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome, machine, ping_pong};
 
-/// The hidden verb that turns this program into the computing process.
+/// The hidden subcommand that turns this program into the computing process.
 pub(crate) const VERB: &str = "observer-victim";
 
-/// Interval between batches of switches.
+/// Interval between batches of context switches.
 const PACE: Nanos = Nanos::from_millis(10);
-/// Number of round trips per batch. Each round trip has two switches. Each switch causes two
-/// events: itself and a wake-up.
+/// Number of round trips per batch. Each round trip has two context switches. Each switch causes
+/// two events: the switch itself and a wake-up.
 const TRIPS: u64 = 17;
-/// Time for an audit to get ready before the computation, and for its output to be read afterwards.
+/// Time that an audit gets to start up before the computation begins.
 const SETTLE: Duration = Duration::from_millis(1_500);
-/// Length of the computation.
+/// Duration of one computation.
 const LENGTH: Nanos = Nanos::from_secs(2);
-/// Target for an audit's cost, in percent of the program's time.
+/// Target: maximum cost of an audit, in percent of the program's time.
 const TARGET: f64 = 0.1;
 
-/// A CPU on which the events occur, with the results.
+/// A CPU on which the events occur, and the results for it.
 struct Place {
     name: &'static str,
     cpu: Option<Cpu>,
-    /// Share of the computation that the audit cost, in percent. Each run is compared with one
-    /// without an audit.
+    /// Slowdown of the program's computation during an audit, in percent. Each run with an audit is
+    /// compared with the mean of the runs without an audit before and after it.
     lost: Series,
-    /// The same difference between two runs without an audit. It shows how much the machine varies.
+    /// The same difference between those two runs without an audit. It shows how much the machine's
+    /// speed varies.
     nothing: Series,
-    /// The share that the statement reports, in percent.
+    /// The cost according to the audit's statement, in percent.
     stated: Series,
     events: Series,
 }
@@ -81,7 +82,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-/// Computes without an audit, with one, and then without one again.
+/// Computes once without an audit, once with an audit, and once more without one.
 fn turn(bench: &Bench, tool: &Tool, place: &mut Place) -> Outcome {
     let length = Nanos(3 * LENGTH.0 + 4 * 1_500_000_000);
     let cpu = bench.measured;
@@ -137,7 +138,8 @@ impl Victim {
         })
     }
 
-    /// Number of blocks computed per second of CPU time, in one run.
+    /// Lets the process compute once. Returns the number of blocks that it computed per second of
+    /// CPU time.
     fn compute(&mut self) -> Result<f64, Box<dyn Error>> {
         writeln!(self.ask, "go")?;
         let mut answer = String::new();
@@ -148,7 +150,7 @@ impl Victim {
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        // The process exits when its input is closed. Kill it only as a precaution.
+        // The process exits when its input is closed. Kill it in case it does not.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -184,7 +186,8 @@ fn computed() -> f64 {
     }
 }
 
-/// Share of the audited time that the program waited behind the tool, in percent.
+/// Returns the percentage of the audited time that the program spent waiting while the tool's
+/// threads ran.
 fn stated(statement: &Statement) -> Result<f64, String> {
     let victim = statement.victim.as_ref();
     let threads = victim.and_then(|victim| victim.threads.as_ref());
@@ -196,7 +199,8 @@ fn stated(statement: &Statement) -> Result<f64, String> {
     Ok(100.0 * time.share_of(watched.unwrap_or_default()))
 }
 
-/// Whether the target is met. Undecided if runs without an audit vary by more than the target.
+/// Describes whether the target is met. It is undecided if runs without an audit vary by more than
+/// the target.
 fn verdict(place: &Place) -> String {
     let nothing = place.nothing.quantile(0.75) - place.nothing.quantile(0.25);
     let said = if nothing > TARGET {

@@ -1,7 +1,7 @@
-//! Measures how late a paced loop starts its frames, compared with cyclictest.
+//! Measures how late a paced loop starts its frames, compared with how late cyclictest wakes up.
 //!
-//! Both use the same CPU, interval and priority, and take turns. The frames do no work, so that the
-//! loop does the same as cyclictest.
+//! Both use the same CPU, interval and priority, and take turns. The frames do no work, so the loop
+//! only sleeps and wakes up, as cyclictest does.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::{Frame, PaceRule, SleepMethod};
@@ -81,7 +81,7 @@ fn pace(
         ring_capacity: 1 << 16,
     };
     let mut waits = Vec::new();
-    // Slots without a frame count, too. The wait for such a slot ends when the next frame starts.
+    // Also count slots without a frame. The wait for such a slot ends when the next frame starts.
     let mut note = |frame: Frame| {
         for slot in 0..=frame.dropped(PERIOD) {
             let due = frame.due + Nanos(slot * PERIOD.0);

@@ -1,8 +1,9 @@
 //! Sends 60 000 datagrams per second to a receiver that is stalled repeatedly, for 17 ms each time.
 //!
-//! Compares the losses with those that are predicted from the lengths of the stalls. Measures the
-//! share of losses whose location is known. Tests that the recommended buffer prevents losses. Both
-//! ends are real-time threads, so that only the injected stalls delay them.
+//! Compares the number of lost datagrams with the number that the length of each stall predicts.
+//! Measures for how many of the losses it is known where they occurred. Tests that the recommended
+//! buffer size prevents losses. The sender and the receiver are real-time threads, so that only the
+//! injected stalls delay them.
 
 use std::error::Error;
 use std::time::Duration;
@@ -16,18 +17,19 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome};
 
-/// Datagrams per second, as passed to ticktax.
+/// Number of datagrams sent per second, as passed to ticktax.
 const RATE: &str = "60k";
 /// Length of each run, in seconds.
 const SECONDS: u32 = 4;
 /// Length of a stall, and the interval between stalls.
 const STALL: Nanos = Nanos::from_millis(17);
 const EVERY: Nanos = Nanos::from_millis(500);
-/// Maximum error of a prediction: the larger of this number of datagrams and this fraction.
+/// Maximum error of a prediction. It is the larger of this number of datagrams and this fraction of
+/// the lost datagrams.
 const OFF: (u64, f64) = (2, 0.05);
-/// Maximum excess of a receiver's pause over the delay that the trace shows, as a fraction. If the
-/// excess is larger, something that the trace cannot see also delayed the receiver, such as the
-/// hypervisor.
+/// Maximum by which a receiver's pause may exceed the delay that the trace shows, as a fraction of
+/// that delay. If it exceeds the delay by more, the receiver was also delayed by something that the
+/// trace cannot see, such as the hypervisor.
 const ALONE: f64 = 0.01;
 
 pub(crate) fn run(bench: &Bench) -> Outcome {
@@ -46,11 +48,12 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-/// Results of all rounds.
+/// Results of all rounds together.
 #[derive(Default)]
 struct Results {
     bursts: Predictions,
-    /// Predictions for bursts in which only delays visible to the trace held up the receiver.
+    /// Predictions for those bursts of losses in which only delays that the trace shows held up the
+    /// receiver.
     alone: Predictions,
     lost: Series,
     predicted: Series,
@@ -59,33 +62,35 @@ struct Results {
     placed: Series,
     buffer: Series,
     without_loss: u64,
-    /// Number of bursts without a prediction.
+    /// Number of bursts of losses that have no prediction.
     others: u64,
-    /// For each wrong prediction, the effects that the formula does not include.
+    /// For each wrong prediction, the effects that the prediction's formula does not include.
     apart: Vec<Apart>,
-    /// Number of runs with the recommended buffer in which the receiver paused longer than in the
-    /// run from which the recommendation comes.
+    /// Number of runs with the recommended buffer size in which the receiver paused for longer than
+    /// in the run from which the recommendation comes.
     longer_pause: u64,
-    /// Runs that lost datagrams despite the recommended buffer.
+    /// Runs that lost datagrams although they used the recommended buffer size.
     in_spite: Vec<InSpite>,
 }
 
-/// Explains a wrong prediction. The last three fields add up to the losses minus the prediction.
+/// Explanation of a wrong prediction. The last three fields add up to `lost` minus `predicted`.
 struct Apart {
     lost: u64,
     predicted: u64,
-    /// Datagrams that had been read before the pause but were still charged to the buffer. The
-    /// formula assumes that the buffer is empty.
+    /// Number of datagrams that had been read before the pause but were still charged to the
+    /// buffer. The formula assumes that the buffer is empty at the start of the pause.
     not_empty: i64,
-    /// Datagrams sent before the receiver resumed reading, minus the number that follows from the
-    /// rate and the stall.
+    /// Number of datagrams sent before the receiver resumed reading, minus the number that the
+    /// formula computes from the rate and the length of the stall.
     more_sent: i64,
-    /// Datagrams lost after the receiver resumed reading.
+    /// Number of datagrams lost after the receiver resumed reading.
     afterwards: i64,
 }
 
 impl Apart {
-    /// Returns `None` if it is unknown how many datagrams were sent during the pause.
+    /// Explains the difference between the predicted and the actual losses of a burst. `held` is
+    /// the number of datagrams that fit into the buffer. Returns `None` if it is unknown how many
+    /// datagrams were sent during the pause.
     fn of(burst: &Burst, held: u64) -> Option<Self> {
         let (sent, queued, predicted) = (burst.sent_in_pause?, burst.queued?, burst.predicted?);
         Some(Self {
@@ -102,26 +107,28 @@ fn less(a: u64, b: u64) -> i64 {
     a.cast_signed() - b.cast_signed()
 }
 
-/// Number of datagrams that a burst lost, apart from those that were sent in its pause and did not
-/// fit.
+/// Returns how many datagrams were lost after the receiver resumed reading: all losses of the
+/// burst, minus the datagrams that were sent during the pause and did not fit into the buffer.
 fn afterwards(burst: &Burst) -> Option<i64> {
     let (sent, queued) = (burst.sent_in_pause?, burst.queued?);
     Some(less(burst.lost, 0) - less(sent, queued))
 }
 
-/// A run that lost datagrams despite the recommended buffer, compared with the run before it.
+/// A run that lost datagrams although it used the recommended buffer size, compared with the run
+/// from which the recommendation comes.
 struct InSpite {
     lost: u64,
-    /// Longest pause in the run before, and in this one.
+    /// Longest pause in the run from which the recommendation comes, and in this run.
     pauses: (Nanos, Nanos),
-    /// Capacity in datagrams of the buffer that the run before recommended, and of the one that
-    /// this run recommended.
+    /// Number of datagrams that the recommended buffer can hold: first according to the run from
+    /// which the recommendation comes, then according to this run.
     needed: (u64, u64),
-    /// Datagrams that the worst burst lost after the receiver resumed reading.
+    /// Number of datagrams that the worst burst lost after the receiver resumed reading, or `None`
+    /// if it is unknown.
     afterwards: Option<i64>,
 }
 
-/// Number of predictions, and how many of them are within the tolerance.
+/// Total number of predictions, and how many of them are within the tolerance.
 #[derive(Clone, Copy, Default)]
 struct Predictions {
     all: u64,
@@ -302,7 +309,7 @@ impl Results {
     }
 }
 
-/// The longest pause of all bursts that lost datagrams.
+/// Returns the longest pause of the receiver among all bursts of losses.
 fn longest_pause(run: &PacketStatement) -> Nanos {
     let pauses = run
         .bursts
@@ -312,7 +319,8 @@ fn longest_pause(run: &PacketStatement) -> Nanos {
     pauses.max().unwrap_or(Nanos::ZERO)
 }
 
-/// Sends and receives once, with this buffer size if given, otherwise with the kernel's default.
+/// Sends and receives datagrams once. The receiver uses this buffer size if one is given, otherwise
+/// the kernel's default.
 fn stalled(
     bench: &Bench,
     tool: &Tool,
@@ -361,8 +369,9 @@ mod tests {
             stall: None,
             predicted,
         };
-        // 277 fit, but 7 of those were still charged. 1 021 were expected to be sent, but 1 030
-        // were. 20 were lost after the pause.
+        // The buffer holds 277 datagrams, but 7 of those had already been read and were still
+        // charged to it. The formula expects 1 021 datagrams to be sent during the pause, but 1 030
+        // were. 20 datagrams were lost after the pause.
         let apart = Apart::of(&burst(Some(1_030), Some(744)), 277).unwrap();
         let parts = (apart.not_empty, apart.more_sent, apart.afterwards);
         assert_eq!(parts, (7, 9, 20));

@@ -1,4 +1,4 @@
-//! Starts and stops third-party tools.
+//! Finds, starts and stops third-party tools.
 
 use std::env;
 use std::fs;
@@ -13,16 +13,17 @@ use nix::unistd::Pid;
 use ticktax_model::Nanos;
 use ticktax_probes::clock::now;
 
-/// A third-party tool that might be installed.
+/// A third-party tool, whether it is installed or not.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tool {
     pub(crate) program: &'static str,
-    /// Name of the package that contains it in Debian and Ubuntu.
+    /// Name of the package that contains the tool in Debian and Ubuntu.
     pub(crate) package: &'static str,
 }
 
 impl Tool {
-    /// Path of the tool. If it is missing, prints how to install it and returns `None`.
+    /// Returns the path of the tool. If the tool is missing, prints how to install it and returns
+    /// `None`.
     pub(crate) fn find(self) -> Option<PathBuf> {
         let found = in_path(self.program);
         if found.is_none() {
@@ -35,7 +36,7 @@ impl Tool {
     }
 }
 
-/// Finds a program in the directories of `PATH`.
+/// Finds a program in the directories of `PATH`. Returns `None` if no directory contains it.
 pub(crate) fn in_path(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)
@@ -43,8 +44,9 @@ pub(crate) fn in_path(program: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// A command for a program that expects tracefs in its usual place. If tracefs is not mounted
-/// there, the command gets its own mount namespace, so that the machine is not changed.
+/// Creates a command for a program that expects tracefs in its usual place. If tracefs is not
+/// mounted there, the command mounts it in a separate mount namespace, so that the machine is not
+/// changed.
 pub(crate) fn with_tracefs(program: &Path) -> Command {
     if Path::new("/sys/kernel/tracing/events/sched").is_dir() {
         return Command::new(program);
@@ -56,12 +58,12 @@ pub(crate) fn with_tracefs(program: &Path) -> Command {
     command
 }
 
-/// A running third-party tool. Dropping it kills only that process.
+/// A running third-party tool. Dropping it kills the tool's process, but no other processes.
 #[derive(Debug)]
 pub(crate) struct Running {
     child: Child,
     name: String,
-    /// Threads that read standard output and standard error. They are needed because a full pipe
+    /// Threads that read the tool's standard output and standard error. Without them, a full pipe
     /// would block the tool.
     readers: Vec<JoinHandle<String>>,
 }
@@ -88,7 +90,7 @@ impl Running {
         self.child.id()
     }
 
-    /// Returns an error with the tool's output if the tool has exited.
+    /// Returns an error that contains the tool's output if the tool has exited.
     pub(crate) fn check(&mut self) -> Result<(), String> {
         if let Ok(None) = self.child.try_wait() {
             return Ok(());
@@ -102,13 +104,15 @@ impl Running {
         ))
     }
 
-    /// Sends SIGINT, like Ctrl-C. Returns the complete output.
+    /// Sends SIGINT to the tool, as Ctrl-C does, and waits until the tool exits. Returns its
+    /// complete output.
     pub(crate) fn interrupt(mut self) -> Result<String, String> {
         self.signal(Signal::SIGINT);
         self.finish(Duration::from_secs(30))
     }
 
-    /// Waits until the tool exits. Returns its complete output, standard output first.
+    /// Waits until the tool exits and returns its complete output, standard output first. Returns
+    /// an error if the tool does not exit within `at_most`.
     pub(crate) fn finish(&mut self, at_most: Duration) -> Result<String, String> {
         let end = now() + Nanos(i64::try_from(at_most.as_nanos()).unwrap_or(i64::MAX));
         loop {
@@ -128,8 +132,8 @@ impl Running {
     }
 
     fn signal(&mut self, signal: Signal) {
-        // Only this type reaps the process. A process that has exited keeps its PID until it is
-        // reaped.
+        // The PID still belongs to the tool: only this type reaps the process, and a process that
+        // has exited keeps its PID until it is reaped.
         let running = self.child.try_wait().is_ok_and(|status| status.is_none());
         if let Ok(pid) = i32::try_from(self.child.id())
             && running
@@ -154,7 +158,7 @@ fn reader(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
     })
 }
 
-/// Length of a file in bytes, or 0 if it does not exist.
+/// Returns the length of a file in bytes, or 0 if the file does not exist.
 pub(crate) fn length(file: &Path) -> u64 {
     fs::metadata(file).map_or(0, |metadata| metadata.len())
 }

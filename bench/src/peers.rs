@@ -1,8 +1,9 @@
 //! `ticktax-bench peers`: compares third-party tools with an audit, all in the same guest.
 //!
-//! [`guest`] runs the tools there and returns their output: a list of [`Ran`], and one file per
-//! tool. [`report`] parses the output for the [`statement`], which [`page`] prints. The parsers
-//! know the formats of rtla 6.1 to 6.12 and of cyclictest 2, and reject everything else.
+//! In the guest, [`guest`] runs the tools and writes their output: a list of [`Ran`], and one file
+//! per tool. On the host, [`report`] parses that output and creates the entries of the
+//! [`statement`], which [`page`] prints. The parsers know the formats of rtla 6.1 to 6.12 and of
+//! cyclictest 2, and reject everything else.
 
 mod audit;
 mod events;
@@ -22,20 +23,20 @@ use ticktax_model::Nanos;
 pub use audit::Counter;
 use statement::{Noise, Peer, PeerOutcome, PeerReport};
 
-/// File with the audit's recording.
+/// Name of the file that contains the audit's recording.
 pub const RECORDING: &str = "recording.parquet";
 
-/// File with a JSON list of [`Ran`]: what the guest ran.
+/// Name of the file that lists the tools that the guest ran, as a JSON list of [`Ran`].
 pub const RUNS: &str = "runs.json";
-/// File with the output of `rtla osnoise top`.
+/// Name of the file that contains the output of `rtla osnoise top`.
 pub const OSNOISE: &str = "osnoise.txt";
-/// File with the osnoise tracer's events, in tracefs format.
+/// Name of the file that contains the osnoise tracer's events, in tracefs format.
 pub const EVENTS: &str = "osnoise.events";
-/// File with the output of `rtla timerlat top`.
+/// Name of the file that contains the output of `rtla timerlat top`.
 pub const TIMERLAT: &str = "timerlat.txt";
-/// File with the output of `cyclictest`.
+/// Name of the file that contains the output of `cyclictest`.
 pub const CYCLICTEST: &str = "cyclictest.txt";
-/// Minimum length in µs of the gaps that osnoise records. It is also osnoise's default.
+/// Minimum length of the gaps that osnoise records, in µs. This is also osnoise's default.
 pub const OSNOISE_THRESHOLD: i64 = 5;
 
 /// Why a comparison failed.
@@ -44,31 +45,32 @@ pub enum PeersError {
     /// The lab failed.
     #[error(transparent)]
     Lab(#[from] ticktax_lab::LabError),
-    /// The audit's recording cannot be read.
+    /// The audit's recording could not be read.
     #[error(transparent)]
     Recording(#[from] ticktax_store::recording::RecordingError),
-    /// Something that the comparison needs is missing or in the wrong place.
+    /// Something that the comparison needs is missing, or the comparison was started in the wrong
+    /// place.
     #[error("{0}")]
     Place(String),
 }
 
 impl PeersError {
-    /// Creates an error for failing to do `what` with the file at `path`.
+    /// Creates an error which says that `what` could not be done with the file at `path`.
     fn file<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> Self + 'a {
         move |error| ticktax_lab::LabError::of_file(what, path, &error).into()
     }
 }
 
-/// A tool that was run in the guest, or that should have been.
+/// A tool that was run in the guest, or that could not be run there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ran {
     /// The tool.
     pub peer: Peer,
     /// The tool's command line.
     pub command: String,
-    /// Error message, if the tool failed.
+    /// Error message if the tool failed, otherwise `None`.
     pub failed: Option<String>,
-    /// Why this kernel cannot run the tool. `None` if it can.
+    /// Why the tool cannot run with this kernel, or `None` if it can.
     pub absent: Option<String>,
 }
 
@@ -97,7 +99,8 @@ impl Unreadable {
     }
 }
 
-/// Parses the files that a tool wrote. `audit` is the audit's result.
+/// Parses the files that a tool wrote, and returns the tool's entry in the statement. For the
+/// audit, returns `audit` instead.
 pub fn report(ran: &Ran, audit: Noise, file: &dyn Fn(&str) -> Option<String>) -> PeerReport {
     let text = |name: &str| file(name).unwrap_or_default();
     let outcome = match (&ran.absent, &ran.failed, ran.peer) {
@@ -115,8 +118,8 @@ pub fn report(ran: &Ran, audit: Noise, file: &dyn Fn(&str) -> Option<String>) ->
     }
 }
 
-/// Combines the sums that osnoise printed with an attribution of the gaps, which is based on its
-/// events.
+/// Combines the sums that osnoise printed with a breakdown of the time in gaps. The breakdown is
+/// computed from osnoise's events.
 fn osnoise(table: &str, trace: &str) -> Result<Noise, Unreadable> {
     let sums = printed::osnoise(table)?;
     Ok(Noise {

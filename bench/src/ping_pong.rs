@@ -1,4 +1,4 @@
-//! Two threads on one CPU that wake each other through pipes. They do little more than switch
+//! Two threads on one CPU that wake each other through pipes. They do little other than switch
 //! contexts.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
@@ -18,7 +18,7 @@ pub(crate) const NAME: &str = "bench-p";
 /// CPU time and context switches that a series of round trips took.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Taken {
-    /// CPU time of both threads. It excludes other programs and the hypervisor.
+    /// CPU time of both threads. It does not include other programs or the hypervisor.
     pub(crate) cpu_time: Nanos,
     /// Number of times that the threads left the CPU.
     pub(crate) switches: u64,
@@ -34,13 +34,13 @@ impl Taken {
         })
     }
 
-    /// CPU time per switch, in ns.
+    /// Returns the CPU time per context switch, in ns.
     pub(crate) fn per_switch(self) -> f64 {
         self.cpu_time.0 as f64 / self.switches.max(1) as f64
     }
 }
 
-/// Makes `trips` round trips on `cpu` at full speed.
+/// Makes `trips` round trips on `cpu` as fast as possible.
 pub(crate) fn run(cpu: Cpu, trips: u64) -> io::Result<Taken> {
     pair(cpu, move |to, from| {
         for _ in 0..trips {
@@ -50,7 +50,7 @@ pub(crate) fn run(cpu: Cpu, trips: u64) -> io::Result<Taken> {
     })
 }
 
-/// For `length`, makes a batch of `trips` round trips on `cpu` every `pace`.
+/// Makes a batch of `trips` round trips on `cpu` every `pace`, for `length`.
 pub(crate) fn run_paced(cpu: Cpu, trips: u64, pace: Nanos, length: Nanos) -> io::Result<Taken> {
     pair(cpu, move |to, from| {
         let end = now() + length;
@@ -61,7 +61,8 @@ pub(crate) fn run_paced(cpu: Cpu, trips: u64, pace: Nanos, length: Nanos) -> io:
             for _ in 0..trips {
                 trip(to, from)?;
             }
-            // Do not catch up after a late batch, because the actual rate is measured.
+            // Do not catch up after a late batch. The actual event rate is measured, so it may be
+            // lower than intended.
             due = (due + pace).max(now());
         }
         Ok(())
@@ -73,8 +74,8 @@ fn trip(to: &mut PipeWriter, from: &mut PipeReader) -> io::Result<()> {
     from.read_exact(&mut [0])
 }
 
-/// Starts both threads, waits for them, and adds up their CPU time and switches. The second thread
-/// answers the first one until the first closes its pipe.
+/// Starts both threads, waits until they finish, and adds up their CPU time and context switches.
+/// The second thread answers the first one until the first one closes its pipe.
 fn pair(
     cpu: Cpu,
     first: impl FnOnce(&mut PipeWriter, &mut PipeReader) -> io::Result<()> + Send,
@@ -105,7 +106,8 @@ fn pair(
     })
 }
 
-/// Does `work` on `cpu`. Returns the calling thread's CPU time and context switches.
+/// Does `work` on `cpu`. Returns how much CPU time and how many context switches the calling thread
+/// needed for it.
 fn measured(cpu: Cpu, work: impl FnOnce() -> io::Result<()>) -> io::Result<Taken> {
     pin(cpu)?;
     let before = Taken::since_start_of_thread()?;

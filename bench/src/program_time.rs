@@ -6,15 +6,16 @@ use std::os::fd::OwnedFd;
 use aya::programs::{ProgramInfo, loaded_programs};
 use aya::sys::{Stats, enable_stats};
 
-/// Enables the kernel's statistics until this is dropped. Uses a file descriptor instead of the
-/// sysctl `kernel.bpf_stats_enabled`, so that there is nothing to restore, even after a crash.
+/// The kernel's statistics about BPF programs, which stay enabled until this is dropped. They are
+/// enabled through a file descriptor instead of the sysctl `kernel.bpf_stats_enabled`, so that no
+/// setting needs to be restored, even after a crash.
 pub(crate) struct Statistics {
     _enabled: OwnedFd,
-    /// IDs of the programs that were already loaded.
+    /// IDs of the BPF programs that were loaded before this was created.
     others: BTreeSet<u32>,
 }
 
-/// Number of program runs, and the total time spent in them so far.
+/// Number of times that BPF programs have run, and the total time that they have taken.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spent {
     runs: u64,
@@ -31,7 +32,8 @@ impl Statistics {
         })
     }
 
-    /// Totals over the programs that have been loaded since and whose name contains `part`.
+    /// Adds up the statistics of those BPF programs that were loaded after this was created and
+    /// whose name contains `part`.
     pub(crate) fn of(&self, part: &str) -> Spent {
         let ours = programs().filter(|program| {
             let name = program.name_as_str().unwrap_or_default();
@@ -45,12 +47,12 @@ impl Statistics {
 }
 
 impl Spent {
-    /// Nanoseconds per run, or `None` if there were no runs.
+    /// Returns the nanoseconds per run, or `None` if there were no runs.
     pub(crate) fn per_run(self) -> Option<f64> {
         self.per_run_since(Self::default())
     }
 
-    /// Nanoseconds per run since `before`, or `None` if there were no runs since then.
+    /// Returns the nanoseconds per run since `before`, or `None` if there were no runs since then.
     pub(crate) fn per_run_since(self, before: Self) -> Option<f64> {
         let runs = self
             .runs

@@ -1,5 +1,6 @@
-//! Measures how many stalls the flight recorder catches. Runs `ticktax record` as users do, while
-//! another process occupies the CPU of a program for 5 to 20 ms at random times.
+//! Measures how many stalls the flight recorder catches. A stall is a time in which another process
+//! occupies the CPU of a program. Runs `ticktax record` as users do, while such stalls of 5 to 20
+//! ms occur at random times.
 
 pub(crate) mod stalls;
 
@@ -24,50 +25,55 @@ use crate::tool::Tool;
 use crate::{Bench, Outcome};
 use stalls::{LONG, Running, Stall, Victim};
 
-/// Number of stalls, unless there is too little time for that many.
+/// Number of stalls. It is lower if the benchmark is too short for that many.
 const STALLS: i64 = 40;
-/// Target for the share of stalls that are caught with the right culprit, in percent: 39 of 40.
+/// Target: minimum percentage of stalls that are recorded with the right culprit. It corresponds to
+/// 39 of 40.
 const TARGET: f64 = 97.5;
-/// Targets for the number of false captures per hour, and for the ms from the end of a stall until
-/// its line appears.
+/// Targets: the maximum number of false incidents per hour, and the maximum delay in ms from the
+/// end of a stall until the recorder prints its line about it.
 const TARGETS: (f64, f64) = (1.0, 3_000.0);
-/// Tolerance when matching a wait with a stall, whose times are known to 1 ms.
+/// Tolerance for matching a wait that the recorder reports with a stall. The times of a stall are
+/// known to 1 ms.
 const TOLERANCE: Nanos = Nanos::from_millis(3);
-/// Time to wait after the last stall until its window has ended and been written.
+/// Time to wait after the last stall, until the recorder has captured the time around it and has
+/// written it to a file.
 const SETTLE: Duration = Duration::from_secs(5);
 const SEED: u64 = 20_261_122;
 
-/// An incident: its start and end, the delay until its line appeared, and whether the injector was
-/// named as the main culprit.
+/// An incident that the recorder reported: its start and end, when its line appeared, and whether
+/// the injector was named as the main culprit.
 #[derive(Clone, Debug, PartialEq)]
 struct Caught {
     begin: Nanos,
     end: Nanos,
     line: Option<Nanos>,
     right: bool,
-    /// The incident's description, for messages.
+    /// Description of the incident, for messages.
     words: String,
 }
 
-/// Lines about incidents, by incident number, with the time at which each line appeared.
+/// The lines that the recorder printed, by incident number. Each has the time at which it appeared.
 type Lines = BTreeMap<u64, (Nanos, String)>;
 
-/// Results for all stalls and incidents.
+/// Results for all stalls and all incidents.
 #[derive(Debug, Default)]
 struct Score {
     right: u64,
-    /// Stalls that were mainly attributed to another culprit, each with the incident's line.
+    /// Stalls that the recorder attributed mainly to another culprit, each with the incident's
+    /// line.
     wrong: Vec<String>,
-    /// Stalls that caused no incident.
+    /// Stalls that the recorder did not report.
     missed: Vec<String>,
-    /// Incidents outside the stalls in which the program's own clock shows that it did not run.
-    /// Another process delayed it.
+    /// Incidents outside the stalls in which something other than the injector delayed the program.
+    /// The program's own clock confirms that the program did not run.
     others: Vec<String>,
-    /// Incidents in which the program was running.
+    /// False incidents, during which the program was running.
     wild: Vec<String>,
-    /// Delay in ms from the end of each stall until its line appeared.
+    /// Delay in ms from the end of each stall until the recorder printed a line about it.
     latency: Series,
-    /// Delay in ms until the line appeared, for all incidents regardless of their cause.
+    /// Delay in ms from the end of each incident until the recorder printed a line about it,
+    /// regardless of the incident's cause.
     lines: Series,
 }
 
@@ -95,11 +101,11 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-/// The recorder, and the lines that it prints. Dropping it stops the recorder.
+/// The running recorder, and the lines that it prints. Dropping this stops the recorder.
 struct Recorder {
     child: Child,
     lines: Receiver<(Nanos, String)>,
-    /// Thread that collects the recorder's other output until the recorder exits.
+    /// Thread that collects the recorder's remaining output until the recorder exits.
     said: Option<thread::JoinHandle<String>>,
 }
 
@@ -119,7 +125,7 @@ impl Recorder {
         let (tell, lines) = channel();
         thread::spawn(move || {
             for line in BufReader::new(out).lines().map_while(Result::ok) {
-                // Ignore errors: at the end of the benchmark, the receiver is gone.
+                // Ignore errors: at the end of the benchmark, the receiver has been dropped.
                 let _ = tell.send((now(), line));
             }
         });
@@ -128,7 +134,7 @@ impl Recorder {
             let mut said = String::new();
             for line in BufReader::new(complaints).lines().map_while(Result::ok) {
                 if line.starts_with("Recording CPU") {
-                    // Ignore errors: at the end of the benchmark, the receiver is gone.
+                    // Ignore errors: at the end of the benchmark, the receiver has been dropped.
                     let _ = ready.send(());
                 } else {
                     said.push_str(&line);
@@ -156,7 +162,7 @@ impl Recorder {
         }
     }
 
-    /// Stops the recorder. Returns its lines about incidents, and the rest of its output.
+    /// Stops the recorder. Returns its lines about incidents, and the remaining output.
     fn end(mut self) -> Result<(Lines, String), Box<dyn Error>> {
         kill(
             Pid::from_raw(i32::try_from(self.child.id())?),
@@ -179,12 +185,13 @@ impl Drop for Recorder {
     }
 }
 
-/// The number of the incident that a line is about. It follows the date, the time and `UTC`.
+/// Returns the number of the incident that a line is about. It follows the date, the time and
+/// `UTC`. Returns `None` if the line has no such number.
 fn number_of(line: &str) -> Option<u64> {
     line.split_whitespace().nth(3)?.parse().ok()
 }
 
-/// Reads the incidents in an index.
+/// Reads the incidents from the recorder's index file.
 fn caught(index: &str, lines: &Lines, injector: u32) -> Result<Vec<Caught>, Box<dyn Error>> {
     let unix = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos();
     let offset = i64::try_from(unix)? - now().0;
@@ -215,7 +222,8 @@ fn caught(index: &str, lines: &Lines, injector: u32) -> Result<Vec<Caught>, Box<
     Ok(found)
 }
 
-/// Matches incidents with stalls, and with the times when the program did not run.
+/// Matches the reported incidents with the stalls, and with the other times in which the program
+/// did not run.
 fn score(stalls: &[Stall], gaps: &[Stall], found: &[Caught]) -> Score {
     let overlap = |stall: &Stall, incident: &Caught| {
         incident.begin < stall.end + TOLERANCE && incident.end > stall.begin - TOLERANCE
@@ -259,8 +267,7 @@ fn score(stalls: &[Stall], gaps: &[Stall], found: &[Caught]) -> Score {
     score
 }
 
-/// Describes a stall. Adds how long the program did not run around that time, according to its own
-/// clock.
+/// Describes a stall. Adds how long the program did not run around that time by its own clock.
 fn describe(stall: &Stall, gaps: &[Stall]) -> String {
     let lasted = stall.end - stall.begin;
     let around =

@@ -1,4 +1,4 @@
-//! Loads a recording into memory, and extracts the CPU time of a thread.
+//! Loads a recording into memory, and determines how much CPU time a thread used.
 
 use std::path::Path;
 
@@ -30,7 +30,7 @@ impl Recording {
         })
     }
 
-    /// Audits the recording and asserts that its accounts balance.
+    /// Audits the recording, asserts that the accounts balance, and returns the statement.
     pub(crate) fn audit(&self, mut auditor: Auditor) -> Statement {
         for row in &self.rows {
             auditor.row(&self.sources, row);
@@ -40,7 +40,7 @@ impl Recording {
         statement
     }
 
-    /// The intervals in which thread `tid` ran.
+    /// Returns the recorded intervals in which thread `tid` ran.
     pub(crate) fn stretches(&self, tid: i32) -> impl Iterator<Item = &Span> {
         self.rows.iter().filter_map(move |row| match row {
             Row::Span(span) => {
@@ -54,8 +54,9 @@ impl Recording {
         })
     }
 
-    /// CPU time of a disturbance's thread within the events that lie completely in this recording.
-    /// Returns the time according to the trace, and the time by the thread's own clock.
+    /// Determines how much CPU time the thread of a disturbance used during those of its events
+    /// that lie completely within this recording. Returns the time according to the trace, and the
+    /// time by the thread's own clock.
     pub(crate) fn within_events(&self, truth: &Truth) -> Result<(Nanos, Nanos), String> {
         let books = self.header.cpus.iter().find(|books| books.cpu == truth.cpu);
         let books = books.ok_or("its CPU has no books")?;

@@ -1,4 +1,4 @@
-//! Compares the sleep probe with cyclictest. They take turns with the same CPU, interval and
+//! Compares the sleep probe with cyclictest. They take turns, with the same CPU, interval and
 //! priority.
 
 use std::collections::BTreeMap;
@@ -24,7 +24,8 @@ pub(crate) const CYCLICTEST: Tool = Tool {
 pub(crate) const PRIORITY: u8 = 80;
 pub(crate) const SECONDS: u16 = 3;
 
-/// Latency in µs above which cyclictest does not distinguish values.
+/// Largest latency in cyclictest's histogram, in µs. Higher latencies are counted but not
+/// distinguished.
 const LONGEST: u32 = 20_000;
 
 /// Statistics of each run. Latencies are in µs.
@@ -74,7 +75,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
 }
 
 impl Results {
-    /// The median over all runs of each run's median latency.
+    /// Computes each run's median latency, and returns the median of these.
     pub(crate) fn median(&self) -> f64 {
         self.median.median()
     }
@@ -141,7 +142,8 @@ pub(crate) fn run_cyclictest(
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("cyclictest.json");
     let mut command = Command::new(path);
-    // Disable cyclictest's default tuning of the system, because the probe does not tune anything.
+    // Disable the system tuning that cyclictest does by default, because the sleep probe does not
+    // tune anything.
     command.args(["--default-system", "-q", "-m", "-t1", "-i", "1000"]);
     command.args(["--policy", policy]);
     if policy == "fifo" {
@@ -158,7 +160,8 @@ pub(crate) fn run_cyclictest(
     Ok(())
 }
 
-/// Expands the histogram to single latencies. A latency beyond its end counts as the maximum.
+/// Expands cyclictest's histogram into single latencies. A latency beyond the end of the histogram
+/// counts as the maximum.
 fn latencies(json: &Value) -> Option<Series> {
     let thread = &json["thread"]["0"];
     let mut counts = BTreeMap::new();

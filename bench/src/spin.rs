@@ -1,7 +1,7 @@
-//! Measures the shortest gap that the spin probe resolves, compared with oslat.
+//! Measures the shortest gap that the spin probe can detect, compared with oslat.
 //!
 //! They take turns on the same CPU, with `SCHED_FIFO`. The kernel reserves 5 % of the time for
-//! other threads, so the machine is not starved.
+//! threads that are not real-time, so the rest of the machine is not starved.
 
 use std::path::Path;
 use std::process::Command;
@@ -28,15 +28,15 @@ const PRIORITY: u8 = 50;
 /// A tool's results.
 #[derive(Default)]
 struct Results {
-    /// Nanoseconds between two clock readings.
+    /// Time between two successive readings of the clock, in ns.
     turn: Series,
     /// Minimum length that counts as a gap, in ns.
     threshold: Series,
     /// Shortest observed gap, in ns.
     shortest: Series,
-    /// Gaps of at least 1 µs, per second.
+    /// Number of gaps of at least 1 µs, per second.
     long: Series,
-    /// Gaps shorter than 1 µs, per second.
+    /// Number of gaps shorter than 1 µs, per second.
     short: Series,
     /// Longest gap, in µs.
     longest: Series,
@@ -106,7 +106,7 @@ impl Results {
     }
 }
 
-/// Length of a real-time run, in seconds.
+/// Returns how long a real-time run lasts, in seconds.
 fn seconds(bench: &Bench) -> u16 {
     bench.choose(3, 1)
 }
@@ -172,7 +172,8 @@ fn run_oslat(bench: &Bench, oslat: &Path, results: &mut Results) -> Outcome {
     for (microseconds, count) in histogram {
         let count = number(count)?;
         turns += count;
-        // Bucket 1 contains all iterations below 2 µs. Almost all of these are just the loop.
+        // Bucket 1 counts all iterations that took less than 2 µs. Almost all of these were not
+        // interrupted, so they are not gaps.
         gaps += if microseconds == "1" { 0.0 } else { count };
     }
     let duration = number(&thread["duration"])?;

@@ -18,7 +18,7 @@ impl Series {
         self.0.insert(at, value);
     }
 
-    /// The same results in a unit that is `size` times as large.
+    /// Returns the same results in a unit that is `size` times as large.
     #[must_use]
     pub fn scaled(&self, size: f64) -> Self {
         Self(self.0.iter().map(|value| value / size).collect())
@@ -29,7 +29,7 @@ impl Series {
         self.0.len()
     }
 
-    /// The `q`-quantile (`q` from 0 to 1), interpolated between neighbours.
+    /// Returns the `q`-quantile (`q` from 0 to 1). Interpolates between neighbouring results.
     pub fn quantile(&self, q: f64) -> f64 {
         let Some(last) = self.0.len().checked_sub(1) else {
             return f64::NAN;
@@ -50,12 +50,12 @@ impl Series {
         self.quantile(0.5)
     }
 
-    /// Minimum and maximum, as text.
+    /// Formats the minimum and the maximum.
     pub fn range(&self, digits: usize) -> String {
         self.between(0.0, 1.0, digits)
     }
 
-    /// First and third quartile, as text.
+    /// Formats the first and the third quartile.
     pub fn quartiles(&self, digits: usize) -> String {
         self.between(0.25, 0.75, digits)
     }
@@ -93,7 +93,7 @@ impl Table {
         self.rows.push(cells.into());
     }
 
-    /// Prints an empty line, then the table.
+    /// Prints an empty line and then the table.
     #[expect(
         clippy::print_stdout,
         reason = "a benchmark's table goes to the terminal"
@@ -107,7 +107,7 @@ impl Table {
 }
 
 impl fmt::Display for Table {
-    /// Aligns the columns, so that the table is readable in a terminal, too.
+    /// Aligns the columns, so that the table can also be read in a terminal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns = self.rows[0].len();
         let width = |column: usize| {

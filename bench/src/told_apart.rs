@@ -1,11 +1,13 @@
-//! The tests with which hyperfine and netperf decide whether the run times of two arms differ.
+//! The tests with which hyperfine and netperf decide whether the run times of two arms differ. An
+//! arm is one of two programs or settings that are compared.
 
 use ticktax_experiment::statistics::{mean, student_chance, student_quantile, variance, welch};
 
-/// Maximum number of runs in netperf's test, over both arms.
+/// Maximum number of runs in netperf's test, over both arms together.
 pub const NETPERF_RUNS: usize = 60;
 
-/// Welch's t test at the 5 % level, as in hyperfine's script `welch_ttest.py`.
+/// Returns whether run times `a` and `b` differ according to Welch's t-test at the 5 % level, as in
+/// hyperfine's script `welch_ttest.py`.
 pub fn hyperfine_tells_apart(a: &[f64], b: &[f64]) -> bool {
     let (error, freedom) = welch((variance(a), a.len()), (variance(b), b.len()));
     student_chance((mean(b) - mean(a)) / error, freedom) < 0.05
@@ -13,10 +15,11 @@ pub fn hyperfine_tells_apart(a: &[f64], b: &[f64]) -> bool {
 
 /// Simulates netperf's test (`-I 99,5 -i 30,3`).
 ///
-/// Arm A is run until its mean is known to ±2.5 % with 99 % confidence. Arm B, which takes longer
-/// by the fraction `effect`, is then run in the same way. Returns whether the two intervals are
-/// disjoint, and the number of runs. `times` contains the times of [`NETPERF_RUNS`] successive runs
-/// of A.
+/// Arm A is run until its mean is known to ±2.5 % with 99 % confidence, but at least 3 and at most
+/// 30 times. Arm B, which takes longer by the fraction `effect`, is then run in the same way.
+/// Returns whether the confidence intervals of the two means are disjoint, and the total number of
+/// runs. `times` contains the times of [`NETPERF_RUNS`] successive runs of A. Those that A does not
+/// need are made longer and used for B.
 pub fn netperf_tells_apart(times: &[f64], effect: f64) -> (bool, usize) {
     let (a, used) = until_narrow(times.iter().copied());
     let rest = times.iter().skip(used).map(|time| time * (1.0 + effect));

@@ -17,8 +17,8 @@ pub(crate) struct Tool {
 }
 
 impl Tool {
-    /// Finds the executable next to this program. If this program runs under cargo, first builds
-    /// the executable, so that it is never outdated.
+    /// Finds the executable next to this program. If this program was started by cargo, first
+    /// builds the executable, so that it is never outdated.
     pub(crate) fn find() -> Result<Self, String> {
         if let Some(cargo) = env::var_os("CARGO") {
             let mut build = Command::new(cargo);
@@ -38,27 +38,27 @@ impl Tool {
         Ok(Self { path })
     }
 
-    /// A command that runs ticktax with the verb `verb`.
+    /// Creates a command that runs ticktax with the subcommand `verb`.
     pub(crate) fn command(&self, verb: &str) -> Command {
         let mut command = Command::new(&self.path);
         command.arg(verb);
         command
     }
 
-    /// Like [`command`](Self::command), but with a real-time priority (through `chrt` from
-    /// util-linux), so that ordinary programs do not preempt it.
+    /// Like [`command`](Self::command), but runs ticktax with a real-time priority (through `chrt`
+    /// from util-linux), so that ordinary programs do not preempt it.
     pub(crate) fn real_time(&self, verb: &str) -> Command {
         let mut command = Command::new("chrt");
         command.args(["-f", "20"]).arg(&self.path).arg(verb);
         command
     }
 
-    /// Starts an agent. It runs until it is interrupted.
+    /// Starts an agent, which runs until it is interrupted.
     pub(crate) fn agent(&self, arguments: &[&str]) -> Result<Running, String> {
         Running::start(Command::new(&self.path).arg("agent").args(arguments))
     }
 
-    /// Starts an audit of `seconds` seconds.
+    /// Starts an audit that lasts for `seconds`.
     pub(crate) fn audit(&self, seconds: u32, arguments: &[&str]) -> Result<Audit, String> {
         let mut command = Command::new(&self.path);
         command.args(["audit", "--format", "json", "--for", &format!("{seconds}s")]);
@@ -79,7 +79,8 @@ impl Audit {
             .pause(Duration::from_secs(self.seconds.into()))
             .map_err(|error| error.to_string())?;
         let said = self.running.finish(Duration::from_mins(1))?;
-        // Error messages may follow the statement or take its place.
+        // Error messages may follow the statement, or there may be error messages instead of a
+        // statement.
         let mut values = serde_json::Deserializer::from_str(&said).into_iter();
         match values.next() {
             Some(Ok(statement)) => Ok(statement),

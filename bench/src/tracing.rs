@@ -8,22 +8,22 @@ use ticktax_model::{CpuList, SourceTable};
 use ticktax_probes::clock::now;
 use ticktax_trace::{Closing, Output, TraceSettings, Tracer};
 
-/// Output as spans, with the command's buffer size.
+/// Setting for tracing spans, with the buffer size that `ticktax audit` uses.
 pub(crate) const SPANS: Output = Output::Spans { per_cpu: 1 << 16 };
 
-/// Output as sums, with the command's buffer size.
+/// Setting for tracing sums, with the buffer size that `ticktax audit` uses.
 pub(crate) const SUMS: Output = Output::Sums { entries: 1 << 14 };
 
-/// Output for the flight recorder, with the buffer sizes of `ticktax record`.
+/// Setting for the flight recorder, with the buffer sizes that `ticktax record` uses.
 pub(crate) const FLIGHT: Output = Output::Flight {
     per_cpu: 1 << 19,
     entries: 1 << 12,
 };
 
-/// Interval at which the command drains the buffers.
+/// Interval at which `ticktax audit` drains the buffers.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(50);
 
-/// A tracer that counts its rows and discards them.
+/// A tracer whose rows are counted and discarded.
 pub(crate) struct Tracing {
     tracer: Tracer,
     online: CpuList,
@@ -48,12 +48,12 @@ impl Tracing {
         })
     }
 
-    /// Starts accounting on every CPU.
+    /// Starts to account for the time on every CPU.
     pub(crate) fn start(&mut self) {
         self.tracer.start(&self.online, &self.online);
     }
 
-    /// Number of attached hooks.
+    /// Returns the number of kernel hooks that the tracer is attached to.
     pub(crate) fn hooks(&self) -> usize {
         self.tracer.attached().len()
     }

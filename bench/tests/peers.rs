@@ -1,6 +1,6 @@
-//! Tests the comparison of third-party tools with an audit in guests. The tests named `vm::` boot a
-//! guest. If QEMU, a kernel, a tool or the ticktax next to the benchmarks is missing, these tests
-//! are reported as ignored, and the reason is printed.
+//! Tests the comparison of third-party tools with an audit in guests. The tests whose names start
+//! with `vm::` boot a guest. If QEMU, a kernel, a tool or the ticktax executable next to the
+//! benchmarks is missing, these tests are reported as ignored, and the reason is printed.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,
@@ -17,14 +17,14 @@ use ticktax_fixture::guests::{apt_has, why_no_guest};
 use ticktax_model::Nanos;
 use ticktax_model::recording::World;
 
-/// Debian's cloud kernel. It lacks both of rtla's tracers.
+/// Debian's cloud kernel. It has neither of rtla's tracers.
 const CLOUD: &str = "linux-image-cloud-amd64";
 /// Debian's real-time kernel. It has both of rtla's tracers.
 const RT: &str = "linux-image-rt-amd64";
 
 type Test = fn();
 
-/// Tests that do not boot a guest.
+/// Tests that do not boot a guest, each with its name.
 const ANYWHERE: &[(&str, Test)] = &[
     ("without_apt_one_line_says_so", without_apt_one_line_says_so),
     ("damaged_tools_are_refused", damaged_tools_are_refused),
@@ -35,7 +35,7 @@ const ANYWHERE: &[(&str, Test)] = &[
     ),
 ];
 
-/// Tests that boot a guest, each with the kernel that it needs.
+/// Tests that boot a guest, each with its name and the kernel that it needs.
 const IN_A_GUEST: &[(&str, &str, Test)] = &[
     (
         "peers_measure_the_same_kernel",
@@ -51,7 +51,7 @@ const IN_A_GUEST: &[(&str, &str, Test)] = &[
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
-    // Run one test at a time, because each test uses a CPU.
+    // Run one test at a time, because each test keeps a CPU busy.
     arguments.test_threads = Some(1);
     let trial = |name: &str, test: Test| {
         Trial::test(name, move || {
@@ -73,8 +73,8 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// Why a test with this kernel cannot run here. If the cache has the tools and the kernel, apt is
-/// not needed.
+/// Returns the reason why a test with this kernel cannot run on this machine, or `None` if it can
+/// run. If the tools and the kernel are in the cache, apt is not needed.
 fn why_not(kernel: &str) -> Option<String> {
     if let Some(why) = why_no_guest() {
         return Some(why);
@@ -94,7 +94,7 @@ fn why_not(kernel: &str) -> Option<String> {
         .or_else(|| has("tools".to_owned(), &["rtla", "rt-tests"]))
 }
 
-/// Path of the ticktax that is next to the benchmarks.
+/// Returns the path of the ticktax executable next to the benchmarks.
 fn beside() -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_ticktax-bench")).with_file_name("ticktax")
 }
@@ -105,12 +105,12 @@ fn bench(arguments: &[&str]) -> Command {
     command
 }
 
-/// A command's standard error, as text.
+/// Returns a command's standard error as text.
 fn complaint(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Asserts that the last line of standard error contains `words`.
+/// Asserts that the command failed, and that the last line of its standard error contains `words`.
 fn last_line(output: &Output, words: &str) {
     let complaint = complaint(output);
     assert_eq!(output.status.code(), Some(1), "{complaint}");
@@ -118,8 +118,8 @@ fn last_line(output: &Output, words: &str) {
     assert!(last.contains(words), "{complaint}");
 }
 
-/// Runs `peers` with some file as the kernel, which will not be booted, and some program as
-/// ticktax.
+/// Creates a `peers` command. Its kernel is an arbitrary file, which is never booted, and its
+/// ticktax executable is an arbitrary program.
 fn peers_with(cache: &Path) -> Command {
     let mut command = bench(&["peers", "--kernel", "/proc/self/exe"]);
     command.args(["--ticktax", env!("CARGO_BIN_EXE_ticktax-bench")]);
@@ -132,7 +132,8 @@ fn without_apt_one_line_says_so() {
     let mut peers = peers_with(cache.path());
     let mut words = "cannot run `apt-get`";
     if ticktax_host::is_root() {
-        // Root looks for helper programs in a fixed PATH, so hide the one in that PATH.
+        // When run by root, the program looks for helper programs in a fixed PATH, so hide the
+        // apt-get that is there.
         let mut hidden = Command::new("unshare");
         let script = "mount --bind /dev/null \"$(command -v apt-get)\" && exec \"$@\"";
         hidden.args(["--mount", "sh", "-c", script, "sh"]);
@@ -173,7 +174,7 @@ fn the_guests_verbs_are_nobody_elses() {
     }
 }
 
-/// Runs each tool for `seconds`. Returns the statement and the page.
+/// Runs all tools for `seconds` each. Returns the statement and the page that was printed.
 fn peers(kernel: &str, seconds: u32) -> (PeersStatement, String) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("peers.json");
@@ -208,7 +209,8 @@ fn latency(statement: &PeersStatement, peer: Peer) -> Latency {
     }
 }
 
-/// Asserts that `count` events correspond to `rate` per second during `over`, or to slightly more.
+/// Asserts that `count` events in the time `over` correspond to `rate` events per second: at least
+/// 98 % and less than 125 % of that number.
 fn at_rate(count: u64, rate: f64, over: Nanos) {
     let expected = rate * over.as_secs_f64();
     let share = count as f64 / expected;
@@ -222,14 +224,14 @@ fn peers_measure_the_same_kernel() {
     for peer in [Peer::Audit, Peer::Osnoise] {
         let noise = noise(&statement, peer);
         let counts = noise.counts.unwrap();
-        // The tick does not stop, because a loop spins.
+        // The tick does not stop on a CPU on which a loop spins.
         at_rate(counts.irq, hz, noise.watched);
         assert!((second..Nanos::from_millis(2_100)).contains(&noise.watched));
         assert!(noise.longest <= noise.total && noise.total < noise.watched);
         let gaps = noise.attribution.as_ref().unwrap();
         at_rate(gaps.gaps.min(counts.irq), hz * 0.95, noise.watched);
-        // The sums and the gaps are measured differently. The gaps' events may cover up to one more
-        // period.
+        // The sums and the gaps come from different measurements. The events that describe the gaps
+        // may cover up to one more period than the sums.
         assert!(gaps.time.0 >= noise.total.0 - 100_000, "{noise:?}");
         assert!(gaps.time.0 < 2 * noise.total.0, "{noise:?}");
         let entry_exit = gaps.entry_exit.unwrap_or_default();
@@ -240,11 +242,11 @@ fn peers_measure_the_same_kernel() {
     }
     let coverage = |peer| noise(&statement, peer).attribution.unwrap().coverage();
     assert!((0.99..=1.0).contains(&coverage(Peer::Audit)));
-    // osnoise has no account for kernel entry and exit.
+    // osnoise has no account for entering and leaving the kernel, so that time stays unexplained.
     assert!((0.4..1.0).contains(&coverage(Peer::Osnoise)));
     for peer in [Peer::Timerlat, Peer::Cyclictest] {
         let latency = latency(&statement, peer);
-        // Both tools' threads sleep for 1 ms.
+        // The threads of both tools sleep for 1 ms at a time.
         assert!((1_950..=2_050).contains(&latency.cycles), "{latency:?}");
         assert!(latency.thread.min > Nanos::ZERO && latency.thread.max < Nanos::from_millis(1));
         if let Some(irq) = latency.irq {

@@ -1,11 +1,11 @@
 //! Tests that `MODULES` lists all modules of the Python check, which compares a statement with its
-//! rows, and that the check's dependencies are pinned.
+//! rows. Also tests that the versions of the check's dependencies are pinned.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
-/// Modules of the check, other than the one that is run.
+/// Names of the check's modules, except for the one that is run directly.
 const MODULES: [&str; 10] = [
     "accounting",
     "beats",
@@ -27,7 +27,7 @@ fn read(file: &str) -> String {
     fs::read_to_string(folder().join(file)).expect(file)
 }
 
-/// The modules of the check that are imported by module `text`.
+/// Returns those modules of the check that a module with the source code `text` imports.
 fn imports(text: &str) -> BTreeSet<&str> {
     let words = text.lines().filter_map(|line| {
         let mut words = line.split_whitespace();

@@ -1,5 +1,5 @@
-//! `cargo xtask bpf`: builds the committed BPF objects, so that users need no clang, and generates
-//! the Rust modules with their records and names.
+//! `cargo xtask bpf`: builds the BPF objects, which are committed so that users need no clang. Also
+//! generates the Rust modules that contain the objects' records and names.
 
 use std::fs;
 use std::io::Write;
@@ -12,9 +12,9 @@ use crate::{compare, read, renew, root};
 
 const SOURCE: &str = "crates/trace/bpf/ticktax.bpf.c";
 const OBJECT: &str = "crates/trace/bpf/ticktax.bpf.o";
-/// The other objects and their sources. The tracer for old kernels has the same records. The
-/// program that tests which of the two tracers a kernel accepts, and the counter of dropped
-/// datagrams, share no records.
+/// The other objects and their sources. The object for old kernels has the same records as the
+/// first one. The program that tests which of these two a kernel accepts, and the counter of
+/// dropped datagrams, have no records.
 const OTHERS: [(&str, &str); 3] = [
     (
         "crates/trace/bpf/before_5_12.bpf.c",
@@ -32,7 +32,7 @@ const OTHERS: [(&str, &str); 3] = [
 const HEADER: &str = "crates/trace/bpf/record.h";
 const RECORDS: &str = "crates/trace/src/record.rs";
 const NAMES: &str = "crates/trace/src/object.rs";
-/// Command that regenerates the objects and modules.
+/// Command that regenerates the objects and the modules.
 const RUN: &str = "cargo xtask bpf";
 
 /// Compiles the sources to the committed objects, and generates the modules from the first object.
@@ -48,7 +48,8 @@ pub(crate) fn build() -> Result<String, String> {
     Ok(said.join("\n"))
 }
 
-/// Checks that the committed objects match their sources, and that the modules match both.
+/// Checks that the committed objects match their sources, and that the modules match the first
+/// object and its header.
 pub(crate) fn check() -> Result<String, String> {
     let object = compile(SOURCE)?;
     compare(OBJECT, &object, RUN)?;
@@ -107,8 +108,8 @@ fn compile(source: &str) -> Result<Vec<u8>, String> {
     fs::read(&object).map_err(|error| format!("cannot read {}: {error}", object.display()))
 }
 
-/// A private temporary directory, removed on drop. A failed compilation leaves nothing behind, and
-/// never replaces the committed object with an incomplete one.
+/// A private temporary directory, which is removed on drop. A compilation that fails leaves nothing
+/// behind, and never replaces the committed object with an incomplete one.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -122,12 +123,12 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Ignore errors: a leftover in a temporary directory does no harm.
+        // Ignore errors: a directory left in the temporary directory does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// The part of `--check` that needs no clang.
+/// This is the part of `--check` that does not need clang.
 #[test]
 fn the_modules_match_the_committed_objects() {
     for object in [OBJECT, OTHERS[0].1] {

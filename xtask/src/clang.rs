@@ -1,7 +1,7 @@
-//! The compiler of the BPF objects.
+//! The compiler for the BPF objects.
 //!
-//! The committed objects are compared byte for byte, and other versions produce other bytes. The
-//! version is therefore fixed to that of Debian 12.
+//! Its version is fixed to that of Debian 12. The committed objects are compared byte for byte, and
+//! other versions produce other bytes.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::cross::run;
 
 const VERSION: u32 = 14;
 
-/// clang and llvm-strip of the required version.
+/// clang and llvm-strip in the required version.
 pub(crate) struct Clang {
     compiler: String,
     strip: String,
@@ -25,29 +25,29 @@ impl Clang {
         })
     }
 
-    /// Compiles `source`, a path relative to the directory `root`, to `object`.
+    /// Compiles `source` to `object`. `source` is a path relative to the directory `root`.
     ///
-    /// The compiler runs in `root` and writes `.` instead of its path, because the line information
+    /// The compiler runs in `root` and records that directory as `.`, because the line information
     /// in the object names the source file.
     pub(crate) fn compile(&self, root: &Path, source: &str, object: &Path) -> Result<(), String> {
         let mut compiler = Command::new(&self.compiler);
         compiler
             .current_dir(root)
             .args(["--target=bpfel", "-mcpu=v3", "-O2", "-g"])
-            // The programs read names and record marks as whole machine words.
+            // The BPF programs read names and record marks as whole machine words.
             .arg("-fno-strict-aliasing")
             .args(["-Wall", "-Werror", "-Wno-unused-function"])
             .arg("-fdebug-compilation-dir=.")
             .args(["-c", source, "-o"])
             .arg(object);
         run(&mut compiler)?;
-        // Removes debug information but keeps BTF.
+        // This removes debug information but keeps BTF.
         run(Command::new(&self.strip).arg("-g").arg(object))
     }
 }
 
-/// Returns the command name of a tool in the required version: Debian's versioned name, or the
-/// plain one.
+/// Returns the command name of a tool in the required version. It is the name with Debian's version
+/// suffix, or the plain name.
 pub(crate) fn tool(name: &str) -> Result<String, String> {
     [format!("{name}-{VERSION}"), name.to_owned()]
         .into_iter()

@@ -1,9 +1,9 @@
 //! `cargo xtask cross`: builds the command as a static program for each architecture.
 //!
-//! The clang for the BPF objects also compiles the C code (zstd). It uses the headers of Debian's
-//! musl-dev for the architecture, which apt downloads and verifies. rustc provides the linker and
-//! the C library. Nothing is installed except Rust's target. All files are in target/cross and are
-//! downloaded once.
+//! The clang that compiles the BPF objects also compiles the C code (zstd). It uses the headers
+//! from Debian's musl-dev for the architecture, which apt downloads and verifies. rustc provides
+//! the linker and the C library. Nothing is installed except Rust's libraries for the target. All
+//! files are downloaded once and kept in target/cross.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::root;
 pub(crate) struct Target {
     /// Debian's name of the architecture.
     pub(crate) debian: &'static str,
-    /// Its name in Rust and in the kernel.
+    /// Name of the architecture in Rust and in the kernel.
     pub(crate) machine: &'static str,
 }
 
@@ -52,13 +52,13 @@ impl Target {
         format!("{}-unknown-linux-musl", self.machine)
     }
 
-    /// Builds the command with this profile in the directory `build`. Returns the path of the
+    /// Builds the command with this profile, in the directory `build`. Returns the path of the
     /// binary.
     pub(crate) fn build_into(self, build: &Path, profile: &str) -> Result<PathBuf, String> {
         self.build("ticktax", build, profile)
     }
 
-    /// Builds any package whose program has the same name as the package.
+    /// Builds a package whose program has the same name as the package.
     pub(crate) fn build(
         self,
         package: &str,
@@ -103,7 +103,7 @@ impl Target {
         )
     }
 
-    /// Returns the directory of the C library's headers. Downloads them if necessary.
+    /// Returns the directory that contains the C library's headers. Downloads them if necessary.
     fn headers(self) -> Result<PathBuf, String> {
         let folder = root().join("target/cross").join(self.debian);
         let headers = folder.join(format!("files/usr/include/{}-linux-musl", self.machine));
@@ -130,7 +130,7 @@ impl Target {
         absolute(&headers)
     }
 
-    /// Runs apt with private lists, so that the machine's own lists stay unchanged.
+    /// Runs apt with separate package lists, so that the machine's lists stay unchanged.
     fn apt(self, folder: &Path, words: &[&str]) -> Result<(), String> {
         let shown = folder.display();
         let options = [
@@ -149,7 +149,7 @@ impl Target {
         run(apt.args(words))
     }
 
-    /// Installs Rust's target libraries with rustup.
+    /// Installs Rust's libraries for this target with rustup.
     fn require_target(self) -> Result<(), String> {
         let mut rustup = Command::new("rustup");
         rustup
@@ -169,7 +169,8 @@ fn flags_of(name: &str) -> String {
     format!("CARGO_TARGET_{}_RUSTFLAGS", name.to_uppercase())
 }
 
-/// Removes this machine's paths from the binary, so that builds are reproducible.
+/// Returns the flags for rustc. They remove this machine's paths from the binary, so that builds
+/// are reproducible.
 fn rust_flags(build: &Path) -> String {
     let mut flags = vec![
         "-Clinker-flavor=ld.lld".to_owned(),
@@ -179,8 +180,8 @@ fn rust_flags(build: &Path) -> String {
         let set = std::env::var_os(variable).map(PathBuf::from);
         set.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(folder)))
     };
-    // The last matching rule wins. A build in another directory must look like one in the usual
-    // directory.
+    // If several rules match a path, the last one wins. A build in another directory must look like
+    // a build in the usual one.
     let usual = root().join("target");
     let other = (build != usual).then(|| absolute(build).ok()).flatten();
     let all = [
@@ -215,7 +216,8 @@ fn folder_of(profile: &str) -> &str {
     if profile == "dev" { "debug" } else { profile }
 }
 
-/// Parses a profile and architectures. If no architecture is named, returns all of them.
+/// Parses a profile and the names of architectures. If no architecture is named, returns all of
+/// them.
 pub(crate) fn arguments<'a>(
     words: &[&'a str],
     profile: &'a str,

@@ -1,8 +1,9 @@
-//! `cargo xtask dist`: builds the release files for each architecture: a static binary, a Debian
-//! package, an SBOM, and the licences.
+//! `cargo xtask dist`: builds the release files for each architecture. They are a static binary, a
+//! Debian package, an SBOM, and the licences.
 //!
 //! Times come from `SOURCE_DATE_EPOCH` or from the last commit, and no file contains a path of this
-//! machine. The same source can therefore produce the same bytes. `--check` verifies that it does.
+//! machine. The same source should therefore always produce the same bytes. `--check` verifies that
+//! it does.
 
 mod deb;
 mod licences;
@@ -20,10 +21,10 @@ use crate::cross::{Target, arguments, build_here, run};
 use crate::root;
 use packages::Packages;
 
-/// Properties that all architectures share.
+/// Properties of a release that are the same for all architectures.
 struct Release {
     version: String,
-    /// Time of the release, in seconds since 1970.
+    /// Time to record for the release, in seconds since 1970.
     time: u64,
     folder: PathBuf,
 }
@@ -36,7 +37,8 @@ struct Built {
     licences: String,
 }
 
-/// Builds everything into target/dist-files. `--check` builds twice and compares.
+/// Builds all release files in target/dist-files. With `--check`, builds them twice and compares
+/// the results.
 pub(crate) fn make(words: &[&str]) -> Result<String, String> {
     let check = words.contains(&"--check");
     let words: Vec<&str> = words
@@ -138,14 +140,14 @@ impl Release {
     }
 }
 
-/// Manual pages and completions, by name. They are the same on every architecture.
+/// Manual pages and shell completions, each with its name. They are the same on every architecture.
 struct Texts {
     manual: Vec<(String, Vec<u8>)>,
     completions: Vec<(&'static str, Vec<u8>)>,
 }
 
 impl Texts {
-    /// Generates the texts with a native build, because they do not depend on the target.
+    /// Generates the texts with a build for this machine, because they do not depend on the target.
     fn of_host(folder: &Path) -> Result<Self, String> {
         let binary = build_here("ticktax", "dev")?;
         let pages = folder.join("man");
@@ -175,7 +177,7 @@ impl Texts {
     }
 }
 
-/// Returns the time of the last source change, in seconds since 1970.
+/// Returns the time of the last change to the source, in seconds since 1970.
 fn source_time() -> Result<u64, String> {
     let text = if let Ok(text) = std::env::var("SOURCE_DATE_EPOCH") {
         text
@@ -201,7 +203,7 @@ fn executable(path: &Path) -> Result<(), String> {
     fs::set_permissions(path, mode).map_err(|error| cannot("write", path, &error))
 }
 
-/// Formats an error: `what` failed for `path`.
+/// Formats an error: the action `what` failed for `path`.
 fn cannot(what: &str, path: &Path, error: &std::io::Error) -> String {
     format!("cannot {what} {}: {error}", path.display())
 }

@@ -1,7 +1,7 @@
-//! `cargo xtask gallery`: makes the reports and pictures of docs/gallery.md.
+//! `cargo xtask gallery`: makes the reports and pictures for docs/gallery.md.
 //!
 //! The reports are written to target/gallery. Headless Chromium captures the pictures
-//! (xtask/gallery/shots.mjs). Requires root, two CPUs, Node, Chromium, QEMU, and the tools for
+//! (xtask/gallery/shots.mjs). This requires root, two CPUs, Node, Chromium, QEMU, and the tools for
 //! building kernels. It takes two minutes. The first run takes half an hour, because it builds six
 //! kernels.
 
@@ -14,16 +14,17 @@ use std::time::Duration;
 use crate::root;
 use crate::screens::{BACKUP, Running, built};
 
-/// Scenario with a job every 30.999 s, a frame loop, and a job at random times.
+/// Scenario with a job every 30.999 s, a frame loop, and a job that starts at random times.
 const STALL: &str = "scenarios/every-30.999-seconds.toml";
 
-/// Tick rates of the published investigation.
+/// Tick rates that the published investigation used.
 const RATES: &str = "1000,800,600,500,400,200";
 
-/// Directories of the required Node packages.
+/// Directories whose Node packages must be installed.
 const PACKAGES: [&str; 2] = ["crates/ticktax/tests/browser", "xtask/gallery"];
 
-/// A picture: its name, the report, the selected part, the width of the window, and the theme.
+/// A picture: its name, its report, the selector of the part to capture, the width of the window,
+/// and the theme.
 type Shot = (&'static str, &'static str, &'static str, u32, &'static str);
 
 const SHOTS: &[Shot] = &[
@@ -57,7 +58,7 @@ const SHOTS: &[Shot] = &[
     ("phone", "lag", "", 390, "dark"),
 ];
 
-/// Makes reports and pictures with `binary`, or with a new build.
+/// Makes the reports and pictures with `binary`. If it is `None`, builds the command first.
 pub(crate) fn make(binary: Option<&str>) -> Result<String, String> {
     let binary = match binary {
         Some(path) => PathBuf::from(path),
@@ -68,7 +69,7 @@ pub(crate) fn make(binary: Option<&str>) -> Result<String, String> {
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder)
         .map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
-    // Reports show a program under its file name, so use real paths.
+    // Reports show a program by its file name, so resolve symbolic links.
     let binary = fs::canonicalize(&binary)
         .map_err(|error| format!("cannot find {}: {error}", binary.display()))?;
     let folder = fs::canonicalize(&folder)
@@ -101,11 +102,11 @@ impl Gallery {
         }
     }
 
-    /// Runs a verb and returns its exit code. `None` if a signal ended it.
+    /// Runs a verb and returns its exit code, or `None` if a signal ended it.
     fn status(&self, arguments: &[&str]) -> Result<Option<i32>, String> {
         let status = Command::new(&self.binary)
             .args(arguments)
-            // Run there, so that pages show relative file names.
+            // Run in the output directory, so that pages show relative file names.
             .current_dir(&self.folder)
             .stdout(Stdio::null())
             .status()
@@ -113,7 +114,8 @@ impl Gallery {
         Ok(status.code())
     }
 
-    /// Audits the tutorial's server, which a backup delays, before and after the backup is moved.
+    /// Audits the game server from the tutorial, which is delayed by a backup, before and after the
+    /// backup is moved to another CPU.
     fn lag(&self) -> Result<(), String> {
         let server = [
             "pace", "--rate", "60", "--work", "5ms", "--cpu", "1", "--for", "900s",
@@ -144,7 +146,7 @@ impl Gallery {
         self.run(&["compare", before, after, "--html", "proof.html"])
     }
 
-    /// Reads the tick rate of this kernel from an audit.
+    /// Returns the tick rate of the running kernel, which an audit reports.
     fn hz(&self) -> Result<u32, String> {
         let output = Command::new(&self.binary)
             .args(["audit", "--for", "100ms", "--format", "json"])
@@ -181,7 +183,7 @@ impl Gallery {
         ])
     }
 
-    /// Simulates a job every 30.999 s and searches for periods.
+    /// Simulates a job that runs every 30.999 s, and searches the recording for periods.
     fn stall(&self) -> Result<(), String> {
         let scenario = root().join(STALL);
         let scenario =
@@ -199,14 +201,14 @@ impl Gallery {
         self.run(&["beats", recording, "--html", "stall.html"])
     }
 
-    /// Runs the case of a published investigation.
+    /// Reproduces a published investigation in the simulator.
     fn case(&self) -> Result<(), String> {
         let page = "case.html";
         self.run(&["case", "run", "frame-rate-vs-hz", "--html", page])
     }
 
-    /// Repeats the same investigation on kernels with its tick rates. The kernels are built once
-    /// and kept.
+    /// Repeats the same investigation on real kernels that have the tick rates of the published
+    /// one. The kernels are built once and kept.
     fn case_on_kernels(&self) -> Result<(), String> {
         self.run(&["lab", "build", "--hz", RATES])?;
         self.run(&[
@@ -219,7 +221,7 @@ impl Gallery {
         ])
     }
 
-    /// Compares a game server's loop on a real kernel with three sets of boot parameters.
+    /// Compares a game server's loop on a real kernel under three sets of boot parameters.
     fn kernels(&self) -> Result<(), String> {
         let page = "kernels.html";
         let compare = [
@@ -232,8 +234,8 @@ impl Gallery {
         ];
         let vary = ["--vary", "cmdline=,nohz=off,highres=off"];
         let verb = ["--", "pace", "--rate", "35", "--work", "1ms", "--for", "5s"];
-        // Exit code 1 means that a kernel differs from its model. The page is about this
-        // difference.
+        // Exit code 1 means that a kernel differs from its model. This is not an error here,
+        // because the page is about this difference.
         match self.status(&[&compare[..], &vary, &verb].concat())? {
             Some(0 | 1) => Ok(()),
             _ => Err("ticktax lab compare failed".to_owned()),

@@ -1,12 +1,12 @@
 //! `cargo xtask kernels`: tests the committed BPF objects in lab guests. It covers every Debian
-//! kernel of both architectures, and kernels that the lab builds. The results are the tables of
+//! kernel of both architectures, and kernels that the lab builds. The results are the tables in
 //! docs/reference/kernels.md.
 //!
 //! In each guest, a real-time thread uses a known share of the CPU, and a known number of
-//! interrupts is sent. The audit must report both. A guest's clock counts its instructions, so a
-//! row does not depend on the machine. Results are kept in target/kernels and reused while the
-//! binaries stay the same. Guests run the tests' build of the command, cross-built for the other
-//! architecture.
+//! interrupts is sent. The audit must report both. A guest's clock counts the guest's instructions,
+//! so a row does not depend on the machine that runs the guest. Results are kept in target/kernels,
+//! and reused as long as the binaries stay the same. The guests run the command in the build that
+//! the tests use. For the other architecture, it is cross-built.
 
 mod builds;
 mod row;
@@ -34,10 +34,10 @@ const SUITES: [&str; 7] = [
     "experimental",
 ];
 
-/// Flavours of the suites' kernels.
+/// Flavours of the kernels in these suites. The empty string is the standard kernel.
 const FLAVOURS: [&str; 3] = ["cloud-", "rt-", ""];
 
-/// Suites with arm64 kernels that use 16 KiB pages.
+/// Suites that have arm64 kernels with 16 KiB pages.
 const WITH_LARGE_PAGES: [&str; 5] = [
     "bookworm-backports",
     "trixie",
@@ -46,15 +46,16 @@ const WITH_LARGE_PAGES: [&str; 5] = [
     "experimental",
 ];
 
-/// Output file of the audit's statement.
+/// Name of the audit's statement file.
 const STATEMENT: &str = "statement.json";
 
-/// Disturbances in the guest, as arguments of ticktax-inject: a thread, and interrupts.
+/// Disturbances in the guest, as arguments for ticktax-inject: a thread that runs periodically, and
+/// periodic interrupts.
 const BESIDE: [&str; 2] = [
     "fifo --cpu 0 --period 40ms --length 2ms --for 5m --json",
     "irq-work --cpu 0 --period 10ms --for 5m --json",
 ];
-/// The audit in the guest.
+/// Arguments of the audit that runs in the guest.
 const AUDIT: [&str; 5] = ["audit", "--probe", "spin", "--for", "2s"];
 
 /// The document that contains the tables.
@@ -72,7 +73,7 @@ enum Table {
 impl Table {
     const ALL: [Self; 2] = [Self::Debian, Self::Built];
 
-    /// Returns the table's kernels with their architectures, in row order.
+    /// Returns the kernels in the table with their architectures, in the order of the rows.
     fn kernels(self) -> Vec<(Target, String)> {
         match self {
             Self::Debian => debian(),
@@ -83,7 +84,7 @@ impl Table {
         }
     }
 
-    /// Returns the lines before and after the table.
+    /// Returns the marker lines before and after the table.
     fn marks(self) -> (&'static str, &'static str) {
         match self {
             Self::Debian => ("<!-- cargo xtask kernels -->", "<!-- end -->"),
@@ -112,7 +113,8 @@ fn debian() -> Vec<(Target, String)> {
 }
 
 /// Boots all kernels, or those whose names contain one of `words`. Returns the rows of these
-/// kernels, and of kernels booted earlier. A table is written once it has all of its rows.
+/// kernels, and of those that were booted earlier. A table is written to the document only if all
+/// of its rows are available.
 pub(crate) fn make(words: &[&str]) -> Result<String, String> {
     let command = build_here("ticktax", "dev")?;
     let is_wanted = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word));
@@ -130,7 +132,8 @@ pub(crate) fn make(words: &[&str]) -> Result<String, String> {
                 .filter(is_on_target)
                 .map(|entry| &entry.1)
                 .collect();
-            // Build nothing for an architecture without requested or kept kernels.
+            // Do not build anything for an architecture if none of its kernels was requested or
+            // booted earlier.
             if mine
                 .iter()
                 .any(|name| is_wanted(name) || folder_of(name).is_dir())
@@ -153,7 +156,8 @@ pub(crate) fn make(words: &[&str]) -> Result<String, String> {
             words.join(", ")
         ));
     }
-    // Read the document only now, because the guests take long and it may change in that time.
+    // Read the document only now, because it may have changed during the long time that the guests
+    // take.
     let mut page = String::from_utf8_lossy(&read(PAGE)?).into_owned();
     for (marks, table) in tables {
         page = with_table(&page, marks, &table)?;
@@ -162,7 +166,7 @@ pub(crate) fn make(words: &[&str]) -> Result<String, String> {
     Ok(said.join("\n"))
 }
 
-/// Builds the rows of an architecture's kernels that are requested or kept.
+/// Returns the rows for those of an architecture's kernels that were requested or booted earlier.
 fn rows_of(
     target: Target,
     kernels: &[&String],
@@ -204,7 +208,7 @@ fn with_table(page: &str, (begin, end): (&str, &str), table: &str) -> Result<Str
     Ok(format!("{before}{begin}\n{table}{end}{after}"))
 }
 
-/// Components of a guest.
+/// Files from which a guest is started.
 struct Guest<'a> {
     command: &'a Path,
     binary: &'a Path,
@@ -213,7 +217,7 @@ struct Guest<'a> {
 }
 
 impl Guest<'_> {
-    /// Whether this kernel has already been booted with this binary.
+    /// Returns whether this kernel has already been booted with this binary.
     fn is_known(&self, kernel: &str) -> bool {
         let folder = folder_of(kernel);
         let key = fs::read_to_string(folder.join("key"));
@@ -223,8 +227,8 @@ impl Guest<'_> {
         is_same && folder.join(STATEMENT).is_file()
     }
 
-    /// Runs an audit in a guest with this kernel. Returns the statement and the truth about the
-    /// disturbances, or the reason for a failure.
+    /// Runs an audit in a guest with this kernel. Returns the audit's statement and what the
+    /// injectors did, or the reason for a failure.
     fn statement(&self, kernel: &str) -> Result<(Value, Truth), String> {
         let folder = folder_of(kernel);
         let said = folder.join(STATEMENT);
@@ -250,8 +254,8 @@ impl Guest<'_> {
         Ok((json(said)?, truth))
     }
 
-    /// Returns the identity of everything that a guest's result depends on. It does not detect
-    /// updates of Debian's kernels after the first boot.
+    /// Returns a digest of everything on which a guest's result depends, except for one thing: it
+    /// does not change when Debian updates a kernel after the first boot.
     fn key(&self, kernel: &str) -> Result<String, String> {
         let build = BUILDS.iter().find(|build| build.kernel() == kernel);
         let config = build.map(Build::identity).transpose()?.unwrap_or_default();
@@ -288,8 +292,8 @@ impl Guest<'_> {
         let output = command
             .output()
             .map_err(|error| format!("cannot run ticktax: {error}"))?;
-        // If the accounts do not balance, the audit fails but writes a statement. The row then
-        // reports that.
+        // If the accounts do not balance, the audit fails, but it still writes a statement. The row
+        // then reports this.
         let is_written = fs::metadata(said).is_ok_and(|file| file.len() > 0);
         if output.status.success() || is_written {
             return Ok(());

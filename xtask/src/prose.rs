@@ -1,9 +1,9 @@
-//! `cargo xtask prose`: a ceiling on prose that does not read like plain technical English.
+//! `cargo xtask prose`: limits the amount of prose that does not read like plain technical English.
 //!
 //! Counts the comment blocks, document sentences and messages that contain one of the [`PHRASES`]
-//! or start with one of the [`OPENINGS`]. Each directory has a ceiling for each kind in
-//! `xtask/prose.txt`, which may only go down. The count is a thermometer: prose can pass it and
-//! still be bad.
+//! or start with one of the [`OPENINGS`]. For each directory and each kind of prose,
+//! `xtask/prose.txt` contains a maximum, which may only be lowered. The count is a thermometer:
+//! prose can pass it and still be bad.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,10 +13,11 @@ use std::process::Command;
 
 use super::root;
 
-/// File with the ceilings.
+/// File that contains the maximum counts.
 const CEILINGS: &str = "xtask/prose.txt";
 
-/// Phrases that a native engineer would not write in technical prose, with what to write instead.
+/// Phrases that a native engineer would not write in technical prose, each with a better
+/// alternative.
 const PHRASES: [(&str, &str); 44] = [
     ("is told", "is reported, is known"),
     ("are told", "are reported, are known"),
@@ -64,7 +65,7 @@ const PHRASES: [(&str, &str); 44] = [
     ("oftener", "more often"),
 ];
 
-/// Words that a sentence should not open with: its subject comes first.
+/// Words that a sentence should not open with, because its subject should come first.
 const OPENINGS: [&str; 11] = [
     "of",
     "those",
@@ -99,7 +100,7 @@ impl Kind {
     }
 }
 
-/// A piece of prose, and the line where it starts.
+/// A piece of prose, and the number of the line on which it starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Block {
     kind: Kind,
@@ -107,7 +108,7 @@ struct Block {
     text: String,
 }
 
-/// Number of marked pieces of one kind in a directory, and of all pieces.
+/// Number of pieces of one kind in a directory: those that were marked, and all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Count {
     marked: u64,
@@ -116,7 +117,7 @@ struct Count {
 
 type Counts = BTreeMap<(String, Kind), Count>;
 
-/// Compares the counts with the ceilings.
+/// Fails if a count exceeds its maximum.
 pub(crate) fn check() -> Result<String, String> {
     let counts = count(&mut |_, _, _| ())?;
     let ceilings = ceilings(&committed()?)?;
@@ -141,7 +142,7 @@ pub(crate) fn check() -> Result<String, String> {
     ))
 }
 
-/// Lowers the ceilings to the counts. A directory without a ceiling gets one.
+/// Lowers each maximum to the current count. A directory that has no maximum yet gets one.
 pub(crate) fn lower() -> Result<String, String> {
     let before = if root().join(CEILINGS).exists() {
         ceilings(&committed()?)?
@@ -161,7 +162,7 @@ pub(crate) fn lower() -> Result<String, String> {
     super::renew(CEILINGS, text.as_bytes())
 }
 
-/// Lists every marked piece below a directory.
+/// Lists every marked piece of prose in a directory and below it.
 pub(crate) fn list(folder: &str) -> Result<String, String> {
     let mut listed = String::new();
     count(&mut |path, block, mark| {
@@ -225,7 +226,7 @@ fn count(each: &mut dyn FnMut(&str, &Block, &str)) -> Result<Counts, String> {
     let files = String::from_utf8_lossy(&git.stdout);
     let mut counts = Counts::new();
     for path in files.lines().filter(|path| !path.contains("/fixtures/")) {
-        // This file lists the phrases.
+        // This file contains the list of phrases, so skip it.
         if path == "xtask/src/prose.rs" {
             continue;
         }
@@ -265,8 +266,8 @@ fn blocks(path: &str, text: &str) -> Vec<Block> {
     }
 }
 
-/// Splits source into comments, each with its continuation lines, and quoted texts of five words or
-/// more.
+/// Splits source into comments and quoted texts. A comment includes its continuation lines. Texts
+/// of fewer than five words are omitted.
 fn of_source(text: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut comment: Option<Block> = None;
@@ -323,7 +324,7 @@ fn quoted(line: &str) -> Vec<String> {
     texts
 }
 
-/// Splits a document into sentences of more than four words. Code and indented blocks are left out.
+/// Splits a document into sentences of more than four words. Omits code and indented blocks.
 fn of_document(text: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
     let (mut paragraph, mut begin, mut is_code) = (String::new(), 1, false);
@@ -360,7 +361,8 @@ fn sentences(paragraph: &str, line: usize) -> Vec<Block> {
     parts.map(block).collect()
 }
 
-/// Returns the first odd phrase in a piece of prose, with a better wording.
+/// Returns the first marked phrase in a piece of prose together with a better wording, or `None` if
+/// no phrase is marked.
 fn mark(text: &str) -> Option<String> {
     let words: Vec<String> = text
         .split_whitespace()

@@ -1,5 +1,5 @@
 //! `cargo xtask screens`: runs the examples of the README, the tutorial and three other pages, and
-//! inserts the resulting screens. Requires root and two CPUs. It takes a minute and a half.
+//! inserts the screens that they print. Requires root and two CPUs. It takes a minute and a half.
 //!
 //! A screen replaces the first text block after its marker, `<!-- screen NAME -->`.
 
@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use crate::root;
 
-/// Shell script of the tutorial's backup.
+/// Shell script that stands in for the backup job in the tutorial.
 pub(crate) const BACKUP: &str =
     "while :; do sleep 3; i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; done";
-/// Shell script of a load test with constant load.
+/// Shell script that stands in for a load test with constant load.
 const LOAD: &str = "while :; do :; done";
 
-/// Measures the screens and writes them into the pages.
+/// Runs the examples, and writes the screens into the pages.
 pub(crate) fn write(binary: Option<&str>) -> Result<String, String> {
     let binary = match binary {
         Some(path) => PathBuf::from(path),
@@ -39,7 +39,7 @@ pub(crate) fn write(binary: Option<&str>) -> Result<String, String> {
     Ok("README.md and four pages of docs show what was just printed: read them.".to_owned())
 }
 
-/// Builds the current binary, and the injector next to it.
+/// Builds the command and the injector in one directory. Returns the path of the command.
 pub(crate) fn built() -> Result<PathBuf, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
@@ -66,11 +66,11 @@ struct Pages {
     machine: String,
 }
 
-/// A program, killed on drop.
+/// A running program, which is killed when this is dropped.
 pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
-    /// Runs a copy of `program` named `name` on CPU 1.
+    /// Copies `program` to the file `name` and runs the copy on CPU 1.
     pub(crate) fn start(
         folder: &Path,
         (program, name): (&Path, &str),
@@ -99,7 +99,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // The program might already have exited.
+        // The program may have exited already, so ignore errors.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -126,7 +126,7 @@ fn measure(binary: &Path, folder: &Path) -> Result<Pages, String> {
     })
 }
 
-/// Runs a command on a terminal with 80 columns, and returns its output.
+/// Runs a verb as if its terminal had 80 columns, and returns its output.
 fn page(binary: &Path, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new(binary)
         .args(arguments)
@@ -146,7 +146,7 @@ fn page(binary: &Path, arguments: &[&str]) -> Result<String, String> {
     }
 }
 
-/// Returns the first rows of the culprit table.
+/// Returns the first rows of the table of culprits.
 fn table(page: &str) -> Result<String, String> {
     let mut lines = page.lines();
     let heading = lines
@@ -158,7 +158,7 @@ fn table(page: &str) -> Result<String, String> {
     Ok(all.join("\n"))
 }
 
-/// Replaces the screens in a file.
+/// Replaces the screens with these names in a file.
 fn put(file: &str, pages: &[(&str, &str)]) -> Result<(), String> {
     let path = root().join(file);
     let text = fs::read_to_string(&path).map_err(|error| format!("cannot read {file}: {error}"))?;

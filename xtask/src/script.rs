@@ -1,23 +1,23 @@
-//! `cargo xtask script`: builds the script of timeline pages. The result is committed, so that
-//! users need no Node.
+//! `cargo xtask script`: builds the script that timeline pages contain. The result is committed, so
+//! that users do not need Node.
 
 use std::process::Command;
 
 use crate::{compare, renew, root};
 
-/// Directory of the script's source.
+/// Directory that contains the source of the script.
 const FOLDER: &str = "crates/report/script";
-/// The script included in pages.
+/// The built script that pages contain.
 const BUILT: &str = "crates/report/src/html/timeline/timeline.min.js";
 /// Command that regenerates the script.
 const RUN: &str = "cargo xtask script";
 
-/// Builds the committed script.
+/// Builds the script and writes it to the committed file.
 pub(crate) fn build() -> Result<String, String> {
     renew(BUILT, &built()?)
 }
 
-/// Checks types, runs the script's tests, and compares the committed script with a new build.
+/// Checks the script's types, runs its tests, and compares the committed script with a new build.
 pub(crate) fn check() -> Result<String, String> {
     let fresh = built()?;
     npm(&["run", "--silent", "types"])?;
@@ -26,7 +26,7 @@ pub(crate) fn check() -> Result<String, String> {
     Ok(format!("{BUILT} is what {FOLDER} gives"))
 }
 
-/// Builds the script with the packages of `package-lock.json`.
+/// Builds the script with the package versions in `package-lock.json`.
 fn built() -> Result<Vec<u8>, String> {
     npm(&["ci", "--no-audit", "--no-fund", "--silent"])?;
     npm(&["run", "--silent", "build"])

@@ -1,24 +1,25 @@
 //! `cargo xtask test TIER [N]`: runs the tests that `cargo test --workspace` leaves out, N times.
 //!
-//! The default command runs the tests that give the same result on any machine, and a few live
-//! tests. Each tier here needs something else: a quiet machine, kernels from apt, a cross build, a
-//! browser.
+//! `cargo test` runs the tests that give the same result on any machine, and a few live tests. Each
+//! tier here needs something else: a machine that is otherwise idle, kernels from apt, a cross
+//! build, or a browser.
 
 use std::process::Command;
 
 use crate::{cross, root};
 
-/// Environment variable that lists the tiers to run. Test programs ignore the tests of other tiers.
+/// Environment variable that lists the tiers to run. The test programs ignore the tests of other
+/// tiers.
 const VARIABLE: &str = "TICKTAX_TESTS";
 
-/// Tests that one command runs.
+/// A set of tests that one command runs.
 struct Tier {
     name: &'static str,
-    /// Test programs, each with its package.
+    /// The test programs, each with the package that it belongs to.
     programs: &'static [(&'static str, &'static str)],
-    /// Prefix of the tests' names.
+    /// Prefix that the names of the tests have.
     filter: &'static str,
-    /// Builds or installs the tests' requirements.
+    /// Builds or installs what the tests require.
     prepare: fn() -> Result<(), String>,
 }
 
@@ -60,11 +61,11 @@ const TIERS: [Tier; 4] = [
     },
 ];
 
-/// Runs a tier once, or as often as the second word requests. Continues after failures, to count
-/// them.
+/// Runs a tier once, or as often as the second word requests. Continues after a failed run in order
+/// to count the failures.
 ///
 /// # Errors
-/// Returns an error if the tier is unknown, if its needs cannot be met, or if a run failed.
+/// Returns an error if the tier is unknown, if its requirements cannot be met, or if a run failed.
 pub(crate) fn test(words: &[&str]) -> Result<String, String> {
     let names = || TIERS.map(|tier| tier.name).join(", ");
     let [name, rest @ ..] = words else {
@@ -84,7 +85,7 @@ pub(crate) fn test(words: &[&str]) -> Result<String, String> {
     (tier.prepare)()?;
     let mut failed = 0;
     for _ in 0..runs {
-        // Each program runs, whether or not the one before it failed.
+        // Run each program, even if an earlier one failed.
         let programs = tier.programs.iter();
         let results = programs.map(|program| run(&mut command(tier, *program)));
         failed += u32::from(results.filter(Result::is_err).count() > 0);

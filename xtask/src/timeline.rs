@@ -1,6 +1,7 @@
-//! `cargo xtask timeline`: measures timeline pages of one and ten million spans. Prints tables for
-//! docs/benchmarks.md with the time to write the pages, and with their time and memory in Chromium,
-//! compared with speedscope. It takes ten minutes and requires Node and Chromium.
+//! `cargo xtask timeline`: measures timeline pages with one and with ten million spans. Prints
+//! tables for docs/benchmarks.md. They contain the time that it takes to write the pages, and the
+//! time and memory that Chromium needs to open them, compared with speedscope. It takes ten
+//! minutes, and requires Node and Chromium.
 
 use std::fmt::Write;
 use std::fs;
@@ -11,19 +12,19 @@ use std::time::{Duration, Instant};
 
 use crate::{root, screens};
 
-/// Package that opens and measures pages.
+/// Node package that opens and measures pages.
 const MEASURE: &str = "bench/timeline";
 /// Simulated times that produce one and ten million spans.
 const LENGTHS: [(&str, &str); 2] = [("1 M", "5.45s"), ("10 M", "54.5s")];
-/// Number of times each page is written and opened.
+/// Number of times that each page is written and opened.
 const ROUNDS: usize = 5;
-/// Viewers to compare for each length.
+/// Viewers that are compared, for each length of a recording.
 const PEERS: [&[&str]; 2] = [&["ticktax", "speedscope"], &["ticktax"]];
-/// Libraries that could draw a timeline, compared for a million spans.
+/// Libraries that could draw a timeline. They are compared for a million spans.
 const LIBRARIES: [&str; 3] = ["echarts", "flame-chart-js", "vis-timeline"];
 
-/// Measures with `binary`, or with a new build. With `libraries`, compares libraries that could
-/// draw a million spans.
+/// Measures with `binary`. If it is `None`, builds the command first. With `libraries`, compares
+/// libraries that could draw a million spans instead.
 pub(crate) fn measure(binary: Option<&str>, libraries: bool) -> Result<String, String> {
     let binary = match binary {
         Some(path) => PathBuf::from(path),
@@ -86,7 +87,8 @@ fn tables(binary: &Path, folder: &Path, libraries: bool) -> Result<String, Strin
     Ok(format!("{out}\nLoad average {}\n\n{opened}", load.trim()))
 }
 
-/// Simulates a recording of a busy machine: four CPUs with 46,000 spans per second each.
+/// Simulates a recording of a busy machine. The machine has four CPUs, with 46,000 spans per second
+/// on each.
 fn simulated(binary: &Path, folder: &Path, length: &str) -> Result<PathBuf, String> {
     let mut scenario = format!(
         "length = \"{length}\"\nseed = 11\n[machine]\ncpus = 4\nhz = 1000\npolicy = \"fair\"\n\
@@ -116,7 +118,7 @@ fn simulated(binary: &Path, folder: &Path, length: &str) -> Result<PathBuf, Stri
     Ok(recording)
 }
 
-/// Measures the time that a command takes, and its peak memory in kB.
+/// Returns the time that a command takes, and its peak memory in kB.
 #[expect(
     clippy::disallowed_methods,
     reason = "a stopwatch, not a time of a recording"
@@ -149,7 +151,7 @@ fn taken(binary: &Path, arguments: &[&str]) -> Result<(Duration, u64), String> {
     }
 }
 
-/// Formats the median, minimum and maximum.
+/// Formats the median, the minimum and the maximum of the times.
 fn seconds(all: &[(Duration, u64)]) -> String {
     let mut all: Vec<f64> = all.iter().map(|run| run.0.as_secs_f64()).collect();
     all.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! Loads for measuring how fast the model runs.
+//! Loads for the benchmark that measures how fast the model runs.
 
 use ticktax_model::Nanos;
 use ticktax_sim::{Call, Costs, Law, Machine, Policy, Setup, Step, TaskSpec, TickMode, TimerRule};
@@ -8,9 +8,9 @@ const CPUS: usize = 64;
 /// A load's name, and a function that creates the load for a number of simulated seconds.
 type Load = (&'static str, fn(i64) -> Setup);
 
-/// All loads. `hour` has the size that the model is designed for: 64 CPUs, each with a 1000 Hz
-/// tick and 200 wake-ups per second. `busy` is the same machine, but with two tasks per CPU that
-/// use up their slices.
+/// All loads. The model is designed for loads of the size of `hour`: 64 CPUs, each with a 1000 Hz
+/// tick and 200 wake-ups per second. `busy` is the same machine with two tasks per CPU that always
+/// use up their time slices.
 pub(crate) const LOADS: [Load; 4] = [
     ("hour", |secs| wakeups(secs, TimerRule::FirstTick)),
     ("hour-high-resolution", |secs| {
@@ -25,8 +25,8 @@ pub(crate) fn load(name: &str, secs: i64) -> Option<Setup> {
     found.map(|load| load.1(secs))
 }
 
-/// A machine with one task per CPU. Each task wakes up 200 times per second and works for 50 µs on
-/// average.
+/// Creates a machine with one task per CPU. Each task wakes up 200 times per second and works for
+/// 50 µs on average.
 fn wakeups(secs: i64, rule: TimerRule) -> Setup {
     let mut machine = Machine::new(CPUS, 1000, Policy::Fair);
     machine.timers = rule;
@@ -38,7 +38,9 @@ fn wakeups(secs: i64, rule: TimerRule) -> Setup {
     };
     let mut setup = Setup::new(machine, Nanos::from_secs(secs));
     for cpu in 0..CPUS {
-        // A sleep ends half a tick late on average. Including the work, that adds up to 4.55 ms.
+        // With `FirstTick`, a sleep ends half a tick (0.5 ms) late on average. Together with the
+        // requested 4.45 ms and the 50 µs of work, that makes 5 ms, so each task wakes up 200 times
+        // per second. The other rule does not add a delay, so the requested sleep is longer.
         let more = if rule == TimerRule::FirstTick {
             0
         } else {
@@ -53,7 +55,7 @@ fn wakeups(secs: i64, rule: TimerRule) -> Setup {
     setup
 }
 
-/// A machine with two tasks per CPU, which never sleep.
+/// Creates a machine with two tasks per CPU, which never sleep.
 fn busy(secs: i64, policy: Policy) -> Setup {
     let mut machine = Machine::new(CPUS, 1000, policy);
     machine.costs.tick = Nanos(2_000);

@@ -1,9 +1,10 @@
 //! Measures how fast the model runs on one thread: `cargo bench -p ticktax-bench --bench engine`.
 //!
-//! Items are events that were simulated individually. This excludes ticks that change nothing. For
-//! `recorded`, items are rows. `cargo run --release -p ticktax-bench --example engine -- NAME
-//! SECONDS` prints the number of items, the trace's hash and the memory used. To count
-//! instructions, run it under callgrind.
+//! For most benchmarks, the items in the output are the events that were simulated individually.
+//! This excludes ticks that change nothing. For `recorded`, the items are the rows that the
+//! simulation emitted. `cargo run --release -p ticktax-bench --example engine -- NAME SECONDS`
+//! prints the number of items, the trace's hash and the memory used. To count instructions, run
+//! this example under callgrind.
 
 mod loads;
 
@@ -41,7 +42,8 @@ fn recorded(bencher: Bencher<'_, '_>) {
     bencher.counter(ItemsCount::new(all())).bench_local(all);
 }
 
-/// Times a load. The number of its events is known only after it has run.
+/// Times how long it takes to simulate a load. The number of events is known only after the load
+/// has been simulated once.
 fn time(bencher: Bencher<'_, '_>, name: &str, secs: i64) {
     let setup = loads::load(name, secs).expect("the load is in the list");
     let events = || run(&setup).expect("the load's machine makes sense").events;

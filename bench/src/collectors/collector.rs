@@ -1,4 +1,4 @@
-//! How each collector is started, scraped and stopped.
+//! Starts, scrapes and stops each collector.
 
 use std::error::Error;
 use std::fs::{self, Permissions};
@@ -22,42 +22,43 @@ const NODE_EXPORTER: Peer = Peer {
     program: "prometheus-node-exporter",
     package: "prometheus-node-exporter",
 };
-/// A collector that Debian does not package.
+/// Name of a collector that Debian does not package.
 const REZOLUS: &str = "rezolus";
 const PERF: Peer = Peer {
     program: "perf",
     package: "linux-perf",
 };
 
-/// The events that the agent's recorder sees, as far as perf supports them. The kernel refuses to
-/// sample interrupts that perf causes itself (`irq_work`,
+/// The events that the agent's flight recorder sees, as far as perf can record them. The kernel
+/// refuses to sample interrupts that perf causes itself (`irq_work`,
 /// `arch/x86/include/asm/trace/irq_vectors.h`).
 const EVENTS: &str = "sched:sched_switch,sched:sched_waking,irq:*,irq_vectors:local_timer*,\
                       irq_vectors:reschedule*,irq_vectors:call_function*,workqueue:workqueue_queue_work";
-/// Size of perf's ring per CPU. It equals the agent's largest ring on a machine with two CPUs.
+/// Size of perf's ring buffer on each CPU. It is as large as the agent's largest ring buffer on a
+/// machine with two CPUs.
 const RING: &str = "32M";
 
-/// Number of checks whether a collector has started, and the pause between them. The kernel's
-/// verifier can take a minute.
+/// Number of checks whether a collector has started, and the pause between these checks. The
+/// kernel's verifier can take a minute.
 const LOOKS: u32 = 1_800;
 const PAUSE: Duration = Duration::from_millis(50);
-/// Time to wait for perf, which does not report when it is ready.
+/// Time to wait until perf is ready, because perf does not report this itself.
 const SETTLE: Duration = Duration::from_secs(2);
-/// Time for a collector to settle after it has started.
+/// Time that a collector gets to settle after it has started.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// A program that monitors a machine continuously.
 #[derive(Clone, Debug)]
 pub(super) enum Collector {
-    /// The agent. It has a recorder if a trigger is given.
+    /// The agent. It has a flight recorder if a trigger is given.
     Agent(Option<&'static str>),
     NodeExporter(PathBuf),
     Rezolus(PathBuf),
-    /// `perf record` into rings that are overwritten, until it receives a signal.
+    /// `perf record`, which overwrites its ring buffers until it receives a signal.
     Perf(PathBuf),
 }
 
-/// A collector's total CPU time at a certain time.
+/// The total CPU time that a collector had used at a certain time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct At {
     pub(super) time: Nanos,
@@ -66,14 +67,14 @@ pub(super) struct At {
 
 pub(super) struct Watching {
     running: Running,
-    /// Address and path of the page to scrape, if the collector has one.
+    /// Address and path of the collector's metrics, or `None` if it does not serve any.
     page: Option<(String, &'static str)>,
 }
 
 impl Collector {
     /// All installed collectors.
     pub(super) fn all() -> Vec<Self> {
-        // No wait is that long, so the recorder never triggers.
+        // No thread ever waits for 10 s, so the recorder never triggers.
         let mut all = vec![Self::Agent(None), Self::Agent(Some("wait>10s"))];
         all.extend(NODE_EXPORTER.find().map(Self::NodeExporter));
         let rezolus = in_path(REZOLUS);
@@ -97,7 +98,7 @@ impl Collector {
         }
     }
 
-    /// Whether this collector is the baseline for `other`.
+    /// Returns whether `other` is compared with this collector.
     pub(super) fn is_beside(&self, other: &Self) -> bool {
         match other {
             Self::Perf(_) | Self::Agent(Some(_)) => matches!(self, Self::Agent(Some(_))),
@@ -105,15 +106,15 @@ impl Collector {
         }
     }
 
-    /// Starts the collector and waits until it is ready. It may write to `folder`. It serves its
-    /// page only on the loopback device.
+    /// Starts the collector, which may write to `folder`, and waits until it is ready. It serves
+    /// its metrics only on the loopback device.
     pub(super) fn start(
         &self,
         bench: &Bench,
         tool: &Tool,
         folder: &Path,
     ) -> Result<Watching, Box<dyn Error>> {
-        // This port was free a moment ago.
+        // Bind to a free port and release it, so that the collector can use it.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
         let (running, path) = match self {
             Self::Agent(trigger) => {
@@ -175,7 +176,7 @@ impl Collector {
 }
 
 impl Watching {
-    /// Scrapes the collector's page, if it has one.
+    /// Fetches the collector's metrics, if it serves any.
     pub(super) fn scrape(&self) -> Outcome {
         let Some((address, path)) = &self.page else {
             return Ok(());
@@ -198,7 +199,7 @@ impl Watching {
         Ok(i32::try_from(self.running.pid())?)
     }
 
-    /// Total CPU time of the collector's threads.
+    /// Reads the total CPU time of all threads of the collector.
     pub(super) fn at(&self) -> Result<At, Box<dyn Error>> {
         let clock = clock_getcpuclockid(Pid::from_raw(self.pid()?))?;
         let time = clock_gettime(clock)?;
@@ -208,7 +209,7 @@ impl Watching {
         })
     }
 
-    /// The collector's peak memory, in MiB.
+    /// Reads the collector's peak memory, in MiB.
     pub(super) fn peak_memory(&self) -> Result<f64, Box<dyn Error>> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid()?))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -1,5 +1,5 @@
-//! Measures how long a BPF program takes to read the clock, which is a lower bound for any tracer
-//! that takes timestamps.
+//! Measures how long a BPF program takes to read the clock. No tracer that takes timestamps can
+//! cost less than this.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use crate::program_time::Statistics;
 use crate::table::Series;
 use crate::{Bench, Outcome};
 
-/// Interval of the bpftrace program in µs. It is an unusual number because it becomes part of the
-/// program's name in the kernel.
+/// Interval in µs at which the bpftrace program runs. It is an unusual number because it becomes
+/// part of the program's name in the kernel, by which the program is recognized.
 const INTERVAL: &str = "1777";
 
 /// Compares bpftrace programs that read the clock many times with one that reads it only a few
-/// times. The difference cancels out the cost that they have in common, including that of the
-/// kernel's own statistics.
+/// times. The difference between them cancels out everything that they have in common, including
+/// the cost of the kernel's own statistics.
 pub(super) fn run(bench: &Bench, bpftrace: &Path) -> Outcome {
     let mut cost = Series::new();
     for _ in 0..bench.choose(9, 3) {
@@ -34,7 +34,7 @@ pub(super) fn run(bench: &Bench, bpftrace: &Path) -> Outcome {
     Ok(())
 }
 
-/// Nanoseconds per run for a program that reads the clock `readings` times.
+/// Returns how many nanoseconds one run of a program takes that reads the clock `readings` times.
 fn time(bench: &Bench, bpftrace: &Path, readings: u32) -> Result<f64, String> {
     let statistics = Statistics::start()?;
     let mut command = with_tracefs(bpftrace);

@@ -1,5 +1,6 @@
-//! The floor: programs that only read the clock, attached to the hooks that the kernel passes when
-//! it switches. A tracer that takes timestamps cannot cost less.
+//! The floor: programs that only read the clock. They are attached to the hooks that the kernel
+//! passes when it switches between threads. A tracer that takes timestamps at these hooks cannot
+//! cost less.
 
 use aya::programs::BtfTracePoint;
 use aya::{Btf, Ebpf};
@@ -15,13 +16,14 @@ const READ_CLOCK: [[u8; 8]; 3] = [
     [0x95, 0, 0, 0, 0, 0, 0, 0],
 ];
 
-/// Attached programs. Dropping this detaches them.
+/// The attached programs. Dropping this detaches them.
 pub(super) struct Floor {
     _programs: Ebpf,
 }
 
 impl Floor {
-    /// Attaches such a program to each of `hooks`, in the same way as ticktax attaches its own.
+    /// Attaches a program that only reads the clock to each of `hooks`, in the same way as ticktax
+    /// attaches its own programs.
     pub(super) fn attach(hooks: &[&str]) -> Result<Self, String> {
         let no = |error: &dyn std::fmt::Display| format!("no empty program: {error}");
         let btf = Btf::from_sys_fs().map_err(|error| no(&error))?;
@@ -39,7 +41,7 @@ impl Floor {
     }
 }
 
-/// Creates an object file with one program per hook, named after the hook.
+/// Creates an ELF object file with one program per hook. Each program is named after its hook.
 fn object(hooks: &[&str]) -> Result<Vec<u8>, object::write::Error> {
     let mut object = Object::new(BinaryFormat::Elf, Architecture::Bpf, Endianness::Little);
     let code = READ_CLOCK.concat();

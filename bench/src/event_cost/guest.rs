@@ -1,7 +1,7 @@
-//! Counts instructions instead of time, in a lab guest whose clock advances with the instructions.
-//! Nothing else runs in the guest, so the results are reproducible and reveal every added
-//! instruction. They do not show how long an instruction takes: locked instructions and cache
-//! misses count the same as any other.
+//! Counts instructions instead of time, in a lab guest whose clock advances with the number of
+//! executed instructions. No other program runs in the guest, so the results are reproducible and
+//! show even a single added instruction. They do not show how long an instruction takes: locked
+//! instructions and cache misses count the same as any other instruction.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ use ticktax_model::recording::World;
 use super::{Unit, measure, print};
 use crate::{Bench, Outcome, machine};
 
-/// The verb that runs in the guest.
+/// The subcommand of this program that runs in the guest.
 pub(crate) const VERB: &str = "event-instructions-guest";
 
 /// Options of `event-instructions`.
@@ -31,18 +31,18 @@ pub(crate) struct InstructionsArguments {
     )]
     kernel: Wanted,
 
-    /// Options of the guest.
+    /// Options for the guest.
     #[command(flatten)]
     guest: GuestArguments,
 }
 
-/// Each instruction takes 2^1 ns by the guest's clock.
+/// By the guest's clock, each instruction takes 2^1 ns.
 const SHIFT: u8 = 1;
 
-/// This file shows whether the kernel compiles BPF programs to machine code.
+/// File that shows whether the kernel compiles BPF programs to machine code.
 const JIT: &str = "/proc/sys/net/core/bpf_jit_enable";
 
-/// Boots the guest and prints its results.
+/// Boots the guest, measures in it, and prints the results.
 pub(crate) fn run(typed: &InstructionsArguments, stop: &dyn Fn() -> bool) -> Outcome {
     let job = Job {
         kernel: &typed.kernel,
@@ -57,7 +57,7 @@ pub(crate) fn run(typed: &InstructionsArguments, stop: &dyn Fn() -> bool) -> Out
     Ok(())
 }
 
-/// Measures in the guest.
+/// Measures the cost of events in instructions. Must run in the guest.
 pub(crate) fn in_guest(bench: &Bench) -> Outcome {
     if ticktax_host::world(&Proc::default().machine()).0 != World::Lab {
         return Err(format!(

@@ -1,4 +1,4 @@
-//! How each observer is started and stopped, and how many switches it saw.
+//! Starts and stops each observer, and determines how many context switches it saw.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,42 +17,47 @@ use crate::table::Series;
 use crate::tool::Tool;
 use crate::tracing::{INTERVAL, SUMS, Tracing};
 
-/// The shortest useful bpftrace program. ticktax keeps at least the same sum.
+/// The shortest useful bpftrace program, which counts context switches by name. ticktax always
+/// keeps at least these counts.
 const COUNT: &str = "tracepoint:sched:sched_switch { @[args->prev_comm] = count(); }";
 
-/// The kernel's name for programs attached to context switches.
+/// Part of the kernel's names for all BPF programs that are attached to context switches.
 const HOOK: &str = "sched_switch";
 
-/// Time to wait until third-party tools have attached their programs.
+/// Time to wait until a third-party tool has attached its programs.
 const SETTLE: Duration = Duration::from_millis(1_500);
 
-/// An observer of the two threads, or none.
+/// A program that observes the two threads, or `Nobody` if they are not observed.
 #[derive(Clone, Debug)]
 pub(super) enum Observer {
     Nobody,
-    /// Programs that only read the clock, attached to these hooks.
+    /// Programs that only read the clock, attached to the given hooks.
     Floor(&'static [&'static str]),
     Ticktax(Output),
-    /// `ticktax record` with this trigger, in a separate process. It excludes its own threads.
+    /// `ticktax record` with the given trigger, in a separate process. It does not account for its
+    /// own threads.
     Record(Tool, &'static str),
-    /// A tracer that has not been started. Its programs run, but return immediately.
+    /// A tracer that is attached but has not been started. Its BPF programs run, but return
+    /// immediately.
     Waiting,
     Bpftrace(PathBuf),
     PerfRecord(PathBuf),
     PerfTrace(PathBuf),
 }
 
-/// Results of running the threads once while they are observed.
+/// Results of one run of the threads with one observer.
 pub(super) struct Turn {
-    /// CPU time per switch in ns, as the median over all bursts.
+    /// CPU time per context switch in ns: the median over all bursts.
     pub(super) per_switch: f64,
-    /// Share of switches that the observer missed, in percent.
+    /// Percentage of context switches that the observer missed.
     pub(super) missed: f64,
-    /// Nanoseconds spent in the BPF program, if statistics were enabled.
+    /// Nanoseconds per run of the observer's BPF program. `None` if the kernel's statistics were
+    /// not enabled.
     pub(super) inside: Option<f64>,
 }
 
-/// Starts the observer, runs the threads, stops the observer, and checks how many switches it saw.
+/// Starts the observer, runs the threads, stops the observer, and determines how many context
+/// switches it saw.
 pub(super) fn observe(
     bench: &Bench,
     observer: &Observer,
@@ -99,8 +104,8 @@ pub(super) fn observe(
         Observer::PerfRecord(path) => {
             let file = folder.join("perf.data");
             let mut command = with_tracefs(path);
-            // These buffers are large enough for a complete burst. Lost events would make tracing
-            // look cheap.
+            // Use buffers that are large enough for a complete burst. If events were lost, tracing
+            // would look cheaper than it is.
             command.args([
                 "record",
                 "-q",
@@ -136,7 +141,7 @@ fn settle(bench: &Bench) -> Result<(), String> {
     bench.pause(SETTLE).map_err(|error| error.to_string())
 }
 
-/// Results that come from the threads themselves.
+/// Results that the two threads measured themselves.
 struct Played {
     bursts: Series,
     switches: u64,
@@ -153,8 +158,8 @@ impl Played {
         }
     }
 
-    /// Like [`Played::turn`], but fails if the observer missed most switches because it started too
-    /// late.
+    /// Like [`Played::turn`], but returns an error if the observer missed more than half of the
+    /// context switches, which happens if it started too late.
     fn checked(&self, seen: u64) -> Result<Turn, String> {
         if seen < self.switches / 2 {
             return Err(format!("it saw {seen} of {} switches", self.switches));
@@ -163,7 +168,8 @@ impl Played {
     }
 }
 
-/// Runs the threads in short bursts, so that a single disturbance does not affect their median.
+/// Runs the threads in short bursts, so that a single disturbance does not affect the median over
+/// all bursts.
 fn play(
     bench: &Bench,
     statistics: Option<&Statistics>,
@@ -193,7 +199,8 @@ fn play(
     })
 }
 
-/// Adds up the lines `@[NAME]: COUNT` from bpftrace for the benchmark's threads.
+/// Adds up the counts of the benchmark's threads in bpftrace's output, whose lines have the form
+/// `@[NAME]: COUNT`.
 fn counted_by_bpftrace(said: &str) -> u64 {
     let ours = format!("@[{}", ping_pong::NAME);
     let lines = said.lines().filter(|line| line.starts_with(&ours));
@@ -201,7 +208,7 @@ fn counted_by_bpftrace(said: &str) -> u64 {
     counts.sum()
 }
 
-/// Number of samples in a perf file, including a few from other threads.
+/// Returns the number of samples in a perf file. A few of them come from other threads.
 fn counted_by_perf(perf: &Path, file: &Path) -> Result<u64, String> {
     let mut command = Command::new(perf);
     command.args(["report", "--stats", "-i"]).arg(file);

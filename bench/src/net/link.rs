@@ -1,4 +1,4 @@
-//! Measures the rate of a shaped link.
+//! Measures how much data passes through a link whose rate is limited.
 
 use std::time::Duration;
 
@@ -10,14 +10,13 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome};
 
-/// The rates, both as passed to ticktax and in bits per second.
+/// Rates of the link, both as passed to ticktax and in bits per second.
 const RATES: [(&str, f64); 4] = [("1M", 1e6), ("10M", 1e7), ("100M", 1e8), ("1G", 1e9)];
-/// Payload bytes of a full frame in a stream and in a datagram, and the bytes of the full frame
-/// itself.
+/// Payload bytes in a full TCP frame and in a full UDP frame, and the total bytes of a full frame.
 const STREAM: f64 = 1_448.0;
 const DATAGRAM: f64 = 1_472.0;
 const FRAME: f64 = 1_514.0;
-/// Maximum error of the rate, in percent.
+/// Maximum difference between the measured rate and the configured rate, in percent.
 const OFF: f64 = 3.0;
 
 pub(super) fn measure(bench: &Bench, tool: &Tool) -> Outcome {

@@ -1,13 +1,16 @@
-//! Compares the traffic accounts of a veth pair with the work that a soaker did at the same time.
+//! Compares the accounts of the traffic over a veth pair with the work that a soak probe did at the
+//! same time.
 //!
-//! The soaker estimates its speed from its own undisturbed blocks, and one in ten of these is
-//! faster than the estimate. If two CPUs share a core, it therefore reports losses that did not
-//! occur. To measure this error, runs with almost no traffic are interleaved, in which both CPUs
-//! soak. The verdict depends only on the difference that traffic makes.
+//! The soak probe computes whenever a CPU is otherwise idle. It estimates its speed from its own
+//! undisturbed blocks of work, and one in ten of these is faster than the estimate. If two CPUs
+//! share a core, it therefore reports losses that did not occur. To measure this error, runs with
+//! almost no traffic are interleaved, in which both CPUs soak. The verdict depends only on the
+//! difference between runs with and without traffic.
 //!
-//! No row contains the entry and exit of an interrupt. The accounts charge them to the interrupted
-//! soaker, which therefore does less work. Audits with a spin probe during the same kind of traffic
-//! measure the time taken by entry, exit and the hypervisor.
+//! No row contains the time for entering and leaving an interrupt. The accounts charge this time to
+//! the interrupted soak probe, which therefore does less work than the accounts suggest. To measure
+//! the time taken by entry, exit and the hypervisor, audits with a spin probe run during the same
+//! kind of traffic.
 
 use std::error::Error;
 use std::process::Command;
@@ -23,21 +26,21 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome};
 
-/// Maximum difference between the accounts and the soaker's loss, in percentage points of the CPUs'
-/// time.
+/// Maximum difference between the CPU time that traffic takes according to the accounts and the CPU
+/// time that the soak probe lost, in percentage points of the CPUs' time.
 const ACCOUNTS: f64 = 1.0;
-/// Rates at which there is time left to soak, as passed to ticktax.
+/// Traffic rates at which the CPUs have time left for the soak probe, as passed to ticktax.
 const RATES: [&str; 3] = ["100M", "500M", "2G"];
-/// A rate at which there is almost no traffic.
+/// A traffic rate at which there is almost no traffic.
 const NONE: &str = "8k";
 /// Length of each run, in seconds.
 const SECONDS: u32 = 3;
 
-/// Share of the CPUs' time that one run leaves to the soaker, from 0 to 1.
+/// Fraction of the CPUs' time that was left for the soak probe in one run.
 struct Left {
-    /// The share according to the accounts.
+    /// The fraction according to the accounts.
     accounted: f64,
-    /// The share according to the soaker's work.
+    /// The fraction according to the work that the soak probe did.
     got: f64,
 }
 
@@ -63,8 +66,8 @@ pub(super) fn measure(bench: &Bench, tool: &Tool) -> Outcome {
             taken.push(100.0 * (1.0 - during.accounted));
             alone.push(points(&before));
             apart.push(points(&during));
-            // Calibrate with the preceding run: it has almost no traffic, so it shows only the
-            // soaker's own error.
+            // Calibrate the speed with the preceding run. Because that run has almost no traffic,
+            // it shows only the soak probe's own error.
             let speed = before.got / before.accounted;
             added.push(100.0 * (during.got / speed - during.accounted));
             around.push(beyond(bench, tool, rate)? - beyond(bench, tool, NONE)?);
@@ -91,8 +94,8 @@ pub(super) fn measure(bench: &Bench, tool: &Tool) -> Outcome {
     Ok(())
 }
 
-/// Time that entry, exit and the hypervisor take during such traffic, in percentage points of the
-/// CPUs' time.
+/// Measures how much time kernel entry, kernel exit and the hypervisor take during traffic at
+/// `rate`, in percentage points of the CPUs' time.
 fn beyond(bench: &Bench, tool: &Tool, rate: &str) -> Result<f64, Box<dyn Error>> {
     let mut traffic = pair(bench, tool, rate, SECONDS + 3);
     let mut traffic = Running::start(traffic.arg("--untraced"))?;
@@ -113,7 +116,7 @@ fn beyond(bench: &Bench, tool: &Tool, rate: &str) -> Result<f64, Box<dyn Error>>
     Ok(100.0 * time.share_of(audit.balance.elapsed))
 }
 
-/// A command that sends traffic at `rate` for `seconds`.
+/// Creates a command that sends traffic at `rate` for `seconds`.
 fn pair(bench: &Bench, tool: &Tool, rate: &str, seconds: u32) -> Command {
     let mut command = tool.command("net");
     command.args(["pair", "--format", "json", "--rate", rate]);

@@ -1,11 +1,12 @@
-//! Converts an audit's results to the terms that the other tools use.
+//! Expresses an audit's results in the terms that the other tools use.
 
 use super::statement::{Attribution, Counts, Noise};
 use ticktax_model::recording::{Header, Level, ProbeReport, Row, RowSink};
 use ticktax_model::statement::Statement;
 use ticktax_model::{Kind, Nanos, Owner, SourceTable};
 
-/// Counts the events that occur while the audit's probes measure, as osnoise does for its loop.
+/// Counts the events that occur while the audit's probes measure. In the same way, osnoise counts
+/// the events that occur while its loop measures.
 #[derive(Clone, Debug, Default)]
 pub struct Counter {
     probes: Vec<ProbeReport>,
@@ -21,12 +22,12 @@ impl Counter {
         }
     }
 
-    /// The counts so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// The audit's results in osnoise's terms, or `None` if no probe recorded gaps.
+    /// Expresses the audit's results in osnoise's terms. Returns `None` if no probe recorded gaps.
     pub fn noise(&self, statement: &Statement) -> Option<Noise> {
         let gaps = statement.gaps.as_ref()?;
         let (long, short, yielded) = (&gaps.long, &gaps.short, &gaps.yielded);
@@ -67,8 +68,8 @@ impl RowSink for Counter {
             probe.cpu == span.cpu && (probe.begin..=probe.end).contains(&span.start)
         };
         let source = sources.get(span.source);
-        // A function within an interrupt is not a separate event. Neither is a work item within a
-        // thread.
+        // A function called within an interrupt does not count as a separate event, and neither
+        // does a work item within a thread.
         if !source.detail.is_empty() || !self.probes.iter().any(measured) {
             return;
         }

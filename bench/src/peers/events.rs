@@ -1,10 +1,11 @@
 //! Parses the osnoise tracer's events (`include/trace/events/osnoise.h`) in tracefs format.
 //!
-//! `sample_threshold` is a gap in the tracer's loop. It has a start, a length, and a number of
-//! interferences. `irq_noise`, `softirq_noise`, `thread_noise` and `nmi_noise` are interferences.
-//! They have a start and a run time that excludes nested interruptions. `rtla osnoise top` reports
-//! how many interferences there were, but not how long they took. This module therefore computes
-//! the share of the gaps' time that has a name.
+//! `sample_threshold` describes a gap in the tracer's loop, with its start, its length and the
+//! number of interferences in it. An interference is an event that ran instead of the loop:
+//! `irq_noise`, `softirq_noise`, `thread_noise` or `nmi_noise`. It has a start and a run time,
+//! which excludes nested interruptions. `rtla osnoise top` reports how many interferences there
+//! were, but not how long they took. This module therefore computes how much of the time in gaps
+//! can be attributed to named events.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ use super::Unreadable;
 
 const WHAT: &str = "trace of osnoise's events";
 
-/// An event of any kind.
+/// An event of any kind from the trace.
 struct Event<'a> {
     cpu: u32,
     start: Nanos,
@@ -24,20 +25,21 @@ struct Event<'a> {
 }
 
 enum Kind<'a> {
-    /// A gap, with the number of interferences in it.
+    /// A gap in the loop, with the number of interferences in it.
     Gap(u64),
-    /// An interference, with its name.
+    /// An interference, with the name of what ran instead of the loop.
     Noise(&'a str),
 }
 
-/// Attributes the time of all gaps in a trace. Each gap is charged with the events that started
-/// inside it, up to the gap's length. Returns `None` if the kernel dropped events, because the
-/// result would then be wrong.
+/// Breaks down the time in all gaps of a trace. The events that started within a gap are charged to
+/// it, up to the gap's length. Returns `None` if the kernel dropped events, because the result
+/// would then be wrong.
 pub(super) fn attribution(trace: &str) -> Result<Option<Attribution>, Unreadable> {
     if lost(trace)? {
         return Ok(None);
     }
-    // Interferences precede the gap that contains them, but they are ordered by end time.
+    // Interferences come before the gap that contains them, but are ordered by the time at which
+    // they end.
     let mut noises: BTreeMap<(u32, Nanos), (Nanos, &str)> = BTreeMap::new();
     let mut gaps = Vec::new();
     for line in trace.lines().filter(|line| !line.starts_with('#')) {
@@ -74,8 +76,8 @@ pub(super) fn attribution(trace: &str) -> Result<Option<Attribution>, Unreadable
     Ok(Some(sum))
 }
 
-/// Whether the trace contains fewer events than were written. A header line shows this, such as `#
-/// entries-in-buffer/entries-written: 554/554   #P:1`.
+/// Returns whether the trace contains fewer events than were written. A header line contains both
+/// numbers, such as `# entries-in-buffer/entries-written: 554/554   #P:1`.
 fn lost(trace: &str) -> Result<bool, Unreadable> {
     const ENTRIES: &str = "entries-in-buffer/entries-written:";
     let line = trace.lines().find(|line| line.contains(ENTRIES));
@@ -90,7 +92,7 @@ fn lost(trace: &str) -> Result<bool, Unreadable> {
 }
 
 /// Parses an event, such as `rcuc/0-19  [000] d...3..  21.988400: thread_noise:   rcuc/0:19 start
-/// 21.988383593 duration 15180 ns`.
+/// 21.988383593 duration 15180 ns`. Returns `None` if the line is not in this format.
 fn event(line: &str) -> Option<Event<'_>> {
     let (head, rest) = line.split_once("_noise: ").map_or_else(
         || {
@@ -101,7 +103,7 @@ fn event(line: &str) -> Option<Event<'_>> {
     )?;
     let (is_gap, rest) = rest;
     let cpu = head.split_once(" [")?.1.split_once(']')?.0.parse().ok()?;
-    // A thread's name may contain anything, but what follows it has a fixed format.
+    // A thread's name may contain any characters, but the text after the name has a fixed format.
     let (name, numbers) = rest.rsplit_once("start ")?;
     let words: Vec<&str> = numbers.split_whitespace().collect();
     let (start, length, interferences) = match words[..] {

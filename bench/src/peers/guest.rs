@@ -14,16 +14,16 @@ use super::{
     CYCLICTEST, EVENTS, OSNOISE, OSNOISE_THRESHOLD, PeersError, RECORDING, RUNS, Ran, TIMERLAT,
 };
 
-/// The verb of this program that runs in the guest.
+/// The subcommand of this program that runs in the guest.
 pub const VERB: &str = "peers-guest";
-/// Name of the audit's program in the guest.
+/// Name of the ticktax executable in the guest.
 pub(super) const AUDIT: &str = "ticktax";
-/// Exit code of an audit whose accounts do not balance.
+/// Exit code of an audit that completed, but whose accounts do not balance.
 const UNBALANCED: i32 = 3;
 
-/// Directory that provides the kernel's tracers.
+/// Directory in which the kernel provides its tracers.
 const TRACEFS: &str = "/sys/kernel/tracing";
-/// The osnoise tracer's events: gaps in its loop, and interferences.
+/// The osnoise tracer's events: the gaps in its loop, and the interferences that cause them.
 const OSNOISE_EVENTS: [&str; 5] = [
     "sample_threshold",
     "irq_noise",
@@ -31,21 +31,21 @@ const OSNOISE_EVENTS: [&str; 5] = [
     "thread_noise",
     "nmi_noise",
 ];
-/// Buffer size per CPU, in KiB. An event takes about 60 bytes, and there are about a thousand per
-/// second.
+/// Size of the trace buffer on each CPU, in KiB. An event takes about 60 bytes, and there are about
+/// a thousand events per second.
 const ROOM: &str = "8192";
 
-/// Period of osnoise, in µs. Its sums cover only complete periods, so a short period leaves little
-/// out.
+/// Measurement period of osnoise, in µs. The sums that osnoise prints cover only complete periods.
+/// With short periods, little time is missing from the sums.
 const PERIOD: &str = "100000";
 
-/// Runs every tool for `seconds` and leaves the output in the current directory. If a tool fails,
+/// Runs every tool for `seconds` and leaves its output in the current directory. If a tool fails,
 /// continues with the next one.
 ///
 /// # Errors
 /// Returns an error if this is not a lab guest, because the tools could starve other programs
-/// elsewhere. Also returns an error if the tracer's events cannot be recorded, or the output cannot
-/// be written.
+/// elsewhere. Also returns an error if the tracer's events cannot be recorded, or if the output
+/// cannot be written.
 pub fn run(seconds: u32) -> Result<(), PeersError> {
     if ticktax_host::world(&Proc::default().machine()).0 != World::Lab {
         let why = format!("{VERB} is for a lab's guest alone: run `ticktax-bench peers`");
@@ -69,7 +69,7 @@ fn audit(length: &str) -> Ran {
     ]);
     command.args(["--output", "statement.txt", "--save", RECORDING]);
     let mut ran = ran(Peer::Audit, &mut command, None);
-    // It does not matter where the files are, so show a shorter command.
+    // Show a shorter command without the paths of the files, which do not matter.
     ran.command = format!("ticktax audit --probe spin --for {length}");
     ran
 }
@@ -96,7 +96,7 @@ fn timerlat(length: &str) -> Ran {
     })
 }
 
-/// cyclictest, with the default priority and interval of timerlat.
+/// Runs cyclictest with the priority and interval that timerlat has by default.
 fn cyclictest(seconds: u32) -> Ran {
     let mut command = tool("cyclictest");
     command.args(["--quiet", "--nsecs", "--mlockall", "--smp"]);
@@ -105,14 +105,14 @@ fn cyclictest(seconds: u32) -> Ran {
     ran(Peer::Cyclictest, &mut command, Some(CYCLICTEST))
 }
 
-/// A command for a program that the host copied into the guest.
+/// Creates a command for a program that the host copied into the guest.
 fn tool(name: &str) -> Command {
     let mut command = Command::new(Path::new(guest::TOOLS).join(name));
     command.env("LD_LIBRARY_PATH", guest::TOOLS);
     command
 }
 
-/// Runs a tool until it exits and saves its output in `file`.
+/// Runs a tool until it exits, and saves its output in `file` if one is given.
 fn ran(peer: Peer, command: &mut Command, file: Option<&str>) -> Ran {
     let program = Path::new(command.get_program())
         .file_name()
@@ -133,7 +133,7 @@ fn finish(peer: Peer, command: &mut Command, file: Option<&str>) -> Result<(), S
     if let Some(file) = file {
         fs::write(file, &output.stdout).map_err(|error| error.kind().to_string())?;
     }
-    // Even if its accounts do not balance, an audit leaves a usable recording.
+    // An audit whose accounts do not balance has still left a usable recording.
     let unbalanced = peer == Peer::Audit && output.status.code() == Some(UNBALANCED);
     if output.status.success() || unbalanced {
         return Ok(());
@@ -143,7 +143,8 @@ fn finish(peer: Peer, command: &mut Command, file: Option<&str>) -> Result<(), S
     Err(last.map_or_else(|| output.status.to_string(), |line| line.trim().to_owned()))
 }
 
-/// The result for an rtla tool if the kernel does not have its tracer, otherwise `None`.
+/// Returns the entry for an rtla tool that cannot run because the kernel does not have its tracer.
+/// Returns `None` if the kernel has the tracer.
 fn without_tracer(peer: Peer) -> Option<Ran> {
     let name = peer.name();
     let known = fs::read_to_string(format!("{TRACEFS}/available_tracers")).unwrap_or_default();
@@ -158,7 +159,7 @@ fn without_tracer(peer: Peer) -> Option<Ran> {
     })
 }
 
-/// A tracefs instance that records the osnoise tracer's events.
+/// A tracefs instance (a separate trace buffer) that records the osnoise tracer's events.
 struct Events(PathBuf);
 
 impl Events {

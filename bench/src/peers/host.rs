@@ -1,4 +1,4 @@
-//! The part of the comparison that runs on the host: boots the guest, and builds a statement from
+//! The part of the comparison that runs on the host. Boots the guest, and builds a statement from
 //! its output.
 
 use std::fs;
@@ -35,7 +35,7 @@ pub struct PeersArguments {
     #[arg(long = "for", value_name = "TIME", default_value = "5s")]
     pub length: Seconds,
 
-    /// Executable of ticktax to audit with [default: the one next to this program]
+    /// Audit with this ticktax executable [default: the one next to this program]
     #[arg(long, value_name = "FILE")]
     pub ticktax: Option<PathBuf>,
 
@@ -43,13 +43,13 @@ pub struct PeersArguments {
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
 
-    /// Options of the guest.
+    /// Options for the guest.
     #[command(flatten)]
     pub guest: GuestArguments,
 }
 
-/// A duration that rtla and cyclictest accept: whole seconds, at most ten minutes. Audits of up to
-/// that length keep single spans.
+/// A duration that rtla and cyclictest accept: a whole number of seconds, at most ten minutes.
+/// Audits of that length still keep single spans instead of sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seconds(pub u32);
 
@@ -67,8 +67,8 @@ impl FromStr for Seconds {
     }
 }
 
-/// Boots the guest and returns the tools' results. Stops when `stop` returns true. Reports slow
-/// steps to `tell`.
+/// Boots the guest, runs the tools in it, and returns their results. Stops when `stop` returns
+/// true. Calls `tell` with a message before each slow step.
 ///
 /// # Errors
 /// Returns an error if a kernel, a tool or ticktax is missing, or if the guest or its audit fails.
@@ -102,8 +102,8 @@ pub fn run(
     Ok(statement)
 }
 
-/// Path of the ticktax with which to audit: the one that was requested, otherwise the one next to
-/// `own`.
+/// Returns the path of the ticktax executable with which to audit: the requested one if there is
+/// one, otherwise the one next to `own`.
 fn audited_by(typed: Option<&Path>, own: &Path) -> Result<PathBuf, PeersError> {
     let file = typed.map_or_else(|| own.with_file_name("ticktax"), Path::to_owned);
     if file.is_file() {
@@ -122,7 +122,7 @@ fn statement(outcome: &Outcome, tools: &Tools) -> Result<PeersStatement, PeersEr
     let runs = outcome.file(RUNS).ok_or_else(|| missing(RUNS))?;
     let runs: Vec<Ran> = serde_json::from_slice(runs)
         .map_err(|error| LabError::NoResult(format!("its {RUNS} cannot be read: {error}")))?;
-    // The audit must not have failed, because all other tools are compared with it.
+    // All other tools are compared with the audit, so return an error if it failed.
     let audit = runs.iter().find(|ran| ran.peer == Peer::Audit);
     if let Some(why) = audit.and_then(|ran| ran.failed.as_ref()) {
         let why = why.trim_start_matches("ticktax: ");
@@ -161,7 +161,7 @@ fn statement(outcome: &Outcome, tools: &Tools) -> Result<PeersStatement, PeersEr
     })
 }
 
-/// Describes the tools that failed in the guest, with one line each.
+/// Describes the tools that failed in the guest, one line per tool.
 pub fn failures(statement: &PeersStatement) -> Vec<String> {
     let failed = statement.tools.iter().filter_map(|tool| {
         let PeerOutcome::Failed(why) = &tool.outcome else {

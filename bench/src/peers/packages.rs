@@ -1,5 +1,5 @@
-//! Takes third-party programs for a guest (rtla and cyclictest) from Debian's packages. They are
-//! kept in the cache, along with a digest of every file.
+//! Gets third-party programs for a guest (rtla and cyclictest) from Debian's packages. The programs
+//! are kept in the cache, together with a digest of every file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,26 +7,28 @@ use std::path::{Path, PathBuf};
 use ticktax_lab::kernel::{Cache, Unpacked, fetch_with_libraries, sha256, sha256_of};
 use ticktax_lab::{LabError, Program};
 
-/// The packages, each with the program that is needed from it.
+/// The packages to download, each with the program in it that is needed.
 const PROGRAMS: [(&str, &str); 2] = [("rtla", "rtla"), ("rt-tests", "cyclictest")];
-/// Name of the directory in the cache, and of its lock.
+/// Name of the cache's subdirectory for the programs, and of the lock for that directory.
 const NAME: &str = "tools";
-/// The file in that directory that lists all other files.
+/// Name of the file in that directory that lists all other files.
 const MANIFEST: &str = "manifest";
 
-/// Additional programs for a guest.
+/// Third-party programs for a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tools {
     folder: PathBuf,
-    /// The packages that contained the programs, as (name, version).
+    /// Names and versions of the packages that contained the programs.
     pub packages: Vec<(String, String)>,
 }
 
 impl Tools {
-    /// Finds the programs in the cache, or downloads them. Reports slow steps to `tell`.
+    /// Finds the programs in the cache, or downloads them. Calls `tell` with a message before each
+    /// slow step.
     ///
     /// # Errors
-    /// Returns an error if apt cannot download the packages, or if the cache was modified.
+    /// Returns an error if apt cannot download the packages, or if files in the cache were
+    /// modified.
     pub fn find(cache: &Cache, tell: &mut dyn FnMut(&str)) -> Result<Self, LabError> {
         if let Some(tools) = Self::kept(cache)? {
             return Ok(tools);
@@ -42,7 +44,7 @@ impl Tools {
         Self::kept(cache)?.ok_or_else(gone)
     }
 
-    /// The programs. Their libraries are in the same directory.
+    /// Returns the programs. The libraries that they need are in the same directory.
     pub fn programs(&self) -> Vec<Program> {
         let program = |(_, name): (&str, &str)| Program {
             name: name.to_owned(),
@@ -52,7 +54,8 @@ impl Tools {
         PROGRAMS.map(program).into()
     }
 
-    /// Finds the programs in the cache.
+    /// Finds the programs in the cache. Returns `None` if they are not there, and an error if they
+    /// were modified.
     fn kept(cache: &Cache) -> Result<Option<Self>, LabError> {
         let folder = cache.place(NAME);
         if !folder.exists() {
@@ -89,7 +92,7 @@ impl Tools {
     }
 }
 
-/// Stores the required programs and libraries from `packages` in the cache.
+/// Stores those files from `packages` in the cache that a guest needs.
 fn keep(packages: &[Unpacked], cache: &Cache) -> Result<(), LabError> {
     let fresh = cache.folder("fresh")?.join(NAME);
     drop(fs::remove_dir_all(&fresh));
@@ -101,7 +104,8 @@ fn keep(packages: &[Unpacked], cache: &Cache) -> Result<(), LabError> {
             let Some(name) = file.file_name().and_then(|name| name.to_str()) else {
                 continue;
             };
-            // Follow links: a library must be stored under the name that programs ask for.
+            // Follow links, because each library must be stored under the name by which programs
+            // ask for it.
             let bytes = fs::read(&file).map_err(LabError::file("read", &file))?;
             let to = fresh.join(name);
             fs::write(&to, &bytes).map_err(LabError::file("write", &to))?;
@@ -114,8 +118,8 @@ fn keep(packages: &[Unpacked], cache: &Cache) -> Result<(), LabError> {
     fs::rename(&fresh, &folder).map_err(LabError::file("move into place", &folder))
 }
 
-/// The files of a package that a guest needs, sorted: programs in [`PROGRAMS`], and libraries named
-/// `libNAME.so.N`.
+/// Returns those files of a package that a guest needs, sorted: programs that are listed in
+/// [`PROGRAMS`], and libraries that are named `libNAME.so.N`.
 fn files_of(package: &Unpacked) -> Vec<PathBuf> {
     let mine = PROGRAMS.iter().filter(|(name, _)| *name == package.name);
     let mut files: Vec<PathBuf> = mine
@@ -137,7 +141,8 @@ fn files_of(package: &Unpacked) -> Vec<PathBuf> {
     files
 }
 
-/// Whether the file's name is one that programs ask for: `libNAME.so.N`.
+/// Returns whether programs ask for the library by this file's name, which then has the form
+/// `libNAME.so.N`.
 fn is_library(file: &Path) -> bool {
     let name = file.file_name().and_then(|name| name.to_str());
     let version = name.and_then(|name| Some(name.strip_prefix("lib")?.split_once(".so.")?.1));
@@ -153,7 +158,7 @@ mod tests {
     use ticktax_lab::LabError;
     use ticktax_lab::kernel::{Cache, sha256};
 
-    /// Creates a cache with two fake programs and a fake library.
+    /// Creates a cache that contains two fake programs and a fake library.
     fn cache_with_tools(root: &Path) -> Cache {
         let folder = root.join(NAME);
         fs::create_dir_all(&folder).unwrap();
@@ -170,7 +175,8 @@ mod tests {
         Cache::at(root.to_owned())
     }
 
-    /// Finds the tools in the cache. Panics if anything is reported, which a download would do.
+    /// Finds the tools in the cache. Panics if a message is reported, because only a download
+    /// reports one.
     fn find(cache: &Cache) -> Result<Tools, LabError> {
         Tools::find(cache, &mut |words| panic!("{words}"))
     }

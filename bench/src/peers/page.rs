@@ -1,4 +1,4 @@
-//! Formats the tools' results as a Markdown table.
+//! Formats the results of all tools as a Markdown table.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use super::statement::{
 };
 use crate::table::Table;
 
-/// The statement as text, which ends with a newline.
+/// Formats the statement as text. The text ends with a newline.
 pub fn page(statement: &PeersStatement) -> String {
     let machine = &statement.machine;
     let hz = machine
@@ -38,11 +38,11 @@ pub fn page(statement: &PeersStatement) -> String {
     page
 }
 
-/// A function that formats a tool's cell in a row. It returns `None` if the tool does not measure
-/// the figure.
+/// A function that formats one cell of a row, which shows one figure of one tool. It returns `None`
+/// if the tool does not measure that figure.
 type Show = fn(&PeerOutcome) -> Option<String>;
 
-/// The rows: each has a label and a function that formats its cells.
+/// The table's rows. Each has a label and a function that formats its cells.
 const ROWS: [(&str, Show); 25] = [
     ("CPU time watched", |outcome| {
         noise(outcome, |noise| Some(noise.watched.to_string()))
@@ -133,7 +133,7 @@ fn table(tools: &[PeerReport]) -> Table {
     table
 }
 
-/// Why a tool's column is empty or incomplete.
+/// Explains why a tool's column is empty or incomplete. Returns `None` if it is complete.
 fn shortfall(outcome: &PeerOutcome) -> Option<String> {
     match outcome {
         PeerOutcome::Absent(why) => Some(why.clone()),
@@ -152,7 +152,7 @@ fn shortfall(outcome: &PeerOutcome) -> Option<String> {
     }
 }
 
-/// Replaces control characters, which a terminal would interpret.
+/// Replaces control characters, because a terminal would interpret them.
 fn clean(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { '\u{fffd}' } else { c })
@@ -165,7 +165,7 @@ fn percent(share: f64) -> String {
         0.0 => "0 %".to_owned(),
         tiny if tiny < 0.005 => "<0.01 %".to_owned(),
         small if small < 0.0995 => format!("{small:.2} %"),
-        // Print 100 % only if the value is exact.
+        // Print 100 % only if the value is exactly 100 %.
         most if (99.995..100.0).contains(&most) => ">99.99 %".to_owned(),
         most if (99.0..99.995).contains(&most) => format!("{most:.2} %"),
         _ => format!("{percent:.1} %"),

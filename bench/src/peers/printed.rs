@@ -5,12 +5,12 @@ use ticktax_model::Nanos;
 
 use super::Unreadable;
 
-/// The sums that `rtla osnoise top` printed, over all CPUs.
+/// Sums over all CPUs that `rtla osnoise top` printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sums {
-    /// CPU time in which the loop measured.
+    /// CPU time during which the loop measured.
     pub(super) runtime: Nanos,
-    /// Total time in gaps.
+    /// Total length of all gaps.
     pub(super) noise: Nanos,
     /// Longest gap.
     pub(super) longest: Nanos,
@@ -18,11 +18,11 @@ pub(super) struct Sums {
     pub(super) counts: Counts,
 }
 
-/// Parses the output of `rtla osnoise top`, which has one line per CPU, in µs.
+/// Parses the output of `rtla osnoise top`, which has one line per CPU. Times are in µs.
 ///
-/// The columns are the CPU number, `#` and the number of periods, the runtime, the noise, the
-/// available CPU in %, the noisiest period, the longest gap, and the number of interferences from
-/// hardware, NMIs, IRQs, softirqs and threads.
+/// The columns are: the CPU number; `#` and the number of periods; the runtime; the noise; the
+/// available CPU in %; the largest noise in a period; the longest gap; and the number of
+/// interferences from hardware, NMIs, IRQs, softirqs and threads.
 pub(super) fn osnoise(text: &str) -> Result<Sums, Unreadable> {
     const WHAT: &str = "line of rtla osnoise";
     let mut sums = Sums::default();
@@ -68,10 +68,10 @@ pub(super) fn osnoise(text: &str) -> Result<Sums, Unreadable> {
     }
 }
 
-/// Parses the output of `rtla timerlat top --nano`, which has one line per CPU, in ns.
+/// Parses the output of `rtla timerlat top --nano`, which has one line per CPU. Times are in ns.
 ///
-/// The columns are the CPU number, `#` and the number of cycles, and the last, minimum, mean and
-/// maximum latency. The latencies come first for the interrupt, and then for the thread.
+/// The columns are: the CPU number; `#` and the number of cycles; the last, minimum, mean and
+/// maximum latency of the interrupt; and the same four latencies of the thread.
 pub(super) fn timerlat(text: &str) -> Result<Latency, Unreadable> {
     const WHAT: &str = "line of rtla timerlat in ns";
     if !text.is_empty() && !text.contains("(ns)") {
@@ -105,9 +105,9 @@ pub(super) fn timerlat(text: &str) -> Result<Latency, Unreadable> {
     })
 }
 
-/// Parses the output of `cyclictest --quiet --nsecs`, which has one line per thread, in ns. An
-/// example is `T: 0 (  103) P:95 I:1000 C:   1000 Min:  14708 Act:   14908 Avg:   15480 Max:
-/// 20252`.
+/// Parses the output of `cyclictest --quiet --nsecs`, which has one line per thread. Times are in
+/// ns. An example of a line is `T: 0 (  103) P:95 I:1000 C:   1000 Min:  14708 Act:   14908 Avg:
+/// 15480 Max: 20252`.
 pub(super) fn cyclictest(text: &str) -> Result<Latency, Unreadable> {
     const WHAT: &str = "line of cyclictest";
     let mut all = Gathered::default();
@@ -134,9 +134,9 @@ pub(super) fn cyclictest(text: &str) -> Result<Latency, Unreadable> {
     })
 }
 
-/// The lines of an rtla table that describe a CPU. Such a line starts with the CPU's number,
-/// followed by `#` and the number of periods. Headings have escape codes before the first word, and
-/// no `#`.
+/// Returns those lines of an rtla table that describe a CPU. Such a line starts with the CPU's
+/// number, followed by `#` and the number of periods. Headings have escape codes before the first
+/// word, and no `#`.
 fn rows(text: &str) -> impl Iterator<Item = &str> {
     let number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
     text.lines().filter(move |line| {
@@ -149,7 +149,7 @@ fn micros(word: &str) -> Option<Nanos> {
     Some(Nanos(word.parse::<i64>().ok()?.checked_mul(1_000)?))
 }
 
-/// Latencies combined over several CPUs.
+/// Latencies of several CPUs combined.
 #[derive(Default)]
 struct Gathered {
     cycles: i64,
@@ -158,8 +158,8 @@ struct Gathered {
 }
 
 impl Gathered {
-    /// Adds a CPU's latencies, unless it had no cycles. Returns `None` if the numbers contradict
-    /// each other.
+    /// Adds the latencies of a CPU. A CPU that had no cycles is ignored. Returns `None` if the
+    /// numbers contradict each other.
     fn add(&mut self, cycles: i64, min: i64, mean: i64, max: i64) -> Option<()> {
         if cycles == 0 {
             return Some(());

@@ -1,5 +1,5 @@
-//! A document that compares third-party tools with an audit in the same guest: what each tool
-//! measured, and how much of that it can explain.
+//! The result of comparing third-party tools with an audit in the same guest: the figures that each
+//! tool measured, and how much of the measured time it can explain.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,16 +10,16 @@ use ticktax_model::recording::World;
 /// The results of all tools on the same machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PeersStatement {
-    /// Version of the ticktax that was used for the audit.
+    /// Version of the ticktax that ran the audit.
     pub tool_version: String,
     /// Kind of machine, such as a lab guest.
     pub world: World,
     /// The machine on which the tools ran.
     pub machine: Machine,
-    /// Start of the audit by the machine's wall clock, in seconds since 1970.
+    /// Time at which the audit started, by the machine's wall clock, in seconds since 1970.
     #[serde(rename = "began_unix_s")]
     pub began_unix: i64,
-    /// The packages that contained the tools, as (name, version).
+    /// Names and versions of the packages that contained the tools.
     pub packages: Vec<(String, String)>,
     /// The tools in the order in which they ran, one after the other.
     pub tools: Vec<PeerReport>,
@@ -29,10 +29,11 @@ pub struct PeersStatement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Peer {
-    /// `ticktax audit`: a loop with the lowest priority that records gaps, plus a trace of
-    /// everything that ran.
+    /// `ticktax audit`: a loop with the lowest priority that records gaps in its progress, plus a
+    /// trace of everything else that ran.
     Audit,
-    /// `rtla osnoise`: a kernel loop that records gaps, plus a trace of interferences.
+    /// `rtla osnoise`: a loop in the kernel that records gaps in its progress, plus a trace of
+    /// everything that interfered with the loop.
     Osnoise,
     /// `rtla timerlat`: a kernel thread that sleeps and records how late it wakes up.
     Timerlat,
@@ -44,7 +45,7 @@ impl Peer {
     /// All tools, in the order in which they run.
     pub const ALL: [Self; 4] = [Self::Audit, Self::Osnoise, Self::Timerlat, Self::Cyclictest];
 
-    /// The tool's label in tables.
+    /// Returns the tool's label in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Audit => "audit",
@@ -62,49 +63,51 @@ pub struct PeerReport {
     pub peer: Peer,
     /// The command line with which the tool ran in the guest.
     pub command: String,
-    /// The tool's figures, or the reason why it has none.
+    /// The figures that the tool measured, or the reason why it has no figures.
     pub outcome: PeerOutcome,
 }
 
-/// A tool's figures, or the reason why it has none.
+/// The figures that a tool measured, or the reason why it has no figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PeerOutcome {
-    /// The tool measured the time that a spinning loop lost.
+    /// The time that a spinning loop lost, as measured by the tool.
     Noise(Noise),
-    /// The tool measured the wake-up latency of a sleeping thread.
+    /// The wake-up latency of a sleeping thread, as measured by the tool.
     Latency(Latency),
-    /// The kernel lacks a feature that the tool needs.
+    /// The tool was not run, because the kernel lacks a feature that it needs.
     Absent(String),
     /// The tool failed, or its output could not be parsed.
     Failed(String),
 }
 
-/// The time that a spinning loop lost, over all CPUs.
+/// The time that a spinning loop lost on all CPUs together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
-    /// CPU time in which the loop measured.
+    /// CPU time during which the loop measured.
     #[serde(rename = "watched_ns")]
     pub watched: Nanos,
-    /// Minimum length of a recorded gap.
+    /// Minimum length of the gaps that the tool records.
     #[serde(rename = "floor_ns")]
     pub floor: Nanos,
-    /// Total time in gaps. The audit's total excludes other programs, because its loop yields to
-    /// them. The loop of osnoise has the same priority as ordinary programs, so osnoise's total
-    /// includes their time.
+    /// Total length of all gaps. For the audit, this excludes the time of other programs, because
+    /// its loop yields to them. The loop of osnoise has the same priority as ordinary programs, so
+    /// its total includes their time.
     #[serde(rename = "time_ns")]
     pub total: Nanos,
     /// Longest gap.
     #[serde(rename = "max_ns")]
     pub longest: Nanos,
-    /// Time that the loop yielded to programs and to the tool's own threads, if that does not count
-    /// as noise.
+    /// Time during which the loop yielded to programs and to the tool's own threads. `None` if the
+    /// tool counts this time as noise.
     #[serde(rename = "yielded_ns")]
     pub yielded: Option<Nanos>,
-    /// Events on the measured CPUs during that time, or `None` if nothing was traced.
+    /// Number of events on the measured CPUs while the loop measured, or `None` if no events were
+    /// traced.
     pub counts: Option<Counts>,
-    /// Breakdown of the time in gaps. It can add up to slightly more than `total`, because the
-    /// tool's events can continue after its last sum.
+    /// Breakdown of the time in gaps, or `None` if some of the tool's trace events were lost. The
+    /// breakdown can add up to slightly more than `total`, because the tool's events can continue
+    /// after its last sum.
     pub attribution: Option<Attribution>,
 }
 
@@ -113,14 +116,14 @@ pub struct Noise {
 pub struct Counts {
     /// Number of interrupts.
     pub irq: u64,
-    /// Number of softirqs. On kernels that run softirqs in threads, osnoise counts only those
-    /// threads.
+    /// Number of softirqs. On kernels that run softirqs in threads, osnoise counts only the on-CPU
+    /// periods of those threads.
     pub softirq: u64,
-    /// Number of on-CPU periods of other threads.
+    /// Number of periods in which other threads ran.
     pub thread: u64,
     /// Number of non-maskable interrupts.
     pub nmi: u64,
-    /// Number of gaps without any of these events. Hardware or a hypervisor caused them.
+    /// Number of gaps in which none of these events occurred. Hardware or a hypervisor caused them.
     pub outside: u64,
 }
 
@@ -133,14 +136,14 @@ pub struct Attribution {
     /// Total length of the gaps.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// Time attributed to named sources.
+    /// Time attributed to sources that have a name.
     #[serde(rename = "named_ns")]
     pub named: Nanos,
-    /// Time for kernel entry and exit around named sources. `None` if the tool has no such account.
-    /// This time is then part of `unexplained`.
+    /// Time taken by entering and leaving the kernel around named sources. `None` if the tool does
+    /// not account for this time separately. It is then part of `unexplained`.
     #[serde(rename = "entry_exit_ns")]
     pub entry_exit: Option<Nanos>,
-    /// Time in gaps without any kernel activity.
+    /// Time in gaps during which the kernel did nothing.
     #[serde(rename = "outside_ns")]
     pub outside: Nanos,
     /// Time that remains.
@@ -152,13 +155,15 @@ pub struct Attribution {
 }
 
 impl Attribution {
-    /// Share of the time that has a name, or 1 without gaps.
+    /// Returns the fraction of the time in gaps that is attributed to named sources. Returns 1 if
+    /// the tool recorded no gaps.
     pub fn named_share(&self) -> f64 {
         self.share(self.named)
     }
 
-    /// Share of the time that is explained, or 1 if there are no gaps. Time is explained by a name,
-    /// by kernel entry and exit around a named source, or by proof that the kernel ran nothing.
+    /// Returns the fraction of the time in gaps that is explained. Returns 1 if the tool recorded
+    /// no gaps. Time is explained if it was taken by a named source or by entering and leaving the
+    /// kernel around one, or if the trace proves that the kernel did nothing.
     pub fn coverage(&self) -> f64 {
         self.share(self.time - self.unexplained)
     }
@@ -172,14 +177,14 @@ impl Attribution {
     }
 }
 
-/// Wake-up latency of threads that sleep repeatedly, over all CPUs.
+/// Wake-up latency of threads that sleep repeatedly, on all CPUs together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latency {
     /// Number of sleeps.
     pub cycles: u64,
-    /// Latency of the thread.
+    /// Latency until the thread ran.
     pub thread: Spread,
-    /// Latency of the interrupt that woke the thread, if the tool reports this.
+    /// Latency until the interrupt that woke the thread, or `None` if the tool does not report it.
     pub irq: Option<Spread>,
 }
 

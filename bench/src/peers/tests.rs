@@ -1,5 +1,5 @@
-//! Tests with the tools' real output, from a guest with Debian's rt kernel, and with invalid
-//! output.
+//! Tests the parsers with real output of the tools, recorded in a guest with Debian's rt kernel,
+//! and with invalid output.
 
 use ticktax_model::policy::PolicyGrant;
 use ticktax_model::recording::{Header, Level, ProbeKind, ProbeReport, Row, RowSink, World};
@@ -26,7 +26,7 @@ fn osnoise_sums_up_in_microseconds() {
     let counts = sums.counts;
     assert_eq!((counts.outside, counts.nmi, counts.softirq), (0, 0, 0));
     assert_eq!((counts.irq, counts.thread), (477, 68));
-    // A second CPU must increase the sums, while the longest gap remains the maximum.
+    // A second CPU must increase the sums. The longest gap must remain the maximum over both CPUs.
     let row = OSNOISE_TABLE.lines().last().unwrap();
     let two_cpus = osnoise(&format!(
         "{OSNOISE_TABLE}\n{}",
@@ -98,8 +98,9 @@ fn invalid_output_is_refused() {
     );
 }
 
-/// The expected values were computed by hand. The gaps take 61 096, 69 724 and 14 472 ns. The first
-/// two contain one interrupt and two threads each, and the last one contains one interrupt.
+/// The expected values were computed by hand. The gaps take 61 096, 69 724 and 14 472 ns. One
+/// interrupt and two threads ran in each of the first two gaps, and one interrupt ran in the last
+/// gap.
 #[test]
 fn gaps_are_attributed_to_the_events_inside_them() {
     let sum = attribution(OSNOISE_EVENTS).unwrap().unwrap();
@@ -195,8 +196,8 @@ fn a_tool_without_figures_has_a_reason() {
     assert_eq!(outcome(failed), PeerOutcome::Failed("why".to_owned()));
 }
 
-/// Functions within interrupts and the probe's own thread must not count. Neither must events that
-/// occur while the probe does not measure.
+/// Functions called within interrupts must not be counted, and neither must the probe's own thread
+/// or events that occur while the probe does not measure.
 #[test]
 fn an_audit_is_counted_as_osnoise_counts() {
     let mut header = Header::new(World::Lab, Level::Kernel, "0");

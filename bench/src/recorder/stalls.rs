@@ -1,6 +1,6 @@
-//! Causes stalls of known time and length, and runs the program that they delay, each in a separate
-//! process. The program reads the clock continuously, so it notices every delay, regardless of the
-//! cause.
+//! Causes stalls whose times and lengths are known, and runs the program that they delay. Each of
+//! the two runs in a separate process. The delayed program reads the clock continuously, so it
+//! notices every delay, regardless of the cause.
 
 use std::env;
 use std::error::Error;
@@ -16,33 +16,35 @@ use ticktax_probes::clock::now;
 
 use crate::{Outcome, machine};
 
-/// The hidden verb that makes this program cause stalls.
+/// The hidden subcommand that turns this program into the injector, which causes stalls.
 pub(crate) const INJECTOR: &str = "recorder-injector";
-/// The hidden verb that turns this program into the delayed one.
+/// The hidden subcommand that turns this program into the delayed program.
 pub(crate) const VICTIM: &str = "recorder-victim";
 
-/// Shortest and longest stall.
+/// Lengths of the shortest and the longest stall.
 const LENGTHS: (Nanos, Nanos) = (Nanos::from_millis(5), Nanos::from_millis(20));
-/// Minimum interval between two stalls. It makes each stall a separate incident.
+/// Minimum interval between two stalls. At this distance, each stall becomes a separate incident.
 const APART: Nanos = Nanos::from_secs(5);
 
-/// Minimum delay that the delayed program reports. It equals the recorder's trigger.
+/// Minimum length of the delays that the delayed program reports. It equals the threshold of the
+/// recorder's trigger.
 pub(super) const LONG: Nanos = Nanos::from_millis(5);
 
-/// The start and end of a stall, on `CLOCK_MONOTONIC`.
+/// The start and end of a stall, by `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stall {
     pub(super) begin: Nanos,
     pub(super) end: Nanos,
 }
 
-/// Number of stalls that fit into `length`, at most `most`.
+/// Returns how many stalls to cause within `length`: as many as fit, but at least one and at most
+/// `most`.
 pub(super) fn count(length: Nanos, most: i64) -> i64 {
     (length.0 / (2 * APART.0)).clamp(1, most)
 }
 
-/// The start and length of each stall. `length` is divided into `count` parts, and there is one
-/// stall at a random time in each part.
+/// Returns the start and length of each stall. `length` is divided into `count` equal parts. In
+/// each part, there is one stall at a random time.
 pub(super) fn planned(count: i64, length: Nanos, seed: u64) -> Vec<(Nanos, Nanos)> {
     let mut random = SplitMix64::new(seed);
     let part = Nanos(length.0 / count.max(1));
@@ -55,8 +57,8 @@ pub(super) fn planned(count: i64, length: Nanos, seed: u64) -> Vec<(Nanos, Nanos
         .collect()
 }
 
-/// A program that always needs the CPU, like a game that renders or a server under load. Dropping
-/// this stops it.
+/// The delayed program. It always needs the CPU, like a game that renders or a server under load.
+/// Dropping this stops the program.
 pub(super) struct Victim {
     running: Running,
     gaps: Option<thread::JoinHandle<Vec<Stall>>>,
@@ -87,7 +89,7 @@ impl Victim {
         self.running.pid()
     }
 
-    /// Stops the program. Returns all intervals of at least [`LONG`] in which it did not run.
+    /// Stops the program. Returns all intervals of at least [`LONG`] during which it did not run.
     pub(super) fn gaps(mut self) -> Result<Vec<Stall>, Box<dyn Error>> {
         self.running.0.kill()?;
         let gaps = self.gaps.take().map(thread::JoinHandle::join);
@@ -106,11 +108,11 @@ impl Stall {
     }
 }
 
-/// A child process that runs this executable. Dropping this kills it.
+/// A child process that runs this executable. Dropping this kills the process.
 pub(super) struct Running(Child);
 
 impl Running {
-    /// Starts the injector. It preempts every thread that is not real-time.
+    /// Starts the injector, which preempts every thread that is not real-time.
     pub(super) fn injector(
         cpu: Cpu,
         (count, length, seed): (i64, Nanos, u64),
@@ -139,7 +141,7 @@ impl Running {
         Ok(self.0.try_wait()?.is_some())
     }
 
-    /// Waits until the injector exits. Returns the stalls that it caused.
+    /// Waits until the injector exits, and returns the stalls that it caused.
     pub(super) fn stalls(mut self) -> Result<Vec<Stall>, Box<dyn Error>> {
         let status = self.0.wait()?;
         let mut said = String::new();
@@ -162,8 +164,8 @@ impl Drop for Running {
     }
 }
 
-/// Main function of the delayed program. It computes until it is killed or the benchmark has ended,
-/// and prints when it did not run.
+/// Main function of the delayed program. It computes until it is killed or until the benchmark has
+/// ended, and prints the intervals in which it did not run.
 pub(crate) fn hold(cpu: Cpu) -> Outcome {
     machine::pin(cpu)?;
     let parent = std::os::unix::process::parent_id();
@@ -182,7 +184,7 @@ pub(crate) fn hold(cpu: Cpu) -> Outcome {
     Ok(())
 }
 
-/// Main function of the injector: causes the stalls and prints when they happened.
+/// Main function of the injector. It causes the stalls and prints when each of them happened.
 pub(crate) fn inject(cpu: Cpu, (count, length, seed): (i64, Nanos, u64)) -> Outcome {
     machine::pin(cpu)?;
     let parent = std::os::unix::process::parent_id();

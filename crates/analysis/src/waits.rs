@@ -413,6 +413,11 @@ impl Found {
                 (program.max, program.max_at) = (tally.longest, *at - begin);
             }
         }
+        let own = self
+            .pairs
+            .iter()
+            .filter(|((_, ran), _)| matches!(sources.get(*ran).owner, Owner::Probe | Owner::Tool));
+        let behind_ticktax = own.map(|(_, &time)| time).sum();
         let mut behind: BTreeMap<String, BTreeMap<String, WaitedFor>> = BTreeMap::new();
         let mut costs: BTreeMap<(String, Option<i32>), WaitedFor> = BTreeMap::new();
         for (&(waiter, source), &time) in &self.pairs {
@@ -450,6 +455,7 @@ impl Found {
             programs,
             programs_left_out: left_out as u64,
             behind: costliest(costs.into_values(), PROGRAMS),
+            behind_ticktax,
             real_time: Vec::new(),
         }
     }

@@ -1,36 +1,17 @@
-//! Plans experiments, runs them and judges the results. No other crate repeats or schedules runs.
+//! The design and statistics that all experiments share. Nothing here runs an experiment.
 //!
-//! A [`Case`] is a published investigation. It consists of a file with the published rows
-//! ([`file::CaseFile`]) and a simulator model ([`cases`]). The file marks the rows to which the
-//! model is fitted, and sets the tolerance for the other rows. [`fit`] determines the free
-//! constants from the marked rows. [`judge`] compares the model with the published rows.
+//! [`vary`] lists an experiment's arms, [`plan`](fn@plan) orders its runs, and [`design`] determines
+//! which effects it can estimate. [`detectable`] estimates the smallest effect that it can detect.
+//! [`statistics`] contains tests and intervals for small samples.
 #![forbid(unsafe_code)]
 
-pub mod axes;
-pub mod cases;
-pub mod changes;
-pub mod conformance;
 pub mod design;
-pub mod file;
-pub mod fit;
-pub mod judge;
-pub mod kernels;
-pub mod matrix;
-mod measures;
-pub mod numbers;
-pub mod own;
-pub mod replay;
-pub mod sensitivity;
+pub mod detectable;
+mod plan;
 pub mod statistics;
-pub mod sweep;
-pub mod text;
-pub mod traffic;
-pub mod trial;
 pub mod vary;
-pub mod whatif;
 
-pub use cases::{Case, all, find};
-pub use file::{CaseError, CaseFile};
-pub use fit::Fitted;
-pub use judge::Judgement;
-pub use own::OwnCase;
+pub use plan::{Slot, plan};
+
+/// Default for the largest effect that counts as no difference, as a fraction.
+pub const DIFFERENCE: f64 = 0.05;

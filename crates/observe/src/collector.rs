@@ -1,11 +1,12 @@
-//! The thread that empties the tracer's buffers: where it runs and at which priority.
+//! The thread that empties the tracer's buffers: the CPUs on which it runs, and its priority.
 //!
 //! It avoids the CPUs that the watched program uses if other CPUs are available. It starts at
-//! normal priority: at ten thousand events per second the buffers hold several seconds' worth, so a
-//! wait for the CPU loses nothing. It requests a higher priority only if it was woken far too late,
-//! or if the buffers fill quickly. The header reports the outcome.
+//! normal priority: at ten thousand events per second, the buffers can hold the events of several
+//! seconds, so nothing is lost while it waits for a CPU. It requests a higher priority only if it
+//! was woken far too late, or if the buffers fill quickly. The header reports its priority, and
+//! whether it avoided the program's CPUs.
 //!
-//! The flight recorder's thread does the same while it keeps a window. The rest of the time it is
+//! The flight recorder's thread does the same while it keeps a window. The rest of the time, it is
 //! an ordinary thread.
 
 use std::time::Duration;
@@ -19,14 +20,15 @@ use ticktax_trace::Tracer;
 /// Wake-up latency above which the thread is considered starved of CPU time.
 const LATE: Nanos = Nanos::from_millis(100);
 
-/// Rows per read above which a buffer might fill up before the next read: a quarter of a CPU's
-/// buffer.
+/// Number of rows per read above which a buffer might fill up before the next read. It is a quarter
+/// of the size of a CPU's buffer.
 const MANY: usize = 1 << 14;
 
-/// Nice values to request in turn while the thread keeps being woken too late.
+/// Nice values to request, one after the other, if the thread is repeatedly woken too late.
 const STEPS: [i32; 2] = [-10, -20];
 
-/// Number of reads between two checks of the CPUs that the program uses. They take one second.
+/// The list of CPUs that the program uses is checked once per this many reads. By default, that is
+/// once per second.
 const TURNS: u32 = 20;
 
 /// Affinity and priority of the calling thread while it empties buffers. Dropping this restores
@@ -34,12 +36,12 @@ const TURNS: u32 = 20;
 #[derive(Debug)]
 pub(crate) struct Collector {
     tid: Pid,
-    /// CPUs that the thread could use before.
+    /// CPUs that the thread was allowed to use before.
     allowed: CpuSet,
     /// CPUs that the thread avoids.
     kept_off: CpuList,
-    /// Whether the thread avoided all CPUs of the program at every check; `None` before the first
-    /// check.
+    /// Whether the thread avoided all CPUs of the program at every check so far. `None` before the
+    /// first check.
     apart: Option<bool>,
     nice_before: i32,
     nice: i32,
@@ -47,7 +49,7 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    /// Starts with the calling thread's current affinity and priority.
+    /// Creates a collector that starts with the calling thread's current affinity and priority.
     pub(crate) fn new() -> Self {
         let tid = gettid();
         let nice = Tracer::own_nice();
@@ -62,7 +64,7 @@ impl Collector {
         }
     }
 
-    /// Sleeps for `time`. Raises the priority if the thread is woken too late.
+    /// Sleeps for `time`. Raises the thread's priority if it is woken too late.
     pub(crate) fn sleep(&mut self, time: Duration) {
         let asked = now() + Nanos(i64::try_from(time.as_nanos()).unwrap_or(i64::MAX / 2));
         std::thread::sleep(time);
@@ -71,14 +73,14 @@ impl Collector {
         }
     }
 
-    /// Raises the priority if something due at `due` is late by more than `slack`.
+    /// Raises the thread's priority if the current time is more than `slack` after `due`.
     pub(crate) fn was_due(&mut self, due: Nanos, slack: Nanos) {
         if now() - due > slack {
             self.raise_priority();
         }
     }
 
-    /// Raises the priority if one read returned very many rows.
+    /// Raises the thread's priority if one read returned very many rows.
     pub(crate) fn drained(&mut self, rows: usize) {
         if rows > MANY {
             self.raise_priority();
@@ -93,15 +95,15 @@ impl Collector {
         }
     }
 
-    /// Whether it is time to check which CPUs the program uses.
+    /// Returns whether it is time to check which CPUs the program uses.
     pub(crate) fn is_due(&mut self) -> bool {
         let due = self.turn.is_multiple_of(TURNS);
         self.turn = self.turn.wrapping_add(1);
         due
     }
 
-    /// Avoids `cpus`, in this order, as long as one CPU remains. An empty list means that the
-    /// program's CPUs are unknown, so it changes nothing.
+    /// Makes the thread avoid `cpus`, in this order, as long as it can still use one CPU. An empty
+    /// list means that the program's CPUs are unknown, so nothing changes.
     pub(crate) fn keep_off(&mut self, cpus: &[Cpu]) {
         if cpus.is_empty() {
             return;
@@ -124,12 +126,12 @@ impl Collector {
         self.apart = Some(self.apart.unwrap_or(true) && kept);
     }
 
-    /// Whether the thread avoided all CPUs of the program at every check.
+    /// Returns whether the thread avoided all CPUs of the program at every check.
     pub(crate) fn is_apart(&self) -> bool {
         self.apart == Some(true)
     }
 
-    /// The thread's current nice value.
+    /// Returns the thread's current nice value.
     pub(crate) fn nice(&self) -> i32 {
         self.nice
     }
@@ -137,8 +139,8 @@ impl Collector {
 
 impl Drop for Collector {
     fn drop(&mut self) {
-        // If the kernel refuses to restore the settings, they stay until the process exits, which
-        // is soon.
+        // If the kernel refuses to restore the settings, they stay in effect until the process
+        // exits, which it does soon.
         if !self.kept_off.is_empty() {
             let _ = sched_setaffinity(self.tid, &self.allowed);
         }
@@ -159,7 +161,8 @@ fn set_cpus(set: &CpuSet) -> CpuList {
 fn cpu_set(cpus: &CpuList) -> CpuSet {
     let mut set = CpuSet::new();
     for cpu in cpus.iter() {
-        // A CPU number beyond the capacity of a CPU set is one that this thread cannot use.
+        // If a CPU number exceeds the capacity of a CPU set, this thread cannot use that CPU
+        // anyway.
         let _ = set.set(cpu.index());
     }
     set
@@ -187,11 +190,12 @@ mod tests {
         collector.keep_off(&all[..1]);
         assert_eq!(collector.is_apart(), all.len() > 1);
         assert_eq!(allowed().contains(all[0]), all.len() == 1);
-        // Told to avoid every CPU, the thread must still share one: the last.
+        // If a thread must avoid every CPU, it still has to use one of them, namely the last.
         collector.keep_off(&all);
         assert!(!collector.is_apart());
         assert_eq!(allowed(), all[all.len() - 1..].iter().copied().collect());
-        // One check at which it shared a CPU is enough: it is not apart from then on.
+        // If the thread shared a CPU with the program at one check, it counts as not apart from
+        // then on.
         collector.keep_off(&all[..1]);
         assert!(!collector.is_apart());
         drop(collector);
@@ -205,7 +209,7 @@ mod tests {
         collector.was_due(now(), Nanos::from_secs(60));
         assert_eq!(collector.nice(), before);
         collector.was_due(now() - Nanos::from_secs(2), Nanos::from_secs(1));
-        // Not every caller is allowed to raise its priority.
+        // If the test is not allowed to raise its priority, the nice value stays the same.
         let nice = collector.nice();
         assert!(nice <= before);
         assert_eq!(Tracer::own_nice(), nice);

@@ -1,4 +1,4 @@
-//! The command to audit.
+//! The command that a session starts in order to watch it.
 
 use std::ffi::OsString;
 use std::io;
@@ -14,7 +14,7 @@ use ticktax_model::recording::CommandReport;
 
 use crate::error::ObserveError;
 
-/// Maximum number of checks for whether a signalled command has exited.
+/// Maximum number of times to check whether a command that received a signal has exited.
 const CHECKS: u32 = 40;
 const MOMENT: Duration = Duration::from_millis(25);
 
@@ -30,7 +30,7 @@ pub(crate) struct Audited {
 enum End {
     NotYet,
     Known(ExitStatus),
-    /// Another part of the process has already collected the exit status.
+    /// Another part of this process has already collected the exit status.
     Unknown,
 }
 
@@ -57,7 +57,7 @@ impl Audited {
         i32::try_from(self.child.id()).unwrap_or(-1)
     }
 
-    /// The program's name without its directory.
+    /// Returns the program's name without its directory.
     pub(crate) fn name(&self) -> String {
         let program = self.argv.first().map_or("", String::as_str);
         program.rsplit('/').next().unwrap_or(program).to_owned()
@@ -74,16 +74,16 @@ impl Audited {
         !matches!(self.end, End::NotYet)
     }
 
-    /// Forwards the signal that ended the audit. First gives the command time to exit, because
-    /// Ctrl-C at the terminal reaches the command too. A command that survives the signal is left
-    /// running.
+    /// Forwards the signal that ended the session to the command. First gives the command time to
+    /// exit without it, because a Ctrl-C at the terminal also reaches the command. If the command
+    /// survives the signal, it is left running.
     pub(crate) fn interrupt(&mut self, signal: i32) {
         if self.ends_in_time() {
             return;
         }
         if let (Ok(signal), Ok(pid)) = (Signal::try_from(signal), i32::try_from(self.child.id())) {
-            // Only this process waits for the child, so its process id cannot have been reused. The
-            // child may already have exited.
+            // Only this process waits for the child, so the child's process id cannot have been
+            // reused. The call fails if the child has already exited.
             let _ = kill(Pid::from_raw(pid), signal);
             self.ends_in_time();
         }
@@ -98,7 +98,7 @@ impl Audited {
         })
     }
 
-    /// The command's arguments, process id and exit status.
+    /// Returns the command's arguments, process id and exit status.
     pub(crate) fn report(&mut self) -> CommandReport {
         self.ended();
         let code = |status: ExitStatus| {

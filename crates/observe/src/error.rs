@@ -13,7 +13,7 @@ pub enum ObserveError {
     /// `/sys` does not list the CPUs.
     #[error("cannot read the list of online CPUs: mount /sys")]
     OnlineUnknown,
-    /// The list of CPUs is empty.
+    /// The list of CPUs to watch is empty.
     #[error("no CPU given: choose from {online}")]
     NoCpu {
         /// CPUs that are online.
@@ -43,7 +43,7 @@ pub enum ObserveError {
         /// Requested name.
         name: String,
     },
-    /// A frame trigger names a program, but several processes have that name.
+    /// A frame trigger selects a program by name, but several processes have that name.
     #[error(
         "several processes are named `{name}`: choose a PID from `pgrep -x {name}` and pass it as \
          frame:pid=N"
@@ -61,12 +61,12 @@ pub enum ObserveError {
     /// The plan requires the tracer, which could not be loaded.
     #[error("cannot watch {program}: {why}")]
     NoTracer {
-        /// Program to watch, as the user named it.
+        /// Program to watch, in the form in which the user named it.
         program: String,
         /// Why the tracer could not be loaded, and what would help.
         why: TraceError,
     },
-    /// A paced loop would end before its first frame is due.
+    /// The run would end before the first frame of the paced loop is due.
     #[error(
         "a run of {length} ends before the first frame is due, at {period}: run longer, or raise \
          the \
@@ -89,7 +89,8 @@ pub enum ObserveError {
     /// This process has run out of file descriptors.
     #[error("no file descriptors left: raise the limit (ulimit -n)")]
     NoDescriptor,
-    /// The number of arms to compare is 0 or too large.
+    /// The number of arms to compare is 0 or too large. An arm is one of the loop settings that are
+    /// compared.
     #[error("invalid number of arms {count}: give 1 to {max}")]
     Arms {
         /// Number of requested arms.
@@ -105,7 +106,7 @@ pub enum ObserveError {
     Command {
         /// Requested command.
         command: String,
-        /// The operating system's reason.
+        /// The operating system's reason for the failure.
         kind: io::ErrorKind,
     },
 }

@@ -15,10 +15,10 @@ pub trait Observation {
     fn next_event(&mut self) -> Result<Event<'_>, ObserveError>;
 
     /// Makes the next call of [`Observation::next_event`] end the observation. `signal` is the
-    /// signal that requested this, if any.
+    /// signal that requested the end, if there was one.
     fn stop(&mut self, signal: Option<i32>);
 
-    /// Sources of the rows so far.
+    /// Returns the sources of the rows so far.
     fn sources(&self) -> &SourceTable;
 }
 
@@ -27,42 +27,42 @@ pub trait Observation {
 pub enum Event<'a> {
     /// The first event of a session: everything is running.
     Started(&'a Started),
-    /// Rows recorded since the last batch. Each CPU's rows are in order of their ends. Rows of
-    /// different CPUs come in any order.
+    /// Rows recorded since the last batch. Each CPU's rows are in the order of their end times. The
+    /// rows of different CPUs can come in any order.
     Rows {
-        /// Sources of the rows. The table only grows.
+        /// Sources of the rows. Later batches only add sources to this table.
         sources: &'a SourceTable,
-        /// Recorded rows; never empty.
+        /// Recorded rows. The list is never empty.
         rows: &'a [Row],
     },
-    /// Sent after each read of the buffers: once per interval of the plan, by default 20 times per
-    /// second.
+    /// Sent after each read of the buffers. They are read once per interval of the plan, by default
+    /// 20 times per second.
     Progress(Progress),
-    /// The last event. Contains everything about the recording except its rows.
+    /// The last event. It contains everything about the recording except its rows.
     Ended(Box<Header>),
 }
 
-/// Facts known before the first row.
+/// Facts that are known before the first row.
 #[derive(Debug)]
 pub struct Started {
-    /// The machine as it was before anything was started.
+    /// State of the machine before the session started anything.
     pub machine: Machine,
     /// CPUs that are watched from the start.
     pub cpus: CpuList,
-    /// Planned length of the session, if any.
+    /// Planned length of the session, or `None` if it has no fixed length.
     pub length: Option<Nanos>,
-    /// Whether a command was started. It may write to the same terminal.
+    /// Whether the session started a command. The command may write to the same terminal.
     pub command: bool,
     /// The capability level.
     pub level: Level,
-    /// Why the tracer was not loaded, if it was not.
+    /// Why the tracer could not be loaded. `None` if it was loaded.
     pub no_tracer: Option<String>,
     /// The tracer's blind spots on this kernel.
     pub limitations: Vec<Limitation>,
-    /// The watched process, if it existed at the start.
+    /// ID of the watched process, or `None` if it did not exist at the start.
     pub process: Option<i32>,
-    /// When the tracer began to follow the watched program, on `CLOCK_MONOTONIC`. `None` without a
-    /// watched program. Rows that ended earlier do not concern the program.
+    /// When the tracer began to follow the watched program, on `CLOCK_MONOTONIC`. `None` if no
+    /// program is watched. Rows that ended before this time do not concern the program.
     pub victim_begin: Option<Nanos>,
 }
 

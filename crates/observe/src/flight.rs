@@ -1,4 +1,5 @@
-//! The flight recorder: continuous sums, and full detail around delays above a threshold.
+//! The flight recorder, which emits sums all the time, and every event around delays above a
+//! threshold.
 //!
 //! After [`Recorder::start`], call [`Recorder::next_event`] repeatedly. It sleeps until a window of
 //! sums is due, or until the kernel or a probe reports a trigger. The ring of spans and edges is
@@ -45,27 +46,27 @@ use grow::{Loading, Past};
 use rules::{Fired, Rules};
 use window::{Margins, Window};
 
-/// Time by which BPF programs running at a given moment have finished, unless the hypervisor
-/// stopped their CPU.
+/// Time after which all BPF programs that were running at a given moment have finished, unless the
+/// hypervisor stopped their CPU.
 const SETTLE: Nanos = Nanos::from_millis(20);
 
-/// Number of times that a ring is read before it can wrap, while a window is open.
+/// Number of times that a ring is read in the time that it takes to wrap, while a window is open.
 const READINGS: i64 = 4;
 
-/// Minimum interval between two of these reads.
+/// Minimum interval between two such reads.
 const SHORTEST: Nanos = Nanos::from_millis(10);
 
-/// Program names are forgotten after this many windows of sums.
+/// Number of windows of sums after which the names of programs are forgotten.
 const FORGET: u64 = 6;
 
-/// A handle that lets any thread end the wait in [`Recorder::next_event`].
+/// A handle with which any thread can end the wait in [`Recorder::next_event`].
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<EventFd>);
 
 impl Waker {
     /// Makes [`Recorder::next_event`] return immediately.
     pub fn wake(&self) {
-        // This fails only if very many wake-ups are already pending.
+        // This fails only if a huge number of wake-ups are already pending, so ignore the error.
         let _ = self.0.write(1);
     }
 }
@@ -79,38 +80,40 @@ pub struct Recorder {
     proc: Proc,
     plan: RecorderPlan,
     watched: CpuList,
-    /// Length that a table indexed by CPU number must have.
+    /// Length of tables that are indexed by CPU number.
     room: usize,
     past: Past,
     larger: Option<Loading>,
     started: RecorderStarted,
     start_reported: bool,
-    /// The tracer; `None` after the end.
+    /// The tracer, or `None` after the recorder has ended.
     tracer: Option<Tracer>,
     triggers: Triggers,
     wake: Waker,
     rules: Rules,
-    /// Programs with frame triggers.
+    /// Programs that have frame triggers.
     programs: Programs,
-    /// Probes for gap triggers, if there are any.
+    /// Probes for gap triggers, or `None` if no gap triggers are configured.
     gaps: Option<GapWatch>,
-    /// Number of gaps that earlier probes suppressed.
+    /// Number of gaps that were suppressed by probes that have since been replaced.
     gaps_suppressed: u64,
     next_minute: Nanos,
-    /// The window being kept, and its events so far.
+    /// The window that is being kept, and the events read for it so far.
     open: Option<(Window, Capture)>,
     next_reading: Nanos,
-    /// Affinity and priority of this thread while a window is being kept and handled.
+    /// Affinity and priority of this thread, from the opening of a window until the window has been
+    /// handled.
     collector: Option<Collector>,
     /// Triggers that are not part of a window yet.
     waiting: VecDeque<Trigger>,
     /// End of the last window, before which no new window may start.
     not_before: Nanos,
     next_sums: Nanos,
-    /// When the kernel switched away from the table of sums due to be emitted next.
+    /// When the kernel switched to the other table of sums. `None` once the sums in the previous
+    /// table have been emitted.
     switched: Option<Nanos>,
     windows: u64,
-    /// When [`Recorder::stop`] was called.
+    /// When [`Recorder::stop`] was called, or `None` if it was not.
     stopped: Option<Nanos>,
     last: RecorderStatus,
     last_counted: Counted,
@@ -201,17 +204,17 @@ impl Recorder {
         })
     }
 
-    /// Facts known before the first event.
+    /// Returns the facts that are known before the first event.
     pub fn started(&self) -> &RecorderStarted {
         &self.started
     }
 
-    /// A handle that ends the wait in [`Recorder::next_event`].
+    /// Returns a handle that ends the wait in [`Recorder::next_event`].
     pub fn waker(&self) -> Waker {
         self.wake.clone()
     }
 
-    /// The current status, or the final status once the recorder has ended.
+    /// Returns the current status, or the final status if the recorder has ended.
     pub fn status(&self) -> RecorderStatus {
         let Some(tracer) = &self.tracer else {
             return self.last;
@@ -222,12 +225,12 @@ impl Recorder {
             ring_records: tracer.ring_len(),
             reach: tracer.ring_reach(),
             cpu: own_thread_cpu_time() - self.cpu_before,
-            // This includes the rings and tables, because they are mapped into this process.
+            // The rings and tables are included, because they are mapped into this process.
             memory_bytes: own_peak_memory(),
         }
     }
 
-    /// The tracer's counters so far, or its final counters once the recorder has ended.
+    /// Returns the tracer's counters so far, or its final counters if the recorder has ended.
     pub fn counted(&self) -> Counted {
         let tracer = self.tracer.as_ref();
         tracer.map_or_else(
@@ -236,13 +239,15 @@ impl Recorder {
         )
     }
 
-    /// The interval that the sums of each CPU cover together. Empty until the recorder has ended.
+    /// Returns the intervals that the sums of each CPU cover. The list is empty until the recorder
+    /// has ended.
     pub fn books(&self) -> &[CpuInterval] {
         &self.books
     }
 
-    /// Freezes the ring on request. `kind` is [`TriggerKind::Signal`] or [`TriggerKind::Mark`], and
-    /// `words` is a comment to store with the trigger.
+    /// Makes the recorder keep the events around the current time, as a trigger does. `kind` is
+    /// [`TriggerKind::Signal`] or [`TriggerKind::Mark`], and `words` is a comment that is stored
+    /// with the trigger.
     pub fn trigger(&mut self, kind: TriggerKind, words: &str) {
         self.waiting.push_back(Trigger {
             kind,
@@ -285,7 +290,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Status of the triggers with percentile thresholds.
+    /// Returns the status of the triggers whose thresholds are percentiles.
     pub fn percentiles(&self) -> Vec<PercentileStatus> {
         self.rules.percentiles().collect()
     }
@@ -302,17 +307,18 @@ impl Recorder {
         }
     }
 
-    /// Ends the recorder, which then emits the current state of the open window and the last sums.
+    /// Ends the recorder. It then emits the current state of the open window, if there is one, and
+    /// the last sums.
     pub fn stop(&mut self) {
         self.stopped.get_or_insert_with(now);
     }
 
-    /// Returns the next event, after at most `timeout`.
+    /// Returns the next event, or [`RecorderEvent::Idle`] after `timeout`.
     pub fn next_event(&mut self, timeout: Duration) -> RecorderEvent<'_> {
         if !self.start_reported {
             self.start_reported = true;
-            // Wait until now, because the caller may first change its user, which affects all
-            // threads.
+            // The probes start only now, because some callers first change their user, which
+            // affects all threads.
             if let Some(gaps) = &mut self.gaps {
                 gaps.begin();
             }
@@ -349,7 +355,7 @@ impl Recorder {
         }
     }
 
-    /// Raises the priority if something due at `due` happened too late: while a window is open, the
+    /// Raises this thread's priority if it acted much later than `due` while a window is open. The
     /// ring must not wrap just because this thread waits for a CPU.
     fn was_due(&mut self, due: Nanos) {
         if let (Some(_), Some(tracer), Some(collector)) =
@@ -359,12 +365,12 @@ impl Recorder {
         }
     }
 
-    /// Whether [`Waker::wake`] was called since the last check.
+    /// Returns whether [`Waker::wake`] was called since the last check.
     fn was_woken(&self) -> bool {
         self.wake.0.read().is_ok()
     }
 
-    /// When to act next if no trigger fires before.
+    /// Returns the time at which the recorder must act next if no trigger fires before then.
     fn next_step(&self) -> Nanos {
         let mut sums = self.switched.map_or(self.next_sums, |time| time + SETTLE);
         if self.rules.learns() {
@@ -382,7 +388,8 @@ impl Recorder {
         }
     }
 
-    /// Adds new triggers to the open window, or queues them for the next window.
+    /// Adds new triggers to the open window. Triggers that do not fit into it are queued for the
+    /// next window.
     fn take_triggers(&mut self) {
         let Some(tracer) = &mut self.tracer else {
             return;
@@ -422,7 +429,7 @@ impl Recorder {
             self.waiting.retain(|trigger| !window.add(trigger));
         }
         if let Some(stopped) = self.stopped {
-            // Without this limit, a busy machine could add new triggers forever.
+            // If later triggers were accepted, a busy machine could add new ones forever.
             self.waiting.retain(|trigger| trigger.at <= stopped);
         }
     }
@@ -440,9 +447,9 @@ impl Recorder {
         }
     }
 
-    /// Opens a window after a trigger, and reads the ring when due. Returns the window when it is
-    /// over. Returns its current state earlier if further triggers would delay the report of
-    /// earlier ones too long.
+    /// Opens a window after a trigger, and reads the rings when this is due. Returns the window
+    /// when it is complete. Further triggers extend the window. If earlier triggers would therefore
+    /// be reported too late, returns the window's current state.
     fn turn_window(&mut self, time: Nanos) -> Option<FrozenWindow> {
         let tracer = self.tracer.as_mut()?;
         if self.open.is_none()
@@ -453,7 +460,8 @@ impl Recorder {
                 after: self.plan.after,
                 longest: self.plan.longest,
             };
-            // Handling a window takes CPU time. Do not take it from the CPU that is already late.
+            // Handling a window takes CPU time, which must not come from the CPU on which the delay
+            // occurred.
             let mut collector = Collector::new();
             collector.keep_off(first.cpu.as_slice());
             self.collector = Some(collector);
@@ -485,13 +493,15 @@ impl Recorder {
         seen
     }
 
-    /// Switches between the two tables of sums, and returns the contents of the inactive one.
+    /// Switches between the two tables of sums when this is due. Some time later, returns the sums
+    /// in the inactive table.
     fn turn_sums(&mut self, time: Nanos) -> Option<SumsWindow> {
         self.tracer.as_ref()?;
         match self.switched {
             _ if self.stopped.is_some() => self.close_sums(),
             None if time >= self.next_sums => {
-                // After a suspend or an overload, the missed windows become one long window.
+                // If windows were missed because of a suspend or an overload, they become one long
+                // window.
                 self.next_sums = time + self.plan.window;
                 let grown = self.grow();
                 if grown.is_none() {
@@ -522,7 +532,7 @@ impl Recorder {
         })
     }
 
-    /// Returns the last sums, including the intervals still open on each CPU.
+    /// Returns the last sums, including the intervals that are still open on each CPU.
     fn close_sums(&mut self) -> Option<SumsWindow> {
         let sums = self.close_tracer()?;
         self.books = std::mem::take(&mut self.past.books);
@@ -530,10 +540,10 @@ impl Recorder {
         Some(sums)
     }
 
-    /// Ends the current tracer and returns its last sums.
+    /// Closes the current tracer and returns its last sums.
     fn close_tracer(&mut self) -> Option<SumsWindow> {
         let tracer = self.tracer.as_mut()?;
-        // The accounts of a CPU that went offline end with its last event.
+        // The accounts of a CPU that has gone offline end with its last event.
         let online = self.proc.online();
         let online = online.as_ref().unwrap_or(&self.started.cpus);
         let (mut sources, mut rows) = (SourceTable::default(), Vec::new());
@@ -560,13 +570,13 @@ impl Recorder {
     }
 }
 
-/// Returns a function with which a probe's thread wakes the recorder.
+/// Returns a function that a probe's thread can call to wake the recorder.
 fn wake_up_call(wake: &Waker) -> impl Fn() + Clone + Send + 'static {
     let wake = wake.clone();
     move || wake.wake()
 }
 
-/// Interval between two reads of the rings.
+/// Returns the interval between two reads of the rings.
 fn reading_interval(tracer: &Tracer) -> Nanos {
     let reach = tracer.ring_reach().unwrap_or(Nanos::from_secs(READINGS));
     Nanos(reach.0 / READINGS).max(SHORTEST)

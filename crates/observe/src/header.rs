@@ -1,4 +1,5 @@
-//! The header of a live recording: everything except the rows, including limitations.
+//! Creates the header of a live recording, which contains everything except the rows, including
+//! limitations.
 
 use ticktax_host::{Proc, untraced_interrupts};
 use ticktax_model::hook::Hook;
@@ -25,7 +26,7 @@ pub(super) struct End<'a> {
     pub(super) late: CpuList,
     pub(super) unprobed: CpuList,
     pub(super) results: ProbeResults,
-    /// Context switches counted by the kernel and by the tracer.
+    /// Number of context switches according to the kernel and according to the tracer.
     pub(super) switches: Option<SwitchWitness>,
 }
 
@@ -86,7 +87,7 @@ impl End<'_> {
         let cpus: Vec<Cpu> = self.settings.online.iter().collect();
         let mut header = self.header(Level::Proc, coverage, cost, &Closing::default());
         let (begin, end) = (header.before.at, header.after.at);
-        // Without the tracer, times come from the kernel's own counters.
+        // Without a tracer, the recorded times come from the kernel's own counters.
         let counted = |cpu: &Cpu| {
             let counters = [&header.before, &header.after];
             counters
@@ -101,7 +102,7 @@ impl End<'_> {
         header
     }
 
-    /// Audited CPUs that are still online at the end.
+    /// Returns the audited CPUs that are still online at the end.
     fn present(&self, online: &CpuList) -> CpuList {
         self.settings
             .online
@@ -110,7 +111,7 @@ impl End<'_> {
             .collect()
     }
 
-    /// The header, apart from what depends on the capability level.
+    /// Creates the header, apart from the fields that depend on the capability level.
     fn header(
         self,
         level: Level,
@@ -125,7 +126,8 @@ impl End<'_> {
         let unseen = self.unseen(closing);
         let no_room = Limitation::ThreadsNotFollowed { threads };
         if threads > 0 && unseen.as_ref() != Some(&no_room) {
-            // The victim's header has room for only one reason, so this one is listed here.
+            // The victim's header can contain only one reason, so this one is added to the list of
+            // limitations.
             coverage.limitations.push(no_room);
         }
         let (world, hidden) = ticktax_host::world(&self.machine);
@@ -144,13 +146,15 @@ impl End<'_> {
         }
     }
 
-    /// Number of the victim's threads that did not fit into the map of followed threads.
+    /// Returns the number of the victim's threads that did not fit into the map of followed
+    /// threads.
     fn without_room(&self, closing: &Closing) -> u64 {
         let victim = self.victim.as_ref();
         closing.unfollowed + victim.map_or(0, Watched::without_room)
     }
 
-    /// Why part of the victim's time may be missing.
+    /// Returns the reason why part of the victim's time may be missing, or `None` if all of it was
+    /// observed.
     fn unseen(&self, closing: &Closing) -> Option<Limitation> {
         let unwatched = |cpu: &Cpu| !self.settings.watched.contains(*cpu);
         let online = self.proc.online().unwrap_or_default();
@@ -170,7 +174,7 @@ impl End<'_> {
         (count > 0).then_some(Limitation::SwitchesMissed { count })
     }
 
-    /// Limitations that apply at either capability level.
+    /// Returns the limitations that apply at any capability level.
     fn limitations(&self, online: &CpuList) -> Vec<Limitation> {
         let mut limitations = self.machine.configured.unread.clone();
         let went_offline = |cpu: &Cpu| !online.contains(*cpu);
@@ -206,7 +210,7 @@ impl End<'_> {
     }
 }
 
-/// Clock changes that affect times and periods.
+/// Returns limitations for clock changes that affect times and periods.
 pub(crate) fn clock_limitations(before: &Counters, after: &Counters) -> Vec<Limitation> {
     let Some(changes) = after.clocks_since(before) else {
         return Vec::new();
@@ -223,7 +227,7 @@ pub(crate) fn clock_limitations(before: &Counters, after: &Counters) -> Vec<Limi
     limitations
 }
 
-/// Limitations that the tracer reports.
+/// Returns the limitations that the tracer reports.
 fn kernel_limitations(closing: &Closing, header: &Header) -> Vec<Limitation> {
     let mut limitations = Vec::new();
     let mut plugged_in = Vec::new();
@@ -295,12 +299,12 @@ mod tests {
         }
     }
 
-    /// A machine without any files.
+    /// Returns a simulated `/proc` and `/sys` that contain no files.
     fn empty_proc() -> Proc {
         Proc::at(Path::new("/nonexistent"))
     }
 
-    /// The end of a session that recorded nothing.
+    /// Returns the inputs for the header of a session that recorded nothing.
     fn end<'a>(proc: &'a Proc, settings: &'a Settings) -> End<'a> {
         End {
             proc,
@@ -365,7 +369,7 @@ mod tests {
         let limitations = |after: Counters| clock_limitations(&reading(1_000_000, 0), &after);
         assert!(limitations(reading(1_000_000, 0)).is_empty());
         assert!(limitations(Counters::default()).is_empty());
-        // Suspended for two seconds. The wall clock kept running, as it should.
+        // The machine was suspended for two seconds. As intended, the wall clock kept running.
         let asleep = limitations(reading(1_002_000, 2_000));
         let time = Nanos::from_secs(2);
         assert_eq!(asleep, [Limitation::Suspended { time }]);

@@ -1,15 +1,15 @@
-//! Live observation of this machine: starts, drains and closes the tracer, the probes and `/proc`
-//! together.
+//! Live observation of this machine: starts, drains and closes the tracer, the probes and the
+//! reader of `/proc` together.
 //!
-//! A [`Plan`] says what to watch and how. [`Session::start`] starts a session. Call
+//! A [`Plan`] determines what to watch and how. [`Session::start`] starts a session. Call
 //! [`Session::next_event`] until the session ends: it returns [`Event::Started`], then alternates
 //! between [`Event::Rows`] and [`Event::Progress`], and finally returns [`Event::Ended`] with the
 //! recording's header. This crate has no callbacks, prints nothing, reads no environment variables
 //! and handles no signals. The caller decides what happens to the rows, and can end a session early
 //! with [`Session::stop`].
 //!
-//! A [`Recorder`] watches without a time limit. It emits sums, plus everything that happened around
-//! a trigger.
+//! A [`Recorder`] watches without a time limit. It emits sums, and everything that happens around a
+//! trigger.
 //!
 //! A [`PacedLoop`] is driven in the same way (see [`Observation`]), but runs its own loop instead
 //! of watching other programs. [`PacedTurns`] runs several variants of a loop in turn.

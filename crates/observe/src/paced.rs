@@ -1,4 +1,5 @@
-//! Runs one of ticktax's own paced loops and reads every clock that shows what it costs.
+//! Runs one of ticktax's own paced loops, and reads all clocks that show how much CPU time it
+//! costs.
 
 use std::thread;
 use std::time::Duration;
@@ -22,35 +23,36 @@ use crate::event::{Event, Observation, Progress};
 use crate::running::length_not_kept;
 use crate::session::unix_time;
 
-/// Interval at which frames are read. At a thousand frames per second, the loop produces 50 of them
-/// per interval.
+/// Interval at which frames are read. A loop that runs a thousand frames per second produces 50 in
+/// this time.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Interval at which to check a loop that is starting or about to end.
+/// Interval between checks of a loop that is starting or about to end.
 const SETTLING: Duration = Duration::from_millis(1);
 
-/// Maximum delay of a loop's last frames before the loop is stopped: the longest period plus a
-/// margin.
+/// Longest time to wait for a loop's last frames before the loop is stopped. It is the longest
+/// period plus a margin.
 const LATEST: Nanos = Nanos::from_secs(2);
 
-/// A paced loop and how to run it.
+/// A paced loop, and the conditions under which it runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoopPlan {
     /// Specification of the loop.
     pub spec: LoopSpec,
-    /// CPU for the loop. `None` means the last CPU that this process may use, because it tends to
-    /// have the fewest interrupts and daemons.
+    /// CPU on which the loop runs. `None` means the last CPU that this process may use, because
+    /// that CPU tends to have the fewest interrupts and daemons.
     pub cpu: Option<Cpu>,
     /// Requested scheduling policy.
     pub policy: SchedulingPolicy,
     /// Requested length of the loop.
     pub length: Nanos,
-    /// Delay from which a frame's step counts as overshot, if requested.
+    /// Minimum delay of a frame that counts as having overshot a step. `None` if such frames are
+    /// not counted.
     pub overshot_from: Option<Nanos>,
 }
 
 impl LoopPlan {
-    /// Rejects a loop that cannot work within the requested length. Starts nothing.
+    /// Rejects a loop that cannot work within the requested length. Does not start anything.
     ///
     /// # Errors
     /// Returns an error if the length is too short for a frame, or if the work exceeds the period.
@@ -79,7 +81,7 @@ impl LoopPlan {
     }
 }
 
-/// The last CPU that this process may use.
+/// Returns the last CPU that this process may use.
 fn last_cpu() -> Result<Cpu, ObserveError> {
     let online = ticktax_probes::online_cpus()?;
     let allowed = ticktax_probes::allowed_cpus();
@@ -88,23 +90,24 @@ fn last_cpu() -> Result<Cpu, ObserveError> {
     Ok(last.ok_or(ProbeError::NoCpu { online })?)
 }
 
-/// Number of frames in two seconds, which is how late the reader may be on a busy machine.
+/// Returns the number of frames in two seconds. On a busy machine, the reader may be late by this
+/// much.
 fn ring_capacity(period: Nanos) -> usize {
     let frames = 2_000_000_000 / period.0.max(1);
     usize::try_from(frames).unwrap_or(0).clamp(1 << 8, 1 << 18)
 }
 
 /// A running paced loop, and the kernel's clocks that measure it. The rows are the loop's frames,
-/// in order. The header contains the requested settings, the settings in effect, and the cost
-/// ([`Header::paced_loop`]).
+/// in order. The header contains the requested settings, the settings in effect, and the CPU time
+/// that the loop cost ([`Header::paced_loop`]).
 pub struct PacedLoop {
     plan: LoopPlan,
     cpu: Cpu,
     proc: Proc,
     machine: Machine,
-    /// The probe that runs the loop; `None` after the end.
+    /// The probe that runs the loop, or `None` after the loop has ended.
     probe: Option<PaceProbe>,
-    /// Placement of this thread, which avoids the loop's CPU if it can.
+    /// Affinity and priority of this thread, which avoids the loop's CPU if it can.
     collector: Collector,
     tid: i32,
     began_unix: i64,
@@ -115,7 +118,7 @@ pub struct PacedLoop {
     stopped: bool,
     sources: SourceTable,
     source: SourceId,
-    /// Frames since the last batch.
+    /// Frames read since the last batch.
     rows: Vec<Row>,
     progress: Option<Progress>,
     ended: Option<Header>,
@@ -140,8 +143,8 @@ impl PacedLoop {
         let mut collector = Collector::new();
         collector.keep_off(&[settings.cpu]);
         let tid = probe.tid().unwrap_or_default();
-        // Reading the kernel's counters takes milliseconds. If this thread shares the loop's CPU, a
-        // later reading would delay the first frames.
+        // Reading the kernel's counters takes milliseconds. They are read now because, if this
+        // thread shares the loop's CPU, a later reading would delay the first frames.
         let before = Snapshot::take(&proc, settings.cpu, tid);
         probe.end_after(plan.length);
         probe.begin();
@@ -168,13 +171,13 @@ impl PacedLoop {
         })
     }
 
-    /// The machine as it was before the loop started.
+    /// Returns the state of the machine before the loop started.
     pub fn machine(&self) -> &Machine {
         &self.machine
     }
 
-    /// Waits for the next interval, reads the frames, and closes the loop if it has ended. The
-    /// loop's own thread ends the loop on time.
+    /// Waits for the next interval, reads the frames, and closes the loop if it has ended. This
+    /// function need not run on time for that, because the loop's own thread ends the loop on time.
     fn turn(&mut self) -> Result<(), ObserveError> {
         let left = || self.begin + self.plan.length - now();
         if self.looked && !self.stopped {
@@ -201,8 +204,8 @@ impl PacedLoop {
     }
 
     fn end(&mut self, mut probe: PaceProbe) -> Result<(), ObserveError> {
-        // Halt the loop first, so that reading delays no frame. Do not end its thread yet, because
-        // that would remove the thread's files in `/proc`.
+        // Halt the loop before reading the counters, so that the reading does not delay any frame.
+        // Do not end its thread yet, because that would remove the thread's files in `/proc`.
         probe.halt();
         let after = Snapshot::take(&self.proc, self.cpu, self.tid);
         let row = row(self.cpu, self.source);
@@ -284,12 +287,12 @@ impl Observation for PacedLoop {
     }
 }
 
-/// Converts a frame to a row.
+/// Returns a function that converts a frame to a row.
 fn row(cpu: Cpu, source: SourceId) -> impl Fn(Frame) -> Row {
     move |frame| Row::Frame(PacedFrame::new(&frame, cpu, source))
 }
 
-/// Readings of the kernel's clocks at one moment.
+/// Readings of the kernel's clocks and counters at one moment.
 struct Snapshot {
     counters: Counters,
     thread: Option<Usage>,
@@ -307,9 +310,9 @@ impl Snapshot {
         }
     }
 
-    /// The loop's CPU time according to its thread's clocks and its CPU's clocks. The thread did
-    /// nothing outside the loop. Its clocks therefore cover exactly `ran`, although they were read
-    /// before and after.
+    /// Returns the loop's CPU time according to the clocks of its thread and of its CPU. The thread
+    /// did nothing outside the loop. Its clocks therefore show exactly the time used during `ran`,
+    /// although they were read some time before the loop started and after it ended.
     fn readings_since(&self, before: &Self, cpu: Cpu, ran: Nanos) -> Vec<CpuReading> {
         let between = self.counters.at - before.counters.at;
         let mut readings = Vec::new();
@@ -334,13 +337,14 @@ impl Snapshot {
         readings
     }
 
-    /// Number of times that the loop woke up during `ran`.
+    /// Returns the number of times that the loop woke up during `ran`, or `None` if the thread's
+    /// resource usage could not be read.
     fn wakeups_since(&self, before: &Self, ran: Nanos) -> Option<Wakeups> {
         let used = self.thread.as_ref()?.since(before.thread.as_ref()?);
         let exits = self.idle_exits.zip(before.idle_exits);
         Some(Wakeups {
             elapsed: ran,
-            // Each voluntary switch is followed by a wake-up, except the one after the last frame.
+            // A wake-up follows each voluntary switch, except for the switch after the last frame.
             count: used.voluntary.saturating_sub(1),
             idle_exits: exits.map(|(after, before)| EndedIdle {
                 count: after.saturating_sub(before),
@@ -396,7 +400,7 @@ mod tests {
         assert!(due.is_sorted());
         let run = header.paced_loop().unwrap();
         // All frames are due within the requested length. If the last frame was so late that the
-        // loop took longer, the report contains the longer time.
+        // loop took longer than that, the report contains the actual length.
         let last = due.last().copied().unwrap_or_default();
         assert!(last - due[0] < Nanos::from_millis(995));
         let kept = Nanos((run.elapsed - Nanos::from_secs(1)).0.abs()) <= Nanos::from_millis(20);

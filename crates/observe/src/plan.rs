@@ -1,4 +1,4 @@
-//! The plan for a session, and its settings for this machine.
+//! The plan for a session, and the settings that result from it on this machine.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,41 +12,42 @@ use ticktax_trace::Output;
 
 use crate::error::ObserveError;
 
-/// The plan for a session: what to watch, and how.
+/// Plan for a session: what is watched, and how.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// CPUs to watch. `None` means all that are online; the tracer also watches CPUs plugged in
-    /// later.
+    /// CPUs to watch. `None` means all CPUs that are online. In that case, the tracer also watches
+    /// CPUs that are plugged in later.
     pub cpus: Option<CpuList>,
-    /// Length of the session. `None` means until the program exits or [`crate::Session::stop`] is
-    /// called.
+    /// Length of the session. `None` means that the session lasts until the program exits or
+    /// [`crate::Session::stop`] is called.
     pub length: Option<Nanos>,
-    /// Output of the tracer.
+    /// Form in which the tracer emits its results.
     pub keep: Keep,
-    /// Probe to run on each CPU.
+    /// Kind of probe to run on each CPU.
     pub probe: ProbeChoice,
-    /// Scheduling policy for the probe. `None` means idle for a spin probe and normal for a sleep
-    /// probe. A soak probe always runs at the lowest priority.
+    /// Scheduling policy for the probe. `None` means the idle policy for a spin probe, and the
+    /// normal policy for a sleep probe. A soak probe always runs at the lowest priority.
     pub policy: Option<SchedulingPolicy>,
-    /// Program to watch. [`Keep::Sums`] cannot follow a program, because sums contain no times. The
-    /// header then reports this.
+    /// Program to watch. With [`Keep::Sums`], no program can be followed, because sums do not
+    /// record when a thread was off CPU. The header then reports this.
     pub program: Option<Program>,
-    /// Whether to also read each of the program's threads' resource usage from `/proc`: at the
-    /// start, at the end and once per second.
+    /// Whether to also read the resource usage of each of the program's threads from `/proc`. It is
+    /// read at the start, at the end, and once per second.
     pub thread_usage: bool,
-    /// Interval at which the buffers are emptied. At 50 ms, they have ten times the room needed for
-    /// 500,000 events per second. [`Keep::Sums`] works with longer intervals, because spans that do
-    /// not fit are added to the sums.
+    /// Interval at which the buffers are emptied. The buffers are ten times as large as 500,000
+    /// events per second require at an interval of 50 ms. With [`Keep::Sums`], the interval can be
+    /// longer, because spans that do not fit into the buffers are added to the sums.
     pub interval: Duration,
-    /// Interval at which sums are emitted, with [`Keep::Sums`].
+    /// Interval at which sums are emitted. Used only with [`Keep::Sums`].
     pub window: Nanos,
-    /// Required capability level. With [`Level::Kernel`], a session does not start unless the
-    /// tracer can be loaded.
+    /// Capability level that is required. With [`Level::Kernel`], the session does not start unless
+    /// the tracer can be loaded.
     pub needs: Level,
 }
 
 impl Default for Plan {
-    /// All spans on all CPUs until stopped, without a probe, at any capability level.
+    /// Returns a plan that records all spans on all CPUs until the session is stopped. It has no
+    /// probe, and accepts any capability level.
     fn default() -> Self {
         Self {
             cpus: None,
@@ -64,7 +65,7 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// Checks whether the plan fits this machine. Starts nothing.
+    /// Checks whether the plan fits this machine. Does not start anything.
     ///
     /// # Errors
     /// Returns the same errors as [`crate::Session::start`].
@@ -76,11 +77,12 @@ impl Plan {
 /// The probe that runs in addition to the tracer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeChoice {
-    /// A loop on each CPU that records every gap.
+    /// A loop on each CPU that records every gap, that is, every time in which it does not run.
     Spin,
-    /// A thread on each CPU that records how late it wakes.
+    /// A thread on each CPU that records how late it is woken.
     Sleep,
-    /// A loop on each CPU that measures unused CPU time by the work it completes.
+    /// A loop on each CPU that measures the CPU time left unused, by the amount of work that it
+    /// completes.
     Soak,
     /// No probe.
     None,
@@ -90,7 +92,7 @@ impl ProbeChoice {
     /// All choices.
     pub const ALL: [Self; 4] = [Self::Spin, Self::Sleep, Self::Soak, Self::None];
 
-    /// Name on the command line.
+    /// Returns the probe's name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Spin => "spin",
@@ -100,7 +102,7 @@ impl ProbeChoice {
         }
     }
 
-    /// Description for the help text.
+    /// Returns the description for the help text.
     pub fn about(self) -> &'static str {
         match self {
             Self::Spin => "A loop on each CPU that records every interruption",
@@ -111,13 +113,13 @@ impl ProbeChoice {
     }
 }
 
-/// Output of the tracer.
+/// Form in which the tracer emits its results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// Every span.
     Spans,
-    /// Sums and histograms by source once per second, and every span of at least
-    /// [`Sum::TIMED_FROM`](ticktax_model::recording::Sum::TIMED_FROM).
+    /// Sums and histograms for each source, emitted once per second. In addition, every span of at
+    /// least [`Sum::TIMED_FROM`](ticktax_model::recording::Sum::TIMED_FROM).
     Sums,
 }
 
@@ -125,7 +127,7 @@ impl Keep {
     /// All choices.
     pub const ALL: [Self; 2] = [Self::Spans, Self::Sums];
 
-    /// Name on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Spans => "spans",
@@ -133,7 +135,7 @@ impl Keep {
         }
     }
 
-    /// Description for the help text.
+    /// Returns the description for the help text.
     pub fn about(self) -> &'static str {
         match self {
             Self::Spans => "Every individual span",
@@ -143,11 +145,11 @@ impl Keep {
         }
     }
 
-    /// Number of spans in a CPU's buffer. They take 4 MiB, and fill up in an eighth of a second at
-    /// 500,000 spans per second.
+    /// Number of spans that fit into a CPU's buffer. They take 4 MiB. At 500,000 spans per second,
+    /// the buffer fills up in an eighth of a second.
     const SPANS_PER_CPU: u32 = 1 << 16;
-    /// Capacity of the table of sums, in sources. A source counts once for each CPU. The table
-    /// takes 10 MiB.
+    /// Number of sources that the table of sums can hold. A source counts once for each CPU. The
+    /// table takes 10 MiB.
     const SUMS: u32 = 1 << 14;
 
     pub(crate) fn output(self) -> Output {
@@ -162,19 +164,19 @@ impl Keep {
     }
 }
 
-/// A program to watch.
+/// Program to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// A command, started by the session once everything is being watched. The session ends when
-    /// the command exits. The exit code is known unless SIGCHLD is ignored.
+    /// A command that the session starts once everything is being watched. The session ends when
+    /// the command exits. Its exit code is known unless SIGCHLD is ignored.
     Command(Vec<OsString>),
-    /// A process and everything that it starts. The id may be that of the process or of one of its
+    /// A process, and everything that it starts. The id may be that of the process or of one of its
     /// threads. The session ends when the process exits.
     Process(i32),
     /// A single thread, by its id. The session ends when the thread's process exits.
     Thread(i32),
-    /// Several processes and everything that they start. Each id may be that of a process or of one
-    /// of its threads. The session ends when the last process exits.
+    /// Several processes, and everything that they start. Each id may be that of a process or of
+    /// one of its threads. The session ends when the last process exits.
     Processes(Vec<i32>),
     /// All processes that have this name when the session starts.
     Named(String),
@@ -183,7 +185,7 @@ pub enum Program {
 }
 
 impl Program {
-    /// Name of the program, as shown to the user.
+    /// Returns the name of the program in the form in which it is shown to the user.
     pub(crate) fn shown(&self) -> String {
         match self {
             Self::Command(argv) => argv.first().map_or_else(String::new, |program| {
@@ -197,7 +199,7 @@ impl Program {
         }
     }
 
-    /// Whether thread `tid` of the program's processes is watched.
+    /// Returns whether thread `tid`, which belongs to one of the program's processes, is watched.
     pub(crate) fn has_thread(&self, tid: i32) -> bool {
         match self {
             Self::Thread(only) => *only == tid,
@@ -205,8 +207,8 @@ impl Program {
         }
     }
 
-    /// Replaces thread ids and names with the ids of existing processes. Fails if one of them does
-    /// not exist.
+    /// Replaces the ids of threads and the names of processes with the ids of existing processes.
+    /// Fails if one of them does not exist.
     fn resolved(self, proc: &Proc) -> Result<Self, ObserveError> {
         let process = |pid: i32| {
             let found = proc.process_of(pid).filter(|&pid| proc.is_alive(pid));
@@ -241,14 +243,15 @@ impl Program {
     }
 }
 
-/// A plan with its details settled for this machine.
+/// A plan whose details have been determined for this machine.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    /// CPUs to probe, and to account for from the start.
+    /// CPUs on which probes run. They are accounted for from the start.
     pub(crate) online: CpuList,
-    /// CPUs to trace: `online`, plus those that can be plugged in later unless the user named CPUs.
+    /// CPUs that the tracer watches. They are those in `online`. Unless the user named CPUs, they
+    /// also include those that can be plugged in later.
     pub(crate) watched: CpuList,
-    /// The plan, with all programs replaced by ids of existing processes.
+    /// The plan, in which all programs have been replaced with the ids of existing processes.
     pub(crate) plan: Plan,
 }
 
@@ -279,18 +282,19 @@ impl Settings {
         })
     }
 
-    /// Whether the user chose the CPUs.
+    /// Returns whether the user named the CPUs to watch.
     pub(crate) fn named(&self) -> bool {
         self.plan.cpus.is_some()
     }
 
-    /// The program to follow, if any.
+    /// Returns the program that the tracer follows, or `None` if it follows none.
     pub(crate) fn followed(&self) -> Option<&Program> {
         let program = self.plan.program.as_ref();
         program.filter(|_| self.plan.keep == Keep::Spans)
     }
 
-    /// Whether the user named a program that cannot be followed, because only sums are kept.
+    /// Returns whether the user named a program that cannot be followed, because only sums are
+    /// kept.
     pub(crate) fn unwatched(&self) -> bool {
         self.plan.program.is_some() && self.plan.keep == Keep::Sums
     }
@@ -318,7 +322,8 @@ mod tests {
 
     use super::{Keep, Plan, Program, Settings};
 
-    /// A machine with four CPUs, two of them online, and one process with two threads.
+    /// Creates the files of a machine that has four CPUs and one process with two threads. Two of
+    /// the CPUs are online.
     fn machine() -> TempDir {
         let root = tempfile::tempdir().unwrap();
         let put = |path: &str, text: &str| {
@@ -389,7 +394,7 @@ mod tests {
             let found = settings(root.path(), plan(program))?;
             Ok::<_, String>(found.followed().cloned())
         };
-        // A process and one of its threads count as the same program.
+        // The ids of a process and of one of its threads count as the same program.
         assert_eq!(
             resolved(Program::Processes(vec![8, 8])),
             Ok(Some(Program::Process(7)))

@@ -1,4 +1,4 @@
-//! Runs the probes and turns their gaps into rows.
+//! Runs the probes and converts their gaps to rows.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use ticktax_probes::{PolicyGrant, ProbeError, SchedulingPolicy};
 
 use crate::plan::ProbeChoice;
 
-/// Shortest gap that the spin probe records. The loop can resolve slightly shorter ones, but how
-/// short depends on the calibration, and recordings must be comparable.
+/// Shortest gap that the spin probe records. The loop can detect slightly shorter gaps, but the
+/// limit depends on its calibration, and recordings must be comparable.
 const SHORTEST_GAP: Nanos = Nanos(100);
 
 /// The running probes.
@@ -31,31 +31,31 @@ pub(crate) enum Probe {
     None,
 }
 
-/// A spin probe's gaps, and how its counter relates to the tracer's clock.
+/// Gaps of a spin probe, and the relation between its counter and the tracer's clock.
 pub(crate) struct AlignedGaps {
     clock: Clock,
     alignment: Alignment,
     waiting: Vec<(Cpu, Gap)>,
-    /// When watching ends. Gaps are cut off there.
+    /// When watching ends. Gaps that last longer are cut off at this time.
     end: Nanos,
-    /// Whether the probe has been given a corrected end time near the end.
+    /// Whether the probe has already been given a corrected end time.
     near_end: bool,
 }
 
-/// Time before the end at which the probe is given a corrected end time. The error of the counter's
-/// frequency is negligible over such a short time.
+/// Time before the end at which the probe is given a corrected end time. Over such a short time,
+/// the error of the counter's frequency is negligible.
 const NEAR: Nanos = Nanos::from_secs(1);
 
-/// The probes' results at the end.
+/// Results of the probes at the end of a session.
 #[derive(Default)]
 pub(crate) struct ProbeResults {
     pub(crate) reports: Vec<ProbeReport>,
     pub(crate) clock: Option<ClockReport>,
     pub(crate) soakers: Vec<SoakReport>,
     pub(crate) lost: Vec<Loss>,
-    /// Kernel counters for the spin probes, by CPU.
+    /// Counts that the kernel kept for the spin probes, by CPU.
     pub(crate) witnesses: BTreeMap<u32, ProbeWitness>,
-    /// Policies that the kernel refused to grant, by CPU.
+    /// Scheduling policies that the kernel refused to grant to probes, by CPU.
     pub(crate) refused: Vec<(Cpu, PolicyGrant)>,
 }
 
@@ -103,8 +103,8 @@ impl Probe {
         }
     }
 
-    /// Measures until `end`, or until stopped. A soak probe reads no clock, so it always runs until
-    /// stopped.
+    /// Starts to measure. The probe runs until `end`, or until it is stopped. A soak probe does not
+    /// read any clock, so it always runs until it is stopped.
     pub(crate) fn begin(&mut self, end: Option<Nanos>) {
         match self {
             Self::None => {}
@@ -125,7 +125,7 @@ impl Probe {
         }
     }
 
-    /// Appends the gaps since the last call to `rows`.
+    /// Appends the gaps that were recorded since the last call to `rows`.
     pub(crate) fn drain(&mut self, sources: &mut SourceTable, rows: &mut Vec<Row>) {
         match self {
             Self::None | Self::Soak(_) => {}
@@ -191,7 +191,7 @@ impl Probe {
 }
 
 impl AlignedGaps {
-    /// Turns pending gaps into rows. Compares the clocks first, so that each gap lies between two
+    /// Converts pending gaps to rows. Compares the clocks first, so that each gap lies between two
     /// comparisons.
     fn emit(&mut self, sources: &mut SourceTable, rows: &mut Vec<Row>) {
         self.alignment.push(self.clock.anchor());
@@ -205,14 +205,15 @@ impl AlignedGaps {
         }
     }
 
-    /// When the probe's counter had the value `counter`, but no later than the end of watching.
+    /// Returns the time at which the probe's counter had the value `counter`. If that is after the
+    /// end of watching, returns the end of watching.
     fn time_of(&self, counter: u64) -> Nanos {
         self.alignment.to_monotonic(counter).min(self.end)
     }
 }
 
-/// Cuts off the gap from `begin` to `end` at `last`, when watching ends. Returns the gap's new end,
-/// or `None` if the gap starts no earlier than `last`.
+/// Cuts off the gap from `begin` to `end` at `last`, which is when watching ends. Returns the new
+/// end of the gap, or `None` if the gap does not start before `last`.
 fn gap_until(last: Nanos, begin: Nanos, end: Nanos) -> Option<Nanos> {
     (begin < last).then_some(end.min(last))
 }
@@ -224,8 +225,8 @@ impl ProbeResults {
         }
     }
 
-    /// Stores the probe's counters. A probe that ended early either did not read them or had left
-    /// its CPU.
+    /// Stores the counts that the kernel kept for the probe. If the probe ended early, it either
+    /// did not read them or had left its CPU, so they are not stored.
     fn note_witness(&mut self, report: &SpinReport) {
         if report.error.is_none() {
             let witness = ProbeWitness {

@@ -26,10 +26,11 @@ use crate::session::unix_time;
 use crate::victim::Watched;
 use crate::witness::SwitchReading;
 
-/// Difference between the observed and the requested length above which the difference is reported.
+/// If the observed length differs from the requested length by more than this, the difference is
+/// reported.
 const LENGTH_TOLERANCE: Nanos = Nanos::from_millis(20);
 
-/// All running parts of a session.
+/// The parts of a session while it is running.
 pub(crate) struct Running {
     proc: Proc,
     settings: Settings,
@@ -44,7 +45,7 @@ pub(crate) struct Running {
     pub(crate) cpu_before: Nanos,
     before: Counters,
     late: CpuList,
-    /// Context switches counted before accounting started.
+    /// Number of context switches before accounting started.
     switches: Option<SwitchReading>,
     unprobed: CpuList,
     collector: Collector,
@@ -58,7 +59,7 @@ pub(crate) struct Running {
     looked: bool,
     /// Whether [`Running::stop`] was called.
     stopped: bool,
-    /// Signal that caused the stop.
+    /// Signal that requested the stop, or `None` if no signal did.
     signal: Option<i32>,
     ended_early: Option<EndedEarly>,
 }
@@ -72,7 +73,7 @@ impl Running {
         load: Nanos,
     ) -> Result<Self, ObserveError> {
         let mut victim = Watched::find(&settings, &proc, tracer.as_mut().ok());
-        // Start the probes' threads early, because they have to calibrate first.
+        // Start the probes' threads early, because they must calibrate themselves first.
         let (mut probe, unprobed) = prepare_probe(&settings)?;
         let policies = proc.special_policies();
         let mut autogroups = Autogroups::at_begin(&proc);
@@ -86,8 +87,8 @@ impl Running {
             Ok(tracer) => tracer.start(&settings.watched, &settings.online),
             Err(_) => CpuList::default(),
         };
-        // From here on, everything is watched for exactly the session's length. Accounting, threads
-        // and probes will end on time even if this thread is not running then.
+        // From here on, everything is watched for exactly the length of the session. Accounting,
+        // threads and probes will end on time, even if this thread is not running at that time.
         let opened = tracer.as_ref().ok();
         let opened = opened.and_then(|tracer| tracer.opened(&settings.online));
         let begin = opened.unwrap_or_else(now);
@@ -111,7 +112,8 @@ impl Running {
             autogroups.started(&proc, command.pid());
             cgroups.started(&proc, command.pid());
         }
-        // Wait until the command has started, because it would inherit the CPU affinity.
+        // Create this only after the command has been started, because the command would inherit
+        // the CPU affinity.
         let mut collector = Collector::new();
         if let Some(victim) = &mut victim {
             collector.keep_off(&victim.busiest_cpus());
@@ -167,9 +169,9 @@ impl Running {
     }
 
     /// Waits for the next interval and empties the buffers. Returns `true` without emptying them if
-    /// time is up, if the command or the victim has exited, or if a stop was requested. Emptying
-    /// may take seconds, in which this thread's CPU time keeps growing. That is why
-    /// [`Running::finish`] reads the counters first.
+    /// the time is up, if the command or the victim has exited, or if a stop was requested.
+    /// Emptying may take seconds, and it uses CPU time of this thread. [`Running::finish`] must
+    /// therefore be able to read the counters before that.
     pub(crate) fn turn(&mut self, sources: &mut SourceTable, rows: &mut Vec<Row>) -> bool {
         if self.looked && !self.stopped {
             let left = self.left(now()).and_then(|left| u64::try_from(left.0).ok());
@@ -188,7 +190,7 @@ impl Running {
             self.ended_early = Some(EndedEarly::Interrupted);
             true
         } else if self.ended(time) {
-            // Without a length, a session is meant to end when its program exits.
+            // If a session has no fixed length, it is meant to end when its program exits.
             let early = self.settings.plan.length.is_some();
             self.ended_early = early.then_some(EndedEarly::ProgramExited);
             true
@@ -206,26 +208,26 @@ impl Running {
         false
     }
 
-    /// The tracer's counters so far; `None` without a tracer.
+    /// Returns the tracer's counters so far, or `None` if the session has no tracer.
     pub(crate) fn counted(&self) -> Option<Counted> {
         self.tracer.as_ref().ok().map(Tracer::counted)
     }
 
-    /// Makes all later rows use a new source table.
+    /// Forgets all source ids, so that later rows use a new table of sources.
     pub(crate) fn forget_sources(&mut self) {
         if let Ok(tracer) = &mut self.tracer {
             tracer.forget_sources();
         }
     }
 
-    /// Frees the tracer's entries for exited threads if there are many.
+    /// Frees the tracer's entries for threads that have exited, if many entries are in use.
     pub(crate) fn recycle(&mut self) {
         if let Ok(tracer) = &mut self.tracer {
             tracer.recycle();
         }
     }
 
-    /// Makes the next turn the last one. Forwards `signal` to the command.
+    /// Makes the next turn the last one. `signal` will be forwarded to the command.
     pub(crate) fn stop(&mut self, signal: Option<i32>) {
         self.stopped = true;
         self.signal = self.signal.or(signal);
@@ -247,7 +249,7 @@ impl Running {
         }
     }
 
-    /// Whether the command or the victim has exited.
+    /// Returns whether the command or the victim has exited.
     fn ended(&mut self, time: Nanos) -> bool {
         self.sample();
         let command = self.command.as_mut().is_some_and(Audited::ended);
@@ -255,8 +257,8 @@ impl Running {
         command || victim.is_some_and(|victim| victim.ended(time))
     }
 
-    /// Samples how many threads run or wait for a CPU. Does not count ticktax's own: this thread
-    /// and the spinning probes.
+    /// Samples how many threads are running or waiting for a CPU. This thread and the spinning
+    /// probes are not counted.
     fn sample(&mut self) {
         let probes = match self.settings.plan.probe {
             ProbeChoice::Spin | ProbeChoice::Soak => self.settings.online.len() as u64,
@@ -267,12 +269,12 @@ impl Running {
         }
     }
 
-    /// Stops the probes, reads the counters again, forwards a signal to the command, and ends the
-    /// accounting.
+    /// Ends the session: stops the probes, reads the counters again, forwards a signal to the
+    /// command, and closes the accounts.
     pub(crate) fn finish(mut self, sources: &mut SourceTable, rows: &mut Vec<Row>) -> Header {
-        // If accounting has already ended, read the counters at once, because they include all time
-        // up to the reading. If it has yet to end, it must also cover the time needed to stop the
-        // probes.
+        // If accounting has already ended, read the counters immediately, because they would
+        // include any time after that end. If accounting has not ended yet, it must also cover the
+        // time that it takes to stop the probes.
         let over = self.is_over();
         let mut probe = Some(std::mem::replace(&mut self.probe, Probe::None));
         let mut stop = |probe: Option<Probe>| probe.map(|probe| probe.stop(sources, rows));
@@ -280,7 +282,8 @@ impl Running {
         if let Some(victim) = &mut self.victim {
             victim.look_at_end(now());
         }
-        // Read them before unloading the tracer, because that sends interrupts.
+        // Read the number of switches before unloading the tracer, because unloading sends
+        // interrupts.
         let switches = read_switches(self.tracer.as_ref().ok(), &self.proc, &self.settings);
         let switches = switches.zip(self.switches);
         let mut after = self.proc.counters(now());
@@ -332,7 +335,7 @@ impl Running {
     }
 }
 
-/// Adds to `before` the policies of threads that appear only in `after`.
+/// Adds the policies of threads that appear only in `after` to `before`.
 fn with_new(mut before: Vec<ThreadPolicy>, after: Vec<ThreadPolicy>) -> Vec<ThreadPolicy> {
     let known: BTreeSet<i32> = before.iter().map(|thread| thread.tid).collect();
     let new = after.into_iter();
@@ -340,8 +343,8 @@ fn with_new(mut before: Vec<ThreadPolicy>, after: Vec<ThreadPolicy>) -> Vec<Thre
     before
 }
 
-/// Number of context switches so far. `None` unless all CPUs are watched and the kernel counts
-/// switches.
+/// Returns the number of context switches so far. Returns `None` if not all CPUs are watched, or if
+/// the kernel does not count switches.
 fn read_switches(
     tracer: Option<&Tracer>,
     proc: &Proc,
@@ -361,8 +364,9 @@ pub(crate) fn length_not_kept(asked: Nanos, watched: Nanos) -> Option<Limitation
     })
 }
 
-/// Prepares the probe on the CPUs that this process may use, and returns the other CPUs too. If the
-/// user named CPUs, this process must be allowed to use all of them.
+/// Prepares the probe on the CPUs that this process is allowed to use. Also returns the CPUs that
+/// it is not allowed to use. If the user named the CPUs, fails unless this process is allowed to
+/// use all of them.
 fn prepare_probe(settings: &Settings) -> Result<(Probe, CpuList), ObserveError> {
     let plan = &settings.plan;
     let start = |cpus: &CpuList| Probe::prepare(plan.probe, plan.policy, cpus);

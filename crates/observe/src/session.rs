@@ -1,4 +1,4 @@
-//! A session: runs the tracer and the probes together, and emits their rows in batches.
+//! A session, which runs the tracer and the probes together and emits their rows in batches.
 
 use nix::time::{ClockId, clock_gettime};
 use ticktax_host::{Proc, own_peak_memory, own_thread_cpu_time};
@@ -13,7 +13,7 @@ use crate::plan::{Plan, Program, Settings};
 use crate::running::Running;
 
 /// A live observation of this machine. Dropping it unloads the tracer and stops the probes. A
-/// command started by the session keeps running.
+/// command that the session started keeps running.
 ///
 /// A session belongs to the thread that starts it. That thread's CPU time counts as the session's
 /// cost. During the session, the thread avoids the CPUs of the watched program if it can. It raises
@@ -21,13 +21,14 @@ use crate::running::Running;
 pub struct Session {
     started: Started,
     start_reported: bool,
-    /// The running parts; `None` after they are closed.
+    /// The running parts, or `None` after the session has ended.
     running: Option<Box<Running>>,
     progress: Option<Progress>,
-    /// Header of the ended session. While `uncounted`, the cost in it is incomplete.
+    /// Header of the session after it has ended. While `uncounted` is true, the cost in the header
+    /// is incomplete.
     header: Header,
     uncounted: bool,
-    /// CPU time of this thread before the session started.
+    /// CPU time that this thread had used before the session started.
     cpu_before: Nanos,
     sources: SourceTable,
     rows: Vec<Row>,
@@ -35,7 +36,8 @@ pub struct Session {
 
 impl Session {
     /// Starts the tracer, the probes and the command. If rights are missing, [`Started`] and the
-    /// header report what cannot be seen. This is an error only if the plan requires the tracer.
+    /// header report what cannot be seen. Missing rights are an error only if the plan requires the
+    /// tracer.
     ///
     /// # Errors
     /// Returns an error if the plan does not fit this machine, or if something that it requires
@@ -62,7 +64,7 @@ impl Session {
         })
     }
 
-    /// Facts known before the first row.
+    /// Returns the facts that are known before the first row.
     pub fn started(&self) -> &Started {
         &self.started
     }
@@ -102,34 +104,36 @@ impl Session {
         }
     }
 
-    /// The header, with the session's cost so far. The cost includes the caller's work on the last
-    /// rows.
+    /// Returns the header with the session's cost so far. The cost includes the caller's work on
+    /// the last rows.
     fn ended(&mut self) -> &Header {
         if std::mem::take(&mut self.uncounted) {
             self.header.cost.cpu = own_thread_cpu_time() - self.cpu_before;
-            // This includes the tracer's buffers, because they are mapped into this process.
+            // The tracer's buffers are included, because they are mapped into this process.
             self.header.cost.memory_bytes = own_peak_memory();
         }
         &self.header
     }
 
-    /// Makes the next call of [`Session::next_event`] end the session. Forwards `signal` to the
-    /// command. First gives the command time to exit by itself, because Ctrl-C at the terminal
-    /// reaches it too.
+    /// Makes the next call of [`Session::next_event`] end the session, and forwards `signal` to the
+    /// command. The command first gets time to exit without it, because a Ctrl-C at the terminal
+    /// also reaches the command.
     pub fn stop(&mut self, signal: Option<i32>) {
         if let Some(running) = &mut self.running {
             running.stop(signal);
         }
     }
 
-    /// The tracer's counters so far; `None` without a tracer or after the end.
+    /// Returns the tracer's counters so far. Returns `None` if the session has no tracer or has
+    /// ended.
     pub fn counted(&self) -> Option<Counted> {
         self.running.as_ref()?.counted()
     }
 
-    /// Limits the memory that a session of sums uses if it runs for days. Frees the tracer's
-    /// entries for exited threads if there are many. If there are more than `most` sources, forgets
-    /// them all and returns `true`. Later rows then use a new source table.
+    /// Limits the memory that a session uses if it keeps sums and runs for days. Frees the tracer's
+    /// entries for threads that have exited, if many entries are in use. If there are more than
+    /// `most` sources, forgets all of them and returns `true`. Later rows then use a new table of
+    /// sources.
     pub fn tidy(&mut self, most: usize) -> bool {
         let Some(running) = &mut self.running else {
             return false;
@@ -143,7 +147,7 @@ impl Session {
         many
     }
 
-    /// The sources of the rows so far.
+    /// Returns the sources of the rows so far.
     pub fn sources(&self) -> &SourceTable {
         &self.sources
     }
@@ -163,7 +167,7 @@ impl Observation for Session {
     }
 }
 
-/// Loads the tracer. Also returns how long that took.
+/// Loads the tracer. Also returns how long this took.
 fn load_tracer(settings: &Settings, proc: &Proc) -> (Result<Tracer, TraceError>, Nanos) {
     let begin = now();
     let tracer = Tracer::load(
@@ -179,7 +183,7 @@ fn load_tracer(settings: &Settings, proc: &Proc) -> (Result<Tracer, TraceError>,
     (tracer, load)
 }
 
-/// Returns an error if the plan requires the tracer but it could not be loaded.
+/// Returns an error if the tracer could not be loaded although the plan requires it.
 fn require(
     tracer: Result<Tracer, TraceError>,
     settings: &Settings,
@@ -194,7 +198,7 @@ fn require(
     }
 }
 
-/// Wall-clock time, in seconds since 1970.
+/// Returns the wall-clock time, in seconds since 1970.
 pub(crate) fn unix_time() -> i64 {
     clock_gettime(ClockId::CLOCK_REALTIME).map_or(0, |time| time.tv_sec())
 }

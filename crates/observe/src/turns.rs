@@ -1,5 +1,5 @@
-//! Runs arms of a paced loop in interleaved trials (turns), so that a slowdown of the machine
-//! affects all arms.
+//! Compares several arms, that is, settings of a paced loop. Their trials (turns) are interleaved,
+//! so that a slowdown of the machine affects all arms.
 
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Machine;
@@ -12,11 +12,11 @@ use crate::event::{Event, Observation, Progress};
 use crate::paced::{LoopPlan, PacedLoop};
 use crate::running::length_not_kept;
 
-/// The arms of a loop, and how many trials each gets.
+/// The arms of a comparison, and the number of trials for each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TurnsPlan {
     arms: Vec<LoopSpec>,
-    /// Plan for the first arm. Its other settings apply to all arms.
+    /// Plan for the loop with the first arm. Its other settings apply to all arms.
     first: LoopPlan,
     rounds: u32,
 }
@@ -25,8 +25,8 @@ impl TurnsPlan {
     /// Maximum number of arms in a comparison.
     pub const MAX_ARMS: usize = 100;
 
-    /// Runs the arms in turn, each `rounds` times. Each trial has the length, CPU and policy of
-    /// `plan`.
+    /// Creates a plan that runs the arms in turn, each `rounds` times. Each trial has the length,
+    /// the CPU and the scheduling policy of `plan`.
     ///
     /// # Errors
     /// Returns an error if the number of arms is 0 or too large, or if an arm cannot work
@@ -52,28 +52,29 @@ impl TurnsPlan {
         })
     }
 
-    /// The arms, in the order of a round.
+    /// Returns the arms, in the order in which they run within a round.
     pub fn arms(&self) -> &[LoopSpec] {
         &self.arms
     }
 
-    /// Total number of trials.
+    /// Returns the total number of trials.
     pub fn turns(&self) -> u64 {
         u64::from(self.rounds) * self.arms.len() as u64
     }
 
-    /// Total length of all trials.
+    /// Returns the total length of all trials.
     pub fn length(&self) -> Nanos {
         self.begin_of(self.turns())
     }
 
-    /// Number of the trial (from 0) that is running after `elapsed` of [`TurnsPlan::length`].
+    /// Returns the number of the trial, counted from 0, that is running when `elapsed` has passed
+    /// since the start.
     pub fn turn_at(&self, elapsed: Nanos) -> u64 {
         let turn = elapsed.0 / self.first.length.0.max(1);
         turn.unsigned_abs().min(self.turns().saturating_sub(1))
     }
 
-    /// The arm that runs in trial `turn`.
+    /// Returns the arm that runs in trial `turn`.
     pub fn arm_of(&self, turn: u64) -> &LoopSpec {
         #[expect(
             clippy::cast_possible_truncation,
@@ -95,8 +96,8 @@ impl TurnsPlan {
     }
 }
 
-/// Loop arms that run in interleaved trials. The rows are the frames of all trials, with one
-/// source per trial ([`frame_source`]). The header contains each trial's result
+/// A comparison of loop arms in interleaved trials. The rows are the frames of all trials, with one
+/// source per trial ([`frame_source`]). The header contains the result of each trial
 /// ([`Header::paced_turns`]).
 pub struct PacedTurns {
     plan: TurnsPlan,
@@ -107,7 +108,7 @@ pub struct PacedTurns {
     first: Option<Box<Header>>,
     sources: SourceTable,
     source: SourceId,
-    /// Frames since the last batch.
+    /// Frames read since the last batch.
     rows: Vec<Row>,
     begin: Option<Nanos>,
     stopped: bool,
@@ -138,13 +139,13 @@ impl PacedTurns {
         })
     }
 
-    /// The machine as it was before the first trial.
+    /// Returns the state of the machine before the first trial.
     pub fn machine(&self) -> &Machine {
         self.current.machine()
     }
 
     /// Stores the results of the trial that has ended. Starts the next trial, or ends the
-    /// comparison.
+    /// comparison if this was the last one.
     fn next_turn(&mut self, mut header: Box<Header>) -> Result<(), ObserveError> {
         let Some(Paced::Loop(run)) = header.paced.take() else {
             unreachable!("the header of a paced loop has its run")
@@ -206,7 +207,8 @@ impl Observation for PacedTurns {
                 }
                 Event::Progress(progress) => {
                     let begin = *self.begin.get_or_insert(progress.begin);
-                    // The time by which a trial overruns is not counted towards the next one.
+                    // If a trial takes longer than planned, the excess does not count as time of
+                    // the next trial.
                     let last = self.plan.first.length - Nanos(1);
                     return Ok(Event::Progress(Progress {
                         begin,
@@ -237,7 +239,7 @@ impl Observation for PacedTurns {
     }
 }
 
-/// Copies `row`, with its trial's source.
+/// Returns a copy of `row` with the source of its trial.
 fn with_source(row: &Row, source: SourceId) -> Row {
     let mut row = row.clone();
     if let Row::Frame(frame) = &mut row {
@@ -278,7 +280,8 @@ mod tests {
         TurnsPlan::new(plan, arms, rounds)
     }
 
-    /// Runs all trials, or stops during trial `until`. Returns the number of frames in each trial.
+    /// Runs all trials, or stops during trial `until`. Returns the header, and the number of frames
+    /// in each trial.
     fn run(plan: &TurnsPlan, until: u64) -> (Box<Header>, BTreeMap<u64, u64>) {
         let mut turns = PacedTurns::start(plan.clone()).unwrap();
         let mut frames = BTreeMap::new();

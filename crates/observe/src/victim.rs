@@ -1,4 +1,4 @@
-//! The watched program: finds it, makes the tracer follow it, and notices when it exits.
+//! The watched program. Finds the program, makes the tracer follow it, and notices when it exits.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -18,13 +18,15 @@ use ticktax_trace::Tracer;
 use crate::command::Audited;
 use crate::plan::{Program, Settings};
 
-/// Maximum number of threads whose current CPU and CPU time are read. Each takes about 20 µs.
+/// Maximum number of threads whose current CPU and CPU time are read. Reading them takes about 20
+/// µs per thread.
 const LOOKED_AT: usize = 32;
 
-/// A CPU with a smaller share of the program's CPU time is ignored.
+/// CPUs with a smaller share of the program's CPU time than this are ignored.
 const LITTLE: f64 = 0.02;
 
-/// CPUs on which the program ran, busiest first, without those that have a tiny share.
+/// Returns the CPUs on which the program ran, busiest first. Omits CPUs that have only a tiny share
+/// of its CPU time.
 fn busiest(times: &BTreeMap<Cpu, Nanos>) -> Vec<Cpu> {
     let all: Nanos = times.values().copied().sum();
     let mut times: Vec<(Cpu, Nanos)> = times.iter().map(|(&cpu, &time)| (cpu, time)).collect();
@@ -33,11 +35,11 @@ fn busiest(times: &BTreeMap<Cpu, Nanos>) -> Vec<Cpu> {
     times.into_iter().map(|(cpu, _)| cpu).collect()
 }
 
-/// Number of bytes of a program's name that the kernel shows: `TASK_COMM_LEN` in
-/// `include/linux/sched.h`, minus the terminator.
+/// Number of bytes of a program's name that the kernel shows. It is `TASK_COMM_LEN` in
+/// `include/linux/sched.h` minus one byte for the terminator.
 const SHOWN: usize = 15;
 
-/// The program being watched.
+/// The program that is being watched.
 #[derive(Debug)]
 pub(crate) struct Watched {
     proc: Proc,
@@ -46,19 +48,19 @@ pub(crate) struct Watched {
     pids: Vec<i32>,
     cgroup: Option<PathBuf>,
     /// Path of the executable of the command's process. It changes, for example, when `taskset`
-    /// executes the real program.
+    /// executes the actual program.
     executable: Option<PathBuf>,
-    /// Whether the name was read so soon after a change of executable that it may still be the old
-    /// one.
+    /// Whether the name was read so soon after the executable changed that it may still be the
+    /// previous one.
     is_name_new: bool,
     begin: Nanos,
     followed: bool,
     without_room: u64,
     before: Option<Usage>,
     after: Option<Usage>,
-    /// Resource usage of each thread, if requested.
+    /// Resource usage of each thread, or `None` if it was not requested.
     threads: Option<Threads>,
-    /// Each thread's CPU time when the CPUs used by the program were last checked.
+    /// CPU time that each thread had used when the program's CPUs were last checked.
     ran: BTreeMap<i32, Nanos>,
 }
 
@@ -72,7 +74,8 @@ struct Threads {
 }
 
 impl Threads {
-    /// Interval between readings. After the program has exited, only the last reading is left.
+    /// Interval between two readings. They are repeated because a thread's usage can no longer be
+    /// read after the thread has exited.
     const INTERVAL: Nanos = Nanos::from_secs(1);
 
     fn usages(self) -> ThreadUsages {
@@ -89,11 +92,11 @@ impl Threads {
 }
 
 impl Watched {
-    /// Maximum number of times to list the threads until all are followed. While a thread is not
-    /// followed yet, it can start another.
+    /// Maximum number of times that the threads are listed until all of them are followed. A thread
+    /// that is not followed yet can start another one.
     const ROUNDS: usize = 20;
 
-    /// Finds the program and makes `tracer` follow it. The tracer must not have started yet.
+    /// Finds the program and makes `tracer` follow it. The tracer must not have been started yet.
     pub(crate) fn find(
         settings: &Settings,
         proc: &Proc,
@@ -130,7 +133,7 @@ impl Watched {
             Program::Processes(pids) => {
                 watched.name = joint_name(proc, pids);
                 let mut cgroups = pids.iter().map(|&pid| proc.cpu_cgroup(pid));
-                // If the processes are in different cgroups, no quota is reported.
+                // If the processes are in different cgroups, no quota can be reported.
                 let first = cgroups.next().flatten();
                 watched.cgroup =
                     first.filter(|first| cgroups.all(|cgroup| cgroup.as_ref() == Some(first)));
@@ -160,8 +163,8 @@ impl Watched {
         }
     }
 
-    /// CPUs that the program's first threads used since the last call, busiest first. CPUs with a
-    /// tiny share are omitted.
+    /// Returns the CPUs that the program's first threads have used since the last call, busiest
+    /// first. Omits CPUs that have only a tiny share of the CPU time.
     pub(crate) fn busiest_cpus(&mut self) -> Vec<Cpu> {
         let pids = self.processes();
         let mut left = LOOKED_AT;
@@ -202,7 +205,7 @@ impl Watched {
         }
     }
 
-    /// Makes the program's times start at `now`, when accounting starts.
+    /// Makes the program's times start at `now`, which is when accounting starts.
     pub(crate) fn begin(&mut self, tracer: Option<&mut Tracer>, now: Nanos) {
         self.begin = now;
         let threads = self.threads();
@@ -221,7 +224,7 @@ impl Watched {
         }
     }
 
-    /// Resource usage of each thread so far.
+    /// Returns the resource usage of each thread so far.
     fn thread_usage(&self) -> BTreeMap<i32, Usage> {
         if self.threads.is_none() {
             return BTreeMap::new();
@@ -239,8 +242,8 @@ impl Watched {
         self.look();
     }
 
-    /// Reads each thread's resource usage so far, if requested. If all threads have exited, keeps
-    /// the previous reading.
+    /// Reads the resource usage of each thread so far, if it was requested. If all threads have
+    /// exited, keeps the previous reading.
     fn look_at_threads(&mut self, now: Nanos) {
         let usage = self.thread_usage();
         if let Some(threads) = self.threads.as_mut().filter(|_| !usage.is_empty()) {
@@ -249,13 +252,13 @@ impl Watched {
         }
     }
 
-    /// Makes the started command the watched program.
+    /// Makes the command that the session has started the watched program.
     pub(crate) fn started(&mut self, command: Option<&Audited>, tracer: Option<&mut Tracer>) {
         if let (Program::Command(_), Some(command)) = (&self.program, command) {
             self.pids = vec![command.pid()];
             self.name = command.name();
             self.executable = self.proc.executable(command.pid());
-            // If the command is a shell, it may already have executed another program.
+            // The command may already have executed another program, for example if it is a shell.
             self.take_name(command.pid());
             self.before = Some(Usage::default());
         }
@@ -274,7 +277,8 @@ impl Watched {
             self.look_at_threads(now);
         }
         self.look_at_name();
-        // If the tracer does not follow the program, this may be the last chance to read its usage.
+        // If the tracer does not follow the program, this may be the last chance to read its
+        // resource usage.
         if !self.followed {
             self.look();
         }
@@ -282,12 +286,13 @@ impl Watched {
             Program::Process(pid) => !self.proc.is_alive(*pid),
             Program::Thread(tid) => self.proc.process_of(*tid).is_none(),
             Program::Processes(pids) => !pids.iter().any(|&pid| self.proc.is_alive(pid)),
-            // The session learns that a command has exited because it is the command's parent.
+            // The session notices without a check when a command exits, because it is the command's
+            // parent process.
             Program::Command(_) | Program::Named(_) | Program::Cgroup(_) => false,
         }
     }
 
-    /// Updates the name if the command has executed another program.
+    /// Updates the program's name if the command has executed another program.
     fn look_at_name(&mut self) {
         let (Program::Command(_), Some(&pid)) = (&self.program, self.pids.first()) else {
             return;
@@ -302,8 +307,9 @@ impl Watched {
         }
     }
 
-    /// Reads the current name of process `pid`. The kernel replaces the executable before the name
-    /// (`begin_new_exec` in `fs/exec.c`), so the next check reads the name once more.
+    /// Reads the current name of process `pid`. The kernel replaces the executable before it
+    /// replaces the name (`begin_new_exec` in `fs/exec.c`), so the next check will read the name
+    /// once more.
     fn take_name(&mut self, pid: i32) {
         self.is_name_new = true;
         let now = self.proc.program(pid).unwrap_or_default();
@@ -317,23 +323,25 @@ impl Watched {
         self.after = self.proc.usage(&self.processes()).or(self.after);
     }
 
-    /// Number of threads that did not fit into the map of followed threads at the start.
+    /// Returns the number of threads that did not fit into the map of followed threads at the
+    /// start.
     pub(crate) fn without_room(&self) -> u64 {
         self.without_room
     }
 
-    /// The program's UDP sockets, with the number of datagrams that each dropped.
+    /// Returns the program's UDP sockets, and the number of datagrams that each has dropped.
     pub(crate) fn udp_sockets(&self) -> Vec<UdpSocket> {
         self.proc.udp_sockets(&self.processes())
     }
 
-    /// Throttling so far by the quota of the program's cgroup.
+    /// Returns how often and for how long the quota of the program's cgroup has throttled it so
+    /// far. Returns `None` if this is unknown.
     pub(crate) fn throttling(&self) -> Option<Throttling> {
         throttling(self.cgroup.as_deref()?)
     }
 
-    /// The program's part of the header. `incomplete` is the reason why part of the program's time
-    /// may be missing, if any.
+    /// Returns the program's part of the header. `incomplete` is the reason why part of the
+    /// program's time may be missing, or `None` if all of it was observed.
     pub(crate) fn header(self, incomplete: Option<Limitation>) -> VictimHeader {
         let pid = match &self.program {
             Program::Cgroup(_) | Program::Processes(_) | Program::Named(_) => None,
@@ -360,7 +368,8 @@ impl Watched {
     }
 }
 
-/// The names of several processes, each with its number of processes.
+/// Returns the names of several processes. Each name comes with the number of processes that have
+/// it.
 fn joint_name(proc: &Proc, pids: &[i32]) -> String {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for &pid in pids {
@@ -375,7 +384,7 @@ fn joint_name(proc: &Proc, pids: &[i32]) -> String {
     counts.into_iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// Cgroup in which a command started by ticktax will run.
+/// Returns the cgroup in which a command started by ticktax will run, or `None` if it is unknown.
 fn own_cgroup(proc: &Proc) -> Option<PathBuf> {
     proc.cpu_cgroup(nix::unistd::getpid().as_raw())
 }

@@ -1,10 +1,11 @@
-//! The kernel's own counters, read at both ends to cross-check the tracer.
+//! The kernel's own counters, which are read at the start and at the end in order to cross-check
+//! the tracer.
 
 use ticktax_host::Proc;
 use ticktax_model::witness::SwitchWitness;
 use ticktax_trace::Tracer;
 
-/// Number of context switches so far, as counted by the kernel and by the tracer.
+/// Number of context switches so far, according to the kernel and according to the tracer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SwitchReading {
     counted: u64,
@@ -14,7 +15,7 @@ pub(crate) struct SwitchReading {
 }
 
 impl SwitchReading {
-    /// Reads both counts; `None` if the kernel does not provide its own.
+    /// Reads both counts. Returns `None` if the kernel does not provide its own.
     pub(crate) fn take(tracer: &Tracer, proc: &Proc) -> Option<Self> {
         let before = tracer.switches();
         let counted = proc.context_switches()?;
@@ -25,8 +26,8 @@ impl SwitchReading {
         })
     }
 
-    /// Number of switches that the kernel and the tracer each counted between `begin` and this
-    /// reading.
+    /// Returns the number of switches between `begin` and this reading, according to the kernel and
+    /// according to the tracer.
     pub(crate) fn since(self, begin: Self) -> SwitchWitness {
         SwitchWitness {
             counted: self.counted - begin.counted,

@@ -1,5 +1,5 @@
-//! Tests a session on this machine at the available capability level: the order of its events, and
-//! how it ends.
+//! Tests a session on this machine, at the highest capability level that is available here: the
+//! order of its events, and how it ends.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -109,7 +109,7 @@ fn a_session_ends_with_the_process_it_follows() {
     })
     .unwrap();
     assert_eq!(session.started().process, Some(pid));
-    // Until here, the program has been waiting for input. Now it exits.
+    // Up to here, the program has been waiting for input. Closing its input makes it exit.
     drop(child.stdin.take());
     let header = finish(&mut session);
     child.wait().unwrap();
@@ -153,7 +153,7 @@ fn a_plan_that_needs_the_tracer_does_not_start_without_it() {
     }
 }
 
-/// When a CPU's probe was switched away from, according to the rows.
+/// Times at which a CPU switched away from its probe, according to the rows.
 #[derive(Default)]
 struct ProbeRows {
     until: Option<Nanos>,
@@ -196,13 +196,13 @@ fn the_tracer_reports_no_more_probe_switches_than_the_kernel_counts() {
         let within = |at: &&Nanos| (probe.begin..=probe.end).contains(*at);
         let departures = &cpus[&probe.cpu.0].departures;
         let reported = departures.iter().filter(within).count() as u64;
-        // One switch may come between reading the counter and reading the clock.
+        // A switch may occur between the reading of the counter and the reading of the clock.
         assert!(
             reported <= counted + 2,
             "CPU {}: {reported} of {counted}",
             probe.cpu
         );
-        // If the tracer reported almost no switches, passing would prove nothing.
+        // If the tracer reported almost no switches, the check above would prove nothing.
         assert!(
             2 * reported + 10 >= counted,
             "CPU {}: {reported} of {counted}",

@@ -33,7 +33,7 @@ pub fn now() -> Nanos {
 
 /// Returns the CPU time that the calling thread has used.
 #[inline]
-pub(crate) fn thread_cpu_time() -> Nanos {
+pub fn thread_cpu_time() -> Nanos {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
     let time = time.expect("every Linux has a clock for each thread");
     Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())

@@ -11,7 +11,6 @@
 //! - [`pace`] is a workload rather than a probe. It works at a fixed rate and records when each
 //!   frame was due and when it was finished.
 //! - [`tcp`] measures the CPU cost per byte on the loopback device.
-//! - [`net`] sends packets at a fixed rate between namespaces or hosts and counts losses.
 //! - [`clock`] converts readings of the CPU's counter to `CLOCK_MONOTONIC`, the clock of
 //!   recordings, with a bound on the error.
 //!
@@ -23,7 +22,6 @@ pub mod clock;
 mod cpus;
 mod error;
 pub mod gaps;
-pub mod net;
 pub mod pace;
 mod pinned;
 mod policy;

@@ -140,30 +140,6 @@ pub(crate) fn set_scheduler(
     Errno::result(result).map(drop)
 }
 
-/// Reads a socket's memory statistics (`SO_MEMINFO`): the memory charged for unread data, its limit
-/// (both in bytes), and the number of datagrams that the kernel dropped.
-pub(crate) fn socket_memory(socket: std::os::fd::BorrowedFd<'_>) -> Result<[u32; 3], Errno> {
-    use std::os::fd::AsRawFd;
-
-    // The values that are used are SK_MEMINFO_RMEM_ALLOC, _RCVBUF and _DROPS. The kernel has nine
-    // values, and future kernels may have more.
-    let mut words = [0_u32; 9];
-    let mut size: libc::socklen_t = 36;
-    // SAFETY: the kernel writes at most `size` bytes to `words`, which is that large, and the
-    // actual size to `size`. Both outlive the call.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_MEMINFO,
-            words.as_mut_ptr().cast(),
-            &raw mut size,
-        )
-    };
-    Errno::result(result)?;
-    Ok([words[0], words[1], words[8]])
-}
-
 /// Sets the calling thread's nice value to 19. This requires no privilege.
 pub(crate) fn be_nice() {
     // SAFETY: the call takes three integers and accesses no memory.

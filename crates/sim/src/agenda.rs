@@ -1,12 +1,13 @@
-//! Queues of upcoming events: one heap per CPU, and a tournament tree over the CPUs' next events.
+//! Queues of upcoming events: a heap for each CPU, and a tournament tree that finds the CPU with
+//! the earliest next event.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use ticktax_model::Nanos;
 
-/// A priority queue of upcoming events, earliest first. Events with equal keys come out in
-/// insertion order.
+/// A priority queue of upcoming events, earliest first. Events with equal keys come out in the
+/// order in which they were inserted.
 #[derive(Debug)]
 pub(crate) struct Agenda<T> {
     heap: BinaryHeap<Reverse<Entry<T>>>,
@@ -48,8 +49,8 @@ impl<T: Copy> Agenda<T> {
         }
     }
 
-    /// Inserts an event. `key` is a time in ns or a tick number, but always the same kind within an
-    /// agenda.
+    /// Inserts an event. `key` is either a time in ns or a tick number. All keys in one agenda must
+    /// be of the same kind.
     pub(crate) fn push(&mut self, key: i64, event: T) {
         self.heap.push(Reverse(Entry {
             key,
@@ -73,8 +74,8 @@ impl<T: Copy> Agenda<T> {
     }
 }
 
-/// A tournament tree over the CPUs' next event times. An update takes log₂(CPUs) comparisons. On a
-/// tie, the lower CPU wins.
+/// A tournament tree over the times of the CPUs' next events. An update takes log₂(CPUs)
+/// comparisons. If two CPUs have events at the same time, the CPU with the lower index comes first.
 #[derive(Debug)]
 pub(crate) struct Order {
     /// The winner of each match, as (time, CPU). The root is at index 1. The leaves, one per CPU,

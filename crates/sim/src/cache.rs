@@ -1,13 +1,14 @@
-//! Predicts the cache misses of a repeated walk over an array of items: how many cache lines it
-//! touches, and how many of them are evicted before the next walk.
+//! Predicts the cache misses of a program that repeatedly walks over an array of items: how many
+//! cache lines one walk touches, and how many of them have been evicted by the next walk.
 
 use std::collections::BTreeSet;
 
 /// Memory layout of the items that a walk visits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// The types of objects that make up an item. Each entry contains the distance in bytes between
-    /// the objects of successive items, and the offsets accessed within an object.
+    /// Types of the objects that make up an item. For each type, the entry contains the distance in
+    /// bytes between the objects of successive items, and the offsets that are accessed within an
+    /// object.
     pub objects: Vec<(u64, Vec<u64>)>,
 }
 
@@ -23,8 +24,8 @@ pub struct Cache {
 }
 
 impl Layout {
-    /// Counts the cache lines of `line` bytes that one item touches if its objects are
-    /// line-aligned.
+    /// Counts the cache lines that one item touches if each of its objects starts at a line
+    /// boundary. `line` is the line size in bytes.
     pub fn lines(&self, line: u64) -> u64 {
         let lines = self.objects.iter().map(|(_, offsets)| {
             let lines: BTreeSet<u64> = offsets.iter().map(|offset| offset / line).collect();
@@ -33,8 +34,8 @@ impl Layout {
         lines.sum()
     }
 
-    /// Lists the numbers of the lines that a walk over `items` items touches, in order. In memory,
-    /// the object types' arrays follow one another.
+    /// Lists the numbers of the lines that a walk over `items` items touches, in order. All objects
+    /// of one type form an array, and these arrays follow one another in memory.
     fn walk(&self, items: u64, line: u64) -> Vec<u64> {
         let mut starts = Vec::new();
         let mut start = 0;
@@ -54,8 +55,8 @@ impl Layout {
         (0..items).flat_map(item).collect()
     }
 
-    /// Counts the misses of a second walk over `items` items: all lines in sets that the first walk
-    /// filled beyond their capacity.
+    /// Counts the misses of a second walk over `items` items. If the first walk touched more lines
+    /// of a set than the set can hold, every access to that set misses.
     pub fn misses(&self, items: u64, cache: &Cache) -> u64 {
         let sets = (cache.size / cache.line / cache.ways).max(1);
         let mut load = vec![0_u64; usize::try_from(sets).unwrap_or(1)];
@@ -63,12 +64,12 @@ impl Layout {
         for line in lines {
             load[usize::try_from(line % sets).unwrap_or(0)] += 1;
         }
-        // If a cyclic walk touches more lines than fit in a set, LRU has always just evicted the
-        // line that is needed next.
+        // The walks touch the lines of a set in the same order each time. If there are more lines
+        // than fit in the set, LRU has always just evicted the line that is needed next.
         load.into_iter().filter(|&lines| lines > cache.ways).sum()
     }
 
-    /// Returns how many items fit in the cache if their lines are spread evenly over the sets.
+    /// Returns how many items fit in the cache if their lines are spread evenly over its sets.
     pub fn capacity(&self, cache: &Cache) -> u64 {
         cache.size / cache.line / self.lines(cache.line).max(1)
     }
@@ -94,7 +95,7 @@ mod tests {
         assert_eq!(dense.capacity(&MEGABYTE), 4096);
         assert_eq!(dense.misses(4096, &MEGABYTE), 0);
         assert!(dense.misses(4097, &MEGABYTE) > 0);
-        // Objects that are 4096 bytes apart map to only one of 64 sets.
+        // If objects are 4096 bytes apart, all their lines map to the same one of 64 sets.
         let sparse = Layout {
             objects: vec![(4096, vec![0])],
         };

@@ -1,8 +1,8 @@
-//! Clock-event devices and their tick grids.
+//! Clock-event devices, and the times at which they tick.
 //!
-//! A device counts the cycles of its input clock. A tick is therefore a whole number of cycles
-//! rather than exactly 1/HZ. [`Grid`] stores tick times in fixed point. It converts between tick
-//! numbers and times with a single multiplication, which lets the engine skip ticks that change
+//! A device counts the cycles of its input clock. A tick therefore takes a whole number of cycles
+//! rather than exactly 1/HZ. [`Grid`] stores tick times in fixed point and converts between tick
+//! numbers and times with a single multiplication. This lets the engine skip ticks that change
 //! nothing.
 
 use ticktax_model::Nanos;
@@ -12,7 +12,7 @@ use crate::fixed::narrow;
 /// Input frequency of the i8254 interval timer, in Hz (`PIT_TICK_RATE`, `include/linux/timex.h`).
 pub const PIT_HZ: u64 = 1_193_182;
 
-/// A device that generates periodic tick interrupts.
+/// A device that generates tick interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
     /// The i8254. It counts `LATCH = (PIT_HZ + HZ/2) / HZ` input cycles per tick (`LATCH`,
@@ -32,7 +32,7 @@ pub enum Device {
 }
 
 impl Device {
-    /// All kinds of devices, with default parameters.
+    /// One device of each kind, with default parameters.
     pub const ALL: [Self; 3] = [
         Self::Pit,
         Self::TscDeadline,
@@ -42,7 +42,8 @@ impl Device {
         },
     ];
 
-    /// Returns the device's name in scenarios and on the command line, without parameters.
+    /// Returns the device's name as used in scenarios and on the command line. The name does not
+    /// include the parameters.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Pit => "pit",
@@ -58,7 +59,8 @@ impl Device {
             Self::Pit => ((PIT_HZ + hz / 2).checked_div(hz)?, PIT_HZ),
             Self::Lapic { bus_hz, divisor } => {
                 let rate = bus_hz.checked_div(divisor)?;
-                // Count cycles of the undivided clock, so that the frequency stays exact.
+                // Count cycles of the bus clock before it is divided, so that the frequency stays
+                // exact.
                 return match rate.checked_div(hz)? {
                     0 => None,
                     count => Some((count * divisor, bus_hz)),
@@ -92,10 +94,10 @@ impl Device {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
     origin: Nanos,
-    /// Distance between instants, in 2^-32 ns. Rounding it adds at most 1 ns of error per 8 · 10^9
-    /// ticks.
+    /// Distance between instants, in 2^-32 ns. Rounding the distance to this unit adds at most 1 ns
+    /// of error per 8 · 10^9 ticks.
     step: u64,
-    /// 2^95 / `step`, used to divide by `step` with a multiplication.
+    /// 2^95 / `step`. Multiplying by this value replaces a division by `step`.
     inverse: u64,
 }
 
@@ -127,7 +129,7 @@ impl Grid {
         Nanos(narrow(i128::from(self.step >> 32)))
     }
 
-    /// Returns the step in ns including its fraction, for display.
+    /// Returns the step in ns, including its fractional part, for display.
     pub fn step_f64(&self) -> f64 {
         self.step as f64 / 4_294_967_296.0
     }
@@ -141,14 +143,16 @@ impl Grid {
             ))
     }
 
-    /// Returns the number of the last instant at or before `t`, or -1 if `t` is before the first.
+    /// Returns the number of the last instant at or before `t`, or -1 if `t` is before the first
+    /// instant.
     pub fn last_at(&self, t: Nanos) -> i64 {
         let passed = t - self.origin;
         if passed < Nanos::ZERO {
             return -1;
         }
         let guess = narrow((i128::from(passed.0) * i128::from(self.inverse)) >> 63);
-        // The inverse and the instants are rounded down, so `guess` is at most two off.
+        // The inverse and the instants are rounded down, so `guess` differs from the correct number
+        // by at most two.
         let mut n = guess;
         while self.at(n + 1) <= t {
             n += 1;
@@ -161,7 +165,7 @@ impl Grid {
         self.last_at(t - Nanos(1)) + 1
     }
 
-    /// Returns how many steps cover `time`, rounded up. Like `timespec_to_jiffies`
+    /// Returns how many steps it takes to cover `time`, rounded up. Like `timespec_to_jiffies`
     /// (`kernel/time/time.c`), it uses the actual tick length, not 1/HZ.
     pub fn steps_up(&self, time: Nanos) -> i64 {
         let fixed = i128::from(time.0) << 32;
@@ -182,7 +186,8 @@ mod tests {
 
     #[test]
     fn devices_round_ticks_to_their_own_clock() {
-        // LATCH is 1193 input cycles at 1000 Hz and 11932 at 100 Hz. A cycle takes 1/1193182 s.
+        // The PIT counts 1193 input cycles per tick at 1000 Hz and 11932 at 100 Hz. A cycle takes
+        // 1/1193182 s.
         assert_eq!(
             grid(Device::Pit, 1000).at(1_193_182),
             Nanos(1_193_000_000_000)
@@ -195,7 +200,8 @@ mod tests {
             grid(Device::TscDeadline, 300).at(300 * 3600),
             Nanos::from_secs(3600)
         );
-        // The count per tick, 6250.39, is truncated to 6250, so ticks gain 64 µs per second.
+        // The count per tick, 6250.39, is truncated to 6250, so the ticks run fast by 62.5 µs per
+        // second.
         let bus = Device::Lapic {
             bus_hz: 100_006_250,
             divisor: 16,

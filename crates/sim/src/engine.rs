@@ -1,14 +1,14 @@
 //! The simulation engine. It processes events in a total order.
 //!
-//! Events are ordered by time, then by CPU. On one CPU, ticks come first, then agenda entries in
-//! insertion order, then the end of the running work. Each CPU knows when its next event is due,
-//! and a tournament tree finds the earliest event of all CPUs.
+//! Events are ordered by time. Events at the same time are ordered by CPU. On one CPU, ticks come
+//! first, then agenda entries in insertion order, then the end of the running work. Each CPU knows
+//! when its next event is due, and a tournament tree finds the earliest event of all CPUs.
 //!
 //! # Why it is fast
 //! Ticks are not queued. A CPU's ticks lie on a [`Grid`](crate::Grid), and a sleep that ends on a
-//! tick stores the number of that tick. The scheduler reports how many ticks will not change its
-//! decision, so the engine knows which tick matters next. All ticks before that one are counted,
-//! charged and emitted together.
+//! tick stores the number of that tick. The scheduler reports how many of the next ticks cannot
+//! change its decision, so the engine knows which tick must be processed individually. All ticks
+//! before that one are counted, charged and emitted together.
 
 mod follow;
 mod interrupts;
@@ -35,7 +35,7 @@ use crate::scheduler::Scheduler;
 use crate::setup::{Group, Link, Setup, SetupError};
 use crate::task::{Attributes, State, TaskId, TaskReport};
 
-/// Runs a simulation and discards its rows.
+/// Runs a simulation and discards the rows of its recording.
 ///
 /// # Errors
 /// Returns an error if the setup is invalid ([`Setup::check`]).
@@ -44,8 +44,8 @@ pub fn run(setup: &Setup) -> Result<Report, SetupError> {
     Ok(Engine::new(setup, None).run().0)
 }
 
-/// Runs a simulation and discards its rows. Returns `None` if it takes more than `max_events`
-/// events. One core simulates a few million events per second.
+/// Runs a simulation and discards the rows of its recording. Returns `None` if the simulation would
+/// process more than `max_events` events. One core processes a few million events per second.
 ///
 /// # Errors
 /// Returns an error if the setup is invalid ([`Setup::check`]).
@@ -57,9 +57,9 @@ pub fn run_within(setup: &Setup, max_events: u64) -> Result<Option<Report>, Setu
     Ok(is_complete.then(|| engine.close().0))
 }
 
-/// Runs a simulation and passes the rows of its recording to `sink`. Each CPU's rows arrive in the
-/// order of their end times. Returns the report, the recording's header, and the table of sources
-/// that rows refer to.
+/// Runs a simulation and passes the rows of its recording to `sink`. The rows of each CPU arrive in
+/// the order of their end times. Returns the report, the recording's header, and the table of
+/// sources that the rows refer to.
 ///
 /// # Errors
 /// Returns an error if the setup is invalid ([`Setup::check`]).
@@ -81,10 +81,11 @@ pub use follow::{Followed, Frames, follow, frames};
 enum Event {
     /// A task is created.
     Start(TaskId),
-    /// The external event awaited by a task in [`Step::Arrive`](crate::Step::Arrive) occurs.
+    /// The external event occurs that a task is waiting for in
+    /// [`Step::Arrive`](crate::Step::Arrive).
     Arrived(TaskId),
-    /// A task wakes up late: its timer has already expired, and [`Step::Late`](crate::Step::Late)
-    /// set the delay.
+    /// A task wakes up after the delay that [`Step::Late`](crate::Step::Late) added to its timer's
+    /// expiry.
     Late(TaskId),
     /// A high-resolution timer expires.
     Timer(TaskId),
@@ -94,7 +95,7 @@ enum Event {
     Refill(usize),
 }
 
-/// A handler, which interrupts a task or idle time.
+/// A handler that interrupts a task or the idle loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     Tick,
@@ -130,13 +131,14 @@ struct CpuState {
     grid: Grid,
     /// Number of the next tick.
     next_tick: i64,
-    /// Number of the next tick that must be processed on its own, or `i64::MAX` if none is known.
+    /// Number of the next tick that must be processed individually, or `i64::MAX` if no such tick
+    /// is known.
     decisive: i64,
     decisive_at: Nanos,
     /// Whether the tick is stopped.
     off: bool,
     current: Option<TaskId>,
-    /// Mode of the current task.
+    /// Mode in which the CPU spends time while no handler is running.
     mode: Mode,
     /// Whether the current task masks interrupts.
     masked: bool,
@@ -149,19 +151,20 @@ struct CpuState {
     stamp: Nanos,
     /// Sleeping tasks that will be woken by a tick, by tick number.
     wheel: Agenda<TaskId>,
-    /// All other events, by time.
+    /// All events except those in `wheel` and `slack`, by time. Ticks are not queued.
     agenda: Agenda<Event>,
-    /// Sleeping tasks by the start of their timer slack. From that time on, a tick or another
-    /// task's timer may wake them. Their own expiry is queued as well. It has no effect if the task
-    /// is already awake.
+    /// Sleeping tasks, by the time at which their timer slack starts. From then on, a tick or
+    /// another task's timer may wake the task. The task's own expiry is queued as well, but has no
+    /// effect if the task is already awake.
     slack: Agenda<TaskId>,
-    /// When the scheduler must be called, regardless of ticks.
+    /// When the scheduler must be called, even if no tick is due.
     alarm: Nanos,
     tick_pending: bool,
     /// Pending interrupts, one bit per source.
     pending: u64,
     softirqs: u64,
-    /// Tasks whose high-resolution timers have expired but have not been handled yet.
+    /// Tasks with high-resolution timers that have expired but have not been handled by the timer
+    /// interrupt yet.
     expired: Vec<TaskId>,
     resched: bool,
     /// The last task with a cache footprint that ran on this CPU.
@@ -174,19 +177,19 @@ struct Task {
     next_step: usize,
     /// Remaining time of the current work.
     left: Nanos,
-    /// Length of the current work as requested by the program. `None` between steps.
+    /// Length of the current work as requested by the program, or `None` if no work is in progress.
     asked: Option<Nanos>,
-    /// Fixed end time of the current work, if it has one. The work ends when `until` is reached and
-    /// `left` is used up.
+    /// Earliest end of the current work, if the program set one. The work ends as soon as this time
+    /// has passed and `left` is used up.
     until: Option<Nanos>,
     last_cpu: usize,
     frame_at: Nanos,
     /// When the next frame is due.
     due: Nanos,
-    /// Due time of the frame that the task is sleeping for, if it will spin during the last part of
-    /// the wait.
+    /// Due time of the frame that the task is sleeping for, or `None` if it will not spin at the
+    /// end of the wait.
     paced: Option<Nanos>,
-    /// Additional delay from the next timer expiry to the wake-up.
+    /// Delay to be added between the next timer expiry and the wake-up.
     late: Nanos,
     /// The schedule of each [`Step::Every`](crate::Step), indexed by its position in the program.
     every: Vec<Option<Schedule>>,
@@ -196,14 +199,14 @@ struct Task {
     /// Earliest and latest expiry of the task's timer, or `None` if no timer is set.
     timer: Option<(Nanos, Nanos)>,
     woken_at: Option<Nanos>,
-    /// When the task should have run again: the requested end of its sleep, or the time of its
-    /// wake-up.
+    /// When the task should have started to run: the requested end of its sleep, or the time of its
+    /// wake-up if it was not sleeping on a timer.
     due_at: Nanos,
     lateness: Histogram,
     throttled_at: Nanos,
     signals: u64,
-    /// The task's CPU time when another task last evicted its data from the cache, and the cost of
-    /// refills charged since then.
+    /// CPU time that the task had used when its data was last evicted from the cache. `refilled` is
+    /// the cost charged since then for reloading the data.
     cold_at: Nanos,
     refilled: Nanos,
     chance: Stream,
@@ -327,7 +330,8 @@ impl<'s> Engine<'s> {
         self.close()
     }
 
-    /// Runs the simulation to its end. Returns `false` if it would exceed `max_events`.
+    /// Runs the simulation to its end. Returns `false` if it would process more than `max_events`
+    /// events.
     fn go(&mut self) -> bool {
         let end = self.setup.length;
         loop {
@@ -385,7 +389,8 @@ impl<'s> Engine<'s> {
         }
     }
 
-    /// Charges all CPUs up to the end, emits the work still in progress, and returns the results.
+    /// Charges the time of all CPUs up to the end, emits the work that is still in progress, and
+    /// returns the results.
     fn close(mut self) -> (Report, Option<SourceTable>) {
         for cpu in 0..self.cpus.len() {
             // A tick exactly at the end is not part of the simulation.

@@ -1,4 +1,5 @@
-//! Integer versions of real-valued formulas, so that a trace is identical on every machine.
+//! Integer versions of real-valued formulas. They give the same results on every machine, so traces
+//! are identical.
 
 /// Narrows a product to its low 64 bits. Every product here fits, because times stay below 292
 /// years.
@@ -10,7 +11,7 @@ pub(crate) const fn narrow(wide: i128) -> i64 {
     wide as i64
 }
 
-/// `value · numerator / denominator`, rounded down.
+/// Returns `value · numerator / denominator`, rounded down.
 pub(crate) fn scale(value: i64, numerator: i64, denominator: i64) -> i64 {
     narrow((i128::from(value) * i128::from(numerator)).div_euclid(i128::from(denominator)))
 }

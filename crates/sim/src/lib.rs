@@ -1,11 +1,11 @@
 //! A deterministic model of how a kernel spends CPU time.
 //!
-//! The model covers tick clocks on separate grids, timers rounded to ticks, schedulers, interrupts
-//! with mask levels, CPU quotas, packet queues and caches. It accounts for CPU time twice: exactly,
-//! in ns, and by sampling at the tick. Time is in whole ns and randomness comes from a seed, so the
-//! same setup produces the same trace on every machine. Events are emitted as rows of a recording.
-//! Every analysis of a live machine therefore also works on a simulated one, where the truth is
-//! known.
+//! The model covers tick clocks that may be out of phase between CPUs, timers rounded to ticks,
+//! schedulers, interrupts with mask levels, CPU quotas, packet queues and caches. It accounts for
+//! CPU time twice: exactly, in ns, and by sampling at the tick. Time is in whole ns and randomness
+//! comes from a seed, so the same setup produces the same trace on every machine. Events are
+//! emitted as rows of a recording. Every analysis of a live machine therefore also works on a
+//! simulated one, for which the correct results are known.
 //!
 //! ```
 //! use ticktax_model::Nanos;
@@ -17,8 +17,8 @@
 //! let sleep = Step::Sleep(Call::Nanosleep, Law::Fixed(Nanos::from_millis(10)));
 //! setup.tasks.push(TaskSpec::new("sampled", vec![sleep, work]));
 //! let report = ticktax_sim::run(&setup)?;
-//! // The task works 4 ms of every 20 ms. It starts right after a tick and is done before the next,
-//! // so the kernel's tick-based accounting never sees it.
+//! // The task works for 4 ms of every 20 ms. It starts right after a tick and finishes before the
+//! // next one, so the kernel's tick-based accounting never sees it.
 //! assert_eq!(report.tasks[0].ran, Nanos::from_millis(4 * 500));
 //! assert_eq!(report.tasks[0].sampled, 0);
 //! # Ok::<(), ticktax_sim::SetupError>(())

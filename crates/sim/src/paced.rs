@@ -1,4 +1,4 @@
-//! Reports a simulated paced loop in the same form as a real loop that `pace` ran.
+//! Reports on a simulated paced loop in the form that `ticktax pace` uses for real loops.
 
 use ticktax_model::pace::{
     CpuClock, CpuReading, Frame, LoopReport, LoopRun, LoopSpec, PaceRule, SleepMethod, Wakeups,
@@ -17,7 +17,8 @@ struct Rhythm {
     rule: PaceRule,
     period: Nanos,
     sleep: SleepMethod,
-    /// Time before the due time at which a hybrid loop wakes up and starts to spin.
+    /// Time before the due time at which a hybrid loop, which sleeps and then spins, starts to
+    /// spin. `None` for other loops.
     margin: Option<Nanos>,
 }
 
@@ -70,12 +71,12 @@ impl TaskSpec {
     }
 }
 
-/// Returns the sleep method with the coarsest unit that does not exceed `unit`.
+/// Returns the sleep method whose unit is the coarsest that does not exceed `unit`.
 fn by_unit(unit: Nanos) -> SleepMethod {
     let units = SleepMethod::ALL
         .into_iter()
         .filter(|method| method.unit() <= unit);
-    // Prefer the first of several methods with the same unit.
+    // If several methods have the same unit, prefer the first one.
     units
         .rev()
         .max_by_key(|method| method.unit())
@@ -101,8 +102,8 @@ impl FrameSums {
     }
 }
 
-/// Builds the report on `task` in the form that `pace` uses for real loops. Returns `None` if the
-/// task is not a paced loop. The work per frame is the mean over all frames.
+/// Builds the report on `task` in the form that `ticktax pace` uses for real loops. Returns `None`
+/// if the task is not a paced loop. The reported work per frame is the mean over all frames.
 pub(crate) fn loop_run(
     setup: &Setup,
     report: &Report,

@@ -1,5 +1,5 @@
-//! Reproducible random times. Each task and each interrupt source draws from a separate stream, so
-//! a change to one does not alter what another draws.
+//! Random times that can be reproduced from a seed. Each task and each interrupt source draws from
+//! its own stream, so a change to one does not alter the times that another draws.
 
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
@@ -12,20 +12,20 @@ use crate::fixed::{narrow, neg_ln};
 pub enum Law {
     /// A constant.
     Fixed(Nanos),
-    /// Normal with this mean and standard deviation, truncated at 0 and at six standard deviations
-    /// from the mean.
+    /// A normal distribution with this mean and standard deviation. Values are limited to six
+    /// standard deviations from the mean, and to at least 0.
     Normal(Nanos, Nanos),
-    /// Exponential with this mean, like the intervals between independent events.
+    /// An exponential distribution with this mean, like the intervals between independent events.
     Exponential(Nanos),
-    /// A minimum, plus an exponentially distributed time whose mean is the second value: like the
-    /// intervals between events that keep a minimum distance.
+    /// The sum of the first value and an exponentially distributed time whose mean is the second
+    /// value, like the intervals between events that keep a minimum distance.
     Spaced(Nanos, Nanos),
-    /// Uniform, from the first value up to but excluding the second.
+    /// A uniform distribution from the first value up to, but excluding, the second.
     Uniform(Nanos, Nanos),
 }
 
 impl Law {
-    /// Returns the mean, ignoring the truncation of a normal distribution.
+    /// Returns the mean. For a normal distribution, ignores the limits on its values.
     pub fn mean(&self) -> Nanos {
         match *self {
             Self::Fixed(time) | Self::Normal(time, _) | Self::Exponential(time) => time,
@@ -46,7 +46,8 @@ impl Law {
         }
     }
 
-    /// Whether all parameters are at least 0, and the range of a uniform distribution is not empty.
+    /// Returns whether all parameters are at least 0 and, for a uniform distribution, the range is
+    /// not empty.
     pub fn is_sound(&self) -> bool {
         match *self {
             Self::Fixed(time) | Self::Exponential(time) => time >= Nanos::ZERO,
@@ -56,12 +57,12 @@ impl Law {
     }
 }
 
-/// A stream of random numbers.
+/// A stream of random times.
 #[derive(Clone, Debug)]
 pub struct Stream(Pcg64);
 
 impl Stream {
-    /// Creates stream `number` of `seed`.
+    /// Creates the stream with this number from `seed`.
     pub fn new(seed: u64, number: u64) -> Self {
         Self(Pcg64::new(
             u128::from(seed) << 64 | 0xcafe_f00d_d15e_a5e5,

@@ -1,4 +1,4 @@
-//! Converts the engine's events to the rows of a recording.
+//! Converts the engine's events into rows of a recording.
 
 use std::sync::Arc;
 
@@ -23,12 +23,12 @@ use crate::setup::Setup;
 use crate::task::{TaskId, TaskReport, TaskSpec};
 use crate::timer::TimerRule;
 
-/// Converts events to rows and passes them to a sink.
+/// A recorder, which converts events to rows and passes them to a sink.
 pub(crate) struct Recorder<'s> {
     sources: SourceTable,
     sink: &'s mut dyn RowSink,
     pub(crate) ids: Ids,
-    /// Identifies the followed task, whose waits and frames are also emitted.
+    /// The followed task, whose waits and frames are also emitted.
     followed: Option<Followed>,
 }
 
@@ -53,7 +53,8 @@ pub(crate) struct Ids {
     pub(crate) throttled: Vec<SourceId>,
 }
 
-/// Adds a source of `kind` for each task, and returns their IDs. Each task is its own process.
+/// Adds a source of `kind` for each task, and returns the sources' IDs. Each task is a separate
+/// process.
 fn threads(setup: &Setup, sources: &mut SourceTable, kind: Kind, detail: &str) -> Vec<SourceId> {
     let tasks = (1..).zip(&setup.tasks);
     let ids = tasks.map(|(pid, task)| {
@@ -78,7 +79,7 @@ fn threads(setup: &Setup, sources: &mut SourceTable, kind: Kind, detail: &str) -
 }
 
 impl Ids {
-    /// Returns the source for rows about a handler.
+    /// Returns the source to use in rows about the handler `work`.
     pub(crate) fn of_work(&self, work: Work) -> SourceId {
         match work {
             Work::Tick => self.tick,
@@ -100,7 +101,7 @@ impl<'s> Recorder<'s> {
             ids.collect()
         };
         // Use the names that appear in a real kernel's trace. If timers are high-resolution, the
-        // tick is one of the functions that the timer interrupt calls.
+        // tick is one of the functions called by the timer interrupt.
         let high_resolution = setup.machine.timers == TimerRule::HighResolution;
         let frame = sources.intern(Source::kernel(Kind::Irq, LOCAL_TIMER, ""));
         let mut timer = |function| sources.intern(Source::kernel(Kind::Irq, LOCAL_TIMER, function));
@@ -139,8 +140,8 @@ impl<'s> Recorder<'s> {
         }
     }
 
-    /// Emits a span from `start` to `end`. `nested` is the time taken by handlers that interrupted
-    /// it.
+    /// Emits a span from `start` to `end`. `nested` is the time that handlers took when they
+    /// interrupted it.
     pub(crate) fn span(
         &mut self,
         cpu: usize,
@@ -160,7 +161,7 @@ impl<'s> Recorder<'s> {
         if let Some(frame) = self.ids.frame
             && (source == self.ids.tick || source == self.ids.timer)
         {
-            // The model assigns the complete cost to the function, and none to the enclosing
+            // The model assigns the entire cost to the function, and none of it to the enclosing
             // interrupt.
             let around = Span {
                 source: frame,
@@ -188,7 +189,7 @@ impl<'s> Recorder<'s> {
         Arc::clone(&self.sources.get(id).name)
     }
 
-    /// Emits a wait of the followed task, with its reason.
+    /// Emits a wait of the followed task. `why` is the reason for the wait.
     pub(crate) fn wait(&mut self, cpu: usize, why: OffCpuReason, start: Nanos, end: Nanos) {
         if let Some(source) = self.of_followed(Kind::Wait, why.name()) {
             self.span(cpu, source, start, end, Nanos::ZERO);
@@ -202,7 +203,8 @@ impl<'s> Recorder<'s> {
         }
     }
 
-    /// Returns the ID of a source for the followed task, or `None` if no task is followed.
+    /// Returns the ID of the followed task's source with this kind and detail, or `None` if no task
+    /// is followed.
     fn of_followed(&mut self, kind: Kind, detail: &str) -> Option<SourceId> {
         let followed = self.followed.as_ref()?;
         Some(self.sources.intern(Source {
@@ -214,7 +216,7 @@ impl<'s> Recorder<'s> {
         }))
     }
 
-    /// Returns the table of sources that rows refer to.
+    /// Returns the table of the sources that rows refer to.
     pub(crate) fn into_sources(self) -> SourceTable {
         self.sources
     }
@@ -298,8 +300,8 @@ pub fn facts(setup: &Setup) -> Facts {
     }
 }
 
-/// Simulates `/proc/stat` and `/proc/interrupts` at time `at`. CPU times are counted in sampled
-/// ticks.
+/// Simulates `/proc/stat` and `/proc/interrupts` at time `at`. As in the kernel, the CPU times are
+/// counted in sampled ticks.
 fn counters(setup: &Setup, at: Nanos, cpus: &[CpuReport], tasks: &[TaskReport]) -> Counters {
     let hz = i64::try_from(setup.machine.hz).unwrap_or(i64::MAX).max(1);
     let time = |ticks: u64| {

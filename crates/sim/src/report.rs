@@ -1,4 +1,4 @@
-//! The results of a simulation, except for its rows.
+//! Results of a simulation, apart from the rows of its recording.
 
 use ticktax_model::{Histogram, Nanos};
 
@@ -11,7 +11,7 @@ pub enum Mode {
     Idle,
     /// User code.
     User,
-    /// Kernel code, either on behalf of a program or in a kernel thread.
+    /// Kernel code that runs on behalf of a program or in a kernel thread.
     Kernel,
     /// An interrupt handler.
     Irq,
@@ -33,11 +33,12 @@ impl Mode {
 /// Results for one CPU. Its time is accounted for twice: exactly, and by sampling at ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuReport {
-    /// Exact time in each mode, in the order of [`Mode::ALL`]. The sum is the elapsed time.
+    /// Exact time in each mode, in the order of [`Mode::ALL`]. The times add up to the elapsed
+    /// time.
     pub times: [Nanos; 5],
-    /// Number of ticks that found the CPU in each mode.
+    /// Number of ticks that found the CPU in each mode, in the order of [`Mode::ALL`].
     pub samples: [u64; 5],
-    /// Number of ticks skipped while the tick was stopped.
+    /// Number of ticks that did not occur because the tick was stopped.
     pub stopped: u64,
     /// Number of ticks lost because the previous tick was still pending when they were due.
     pub lost: u64,
@@ -47,7 +48,7 @@ pub struct CpuReport {
     pub late: u64,
     /// Number of times that the CPU went idle.
     pub halts: u64,
-    /// Number of times that the timer was programmed, if it is not a periodic one.
+    /// Number of times that the timer was programmed. Periodic timers are not counted.
     pub programs: u64,
     /// Number of interrupts lost because an interrupt from the same source was already pending.
     pub merged: u64,
@@ -59,32 +60,33 @@ impl CpuReport {
         self.times[mode as usize]
     }
 
-    /// Returns the total of all modes.
+    /// Returns the sum of the times in all modes.
     pub fn elapsed(&self) -> Nanos {
         self.times.iter().sum()
     }
 
-    /// Returns the number of ticks that occurred.
+    /// Returns the number of ticks that occurred. Stopped and lost ticks are not included.
     pub fn sampled(&self) -> u64 {
         self.samples.iter().sum()
     }
 }
 
-/// Packet counts for one link.
+/// Packet counts for one [`Link`](crate::Link).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkReport {
     /// Number of packets that arrived.
     pub arrived: u64,
-    /// Number of packets dropped because the ring, the protocol queue, or the socket buffer was
-    /// full.
+    /// Number of packets dropped because a queue was full: the ring, the protocol queue, and the
+    /// socket buffer.
     pub dropped: [u64; 3],
-    /// Number of packets that were left in each of these three queues at the end.
+    /// Number of packets left in the ring, the protocol queue, and the socket buffer at the end of
+    /// the simulation.
     pub queued: [u64; 3],
     /// Number of packets read by tasks.
     pub delivered: u64,
 }
 
-/// The results of a simulation.
+/// Results of a simulation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// Simulated time.
@@ -99,11 +101,11 @@ pub struct Report {
     pub cpus: Vec<CpuReport>,
     /// Results for each task.
     pub tasks: Vec<TaskReport>,
-    /// Histogram of each task's lateness: the time from the intended end of a sleep, or the end of
-    /// another wait, until the task runs. A sleep that ended too early counts as 0.
+    /// Histogram of each task's lateness. It is the time from the intended end of a sleep, or the
+    /// end of another kind of wait, until the task runs. A sleep that ended too early counts as 0.
     pub lateness: Vec<Histogram>,
     /// Results for each link.
     pub links: Vec<LinkReport>,
-    /// Tick period by the machine's clock, rounded down to whole ns.
+    /// Actual tick period of the simulated machine, rounded down to whole ns.
     pub tick: Nanos,
 }

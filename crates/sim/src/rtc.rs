@@ -1,4 +1,4 @@
-//! Predicts when Linux 2.4 sets the hardware clock (RTC), and the resulting error.
+//! Predicts when Linux 2.4 sets the hardware clock (RTC), and the error that the clock then has.
 //!
 //! While the system time is synchronised, Linux 2.4 checks two conditions at every tick. First,
 //! more than 660 s must have passed since it last set the hardware clock. Second, the tick must be
@@ -10,7 +10,7 @@ use ticktax_model::Nanos;
 use crate::clock::Grid;
 
 const SECOND: i64 = 1_000_000_000;
-/// The clock is set again when more than this many seconds have passed.
+/// The clock is set again when more than this many seconds have passed since it was last set.
 const WAIT: i64 = 660;
 
 /// An occasion on which the hardware clock was set.
@@ -18,12 +18,12 @@ const WAIT: i64 = 660;
 pub struct Set {
     /// When the clock was set, in system time.
     pub at: Nanos,
-    /// The hardware clock's error after that. Negative if the clock is behind.
+    /// Error of the hardware clock after it was set. Negative if the clock is behind.
     pub error: Nanos,
 }
 
-/// Lists every time within `length` that a kernel with these ticks sets the hardware clock. Assumes
-/// that the clock was last set in second 0.
+/// Lists every time at which a kernel with these ticks sets the hardware clock, up to `length`.
+/// Assumes that the clock was last set in second 0.
 pub fn sets(ticks: &Grid, length: Nanos) -> Vec<Set> {
     let mut sets = Vec::new();
     let mut last = 0;
@@ -53,8 +53,7 @@ fn set_in(ticks: &Grid, second: i64) -> Option<Set> {
     let half = Nanos(ticks.step().0 / 2);
     let at = ticks.at(ticks.first_from(middle - half));
     let off = at - middle;
-    // The hardware clock starts a second when it is set, but the system time is then at half a
-    // second.
+    // Setting the hardware clock starts a new second, although the system time is at half a second.
     (off <= half).then_some(Set { at, error: -off })
 }
 

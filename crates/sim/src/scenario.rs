@@ -1,4 +1,4 @@
-//! Scenarios: simulation setups as TOML files.
+//! Scenarios, which are simulation setups in TOML files.
 //!
 //! ```
 //! let setup = ticktax_sim::scenario::parse("game.toml", r#"
@@ -34,7 +34,7 @@ use crate::timer::Call;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {why}")]
 pub struct ScenarioError {
-    /// Name of the file.
+    /// Name of the scenario file.
     pub file: String,
     /// Line number, from 1.
     pub line: usize,
@@ -42,7 +42,8 @@ pub struct ScenarioError {
     pub why: String,
 }
 
-/// Parses `text`, the contents of the scenario `file`, and checks that it can be simulated.
+/// Parses `text`, which is the contents of the scenario `file`, and checks that the setup can be
+/// simulated.
 ///
 /// # Errors
 /// Returns an error that names the line if a line is invalid or the setup cannot be simulated.
@@ -236,7 +237,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// Returns the byte offset of the name of `part`, if it has one.
+    /// Returns the byte offset at which the name of `part` is written, or `None` if it has no name.
     fn place_of(&self, part: &SetupPart) -> Option<usize> {
         let start = |names: Vec<&toml::Spanned<String>>, wanted: &String| {
             let found = names.into_iter().find(|name| name.get_ref() == wanted);
@@ -253,7 +254,7 @@ impl Scenario {
     }
 }
 
-/// An error at `name`.
+/// Creates an error that points to `name` in the scenario.
 fn fault(name: &toml::Spanned<String>, why: impl Into<String>) -> Fault {
     Fault {
         at: name.span().start,
@@ -261,7 +262,7 @@ fn fault(name: &toml::Spanned<String>, why: impl Into<String>) -> Fault {
     }
 }
 
-/// Returns the first task called `name`.
+/// Returns the first task called `name`. Returns an error if no task has that name.
 fn task_named(name: &toml::Spanned<String>, names: &[&str]) -> Result<TaskId, Fault> {
     let place = names.iter().position(|other| other == name.get_ref());
     let place = place.and_then(|place| u32::try_from(place).ok());

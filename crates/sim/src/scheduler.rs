@@ -1,9 +1,10 @@
-//! Schedulers, one per file, and the traits that connect them to the engine.
+//! Schedulers, each in a separate file, and the traits that connect them to the engine.
 //!
 //! A policy implements [`RunQueue`], which orders the runnable tasks of one queue. `Queues`
-//! combines run queues into a machine's scheduler and migrates tasks. It has one queue per CPU or
-//! one shared by all. To add a policy, write a file with a `RunQueue` and add it to [`Policy`].
-//! Scenarios, `--vary` and the property tests then include it.
+//! combines run queues into a machine's scheduler and migrates tasks. A machine has either one
+//! queue per CPU or a single queue shared by all CPUs. To add a policy, write a file that
+//! implements `RunQueue`, and add a variant to [`Policy`]. Scenarios, `--vary` and the property
+//! tests then include it.
 
 mod eevdf;
 mod fair;
@@ -26,12 +27,12 @@ use grouped::{Grouped, Places};
 pub use o1::O1;
 use queues::Queues;
 
-/// The scheduling policy for normal tasks, which are those that are not real-time.
+/// Scheduling policy for normal tasks, that is, for tasks that are not real-time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// Linux 2.4: one queue for all CPUs. The task with the best `goodness()` runs.
     Goodness,
-    /// Linux 2.4 with the proposed `timer_ticks` patch, which charges a slice when it has been used
+    /// Linux 2.4 with the proposed `timer_ticks` patch, which charges a slice only when it is used
     /// up instead of at every tick.
     GoodnessSlices,
     /// The `goodness()` of Linux 2.4, but with one queue per CPU.
@@ -43,7 +44,8 @@ pub enum Policy {
     /// Approximation of EEVDF, Linux 6.6 and later: the eligible task with the earliest virtual
     /// deadline runs.
     Eevdf {
-        /// Run time until the deadline is renewed, for tasks that do not request a slice.
+        /// Run time after which a task's deadline is renewed, for tasks that do not request a
+        /// specific slice.
         slice: Nanos,
         /// Whether slices are enforced by a timer (`HRTICK`) instead of the tick.
         hrtick: bool,
@@ -51,7 +53,7 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// All policies, with default parameters.
+    /// One policy of each kind, with default parameters.
     pub const ALL: [Self; 6] = [
         Self::Goodness,
         Self::GoodnessSlices,
@@ -64,7 +66,8 @@ impl Policy {
         },
     ];
 
-    /// Returns the policy's name in scenarios and on the command line, without parameters.
+    /// Returns the policy's name as used in scenarios and on the command line. The name does not
+    /// include the parameters.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Goodness => "goodness",
@@ -76,8 +79,8 @@ impl Policy {
         }
     }
 
-    /// Whether `/proc/PID/stat` shows times that are scaled to the scheduler's exact run time
-    /// (`task_utime`, `fs/proc/array.c`) instead of tick counts.
+    /// Returns whether the times in `/proc/PID/stat` are scaled to the scheduler's exact run time
+    /// (`task_utime`, `fs/proc/array.c`). If not, they are tick counts.
     pub(crate) const fn scales_times(self) -> bool {
         match self {
             Self::Goodness | Self::GoodnessSlices | Self::GoodnessPerCpu | Self::O1 => false,
@@ -85,7 +88,7 @@ impl Policy {
         }
     }
 
-    /// Creates a machine's scheduler for the tick rate `hz`.
+    /// Creates the scheduler of a machine with this many CPUs and the tick rate `hz`.
     pub(crate) fn build(self, cpus: usize, hz: i64, tasks: &[Attributes]) -> Box<dyn Scheduler> {
         let smp = cpus > 1;
         match self {
@@ -122,7 +125,7 @@ impl Policy {
 /// Why a task is put into a run queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// The task woke up after sleeping or waiting for this long.
+    /// The task woke up after it slept or waited for this long.
     Woken(Nanos),
     /// The task was preempted.
     Preempted,
@@ -135,8 +138,9 @@ pub enum Arrival {
 /// A run queue: a set of runnable tasks, and the order in which they run.
 ///
 /// A run queue has no clock. The engine calls it whenever something happens to its tasks, and
-/// reports run time through [`charge`](Self::charge) before it asks for a decision. In all methods,
-/// `tasks` is the policy's state of every task on the machine, indexed by [`TaskId`].
+/// reports their run time through [`charge`](Self::charge) before it asks for a decision. In all
+/// methods, `tasks` contains the policy's state for every task on the machine, indexed by
+/// [`TaskId`].
 pub trait RunQueue {
     /// The state that the policy keeps for a task.
     type Entity;
@@ -147,8 +151,9 @@ pub trait RunQueue {
     /// Queues a task.
     fn put(&mut self, tasks: &mut [Self::Entity], task: TaskId, why: Arrival);
 
-    /// Removes and returns the task that will run next on `cpu`. `prev` is the task that ran there
-    /// until now. If it is still runnable, it has already been [`put`](Self::put) back.
+    /// Removes and returns the task that will run next on `cpu`, or `None` if no task can run
+    /// there. `prev` is the task that ran there until now. If it is still runnable, it has already
+    /// been [`put`](Self::put) back.
     fn take(
         &mut self,
         tasks: &mut [Self::Entity],
@@ -159,7 +164,8 @@ pub trait RunQueue {
     /// Called when `task`, which is running, blocks or exits.
     fn leave(&mut self, _tasks: &mut [Self::Entity], _task: TaskId) {}
 
-    /// Removes and returns a queued task that is `movable`, so that another CPU can run it.
+    /// Removes and returns a queued task that another CPU can run, that is, for which `movable`
+    /// returns `true`. Returns `None` if the queue has no such task.
     fn steal(
         &mut self,
         tasks: &mut [Self::Entity],
@@ -169,7 +175,7 @@ pub trait RunQueue {
     /// Returns the number of queued tasks, not counting the running one.
     fn len(&self) -> usize;
 
-    /// Whether no task is queued.
+    /// Returns whether no task is queued.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -180,20 +186,21 @@ pub trait RunQueue {
     /// Handles a tick at which `task` was running. Returns whether another task should run now.
     fn tick(&mut self, tasks: &mut [Self::Entity], task: TaskId) -> bool;
 
-    /// Returns how many of the next ticks will only change counters: [`tick`](Self::tick) would
-    /// return `false` for them. The engine handles them together through [`pass`](Self::pass).
+    /// Returns how many of the next ticks will change nothing but counters, so that
+    /// [`tick`](Self::tick) would return `false` for them. The engine handles these ticks together
+    /// through [`pass`](Self::pass).
     fn quiet_ticks(&self, _tasks: &[Self::Entity], _task: TaskId) -> i64 {
         if self.is_empty() { i64::MAX } else { 0 }
     }
 
-    /// Handles `ticks` ticks that only change counters.
+    /// Handles `ticks` ticks that change nothing but counters.
     fn pass(&mut self, _tasks: &mut [Self::Entity], _task: TaskId, _ticks: i64) {}
 
-    /// Whether `woken`, which was just queued, should preempt `running`.
+    /// Returns whether `woken`, which was just queued, should preempt `running`.
     fn preempts(&self, tasks: &[Self::Entity], running: TaskId, woken: TaskId) -> bool;
 
-    /// If the scheduler must be called for `task` before the next tick, returns the run time after
-    /// which to call it.
+    /// Returns the run time after which the scheduler must be called for `task`, even if no tick is
+    /// due by then. Returns `None` if ticks are enough.
     fn alarm(&self, _tasks: &[Self::Entity], _task: TaskId) -> Option<Nanos> {
         None
     }
@@ -212,8 +219,8 @@ pub(crate) trait Scheduler {
     fn place(&self, task: TaskId, last: usize, running: &dyn Fn(usize) -> Option<TaskId>) -> usize;
     /// Puts `task` into the queue of `cpu` after a sleep of `slept`.
     fn wake(&mut self, cpu: usize, task: TaskId, slept: Nanos);
-    /// Picks the next task for `cpu`. If `prev` is still runnable, first puts it back into the
-    /// queue. `back` is the reason for putting it back, or `None` if it blocked or exited.
+    /// Picks the next task to run on `cpu`. If `back` is given, first puts `prev` back into the
+    /// queue for that reason. If `back` is `None`, `prev` can no longer run and is not put back.
     fn switch(&mut self, cpu: usize, prev: Option<TaskId>, back: Option<Arrival>)
     -> Option<TaskId>;
     /// See [`RunQueue::charge`].

@@ -1,7 +1,7 @@
 //! Settings of a simulated machine and its kernel: a table of names, values and descriptions.
 //!
-//! Scenarios, the grids of `--vary`, the machine description in predictions, and the list in
-//! docs/reference/settings.md all use this table. To add a setting, add a row.
+//! The table is used by scenarios, the grids of `--vary`, the machine description in predictions,
+//! and the list in docs/reference/settings.md. To add a setting, add a row.
 //!
 //! ```
 //! use ticktax_sim::{Machine, Policy, Setup, settings};
@@ -34,7 +34,7 @@ pub use value::{Kind, Value};
 use crate::scheduler::Policy;
 use crate::setup::{Machine, Setup};
 
-/// The scenario section in which a setting is written.
+/// Section of a scenario in which a setting is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
     /// The top of the file, for settings of the simulation itself.
@@ -72,13 +72,13 @@ impl Setting {
         self.section
     }
 
-    /// Returns the description: one line of Markdown.
+    /// Returns the description of the setting, which is one line of Markdown.
     pub const fn help(&self) -> &'static str {
         self.help
     }
 
-    /// Returns the name of the property that this setting changes: its own name, or another
-    /// setting's name if this one is an alias. A setup may set each property only once.
+    /// Returns the name of the property that this setting changes. It is the setting's own name, or
+    /// another setting's name if this one is an alias. A setup may set each property only once.
     pub const fn sets(&self) -> &'static str {
         self.sets
     }
@@ -126,7 +126,7 @@ pub fn all() -> impl Iterator<Item = &'static Setting> + Clone {
     table::ALL.iter()
 }
 
-/// Returns the setting called `name`.
+/// Returns the setting called `name`, or `None` if it does not exist.
 pub fn find(name: &str) -> Option<&'static Setting> {
     all().find(|setting| setting.name == name)
 }
@@ -136,8 +136,8 @@ pub fn names() -> String {
     all().map(Setting::name).collect::<Vec<_>>().join(", ")
 }
 
-/// Lists the settings of `machine` as users type them: `hz=250`. Omits most settings that have
-/// their default value.
+/// Lists the settings of `machine` in the form in which users type them, such as `hz=250`. Omits
+/// settings that have their default value, except for a few that are always listed.
 pub fn list(machine: &Machine) -> Vec<String> {
     let setup = |machine| Setup::new(machine, Nanos::ZERO);
     let default = setup(Machine::new(1, machine.hz, Policy::Fair));
@@ -168,9 +168,9 @@ pub fn recorded(setup: &Setup) -> BTreeMap<String, String> {
     recorded
 }
 
-/// Reconstructs a machine from its [`recorded`] settings. With `tick = nohz-full`, all CPUs may
-/// stop their ticks, because the list of CPUs is not a setting. That list is in the recording's
-/// header ([`tick_mode`](ticktax_model::machine::Machine::tick_mode)).
+/// Reconstructs a machine from its [`recorded`] settings. If `tick` is `nohz-full`, the machine may
+/// stop the tick on every CPU, because the list of such CPUs is not a setting. The actual list is
+/// in the recording's header ([`tick_mode`](ticktax_model::machine::Machine::tick_mode)).
 ///
 /// # Errors
 /// Returns an error that names the setting if a setting is invalid or unknown.
@@ -199,7 +199,7 @@ pub fn machine(recorded: &BTreeMap<String, String>) -> Result<Machine, RecordedS
     Ok(setup.machine)
 }
 
-/// Returns the Markdown table of all settings for docs/reference/settings.md.
+/// Returns a Markdown table of all settings for docs/reference/settings.md.
 pub fn markdown() -> String {
     let row = |setting: &Setting| {
         let required = if setting.is_required {
@@ -239,7 +239,7 @@ mod tests {
         setup
     }
 
-    /// Returns sample values of `kind`.
+    /// Returns sample values of this kind.
     fn values(kind: Kind) -> Vec<Value> {
         match kind {
             Kind::Integer(min, max) => vec![Value::Integer(min), Value::Integer(max)],

@@ -1,4 +1,4 @@
-//! Describes a simulation: the machine, its tasks and its interrupt sources.
+//! The description of a simulation: the machine, its tasks and its interrupt sources.
 
 mod error;
 
@@ -14,7 +14,7 @@ use crate::task::{Class, Step, TaskSpec};
 use crate::timer::TimerRule;
 
 pub(crate) const MAX_TASKS: usize = 16_384;
-/// Number of locks. Programs refer to locks by number, from 0.
+/// Maximum number of locks. Programs refer to locks by number, starting from 0.
 const MAX_LOCKS: usize = 4_096;
 const MAX_SOURCES: usize = 64;
 
@@ -38,16 +38,17 @@ pub struct Machine {
     pub hz: u64,
     /// The tick device.
     pub device: Device,
-    /// Excess speed of the tick device's clock, in parts per billion.
+    /// Frequency error of the tick device's clock, in parts per billion. Positive if the clock is
+    /// fast.
     pub drift_ppb: i64,
-    /// Delay of each CPU's tick behind the machine's tick grid. CPUs beyond the end of the list
-    /// have no delay.
+    /// Delay of each CPU's ticks relative to the machine's tick grid. CPUs beyond the end of the
+    /// list have no delay.
     pub phases: Vec<Nanos>,
-    /// When CPUs stop their ticks.
+    /// Conditions under which CPUs stop their ticks.
     pub tick: TickMode,
-    /// Mask level of the tick. The tick is delayed by handlers at this level or above.
+    /// Mask level of the tick. Handlers at this level or above delay the tick.
     pub tick_level: u8,
-    /// How the kernel rounds the end of a sleep.
+    /// Rule by which the kernel determines the end of a sleep.
     pub timers: TimerRule,
     /// Timer slack of tasks, which applies to high-resolution timers. It is 50 µs in Linux.
     pub slack: Nanos,
@@ -60,8 +61,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Creates a machine with ideal timers, no kernel costs, and periodic ticks that are in phase
-    /// on all CPUs.
+    /// Creates a machine with ideal timers, no kernel costs, and periodic ticks that occur at the
+    /// same time on all CPUs.
     pub fn new(cpus: usize, hz: u64, policy: Policy) -> Self {
         Self {
             cpus,
@@ -80,14 +81,14 @@ impl Machine {
     }
 }
 
-/// Action of an interrupt handler when it ends.
+/// Action that an interrupt handler takes when it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     /// Nothing.
     Nothing,
     /// Raises a softirq that takes this long.
     Softirq(Law),
-    /// Signals a task, such as a threaded interrupt handler or a reader.
+    /// Signals a task, such as a threaded interrupt handler or a task that reads the data.
     Signal(crate::task::TaskId),
     /// Moves the packets in this link's ring to the protocol queue.
     Packets(usize),
@@ -100,8 +101,8 @@ pub struct Source {
     pub name: String,
     /// The CPU that this source interrupts.
     pub cpu: usize,
-    /// Mask level of the handler. The handler is delayed by handlers at this level or above. Linux
-    /// has only one level, BSD has several.
+    /// Mask level of the handler. Handlers at this level or above delay it. Linux has only one
+    /// level, and BSD has several.
     pub level: u8,
     /// Time of the first interrupt.
     pub start: Nanos,
@@ -113,8 +114,8 @@ pub struct Source {
     pub then: Then,
 }
 
-/// A receive path for packets: NIC ring, protocol queue, socket buffer. A packet that arrives at a
-/// full queue is dropped there.
+/// Receive path of packets: a NIC ring, then a protocol queue, then a socket buffer. A packet that
+/// arrives at a full queue is dropped there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     /// Capacity of the NIC's ring, where packets wait for the interrupt handler.
@@ -123,7 +124,7 @@ pub struct Link {
     pub protocol: u64,
     /// Capacity of the socket buffer, where packets wait for a task.
     pub socket: u64,
-    /// Softirq time per packet.
+    /// Time that the softirq takes per packet.
     pub cost: Nanos,
 }
 
@@ -156,7 +157,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Creates a setup that simulates `machine` without tasks for `length`.
+    /// Creates a setup that simulates `machine` for `length`, without any tasks.
     pub fn new(machine: Machine, length: Nanos) -> Self {
         Self {
             machine,
@@ -172,7 +173,7 @@ impl Setup {
     /// Checks that the setup can be simulated.
     ///
     /// # Errors
-    /// Returns an error with the first invalid part and the reason.
+    /// Returns an error that contains the first invalid part and the reason.
     pub fn check(&self) -> Result<(), SetupError> {
         let error = |part, fault| SetupError { part, fault };
         self.check_machine()

@@ -4,15 +4,15 @@ use ticktax_model::Nanos;
 
 use crate::fixed::scale;
 
-/// A CPU's speed relative to its maximum.
+/// Speed of a CPU relative to its maximum.
 ///
 /// A lower frequency slows down instructions but not memory accesses. Clock modulation (T-states,
-/// `CLKMOD`) stops the clock for some eighths of the time, which slows down everything.
+/// `CLKMOD`) stops the clock for one or more eighths of the time, which slows down everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Speed {
-    /// Frequency in thousandths of the maximum, above 0.
+    /// Frequency in thousandths of the maximum. Must be above 0.
     pub frequency: i64,
-    /// Number of eighths of the time in which the clock runs, from 1 to 8.
+    /// Number of eighths of the time during which the clock runs, from 1 to 8.
     pub duty: i64,
 }
 
@@ -23,13 +23,13 @@ impl Speed {
         duty: 8,
     };
 
-    /// Whether both values are in range.
+    /// Returns whether both values are in range.
     pub fn is_sound(&self) -> bool {
         self.frequency > 0 && (1..=8).contains(&self.duty)
     }
 
-    /// Returns how long work takes at this speed if, at full speed, it spends `compute` on
-    /// instructions and `memory` on memory accesses.
+    /// Returns how long a piece of work takes at this speed. At full speed, the work would spend
+    /// `compute` on instructions and `memory` on memory accesses.
     pub fn wall(&self, compute: Nanos, memory: Nanos) -> Nanos {
         if *self == Self::FULL {
             return compute + memory;

@@ -1,4 +1,4 @@
-//! Tasks: their programs and their results.
+//! Tasks, their programs and their results.
 
 use ticktax_model::Nanos;
 use ticktax_model::autogroup::Autogroup;
@@ -12,7 +12,7 @@ use crate::timer::Call;
 pub struct TaskId(pub u32);
 
 impl TaskId {
-    /// Returns the index in the setup.
+    /// Returns the task's index in the setup.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -41,9 +41,10 @@ pub struct Attributes {
     pub cpu: Option<usize>,
     /// Process ID. Tasks of the same process share their memory.
     pub process: u32,
-    /// Requested slice. Only some policies support it.
+    /// Slice that the task requests. Policies other than EEVDF ignore it.
     pub slice: Option<Nanos>,
-    /// Autogroup. Only some policies divide CPU time among groups first.
+    /// Autogroup of the task, if any. EEVDF first divides CPU time among autogroups, and then among
+    /// the tasks of each. Other policies ignore autogroups.
     pub autogroup: Option<Autogroup>,
 }
 
@@ -52,51 +53,52 @@ pub struct Attributes {
 pub enum Step {
     /// Computes for this long, in CPU time at full speed. Takes at least 1 ns.
     Work(Law),
-    /// Works in the kernel, where no other task can preempt it. Takes at least 1 ns.
+    /// Works in the kernel for this long. During that time, no other task can preempt it. Takes at
+    /// least 1 ns.
     Kernel(Law),
-    /// Works with interrupts masked. Takes at least 1 ns.
+    /// Works for this long with interrupts masked. Takes at least 1 ns.
     Masked(Law),
     /// Sleeps for this long in this system call.
     Sleep(Call, Law),
-    /// Sleeps until `time` after the last [`Step::Frame`]. The program's clock counts whole units,
-    /// so it sleeps for `time - int(elapsed / unit) · unit`. Does not sleep if that is not
-    /// positive.
+    /// Sleeps until `time` after the last [`Step::Frame`]. The program measures the time elapsed
+    /// since then in whole units, so it sleeps for `time - int(elapsed / unit) · unit`. It does not
+    /// sleep if this is 0 or negative.
     SleepRest {
-        /// System call to sleep in.
+        /// System call in which the task sleeps.
         call: Call,
         /// Intended interval between two frames.
         time: Nanos,
         /// Unit in which the program measures elapsed time.
         unit: Nanos,
     },
-    /// Sleeps in this system call until the next multiple of this time.
+    /// Sleeps in this system call until the clock reaches the next multiple of this time.
     SleepUntil(Call, Nanos),
-    /// Polls the clock until the next multiple of this time. Interrupts and the CPU's speed do not
-    /// delay the end. If the task is preempted at that time, the step ends when the task runs
-    /// again.
+    /// Polls the clock until it reaches the next multiple of this time. Interrupts and the CPU's
+    /// speed do not delay the end of the step. If the task is not running at that time because it
+    /// was preempted, the step ends when the task runs again.
     SpinUntil(Nanos),
-    /// Waits until the next frame is due according to `rule`. Continues immediately if that time
-    /// has passed. The next step must be [`Step::Frame`].
+    /// Waits until the next frame is due according to `rule`. Continues immediately if the frame is
+    /// already overdue. The next step must be [`Step::Frame`].
     Pace {
         /// Rule that determines when frames are due.
         rule: PaceRule,
         /// Interval between two frames.
         period: Nanos,
-        /// Unit of the sleep call. Sleeps are rounded up to whole units.
+        /// Time unit of the sleep call. Sleeps are rounded up to whole units.
         unit: Nanos,
         /// Time before the due time at which the task stops sleeping and starts polling the clock,
         /// as in [`Step::SpinUntil`]. If it is 0, the task only sleeps. If it is at least `period`,
         /// the task only spins.
         spin: Nanos,
     },
-    /// Adds this delay between the next timer expiry and the wake-up, like a hypervisor or another
+    /// Delays the wake-up after the next timer expiry by this time. Models a hypervisor, or another
     /// cause outside the modelled kernel.
     Late(Law),
-    /// Waits for an external event, which occurs after this time without using a timer of this
-    /// kernel.
+    /// Waits for an external event, which occurs after this time and does not depend on a timer of
+    /// this kernel.
     Arrive(Law),
-    /// Works if a new period has started since this step last worked, like a fixed-step simulation
-    /// within a faster loop. Periods that were missed completely are counted and skipped.
+    /// Works if a new period has started since this step last worked, as in a fixed-step simulation
+    /// within a faster loop. Periods that have passed without any work are counted and skipped.
     Every {
         /// Length of the period.
         period: Nanos,
@@ -107,25 +109,26 @@ pub enum Step {
     Frame,
     /// Yields the CPU.
     Yield,
-    /// Acquires this lock. Tasks that wait for a lock get it in the order in which they asked.
+    /// Acquires this lock. Tasks that wait for a lock get it in the order in which they asked for
+    /// it.
     Lock(usize),
     /// Releases this lock, and hands it to the first waiter.
     Unlock(usize),
-    /// Signals a task. The signal ends the task's current [`Step::Wait`], or otherwise its next
-    /// one.
+    /// Signals a task. If the task is in a [`Step::Wait`], that step ends. Otherwise, the task's
+    /// next [`Step::Wait`] ends immediately.
     Signal(TaskId),
     /// Waits for a signal.
     Wait,
-    /// Takes a packet from this link's socket buffer, after waiting for one if necessary. Then
-    /// works for this long.
+    /// Takes a packet from this link's socket buffer, and then works for this long. Waits first if
+    /// the buffer is empty.
     Receive(usize, Law),
     /// Exits.
     Exit,
 }
 
 impl Step {
-    /// Whether this step always lets time pass. A program without such a step could loop forever
-    /// without advancing the time.
+    /// Returns whether this step always lets time pass. A program that has no such step could loop
+    /// forever without advancing the clock.
     pub fn takes_time(&self) -> bool {
         matches!(
             self,
@@ -141,7 +144,7 @@ impl Step {
         )
     }
 
-    /// Returns the distribution from which the step draws a time, if it draws one.
+    /// Returns the distribution from which the step draws a time, or `None` if it draws none.
     pub(crate) fn law(&self) -> Option<&Law> {
         match self {
             Self::Work(law)
@@ -157,12 +160,12 @@ impl Step {
     }
 }
 
-/// How quickly a task reloads its data into the cache after another task has run.
+/// Data that a task must reload into the cache after another task has evicted it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footprint {
-    /// Cost of reloading all the data.
+    /// Cost of reloading all of the data.
     pub refill: Nanos,
-    /// CPU time in which the task touches 1 - 1/e of its data.
+    /// CPU time in which the task touches a fraction of 1 - 1/e of its data.
     pub tau: Nanos,
 }
 
@@ -177,7 +180,7 @@ pub struct TaskSpec {
     pub attributes: Attributes,
     /// When the task is created.
     pub start: Nanos,
-    /// The steps, which are executed in an endless loop.
+    /// Steps that the task executes in an endless loop.
     pub program: Vec<Step>,
     /// Index of the task's quota group in [`Setup::groups`](crate::Setup::groups), if it has one.
     pub group: Option<usize>,
@@ -199,7 +202,7 @@ impl TaskSpec {
         }
     }
 
-    /// Pins the task to `cpu`.
+    /// Pins the task to this CPU.
     #[must_use]
     pub fn on(mut self, cpu: usize) -> Self {
         self.attributes.cpu = Some(cpu);
@@ -249,25 +252,26 @@ pub struct TaskReport {
     pub ran: Nanos,
     /// Number of ticks at which the task was running.
     pub sampled: u64,
-    /// CPU time of the completed work that the program requested. Unlike `ran`, excludes context
-    /// switches and cache reloads.
+    /// CPU time of the completed work that the program requested. Unlike `ran`, it does not include
+    /// context switches and cache reloads.
     pub work: Nanos,
     /// Number of completed work steps.
     pub bursts: u64,
-    /// Number of times that the task started to run after another task or idle time.
+    /// Number of times that the task started to run after another task or an idle period.
     pub switches: u64,
-    /// Number of times that the task started to run after its data had been evicted from the cache.
+    /// Number of times that the task started to run after another task had evicted its data from
+    /// the cache.
     pub refills: u64,
     /// Total cost of reloading the cache.
     pub refill_time: Nanos,
     /// Number of frames.
     pub frames: u64,
-    /// Number of periods that [`Step::Every`] missed.
+    /// Number of periods that passed without [`Step::Every`] doing its work.
     pub overshot: u64,
     /// Number of completed sleeps.
     pub sleeps: u64,
-    /// Smallest difference between the actual and the requested length of a sleep. Negative if a
-    /// sleep ended too early.
+    /// Smallest amount by which a sleep exceeded its requested length. Negative if a sleep ended
+    /// too early. `None` if no sleep was completed.
     pub min_late: Option<Nanos>,
     /// Total wake-up latency.
     pub latency: Nanos,

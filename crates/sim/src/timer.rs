@@ -10,16 +10,18 @@ use crate::clock::Grid;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimerRule {
     /// Linux 2.4: jiffies. Sleeps are rounded up to nominal ticks of exactly 1/HZ
-    /// (`timespec_to_jiffies`, `include/linux/time.h`), plus one tick for the current one.
+    /// (`timespec_to_jiffies`, `include/linux/time.h`). One tick is added, because part of the
+    /// current tick has already passed.
     NominalJiffies,
-    /// Linux 2.6 to 2.6.15: jiffies. Sleeps are rounded up to ticks of actual length (`TICK_NSEC`),
-    /// plus one tick.
+    /// Linux 2.6 to 2.6.15: jiffies. Sleeps are rounded up to ticks of the actual length
+    /// (`TICK_NSEC`), and one tick is added.
     Jiffies,
-    /// hrtimers without a high-resolution device (2.6.16 and later, `highres=off`). A sleep ends at
-    /// this CPU's first tick at or after the deadline (`hrtimer_run_queues`). If the tick is
-    /// stopped, the sleep ends at the first tick after the end of its slack.
+    /// hrtimers on a machine that has no high-resolution device (2.6.16 and later, `highres=off`).
+    /// A sleep ends at this CPU's first tick at or after the deadline (`hrtimer_run_queues`). If
+    /// the tick is stopped, the sleep ends at the first tick after the end of its timer slack.
     FirstTick,
-    /// hrtimers with a one-shot device. A sleep ends at its deadline, or within its slack.
+    /// hrtimers with a one-shot device. A sleep ends at the end of its timer slack, or earlier
+    /// within the slack if another interrupt expires the timer.
     HighResolution,
 }
 
@@ -32,7 +34,7 @@ impl TimerRule {
         Self::HighResolution,
     ];
 
-    /// Returns the rule's name in scenarios and on the command line.
+    /// Returns the rule's name as used in scenarios and on the command line.
     pub const fn word(self) -> &'static str {
         match self {
             Self::NominalJiffies => "jiffies-2.4",
@@ -43,21 +45,21 @@ impl TimerRule {
     }
 }
 
-/// The system call in which a task sleeps.
+/// System call in which a task sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// `nanosleep`: rounded up to ticks, plus one tick (`sys_nanosleep`).
+    /// `nanosleep`. Jiffies kernels round the sleep up to ticks and add one tick (`sys_nanosleep`).
     Nanosleep,
-    /// `select`: rounded up to ticks. No tick is added, so it can return early by part of a tick
-    /// (2.4's `sys_select`).
+    /// `select`. Jiffies kernels round the sleep up to ticks. They add no tick, so the call can
+    /// return early by part of a tick (`sys_select` in 2.4).
     Select,
-    /// `poll`: rounded up to whole milliseconds and then to ticks, plus one tick (2.4's
-    /// `sys_poll`).
+    /// `poll`. Jiffies kernels round the sleep up to whole milliseconds and then to ticks, and add
+    /// one tick (`sys_poll` in 2.4).
     Poll,
 }
 
 impl Call {
-    /// Returns the call that models a sleep method, or `None` if the method spins.
+    /// Returns the call that models a sleep method, or `None` for a method that spins.
     pub const fn from_method(method: SleepMethod) -> Option<Self> {
         match method {
             SleepMethod::Nanosleep
@@ -79,8 +81,9 @@ impl Call {
         }
     }
 
-    /// Rounds a time up to this call's unit, as a program must to avoid waking early: ms for
-    /// `poll`, µs for `select`. With high-resolution timers, this is the only rounding.
+    /// Rounds a time up to this call's unit, which is 1 ms for `poll` and 1 µs for `select`. A
+    /// program must do this so that it does not wake up early. With high-resolution timers, nothing
+    /// else is rounded.
     fn in_its_unit(self, time: Nanos) -> Nanos {
         match self.method().unit().0 {
             1 => time,
@@ -88,8 +91,8 @@ impl Call {
         }
     }
 
-    /// Returns the slack of a sleep of `time` in this call. `slack` is the task's timer slack.
-    /// `select` and `poll` allow at least 0.1 % of the time, but at most 100 ms
+    /// Returns the timer slack for a sleep of `time` in this call. `slack` is the task's own timer
+    /// slack. `select` and `poll` allow at least 0.1 % of the time, but at most 100 ms
     /// (`select_estimate_accuracy`, `fs/select.c`).
     fn slack(self, time: Nanos, slack: Nanos) -> Nanos {
         match self {
@@ -105,23 +108,24 @@ impl Call {
 /// When a sleep timer expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// At the tick with this number on the CPU's own grid.
+    /// At the tick with this number on the grid of the task's CPU.
     Tick(i64),
     /// At the CPU's first tick from `soonest` on, or at tick `latest` if the tick is stopped until
-    /// then. Before the kernel stops the tick, it looks up the end of the next timer's slack
+    /// then. Before the kernel stops the tick, it determines when the next timer's slack ends
     /// (`cmp_next_hrtimer_event`, `kernel/time/timer.c`, which calls `hrtimer_get_next_event`).
     /// Every tick expires all timers whose slack has begun.
     TickWithin {
-        /// Requested end of the sleep, where the slack begins.
+        /// Requested end of the sleep. The slack begins here.
         soonest: Nanos,
         /// Number of the first tick after the end of the slack.
         latest: i64,
     },
-    /// At `latest` by its own interrupt, or at any time from `soonest` on by a tick or another
-    /// task's timer. In Linux, every timer interrupt expires all timers whose slack has begun
-    /// (`__hrtimer_run_queues` compares with `hrtimer_get_softexpires`, `kernel/time/hrtimer.c`).
+    /// At `latest`, when the timer's own interrupt occurs. A tick or another task's timer interrupt
+    /// may expire it earlier, from `soonest` on. In Linux, every timer interrupt expires all timers
+    /// whose slack has begun (`__hrtimer_run_queues` compares with `hrtimer_get_softexpires`,
+    /// `kernel/time/hrtimer.c`).
     Within {
-        /// Requested end of the sleep, where the slack begins.
+        /// Requested end of the sleep. The slack begins here.
         soonest: Nanos,
         /// End of the slack.
         latest: Nanos,
@@ -137,14 +141,14 @@ pub struct Grids<'a> {
     pub local: &'a Grid,
     /// Configured tick rate in Hz.
     pub hz: i64,
-    /// Timer slack of tasks: how long a timer may be delayed so that it expires together with
-    /// others (`PR_SET_TIMERSLACK`). Jiffies timers have no slack.
+    /// Timer slack of tasks: the longest time by which a timer may be delayed so that it expires
+    /// together with others (`PR_SET_TIMERSLACK`). Jiffies timers have no slack.
     pub slack: Nanos,
 }
 
 impl TimerRule {
-    /// Returns when a sleep of `time` (0 or more) ends if it starts at `now` on a CPU with these
-    /// grids.
+    /// Returns when a sleep ends if it starts at `now` on a CPU with these grids. `time` is its
+    /// requested length, which must be 0 or more.
     pub fn due(self, call: Call, now: Nanos, time: Nanos, grids: &Grids<'_>) -> Due {
         let Grids {
             jiffies, local, hz, ..
@@ -229,7 +233,8 @@ mod tests {
         assert_eq!(ticks_of(TimerRule::NominalJiffies, Call::Select), 1);
         assert_eq!(ticks_of(TimerRule::NominalJiffies, Call::Poll), 2);
         assert_eq!(ticks_of(TimerRule::FirstTick, Call::Nanosleep), 2);
-        // At 1000 Hz, a tick takes 0.99985 ms, so a sleep of 1 ms takes two ticks plus one.
+        // At 1000 Hz, an actual tick takes 0.99985 ms. Linux 2.6 therefore rounds a sleep of 1 ms
+        // up to two ticks and adds one. Linux 2.4 counts 1 ms as one nominal tick and adds one.
         let at_1000 = |rule| {
             let end = end(
                 rule,
@@ -262,11 +267,12 @@ mod tests {
         assert_eq!(fine(Call::Nanosleep), Nanos(3_200_600));
         assert_eq!(fine(Call::Select), Nanos(3_201_500));
         assert_eq!(fine(Call::Poll), Nanos(4_000_500));
-        // `poll` rounds up to 4 ms. If a tick lies in between, the sleep takes one tick longer.
+        // `poll` rounds the sleep up to 4 ms. It then ends just after the tick at 4 ms, so the task
+        // wakes up one tick later than with `nanosleep`.
         let coarse = |call| end_of(TimerRule::FirstTick, call);
         assert_eq!(coarse(Call::Nanosleep), Nanos(4_000_000));
         assert_eq!(coarse(Call::Poll), Nanos(8_000_000));
-        // For a sleep of 1 s, 0.1 % is more than the task's slack of 50 µs.
+        // For a sleep of 1 s, 0.1 % is 1 ms, which is more than the task's own slack of 50 µs.
         let late = |rule, call| with_slack(rule, call, Nanos::from_secs(1), Nanos(50_000));
         let fine = |call| late(TimerRule::HighResolution, call) - Nanos(1_000_000_500);
         assert_eq!(fine(Call::Nanosleep), Nanos(50_000));
@@ -280,7 +286,8 @@ mod tests {
             )
         };
         assert_eq!(coarse(3_940_000), Nanos(4_000_000));
-        // The sleep should end before a tick, but its slack ends after the tick.
+        // The sleep should end before the tick at 4 ms, but its slack ends after that tick. If the
+        // tick is stopped, the sleep ends at the next tick after its slack.
         assert_eq!(coarse(3_960_000), Nanos(8_000_000));
     }
 
@@ -306,8 +313,8 @@ mod tests {
             rule in rules(), hz in 19_u64..2_000, now in 0_i64..1 << 40, time in 0_i64..1 << 33,
             phase in 0_i64..1_000_000
         ) {
-            // Rounding to the device's clock can make an actual tick shorter than a nominal one, by
-            // up to 1 µs per tick of the sleep.
+            // Ticks are rounded to the device's clock, so an actual tick can be shorter than a
+            // nominal one. Allow 1 µs for each tick of the sleep.
             let end = end(rule, Call::Nanosleep, Nanos(now), Nanos(time), hz, Nanos(phase));
             let ticks = 1 + time * i64::try_from(hz).unwrap() / 1_000_000_000;
             let short = if rule == TimerRule::NominalJiffies { ticks } else { 0 };

@@ -5,7 +5,7 @@
 //! directory contains files that can be merged across many machines. [`incidents`] is the directory
 //! of a flight recorder. All of these write through [`disk`], whose files appear either complete or
 //! not at all. They read through [`parquet_file`], which checks a file of unknown origin before the
-//! Parquet library reads it.
+//! Parquet library reads it. [`text`] reads cases, scenarios and JSON documents.
 //!
 //! The types of rows, headers and facts are in `ticktax_model`, which does no I/O.
 #![forbid(unsafe_code)]
@@ -16,3 +16,4 @@ pub mod incidents;
 pub mod parquet_file;
 pub mod recording;
 pub mod table;
+pub mod text;

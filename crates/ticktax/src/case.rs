@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use ticktax_experiment::own::Asked;
-use ticktax_experiment::text::read_document;
-use ticktax_experiment::{Case, CaseFile, OwnCase, all, find, fit, judge};
+use ticktax_casebook::own::Asked;
+use ticktax_casebook::{Case, CaseFile, OwnCase, all, find, fit, judge};
 use ticktax_model::case::{CaseFit, CaseList, CaseStatement, CaseTitle, Line, MeasuredRow, Remark};
 use ticktax_model::document::Document;
 use ticktax_model::net::NetStatement;
+use ticktax_store::text::read_document;
 
 use crate::arguments::CaseQuestion;
 use crate::failure::Failure;

@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-use ticktax_experiment::changes;
-use ticktax_experiment::numbers::NumberFiles;
 use ticktax_model::document::Document;
+use ticktax_trial::changes;
+use ticktax_trial::numbers::NumberFiles;
 
 use crate::arguments::ChangesArguments;
 use crate::budget::Budget;

@@ -3,18 +3,18 @@
 use std::io;
 use std::process::ExitCode;
 
-use ticktax_experiment::changes::CompareError;
-use ticktax_experiment::numbers::NumbersError;
-use ticktax_experiment::sweep::SweepError;
-use ticktax_experiment::text::TextError;
-use ticktax_experiment::trial::run::TryError;
 use ticktax_knobs::KnobError;
 use ticktax_lab::LabError;
 use ticktax_observe::ObserveError;
+use ticktax_predict::sweep::SweepError;
 use ticktax_probes::ProbeError;
-use ticktax_probes::net::NetError;
 use ticktax_store::incidents::IncidentStoreError;
 use ticktax_store::recording::RecordingError;
+use ticktax_store::text::TextError;
+use ticktax_traffic::NetError;
+use ticktax_trial::changes::CompareError;
+use ticktax_trial::numbers::NumbersError;
+use ticktax_trial::run::TryError;
 
 use crate::files::RowFileError;
 

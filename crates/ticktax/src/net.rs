@@ -15,8 +15,8 @@ use ticktax_model::net::{End, EndReport, Link, NetStatement, ShownTimes, TracedT
 use ticktax_model::recording::{Header, Level, RowSink};
 use ticktax_observe::{Event, Observation, Plan, ProbeChoice, Session};
 use ticktax_probes::clock::{Clock, now};
-use ticktax_probes::net::{NetError, Outcome, PORT, Place, Prepared, Traffic, Tuning};
 use ticktax_probes::sampler::{SampleReport, Sampler};
+use ticktax_traffic::{NetError, Outcome, PORT, Place, Prepared, Traffic, Tuning};
 
 use crate::arguments::{NetTask, NetWatchArguments, PairArguments, net_cpu};
 use crate::failure::Failure;

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use ticktax_analysis::workload::Asked;
-use ticktax_experiment::whatif::{self, LoadError, Plan, Prediction, WhatIfError};
 use ticktax_model::Nanos;
 use ticktax_model::pace::FrameRate;
+use ticktax_predict::whatif::{self, LoadError, Plan, Prediction, WhatIfError};
 use ticktax_store::recording::RecordingWriter;
 
 use crate::arguments::SimArguments;

@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-use ticktax_experiment::sweep::{Begun, Ended, Plan, PlanError, Ran, Sweep, begin, statement};
-use ticktax_experiment::text;
 use ticktax_model::Nanos;
+use ticktax_predict::sweep::{Begun, Ended, Plan, PlanError, Ran, Sweep, begin, statement};
+use ticktax_store::text;
 
 use crate::arguments::SweepArguments;
 use crate::failure::{FAILED_POINTS, Failure};

@@ -11,13 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-use ticktax_experiment::trial::run::{
-    Assignment, Named, Place, Prepared, Runner, Starter, Stepped, Subject, TrialMetric, TrialPlan,
-    TryError,
-};
-use ticktax_experiment::trial::{
-    Detectable, Foretold, ForetoldError, detectable, fewest_blocks, judge, read_prediction,
-};
+use ticktax_experiment::detectable::{Detectable, detectable, fewest_blocks};
 use ticktax_host::open_files;
 use ticktax_knobs::{Consent, KnobError, System};
 use ticktax_model::Nanos;
@@ -25,6 +19,11 @@ use ticktax_model::knob::UndoStatement;
 use ticktax_model::trial::{FailIf, Outcome, RunPurpose, Scale, Trial, Unit};
 use ticktax_observe::ObserveError;
 use ticktax_report::{Format, render};
+use ticktax_trial::run::{
+    Assignment, Named, Place, Prepared, Runner, Starter, Stepped, Subject, TrialMetric, TrialPlan,
+    TryError,
+};
+use ticktax_trial::{Foretold, ForetoldError, judge, read_prediction};
 
 use crate::arguments::{
     StartArguments, TRY_START, TRY_WATCHDOG, TrialArguments, WatchdogArguments,

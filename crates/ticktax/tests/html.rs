@@ -14,7 +14,6 @@ use std::sync::{Arc, OnceLock};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
-use ticktax_experiment::trial::judge;
 use ticktax_fixture::{books, header, left_out, process, row, timed_trial, whole};
 use ticktax_model::document::Document;
 use ticktax_model::kernels::{KernelBuild, KernelComparison, KernelsStatement};
@@ -22,6 +21,7 @@ use ticktax_model::recording::RowSink;
 use ticktax_model::{Kind, Owner, Source, SourceTable};
 use ticktax_report::HtmlPage;
 use ticktax_store::recording::RecordingWriter;
+use ticktax_trial::judge;
 
 use common::traffic::receiver;
 use common::{GAME, complaint, simulate, text, ticktax};

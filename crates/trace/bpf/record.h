@@ -14,7 +14,7 @@ enum kind {
 	KIND_SOFTIRQ = 2, /* a softirq */
 	KIND_IRQ = 3,	  /* an interrupt */
 	KIND_NMI = 4,	  /* a non-maskable interrupt */
-	KIND_WAIT = 5,	  /* a thread that is not running; takes no CPU time */
+	KIND_WAIT = 5,	  /* a thread that is not running, which takes no CPU time */
 };
 
 /* The `id` of an interrupt is one of these architecture vectors, or an IRQ line below the first. */
@@ -38,81 +38,81 @@ enum vector {
  * what a followed thread does while off CPU.
  */
 enum detail {
-	DETAIL_NONE = 0,       /* nothing more is known */
-	DETAIL_PAGE_FAULT = 1, /* handles a page fault */
-	DETAIL_THROTTLED = 2,  /* throttled: the CPU quota of the thread's cgroup is used up */
-	DETAIL_RECLAIM = 3,    /* reclaims memory for its own allocation */
-	DETAIL_WOKEN = 4,      /* runnable since a wake-up */
-	DETAIL_PREEMPTED = 5,  /* runnable since it was preempted */
-	DETAIL_SLEEPING = 6,   /* sleeps interruptibly */
-	DETAIL_DISK = 7,       /* waits for a disk */
-	DETAIL_LOCK = 8,       /* sleeps uninterruptibly, but not for a disk */
-	DETAIL_STOPPED = 9,    /* stopped or frozen */
-	DETAIL_UNSEEN = 10,    /* followed thread's state only: no event seen yet */
-	DETAIL_PARENT = 11,    /* followed thread's state only: only its children will be followed */
-	DETAIL_REBORN = 12,    /* an empty wait: from here on the ID belongs to a new thread */
-	DETAIL_MISSED = 13,    /* unknown: the thread's switch away was not reported */
+	DETAIL_NONE = 0,       /* no further detail is known */
+	DETAIL_PAGE_FAULT = 1, /* a thread that handles a page fault */
+	DETAIL_THROTTLED = 2,  /* a thread that is throttled because its cgroup's CPU quota is used up */
+	DETAIL_RECLAIM = 3,    /* a thread that reclaims memory for its own allocation */
+	DETAIL_WOKEN = 4,      /* a thread that has been runnable since it was woken */
+	DETAIL_PREEMPTED = 5,  /* a thread that has been runnable since it was preempted */
+	DETAIL_SLEEPING = 6,   /* a thread in an interruptible sleep */
+	DETAIL_DISK = 7,       /* a thread that waits for a disk */
+	DETAIL_LOCK = 8,       /* a thread in an uninterruptible sleep that is not for a disk */
+	DETAIL_STOPPED = 9,    /* a thread that is stopped or frozen */
+	DETAIL_UNSEEN = 10,    /* state of a followed thread that has had no event yet */
+	DETAIL_PARENT = 11,    /* state of a thread whose children will be followed, but not the thread itself */
+	DETAIL_REBORN = 12,    /* an empty wait that marks when a new thread takes over a thread ID */
+	DETAIL_MISSED = 13,    /* unknown, because the thread's switch away from its CPU was not reported */
 };
 
 enum flag {
 	FLAG_KERNEL_THREAD = 1, /* a kernel thread */
-	FLAG_FUNCTION = 2,	/* a function's frame in an interrupt or softirq */
+	FLAG_FUNCTION = 2,	/* a function called within an interrupt or softirq */
 	FLAG_MIGRATED = 4,	/* a wait that ended on a different CPU from the one on which it started */
-	FLAG_REST = 8,		/* all sources of a kind that did not fit into the table of sums */
-	FLAG_WOKE = 16,		/* an edge: at `start` the source woke the thread with the ID in `dur` */
-	FLAG_QUEUED = 32,	/* an edge: the source queued the work item with the function in `dur` */
-	FLAG_RAISED = 64,	/* an edge: the source raised the softirq in `dur` */
-	FLAG_UNREPORTED = 128,	/* no thread: the kernel did not report whose time it was */
+	FLAG_REST = 8,		/* all sources of a kind that did not fit into the table of sums, taken together */
+	FLAG_WOKE = 16,		/* an edge: at `start`, the source woke the thread whose ID is in `dur` */
+	FLAG_QUEUED = 32,	/* an edge: the source queued the work item whose function's address is in `dur` */
+	FLAG_RAISED = 64,	/* an edge: the source raised the softirq whose number is in `dur` */
+	FLAG_UNREPORTED = 128,	/* time that belongs to no thread, because the kernel did not report a switch */
 };
 
 /* Delays that trigger the flight recorder. The first four also say why a thread is off CPU. */
 enum trigger {
-	TRIGGER_BLOCKED = 0,   /* slept uninterruptibly until it was woken */
-	TRIGGER_WOKEN = 1,     /* waited for a CPU after a wake-up */
-	TRIGGER_PREEMPTED = 2, /* waited for a CPU after it was preempted */
-	TRIGGER_THROTTLED = 3, /* off CPU because the cgroup's quota was used up */
-	TRIGGER_STRETCH = 4,   /* a kernel thread, interrupt or softirq ran without a break */
+	TRIGGER_BLOCKED = 0,   /* a thread slept uninterruptibly until it was woken */
+	TRIGGER_WOKEN = 1,     /* a thread waited for a CPU after it was woken */
+	TRIGGER_PREEMPTED = 2, /* a thread waited for a CPU after it was preempted */
+	TRIGGER_THROTTLED = 3, /* a thread could not run because its cgroup's quota was used up */
+	TRIGGER_STRETCH = 4,   /* a kernel thread, interrupt or softirq ran long without interruption */
 	TRIGGER_FRAME = 5,     /* a paced thread's frame started late */
 };
 
 /* The threads that a rule watches. */
 enum who {
 	WHO_ANY = 0,	 /* all threads except the recorder's */
-	WHO_PROCESS = 1, /* the threads of a process */
-	WHO_NAME = 2,	 /* threads and processes with a name */
-	WHO_CGROUP = 3,	 /* threads in a cgroup or below it */
+	WHO_PROCESS = 1, /* the threads of one process */
+	WHO_NAME = 2,	 /* threads with a certain name, and all threads of processes with that name */
+	WHO_CGROUP = 3,	 /* threads in a cgroup, or in a cgroup below it */
 };
 
 enum limit {
-	COMM_LEN = 16,		 /* size of a thread name, including the terminating 0 */
+	COMM_LEN = 16,		 /* size of a thread name in bytes, including the terminating 0 */
 	HISTOGRAM_BUCKETS = 140, /* number of buckets in a histogram of lengths */
-	LONG_NS = 917504,	 /* minimum length of intervals that keep their times when summing, ns */
-	RESTS_PER_CPU = 16,	 /* number of entries for sources that do not fit into the table of sums */
-	MAX_DEPTH = 8, /* thread, softirq, its function, IRQ, its function, and three spare */
+	LONG_NS = 917504,	 /* minimum length in ns of intervals that are recorded individually when summing */
+	RESTS_PER_CPU = 16,	 /* number of entries per CPU for sources that do not fit into the table of sums */
+	MAX_DEPTH = 8, /* maximum depth of a stack: thread, softirq, its function, IRQ, its function, three spare */
 	MAX_CPUS = 1024, /* maximum number of CPUs */
-	LEFT_SHIFT = 4, /* in a [`RingEntry`], `kind` contains why the thread left, from this bit on */
-	WAITING_SLOTS = 32768, /* slots for the start of threads' off-CPU time; a power of two */
+	LEFT_SHIFT = 4, /* first of the bits in a [`RingEntry`]'s `kind` that say why a thread left its CPU */
+	WAITING_SLOTS = 32768, /* number of slots for the times at which threads went off CPU (a power of two) */
 	OPENING = 1, /* value of `opened` in [`CpuState`] until recording starts on that CPU */
 	TRIGGER_RULES = 8, /* maximum number of trigger rules */
-	TRIGGERS = 6, /* number of trigger kinds */
+	TRIGGERS = 6, /* number of kinds of triggers */
 	BURST = 16, /* maximum number of triggers per CPU within `BURST_NS` */
-	BURST_NS = 1000000000, /* length of a burst of triggers in ns */
-	NAME_SLOTS = 32768, /* slots for thread names; a power of two */
-	SOFTIRQS = 16, /* limit for softirq numbers; a power of two */
-	RING_TIME_BITS = 40, /* bits of a time in a [`RingEntry`], including the sign: 9 minutes */
+	BURST_NS = 1000000000, /* time in ns in which a CPU's triggers count as one burst */
+	NAME_SLOTS = 32768, /* number of slots for thread names (a power of two) */
+	SOFTIRQS = 16, /* upper limit for softirq numbers (a power of two) */
+	RING_TIME_BITS = 40, /* number of bits of a time in a [`RingEntry`], including the sign: up to 9 minutes */
 };
 
 /* One span, one cache line. */
 struct span_record {
-	__u64 start;   /* start, ns, `CLOCK_MONOTONIC` */
-	__u64 dur;     /* length, ns; for an edge, its effect: see [`flag`] */
-	__s64 self_ns; /* self time, ns: `dur` minus interruptions; 0 for an edge */
-	__u64 detail;  /* address of a kernel function, or one of [`detail`] */
-	__u32 seq;     /* low bits of the record's number + 1, written last */
-	__u32 tid;     /* thread ID; for other kinds, IRQ line, [`vector`] or softirq number */
+	__u64 start;   /* start in ns, on `CLOCK_MONOTONIC` */
+	__u64 dur;     /* length in ns. For an edge, the object that it affects (see [`flag`]) */
+	__s64 self_ns; /* self time in ns, which is `dur` minus interruptions. 0 for an edge */
+	__u64 detail;  /* address of a kernel function, or one of the constants in [`detail`] */
+	__u32 seq;     /* low bits of the record's number plus 1. Written last */
+	__u32 tid;     /* thread ID. For an interrupt or softirq, an IRQ line, [`vector`] or softirq number */
 	__u32 tgid;    /* process ID */
-	__u8 kind;     /* one of [`kind`] */
-	__u8 flags;    /* set of [`flag`] */
+	__u8 kind;     /* one of the constants in [`kind`] */
+	__u8 flags;    /* set of the bits in [`flag`] */
 	__u16 cpu;     /* CPU number */
 	char comm[COMM_LEN]; /* thread name, padded with zeros */
 };
@@ -122,33 +122,33 @@ struct span_record {
  * twice as far. The thread's name and process are in its `thread_name`.
  */
 struct ring_entry {
-	__u64 start;   /* start, ns, `CLOCK_MONOTONIC` */
+	__u64 start;   /* start in ns, on `CLOCK_MONOTONIC` */
 	__u32 dur;     /* low bits of the length in ns, or of an edge's effect */
-	__u32 child;   /* low bits of the interrupted part of `dur`, ns */
+	__u32 child;   /* low bits of the interrupted time within `dur`, in ns */
 	__u32 detail;  /* low bits of `detail` in [`SpanRecord`] */
 	__u32 tid;     /* as in [`SpanRecord`] */
-	__u32 seal;    /* low half: tracepoint hits; high half: round of the ring, from 1; written last */
+	__u32 seal;    /* low half: tracepoint hits. High half: round of the ring, from 1. Written last */
 	__u8 dur_high; /* bits 32 to 39 of `dur` */
 	__u8 child_high; /* bits 32 to 39 of `child`, including the sign */
-	__u8 kind;     /* as in [`SpanRecord`]; see also [`LEFT_SHIFT`] */
+	__u8 kind;     /* as in [`SpanRecord`], plus why the thread left its CPU (see [`LEFT_SHIFT`]) */
 	__u8 flags;    /* as in [`SpanRecord`] */
 };
 
 /* Name and process of a thread that has left a CPU. */
 struct thread_name {
-	__u32 tid;     /* thread ID, written last; 0 if the entry is empty */
+	__u32 tid;     /* thread ID, or 0 if the entry is empty. Written last */
 	__u32 tgid;    /* process ID */
 	char comm[COMM_LEN]; /* thread name, padded with zeros */
 };
 
 /* The sum of a source's intervals on one CPU, without their times. For long recordings. */
 struct sum_record {
-	__u64 key;     /* key of the entry (`sum_key`); 0 while it is free */
+	__u64 key;     /* key of the entry (`sum_key`), or 0 while the entry is free */
 	__u64 detail;  /* as in [`SpanRecord`] */
 	__u64 count;   /* number of intervals */
-	__s64 self_ns; /* self time of the intervals, ns */
-	__u64 wall;    /* total length of the intervals, ns */
-	__u64 max;     /* longest interval, ns */
+	__s64 self_ns; /* total self time of the intervals, in ns */
+	__u64 wall;    /* total length of the intervals, in ns */
+	__u64 max;     /* length of the longest interval, in ns */
 	__u32 tid;     /* as in [`SpanRecord`] */
 	__u32 tgid;    /* as in [`SpanRecord`] */
 	__u8 kind;     /* as in [`SpanRecord`] */
@@ -156,15 +156,15 @@ struct sum_record {
 	__u16 cpu;     /* as in [`SpanRecord`] */
 	__u32 reserved; /* unused */
 	char comm[COMM_LEN]; /* as in [`SpanRecord`] */
-	__u32 histogram[HISTOGRAM_BUCKETS]; /* intervals by length */
+	__u32 histogram[HISTOGRAM_BUCKETS]; /* number of intervals by length */
 };
 
 /* An interval open on a CPU. */
 struct frame {
-	__u64 start;  /* start, ns */
-	__u64 child;  /* interrupted time, ns; 0 in every unused frame */
+	__u64 start;  /* start in ns */
+	__u64 child;  /* interrupted time in ns. 0 in every unused frame */
 	__u64 detail; /* as in [`SpanRecord`] */
-	__u32 id;     /* thread ID at the bottom of the stack; above it like `tid` in [`SpanRecord`] */
+	__u32 id;     /* thread ID in the bottom frame. In other frames, like `tid` in [`SpanRecord`] */
 	__u8 kind;    /* as in [`SpanRecord`] */
 	__u8 flags;   /* as in [`SpanRecord`] */
 	__u16 reserved; /* unused */
@@ -172,56 +172,56 @@ struct frame {
 
 /* A throttled thread. */
 struct throttled_wait {
-	__u64 since;  /* when it was throttled, ns */
-	__u64 queue;  /* address of its `struct cfs_rq`; 0 if the queue does not count throttled time */
-	__u64 held;   /* throttled time of that queue until then, ns */
+	__u64 since;  /* when the thread was throttled, in ns */
+	__u64 queue;  /* address of its `struct cfs_rq`, or 0 if that does not count throttled time */
+	__u64 held;   /* total throttled time of that queue at `since`, in ns */
 };
 
 /* The state of a followed thread. */
 struct followed_thread {
-	__u64 since;  /* when it started to do what `detail` says, ns */
-	__u32 detail; /* one of [`detail`]; `NONE` while it runs */
-	__u32 cpu;    /* CPU on which it ran last; `MAX_CPUS` if unknown */
+	__u64 since;  /* start of the state that `detail` describes, in ns */
+	__u32 detail; /* one of the constants in [`detail`], or `NONE` while the thread runs */
+	__u32 cpu;    /* CPU on which the thread ran last, or `MAX_CPUS` if unknown */
 	__u32 tgid;   /* process ID */
-	__u32 flags;  /* [`flag`]s of its spans */
+	__u32 flags;  /* set of the bits in [`flag`] that its spans have */
 	char comm[COMM_LEN]; /* as in [`SpanRecord`] */
 };
 
 /* State of a CPU's accounting. Only that CPU writes it. */
 struct cpu_state {
-	struct frame stack[MAX_DEPTH]; /* index 0 is the thread or idle; interruptions are above it */
-	__u64 depth;       /* number of frames above the bottom */
-	__u64 opened;      /* start of accounting, ns; 0 before the first switch, `OPENING` until the start */
-	__u64 last;        /* latest time seen, ns */
-	__u64 head;        /* number of records claimed */
-	__u64 numbers;     /* sum of the claimed records' numbers; before Linux 5.12 */
-	__u64 events;      /* number of tracepoint hits; an interrupted increment can lose one */
-	__u64 thread;      /* address of the thread at the bottom of the stack, from the last switch */
-	__u64 seen;        /* when that thread was last seen there, ns */
+	struct frame stack[MAX_DEPTH]; /* open frames: a thread or the idle loop at index 0, interruptions above it */
+	__u64 depth;       /* number of open frames above the bottom one */
+	__u64 opened;      /* start of accounting in ns. 0 before the first switch, then `OPENING` until the start */
+	__u64 last;        /* latest time that a program has read from the clock, in ns */
+	__u64 head;        /* number of records claimed so far */
+	__u64 numbers;     /* sum of the claimed records' numbers. Used only before Linux 5.12 */
+	__u64 events;      /* number of tracepoint hits. If an increment is interrupted, a hit can be lost */
+	__u64 thread;      /* address of the thread in the bottom frame, as reported by the last switch */
+	__u64 seen;        /* when that thread was last seen on the CPU, in ns */
 	__u64 seen_child;  /* `child` of the bottom frame at that time */
-	__u64 lost;        /* spans lost because the buffer was full */
-	__s64 lost_self;   /* self time of the lost spans, ns */
-	__u64 mismatched;  /* exits without an entry, and entries nested too deeply */
-	__u64 folded;      /* spans that did not fit into the table of sums */
-	__u64 unfollowed;  /* children that did not fit into the table of followed threads */
-	__u64 missed;      /* times that a thread was found without a reported switch to it */
-	__u64 ticks_stopped; /* times that the kernel stopped the tick */
-	__u8 raised[SOFTIRQS]; /* for each softirq number, whether it is raised but has not started */
+	__u64 lost;        /* number of spans lost because the buffer was full */
+	__s64 lost_self;   /* self time of those spans, in ns */
+	__u64 mismatched;  /* number of exits without an entry, plus entries that were nested too deeply */
+	__u64 folded;      /* number of intervals whose source did not fit into the table of sums */
+	__u64 unfollowed;  /* number of child threads that did not fit into the map of followed threads */
+	__u64 missed;      /* number of times that a thread was found without a reported switch to it */
+	__u64 ticks_stopped; /* number of times that the kernel stopped the tick */
+	__u8 raised[SOFTIRQS]; /* for each softirq number, whether the softirq is raised and has not started yet */
 	__u64 switches;    /* number of reported context switches */
-	__u64 cut;         /* frames above the bottom that were open at a switch */
-	__u32 seen_tgid;   /* process ID of the time's owner, if that is not the current thread */
-	__u32 at_functions; /* programs running at functions' entries and exits; before Linux 5.12 */
-	char seen_comm[COMM_LEN]; /* thread name of that owner */
-	__u64 burst_began; /* start of the current burst of triggers, ns */
-	__u64 burst;       /* triggers emitted in this burst */
-	__u64 suppressed;  /* triggers suppressed: too many, or the buffer was full */
-	__u64 ended;       /* time of the first event after the end of recording, ns; 0 before */
-	__u64 end_thread;  /* address of the thread that was on the CPU then */
-	__u32 end_tid;     /* that thread's ID */
-	__u32 end_tgid;    /* that thread's process ID */
-	char end_comm[COMM_LEN]; /* that thread's name */
-	__u32 fitting;     /* scratch: one bit for each rule that matches the delay */
-	__u32 firing;      /* scratch: one bit for each rule that the delay triggers */
+	__u64 cut;         /* number of frames above the bottom one that were open at a context switch */
+	__u32 seen_tgid;   /* process ID of the thread whose time is recorded, if it is not the current one */
+	__u32 at_functions; /* number of running programs for function entries and exits. Used only before Linux 5.12 */
+	char seen_comm[COMM_LEN]; /* name of the thread whose time is recorded, if it is not the current one */
+	__u64 burst_began; /* start of the current burst of triggers, in ns */
+	__u64 burst;       /* number of triggers emitted in this burst */
+	__u64 suppressed;  /* number of triggers suppressed because of `BURST` or a full buffer */
+	__u64 ended;       /* time of the first event after the end of recording, in ns. 0 before that event */
+	__u64 end_thread;  /* address of the thread that was on the CPU at the time `ended` */
+	__u32 end_tid;     /* ID of that thread */
+	__u32 end_tgid;    /* process ID of that thread */
+	char end_comm[COMM_LEN]; /* name of that thread */
+	__u32 fitting;     /* scratch space: one bit for each rule that matches the current delay */
+	__u32 firing;      /* scratch space: one bit for each rule that the current delay triggers */
 };
 
 enum run {
@@ -232,42 +232,42 @@ enum run {
 
 /* A trigger, as emitted to the reader. */
 struct trigger_record {
-	__u64 time;   /* when the delay was noticed, at its end, ns, `CLOCK_MONOTONIC` */
-	__u64 lasted; /* length of the delay, ns */
-	__u64 over;   /* the rule's limit at that time, ns */
-	__u64 detail; /* for [`trigger::STRETCH`], like `detail` in [`SpanRecord`] */
+	__u64 time;   /* when the delay ended and was noticed, in ns, on `CLOCK_MONOTONIC` */
+	__u64 lasted; /* length of the delay, in ns */
+	__u64 over;   /* limit of the rule at that time, in ns */
+	__u64 detail; /* for [`trigger::STRETCH`], `detail` as in [`SpanRecord`] */
 	__u32 tid;    /* as in [`SpanRecord`] */
-	__u32 tgid;   /* process ID; 0 for a delay without a process */
-	__u16 cpu;    /* CPU on which it was noticed */
-	__u8 trigger; /* one of [`trigger`] */
-	__u8 kind;    /* for [`trigger::STRETCH`], one of [`kind`] */
-	__u32 rule;   /* number of the rule */
+	__u32 tgid;   /* process ID, or 0 if the delay does not belong to a process */
+	__u16 cpu;    /* CPU on which the delay was noticed */
+	__u8 trigger; /* one of the constants in [`trigger`] */
+	__u8 kind;    /* for [`trigger::STRETCH`], one of the constants in [`kind`] */
+	__u32 rule;   /* index of the rule in [`TriggerPlan`] */
 	char comm[COMM_LEN]; /* thread name, padded with zeros */
 };
 
 /* A trigger rule: the delays it watches, and the threads. */
 struct trigger_rule {
-	__u64 over;     /* minimum length of the delay, ns */
-	__u64 cgroup;   /* number of the cgroup */
-	__u64 period;   /* for frames: time from one due frame to the next, ns */
-	__u64 due;      /* for frames: when one of them was due, ns, `CLOCK_MONOTONIC` */
-	__u64 rearmed;  /* for frames: whether one is due one period after the previous one started */
-	__u64 long_from; /* for frames: minimum CPU time of a run, ns; 0 if every run counts */
-	__u64 armed;    /* for frames: number of the learnt rhythm, different for each; never 0 */
-	__u32 triggers; /* one bit for each [`trigger`] that it watches; 0 in an unused rule */
-	__u32 who;      /* one of [`who`] */
-	__u32 tgid;     /* process ID */
-	__u32 tid;      /* for frames: the paced thread; 0 if unknown */
-	char comm[COMM_LEN]; /* thread name, padded with zeros */
+	__u64 over;     /* minimum length of a delay that fires the rule, in ns */
+	__u64 cgroup;   /* number of the cgroup to watch */
+	__u64 period;   /* for frames: time between two due times, in ns */
+	__u64 due;      /* for frames: when one of them was due, in ns, on `CLOCK_MONOTONIC` */
+	__u64 rearmed;  /* for frames: whether a frame is due one period after the previous one started */
+	__u64 long_from; /* for frames: minimum CPU time of a run that counts as a frame, in ns. 0 if all runs count */
+	__u64 armed;    /* for frames: number of the learnt rhythm, which differs for each and is never 0 */
+	__u32 triggers; /* one bit for each kind of [`trigger`] that the rule watches. 0 in an unused rule */
+	__u32 who;      /* one of the constants in [`who`] */
+	__u32 tgid;     /* ID of the process to watch */
+	__u32 tid;      /* for frames: ID of the paced thread, or 0 if unknown */
+	char comm[COMM_LEN]; /* thread name to watch, padded with zeros */
 };
 
 /* All rules; written by the reader. */
 struct trigger_plan {
-	__u64 limits[TRIGGERS]; /* shortest limit by [`trigger`], ns; 0: counted; all bits set: never */
-	__u32 counted[TRIGGERS]; /* by [`trigger`]: one bit for each counting rule */
+	__u64 limits[TRIGGERS]; /* shortest limit for each [`trigger`] in ns. 0 if all are counted, all bits set if none fires */
+	__u32 counted[TRIGGERS]; /* for each [`trigger`], one bit for each rule that counts its delays */
 	__u32 own;              /* process ID of the recorder */
-	__u32 framed;           /* one bit per low 5 bits of each paced thread's ID */
-	struct trigger_rule rules[TRIGGER_RULES]; /* the first rule that matches counts */
+	__u32 framed;           /* one bit for each value of the low 5 bits of a paced thread's ID */
+	struct trigger_rule rules[TRIGGER_RULES]; /* list of rules. A delay counts for the first rule that matches it */
 };
 
 /* Delays seen by one counting rule, on one CPU. */
@@ -277,10 +277,10 @@ struct rule_histogram {
 
 /* Written by the reader; one cache line per CPU. */
 struct cpu_control {
-	__u64 tail; /* number of records read */
-	__u64 running; /* activity of the programs: a set of [`run`] */
-	__u64 since;   /* start of recording, ns; before that only the stack is maintained */
-	__u64 until;   /* end of recording, ns */
+	__u64 tail; /* number of records that the reader has read */
+	__u64 running; /* actions of the programs: a set of the bits in [`run`] */
+	__u64 since;   /* start of recording in ns. Before that, the programs only maintain the stack */
+	__u64 until;   /* end of recording in ns */
 	__u64 reserved[4]; /* unused */
 };
 

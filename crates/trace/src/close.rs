@@ -1,9 +1,9 @@
-//! Ends the accounting: closes the intervals still open on each CPU and counts lost events.
+//! Ends the accounting: closes the intervals that are still open on each CPU, and counts lost
+//! events.
 //!
-//! Accounting ends when recording ends, not at the last event before that. Had there been a later
-//! event, it would have been recorded, so the state after the last event is known. All CPUs
-//! therefore end at the same time, and a CPU that was idle for seconds is credited with those
-//! seconds.
+//! Accounting ends when recording ends, not at the last event before that. A later event would have
+//! been recorded, so the CPU's state after the last event is known. All CPUs therefore end at the
+//! same time, and a CPU that was idle for the last few seconds is credited with those seconds.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -18,40 +18,42 @@ use crate::object::map;
 use crate::record::{CpuState, OPENING, SpanRecord, ThrottledWait, detail, flag, kind};
 use crate::tracer::{AHEAD, Tracer};
 
-/// Time within which a BPF program that was entered just before recording stopped finishes, unless
-/// the hypervisor stopped its CPU in the middle.
+/// Maximum time that a BPF program takes to finish if it was entered just before recording stopped.
+/// It can take longer only if the hypervisor stops its CPU in the meantime.
 const GRACE: Duration = Duration::from_millis(6);
 
-/// Number of [`GRACE`] periods to wait for a record that is still being written. If it takes even
-/// longer, the record leaves a hole in the accounts, which the balance check reports.
+/// Number of [`GRACE`] periods to wait for a record that is still being written. If writing takes
+/// even longer, the accounts have a gap, which the balance check reports.
 const GRACE_PERIODS: u32 = 200;
 
-/// Accounts and counters of a tracer at its end.
+/// Accounts and counters of a tracer when it is closed.
 #[derive(Clone, Debug, Default)]
 pub struct Closing {
-    /// Accounting interval of each CPU that switched threads at least once.
+    /// Accounting interval of each CPU that had at least one context switch.
     pub books: Vec<CpuInterval>,
-    /// Lost events, by CPU.
+    /// Number of lost events on each CPU, and their self time.
     pub lost: Vec<Loss>,
-    /// Number of tracepoint hits.
+    /// Number of tracepoint hits on all CPUs.
     pub events: u64,
-    /// Number of exits without an entry, plus entries nested too deeply. 0 unless softirqs are
-    /// preemptible.
+    /// Number of interrupts, softirqs and functions that ended without having started, or that were
+    /// nested too deeply. Always 0 unless softirqs are preemptible.
     pub mismatched: u64,
-    /// Number of intervals whose sources did not fit into the table of sums. They are added to
+    /// Number of intervals whose source did not fit into the table of sums. Their time is added to
     /// `others`.
     pub folded: u64,
-    /// Number of threads that should have been followed but did not fit into the map.
+    /// Number of threads that should have been followed but did not fit into the map of followed
+    /// threads.
     pub unfollowed: u64,
     /// Number of times that a CPU was found running a thread although no switch to that thread was
     /// reported.
     pub missed: u64,
-    /// Number of interrupts and softirqs in progress at a context switch. 0 unless softirqs are
-    /// preemptible.
+    /// Number of interrupts and softirqs that were in progress at a context switch. Always 0 unless
+    /// softirqs are preemptible.
     pub cut: u64,
     /// Number of times that the kernel stopped the tick, by CPU number.
     pub ticks_stopped: BTreeMap<u32, u64>,
-    /// CPU time that the BPF programs used, if the kernel keeps statistics on them.
+    /// CPU time that the BPF programs used, or `None` if the kernel does not keep statistics on
+    /// them.
     pub in_programs: Option<Nanos>,
 }
 
@@ -81,21 +83,22 @@ impl Closing {
     }
 }
 
-/// A CPU whose last thread is uncertain, because a switch was not reported.
+/// A CPU whose last thread is uncertain, because the kernel did not report a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unseen {
-    /// Thread that the last reported switch put on the CPU.
+    /// Id of the thread that the last reported switch put on the CPU.
     pub(crate) known: u32,
-    /// Thread that was found on the CPU after the end.
+    /// Id of the thread that was found on the CPU after recording had ended.
     pub(crate) found: u32,
     /// When the known thread was last seen, in ns.
     pub(crate) since: u64,
 }
 
 impl Tracer {
-    /// Ends the accounting. Stops recording unless [`Tracer::end_at`] already did, emits all
-    /// remaining records, and closes the intervals still open on each CPU. These end when recording
-    /// ends or, on a CPU that is not `online`, at the CPU's last event.
+    /// Ends the accounting. Stops recording unless [`Tracer::end_at`] has already done so, emits
+    /// all remaining records, and closes the intervals that are still open on each CPU. These
+    /// intervals end when recording ends. If a CPU is not `online`, its intervals end at its last
+    /// event.
     pub fn close(
         mut self,
         online: &CpuList,
@@ -120,8 +123,9 @@ impl Tracer {
         closing
     }
 
-    /// Does the same as [`Tracer::close`] for the flight recorder. Emits the sums of both tables
-    /// and each CPU's open intervals. Also returns the window that the sums cover.
+    /// Does the same as [`Tracer::close`] for the flight recorder. Emits the sums in both tables,
+    /// and the intervals that are still open on each CPU. Returns the window that the sums cover in
+    /// addition to the counters.
     pub fn close_flight(
         &mut self,
         online: &CpuList,
@@ -129,7 +133,8 @@ impl Tracer {
         sink: &mut dyn FnMut(&SourceTable, &Row),
     ) -> ((Nanos, Nanos), Closing) {
         let end = self.stop_recording(online);
-        // First take the inactive table, unless it has already been taken, then the active one.
+        // Empty the inactive table first, unless that has already been done. Then empty the active
+        // one.
         let left = self.take_sums(sources, &mut |sources, row| sink(sources, &row));
         self.leave_table(end);
         let filled = self.take_sums(sources, &mut |sources, row| sink(sources, &row));
@@ -139,8 +144,9 @@ impl Tracer {
         ((begin, end), closing)
     }
 
-    /// Closes and emits the frames open on each CPU at `until`, or at the last event of a CPU that
-    /// is not `online`. Adds up the counters. Also returns the CPUs whose last thread is uncertain.
+    /// Closes and emits the frames that are still open on each CPU. They end at `until`, or at the
+    /// CPU's last event if the CPU is not `online`. Returns the sums of the CPUs' counters, and the
+    /// CPUs whose last thread is uncertain.
     fn close_cpus(
         &mut self,
         online: &CpuList,
@@ -161,7 +167,8 @@ impl Tracer {
             open_late(&mut state, self.since);
             let cpu = Cpu(u32::try_from(number).unwrap_or(u32::MAX));
             if online.contains(cpu) {
-                // An interrupted BPF program may have read the clock again after the end.
+                // A BPF program that was interrupted may have read the clock again after recording
+                // ended.
                 state.last = state.last.max(until.0.cast_unsigned());
             }
             let mut open = open_frames(&state, cpu);
@@ -171,7 +178,7 @@ impl Tracer {
                 state.missed += 1;
             }
             all_unseen.extend(unseen);
-            // A thread switched in at the very last moment has not used any time yet.
+            // A thread that was switched in at the very last moment has not used any time yet.
             let open = open.into_iter();
             for record in open.filter(|record| record.dur > 0 || record.self_ns != 0) {
                 let named = self.with_thread(named_at_end(record, &state));
@@ -183,8 +190,8 @@ impl Tracer {
         (closing, all_unseen)
     }
 
-    /// Stops recording on all CPUs at the same time, and returns that time. Waits until every BPF
-    /// program has finished.
+    /// Stops recording on all CPUs at the same time, and waits until every BPF program has
+    /// finished. Returns the time at which recording ended.
     fn stop_recording(&mut self, online: &CpuList) -> Nanos {
         let until = match self.until {
             Some(until) if until <= monotonic() + AHEAD => until,
@@ -196,24 +203,25 @@ impl Tracer {
             }
         };
         sleep_until(until);
-        // A CPU that switches threads has left any BPF program, even if the hypervisor stopped it
-        // in one for long. If a CPU cannot be made to switch, wait a little.
+        // Once a CPU has switched threads, any BPF program that ran there before has finished, even
+        // if the hypervisor stopped the CPU for a long time. If a CPU cannot be made to switch,
+        // wait a little.
         if !nudge(online).is_empty() {
             thread::sleep(GRACE);
         }
         until
     }
 
-    /// Makes the BPF programs return immediately. Call this late: until then, they preserve the set
-    /// of threads that were throttled at the end.
+    /// Makes the BPF programs return immediately. Call this only after the throttled threads have
+    /// been read, because the programs preserve the set of threads that were throttled at the end.
     fn stop_programs(&self) {
         for cpu in 0..self.sizes.cpus {
             self.controls.set_running(cpu, 0);
         }
     }
 
-    /// Reads every ring to its end. Waits for records that are claimed but not written yet, because
-    /// the hypervisor may have stopped the CPU between the two.
+    /// Reads every ring to its end. Waits for records that have been claimed but not written yet:
+    /// the hypervisor may have stopped a CPU before it could write the record.
     fn drain_all(&mut self, sources: &mut SourceTable, sink: &mut dyn FnMut(&SourceTable, &Row)) {
         if self.sizes.flight {
             return;
@@ -230,8 +238,8 @@ impl Tracer {
         }
     }
 
-    /// Waits of throttled threads that were not over at `end`, cut off there. They belong to no
-    /// CPU, so they are attributed to `cpu`.
+    /// Returns the waits of threads that were still throttled at `end`, cut off at that time. The
+    /// waits do not belong to any CPU, so they are attributed to `cpu`.
     fn open_waits(&mut self, end: Nanos, cpu: Cpu) -> Vec<SpanRecord> {
         let Some(map) = self.programs.map_mut(map::THROTTLED) else {
             return Vec::new();
@@ -240,7 +248,7 @@ impl Tracer {
             return Vec::new();
         };
         let mut waits: Vec<(u32, ThrottledWait)> = waits.iter().filter_map(Result::ok).collect();
-        // Followed threads are reported by `end_absences`.
+        // The waits of followed threads are reported by `end_absences`.
         let followed: Vec<u32> = self.followed();
         waits.retain(|(tid, _)| !followed.contains(tid));
         let begin = self.since.0.cast_unsigned();
@@ -261,8 +269,8 @@ impl Tracer {
         waits.into_iter().map(record).collect()
     }
 
-    /// Adds a name and a process to a thread's record that has none. They come from `/proc` or, if
-    /// the thread has exited, from the thread's earlier records.
+    /// Adds the thread's name and process to a record that lacks them. They are read from `/proc`.
+    /// If the thread has exited, they come from its earlier records.
     pub(crate) fn with_thread(&self, mut record: SpanRecord) -> SpanRecord {
         let unnamed = record.comm == [0; 16] && record.flags & flag::UNREPORTED == 0;
         if unnamed && matches!(record.kind, kind::TASK | kind::WAIT) {
@@ -281,8 +289,8 @@ impl Tracer {
         record
     }
 
-    /// CPU time that the BPF programs have used so far. `None` unless the kernel keeps statistics
-    /// (`kernel.bpf_stats_enabled`).
+    /// Returns the CPU time that the BPF programs have used so far, or `None` if the kernel does
+    /// not keep statistics on them (`kernel.bpf_stats_enabled`).
     fn time_in_programs(&self) -> Option<Nanos> {
         let infos = self
             .programs
@@ -293,7 +301,7 @@ impl Tracer {
     }
 }
 
-/// Current time on the BPF programs' clock.
+/// Returns the current time on the clock that the BPF programs use.
 pub(crate) fn monotonic() -> Nanos {
     clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Nanos::ZERO, |time| {
         Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
@@ -306,7 +314,7 @@ pub(crate) fn sleep_until(time: Nanos) {
     thread::sleep(Duration::from_nanos(left));
 }
 
-/// Starts the accounting of a CPU that has had no event since the planned start.
+/// If a CPU has had no event since the planned start, starts its accounting at that time.
 fn open_late(state: &mut CpuState, since: Nanos) {
     if state.opened != OPENING as u64 {
         return;
@@ -321,9 +329,9 @@ fn open_late(state: &mut CpuState, since: Nanos) {
     state.ticks_stopped = 0;
 }
 
-/// Detects a missed switch: after the end, the CPU was running a different thread from the one that
-/// the last reported switch had put there. Whether the switch was missed before or after the end is
-/// unknown.
+/// Detects a switch that was not reported: after the end, the CPU was running a different thread
+/// from the one that the last reported switch had put there. It is unknown whether this switch
+/// happened before or after the end.
 fn unseen(state: &CpuState) -> Option<Unseen> {
     if state.ended == 0 || state.end_thread == state.thread {
         return None;
@@ -337,8 +345,8 @@ fn unseen(state: &CpuState) -> Option<Unseen> {
     })
 }
 
-/// Splits the known thread's span (the last in `open`) at the time when the thread was last seen.
-/// The time after that belongs to no known thread.
+/// Splits the span of the known thread, which is the last one in `open`, at the time when the
+/// thread was last seen. The time after that does not belong to any known thread.
 fn split_unseen(open: &mut Vec<SpanRecord>, state: &CpuState, unseen: Unseen) {
     let Some(known) = open.last_mut() else {
         return;
@@ -363,8 +371,8 @@ fn split_unseen(open: &mut Vec<SpanRecord>, state: &CpuState, unseen: Unseen) {
     open.push(rest);
 }
 
-/// Adds the name that the thread running at the end had by then. It may differ from its earlier
-/// name.
+/// Gives the thread that was running at the end the name that it had then. This may differ from its
+/// earlier name.
 fn named_at_end(mut record: SpanRecord, state: &CpuState) -> SpanRecord {
     let known = state.ended > 0 && record.tid == state.end_tid;
     if known && record.kind == kind::TASK && record.flags & flag::UNREPORTED == 0 {
@@ -373,11 +381,12 @@ fn named_at_end(mut record: SpanRecord, state: &CpuState) -> SpanRecord {
     record
 }
 
-/// The spans still open on a CPU, innermost first. All end at the CPU's latest event.
+/// Returns the spans that are still open on a CPU, innermost first. All of them end at the CPU's
+/// latest event.
 ///
 /// An interrupt may arrive while a higher frame is being closed. Its length then stays in that
-/// frame's slot, and the next frame in the slot subtracts it (`pop_top` in `books.h`). At the end
-/// there is no next frame, so the innermost open frame subtracts it.
+/// frame's slot, and the next frame in the slot subtracts it (`pop_top` in `books.h`). At the end,
+/// no further frame follows, so the innermost open frame subtracts it.
 pub(crate) fn open_frames(state: &CpuState, cpu: Cpu) -> Vec<SpanRecord> {
     let depth = usize::try_from(state.depth)
         .unwrap_or(0)

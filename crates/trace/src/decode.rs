@@ -1,5 +1,4 @@
-//! Decodes the tracer's records into the model's spans. Decoding has no side effects and accepts
-//! any record.
+//! Decodes the tracer's records into the model's rows. Decoding accepts any record.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use ticktax_model::{
 use crate::names::Names;
 use crate::record::{SpanRecord, SumRecord, detail, flag, kind};
 
-/// Flags that mark a record as an edge.
+/// Flags that mark a record as an edge instead of a span.
 pub(crate) const EDGES: u8 = flag::WOKE | flag::QUEUED | flag::RAISED;
 
 /// The fields that distinguish one source from another.
@@ -34,15 +33,16 @@ pub struct Identity {
     pub comm: [u8; 16],
 }
 
-/// Gives each source of records an id and a name.
+/// A decoder, which assigns an ID and a name to each source of records.
 #[derive(Debug)]
 pub struct Decoder {
     names: Names,
     known: HashMap<Identity, SourceId>,
-    /// Process and name of each thread. They come from the record in which its current name first
-    /// appeared.
+    /// Process and name of each thread. They come from the record in which the thread's current
+    /// name first appeared.
     threads: HashMap<u32, (u32, [u8; 16])>,
-    /// Effects of edges, by flag and by number or address.
+    /// Effects of edges. The key consists of the edge's flag and of a softirq number or the address
+    /// of a work function.
     effects: HashMap<(u8, u64), Effect>,
     /// Process id of ticktax.
     own_pid: u32,
@@ -51,8 +51,8 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Creates a decoder that uses `names`. All threads of process `own_pid` belong to ticktax.
-    /// Threads whose names also start with `probe_prefix` are ticktax's probes.
+    /// Creates a decoder that resolves numbers with `names`. All threads of process `own_pid`
+    /// belong to ticktax. If their names start with `probe_prefix`, they are ticktax's probes.
     pub fn new(names: Names, own_pid: u32, probe_prefix: &'static str) -> Self {
         Self {
             names,
@@ -64,12 +64,12 @@ impl Decoder {
         }
     }
 
-    /// Names that the decoder uses.
+    /// Returns the names that the decoder uses.
     pub fn names(&self) -> &Names {
         &self.names
     }
 
-    /// The source with this `identity`. Adds it to `sources` if it is new.
+    /// Returns the source with this `identity`. Adds it to `sources` if it is new.
     pub fn source(&mut self, sources: &mut SourceTable, identity: &Identity) -> SourceId {
         if let Some(&id) = self.known.get(identity) {
             return id;
@@ -83,12 +83,13 @@ impl Decoder {
         id
     }
 
-    /// Process and latest name of thread `tid`, according to its earlier records.
+    /// Returns the process and the latest name of thread `tid` according to its earlier records.
+    /// Returns `None` if it has no earlier records.
     pub(crate) fn thread_before(&self, tid: u32) -> Option<(u32, [u8; 16])> {
         self.threads.get(&tid).copied()
     }
 
-    /// Forgets all source ids, because later records use a new table.
+    /// Forgets all source ids, because later records will use a new table of sources.
     pub(crate) fn forget_sources(&mut self) {
         self.known.clear();
         self.threads.clear();
@@ -159,8 +160,8 @@ impl Decoder {
         }
     }
 
-    /// The effect of an edge with this `flag`. `to` is a thread id, a function's address or a
-    /// softirq number.
+    /// Returns the effect of an edge with this `flag`. `to` is a thread id, the address of a work
+    /// function, or a softirq number.
     fn effect(&mut self, flag: u8, to: u64) -> Effect {
         if flag == flag::WOKE {
             return Effect::Woke(i32::try_from(to).unwrap_or(-1));
@@ -177,7 +178,7 @@ impl Decoder {
         effect
     }
 
-    /// Decodes one record into a row: a span or an edge.
+    /// Decodes a record into a row, which is a span or an edge.
     pub fn row(&mut self, sources: &mut SourceTable, record: &SpanRecord) -> Row {
         let source = self.source(sources, &Identity::from(record));
         let flag = record.flags & EDGES;
@@ -194,8 +195,9 @@ impl Decoder {
         })
     }
 
-    /// Creates the row for the window from `begin` to `end`, with what was added to an entry
-    /// between two reads. `None` if nothing was added.
+    /// Creates a row with the intervals that were added to an entry between two reads, `before` and
+    /// `after`. The row covers the window from `begin` to `end`. Returns `None` if nothing was
+    /// added.
     pub fn sum(
         &mut self,
         sources: &mut SourceTable,
@@ -215,8 +217,8 @@ impl Decoder {
                 *count = count.wrapping_sub(*earlier);
             }
         }
-        // The entry's maximum is that of the whole recording. The window's maximum lies in the last
-        // bucket that the window added to.
+        // `after` contains the maximum of the entire recording. The window's own maximum lies in
+        // the highest bucket that grew during the window.
         let last = counts.iter().rposition(|&count| count > 0).unwrap_or(0);
         let max = Nanos(after.max.cast_signed()).min(Histogram::lower(last + 1) - Nanos(1));
         let source = self.source(sources, &Identity::from(after));
@@ -282,12 +284,12 @@ impl From<&SumRecord> for Identity {
 }
 
 impl Identity {
-    /// Clears the fields that are undefined for this kind. A buffer slot may still contain an
-    /// earlier span's thread name.
+    /// Clears the fields that are undefined for this kind of record. They may contain values from
+    /// an earlier record in the same buffer slot, such as a thread name.
     fn cleared(self) -> Self {
         if self.flags & (flag::REST | flag::UNREPORTED) != 0 {
-            // The entry contains the name of the first source added to it, or of the thread that
-            // was found.
+            // An entry for several sources contains the name of the first one that was added to it.
+            // An entry for unreported time contains the name of the thread that was found.
             return Self {
                 tid: 0,
                 tgid: 0,
@@ -315,7 +317,8 @@ impl Identity {
     }
 }
 
-/// The source that represents all those that did not fit into the table of sums.
+/// Returns the source that represents all sources of a kind that did not fit into the table of
+/// sums.
 fn others(identity: &Identity) -> Source {
     let kind = match identity.kind {
         kind::IDLE => Kind::Idle,
@@ -337,8 +340,8 @@ fn others(identity: &Identity) -> Source {
     }
 }
 
-/// A thread's name. Any process can give its threads any name, so invalid text and control
-/// characters are replaced before they reach a terminal.
+/// Decodes a thread's name. Processes can give their threads any name, so invalid text and control
+/// characters are replaced before they can reach a terminal.
 fn comm(bytes: &[u8; 16]) -> String {
     let length = bytes
         .iter()

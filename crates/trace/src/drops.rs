@@ -1,5 +1,5 @@
-//! Counts why the kernel drops one stream's datagrams, by reason. Uses the tracepoint
-//! `skb:kfree_skb`, which reports a reason since Linux 5.17.
+//! Counts the datagrams of one stream that the kernel drops, for each reason. The reasons come from
+//! the tracepoint `skb:kfree_skb`, which reports them since Linux 5.17.
 
 mod reasons;
 
@@ -13,18 +13,20 @@ use crate::error::{TraceError, one_line, read_types};
 use crate::load::BTF;
 use reasons::Reasons;
 
-/// The compiled program, built by `cargo xtask bpf` from `bpf/drops.bpf.c`.
+/// The compiled BPF program. `cargo xtask bpf` builds it from `bpf/drops.bpf.c`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/drops.bpf.o");
 
-/// Names in the object: the program (which has its tracepoint's name), the map and the constant.
+/// Names in the BPF object: the program, which is named after its tracepoint, the map, and the
+/// constant.
 const PROGRAM: &str = "kfree_skb";
 const DROPPED: &str = "dropped";
 const TOKEN: &str = "token";
 
-/// Upper limit for the memory that the counts take, in bytes. Used in error messages.
+/// Upper limit for the memory that the counts take, in bytes. It is shown in error messages.
 const BYTES: u64 = 16 << 10;
 
-/// Counts the datagrams of one stream that the kernel drops, until this is dropped.
+/// A counter of the datagrams of one stream that the kernel drops. Counting stops when this is
+/// dropped.
 #[derive(Debug)]
 pub struct DropWatch {
     programs: Ebpf,
@@ -32,12 +34,12 @@ pub struct DropWatch {
 }
 
 impl DropWatch {
-    /// Watches the stream whose datagrams start with the eight bytes of `token`, in little-endian
-    /// order.
+    /// Starts to watch the stream whose datagrams start with the eight bytes of `token`, in
+    /// little-endian order.
     ///
     /// # Errors
-    /// Returns an error if the kernel or the caller's rights do not allow this, for example because
-    /// the kernel reports no reasons.
+    /// Returns an error if the kernel or the caller's rights do not allow it, for example because
+    /// the kernel does not report reasons.
     pub fn begin(token: u64) -> Result<Self, TraceError> {
         let path = Path::new(BTF).to_owned();
         let bytes = read_types(&path)?;
@@ -68,8 +70,8 @@ impl DropWatch {
         Ok(Self { programs, reasons })
     }
 
-    /// Number of datagrams dropped so far by reason, most frequent first. Reasons have the kernel's
-    /// names, without the prefix `SKB_DROP_REASON_`.
+    /// Returns the number of datagrams dropped so far for each reason, most frequent reason first.
+    /// The reasons have the kernel's names, without the prefix `SKB_DROP_REASON_`.
     pub fn counts(&self) -> Vec<(String, u64)> {
         let map = self.programs.map(DROPPED);
         let Some(map) = map.and_then(|map| HashMap::<&MapData, u32, u64>::try_from(map).ok())

@@ -1,4 +1,4 @@
-//! Errors that explain why the tracer cannot be loaded.
+//! Errors that explain why the tracer could not be loaded.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -35,7 +35,7 @@ pub enum TraceError {
     /// The kernel's BTF exists but cannot be read.
     #[error("cannot read the kernel's type information (BTF) in {path}: {why}")]
     UnreadableBtf {
-        /// Path of the BTF.
+        /// Path of the BTF file.
         path: PathBuf,
         /// The operating system's reason.
         why: io::ErrorKind,
@@ -49,24 +49,24 @@ pub enum TraceError {
         /// Path at which the BTF was expected.
         path: PathBuf,
     },
-    /// The kernel's BTF is invalid.
+    /// The kernel's BTF cannot be parsed.
     #[error("cannot parse the kernel's type information (BTF) in {path}: {why}")]
     BadBtf {
-        /// Path of the BTF.
+        /// Path of the BTF file.
         path: PathBuf,
         /// The parser's error.
         why: String,
     },
-    /// The kernel has no BPF support.
+    /// The kernel was built without BPF support.
     #[error("this kernel was built without BPF; use a kernel with CONFIG_BPF_SYSCALL=y")]
     NoBpf,
-    /// There is not enough memory for the buffers.
+    /// There is not enough memory for the tracer's buffers.
     #[error(
         "cannot allocate {bytes} bytes for the tracer's buffers; raise the cgroup's memory limit \
          or, before Linux 5.11, RLIMIT_MEMLOCK (`ulimit -l`)"
     )]
     NoMemory {
-        /// Size of the buffers.
+        /// Total size of the buffers.
         bytes: u64,
     },
     /// The process has reached its limit on open files.
@@ -78,7 +78,7 @@ pub enum TraceError {
         /// Current limit.
         limit: u64,
     },
-    /// The kernel rejects the BPF programs.
+    /// The kernel rejected the BPF programs.
     #[error("the kernel rejected the tracer's programs: {why}")]
     Refused {
         /// The kernel's reason, in one line.
@@ -101,7 +101,8 @@ pub enum TraceError {
 }
 
 impl TraceError {
-    /// Interprets an error that occurred while loading the tracer with buffers of `bytes`.
+    /// Determines the reason for an error that occurred while the tracer was loaded with buffers of
+    /// this size.
     pub(crate) fn from_loading(error: &(dyn std::error::Error + 'static), bytes: u64) -> Self {
         if no_file_can_be_opened() {
             return Self::too_many_files();
@@ -111,9 +112,9 @@ impl TraceError {
         Self::judge(error, bytes, root, mode_in_force(&lockdown))
     }
 
-    /// Interprets an error, given the user and the lockdown mode. Only the mode `confidentiality`
-    /// forbids reading kernel memory. The verifier then does not know the helper that does so, and
-    /// rejects the program as invalid.
+    /// Determines the reason for an error from the caller's rights and the lockdown mode. Only the
+    /// mode `confidentiality` forbids reading kernel memory. In that mode, the verifier does not
+    /// accept the helper that reads it, and rejects the program as invalid.
     fn judge(
         error: &(dyn std::error::Error + 'static),
         bytes: u64,
@@ -140,22 +141,22 @@ impl TraceError {
 }
 
 impl TraceError {
-    /// The error to return if this process has reached its limit on open files.
+    /// Returns the error for a process that has reached its limit on open files.
     pub(crate) fn too_many_files() -> Self {
         let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft);
         Self::TooManyFiles { limit }
     }
 }
 
-/// Whether a system call failed because of the limit on open files.
+/// Returns whether a system call failed because of the limit on open files.
 fn is_out_of_files(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::EMFILE as i32)
 }
 
-/// Whether this process has no free file descriptor.
+/// Returns whether this process has no free file descriptor.
 ///
-/// aya hides EMFILE if loading a program fails: it retries with a buffer for the verifier's log,
-/// and returns the EINVAL from the second attempt.
+/// When a program cannot be loaded, aya hides EMFILE. It retries with a buffer for the verifier's
+/// log, and returns the EINVAL from that second attempt.
 pub(crate) fn no_file_can_be_opened() -> bool {
     fs::File::open("/").is_err_and(|error| is_out_of_files(&error))
 }
@@ -172,7 +173,7 @@ pub(crate) fn read_types(path: &Path) -> Result<Vec<u8>, TraceError> {
     })
 }
 
-/// The I/O error among the error's causes, if there is one.
+/// Returns the I/O error among an error's causes, or `None` if no cause is an I/O error.
 fn io_cause<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::Error> {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -184,7 +185,7 @@ fn io_cause<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::
     None
 }
 
-/// Formats an error and its causes on one line, without the verifier's log and error numbers.
+/// Formats an error and its causes on one line. Omits the verifier's log and error numbers.
 pub(crate) fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
     let mut words = Vec::new();
     let mut cause = Some(error);
@@ -205,8 +206,8 @@ pub(crate) fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
     words.join(": ")
 }
 
-/// The mode in brackets in `modes` (for example `none [integrity] confidentiality`), unless it is
-/// `none`.
+/// Returns the lockdown mode in brackets in `modes`, which is text such as `none [integrity]
+/// confidentiality`. Returns `None` if that mode is `none`.
 fn mode_in_force(modes: &str) -> Option<String> {
     let mode = modes.split('[').nth(1)?.split(']').next()?;
     (mode != "none").then(|| mode.to_owned())
@@ -249,7 +250,7 @@ mod tests {
             matches!(absent, Err(TraceError::NoBtf { .. })),
             "{absent:?}"
         );
-        // A directory exists but cannot be read as a file.
+        // A directory exists, but its contents cannot be read like those of a file.
         let unreadable = read_types(Path::new("/"));
         assert!(
             matches!(unreadable, Err(TraceError::UnreadableBtf { .. })),
@@ -274,8 +275,8 @@ mod tests {
             judged(InvalidInput, true, None),
             TraceError::Refused { .. }
         ));
-        // For a user other than root, the reason is missing rights, even if Secure Boot has locked
-        // down the kernel.
+        // If the user is not root, the reported reason is missing rights, even if Secure Boot has
+        // locked down the kernel.
         for mode in [None, integrity, confidentiality] {
             let error = judged(PermissionDenied, false, mode);
             assert!(matches!(error, TraceError::NotPermitted), "{mode:?}");

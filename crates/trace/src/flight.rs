@@ -1,5 +1,5 @@
-//! The tracer's part in the flight recorder: triggers, sums in two alternating tables, and a ring
-//! that is read only after a trigger.
+//! The tracer's part of the flight recorder: triggers, two tables of sums that are filled in turn,
+//! and a ring that is read only after a trigger.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -31,20 +31,21 @@ mod waits;
 pub use freeze::{Capture, Frozen};
 pub use rows::FrozenRows;
 
-/// The kind of delay that a rule watches.
+/// Kind of delay that a rule watches for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delay {
-    /// A thread is runnable and waits for a CPU, after a wake-up or a preemption.
+    /// A thread is runnable and waits for a CPU, after it was woken or preempted.
     Waiting,
-    /// A thread is runnable and waits for a CPU, after a wake-up only.
+    /// A thread is runnable and waits for a CPU, after it was woken. Preemptions do not count.
     Woken,
-    /// A thread is off CPU in an uninterruptible sleep.
+    /// A thread is in an uninterruptible sleep.
     Blocked,
-    /// A thread is off CPU because its cgroup's quota is used up.
+    /// A thread cannot run because its cgroup's quota is used up.
     Throttled,
-    /// A kernel thread, interrupt or softirq runs without interruption.
+    /// A kernel thread, interrupt or softirq runs for a long time without interruption.
     Stretch,
-    /// A paced thread's next frame is late, measured from when it was due to when it started.
+    /// A paced thread's frame starts late. The delay is the time from when the frame was due until
+    /// it started.
     Frame,
 }
 
@@ -62,12 +63,12 @@ impl Delay {
     }
 }
 
-/// Which threads a rule watches.
+/// Threads that a rule watches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Whose {
     /// All threads, except those of this process.
     Any,
-    /// The threads of one process.
+    /// The threads of the process with this id.
     Process(u32),
     /// Threads with this name, and all threads of processes with this name. Only the first 15 bytes
     /// are compared.
@@ -76,22 +77,22 @@ pub enum Whose {
     Cgroup(u64),
 }
 
-/// The thread that runs a program's frames, and when the frames are due.
+/// The thread that runs a program's frames, and the times at which the frames are due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacedThread {
     /// Id of the thread.
     pub tid: i32,
-    /// Time between two due times.
+    /// Time between the due times of two successive frames.
     pub period: Nanos,
-    /// When one of the frames was due, on `CLOCK_MONOTONIC`.
+    /// Due time of one of the frames, on `CLOCK_MONOTONIC`.
     pub due: Nanos,
-    /// Whether a frame is due one period after the previous frame started. Otherwise, frames are
-    /// due on a fixed grid.
+    /// Whether each frame is due one period after the previous frame started. Otherwise, frames are
+    /// due at fixed intervals from `due`.
     pub rearmed: bool,
-    /// Minimum CPU time between two sleeps that counts as a frame. `None` if any CPU time does.
+    /// Minimum CPU time between two sleeps that counts as a frame. `None` if any amount counts.
     pub long_from: Option<Nanos>,
-    /// Number of the rhythm, starting at 1 and different for each rhythm. Whenever it changes,
-    /// slots are counted from `due` again.
+    /// Number of the learnt rhythm, starting at 1. Each new rhythm has a new number. When the
+    /// number changes, the BPF programs count frames from `due` again.
     pub armed: u64,
 }
 
@@ -100,13 +101,14 @@ pub struct PacedThread {
 pub struct Rule {
     /// The kind of delay to watch for.
     pub delay: Delay,
-    /// Threads that the rule watches. Ignored for [`Delay::Stretch`] and [`Delay::Frame`].
+    /// Threads that the rule watches. [`Delay::Stretch`] and [`Delay::Frame`] ignore this field.
     pub whose: Whose,
-    /// Duration above which the rule fires. [`Nanos::MAX`] if it must not fire yet.
+    /// Length of a delay above which the rule fires, or [`Nanos::MAX`] if it must not fire yet.
     pub over: Nanos,
-    /// Whether to also count the delays of this kind by length: see [`Tracer::lengths`].
+    /// Whether to count the lengths of all delays of this kind as well. See [`Tracer::lengths`].
     pub counted: bool,
-    /// The paced thread for [`Delay::Frame`]. While this is `None`, the rule does not fire.
+    /// The thread to watch for [`Delay::Frame`]. While this is `None`, a rule of that kind does not
+    /// fire.
     pub paced: Option<PacedThread>,
 }
 
@@ -143,7 +145,7 @@ impl Rule {
     }
 }
 
-/// Converts rules to the form that the BPF programs use. Rules beyond [`Rule::MAX`] are ignored.
+/// Converts rules to the form that the BPF programs use. Ignores rules beyond [`Rule::MAX`].
 fn plan_of(rules: &[Rule], own: u32) -> TriggerPlan {
     let mut plan = TriggerPlan {
         limits: [u64::MAX; crate::record::TRIGGERS],
@@ -167,29 +169,29 @@ fn plan_of(rules: &[Rule], own: u32) -> TriggerPlan {
     plan
 }
 
-/// A delay beyond its rule's limit, as reported by the kernel.
+/// A delay that exceeded a rule's limit, as reported by the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Noticed {
     /// Index of the rule in the list passed to [`Tracer::set_rules`].
     pub rule: usize,
-    /// When the delay ended and was noticed, on `CLOCK_MONOTONIC`.
+    /// When the delay ended, on `CLOCK_MONOTONIC`. A delay is noticed only at its end.
     pub time: Nanos,
     /// Length of the delay.
     pub lasted: Nanos,
-    /// The rule's limit at that time.
+    /// Limit that the rule had when the delay ended.
     pub over: Nanos,
-    /// CPU on which the delay was noticed: after a wait, the CPU that the thread got. For a blocked
-    /// thread, the CPU that woke it.
+    /// CPU on which the delay was noticed. After a wait for a CPU, it is the CPU on which the
+    /// thread then ran. After an uninterruptible sleep, it is the CPU that woke the thread.
     pub cpu: Cpu,
-    /// Thread id; 0 for an interrupt or softirq.
+    /// Thread id, or 0 for an interrupt or softirq.
     pub tid: i32,
-    /// Process id; 0 for an interrupt or softirq.
+    /// Process id, or 0 for an interrupt or softirq.
     pub pid: i32,
     /// Name of the thread, interrupt or softirq.
     pub name: String,
 }
 
-/// Receives triggers in the order in which they were noticed.
+/// A receiver of triggers, which arrive in the order in which they were noticed.
 pub struct Triggers {
     ring: RingBuf<MapData>,
 }
@@ -202,10 +204,10 @@ impl Triggers {
             PollFd::new(self.ring.as_fd(), PollFlags::POLLIN),
             PollFd::new(other, PollFlags::POLLIN),
         ];
-        // Round up, because a wait that is too short would only be repeated.
+        // Round up, because the caller would have to repeat a wait that is too short.
         let millis = time.as_nanos().div_ceil(1_000_000);
         let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);
-        // However the wait ended, the caller checks for triggers.
+        // The caller checks for triggers, no matter how the wait ended.
         let _ = poll(&mut waited, timeout);
     }
 
@@ -219,17 +221,19 @@ impl Triggers {
     }
 }
 
-/// Which of the two tables of sums is being filled, and which window the other covers.
+/// State of the two tables of sums: which one is being filled, and which window the other one
+/// covers.
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
     watched: Vec<usize>,
     second: bool,
-    /// Window that the inactive table covers, until the table is emptied.
+    /// Window that the inactive table covers. `None` once that table has been emptied.
     full: Option<(Nanos, Nanos)>,
 }
 
 impl Tracer {
-    /// Starts accounting for the flight recorder, as [`Tracer::start`] does for other outputs.
+    /// Starts accounting for the flight recorder, in the same way as [`Tracer::start`] does for
+    /// other outputs.
     pub fn start_flight(&mut self, watched: &CpuList, online: &CpuList) -> CpuList {
         let room = self.sizes.cpus;
         let cpus = watched.iter().map(Cpu::index);
@@ -237,20 +241,20 @@ impl Tracer {
         self.start(watched, online)
     }
 
-    /// Sets the kernel's trigger rules. Rules beyond [`Rule::MAX`] are ignored.
+    /// Sets the rules that trigger the flight recorder. Ignores rules beyond [`Rule::MAX`].
     ///
     /// # Errors
-    /// Returns an error if the plan cannot be shared with the kernel.
+    /// Returns an error if the rules cannot be shared with the kernel.
     pub fn set_rules(&mut self, rules: &[Rule]) -> Result<(), TraceError> {
         let plans = shared::<TriggerPlan>(&mut self.programs, map::TRIGGER_PLANS, 1)?;
         plans.write(&plan_of(rules, std::process::id()));
         Ok(())
     }
 
-    /// Returns the receiver of triggers. This works only once.
+    /// Returns the receiver of triggers. This succeeds only once.
     ///
     /// # Errors
-    /// Returns an error if the receiver was already taken or cannot be mapped.
+    /// Returns an error if the receiver has already been taken, or cannot be mapped.
     pub fn triggers(&mut self) -> Result<Triggers, TraceError> {
         let refused = |why: String| TraceError::Refused { why };
         let map = self.programs.take_map(map::TRIGGERS);
@@ -261,7 +265,7 @@ impl Tracer {
         Ok(Triggers { ring })
     }
 
-    /// Returns the next trigger that has arrived, if any.
+    /// Returns the next trigger that has arrived, or `None` if no further trigger has arrived.
     pub fn next_trigger(&mut self, triggers: &mut Triggers) -> Option<Noticed> {
         let record = triggers.next()?;
         let number = |n: u32| i32::try_from(n).unwrap_or(0);
@@ -288,21 +292,22 @@ impl Tracer {
             comm: record.comm,
         };
         let mut sources = SourceTable::default();
-        // The table is temporary, so its source ids must not be remembered.
+        // The table of sources is temporary, so the decoder must not remember its ids.
         self.decoder.forget_sources();
         let id = self.decoder.source(&mut sources, &identity);
         self.decoder.forget_sources();
         sources.get(id).name.to_string()
     }
 
-    /// Forgets program names, because process ids are reused. Call it from time to time.
+    /// Forgets the names of all programs. Call this from time to time, because process ids are
+    /// reused.
     pub fn forget_programs(&mut self) {
         self.decoder.forget_programs();
     }
 
-    /// Histogram of the delays counted so far by a rule. `rule` is the rule's index in the list
-    /// passed to [`Tracer::set_rules`]. If another rule takes that index, counting continues from
-    /// the old counts.
+    /// Returns a histogram of the delays that a rule has counted so far. `rule` is the rule's index
+    /// in the list passed to [`Tracer::set_rules`]. If a different rule has that index later, its
+    /// delays are added to the old counts.
     pub fn lengths(&self, rule: usize) -> Histogram {
         let mut counts = [0_u64; Histogram::BUCKETS];
         for cpu in 0..self.sizes.cpus {
@@ -314,25 +319,27 @@ impl Tracer {
         Histogram::from_counts(&counts).unwrap_or_default()
     }
 
-    /// Number of triggers suppressed so far because their CPU had more than 16 within a second.
+    /// Returns the number of triggers suppressed so far. A trigger is suppressed if its CPU has
+    /// already had 16 within a second, or if the buffer for triggers is full.
     pub fn suppressed(&self) -> u64 {
         let cpus = 0..self.sizes.cpus;
         cpus.map(|cpu| self.states.read(cpu).suppressed).sum()
     }
 
-    /// Number of tracepoint hits so far, on all CPUs.
+    /// Returns the number of tracepoint hits so far, on all CPUs.
     pub fn events(&self) -> u64 {
         let cpus = 0..self.sizes.cpus;
         cpus.map(|cpu| self.states.read(cpu).events).sum()
     }
 
-    /// Number of records in each CPU's ring.
+    /// Returns the number of records in each CPU's ring.
     pub fn ring_len(&self) -> usize {
         self.sizes.ring_len()
     }
 
-    /// Sums go to the other table from `now` on. Wait a few ms before calling [`Tracer::take_sums`]
-    /// for the first table, because BPF programs that have already started may still add to it.
+    /// Makes the BPF programs fill the other table of sums from `now` on. Wait a few ms before
+    /// calling [`Tracer::take_sums`] for the first table, because BPF programs that have already
+    /// started may still add to it.
     pub fn switch_tables(&mut self, now: Nanos) {
         self.leave_table(now);
         let running = run::RECORD | if self.tables.second { run::SECOND } else { 0 };
@@ -341,15 +348,16 @@ impl Tracer {
         }
     }
 
-    /// Makes the active table the one that [`Tracer::take_sums`] empties next.
+    /// Makes the active table the inactive one, which [`Tracer::take_sums`] empties next.
     pub(crate) fn leave_table(&mut self, now: Nanos) {
         self.tables.second = !self.tables.second;
         self.tables.full = Some((self.window_begin, now));
         self.window_begin = now;
     }
 
-    /// Passes the sums in the table that [`Tracer::switch_tables`] left to `sink`, and empties the
-    /// table. Returns the window that these sums cover, or `None` if no table is waiting.
+    /// Passes the sums in the inactive table to `sink`, and empties the table. Returns the window
+    /// that these sums cover. Returns `None` if the inactive table has already been emptied since
+    /// the last [`Tracer::switch_tables`].
     pub fn take_sums(
         &mut self,
         sources: &mut SourceTable,
@@ -385,7 +393,7 @@ impl Tracer {
         Some(window)
     }
 
-    /// The kernel's number for the cgroup with this directory.
+    /// Returns the kernel's number for the cgroup with this directory.
     ///
     /// # Errors
     /// Returns an error if the directory's metadata cannot be read.

@@ -1,8 +1,9 @@
-//! Follows threads: registers them with the BPF programs, and adds what these cannot know.
+//! Follows threads: registers them with the BPF programs, and adds information that the BPF
+//! programs cannot have.
 //!
 //! The BPF programs learn about a thread from its first event. A thread that is asleep when
-//! accounting starts has not had one. It is assumed to stay in the state that `/proc` shows at that
-//! time until its first event, or until recording ends.
+//! accounting starts has not had an event yet. It is assumed to stay in the state that `/proc`
+//! shows at that time until its first event, or until recording ends.
 
 use std::collections::HashMap;
 
@@ -16,7 +17,7 @@ use crate::object::map;
 use crate::record::{self, MAX_CPUS, SpanRecord, detail, kind};
 use crate::tracer::Tracer;
 
-/// The wait detail that corresponds to a thread's state in `/proc`.
+/// Returns the wait detail that corresponds to a thread's state in `/proc`.
 fn detail_of(state: RunState) -> u64 {
     match state {
         RunState::Runnable => detail::PREEMPTED,
@@ -26,7 +27,7 @@ fn detail_of(state: RunState) -> u64 {
     }
 }
 
-/// States of the followed threads when accounting started.
+/// States of the followed threads at the time when accounting started.
 #[derive(Debug, Default)]
 pub(crate) struct FirstStates {
     since: Nanos,
@@ -34,8 +35,8 @@ pub(crate) struct FirstStates {
 }
 
 impl FirstStates {
-    /// Adds the start and the cause of a wait that began before accounting. Returns `None` if the
-    /// wait also ended before accounting started.
+    /// Completes the record of a wait that began before accounting started, with a start time and a
+    /// cause. Returns `None` if the wait had also ended by then.
     pub(crate) fn complete(&self, mut record: SpanRecord) -> Option<SpanRecord> {
         if record.kind != kind::WAIT || record.detail != detail::UNSEEN {
             return Some(record);
@@ -51,7 +52,7 @@ impl FirstStates {
     }
 }
 
-/// Narrows a detail that is not an address to the width that a followed thread's entry has for it.
+/// Converts a detail that is not an address to the type that it has in a followed thread's entry.
 fn small(detail: u64) -> u32 {
     u32::try_from(detail).unwrap_or(u32::MAX)
 }
@@ -61,7 +62,7 @@ impl Tracer {
         KernelMap::try_from(self.programs.map_mut(map::THREADS)?).ok()
     }
 
-    /// Ids of the threads in the map of followed threads.
+    /// Returns the ids of the threads in the map of followed threads.
     pub(crate) fn followed(&mut self) -> Vec<u32> {
         let threads = self.threads();
         threads.map_or_else(Vec::new, |threads| {
@@ -75,8 +76,8 @@ impl Tracer {
             .is_some_and(|mut threads| threads.insert(tid, entry, 0).is_ok())
     }
 
-    /// Follows `threads` and all threads that they start, from [`Tracer::start`] on. Returns how
-    /// many of `threads` fitted into the map.
+    /// Follows `threads`, and all threads that they start, from [`Tracer::start`] on. Returns how
+    /// many of `threads` fitted into the map of followed threads.
     pub fn follow(&mut self, threads: &[FollowedThread]) -> usize {
         let mut followed = 0;
         for thread in threads {
@@ -94,8 +95,8 @@ impl Tracer {
         followed
     }
 
-    /// Stores the followed threads' states at `now`, just after accounting started. A thread is
-    /// assumed to stay in its state from `now` until its first event.
+    /// Stores the states that the followed threads have at `now`, just after accounting started. A
+    /// thread is assumed to stay in its state until its first event.
     pub fn set_first_states(&mut self, now: Nanos, threads: &[FollowedThread]) {
         let state = |thread: &FollowedThread| (thread.tid.cast_unsigned(), detail_of(thread.state));
         self.first_states = FirstStates {
@@ -104,7 +105,8 @@ impl Tracer {
         };
     }
 
-    /// Follows the children of thread `tid`, but not thread `tid` itself.
+    /// Follows the children of thread `tid`, but not thread `tid` itself. Returns whether this
+    /// succeeded.
     pub fn follow_children_of(&mut self, tid: i32) -> bool {
         let parent = record::FollowedThread {
             detail: small(detail::PARENT),
@@ -121,8 +123,8 @@ impl Tracer {
         }
     }
 
-    /// Ends the waits of followed threads that were off CPU when recording stopped. If a thread's
-    /// last state is unknown, emits a [`detail::MISSED`] wait for it.
+    /// Ends the waits of followed threads that were off CPU when recording stopped. If it is
+    /// unknown whether a thread was still running, emits a [`detail::MISSED`] wait.
     pub(crate) fn end_absences(
         &mut self,
         until: Nanos,
@@ -145,7 +147,8 @@ impl Tracer {
     }
 }
 
-/// The known part of thread `tid`'s off-CPU time at the end.
+/// Returns the waits of thread `tid` that were in progress at the end. Time in which the thread's
+/// state is unknown becomes a [`detail::MISSED`] wait.
 fn last_absences(
     tid: u32,
     entry: &record::FollowedThread,
@@ -222,9 +225,10 @@ mod tests {
             [(detail::SLEEPING, 200, 800)]
         );
         assert_eq!(absences(3, detail::NONE, 200), []);
-        // The thread was last known to run, but another thread was found on its CPU.
+        // According to its last event, the thread was running, but another thread was found on its
+        // CPU.
         assert_eq!(absences(7, detail::NONE, 200), [(detail::MISSED, 600, 400)]);
-        // The thread was last known to sleep, but was found on a CPU.
+        // According to its last event, the thread was sleeping, but it was found on a CPU.
         let found = [(detail::SLEEPING, 200, 400), (detail::MISSED, 600, 400)];
         assert_eq!(absences(9, detail::SLEEPING, 200), found);
         let later = [(detail::WOKEN, 700, 0), (detail::MISSED, 700, 300)];

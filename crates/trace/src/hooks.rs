@@ -1,62 +1,62 @@
-//! The BPF programs for each hook. `ticktax-report` describes what is lost without a hook.
+//! The BPF programs for each hook. `ticktax-report` describes what is lost if a hook is missing.
 
 use ticktax_model::hook::Hook;
 
-/// How a BPF program is attached.
+/// Place that a BPF program is attached to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attach {
-    /// To the tracepoint with the program's name, with BTF-typed arguments.
+    /// The tracepoint that has the program's name. Its arguments have BTF types.
     Tracepoint,
-    /// To the tracepoint with the program's name, with untyped arguments.
+    /// The tracepoint that has the program's name. Its arguments are untyped.
     RawTracepoint,
-    /// To the entry of this kernel function.
+    /// The entry of this kernel function.
     FunctionEntry(&'static str),
-    /// To the return of this kernel function.
+    /// The return of this kernel function.
     FunctionExit(&'static str),
 }
 
-/// When a hook is needed.
+/// Condition under which a hook is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// Always.
     Always,
-    /// When spans are recorded. A sum cannot contain an edge.
+    /// When spans are recorded. The hook provides edges, which sums cannot contain.
     Spans,
     /// When threads are followed.
     Following,
 }
 
-/// The BPF programs for one hook. Either all of them are attached or none, because one alone is
-/// useless.
+/// The BPF programs for one hook. They are attached either all together or not at all, because one
+/// alone is useless.
 #[derive(Clone, Copy, Debug)]
 pub struct HookPrograms {
-    /// The hook that the programs watch.
+    /// Hook that the programs watch.
     pub hook: Hook,
-    /// Names of the programs in the object, and how each is attached.
+    /// Names of the programs in the BPF object, and the place that each one is attached to.
     pub programs: &'static [(&'static str, Attach)],
-    /// Whether the hook watches a way into the kernel that every machine uses. A gap without a span
-    /// proves that the kernel ran nothing only if all such hooks are attached.
+    /// Whether the hook watches an entry into the kernel that exists on every machine. Only if all
+    /// such hooks are attached does a gap without a span prove that the kernel ran nothing.
     pub entry: bool,
-    /// When the hook is attached. At other times it would only add overhead.
+    /// Condition under which the hook is attached. At other times, it would only add overhead.
     pub need: Need,
-    /// The only architecture that has the hook, as in `std::env::consts::ARCH`. `None` if all have
-    /// it.
+    /// The only architecture that has the hook, as in `std::env::consts::ARCH`. `None` if every
+    /// architecture has it.
     pub only_on: Option<&'static str>,
 }
 
 impl HookPrograms {
-    /// Whether kernels for `arch` have the hook at all. If they do not, it is not reported as
+    /// Returns whether kernels for `arch` can have the hook. If they cannot, it is not reported as
     /// missing.
     pub fn is_on(&self, arch: &str) -> bool {
         self.only_on.is_none_or(|only| only == arch)
     }
 }
 
-/// x86 has separate vectors, with their own tracepoints. Other architectures use interrupt lines
-/// instead.
+/// x86 has separate interrupt vectors, each with its own tracepoints. Other architectures use
+/// interrupt lines instead.
 const X86: Option<&str> = Some("x86_64");
 
-/// A pair of tracepoints, `NAME_entry` and `NAME_exit`.
+/// Creates the entry for a pair of tracepoints, `NAME_entry` and `NAME_exit`.
 macro_rules! pair {
     ($hook:ident, $name:literal, entry: $entry:literal) => {
         pair!($hook, $name, entry: $entry, only_on: None)
@@ -77,9 +77,9 @@ macro_rules! pair {
 
 /// All hooks.
 ///
-/// On arm64, everything that interrupts a CPU is an interrupt line, including the local timer,
+/// On arm64, everything that interrupts a CPU uses an interrupt line, including the local timer,
 /// cross-CPU calls and pseudo-NMIs, so `irq_handler` sees all of it. `sched_switch` comes last
-/// because it starts a CPU's accounting: by then, all other hooks must be attached.
+/// because it starts a CPU's accounting, and all other hooks must be attached by then.
 pub const HOOKS: &[HookPrograms] = &[
     pair!(IrqHandler, "irq_handler", entry: true),
     pair!(Softirq, "softirq", entry: true),

@@ -19,70 +19,72 @@ use crate::record::{
     TRIGGER_RULES, ThreadName, WAITING_SLOTS,
 };
 
-/// The compiled BPF programs, built by `cargo xtask bpf` from `bpf/`.
+/// The compiled BPF programs. `cargo xtask bpf` builds them from `bpf/`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/ticktax.bpf.o");
 /// The BPF programs for kernels before Linux 5.12.
 static BEFORE_5_12: &[u8] = aya::include_bytes_aligned!("../bpf/before_5_12.bpf.o");
-/// A program to load as a test: a kernel that accepts it also accepts [`OBJECT`].
+/// A BPF program that is loaded only as a test. A kernel that accepts it also accepts [`OBJECT`].
 static TAKES_ATOMICS: &[u8] = aya::include_bytes_aligned!("../bpf/takes_atomics.bpf.o");
 
 /// Path of the running kernel's BTF.
 pub(crate) const BTF: &str = "/sys/kernel/btf/vmlinux";
 
-/// Output of the tracer.
+/// Form in which the tracer emits its results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Every span, through a ring buffer.
+    /// Every span, passed through a ring buffer.
     Spans {
-        /// Number of spans in a CPU's buffer. Rounded up to a power of two from 2^10 to 2^22.
+        /// Number of spans that fit into a CPU's buffer. It is rounded up to a power of two from
+        /// 2^10 to 2^22.
         per_cpu: u32,
     },
-    /// Sums and histograms kept in the kernel, plus spans of at least
-    /// [`LONG_NS`](crate::record::LONG_NS) through a ring buffer.
+    /// Sums and histograms that are kept in the kernel. Spans of at least
+    /// [`LONG_NS`](crate::record::LONG_NS) are also passed through a ring buffer.
     Sums {
-        /// Capacity of the table, in sources. A source counts once for each CPU. Rounded up to a
-        /// power of two.
+        /// Number of sources that the table can hold. A source counts once for each CPU. The number
+        /// is rounded up to a power of two.
         entries: u32,
     },
-    /// For the flight recorder: sums of everything, plus every span and edge in a ring that is
-    /// overwritten.
+    /// Output for the flight recorder: sums of everything, and a ring that contains every span and
+    /// edge until it is overwritten.
     Flight {
-        /// Number of records in a CPU's ring. Rounded up to a power of two from 2^10 to 2^22.
+        /// Number of records that fit into a CPU's ring. It is rounded up to a power of two from
+        /// 2^10 to 2^22.
         per_cpu: u32,
-        /// Capacity of each of the two tables of sums, in sources. A source counts once for each
-        /// CPU. Rounded up to a power of two.
+        /// Number of sources that each of the two tables of sums can hold. A source counts once for
+        /// each CPU. The number is rounded up to a power of two.
         entries: u32,
     },
 }
 
-/// The BPF programs to load.
+/// BPF programs to load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Programs {
-    /// The best ones that this kernel accepts.
+    /// The newest ones that this kernel accepts.
     #[default]
     Fitting,
     /// The programs for kernels before Linux 5.12. Newer kernels accept them too.
     Before5_12,
 }
 
-/// How to load the tracer.
+/// Settings with which the tracer is loaded.
 #[derive(Clone, Debug)]
 pub struct TraceSettings {
     /// Kind of output.
     pub output: Output,
     /// Path of the kernel's BTF.
     pub btf: PathBuf,
-    /// Hooks not to attach.
+    /// Hooks that are not attached.
     pub without: BTreeSet<Hook>,
-    /// Interval at which sums are emitted, with [`Output::Sums`].
+    /// Interval at which sums are emitted. Used only with [`Output::Sums`].
     pub window: Nanos,
     /// Whether threads will be followed ([`Tracer::follow`](crate::Tracer::follow)). Has no effect
-    /// with [`Output::Sums`], because sums contain no times.
+    /// with [`Output::Sums`], because sums do not record when a thread was off CPU.
     pub following: bool,
     /// BPF programs to load.
     pub programs: Programs,
     /// Whether CPUs see each other's stores in program order. If they do not, or if this is
-    /// unknown, each record has a mark that shows whether it is complete.
+    /// unknown, each record gets a mark that shows whether it is complete.
     pub stores_in_order: bool,
 }
 
@@ -100,7 +102,7 @@ impl Default for TraceSettings {
     }
 }
 
-/// Size in bytes of a record in the ring that is drained.
+/// Size in bytes of a record in a ring that the reader empties.
 const SPAN: usize = size_of::<SpanRecord>();
 
 /// Size in bytes of a record in the flight recorder's ring.
@@ -114,8 +116,8 @@ pub(crate) struct Sizes {
     pub(crate) sum_entries: u32,
     pub(crate) summing: bool,
     pub(crate) following: bool,
-    /// Whether these sizes are for the flight recorder, which has two tables of sums and rings that
-    /// are overwritten.
+    /// Whether these sizes are for the flight recorder, which has two tables of sums, and rings
+    /// that are overwritten.
     pub(crate) flight: bool,
 }
 
@@ -155,17 +157,17 @@ impl Sizes {
         }
     }
 
-    /// Number of long spans that fit into a CPU's ring next to the sums: 64 KiB. A CPU produces at
-    /// most a thousand per second, plus nested ones and waits. Spans that do not fit are added to
-    /// the sums.
+    /// Number of long spans that fit into a CPU's ring if sums are kept. They take 64 KiB. A CPU
+    /// produces at most a thousand such spans per second, plus nested ones and waits. Spans that do
+    /// not fit are added to the sums.
     const LONG_SPANS: u32 = 1 << 10;
 
-    /// Memory limit for all rings together, in bytes. Rings take real memory, and every CPU that
-    /// the machine could ever have gets one.
+    /// Memory limit for all rings together, in bytes. The kernel allocates the rings completely,
+    /// and every CPU that the machine could ever have gets one.
     const RINGS: usize = 256 << 20;
 
-    /// Number of records per CPU that fit into [`Self::RINGS`] if a record takes `bytes`. A power
-    /// of two.
+    /// Returns the number of records per CPU that fit into [`Self::RINGS`] if a record takes
+    /// `bytes`, rounded down to a power of two.
     fn share(cpus: usize, bytes: usize) -> u32 {
         let records = Self::RINGS / bytes / cpus.max(1);
         u32::try_from(records.max(1)).map_or(1 << 22, |records| 1 << records.ilog2())
@@ -179,12 +181,12 @@ impl Sizes {
         (1 << self.ring_order) - 1
     }
 
-    /// Number of tables of sums.
+    /// Returns the number of tables of sums.
     fn tables(self) -> u32 {
         if self.flight { 2 } else { 1 }
     }
 
-    /// Number of entries in all tables of sums.
+    /// Returns the number of entries in all tables of sums together.
     pub(crate) fn all_sum_entries(self) -> u32 {
         self.sum_entries * self.tables()
     }
@@ -194,8 +196,8 @@ impl Sizes {
         u32::try_from(entries).unwrap_or(u32::MAX)
     }
 
-    /// Number of records in all span rings. The flight recorder has its own rings, so it gets only
-    /// one here.
+    /// Returns the number of records in all span rings together. It is 1 for the flight recorder,
+    /// which uses its own rings instead.
     pub(crate) fn span_entries(self) -> usize {
         if self.flight {
             1
@@ -204,7 +206,8 @@ impl Sizes {
         }
     }
 
-    /// Number of records in all of the flight recorder's rings.
+    /// Returns the number of records in all of the flight recorder's rings together. It is 1 for
+    /// other outputs.
     pub(crate) fn ring_entries(self) -> usize {
         if self.flight {
             self.cpus << self.ring_order
@@ -213,12 +216,13 @@ impl Sizes {
         }
     }
 
-    /// Number of threads whose names the flight recorder can keep.
+    /// Returns the number of threads whose names the flight recorder can keep. It is 1 for other
+    /// outputs.
     pub(crate) fn name_entries(self) -> usize {
         if self.flight { NAME_SLOTS } else { 1 }
     }
 
-    /// Number of histograms for the flight recorder's rules.
+    /// Returns the number of histograms for the flight recorder's rules. It is 1 for other outputs.
     pub(crate) fn rule_entries(self) -> usize {
         if self.flight {
             self.cpus * TRIGGER_RULES
@@ -227,7 +231,7 @@ impl Sizes {
         }
     }
 
-    /// Total memory in bytes.
+    /// Returns the total memory that these sizes take, in bytes.
     pub(crate) fn bytes(self) -> u64 {
         let rings = self.span_entries() * SPAN + self.ring_entries() * ENTRY;
         let sums = self.all_sum_entries() as usize * size_of::<SumRecord>();
@@ -246,7 +250,7 @@ pub(crate) struct Loaded {
     pub(crate) every_entry_watched: bool,
 }
 
-/// Loads and attaches everything that this kernel supports.
+/// Loads the BPF programs, and attaches all hooks that are wanted and that this kernel supports.
 pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, TraceError> {
     if sizes.cpus > MAX_CPUS {
         return Err(TraceError::TooManyCpus {
@@ -327,7 +331,7 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
     })
 }
 
-/// Result of attaching the hooks so far.
+/// Hooks attached so far, and the limitations that result from those that are missing.
 struct Outcome {
     attached: Vec<Hook>,
     limitations: Vec<Limitation>,
@@ -344,7 +348,7 @@ impl Outcome {
     }
 }
 
-/// Why a BPF program could not be attached.
+/// Reason why a BPF program could not be attached.
 struct AttachError {
     error: ProgramError,
     place: Attach,
@@ -352,7 +356,7 @@ struct AttachError {
     is_out_of_files: bool,
 }
 
-/// Attaches all programs of `hook`, or none of them.
+/// Attaches all programs of `hook`. If one of them fails, detaches those that were attached.
 fn attach(programs: &mut Ebpf, hook: &HookPrograms, btf: &Btf) -> Result<(), AttachError> {
     for &(name, place) in hook.programs {
         let attached = match programs.program_mut(name) {
@@ -360,9 +364,10 @@ fn attach(programs: &mut Ebpf, hook: &HookPrograms, btf: &Btf) -> Result<(), Att
             None => Err(ProgramError::NotLoaded),
         };
         if let Err(error) = attached {
-            // Check this before detaching, because detaching closes files.
+            // Check this before detaching programs, because detaching closes files.
             let is_out_of_files = no_file_can_be_opened();
-            // A frame that is entered but never left would stay on the stack forever.
+            // If only the entry program stayed attached, its frames would never be removed from the
+            // stack.
             withdraw(programs, hook);
             return Err(AttachError {
                 error,
@@ -374,7 +379,7 @@ fn attach(programs: &mut Ebpf, hook: &HookPrograms, btf: &Btf) -> Result<(), Att
     Ok(())
 }
 
-/// Unloads the programs of `hook` that were attached.
+/// Unloads those programs of `hook` that were attached.
 fn withdraw(programs: &mut Ebpf, hook: &HookPrograms) {
     for &(name, _) in hook.programs {
         let unloaded = match programs.program_mut(name) {
@@ -384,7 +389,7 @@ fn withdraw(programs: &mut Ebpf, hook: &HookPrograms) {
             Some(Program::FExit(program)) => program.unload(),
             _ => Ok(()),
         };
-        // Programs after the one that failed were never loaded, so ignore their errors.
+        // The programs after the one that failed were never loaded, so ignore their errors.
         drop(unloaded);
     }
 }
@@ -421,8 +426,8 @@ fn attach_one(
 }
 
 impl AttachError {
-    /// The reason to report. A hook is called missing only if the kernel's BTF lacks it or the
-    /// kernel returned ENOENT.
+    /// Returns the reason to report for the hook. A hook is reported as missing only if the
+    /// kernel's BTF does not contain it, or if the kernel returned ENOENT.
     fn reason(&self) -> HookMissing {
         use Attach::{FunctionEntry, FunctionExit};
         let error = &self.error;
@@ -459,8 +464,8 @@ fn is_denied(error: &ProgramError) -> bool {
     io_error.kind() == io::ErrorKind::PermissionDenied
 }
 
-/// The error to return if `sched_switch` cannot be watched. Creating maps takes fewer rights than
-/// loading programs, so missing rights may show up only here.
+/// Returns the error for a kernel on which `sched_switch` cannot be watched. Creating maps requires
+/// fewer rights than loading programs, so missing rights may become apparent only here.
 fn no_switches(failed: &AttachError, sizes: Sizes) -> TraceError {
     match TraceError::from_loading(&failed.error, sizes.bytes()) {
         TraceError::Refused { .. } => TraceError::NoSwitches {
@@ -470,7 +475,7 @@ fn no_switches(failed: &AttachError, sizes: Sizes) -> TraceError {
     }
 }
 
-/// Whether the kernel accepts BPF programs with atomic instructions.
+/// Returns whether the kernel accepts BPF programs that use atomic instructions.
 fn takes_atomics(types: &Btf) -> bool {
     let try_load = || {
         let mut programs = EbpfLoader::new()
@@ -484,9 +489,9 @@ fn takes_atomics(types: &Btf) -> bool {
     try_load().is_some()
 }
 
-/// Restores the process's limit on locked memory when dropped. Before Linux 5.11, maps and programs
-/// count as locked memory, so aya raises the limit. Commands started later must not inherit the
-/// raised limit.
+/// The process's limit on locked memory, which is restored when this is dropped. Before Linux 5.11,
+/// maps and programs count as locked memory, so aya raises the limit. Commands that are started
+/// later must not inherit the raised limit.
 struct LockedMemory(Option<(u64, u64)>);
 
 impl LockedMemory {
@@ -498,7 +503,7 @@ impl LockedMemory {
 impl Drop for LockedMemory {
     fn drop(&mut self) {
         if let Some((soft, hard)) = self.0 {
-            // Lowering a limit is always allowed.
+            // Lowering the limit is always allowed.
             let _ = setrlimit(Resource::RLIMIT_MEMLOCK, soft, hard);
         }
     }

@@ -12,23 +12,24 @@ use ticktax_model::victim::OffCpuReason;
 
 use crate::record::{detail, vector};
 
-/// The kernel's functions by address, from `/proc/kallsyms`.
+/// Addresses and names of the kernel's functions, from `/proc/kallsyms`.
 #[derive(Debug, Default)]
 pub struct KernelFunctions {
-    /// Address of each function, and offset and length of its name in `names`. Sorted by address.
+    /// For each function, its address, and the offset and length of its name in `names`. Sorted by
+    /// address.
     symbols: Vec<(u64, u32, u16)>,
     names: String,
 }
 
 impl KernelFunctions {
-    /// Reads a file in the format of `/proc/kallsyms`. Reads line by line, because the text is
-    /// several times larger than the result. Empty if the file cannot be read.
+    /// Reads a file in the format of `/proc/kallsyms`. Reads it line by line, because the text is
+    /// several times larger than the result. Returns an empty table if the file cannot be read.
     fn from_file(path: &Path) -> Self {
         File::open(path).map_or_else(|_| Self::default(), |file| Self::read(BufReader::new(file)))
     }
 
-    /// Parses text in the format of `/proc/kallsyms`. Skips symbols that are not functions, and
-    /// addresses hidden by `kptr_restrict` (all zero).
+    /// Parses text in the format of `/proc/kallsyms`. Skips symbols that are not functions. Also
+    /// skips addresses that are 0 because `kptr_restrict` hides them.
     pub fn read(mut text: impl BufRead) -> Self {
         let mut functions = Self::default();
         let mut line = Vec::new();
@@ -45,7 +46,8 @@ impl KernelFunctions {
         functions
     }
 
-    /// Adds a line if it describes a function. Returns `None` if the table is full.
+    /// Adds the function that a line describes. Ignores other lines. Returns `None` if the table is
+    /// full.
     fn add(&mut self, line: &str) -> Option<()> {
         let mut words = line.split_ascii_whitespace();
         let (Some(address), Some(sort), Some(name)) = (words.next(), words.next(), words.next())
@@ -64,21 +66,23 @@ impl KernelFunctions {
         Some(())
     }
 
-    /// Whether no functions are known.
+    /// Returns whether no functions are known.
     pub fn is_empty(&self) -> bool {
         self.symbols.is_empty()
     }
 
-    /// An address in the middle of the kernel's functions. All of these lie within 2 GiB of it.
+    /// Returns an address in the middle of the kernel's functions. All functions are within 2 GiB
+    /// of it. Returns `None` if no functions are known.
     fn middle(&self) -> Option<u64> {
         let &(address, ..) = self.symbols.get(self.symbols.len() / 2)?;
         Some(address)
     }
 
-    /// The first name of the function that starts at `address`.
+    /// Returns the first name of the function that starts at `address`.
     ///
-    /// The tracer emits only entry points. If no function starts exactly at `address`, the function
-    /// is newer than the list and must not be confused with its neighbour.
+    /// The tracer emits only the addresses at which functions start. If no function starts exactly
+    /// at `address`, the function was loaded after the table was read. Returns `None` then, so that
+    /// it is not confused with its neighbour.
     pub fn name(&self, address: u64) -> Option<&str> {
         let first = self.symbols.partition_point(|&(start, ..)| start < address);
         let &(_, at, length) = self.symbols[first..]
@@ -88,30 +92,32 @@ impl KernelFunctions {
     }
 }
 
-/// Softirqs by number (`include/linux/interrupt.h`), spelled as in `/proc/softirqs`.
+/// Names of the softirqs by number (`include/linux/interrupt.h`), spelled as in `/proc/softirqs`.
 const SOFTIRQS: [&str; 10] = [
     "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU",
 ];
 
-/// Resolves the numbers in the tracer's records.
+/// The names for the numbers in the tracer's records.
 #[derive(Debug)]
 pub struct Names {
     functions: KernelFunctions,
     lines: HashMap<u32, Arc<str>>,
     programs: HashMap<u32, Arc<str>>,
     proc: PathBuf,
-    /// Number of times that the functions can still be read again. One read takes a few tens of ms.
+    /// Number of times that the functions may still be read again. One read takes a few tens of ms.
     readings_left: u32,
 }
 
-/// The text of a file. Names may contain invalid UTF-8, which is replaced.
+/// Reads a text file. Invalid UTF-8 is replaced, because names may contain it. Returns `None` if
+/// the file cannot be read.
 fn text(path: &Path) -> Option<String> {
     let bytes = fs::read(path).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 impl Names {
-    /// Reads the names available under `proc` (`/proc`) and `sys` (`/sys`).
+    /// Reads the names that are available under the directories `proc` and `sys`, which are
+    /// normally `/proc` and `/sys`.
     pub fn read(proc: &Path, sys: &Path) -> Self {
         let interrupts = text(&proc.join("interrupts")).unwrap_or_default();
         let mut lines = irq_lines(&interrupts);
@@ -128,22 +134,23 @@ impl Names {
         }
     }
 
-    /// Whether the kernel reveals its functions' names.
+    /// Returns whether the kernel reveals the names of its functions.
     pub fn knows_functions(&self) -> bool {
         !self.functions.is_empty()
     }
 
-    /// The address of the kernel function whose low 32 bits are `low`.
+    /// Returns the address of the kernel function whose low 32 bits are `low`.
     pub(crate) fn address(&self, low: u32) -> u64 {
-        // If no addresses are visible, functions have no names anyway. This address lies in the
-        // kernel text of x86-64.
+        // If no addresses are visible, functions have no names anyway. The default address lies in
+        // the kernel text of x86-64.
         let middle = self.functions.middle().unwrap_or(0xffff_ffff_8100_0000);
         #[expect(clippy::cast_possible_truncation, reason = "only the low bits count")]
         let offset = low.wrapping_sub(middle as u32).cast_signed();
         middle.wrapping_add_signed(offset.into())
     }
 
-    /// The name of the function at `address`, a span's `detail`. Empty if it has none.
+    /// Returns the name for a span's `detail`, which is usually the address of a function. The name
+    /// is empty if the span has no detail.
     pub fn detail(&mut self, address: u64) -> Arc<str> {
         match address {
             detail::NONE => "".into(),
@@ -169,10 +176,10 @@ impl Names {
             && self.knows_functions()
             && self.readings_left > 0
         {
-            // The function probably belongs to a module that has been loaded since.
+            // The function probably belongs to a module that was loaded after the last read.
             self.readings_left -= 1;
             let functions = KernelFunctions::from_file(&self.proc.join("kallsyms"));
-            // A process that has dropped its rights may no longer see any functions.
+            // If the process has dropped its rights, it may no longer see any functions.
             if !functions.is_empty() {
                 self.functions = functions;
             }
@@ -180,14 +187,15 @@ impl Names {
         Some(strip_clone(self.functions.name(address)?).into())
     }
 
-    /// The name of the softirq with this number.
+    /// Returns the name of the softirq with this number.
     pub fn softirq(number: u32) -> Arc<str> {
         SOFTIRQS
             .get(number as usize)
             .map_or_else(|| format!("number {number}").into(), |&name| name.into())
     }
 
-    /// The name of an interrupt: that of its vector, or the devices on its line.
+    /// Returns the name of an interrupt. It is the name of its vector, or the names of the devices
+    /// on its line.
     pub fn interrupt(&mut self, number: u32) -> Arc<str> {
         if let Some(own) = number.checked_sub(vector::FIRST) {
             return vector::NAMES
@@ -195,7 +203,7 @@ impl Names {
                 .map_or_else(|| format!("vector {own}").into(), |&name| name.into());
         }
         if !self.lines.contains_key(&number) {
-            // The line was set up after the last read.
+            // The interrupt line may have been set up after the last read.
             let now = text(&self.proc.join("interrupts")).unwrap_or_default();
             self.lines.extend(irq_lines(&now));
             self.lines
@@ -205,7 +213,7 @@ impl Names {
         Arc::clone(&self.lines[&number])
     }
 
-    /// The name of `process`, given that its thread `tid` is called `thread`.
+    /// Returns the name of `process`. `thread` is the name of its thread `tid`.
     pub fn program(&mut self, process: u32, tid: u32, thread: &str) -> Arc<str> {
         if tid == process {
             return thread.into();
@@ -223,18 +231,18 @@ impl Names {
         self.programs.clear();
     }
 
-    /// The name of thread `tid`, if it is alive.
+    /// Returns the name of thread `tid`, or `None` if the thread does not exist.
     pub fn thread(&self, tid: u32) -> Option<String> {
         let name = text(&self.proc.join(format!("{tid}/comm")))?;
         Some(name.trim_end().to_owned())
     }
 
-    /// Whether thread `tid` exists and is visible to this process.
+    /// Returns whether thread `tid` exists and is visible to this process.
     pub(crate) fn is_alive(&self, tid: u32) -> bool {
         self.proc.join(tid.to_string()).exists()
     }
 
-    /// Process id of thread `tid`, if it is alive.
+    /// Returns the process id of thread `tid`, or `None` if the thread does not exist.
     pub fn process(&self, tid: u32) -> Option<u32> {
         let status = text(&self.proc.join(format!("{tid}/status")))?;
         status
@@ -243,13 +251,15 @@ impl Names {
     }
 }
 
-/// A function's name without the suffix that marks a compiler clone (`foo.isra.0`, `foo.cold`).
+/// Returns a function's name without the suffix that marks a copy made by the compiler
+/// (`foo.isra.0`, `foo.cold`).
 fn strip_clone(name: &str) -> &str {
     name.split_once('.')
         .map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem })
 }
 
-/// The rows of `/proc/interrupts`: each row's label, and the description after its counts.
+/// Iterates over the rows of `/proc/interrupts`. Each item is a row's label, and the description
+/// after its counts.
 fn rows(text: &str) -> impl Iterator<Item = (&str, String)> {
     let header = text.lines().next().unwrap_or_default();
     let cpus = header.split_ascii_whitespace().count();
@@ -261,7 +271,8 @@ fn rows(text: &str) -> impl Iterator<Item = (&str, String)> {
     text.lines().skip(1).filter_map(row)
 }
 
-/// Names of the devices on each interrupt line, from the text of `/proc/interrupts`.
+/// Returns the names of the devices on each interrupt line. `text` is the contents of
+/// `/proc/interrupts`.
 fn irq_lines(text: &str) -> HashMap<u32, Arc<str>> {
     let line = |(label, description): (&str, String)| {
         let number = label.parse().ok()?;
@@ -271,9 +282,9 @@ fn irq_lines(text: &str) -> HashMap<u32, Arc<str>> {
     rows(text).filter_map(line).collect()
 }
 
-/// Names of inter-processor interrupts on architectures on which they are interrupt lines (arm64).
-/// `/proc/interrupts` does not show their line numbers, and lists their purpose under `IPI` plus
-/// the controller's number. `/sys/kernel/irq` has both numbers.
+/// Returns the names of inter-processor interrupts on architectures on which they use interrupt
+/// lines (arm64). `/proc/interrupts` lists their purpose under `IPI` plus the interrupt
+/// controller's number, but without their line numbers. `/sys/kernel/irq` has both numbers.
 fn inter_processor_interrupts(interrupts: &str, lines: &Path) -> HashMap<u32, Arc<str>> {
     let purposes: HashMap<&str, String> = rows(interrupts)
         .filter_map(|(label, purpose)| Some((label.strip_prefix("IPI")?, purpose)))
@@ -327,8 +338,8 @@ garbage
     fn an_address_is_recovered_from_its_low_bits() {
         let unknown = Names::read(Path::new("/nonexistent"), Path::new("/nonexistent"));
         assert_eq!(unknown.address(0x8100_0100), 0xffff_ffff_8100_0100);
-        // The first address belongs to a module's function. The second kernel has its text
-        // elsewhere.
+        // The first address belongs to a function in a module. The second kernel has its text at
+        // other addresses.
         assert_eq!(unknown.address(0xc000_0001), 0xffff_ffff_c000_0001);
         let functions = "ffff800012340000 T _text\nffff800080000000 t of_a_module\n";
         let elsewhere = Names {

@@ -1,4 +1,4 @@
-//! Makes every CPU switch threads once, so that its accounting can start and end.
+//! Makes every CPU switch threads once, so that accounting can start or end on it.
 
 use std::sync::mpsc;
 use std::thread;
@@ -10,12 +10,12 @@ use ticktax_model::{Cpu, CpuList};
 
 use crate::sys;
 
-/// Time limit for all CPUs together. A CPU on which a real-time thread runs without yielding does
-/// not switch in time. Its accounting then starts or ends at its next event.
+/// Maximum time to wait for the next CPU to switch. A CPU on which a real-time thread runs without
+/// yielding does not switch in time. Its accounting then starts or ends at its next event.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Moves a thread to each of `cpus` in turn, and waits until it has run there. Returns the CPUs
-/// that this thread may not use or that did not run it in time.
+/// that the thread may not use, or on which it did not run in time.
 pub(crate) fn nudge(cpus: &CpuList) -> CpuList {
     let (arrived, arrivals) = mpsc::channel();
     let wanted: Vec<Cpu> = cpus.iter().collect();
@@ -23,9 +23,9 @@ pub(crate) fn nudge(cpus: &CpuList) -> CpuList {
     let visitor = thread::Builder::new()
         .name("ticktax-nudge".to_owned())
         .spawn(move || {
-            // On an overloaded machine, an ordinary thread would have to wait long for some CPUs,
-            // and their accounting would start much later than that of others. This thread needs
-            // only a few µs per CPU.
+            // On an overloaded machine, an ordinary thread would have to wait for a long time on
+            // some CPUs, and their accounting would start much later than that of others. This
+            // thread needs only a few µs per CPU.
             if !sys::set_own_real_time() {
                 sys::set_own_nice(-20);
             }
@@ -40,8 +40,8 @@ pub(crate) fn nudge(cpus: &CpuList) -> CpuList {
             }
         });
     let mut stuck: Vec<Cpu> = wanted;
-    // The visiting thread ends after its last visit. If the receiver is gone, it ends at its next
-    // visit.
+    // The thread that visits the CPUs ends after its last visit. If nothing receives its messages
+    // any more, it ends after its next visit.
     while visitor.is_ok() && !stuck.is_empty() {
         match arrivals.recv_timeout(PATIENCE) {
             Ok(cpu) => stuck.retain(|&other| other != cpu),

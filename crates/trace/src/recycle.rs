@@ -1,14 +1,14 @@
-//! Lets a tracer that keeps sums run for days: reports the counts so far, and frees the entries of
-//! exited threads.
+//! Lets a tracer that keeps sums run for days. Reports the counters so far, and frees the entries
+//! of threads that have exited.
 //!
 //! An entry's key contains its thread and its CPU, so only that thread on that CPU adds to the
-//! entry. Once the thread is gone and the entry has not changed for a whole window, the BPF
-//! programs may reuse it. If the thread still adds something in its last moments, that goes into a
-//! new entry.
+//! entry. Once the thread has exited and the entry has not changed for an entire window, the BPF
+//! programs may reuse the entry. If the thread still uses some time after that, a new entry is
+//! created for it.
 //!
-//! The BPF programs search for a key from its home slot on, and take the first free entry. If an
-//! entry in front of an older one with the same key is freed, the key may therefore get a second
-//! entry. Both are read.
+//! The BPF programs search for a key from its home slot on, and take the first free entry. If
+//! another entry in front of it has been freed, the same key may therefore get a second entry. The
+//! reader adds up both.
 
 use ticktax_model::recording::Loss;
 use ticktax_model::{Cpu, Nanos};
@@ -16,22 +16,23 @@ use ticktax_model::{Cpu, Nanos};
 use crate::record::kind;
 use crate::tracer::Tracer;
 
-/// Number of threads to look up in `/proc` per call. A look-up takes a microsecond or two.
+/// Number of threads to look up in `/proc` per call. A look-up takes 1 or 2 µs.
 const LOOKS: usize = 2_048;
 
-/// A tracer's counters since it started.
+/// Counters of a tracer since it started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Number of tracepoint hits.
     pub events: u64,
-    /// Number of intervals that did not fit into the table of sums. They are added to `others`.
+    /// Number of intervals whose source did not fit into the table of sums. Their time is added to
+    /// `others`.
     pub folded: u64,
-    /// Lost events, by CPU.
+    /// Number of lost events on each CPU, and their self time.
     pub lost: Vec<Loss>,
 }
 
 impl Tracer {
-    /// The counters so far.
+    /// Returns the counters so far.
     pub fn counted(&self) -> Counted {
         let mut counted = Counted::default();
         for (number, cpu) in (0..self.sizes.cpus).zip(0_u32..) {
@@ -51,14 +52,14 @@ impl Tracer {
         counted
     }
 
-    /// Forgets all source ids, because later rows use a new table.
+    /// Forgets all source ids, because later rows will use a new table of sources.
     pub fn forget_sources(&mut self) {
         self.decoder.forget_sources();
         self.decoder.forget_programs();
     }
 
-    /// If more than half of the table is in use, frees the entries of exited threads. Call this
-    /// right after sums were emitted. Returns the number of freed entries.
+    /// Frees the entries of threads that have exited, if more than half of the table is in use.
+    /// Call this right after sums were emitted. Returns the number of freed entries.
     pub fn recycle(&mut self) -> usize {
         let entries = self.sizes.sum_entries as usize;
         if !self.sizes.summing {

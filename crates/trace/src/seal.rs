@@ -1,34 +1,35 @@
-//! Marks that show whether a record is complete. They are for CPUs that may see each other's stores
-//! out of order.
+//! Marks that show whether a record is complete. They are needed for CPUs that may see each other's
+//! stores out of order.
 //!
 //! On such CPUs, all other bits of a record are mixed into its mark (`publish` in `bpf/books.h`). A
-//! half-written record then has a wrong mark, except with a probability of 2^-32. In the flight
-//! recorder's ring, only half of an entry's mark can be predicted. Such an entry is therefore read
-//! twice, and both reads must agree.
+//! record that is only partly written therefore has a wrong mark, except with a probability of
+//! 2^-32. In the flight recorder's ring, only half of the bits of an entry's mark can be predicted.
+//! Such an entry is therefore read twice, and both reads must agree.
 
 use crate::record::{RingEntry, SpanRecord};
 
-/// Same as the constant with this name in `bpf/books.h`.
+/// Must equal the constant with this name in `bpf/books.h`.
 const MIXER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A record with a mark.
+/// A record that contains a mark.
 pub(crate) trait Sealed {
-    /// The record's mark, without what was mixed into it.
+    /// Returns the record's mark without the bits that were mixed into it.
     fn mark(&self) -> u32;
 }
 
-/// The value to mix into the mark of a record with these words. The mark's own bits must be 0.
+/// Returns the value to mix into the mark of a record that consists of these words. The bits of the
+/// mark itself must be 0.
 fn mixed(words: &[u64]) -> u32 {
     let mix = |mixed: u64, word: &u64| mixed.wrapping_add(*word).wrapping_mul(MIXER);
     (words.iter().fold(0, mix) >> u32::BITS) as u32
 }
 
-/// A word made of two numbers, on a little-endian machine.
+/// Combines two numbers into a word, as they would be stored on a little-endian machine.
 fn pair(low: u32, high: u32) -> u64 {
     u64::from(high) << u32::BITS | u64::from(low)
 }
 
-/// Half a word made of four bytes, on a little-endian machine.
+/// Combines four bytes into half a word, as they would be stored on a little-endian machine.
 fn bytes(bytes: [u8; 4]) -> u32 {
     u32::from_le_bytes(bytes)
 }
@@ -71,7 +72,7 @@ mod tests {
     use super::Sealed;
     use crate::record::{RingEntry, SpanRecord};
 
-    /// Asserts that every one of the changes to `record` changes its mark.
+    /// Asserts that each of the changes to `record` changes its mark.
     fn all_differ<T: Sealed + Copy>(record: T, changes: &[fn(&mut T)]) {
         for (at, change) in changes.iter().enumerate() {
             let mut changed = record;

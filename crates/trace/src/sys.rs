@@ -1,4 +1,4 @@
-//! The crate's only unsafe code: memory shared with the BPF programs.
+//! Memory that is shared with the BPF programs. All unsafe code of this crate is here.
 #![expect(unsafe_code, reason = "maps are shared with the kernel through mmap")]
 
 use std::num::NonZeroUsize;
@@ -14,20 +14,20 @@ use crate::record::{
 };
 use crate::seal::Sealed;
 
-/// Nice value of the calling thread.
+/// Returns the nice value of the calling thread.
 pub(crate) fn own_nice() -> i32 {
     // SAFETY: the call takes and returns numbers; 0 is the calling thread, which exists.
     unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
 }
 
-/// Sets the calling thread's nice value. Returns whether the kernel allowed it.
+/// Sets the nice value of the calling thread. Returns whether the kernel allowed it.
 pub(crate) fn set_own_nice(nice: i32) -> bool {
     // SAFETY: the call takes and returns numbers; 0 is the calling thread.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) == 0 }
 }
 
-/// Returns freed memory to the kernel. Otherwise the C library would keep it: the larger the freed
-/// blocks were, the more it keeps.
+/// Returns freed memory to the kernel. Without this call, the C library would keep it. The larger
+/// the freed blocks were, the more memory it keeps.
 pub(crate) fn give_back_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: the call takes a number, the bytes to keep at the top, and touches no memory in use.
@@ -55,11 +55,11 @@ pub(crate) fn set_own_real_time() -> bool {
     result == 0
 }
 
-/// Types that may be copied from memory that the kernel can write at any time.
+/// Types that can be copied from memory that the kernel may write at any time.
 ///
 /// # Safety
-/// Every bit pattern must be a value of the type: integers and arrays of them, `repr(C)`, without
-/// padding.
+/// Every bit pattern must be a valid value of the type. This holds for integers, arrays of
+/// integers, and `repr(C)` structs that consist of these and have no padding.
 pub(crate) unsafe trait Shared: Copy {}
 
 // SAFETY: `repr(C)`, only integers, no padding (`cargo xtask bpf` rejects padding).
@@ -84,7 +84,7 @@ unsafe impl aya::Pod for FollowedThread {}
 // SAFETY: as above.
 unsafe impl aya::Pod for ThrottledWait {}
 
-/// Parses a trigger record. `None` if there are too few bytes.
+/// Parses a trigger record. Returns `None` if there are too few bytes.
 pub(crate) fn trigger_record(bytes: &[u8]) -> Option<TriggerRecord> {
     if bytes.len() < size_of::<TriggerRecord>() {
         return None;
@@ -94,7 +94,7 @@ pub(crate) fn trigger_record(bytes: &[u8]) -> Option<TriggerRecord> {
     Some(unsafe { bytes.as_ptr().cast::<TriggerRecord>().read_unaligned() })
 }
 
-/// A kernel array map, mapped into this process.
+/// An array map of the kernel that is mapped into this process.
 pub(crate) struct SharedArray<T: Shared> {
     base: NonNull<T>,
     len: usize,
@@ -105,7 +105,8 @@ pub(crate) struct SharedArray<T: Shared> {
 unsafe impl<T: Shared> Send for SharedArray<T> {}
 
 impl<T: Shared> SharedArray<T> {
-    /// Maps the first `len` entries of `map`, an array map whose entries have the size of `T`.
+    /// Maps the first `len` entries of `map`, which must be an array map whose entries have the
+    /// size of `T`.
     pub(crate) fn map(map: impl AsFd, len: usize) -> nix::Result<Self> {
         let bytes = NonZeroUsize::new(len * size_of::<T>()).ok_or(nix::Error::EINVAL)?;
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
@@ -124,7 +125,8 @@ impl<T: Shared> SharedArray<T> {
         unsafe { self.base.add(index) }
     }
 
-    /// Copies entry `index`. The copy may be torn if the kernel is writing to the entry.
+    /// Copies the entry at `index`. If the kernel is writing to the entry at the same time, the
+    /// copy may be torn.
     pub(crate) fn read(&self, index: usize) -> T {
         // SAFETY: the entry is mapped and aligned, and any bits are a `T` (see `Shared`).
         unsafe { self.entry(index).read_volatile() }
@@ -132,8 +134,8 @@ impl<T: Shared> SharedArray<T> {
 }
 
 impl SharedArray<TriggerPlan> {
-    /// Writes the plan. The BPF programs may read it when it is half written. Each limit is one
-    /// word, so they see either its old value or its new one.
+    /// Writes the rules. The BPF programs may read them while they are only partly written. Each
+    /// limit is one word, so the programs see either its old value or its new one.
     pub(crate) fn write(&self, plan: &TriggerPlan) {
         // SAFETY: the entry is mapped and aligned, and the kernel only reads it.
         unsafe { self.entry(0).write_volatile(*plan) }
@@ -141,7 +143,7 @@ impl SharedArray<TriggerPlan> {
 }
 
 impl SharedArray<SumRecord> {
-    /// Number of intervals in entry `index`.
+    /// Returns the number of intervals in the entry at `index`.
     pub(crate) fn count(&self, index: usize) -> u64 {
         let entry = self.entry(index).as_ptr();
         // SAFETY: the field lies within a mapped entry.
@@ -160,8 +162,8 @@ impl<T: Shared> Drop for SharedArray<T> {
 }
 
 impl SharedArray<SpanRecord> {
-    /// The record at `index`, if it is record number `seq` and completely written. For `sealed`,
-    /// see [`seal`](crate::seal).
+    /// Returns the record at `index`, or `None` if it is not record number `seq` or is not
+    /// completely written. For the meaning of `sealed`, see [`seal`](crate::seal).
     pub(crate) fn take(&self, index: usize, seq: u32, sealed: bool) -> Option<SpanRecord> {
         if sealed {
             let record = self.read(index);
@@ -177,7 +179,7 @@ impl SharedArray<SpanRecord> {
 }
 
 impl SharedArray<CpuState> {
-    /// Number of records that the BPF programs on CPU `index` have claimed so far.
+    /// Returns the number of records that the BPF programs on CPU `index` have claimed so far.
     pub(crate) fn head(&self, index: usize) -> u64 {
         let entry = self.entry(index).as_ptr();
         // SAFETY: the field lies within a mapped entry.
@@ -188,8 +190,8 @@ impl SharedArray<CpuState> {
 }
 
 impl SharedArray<SumRecord> {
-    /// Number of intervals in entry `index`, and their self time. This is much cheaper than reading
-    /// the entry.
+    /// Returns the number of intervals in the entry at `index`, and their self time. This is much
+    /// cheaper than reading the entire entry.
     pub(crate) fn sum(&self, index: usize) -> (u64, i64) {
         let entry = self.entry(index).as_ptr();
         // SAFETY: the field lies within a mapped entry.
@@ -203,13 +205,14 @@ impl SharedArray<SumRecord> {
         (count, time)
     }
 
-    /// Frees entry `index`, which the BPF programs may then use for any source. Call this only when
-    /// nothing adds to the entry any more: a concurrent addition would be lost or misattributed.
+    /// Frees the entry at `index`, so that the BPF programs may use it for any source. Call this
+    /// only when no BPF program adds to the entry any more, because such an addition would be lost
+    /// or attributed to the wrong source.
     pub(crate) fn free(&self, index: usize) {
         let key = self.entry(index).as_ptr().cast::<u64>();
         // SAFETY: an entry is `WORDS` words, and the first is its key (asserted in `record.rs`).
         let others = unsafe { key.add(1) };
-        // SAFETY: these words are mapped and aligned, zero is a valid value, and nothing else
+        // SAFETY: these words are mapped and aligned, zero is a valid value, and no other code
         // writes them.
         unsafe { others.write_bytes(0, Self::WORDS - 1) };
         // SAFETY: the key is aligned for a u64; the programs take the entry once they see 0.
@@ -221,9 +224,9 @@ impl SharedArray<SumRecord> {
 }
 
 impl SharedArray<RingEntry> {
-    /// The entry at `index`, if it belongs to this `round` of the ring and is completely written.
-    /// For `sealed`, see [`seal`](crate::seal). The returned entry's seal has nothing mixed into it
-    /// any more.
+    /// Returns the entry at `index`, or `None` if it does not belong to this `round` of the ring or
+    /// is not completely written. For the meaning of `sealed`, see [`seal`](crate::seal). The
+    /// returned entry's mark no longer contains the bits that were mixed into it.
     pub(crate) fn take(&self, index: usize, round: u16, sealed: bool) -> Option<RingEntry> {
         let is_round = |seal: u32| seal >> 16 == u32::from(round);
         if sealed {
@@ -243,7 +246,8 @@ impl SharedArray<RingEntry> {
 }
 
 impl SharedArray<ThreadName> {
-    /// Name and process of thread `tid`, if the entry at `index` is this thread's.
+    /// Returns the name and process of thread `tid`, or `None` if the entry at `index` belongs to
+    /// another thread.
     pub(crate) fn find(&self, index: usize, tid: u32) -> Option<ThreadName> {
         let entry = self.entry(index).as_ptr();
         // SAFETY: the field lies within a mapped entry.
@@ -269,7 +273,7 @@ impl SharedArray<CpuControl> {
         unsafe { AtomicU64::from_ptr(field) }.store(tail, Ordering::Release);
     }
 
-    /// Sets what the BPF programs on CPU `index` do: a set of [`run`], or 0 to do nothing.
+    /// Selects what the BPF programs on CPU `index` do: a set of [`run`] flags, or 0 to do nothing.
     pub(crate) fn set_running(&self, index: usize, running: u64) {
         let known = run::RECORD | run::FOLLOW | run::SECOND;
         debug_assert_eq!(running & !known, 0, "unknown bits");
@@ -280,7 +284,7 @@ impl SharedArray<CpuControl> {
         unsafe { AtomicU64::from_ptr(field) }.store(running, Ordering::Release);
     }
 
-    /// Starts recording on CPU `index` at the time `since`, in ns.
+    /// Makes recording on CPU `index` start at the time `since`, in ns.
     pub(crate) fn set_since(&self, index: usize, since: u64) {
         let entry = self.entry(index).as_ptr();
         // SAFETY: the field lies within a mapped entry.
@@ -289,7 +293,7 @@ impl SharedArray<CpuControl> {
         unsafe { AtomicU64::from_ptr(field) }.store(since, Ordering::Release);
     }
 
-    /// Ends recording on CPU `index` at the time `until`, in ns.
+    /// Makes recording on CPU `index` end at the time `until`, in ns.
     pub(crate) fn set_until(&self, index: usize, until: u64) {
         let entry = self.entry(index).as_ptr();
         // SAFETY: the field lies within a mapped entry.

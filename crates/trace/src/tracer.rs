@@ -1,4 +1,4 @@
-//! The tracer: manages the BPF programs and reads the records that they write.
+//! The tracer, which manages the BPF programs and reads the records that they write.
 
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd};
@@ -26,43 +26,46 @@ use crate::record::{
 };
 use crate::sys::{self, Shared, SharedArray};
 
-/// Time between setting a start or stop time and reaching it. All CPUs must know it in advance, so
-/// that they start or stop together.
+/// Time between the call that sets a start or stop time, and that time. All CPUs must learn of the
+/// time in advance, so that they start or stop together.
 pub(crate) const AHEAD: Nanos = Nanos::from_millis(1);
 
-/// Rows of different CPUs can be emitted out of order by up to this much, even if the reader is
-/// late.
+/// Length of the intervals in which rows are merged. Within an interval, the rows of one CPU are
+/// emitted before those of the next CPU. Rows of different CPUs can therefore be out of order by up
+/// to this much, even if the reader is late.
 const MERGED: Nanos = Nanos::from_millis(50);
 
 /// Name prefix of ticktax's probe threads.
 pub const PROBE_PREFIX: &str = "ttx-";
 
 /// The loaded BPF programs and their buffers. Nothing is pinned, so the kernel unloads the programs
-/// when this is dropped or the process dies.
+/// when this value is dropped or the process dies.
 pub struct Tracer {
-    // Fields are dropped in this order, so no mapping outlives the programs that write it.
+    // Fields are dropped in this order. The programs must come first, so that no mapping is removed
+    // before the programs that write to it.
     pub(crate) programs: Ebpf,
     pub(crate) spans: SharedArray<SpanRecord>,
-    /// The flight recorder's ring.
+    /// Rings of the flight recorder.
     pub(crate) entries: SharedArray<RingEntry>,
     pub(crate) thread_names: SharedArray<ThreadName>,
     pub(crate) sums: SharedArray<SumRecord>,
     pub(crate) rests: SharedArray<SumRecord>,
-    /// Histograms of the delays that the flight recorder's counting rules have seen.
+    /// Histograms of the delays that the flight recorder's rules have counted.
     pub(crate) rule_lengths: SharedArray<RuleHistogram>,
     pub(crate) states: SharedArray<CpuState>,
     pub(crate) controls: SharedArray<CpuControl>,
     pub(crate) sizes: Sizes,
-    /// Whether all words of a record are mixed into its mark.
+    /// Whether all words of a record are mixed into its mark (see [`seal`](crate::seal)).
     pub(crate) sealed: bool,
     pub(crate) decoder: Decoder,
     pub(crate) first_states: FirstStates,
     pub(crate) tails: Vec<u64>,
     /// State of the flight recorder's two tables of sums.
     pub(crate) tables: Tables,
-    /// Sums as they were last emitted, followed by the rests.
+    /// Sums as they were when last emitted. The entries for sources that did not fit into the table
+    /// come last.
     pub(crate) window: Vec<Option<SumRecord>>,
-    /// For each entry in `window`, whether it had grown when sums were last emitted.
+    /// For each entry in `window`, whether it had grown by the time sums were last emitted.
     pub(crate) grew: Vec<bool>,
     /// Index at which [`Tracer::recycle`] continues.
     pub(crate) recycled: usize,
@@ -71,7 +74,7 @@ pub struct Tracer {
     pub(crate) since: Nanos,
     /// All records that ended before this time have been emitted.
     drained: Nanos,
-    /// When recording ends or ended, once that is decided.
+    /// When recording ends or ended. `None` if the end is not set yet.
     pub(crate) until: Option<Nanos>,
     /// Interval at which sums are emitted.
     window_length: Nanos,
@@ -82,10 +85,10 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// Loads and attaches the BPF programs. Nothing is recorded before [`Tracer::start`].
+    /// Loads and attaches the BPF programs. Recording does not start before [`Tracer::start`].
     ///
-    /// `possible` is the number of CPUs that the machine can ever have, including those not plugged
-    /// in yet: see `ticktax_host::Proc::room_for_cpus`.
+    /// `possible` is the number of CPUs that the machine can ever have, including those that are
+    /// not plugged in yet (see `ticktax_host::Proc::room_for_cpus`).
     ///
     /// # Errors
     /// Returns an error if the kernel, the caller's rights or the available memory do not allow it.
@@ -99,7 +102,7 @@ impl Tracer {
             every_entry_watched,
         } = load(settings, sizes)?;
         let names = Names::read(Path::new("/proc"), Path::new("/sys"));
-        // Reading the kernel's BTF has taken some tens of MiB.
+        // Reading the kernel's BTF took some tens of MiB.
         sys::give_back_memory();
         if !names.knows_functions() {
             limitations.push(Limitation::FunctionNamesHidden);
@@ -108,7 +111,8 @@ impl Tracer {
             sizes.all_sum_entries() as usize,
             sizes.rest_entries() as usize,
         );
-        // The flight recorder has two tables: it empties one while it fills the other.
+        // The flight recorder does not need earlier values: it empties one table completely while
+        // the other is being filled.
         let windowed = if sizes.summing && !sizes.flight {
             sums + rests
         } else {
@@ -145,40 +149,41 @@ impl Tracer {
         })
     }
 
-    /// Whether the BPF programs for kernels before Linux 5.12 are in use.
+    /// Returns whether the BPF programs for kernels before Linux 5.12 are in use.
     pub fn is_before_5_12(&self) -> bool {
         self.is_before_5_12
     }
 
-    /// Hooks that are attached.
+    /// Returns the hooks that are attached.
     pub fn attached(&self) -> &[Hook] {
         &self.attached
     }
 
-    /// The tracer's blind spots on this kernel.
+    /// Returns the blind spots that the tracer has on this kernel.
     pub fn limitations(&self) -> &[Limitation] {
         &self.limitations
     }
 
-    /// Whether every path into the kernel is watched.
+    /// Returns whether every entry into the kernel is watched.
     pub fn every_entry_watched(&self) -> bool {
         self.every_entry_watched
     }
 
-    /// Size of the buffers shared with the kernel, in bytes.
+    /// Returns the size of the buffers that are shared with the kernel, in bytes.
     pub fn buffer_bytes(&self) -> u64 {
         self.sizes.bytes()
     }
 
-    /// Number of context switches reported so far on all CPUs, including those after the end of
-    /// recording.
+    /// Returns the number of context switches that were reported so far on all CPUs, including
+    /// those after the end of recording.
     pub fn switches(&self) -> u64 {
         let cpus = 0..self.sizes.cpus;
         cpus.map(|cpu| self.states.read(cpu).switches).sum()
     }
 
-    /// Number of times that the kernel skipped a BPF program because it was already active on that
-    /// CPU. `None` if the kernel does not count this (before Linux 5.12).
+    /// Returns the number of times that the kernel skipped a BPF program because that program was
+    /// already running on the same CPU. Returns `None` if the kernel does not count this (before
+    /// Linux 5.12).
     pub fn programs_skipped(&self) -> Option<u64> {
         let programs = self.programs.programs();
         let skipped = programs.filter_map(|(_, program)| {
@@ -189,9 +194,9 @@ impl Tracer {
         skipped.fold(None, |sum, skipped| Some(sum.unwrap_or(0) + skipped))
     }
 
-    /// Starts accounting on all CPUs in `watched` at the same time, which has passed when this
-    /// returns. Returns those CPUs in `online` that could not be made to switch now. They start
-    /// later, at their first switch.
+    /// Starts accounting on all CPUs in `watched` at the same time. This time has passed when the
+    /// function returns. Returns those CPUs in `online` that could not be made to switch threads.
+    /// Their accounting starts later, at their first switch.
     pub fn start(&mut self, watched: &CpuList, online: &CpuList) -> CpuList {
         let cpus = watched.iter().map(Cpu::index);
         let cpus: Vec<usize> = cpus.filter(|&cpu| cpu < self.sizes.cpus).collect();
@@ -212,7 +217,7 @@ impl Tracer {
         late
     }
 
-    /// When the last of `cpus` started its accounting. `None` if none has.
+    /// Returns when the last of `cpus` started its accounting, or `None` if none of them has.
     pub fn opened(&self, cpus: &CpuList) -> Option<Nanos> {
         let cpus = cpus
             .iter()
@@ -220,7 +225,8 @@ impl Tracer {
             .filter(|&cpu| cpu < self.sizes.cpus);
         let opened = cpus.map(|cpu| self.states.read(cpu).opened);
         let last = opened.filter(|&opened| opened > 0).max()?;
-        // A CPU that has had no event since then starts at its next one.
+        // If a CPU has had no event since the planned start, its accounting will be started as of
+        // that time.
         Some(if last == OPENING as u64 {
             self.since
         } else {
@@ -228,9 +234,9 @@ impl Tracer {
         })
     }
 
-    /// Ends recording on all CPUs at `time` on `CLOCK_MONOTONIC`, however late [`Tracer::close`] is
-    /// called. Later events produce no rows, and open intervals end at `time`. Switches are still
-    /// counted ([`Tracer::switches`]).
+    /// Ends recording on all CPUs at `time` on `CLOCK_MONOTONIC`, even if [`Tracer::close`] is
+    /// called later. Later events do not produce rows, and intervals that are still open end at
+    /// `time`. Switches continue to be counted ([`Tracer::switches`]).
     pub fn end_at(&mut self, time: Nanos) {
         self.until = Some(time);
         for cpu in 0..self.sizes.cpus {
@@ -239,38 +245,38 @@ impl Tracer {
     }
 
     /// For tests: makes the BPF programs ignore everything on `cpu` until [`Tracer::resume`] is
-    /// called, as if the kernel did not report that CPU's switches.
+    /// called. The effect is that of a kernel that does not report the CPU's switches.
     #[doc(hidden)]
     pub fn pause(&mut self, cpu: Cpu) {
         self.controls.set_running(cpu.index(), 0);
     }
 
-    /// For tests: ends [`Tracer::pause`].
+    /// For tests: ends the effect of [`Tracer::pause`].
     #[doc(hidden)]
     pub fn resume(&mut self, cpu: Cpu) {
         let follow = u64::from(self.sizes.following) * run::FOLLOW;
         self.controls.set_running(cpu.index(), run::RECORD | follow);
     }
 
-    /// The calling thread's nice value, from -20 to 19.
+    /// Returns the calling thread's nice value, from -20 to 19.
     pub fn own_nice() -> i32 {
         sys::own_nice()
     }
 
-    /// Sets the calling thread's nice value, from -20 to 19. On a busy machine, a reader at nice 0
-    /// would run too late and lose events. Threads and processes started later inherit the value.
-    /// Returns whether the kernel allowed it.
+    /// Sets the calling thread's nice value, from -20 to 19. Returns whether the kernel allowed it.
+    /// On a busy machine, a reader at nice 0 would run too late and lose events. Threads and
+    /// processes that the thread starts later inherit the value.
     pub fn set_own_nice(nice: i32) -> bool {
         sys::set_own_nice(nice)
     }
 
-    /// Passes every finished record to `sink`. A CPU's records are in order of their ends. Records
-    /// of different CPUs are merged to within 50 ms.
+    /// Passes every finished record to `sink`. The records of one CPU are in the order of their end
+    /// times. The records of different CPUs may be out of order by up to 50 ms.
     ///
     /// With [`Output::Sums`](crate::Output::Sums), only long intervals have records. The sums of
     /// everything else follow once per [`TraceSettings::window`], for the window that ends at
-    /// `now`. Do not use this for the flight recorder: see [`Tracer::capture`] and
-    /// [`Tracer::take_sums`].
+    /// `now`. Do not call this function for the flight recorder, which uses [`Tracer::capture`] and
+    /// [`Tracer::take_sums`] instead.
     pub fn drain(
         &mut self,
         now: Nanos,
@@ -283,9 +289,9 @@ impl Tracer {
         }
     }
 
-    /// Emits the records that ended before `now`, one slice of time after the other for all CPUs.
-    /// Otherwise, a reader that is seconds late would emit seconds of one CPU's records before
-    /// those of the next.
+    /// Emits the records that ended before `now`. Time is divided into slices, and each slice is
+    /// emitted for all CPUs before the next one. Without slices, a reader that is seconds late
+    /// would emit seconds of one CPU's records before the first record of the next CPU.
     pub(crate) fn drain_rings(
         &mut self,
         now: Nanos,
@@ -301,7 +307,7 @@ impl Tracer {
         }
     }
 
-    /// Emits `cpu`'s records that ended by `until`.
+    /// Emits the records of `cpu` that ended by `until`.
     pub(crate) fn drain_ring(
         &mut self,
         cpu: usize,
@@ -315,8 +321,8 @@ impl Tracer {
         let len = self.sizes.ring_len();
         let first = self.tails[cpu];
         let mut tail = first;
-        // Read at most one ring's worth. Otherwise, a CPU that writes faster than this reads would
-        // delay the other CPUs and the end.
+        // Read at most as many records as the ring can hold. If the CPU writes records faster than
+        // they are read, the loop would otherwise delay the other CPUs and the end of recording.
         while tail - first < len as u64 {
             #[expect(clippy::cast_possible_truncation, reason = "only the low bits count")]
             let (place, seq) = (tail as usize & (len - 1), (tail as u32).wrapping_add(1));
@@ -329,8 +335,8 @@ impl Tracer {
                 sink(sources, &row);
             }
             tail += 1;
-            // Free the ring in quarters. Freeing every single record would bounce the writer's
-            // cache line.
+            // Free a quarter of the ring at a time. Freeing every single record would make the
+            // cache line bounce between the reader and the writer.
             if tail & (len as u64 / 4 - 1) == 0 {
                 self.controls.set_tail(cpu, tail);
             }
@@ -347,7 +353,7 @@ impl Tracer {
         sources: &mut SourceTable,
         sink: &mut dyn FnMut(&SourceTable, &Row),
     ) {
-        // The reader may get here only after recording has ended.
+        // Recording may have ended by the time the reader gets here.
         let now = self.until.map_or(now, |until| now.min(until));
         let now = now.max(self.window_begin);
         let window = (self.window_begin, now);
@@ -358,8 +364,9 @@ impl Tracer {
                 None => (&self.sums, index),
                 Some(rest) => (&self.rests, rest),
             };
-            // Most entries are free or belong to threads that did not run. The kernel increments
-            // the count before it adds the time. Comparing both detects a read between the two.
+            // Most entries are free, or belong to threads that did not run. The kernel increments
+            // the count before it adds the time. If an entry was read between these two steps,
+            // comparing both values detects this at the next read.
             let read = before.as_ref();
             *grew = table.sum(index) != read.map_or((0, 0), |sum| (sum.count, sum.self_ns));
             if !*grew {
@@ -375,7 +382,7 @@ impl Tracer {
     }
 }
 
-/// When a record's span ended. An edge has no length.
+/// Returns the end of a record's span. An edge ends when it starts.
 fn end_of(record: &SpanRecord) -> u64 {
     if record.flags & EDGES == 0 {
         record.start.saturating_add(record.dur)
@@ -384,7 +391,7 @@ fn end_of(record: &SpanRecord) -> u64 {
     }
 }
 
-/// The number of skipped calls, from a BPF program's file in `/proc/self/fdinfo`.
+/// Extracts the number of skipped runs from the file of a BPF program in `/proc/self/fdinfo`.
 fn skipped_in(text: &str) -> Option<u64> {
     let mut lines = text.lines();
     let count = lines.find_map(|line| line.strip_prefix("recursion_misses:"))?;

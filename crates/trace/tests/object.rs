@@ -1,6 +1,6 @@
-//! Checks the compiled objects against the list of programs and against the constants that the
-//! records share with the model. Also checks that the object for old kernels uses only what those
-//! kernels support.
+//! Checks the compiled BPF objects against the list of programs, and against the constants that the
+//! records share with the model. Also checks that the object for old kernels uses only features
+//! that those kernels support.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,8 +21,8 @@ fn histograms_have_the_models_buckets() {
     assert_eq!(HISTOGRAM_BUCKETS, Histogram::BUCKETS);
 }
 
-/// The programs in the object by name, with the section that determines where each is attached.
-/// Functions in `.text` are not programs, but programs call them.
+/// Returns the programs in the object by name. Each comes with its section, which determines where
+/// it is attached. Functions in `.text` are not programs, but are called by programs.
 fn programs(object: &'static [u8]) -> BTreeMap<String, String> {
     let object = parsed(object);
     object
@@ -79,15 +79,15 @@ fn no_program_is_listed_twice() {
     assert!(twice.is_empty(), "in HOOKS more than once: {twice:?}");
 }
 
-/// The parts of a BPF instruction that are checked (Linux,
-/// Documentation/bpf/standardization/instruction-set.rst).
+/// The parts of a BPF instruction that the tests check
+/// (Documentation/bpf/standardization/instruction-set.rst in Linux).
 struct Instruction {
     code: u8,
     source: u8,
     immediate: i32,
 }
 
-/// The instructions of all programs and functions in an object.
+/// Returns the instructions of all programs and functions in an object.
 fn instructions(object: &'static [u8]) -> Vec<Instruction> {
     const BYTES: usize = 8;
     let object = parsed(object);
@@ -106,10 +106,10 @@ fn instructions(object: &'static [u8]) -> Vec<Instruction> {
 #[test]
 fn old_kernels_support_all_instructions_of_their_object() {
     /// Opcodes of atomic operations on 32 and 64 bits. The immediate selects the operation, and 0
-    /// means an addition without a result.
+    /// means an addition that returns no result.
     const ATOMIC: [u8; 2] = [0xc3, 0xdb];
     const CALL: u8 = 0x85;
-    /// The highest helper number in Linux 5.10, `bpf_redirect_peer`.
+    /// Highest number of a helper in Linux 5.10: `bpf_redirect_peer`.
     const LAST_HELPER: i32 = 155;
 
     let unsupported = |object| {
@@ -125,6 +125,6 @@ fn old_kernels_support_all_instructions_of_their_object() {
             .count()
     };
     assert_eq!(unsupported(BEFORE_5_12), 0);
-    // The new object must fail the check, or the check proves nothing.
+    // The object for new kernels must fail this check. Otherwise, passing it would prove nothing.
     assert!(unsupported(OBJECT) > 10);
 }

@@ -1,6 +1,6 @@
-//! Writes initial inputs for all fuzz targets. `cargo run --example seeds -- DIRECTORY` creates one
-//! `DIRECTORY/TARGET` per target. The inputs come from the repository's fixtures and from files of
-//! this machine.
+//! Writes the initial inputs for all fuzz targets. `cargo run --example seeds -- DIRECTORY` creates
+//! one directory `DIRECTORY/TARGET` per target. The inputs come from the repository's fixtures and
+//! from files of this machine.
 
 use std::error::Error;
 use std::fs;
@@ -58,7 +58,7 @@ const REQUEST: &str = "GET /metrics HTTP/1.1\r\nHost: localhost:9113\r\nAccept: 
 const HYPERFINE: &str =
     r#"{"results":[{"command":"make","mean":1.5,"times":[1.4,1.5,1.6,1.5,1.45,1.55]}]}"#;
 
-/// A directory with the inputs for one target.
+/// Directory with the inputs for one target.
 struct Corpus(PathBuf);
 
 impl Corpus {
@@ -72,7 +72,7 @@ impl Corpus {
         Ok(fs::write(self.0.join(name), bytes)?)
     }
 
-    /// Copies all files with extension `ending` from a directory of the repository.
+    /// Copies all files with the extension `ending` from a directory of the repository.
     fn copy(&self, folder: &str, ending: &str) -> Outcome {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../..")
@@ -186,7 +186,7 @@ fn lists(corpus: &Corpus) -> Outcome {
     Ok(())
 }
 
-/// Adds each of this machine's files as an input, and one more input with all of them.
+/// Adds each of this machine's files as an input, and one input that contains all of them.
 fn machine(corpus: &Corpus) -> Outcome {
     let mut all = Vec::new();
     for (number, name) in MACHINE_FILES.iter().enumerate() {

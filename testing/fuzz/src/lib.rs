@@ -1,4 +1,4 @@
-//! Helpers shared by the fuzz targets.
+//! Helpers that the fuzz targets share.
 
 #![forbid(unsafe_code)]
 
@@ -8,8 +8,8 @@ use tempfile::TempDir;
 use ticktax_model::document::Document;
 use ticktax_report::{Format, TextStyle, View, render};
 
-/// Keeps libFuzzer from aborting when the Parquet library panics on damaged bytes. These panics are
-/// caught and turned into errors, but libFuzzer's panic hook would abort before that.
+/// Prevents libFuzzer from aborting when the Parquet library panics on damaged bytes. The panics
+/// are caught and become errors, but libFuzzer's panic hook would abort before that.
 pub fn allow_caught_panics() {
     let abort = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -19,11 +19,11 @@ pub fn allow_caught_panics() {
     }));
 }
 
-/// Separates the files in an input that contains several of them.
+/// Byte that separates the files in an input that contains several.
 pub const SEPARATOR: u8 = 0x1e;
 
 /// System files that the target `proc` replaces. The first byte of each part of the input selects
-/// one of these files.
+/// one of them.
 pub const MACHINE_FILES: &[&str] = &[
     "proc/1/autogroup",
     "proc/1/cgroup",
@@ -61,7 +61,7 @@ pub const MACHINE_FILES: &[&str] = &[
     "sys/fs/cgroup/a/cpu.stat",
 ];
 
-/// Creates a directory for the files that a target reads, in memory if possible.
+/// Creates a directory for the files that a target reads. It is in memory if possible.
 ///
 /// # Panics
 /// Panics if the directory cannot be created.
@@ -75,7 +75,7 @@ pub fn scratch() -> TempDir {
     made.expect("a temporary folder can be made")
 }
 
-/// Writes a file from a target's input.
+/// Writes part of a target's input to a file, and returns the file's path.
 ///
 /// # Panics
 /// Panics if the file cannot be written.

@@ -1,4 +1,4 @@
-//! Parses the arguments that users type: times, CPU lists, policies, triggers, rates, conditions.
+//! Parses arguments that users type: times, CPU lists, policies, triggers, rates and conditions.
 
 #![no_main]
 

@@ -1,9 +1,9 @@
-//! Parses a user's case file.
+//! Parses a case file that a user wrote.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ticktax_experiment::CaseFile;
+use ticktax_casebook::CaseFile;
 
 fuzz_target!(|text: &str| {
     drop(CaseFile::parse("case.toml", text));

@@ -1,4 +1,4 @@
-//! Reads the header of a recording without rows and renders it.
+//! Reads the header of a recording that has no rows, and renders it.
 
 #![no_main]
 

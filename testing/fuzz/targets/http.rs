@@ -1,5 +1,5 @@
-//! Sends the first bytes of a connection to the agent, both all at once and one by one. Tests one
-//! agent that accepts any `Host`, and one that accepts only loopback names.
+//! Sends the first bytes of a connection to the agent, both all at once and one by one. Tests an
+//! agent that accepts any `Host`, and one that accepts only names for the loopback interface.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Reads the journal of changed settings, as `undo` does. The target itself adds the lines'
-//! checksums.
+//! Reads the journal of changed settings, as the verb `undo` does. The target itself adds the
+//! checksum of each line.
 //!
 //! Undoing writes settings, so this target must not run as root. Files are written below a
 //! temporary directory, but thread policies are set on the machine itself.
@@ -43,7 +43,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let journal = put(folder, "knobs.journal", &journal);
     undo(folder, &journal);
-    // The second call must find either nothing to do or the same damage.
+    // The second call must either find nothing to undo, or report the same damage as the first.
     undo(folder, &journal);
 });
 

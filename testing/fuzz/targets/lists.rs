@@ -1,4 +1,5 @@
-//! Reads two lists of numbers, as `compare` does, from text, CSV, TSV or a hyperfine export.
+//! Reads two lists of numbers, as the verb `compare` does. They come from text, CSV, TSV or a
+//! hyperfine export.
 
 #![no_main]
 
@@ -6,7 +7,7 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
-use ticktax_experiment::numbers::{NumberFiles, Question};
+use ticktax_trial::numbers::{NumberFiles, Question};
 use ticktax_fuzz::{SEPARATOR, put, scratch, write_down};
 
 static FOLDER: LazyLock<TempDir> = LazyLock::new(scratch);

@@ -1,4 +1,4 @@
-//! Reads system files below `/proc` and `/sys`. Parts of their text are chosen by programs, such as
+//! Reads system files below `/proc` and `/sys`. Programs choose some of the text in them, such as
 //! names, cgroups and mount points.
 
 #![no_main]

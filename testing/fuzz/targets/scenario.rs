@@ -1,4 +1,5 @@
-//! Parses a user's scenario. Only validates it, because it could request any amount of work.
+//! Parses a scenario that a user wrote. The scenario is only validated, because it could request
+//! any amount of work.
 
 #![no_main]
 

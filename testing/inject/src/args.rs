@@ -1,4 +1,4 @@
-//! Parses command-line arguments into a plan.
+//! Converts command-line arguments to a plan.
 
 use std::path::PathBuf;
 
@@ -8,71 +8,70 @@ use ticktax_model::{Cpu, Nanos};
 
 /// Runs one disturbance of known size and time on one CPU, and prints the truth about it.
 ///
-/// All changes to the machine are undone at the end, also after Ctrl-C.
+/// All changes to the machine are undone at the end, even after Ctrl-C.
 #[derive(Debug, Parser)]
 #[command(name = "ticktax-inject", version)]
 pub(crate) struct Args {
     /// Kind of disturbance.
     kind: Kind,
-    /// The CPU to disturb [default: the last one allowed].
+    /// Disturb this CPU [default: the last one allowed].
     #[arg(long)]
     cpu: Option<u32>,
-    /// Interval between events.
+    /// Set the interval between bursts.
     #[arg(long, default_value = "10ms")]
     period: Nanos,
-    /// Length of an event (fifo, block, filter).
+    /// Set the length of an event (fifo, block, filter).
     #[arg(long, default_value = "200us")]
     length: Nanos,
-    /// Maximum random delay of each event.
+    /// Delay each burst by a random time of up to this much.
     #[arg(long, default_value = "0us")]
     jitter: Nanos,
-    /// Share of events that do not happen.
+    /// Skip this share of the bursts.
     #[arg(long, default_value_t = 0.0)]
     missing: f64,
-    /// Events per burst. Each period has one burst.
+    /// Set the number of events per burst; each period has one burst.
     #[arg(long, default_value_t = 1)]
     burst: u32,
-    /// Interval between the events of a burst.
+    /// Set the interval between the events of a burst.
     #[arg(long, default_value = "500us")]
     spacing: Nanos,
-    /// Poisson arrivals. The period is their mean interval.
+    /// Start bursts at random (Poisson); the period is their mean interval.
     #[arg(long)]
     random: bool,
-    /// Seed of the random numbers.
+    /// Set the seed of the random numbers.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Duration.
+    /// Run for this long.
     #[arg(long = "for", default_value = "5s")]
     duration: Nanos,
     /// Print the complete truth as JSON, including a list of the events.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Real-time priority (fifo).
+    /// Set the real-time priority (fifo).
     #[arg(long, default_value_t = 50)]
     priority: i32,
-    /// Pages unmapped per event (munmap).
+    /// Unmap this many pages per event (munmap).
     #[arg(long, default_value_t = 16)]
     pages: u32,
-    /// Packets per event (softirq).
+    /// Send this many packets per event (softirq).
     #[arg(long, default_value_t = 16)]
     packets: u32,
-    /// Cycles between interrupts (overflow).
+    /// Interrupt after this many cycles (overflow).
     #[arg(long, default_value_t = 1_000_000)]
     cycles: u64,
-    /// CPU time per period (throttle) [default: half of the period].
+    /// Allow this much CPU time per period (throttle) [default: half of the period].
     #[arg(long)]
     quota: Option<Nanos>,
-    /// Folder for the file (writeback).
+    /// Create the file in this directory (writeback).
     #[arg(long, default_value = ".")]
     dir: PathBuf,
-    /// Bytes written per event (writeback).
+    /// Write this many bytes per event (writeback).
     #[arg(long, default_value_t = 1 << 20)]
     bytes: u32,
-    /// Start of the working time (dodge), as a share of the tick; negative values are before the
-    /// tick.
+    /// Start working at this fraction of the tick (dodge); negative values are before the tick.
     #[arg(long, default_value_t = Window::BETWEEN.from, allow_hyphen_values = true)]
     from: f64,
-    /// End of the working time (dodge), as a share of the tick.
+    /// Stop working at this fraction of the tick (dodge).
     #[arg(long, default_value_t = Window::BETWEEN.to)]
     to: f64,
     /// Also commit the file system's journal (writeback).
@@ -80,28 +79,28 @@ pub(crate) struct Args {
     fsync: bool,
 }
 
-/// The kinds, as typed.
+/// The kinds of disturbances, in the form in which users type them.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Kind {
     /// A real-time thread that spins (root).
     Fifo,
-    /// Function-call interrupts from membarrier.
+    /// Function-call interrupts, sent with membarrier.
     Membarrier,
-    /// TLB shootdowns from munmap.
+    /// TLB shootdowns, caused by munmap.
     Munmap,
-    /// `NET_RX` softirqs from UDP in a private network namespace (root).
+    /// `NET_RX` softirqs, from UDP packets in a private network namespace (root).
     Softirq,
-    /// One long `NET_RX` softirq from filters in a private network namespace (root).
+    /// One long `NET_RX` softirq, from filters in a private network namespace (root).
     Filter,
     /// Timer expiries.
     Timer,
     /// A process throttled by CFS bandwidth control (root).
     Throttle,
-    /// A thread blocked in the kernel, immune to signals.
+    /// A thread that is blocked in the kernel, immune to signals.
     Block,
-    /// Stop-class work: a running thread is moved away and back.
+    /// Stop-class work: a running thread is moved to another CPU and back.
     Stop,
-    /// SIGALRM from setitimer.
+    /// SIGALRM signals from setitimer.
     Itimer,
     /// Writeback of dirty pages.
     Writeback,

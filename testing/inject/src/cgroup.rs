@@ -1,7 +1,7 @@
 //! Creates a cgroup with a CPU quota for a disturbance, and removes it afterwards.
 //!
-//! A group's name contains its creator's PID. If the creator is killed, a later run can therefore
-//! remove the group.
+//! A group's name contains the PID of its creator. If the creator is killed, a later run can
+//! therefore recognize the group and remove it.
 
 use std::fs;
 use std::io;
@@ -13,10 +13,10 @@ use ticktax_model::Nanos;
 use crate::clock;
 use crate::error::InjectError;
 
-/// Prefix of each group's name. The creator's PID follows it.
+/// Prefix of each group's name. It is followed by the creator's PID.
 const PREFIX: &str = "ticktax-inject-";
 
-/// The cgroup version that a hierarchy uses.
+/// Version of the cgroup interface that a hierarchy uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Version {
     V1,
@@ -30,14 +30,14 @@ struct Hierarchy {
     root: PathBuf,
 }
 
-/// A group of processes that share a CPU quota. Dropping this removes the group, which must be
-/// empty.
+/// A group of processes that share a CPU quota. Dropping this removes the group. The group must be
+/// empty by then.
 #[derive(Debug)]
 pub(crate) struct Group {
     path: PathBuf,
     version: Version,
-    /// The file in which the `cpu` controller was enabled for this group. It must be disabled
-    /// again.
+    /// File in which the `cpu` controller was enabled for this group, or `None` if it already was.
+    /// The controller must be disabled there afterwards.
     switched_on: Option<PathBuf>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Stat {
 }
 
 impl Group {
-    /// Creates this process's group, with `quota` per `period`.
+    /// Creates this process's group. The group may use CPU time of `quota` in each `period`.
     pub(crate) fn make(quota: Nanos, period: Nanos) -> Result<Self, InjectError> {
         remove_stale();
         let hierarchy = hierarchies()
@@ -76,7 +76,7 @@ impl Group {
         if let Err(error) = made {
             let hint = "end the other throttle of this process first, or allow cgroups";
             let failed = InjectError::io(format!("make {}", group.path.display()), &error, hint);
-            // If a group with this name already exists, keep the group but disable the controller
+            // A group with this name already exists. Do not remove it, but disable the controller
             // again.
             group.switch_off();
             std::mem::forget(group);
@@ -98,7 +98,7 @@ impl Group {
         self.write("cgroup.procs", &process.to_string())
     }
 
-    /// The group's throttling statistics so far.
+    /// Returns the group's throttling statistics so far.
     pub(crate) fn stat(&self) -> Result<Stat, InjectError> {
         let file = self.path.join("cpu.stat");
         let text = fs::read_to_string(&file).map_err(|e| {
@@ -111,7 +111,7 @@ impl Group {
         Ok(parse_stat(&text))
     }
 
-    /// The group's directory, as shown in messages.
+    /// Returns the group's directory, for messages.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -127,7 +127,8 @@ impl Group {
 
     fn switch_off(&self) {
         if let Some(file) = &self.switched_on {
-            // This fails only if another process now uses the controller, which then stays enabled.
+            // This fails only if another process uses the controller by now. The controller then
+            // stays enabled.
             let _ = fs::write(file, "-cpu");
         }
     }
@@ -135,7 +136,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // The kernel may take a moment to release a process that was just reaped. If it takes
+        // The kernel may take a moment to release a process that has just been reaped. If it takes
         // longer than this, the next run will remove the group.
         let patience = clock::now() + Nanos::from_millis(500);
         while let Err(error) = fs::remove_dir(&self.path) {
@@ -148,8 +149,8 @@ impl Drop for Group {
     }
 }
 
-/// Removes the groups of processes that have exited, and returns their number. The kernel refuses
-/// to remove a group that still contains processes.
+/// Removes the groups of injectors that have exited, and returns the number of groups removed. The
+/// kernel refuses to remove a group that still contains processes.
 pub(crate) fn remove_stale() -> usize {
     hierarchies()
         .iter()
@@ -166,7 +167,7 @@ pub(crate) fn remove_stale() -> usize {
         .count()
 }
 
-/// The PID in a group's name if an injector created the group, otherwise `None`.
+/// Returns the PID in a group's name, or `None` if no injector created the group.
 fn maker(name: &str) -> Option<u32> {
     name.strip_prefix(PREFIX)?.parse().ok()
 }
@@ -175,7 +176,7 @@ fn has_ended(process: u32) -> bool {
     !Path::new("/proc").join(process.to_string()).exists()
 }
 
-/// Hierarchies with the `cpu` controller, in order of preference.
+/// Returns the hierarchies that have the `cpu` controller, in order of preference.
 fn hierarchies() -> Vec<Hierarchy> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let mut found = mounted(&mounts);
@@ -187,7 +188,7 @@ fn hierarchies() -> Vec<Hierarchy> {
     found
 }
 
-/// Hierarchies in a mount table that may have the `cpu` controller.
+/// Returns the hierarchies in a mount table that may have the `cpu` controller.
 fn mounted(mounts: &str) -> Vec<Hierarchy> {
     let hierarchy = |line: &str| {
         let mut words = line.split_whitespace().skip(1);
@@ -205,8 +206,8 @@ fn mounted(mounts: &str) -> Vec<Hierarchy> {
     mounts.lines().filter_map(hierarchy).collect()
 }
 
-/// Enables the `cpu` controller for groups below the root if necessary. Returns the file that was
-/// changed, if any.
+/// Enables the `cpu` controller for groups below the root. Returns the file that was changed, or
+/// `None` if the controller was already enabled.
 fn switch_on(hierarchy: &Hierarchy) -> Result<Option<PathBuf>, InjectError> {
     let file = hierarchy.root.join("cgroup.subtree_control");
     if hierarchy.version == Version::V1
@@ -225,7 +226,7 @@ fn has_word(text: &str, word: &str) -> bool {
     text.split_whitespace().any(|other| other == word)
 }
 
-/// Parses `cpu.stat`. Its units depend on the cgroup version.
+/// Parses `cpu.stat`. The units of its values depend on the cgroup version.
 fn parse_stat(text: &str) -> Stat {
     let mut stat = Stat::default();
     for (name, value) in text.lines().filter_map(|line| line.split_once(' ')) {

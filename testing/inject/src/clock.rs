@@ -4,23 +4,23 @@ use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 use ticktax_model::Nanos;
 
-/// The time by `CLOCK_MONOTONIC`.
+/// Returns the current time on `CLOCK_MONOTONIC`.
 pub(crate) fn now() -> Nanos {
     read(ClockId::CLOCK_MONOTONIC)
 }
 
-/// CPU time of the calling thread.
+/// Returns the CPU time of the calling thread.
 pub(crate) fn thread_cpu() -> Nanos {
     read(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// CPU time of a process, or `None` if it no longer exists.
+/// Returns the CPU time of a process, or `None` if the process no longer exists.
 pub(crate) fn process_cpu(pid: Pid) -> Option<Nanos> {
     let clock = ClockId::pid_cpu_clock_id(pid).ok()?;
     clock_gettime(clock).ok().map(nanos)
 }
 
-/// Spins until `length` has passed since `start`. Returns the end time.
+/// Spins until `length` has passed since `start`. Returns the time at which it ended.
 pub(crate) fn spin(start: Nanos, length: Nanos) -> Nanos {
     loop {
         let time = now();
@@ -32,7 +32,8 @@ pub(crate) fn spin(start: Nanos, length: Nanos) -> Nanos {
 }
 
 fn read(clock: ClockId) -> Nanos {
-    // Both clocks exist on every Linux, and a reading of 0 would be noticed immediately.
+    // Both clocks exist on every Linux system. If reading one failed, the resulting 0 would be
+    // noticed immediately.
     clock_gettime(clock).map(nanos).unwrap_or_default()
 }
 

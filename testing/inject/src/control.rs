@@ -24,7 +24,7 @@ pub struct Stopper(Arc<Stop>);
 #[derive(Debug)]
 struct Stop {
     asked: AtomicBool,
-    /// Becomes readable when a stop is requested, and remains readable.
+    /// Descriptor that becomes readable when a stop is requested, and stays readable.
     wake: EventFd,
 }
 
@@ -41,27 +41,27 @@ impl Stopper {
     /// Stops the disturbance as soon as its current event is over.
     pub fn stop(&self) {
         self.0.asked.store(true, Ordering::Release);
-        // Ignore errors: the write fails only if the counter is full, and then all waiters are
-        // awake.
+        // Ignore errors: the write fails only if the counter is full, and in that case all waiters
+        // are awake already.
         let _ = self.0.wake.write(1);
     }
 
-    /// Whether a stop has been requested.
+    /// Returns whether a stop has been requested.
     pub fn stopped(&self) -> bool {
         self.0.asked.load(Ordering::Acquire)
     }
 }
 
-/// When the timer is used to wait for an event.
+/// The events that the timer is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arm {
-    /// Only if the event is not due yet.
+    /// Only for events that are not due yet.
     WhenEarly,
-    /// For every event, because the timer's expiry is the event.
+    /// For every event, because the expiry of the timer is the event.
     Always,
 }
 
-/// The events of a schedule that was run, and the CPU time that they took.
+/// The events of a schedule that has been run, and the CPU time that they took.
 #[derive(Debug)]
 pub(crate) struct Walk {
     pub(crate) start: Nanos,
@@ -69,18 +69,19 @@ pub(crate) struct Walk {
     pub(crate) stopped: bool,
     pub(crate) planned: u64,
     pub(crate) log: EventLog,
-    /// Total CPU time of the thread that ran the schedule, including the cost of sleeping and
+    /// Total CPU time of the thread that ran the schedule. It includes the cost of sleeping and of
     /// waking up.
     pub(crate) thread_cpu: Nanos,
 }
 
-/// A disturbance's timer and stop signal.
+/// The timer and the stop signal of a disturbance.
 #[derive(Debug)]
 pub(crate) struct Control {
     stopper: Stopper,
     started: Sender<Nanos>,
-    /// A timerfd has neither slack nor rounding. In contrast, `clock_nanosleep` cannot be stopped,
-    /// and the kernel rounds up the timeouts of `poll`.
+    /// Timer with which the thread waits for events. It is a timerfd, because that has neither
+    /// slack nor rounding. In contrast, `clock_nanosleep` cannot be stopped, and the kernel rounds
+    /// up the timeouts of `poll`.
     timer: TimerFd,
 }
 
@@ -96,11 +97,11 @@ impl Control {
         })
     }
 
-    /// Reports that the disturbance starts now. Returns the start time.
+    /// Reports that the disturbance starts now, and returns the start time.
     pub(crate) fn begin(&self) -> Nanos {
         let start = clock::now();
-        // Ignore errors: they mean that the parent is gone. It then stops the disturbance in
-        // another way.
+        // Ignore errors: they mean that the thread that started the disturbance no longer waits. It
+        // then stops the disturbance in another way.
         let _ = self.started.send(start);
         start
     }
@@ -118,8 +119,8 @@ impl Control {
         }
     }
 
-    /// Sets the timer to `time`, even if that has passed, and waits until it expires. Returns
-    /// `false` if a stop was requested.
+    /// Sets the timer to `time`, even if that has already passed, and waits until the timer
+    /// expires. Returns `false` if a stop was requested.
     fn expire_at(&self, time: Nanos) -> Result<bool, InjectError> {
         let failed = |e| InjectError::system("wait on a timer", e, "allow timerfd and poll");
         let at = TimeSpec::new(time.0 / 1_000_000_000, time.0 % 1_000_000_000);
@@ -143,8 +144,8 @@ impl Control {
         Ok(!self.stopped())
     }
 
-    /// Runs the schedule in `plan` on the calling thread. Calls `act` for each event with its due
-    /// time and planned length.
+    /// Runs the schedule in `plan` on the calling thread. For each event, calls `act` with the
+    /// event's due time and planned length.
     pub(crate) fn walk(
         &self,
         plan: &Plan,
@@ -165,8 +166,8 @@ impl Control {
         for event in plan.schedule.events(plan.duration) {
             let due = first + event.at;
             if clock::now() >= end {
-                // It is too late to run this event, but it was due before the end, so count it as
-                // planned.
+                // It is too late to run this event, but it was due before the end. Therefore count
+                // it as planned.
                 planned += 1;
                 continue;
             }

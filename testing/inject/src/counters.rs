@@ -6,7 +6,7 @@ use ticktax_model::{Cpu, Nanos};
 
 use crate::truth::Count;
 
-/// A counter on one CPU, with its initial value.
+/// A kernel counter on one CPU, with its value at the start.
 #[derive(Debug)]
 pub(crate) struct Watched {
     file: &'static str,
@@ -17,8 +17,8 @@ pub(crate) struct Watched {
 
 impl Watched {
     /// Watches a row of `/proc/interrupts`. `row` is the row's name, such as `CAL`, or the
-    /// description after its counts. On arm64, inter-processor interrupts are named by numbers that
-    /// differ between kernels.
+    /// description after its counts. On arm64, the names of inter-processor interrupts are numbers
+    /// that differ between kernels, so use the description there.
     pub(crate) fn interrupts(row: &'static str, cpu: Cpu) -> Self {
         Self::begin("/proc/interrupts", row, cpu)
     }
@@ -37,7 +37,8 @@ impl Watched {
         }
     }
 
-    /// The counter's rise so far, or `None` if the kernel does not have the counter.
+    /// Returns how much the counter has risen so far, or `None` if the kernel does not have the
+    /// counter.
     pub(crate) fn end(&self) -> Option<Count> {
         let after = read(self.file, self.row, self.cpu)?;
         let value = after.wrapping_sub(self.before?);
@@ -52,8 +53,8 @@ fn read(file: &str, row: &str, cpu: Cpu) -> Option<u64> {
     cell(&fs::read_to_string(file).ok()?, row, cpu)
 }
 
-/// Finds the cell for `row` and `cpu` in a table whose first line names the online CPUs. `row` is
-/// the name of a row, or the description after its counts.
+/// Returns the value for `row` and `cpu` in a table whose first line names the online CPUs. `row`
+/// is the name of a row, or the description after its counts. Returns `None` if the table lacks it.
 fn cell(table: &str, row: &str, cpu: Cpu) -> Option<u64> {
     let mut lines = table.lines();
     let name = format!("CPU{cpu}");
@@ -70,7 +71,8 @@ fn cell(table: &str, row: &str, cpu: Cpu) -> Option<u64> {
     cells.split_whitespace().nth(column)?.parse().ok()
 }
 
-/// PID of the kernel thread called `comm`.
+/// Returns the PID of the kernel thread called `comm`. Returns `None` if no kernel thread has that
+/// name.
 pub fn kernel_thread(comm: &str) -> Option<i32> {
     fs::read_dir("/proc")
         .ok()?
@@ -82,7 +84,8 @@ pub fn kernel_thread(comm: &str) -> Option<i32> {
         })
 }
 
-/// A thread's total run time and its number of on-CPU periods, from `schedstat`.
+/// Returns how long a thread has run in total, and the number of times that it started to run,
+/// according to `schedstat`. Returns `None` if that file cannot be read or parsed.
 pub fn run_time(pid: i32) -> Option<(Nanos, u64)> {
     let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
     let mut words = text.split_whitespace();

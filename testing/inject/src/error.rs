@@ -1,4 +1,4 @@
-//! Errors of disturbances. Their messages are for the user.
+//! Errors that disturbances report. Their messages are addressed to the user.
 
 use std::io;
 
@@ -15,7 +15,7 @@ pub enum InjectError {
     NeedsRoot {
         /// The requested kind.
         kind: &'static str,
-        /// The operation that requires root.
+        /// The action that requires root.
         why: &'static str,
     },
     /// The CPU does not exist, or this process is not allowed to run on it.
@@ -46,26 +46,26 @@ pub enum InjectError {
     Refused {
         /// The requested kind.
         kind: &'static str,
-        /// The part of the plan that is not supported, with a remedy.
+        /// The part of the plan that the kind does not support, and a remedy.
         why: String,
     },
-    /// The system refused a request from the injector.
+    /// The operating system refused a request from the injector.
     #[error("cannot {tried}: {why}; {hint}")]
     System {
         /// The operation that was tried.
         tried: String,
-        /// The system's description of the error.
+        /// The operating system's description of the error.
         why: String,
         /// A remedy for the user.
         hint: String,
     },
-    /// A thread of the injector panicked. All its changes have been undone.
+    /// A thread of the injector panicked. All changes that it made have been undone.
     #[error("the injector's own thread broke: this is a fault of the injector, please report it")]
     Panicked,
 }
 
 impl InjectError {
-    /// Creates an error for a failed system call.
+    /// Creates an error for a system call that failed.
     pub(crate) fn system(tried: impl Into<String>, errno: Errno, hint: impl Into<String>) -> Self {
         Self::System {
             tried: tried.into(),
@@ -74,7 +74,7 @@ impl InjectError {
         }
     }
 
-    /// Creates an error for a failed call of the standard library.
+    /// Creates an error for a call of the standard library that failed.
     pub(crate) fn io(tried: impl Into<String>, error: &io::Error, hint: impl Into<String>) -> Self {
         let why = match error.raw_os_error() {
             Some(errno) => Errno::from_raw(errno).desc().to_owned(),

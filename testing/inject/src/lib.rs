@@ -36,13 +36,13 @@ pub use truth::{Count, Event, Measured, Truth};
 
 use control::Control;
 
-/// Runs one disturbance and waits until it ends.
+/// Runs a disturbance and waits until it ends.
 pub fn run(plan: &Plan) -> Result<Truth, InjectError> {
     spawn(plan)?.finish()
 }
 
-/// Starts a disturbance. Returns when it is prepared. For some kinds, preparation includes a
-/// control interval that is measured first.
+/// Starts a disturbance. Returns once the disturbance has been prepared. For some kinds, the
+/// preparation includes the measurement of a control interval.
 pub fn spawn(plan: &Plan) -> Result<Running, InjectError> {
     plan.check()?;
     let stopper = Stopper::new()?;
@@ -53,7 +53,7 @@ pub fn spawn(plan: &Plan) -> Result<Running, InjectError> {
         .name(plan.disturbance.comm().to_owned())
         .spawn(move || kinds::run(&plan, &control))
         .map_err(|e| InjectError::io("start a thread", &e, "raise the limit of threads"))?;
-    // If the disturbance failed before it started, it dropped the sender, so this fails.
+    // If the disturbance failed before it started, it has dropped the sender, so this call fails.
     let began = started.recv();
     let mut running = Running {
         start: Nanos::ZERO,
@@ -67,17 +67,17 @@ pub fn spawn(plan: &Plan) -> Result<Running, InjectError> {
     Err(running.join().err().unwrap_or(InjectError::Panicked))
 }
 
-/// The CPUs that this process can disturb.
+/// Returns the CPUs that this process can disturb.
 pub fn allowed_cpus() -> Result<ticktax_model::CpuList, InjectError> {
     place::allowed_cpus()
 }
 
-/// Removes cgroups that killed injectors left behind, and returns their number.
+/// Removes the cgroups of injectors that were killed, and returns the number of cgroups removed.
 pub fn remove_stale_groups() -> usize {
     cgroup::remove_stale()
 }
 
-/// A disturbance in progress. Dropping it stops it.
+/// A disturbance in progress. Dropping this stops the disturbance.
 #[derive(Debug)]
 pub struct Running {
     start: Nanos,
@@ -86,12 +86,12 @@ pub struct Running {
 }
 
 impl Running {
-    /// When the disturbance started, on `CLOCK_MONOTONIC`.
+    /// Returns the time at which the disturbance started, on `CLOCK_MONOTONIC`.
     pub fn start(&self) -> Nanos {
         self.start
     }
 
-    /// A handle with which any thread can stop the disturbance early.
+    /// Returns a handle with which any thread can stop the disturbance early.
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }
@@ -119,13 +119,14 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.stopper.stop();
         if let Some(thread) = self.thread.take() {
-            // Wait for the thread to finish, but ignore its result.
+            // Wait until the thread has finished, but ignore its result.
             let _ = thread.join();
         }
     }
 }
 
-/// The CPU to disturb by default: the last allowed one, because the first is usually the busiest.
+/// Returns the CPU to disturb by default. It is the last one allowed, because the first is usually
+/// the busiest.
 pub fn default_cpu() -> Result<Cpu, InjectError> {
     place::allowed_cpus().map(|cpus| cpus.iter().last().unwrap_or(Cpu(0)))
 }

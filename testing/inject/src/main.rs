@@ -38,7 +38,8 @@ fn fail(error: &dyn std::error::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Runs the disturbance. Signals that would kill the process stop the disturbance cleanly instead.
+/// Runs the disturbance. If a signal arrives that would kill the process, stops the disturbance
+/// cleanly instead.
 fn inject(args: &Args) -> Result<Truth, InjectError> {
     // Block the signals before starting any thread, so that all threads inherit the mask.
     let ending: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]

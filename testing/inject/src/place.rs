@@ -6,10 +6,10 @@ use ticktax_model::{Cpu, CpuList};
 
 use crate::error::InjectError;
 
-/// Stands for the calling thread in scheduler system calls.
+/// The calling thread, in scheduler system calls.
 pub(crate) const SELF: Pid = Pid::from_raw(0);
 
-/// The CPUs on which the calling thread is allowed to run.
+/// Returns the CPUs on which the calling thread is allowed to run.
 pub(crate) fn allowed_cpus() -> Result<CpuList, InjectError> {
     let set = sched_getaffinity(SELF).map_err(|e| {
         InjectError::system("ask which CPUs are allowed", e, "allow sched_getaffinity")
@@ -21,7 +21,7 @@ pub(crate) fn allowed_cpus() -> Result<CpuList, InjectError> {
         .collect())
 }
 
-/// Checks that threads of this process are allowed to run on `cpu`.
+/// Fails if threads of this process are not allowed to run on `cpu`.
 pub(crate) fn check(cpu: Cpu) -> Result<(), InjectError> {
     let allowed = allowed_cpus()?;
     if allowed.contains(cpu) {
@@ -31,13 +31,14 @@ pub(crate) fn check(cpu: Cpu) -> Result<(), InjectError> {
     }
 }
 
-/// Finds a different CPU, from which `cpu` can be disturbed.
+/// Returns another CPU, from which `cpu` can be disturbed. Fails if this process is not allowed to
+/// run on one.
 pub(crate) fn other_than(cpu: Cpu, kind: &'static str) -> Result<Cpu, InjectError> {
     let other = allowed_cpus()?.iter().find(|other| *other != cpu);
     other.ok_or(InjectError::NeedsSecondCpu { kind, cpu })
 }
 
-/// A CPU set that contains only `cpu`.
+/// Returns a CPU set that contains only `cpu`.
 pub(crate) fn only(cpu: Cpu) -> Result<CpuSet, InjectError> {
     let mut set = CpuSet::new();
     set.set(cpu.index())

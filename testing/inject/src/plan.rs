@@ -16,7 +16,7 @@ pub struct Plan {
     pub disturbance: Disturbance,
     /// The CPU to disturb.
     pub cpu: Cpu,
-    /// When the events happen.
+    /// Times at which the events happen.
     pub schedule: Schedule,
     /// Duration of the disturbance.
     pub duration: Nanos,
@@ -38,7 +38,8 @@ pub enum Disturbance {
         /// Number of pages mapped, touched and unmapped per event.
         pages: u32,
     },
-    /// `NET_RX` softirqs from UDP packets over the loopback device of a private network namespace.
+    /// `NET_RX` softirqs, caused by UDP packets over the loopback device of a private network
+    /// namespace.
     Softirq {
         /// Number of packets per event, from 1 to 1024.
         packets: u32,
@@ -57,16 +58,16 @@ pub enum Disturbance {
     Block,
     /// Stop-class work: moves a running thread to another CPU and back.
     Stop,
-    /// `SIGALRM` from `setitimer`.
+    /// `SIGALRM` signals from `setitimer`.
     Itimer,
-    /// Writeback of a file's dirty pages.
+    /// Writeback of the dirty pages of a file.
     Writeback {
-        /// Directory for the file. It must not be on a tmpfs.
+        /// Directory in which the file is created. It must not be on a tmpfs.
         dir: PathBuf,
-        /// Number of bytes to dirty per event.
+        /// Number of bytes made dirty per event.
         bytes: u32,
-        /// Whether to call `fsync`, which also commits the file system's journal. Otherwise, only
-        /// the pages are written.
+        /// Whether to call `fsync`, which also commits the file system's journal. If not, only the
+        /// pages are written.
         fsync: bool,
     },
     /// A program that works in only one part of each kernel tick. The schedule's period is the
@@ -82,11 +83,11 @@ pub enum Disturbance {
     },
     /// Interrupts that the CPU sends to itself.
     IrqWork,
-    /// Nothing, as a control.
+    /// A control that does not disturb anything.
     None,
 }
 
-/// A part of each tick period. Its bounds are fractions of the tick's length, relative to the tick.
+/// A part of each tick period. Its bounds are fractions of the tick period, relative to the tick.
 /// Negative values are before the tick.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Window {
@@ -97,22 +98,22 @@ pub struct Window {
 }
 
 impl Window {
-    /// Between two ticks and far from both. Samples never find the program running, although it
-    /// runs 60 % of the time.
+    /// Window between two ticks, far from both. Samples at the tick never find the program running,
+    /// although it runs 60 % of the time.
     pub const BETWEEN: Self = Self { from: 0.2, to: 0.8 };
-    /// Around each tick. Samples always find the program running, although it runs only 10 % of the
-    /// time.
+    /// Window around each tick. Samples at the tick always find the program running, although it
+    /// runs only 10 % of the time.
     pub const AROUND: Self = Self {
         from: -0.07,
         to: 0.03,
     };
 
-    /// Start of the window relative to a tick, for ticks of length `tick`.
+    /// Returns the start of the window relative to a tick. `tick` is the tick period.
     pub fn begin(self, tick: Nanos) -> Nanos {
         share(tick, self.from)
     }
 
-    /// End of the window relative to a tick, for ticks of length `tick`.
+    /// Returns the end of the window relative to a tick. `tick` is the tick period.
     pub fn end(self, tick: Nanos) -> Nanos {
         share(tick, self.to)
     }
@@ -128,7 +129,7 @@ fn share(tick: Nanos, part: f64) -> Nanos {
 }
 
 impl Disturbance {
-    /// The name used on the command line.
+    /// Returns the name used on the command line.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Fifo { .. } => "fifo",
@@ -149,7 +150,7 @@ impl Disturbance {
         }
     }
 
-    /// Name of the thread that causes the events, as the kernel shows it.
+    /// Returns the kernel's name for the thread that causes the events.
     pub fn comm(&self) -> &'static str {
         match self {
             Self::Fifo { .. } => "ttx-inj-fifo",
@@ -170,7 +171,7 @@ impl Disturbance {
         }
     }
 
-    /// Why the disturbance requires root, or `None` if it does not.
+    /// Returns what the disturbance requires root for, or `None` if it does not require root.
     pub fn needs_root(&self) -> Option<&'static str> {
         match self {
             Self::Fifo { .. } => Some("give a thread a real-time priority"),
@@ -206,7 +207,7 @@ impl Plan {
         Self { duration, ..self }
     }
 
-    /// Checks that this process can run the plan on this machine.
+    /// Checks whether this process can run the plan on this machine.
     pub fn check(&self) -> Result<(), InjectError> {
         let kind = self.disturbance.name();
         let refused = |why: String| Err(InjectError::Refused { kind, why });
@@ -293,12 +294,12 @@ impl Plan {
     }
 }
 
-/// Minimum interval between samples. If they come faster, they might be throttled: by default,
-/// `perf_event_max_sample_rate` is 100 000 per second.
+/// Minimum interval between samples. If samples were taken more often, the kernel might throttle
+/// them: by default, `perf_event_max_sample_rate` is 100 000 per second.
 const SHORTEST_SAMPLING: Nanos = Nanos::from_micros(100);
 
-/// Maximum share of the CPU for `fifo`. It is below the kernel's real-time limit of 95 %
-/// (`sched_rt_runtime_us`), which would throttle the thread.
+/// Maximum share of the CPU that `fifo` may use. It is below the kernel's real-time limit of 95 %
+/// (`sched_rt_runtime_us`), above which the thread would be throttled.
 const MAX_FIFO_LOAD: f64 = 0.9;
 
 #[cfg(test)]

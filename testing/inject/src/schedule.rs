@@ -1,29 +1,30 @@
-//! Schedules of disturbances. They depend only on a few numbers and a seed.
+//! Schedules of disturbances. A schedule depends only on a few numbers and a seed.
 //!
 //! Equal [`Schedule`]s always produce the same events, so a failed test can be repeated with the
-//! same truth.
+//! same events.
 
 use serde::{Deserialize, Serialize};
 use ticktax_fixture::SplitMix64;
 use ticktax_model::Nanos;
 
-/// When a disturbance's events happen: a period, and deviations from it.
+/// Times at which the events of a disturbance happen: a period, and deviations from it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Schedule {
-    /// Interval between the starts of successive bursts, or its mean if `random`.
+    /// Interval between the starts of successive bursts. If `random` is true, it is the mean
+    /// interval.
     pub period: Nanos,
-    /// Length of an event, for kinds in which it can be chosen.
+    /// Length of an event. It is used only by kinds whose events can have different lengths.
     pub length: Nanos,
-    /// Maximum random delay of each burst. Delays are uniformly distributed from 0 to this, and do
-    /// not accumulate.
+    /// Maximum random delay of each burst. Delays are uniformly distributed from 0 to this value,
+    /// and do not accumulate.
     pub jitter: Nanos,
-    /// Share of bursts to skip, from 0 (inclusive) to 1 (exclusive).
+    /// Share of bursts that are skipped, from 0 (inclusive) to 1 (exclusive).
     pub missing: f64,
     /// Number of events per burst.
     pub burst: u32,
     /// Interval between the starts of successive events in a burst.
     pub spacing: Nanos,
-    /// Whether bursts arrive at random (Poisson) instead of periodically.
+    /// Whether bursts arrive at random (as a Poisson process) instead of periodically.
     pub random: bool,
     /// Seed for all random numbers.
     pub seed: u64,
@@ -70,7 +71,7 @@ pub enum ScheduleError {
          longer period, or a smaller burst, spacing or jitter"
     )]
     Overlap {
-        /// Maximum length of a burst, from the time at which it is due.
+        /// Maximum time from when a burst is due until it ends.
         burst: Nanos,
         /// The schedule's period.
         period: Nanos,
@@ -96,13 +97,13 @@ impl Schedule {
         }
     }
 
-    /// Whether the schedule is strictly periodic: no jitter, no missing events, no bursts, and no
-    /// random arrivals.
+    /// Returns whether the schedule is strictly periodic. It then has no jitter, no skipped or
+    /// random bursts, and one event per burst.
     pub fn is_plain(&self) -> bool {
         self.jitter == Nanos::ZERO && self.missing == 0.0 && self.burst == 1 && !self.random
     }
 
-    /// Share of the time that the events take on average.
+    /// Returns the average share of the time that the events take.
     pub fn load(&self) -> f64 {
         let burst = self.length.share_of(self.period) * f64::from(self.burst);
         burst * (1.0 - self.missing)
@@ -142,7 +143,8 @@ impl Schedule {
         Ok(())
     }
 
-    /// Iterates over the events that are due within `duration`, in time order. Does not allocate.
+    /// Iterates over the events that are due within `duration`, in the order of time. Does not
+    /// allocate memory.
     pub fn events(&self, duration: Nanos) -> Events {
         Events {
             schedule: *self,
@@ -156,7 +158,7 @@ impl Schedule {
     }
 }
 
-/// Iterates over the events of a [`Schedule`].
+/// An iterator over the events of a [`Schedule`].
 #[derive(Clone, Debug)]
 pub struct Events {
     schedule: Schedule,
@@ -169,7 +171,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// When the next burst is due. This includes bursts that will be skipped.
+    /// Returns the time at which the next burst is due. This includes bursts that will be skipped.
     fn beat(&mut self) -> Nanos {
         let period = self.schedule.period;
         if self.schedule.random {
@@ -208,7 +210,7 @@ impl Iterator for Events {
             .0
             .saturating_mul(i64::from(self.done_of_burst));
         self.done_of_burst += 1;
-        // If bursts are random, they can overlap, but time must not go backwards.
+        // Random bursts can overlap, but the times of successive events must not decrease.
         self.latest = Nanos(self.burst_at.0.saturating_add(offset)).max(self.latest);
         (self.latest < self.duration).then_some(Planned {
             at: self.latest,
@@ -217,7 +219,7 @@ impl Iterator for Events {
     }
 }
 
-/// `time × factor`, rounded to whole nanoseconds.
+/// Returns `time × factor`, rounded to whole nanoseconds.
 fn scaled(time: Nanos, factor: f64) -> Nanos {
     #[expect(
         clippy::cast_possible_truncation,
@@ -312,8 +314,8 @@ mod tests {
         let gaps: Vec<f64> = at.windows(2).map(|w| (w[1] - w[0]) as f64 / 1e5).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let variance = gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
-        // The waits of a Poisson process are exponential, so their standard deviation equals their
-        // mean.
+        // The intervals of a Poisson process are exponentially distributed, so their standard
+        // deviation equals their mean.
         assert!(
             (variance.sqrt() / mean - 1.0).abs() < 0.05,
             "{variance} {mean}"

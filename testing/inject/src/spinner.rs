@@ -1,4 +1,4 @@
-//! A thread that spins on the disturbed CPU and records when it did not run.
+//! A thread that spins on the disturbed CPU, and records the intervals in which it did not run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use crate::truth::Event;
 /// Name of the spinning thread.
 pub(crate) const COMM: &str = "ttx-inj-target";
 
-/// Minimum interval between two clock readings that counts as a gap.
+/// Minimum time between two clock readings that counts as a gap.
 const SHORTEST: Nanos = Nanos::from_micros(1);
 
 /// An interval in which the spinning thread did not run.
@@ -27,11 +27,11 @@ pub(crate) struct Gap {
     pub(crate) end: Nanos,
 }
 
-/// All gaps recorded by a spinning thread, in time order.
+/// The gaps that a spinning thread recorded, in the order of time.
 #[derive(Debug)]
 pub(crate) struct Gaps {
     pub(crate) kept: Vec<Gap>,
-    /// Whether there were more gaps than there was room for.
+    /// Whether there were more gaps than the thread had room for.
     pub(crate) overflowed: bool,
 }
 
@@ -44,17 +44,17 @@ pub(crate) struct Spinner {
 }
 
 impl Spinner {
-    /// Starts spinning on `cpu`, with room for `room` gaps.
+    /// Starts a thread that spins on `cpu` and has room for `room` gaps.
     pub(crate) fn start(cpu: Cpu, room: usize) -> Result<Self, InjectError> {
         let quit = Arc::new(AtomicBool::new(false));
         let (tell, placed_thread) = mpsc::channel();
         let its_quit = Arc::clone(&quit);
         let spin = move || {
             let placed = place::pin(place::SELF, cpu);
-            // Interrupts aimed at this thread do not arrive while it waits for the CPU, so raise
-            // its priority. Without root, the priority does not change.
+            // Interrupts that are aimed at this thread do not arrive while it waits for the CPU, so
+            // raise its priority. If this is not permitted, the priority stays the same.
             let _ = sys::favour_self();
-            // Nonzero values make sure that the pages are mapped from the start.
+            // Values other than zero make sure that the pages are mapped from the start.
             let mut gaps = vec![
                 Gap {
                     start: Nanos(1),
@@ -63,7 +63,7 @@ impl Spinner {
                 room
             ];
             let failed = placed.is_err();
-            // Cannot fail, because the receiver is waiting for this message.
+            // This cannot fail, because the receiver is waiting for the message.
             let _ = tell.send(placed.map(|()| gettid()));
             let used = if failed {
                 0
@@ -109,7 +109,7 @@ impl Drop for Spinner {
     }
 }
 
-/// Spins until `quit` is set. Returns the number of gaps recorded.
+/// Spins until `quit` is set. Returns the number of gaps that were recorded.
 fn spin_until(quit: &AtomicBool, gaps: &mut [Gap]) -> usize {
     let mut used = 0;
     let mut last = clock::now();
@@ -121,7 +121,7 @@ fn spin_until(quit: &AtomicBool, gaps: &mut [Gap]) -> usize {
                 end: time,
             };
             used += 1;
-            // The time spent on recording is not a gap.
+            // The time that it took to record the gap is not a gap.
             last = clock::now();
         } else {
             last = time;
@@ -130,15 +130,17 @@ fn spin_until(quit: &AtomicBool, gaps: &mut [Gap]) -> usize {
     used
 }
 
-/// Total time of the gaps within `window`. Only the part of a gap that lies inside counts.
+/// Returns the total time of the gaps within `window`. If a gap crosses the window's border, only
+/// the part inside counts.
 pub(crate) fn lost_within(gaps: &[Gap], window: (Nanos, Nanos)) -> Nanos {
     gaps.iter()
         .map(|gap| Nanos::overlap((gap.start, gap.end), window))
         .sum()
 }
 
-/// Time lost during each call, except for calls during which none was lost: the total of the gaps
-/// that started during the call. `calls` and `gaps` must be in time order.
+/// Returns the time lost during each call, which is the total of the gaps that started during the
+/// call. Omits calls during which no time was lost. `calls` and `gaps` must be in the order of
+/// time.
 pub(crate) fn lost_to_calls(gaps: &[Gap], calls: &[Event]) -> Vec<Nanos> {
     let mut gaps = gaps.iter().peekable();
     let lost_to = |call: &Event| {

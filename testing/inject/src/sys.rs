@@ -16,15 +16,16 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork};
 use ticktax_model::{Cpu, Nanos};
 
-/// Smallest page size of all supported machines. If pages are larger, touching a page more than
-/// once does no harm.
+/// Smallest page size among all supported machines. If pages are larger, some are touched more than
+/// once, which does no harm.
 const PAGE: usize = 4096;
 
-/// Makes the calling thread `SCHED_FIFO`. Threads that it starts will not inherit the policy.
+/// Gives the calling thread the policy `SCHED_FIFO`. Threads that it starts do not inherit the
+/// policy.
 pub(crate) fn set_fifo(priority: i32) -> nix::Result<()> {
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    // musl's `sched_setscheduler` does nothing, so make the system call directly. The kernel's
-    // `struct sched_param` consists of just this number.
+    // The function `sched_setscheduler` in musl does nothing, so make the system call directly. The
+    // kernel's `struct sched_param` consists of just this number.
     let param: libc::c_int = priority;
     // SAFETY: `param` is a complete sched_param and outlives the call. 0 means the caller.
     let result =
@@ -39,13 +40,14 @@ pub(crate) fn favour_self() -> nix::Result<()> {
     Errno::result(result).map(drop)
 }
 
-/// Allows this process to use [`membarrier`] until it exits or executes another program.
+/// Registers this process for [`membarrier`]. The registration lasts until the process exits or
+/// executes another program.
 pub(crate) fn membarrier_register() -> nix::Result<()> {
     membarrier_call(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
 }
 
-/// Issues a memory barrier on every CPU that is running a thread of this process, by sending each
-/// one an interrupt.
+/// Issues a memory barrier on every CPU that is running a thread of this process. The kernel sends
+/// each of these CPUs an interrupt.
 pub(crate) fn membarrier() -> nix::Result<()> {
     membarrier_call(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED)
 }
@@ -60,7 +62,7 @@ fn membarrier_call(command: libc::c_int) -> nix::Result<()> {
 pub(crate) fn bring_lo_up(socket: &UdpSocket) -> nix::Result<()> {
     let mut name = [0; libc::IFNAMSIZ];
     for (to, from) in name.iter_mut().zip(c"lo".to_bytes()) {
-        // `c_char` is signed on some architectures, but `l` and `o` always fit.
+        // `c_char` is signed on some architectures, but `l` and `o` always fit into it.
         *to = libc::c_char::try_from(*from).unwrap_or_default();
     }
     let up = i16::try_from(libc::IFF_UP | libc::IFF_RUNNING).unwrap_or(i16::MAX);
@@ -75,7 +77,7 @@ pub(crate) fn bring_lo_up(socket: &UdpSocket) -> nix::Result<()> {
     Errno::result(result).map(drop)
 }
 
-/// Opens a socket that sees every IPv4 packet arriving in its network namespace.
+/// Opens a socket that sees every IPv4 packet that arrives in its network namespace.
 pub(crate) fn packet_socket() -> nix::Result<OwnedFd> {
     let protocol = u16::try_from(libc::ETH_P_IP).unwrap_or(0).to_be();
     let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
@@ -87,7 +89,7 @@ pub(crate) fn packet_socket() -> nix::Result<OwnedFd> {
 }
 
 /// Attaches a filter that inspects each packet in `steps` slow steps and then drops it. Each step
-/// finds the end of the packet's headers.
+/// computes the end of the packet's headers.
 pub(crate) fn filter_slowly(socket: impl AsFd, steps: u16) -> nix::Result<()> {
     let statement = |code: u32, k: u32| libc::sock_filter {
         code: u16::try_from(code).unwrap_or(0),
@@ -118,7 +120,7 @@ pub(crate) fn filter_slowly(socket: impl AsFd, steps: u16) -> nix::Result<()> {
     Errno::result(result).map(drop)
 }
 
-/// Writes the dirty pages of a file and waits for them, without involving the file system's
+/// Writes the dirty pages of a file and waits for the disk. Does not involve the file system's
 /// journal.
 pub(crate) fn write_pages(file: &File) -> nix::Result<()> {
     let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
@@ -129,13 +131,13 @@ pub(crate) fn write_pages(file: &File) -> nix::Result<()> {
     Errno::result(result).map(drop)
 }
 
-/// A perf event that counts on one CPU until this is dropped.
+/// A perf event on one CPU. It counts until this is dropped.
 #[derive(Debug)]
 struct CpuEvent(File);
 
 impl CpuEvent {
-    /// Opens an event. `attr` is version 5 of `struct perf_event_attr` (`<linux/perf_event.h>`), as
-    /// 64-bit words. This function fills in its size.
+    /// Opens an event. `attr` is version 5 of `struct perf_event_attr` (`<linux/perf_event.h>`) as
+    /// 64-bit words. This function fills in the size of the struct.
     fn open(cpu: Cpu, mut attr: [u64; 14]) -> nix::Result<Self> {
         let size = size_of_val(&attr) as u64;
         attr[0] |= second_half(size);
@@ -161,7 +163,7 @@ impl CpuEvent {
     }
 }
 
-/// A 64-bit word whose first 32-bit half is `number`.
+/// Returns a 64-bit word whose first 32-bit half, in memory order, is `number`.
 const fn first_half(number: u64) -> u64 {
     if cfg!(target_endian = "little") {
         number
@@ -170,7 +172,7 @@ const fn first_half(number: u64) -> u64 {
     }
 }
 
-/// A 64-bit word whose second 32-bit half is `number`.
+/// Returns a 64-bit word whose second 32-bit half, in memory order, is `number`.
 const fn second_half(number: u64) -> u64 {
     if cfg!(target_endian = "little") {
         number << 32
@@ -179,19 +181,21 @@ const fn second_half(number: u64) -> u64 {
     }
 }
 
-/// Counts a CPU's cycles until this is dropped, with an interrupt after every `cycles` of them.
+/// Counts the cycles of a CPU until this is dropped. The CPU is interrupted after every `cycles`
+/// cycles.
 #[derive(Debug)]
 pub(crate) struct CycleCounter(CpuEvent);
 
 impl CycleCounter {
     pub(crate) fn start(cpu: Cpu, cycles: u64) -> nix::Result<Self> {
-        // A hardware event that counts cycles, with this period and with all options off.
+        // The words describe a hardware event that counts cycles, with this period and with all
+        // options off.
         let mut attr = [0; 14];
         attr[2] = cycles;
         CpuEvent::open(cpu, attr).map(Self)
     }
 
-    /// Number of cycles counted so far.
+    /// Returns the number of cycles counted so far.
     pub(crate) fn read(&self) -> nix::Result<u64> {
         let mut value = [0; 8];
         let read = nix::unistd::read(&self.0.0, &mut value)?;
@@ -203,7 +207,7 @@ impl CycleCounter {
 }
 
 /// A clock that takes periodic samples on one CPU until this is dropped. At each sample, the CPU
-/// sends itself an interrupt (`irq_work`) that wakes the reader.
+/// sends itself an interrupt (`irq_work`), which wakes the reader.
 #[derive(Debug)]
 pub(crate) struct SampledClock {
     samples: Mapping,
@@ -214,8 +218,8 @@ impl SampledClock {
     /// Size of a sample, including the record's header (`struct perf_event_header`). The sample
     /// contains only an address.
     const SAMPLE: u64 = 16;
-    /// Offset of `data_head` in `struct perf_event_mmap_page`. It is the number of bytes written so
-    /// far.
+    /// Offset of `data_head` in `struct perf_event_mmap_page`. This field contains the number of
+    /// bytes written so far.
     const HEAD: usize = 1024;
 
     pub(crate) fn start(cpu: Cpu, period: Nanos) -> nix::Result<Self> {
@@ -227,15 +231,15 @@ impl SampledClock {
         attr[1] = CPU_CLOCK;
         attr[2] = period.0.cast_unsigned();
         attr[3] = WITH_ADDRESS;
-        // Wake the reader at each sample.
+        // This makes the kernel wake the reader at each sample.
         attr[6] = first_half(1);
         let event = CpuEvent::open(cpu, attr)?;
         let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE)?;
         let page = page
             .and_then(|size| usize::try_from(size).ok())
             .ok_or(Errno::EINVAL)?;
-        // A control page and a data page. Because the mapping is read-only, the kernel overwrites
-        // old data.
+        // The mapping consists of a control page and a data page. Because it is read-only, the
+        // kernel overwrites old data.
         let samples = Mapping::of_file(&event.0, 2 * page)?;
         Ok(Self {
             samples,
@@ -243,8 +247,8 @@ impl SampledClock {
         })
     }
 
-    /// Number of samples taken so far. If the kernel throttles the clock, it writes a record that
-    /// counts as two samples.
+    /// Returns the number of samples taken so far. If the kernel throttles the clock, it writes a
+    /// record that counts as two samples.
     pub(crate) fn samples(&self) -> u64 {
         // SAFETY: the mapping has two pages, which is more than `HEAD` plus a word.
         let head = unsafe { self.samples.start.cast::<u8>().add(Self::HEAD) };
@@ -255,7 +259,7 @@ impl SampledClock {
     }
 }
 
-/// A memory mapping that is unmapped when dropped.
+/// A memory mapping, which is unmapped when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<c_void>,
@@ -322,7 +326,7 @@ unsafe impl Send for SharedWords {}
 unsafe impl Sync for SharedWords {}
 
 impl SharedWords {
-    /// Creates `count` integers, initially 0.
+    /// Creates `count` integers, which are 0 at first.
     pub(crate) fn new(count: usize) -> nix::Result<Self> {
         let bytes = count * size_of::<AtomicI64>();
         let mut mapping = Mapping::new(bytes, MapFlags::MAP_SHARED)?;
@@ -342,14 +346,14 @@ impl SharedWords {
     }
 }
 
-/// A single-threaded child process, which is killed and reaped when dropped.
+/// A child process with a single thread. It is killed and reaped when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Child(Pid);
 
 impl Child {
-    /// Runs `body` in a child process, which then exits. If the parent has several threads, `body`
-    /// must not allocate, lock or print, because another thread might have held a lock at the time
-    /// of the fork.
+    /// Runs `body` in a child process, which exits afterwards. If the parent has several threads,
+    /// `body` must not allocate memory, lock anything or print, because another thread may have
+    /// held a lock at the time of the fork.
     pub(crate) fn fork(body: impl FnOnce()) -> nix::Result<Self> {
         // SAFETY: the child only runs `body`, which follows the rule above, and _exit.
         match unsafe { fork() }? {
@@ -370,7 +374,7 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // The child has not been reaped yet, so its PID cannot have been reused.
+        // The child has not been reaped yet, so its PID cannot belong to another process.
         let _ = kill(self.0, Signal::SIGKILL);
         while waitpid(self.0, None) == Err(Errno::EINTR) {}
     }
@@ -401,7 +405,8 @@ pub(crate) fn wait_for_child(length: Nanos) -> nix::Result<()> {
     Ok(())
 }
 
-/// Exits the process when dropped, even after a panic. Does not run the parent's exit handlers.
+/// A guard that exits the process when it is dropped, even after a panic. Does not run the parent's
+/// exit handlers.
 struct ExitOnDrop;
 
 impl Drop for ExitOnDrop {
@@ -411,20 +416,21 @@ impl Drop for ExitOnDrop {
     }
 }
 
-/// Number of `SIGALRM`s that this process has received.
+/// Number of `SIGALRM` signals that this process has received.
 static ALARMS: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn count_alarm(_: libc::c_int) {
     ALARMS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Number of `SIGALRM`s that this process has received since [`handle_alarms`] was called.
+/// Returns the number of `SIGALRM` signals that this process has received since [`handle_alarms`]
+/// was called.
 pub(crate) fn alarms() -> u64 {
     ALARMS.load(Ordering::Relaxed)
 }
 
-/// Starts counting the `SIGALRM`s of this process. This cannot be undone, so call it only in a
-/// child process.
+/// Starts to count the `SIGALRM` signals that this process receives. This cannot be undone, so call
+/// it only in a child process.
 pub(crate) fn handle_alarms() -> nix::Result<()> {
     let handler = SigHandler::Handler(count_alarm);
     let action = SigAction::new(handler, SaFlags::empty(), SigSet::empty());
@@ -434,7 +440,7 @@ pub(crate) fn handle_alarms() -> nix::Result<()> {
 
 /// Arms a timer that sends this process a `SIGALRM` after `wait`, which must be at least 1 µs.
 pub(crate) fn set_alarm(wait: Nanos) -> nix::Result<()> {
-    // Round up: the alarm may be late, but not early.
+    // Round up, because the alarm may be late but not early.
     let micros = ((wait.0 + 999) / 1_000).max(1);
     let zero = libc::timeval {
         tv_sec: 0,

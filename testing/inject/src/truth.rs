@@ -1,12 +1,13 @@
-//! The truth about a disturbance, as far as the injector can know it.
+//! The truth about a disturbance, which is what the injector knows about its events and their cost.
 
 use serde::{Deserialize, Serialize};
 use ticktax_model::{Cpu, Nanos, Span};
 
-/// The truth about a disturbance. All times are from `CLOCK_MONOTONIC`.
+/// The truth about a disturbance: when its events happened, and how much CPU time they took. All
+/// times are on `CLOCK_MONOTONIC`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Truth {
-    /// Name of the disturbance's kind.
+    /// Name of the kind of disturbance.
     pub kind: String,
     /// The disturbed CPU.
     pub cpu: Cpu,
@@ -27,38 +28,40 @@ pub struct Truth {
     /// Number of events that were completed. It is less than `planned` if the injector could not
     /// keep up.
     pub events: u64,
-    /// CPU time that the disturbance took on the disturbed CPU, if the injector can know it.
+    /// CPU time that the disturbance took on the disturbed CPU, or `None` if the injector cannot
+    /// know it.
     pub injected: Option<Measured>,
-    /// The same time measured by other methods, and related times.
+    /// The same time according to other methods, and related times.
     pub measured: Vec<Measured>,
-    /// The account in which the disturbance should appear, under the kernel's name for it.
+    /// Account in which the disturbance should appear. It has the kernel's name for the work.
     pub account: String,
-    /// Other accounts that the disturbance also affects.
+    /// Other accounts that the disturbance affects.
     pub also: Vec<String>,
-    /// The kernel's counts for that CPU during the disturbance. They include other causes.
+    /// Increase of the kernel's counters for the disturbed CPU during the disturbance. Other causes
+    /// can contribute to them.
     pub counts: Vec<Count>,
     /// The first [`Truth::MAX_LOGGED`] events. For `throttle`, these are the gaps that the
     /// throttled process noticed.
     pub log: Vec<Event>,
-    /// Number of events that did not fit into the log.
+    /// Number of events that are not in the log because it was full.
     pub log_left_out: u64,
 }
 
-/// A time, and how it was measured.
+/// A time, and the method by which it was measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measured {
     /// The time.
     pub time: Nanos,
-    /// How the time was measured.
+    /// Method by which the time was measured.
     pub method: String,
 }
 
-/// A kernel counter, and how much it rose.
+/// A kernel counter, and the amount by which it rose.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
     /// Name of the counter.
     pub name: String,
-    /// How much the counter rose.
+    /// Amount by which the counter rose.
     pub value: u64,
 }
 
@@ -69,22 +72,23 @@ pub struct Event {
     pub due: Nanos,
     /// When the event actually started.
     pub start: Nanos,
-    /// Elapsed time, or 0 for events without duration (`timer`, `itimer`).
+    /// Time from the start to the end of the event, or 0 for events that have no duration (`timer`,
+    /// `itimer`).
     pub length: Nanos,
-    /// CPU time that the event's thread spent on it, if measured.
+    /// CPU time that the event's thread used for the event, if it was measured.
     pub cpu_time: Option<Nanos>,
 }
 
 impl Truth {
-    /// Time from the start of the disturbance to the earliest event.
+    /// Time from the start of the disturbance to the earliest possible event.
     pub const LEAD: Nanos = Nanos::from_millis(1);
     /// Maximum number of events in the log.
     pub const MAX_LOGGED: usize = 100_000;
 
-    /// Whether `reported` is a plausible throttled time, within 5 %.
+    /// Returns whether `reported` is a plausible throttled time, within 5 %.
     ///
-    /// The cgroup's clock stops as soon as quota is available again. The process notices only when
-    /// it runs again, which takes longer if other threads run first.
+    /// The cgroup's clock stops as soon as quota is available again. The process notices this only
+    /// when it runs again, which takes longer if other threads run first.
     pub fn allows_throttled(&self, reported: Nanos) -> bool {
         let least = self
             .injected
@@ -95,13 +99,14 @@ impl Truth {
         reported >= 0.95 * least.as_secs_f64() && reported <= 1.05 * most.as_secs_f64()
     }
 
-    /// Total length of the logged events.
+    /// Returns the total length of the events in the log.
     pub fn logged_length(&self) -> Nanos {
         self.log.iter().map(|event| event.length).sum()
     }
 
-    /// Total time of `stretches` within `events`. `stretches` are the intervals in which a thread
-    /// ran. `events` must be in time order and must not overlap.
+    /// Returns the total time during which `stretches` overlap `events`. `stretches` are the
+    /// intervals in which a thread ran. `events` must be in the order of time, and must not overlap
+    /// each other.
     pub fn time_within<'a>(
         events: &[Event],
         stretches: impl IntoIterator<Item = &'a Span>,
@@ -118,7 +123,7 @@ impl Truth {
         stretches.into_iter().map(within).sum()
     }
 
-    /// Looks up how much the kernel counter called `name` rose.
+    /// Returns how much the kernel counter called `name` rose, or `None` if it was not recorded.
     pub fn count(&self, name: &str) -> Option<u64> {
         self.counts
             .iter()
@@ -136,8 +141,8 @@ impl Measured {
     }
 }
 
-/// Collects events: a total over all events, and a list of the first ones. Does not allocate after
-/// `new`.
+/// A collection of events: totals over all events, and a list of the first ones. Does not allocate
+/// memory after `new`.
 #[derive(Debug)]
 pub(crate) struct EventLog {
     kept: Vec<Event>,
@@ -147,7 +152,7 @@ pub(crate) struct EventLog {
 }
 
 impl EventLog {
-    /// Reserves room for `expected` events, limited to the number that a truth lists.
+    /// Reserves room for `expected` events, but at most for [`Truth::MAX_LOGGED`].
     pub(crate) fn new(expected: usize) -> Self {
         let mut kept = Vec::with_capacity(expected.min(Truth::MAX_LOGGED));
         // Touch the memory now, so that it causes no page faults during the disturbance.
@@ -180,7 +185,7 @@ impl EventLog {
         &self.kept
     }
 
-    /// Returns the list of events, and the number of events that did not fit.
+    /// Returns the list of events, and the number of events that did not fit into it.
     pub(crate) fn into_list(self) -> (Vec<Event>, u64) {
         let left_out = self.happened - self.kept.len() as u64;
         (self.kept, left_out)

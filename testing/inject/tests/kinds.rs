@@ -1,5 +1,5 @@
-//! Runs each kind briefly. Tests that require root are named `root::…`, and are ignored for other
-//! users. No test depends on timing.
+//! Runs each kind of disturbance briefly. Tests that require root are named `root::…`, and are
+//! ignored for other users. No test depends on exact times.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ type Outcome = Result<(), Box<dyn Error>>;
 
 fn main() {
     let mut arguments = Arguments::from_args();
-    // Tests that run at the same time would disturb each other. Also, a process has only one group
-    // for throttling.
+    // Tests that run at the same time would disturb each other. In addition, a process has only one
+    // cgroup for throttling.
     arguments.test_threads = Some(1);
     let root = nix::unistd::geteuid().is_root();
     let mut trials: Vec<Trial> = kinds()
@@ -59,7 +59,7 @@ fn each_kind(kind: Disturbance, root: bool) -> Trial {
     .with_ignored_flag(needs_root && !root)
 }
 
-/// A writable directory on a disk.
+/// Returns a writable directory that is on a disk.
 fn scratch() -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
 }
@@ -73,7 +73,8 @@ fn kinds() -> Vec<Disturbance> {
         Disturbance::Filter,
         Disturbance::Timer,
         // The quota is a tenth of each period. It must be less than the CPU time that the process
-        // gets if it shares the CPU with several others. Otherwise it would not be throttled.
+        // gets if it shares the CPU with several others, because otherwise the process would not be
+        // throttled.
         Disturbance::Throttle {
             quota: Nanos::from_millis(2),
         },
@@ -102,7 +103,7 @@ fn plan(kind: Disturbance) -> Result<Plan, InjectError> {
         .duration(duration))
 }
 
-/// Checks the properties that every kind's truth must have.
+/// Runs a kind of disturbance, and checks the properties that the truth about every kind must have.
 fn one_kind(kind: Disturbance) -> Outcome {
     let second_cpu = matches!(
         kind,
@@ -151,7 +152,7 @@ fn one_kind(kind: Disturbance) -> Outcome {
     )
 }
 
-/// Keeps the CPU busy most of the time.
+/// Starts a disturbance that keeps the CPU busy most of the time.
 fn busy() -> Result<Running, Box<dyn Error>> {
     let ms = Nanos::from_millis;
     let plan = Plan::new(
@@ -162,7 +163,7 @@ fn busy() -> Result<Running, Box<dyn Error>> {
     Ok(ticktax_inject::spawn(&plan.duration(ms(10_000)))?)
 }
 
-/// Checks that times measured in two ways are consistent.
+/// Checks that times that were measured in two ways are consistent.
 fn sums_agree(truth: &Truth) -> Outcome {
     let listed: Nanos = truth.log.iter().filter_map(|event| event.cpu_time).sum();
     match truth.kind.as_str() {
@@ -229,7 +230,7 @@ fn stopped_early() -> Outcome {
             "it went on to its end",
         )?;
     }
-    // Dropping a disturbance must stop it, too. Otherwise the test would hang.
+    // Dropping a disturbance must stop it as well. If it did not, the test would hang.
     drop(ticktax_inject::spawn(
         &plan(Disturbance::None)?.duration(Nanos::from_secs(3600)),
     )?);
@@ -287,7 +288,7 @@ fn stale_group_removed() -> Outcome {
     let running = ticktax_inject::spawn(&plan(kind)?.duration(Nanos::from_secs(60)))?;
     let parent = own_group().and_then(|group| group.parent().map(Path::to_path_buf));
     running.stop()?;
-    // This is above the kernel's maximum PID, so no process can have it.
+    // This PID is above the kernel's maximum, so no process can have it.
     let stale = parent
         .ok_or("there is no group while it runs")?
         .join("ticktax-inject-99999999");
@@ -299,7 +300,8 @@ fn stale_group_removed() -> Outcome {
     check(!stale.exists(), "the stale group is still there")
 }
 
-/// The cgroup created by this process, in any of the hierarchies with the `cpu` controller.
+/// Returns the cgroup that this process created. It may be in any hierarchy that has the `cpu`
+/// controller.
 fn own_group() -> Option<PathBuf> {
     let name = format!("ticktax-inject-{}", std::process::id());
     let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;

@@ -1,5 +1,5 @@
-//! Builds a Debian package (deb(5)), which is an `ar` archive with a format version, a tarball
-//! about the package, and a tarball of its files.
+//! Builds a Debian package (deb(5)). It is an `ar` archive that contains a format version, a
+//! tarball with information about the package, and a tarball with the package's files.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -11,7 +11,7 @@ use md5::{Digest, Md5};
 use super::{Built, Release, Texts, cannot};
 use crate::{read, root};
 
-/// Path of the command in the unit file, and its path in the package.
+/// Path of the command in the committed unit file, and the path at which the package installs it.
 const PLACES: (&str, &str) = ("/usr/local/bin/ticktax", "/usr/bin/ticktax");
 
 /// Path, mode and contents of each file.
@@ -119,8 +119,8 @@ fn files(built: &Built, binary: &[u8], texts: &Texts) -> Result<Files, String> {
     Ok(files)
 }
 
-/// Returns the unit file for the package: without manual installation instructions, and with the
-/// command's path in the package.
+/// Returns the unit file for the package. It does not contain the instructions for manual
+/// installation, and it has the command's path in the package.
 fn unit_of_package(unit: &str) -> String {
     let (from, to) = PLACES;
     let rest = unit.find("[Unit]").map_or(unit, |at| &unit[at..]);
@@ -140,7 +140,7 @@ fn text(file: &str) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| format!("{} is no text", root().join(file).display()))
 }
 
-/// Compresses with gzip, without a time or a name.
+/// Compresses bytes with gzip. The result contains no time and no file name.
 fn packed(bytes: &[u8]) -> Vec<u8> {
     let mut writer = GzBuilder::new().write(Vec::new(), Compression::best());
     // Writing to memory cannot fail.
@@ -148,8 +148,8 @@ fn packed(bytes: &[u8]) -> Vec<u8> {
     writer.finish().unwrap_or_default()
 }
 
-/// Packs the files and their directories into a compressed tarball. All entries belong to root and
-/// have the same time.
+/// Packs files and their directories into a compressed tarball. All entries belong to root and have
+/// the same time.
 fn tarball(files: &Files, time: u64) -> std::io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
     let mut folders = BTreeSet::from(["./".to_owned()]);
@@ -178,14 +178,14 @@ fn header(time: u64, mode: u32, size: u64) -> tar::Header {
     header.set_mtime(time);
     header.set_uid(0);
     header.set_gid(0);
-    // Both names fit into their fields.
+    // Both names fit into their fields, so these calls cannot fail.
     let _ = header.set_username("root");
     let _ = header.set_groupname("root");
     header
 }
 
-/// Adds an entry under exactly this name. The crate would strip the `./` that dpkg expects for the
-/// root directory.
+/// Adds an entry under exactly this name. Without this function, the crate would strip the `./`
+/// that dpkg expects for the root directory.
 fn append(
     archive: &mut tar::Builder<Vec<u8>>,
     mut header: tar::Header,

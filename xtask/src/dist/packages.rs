@@ -9,25 +9,25 @@ use serde_json::Value;
 use crate::cross::Target;
 use crate::{read, root};
 
-/// A package linked into the command.
+/// A package that is linked into the command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Package {
     pub(super) name: String,
     pub(super) version: String,
     /// An SPDX expression.
     pub(super) licence: String,
-    /// Directory of its source.
+    /// Directory that contains the package's source.
     pub(super) folder: PathBuf,
-    /// Whether it comes from a registry instead of this workspace.
+    /// Whether the package comes from a registry instead of this workspace.
     pub(super) foreign: bool,
-    /// Digest from the registry (SHA-256).
+    /// SHA-256 digest of the package, from the registry.
     pub(super) digest: Option<String>,
-    /// Indices of its dependencies in [`Packages::all`].
+    /// Indices of the package's dependencies in [`Packages::all`].
     pub(super) depends: Vec<usize>,
 }
 
-/// All linked packages, by name and version. Packages used only for building or testing are not
-/// included.
+/// All packages that are linked into the command, sorted by name and version. Packages that are
+/// used only for building or testing are not included.
 #[derive(Clone, Debug)]
 pub(super) struct Packages {
     pub(super) all: Vec<Package>,
@@ -49,7 +49,7 @@ impl Packages {
         Self::in_metadata(&metadata, &digests(&lock))
     }
 
-    /// Returns all linked dependencies of `ticktax`, direct and indirect.
+    /// Finds all dependencies of `ticktax` that are linked, both direct and indirect.
     fn in_metadata(
         metadata: &Value,
         digests: &BTreeMap<(String, String), String>,
@@ -138,13 +138,13 @@ impl Packages {
         own.map_or("0", |package| &package.version)
     }
 
-    /// Returns the packages from registries.
+    /// Returns the packages that come from a registry.
     pub(super) fn foreign(&self) -> impl Iterator<Item = &Package> {
         self.all.iter().filter(|package| package.foreign)
     }
 }
 
-/// Parses the digests in Cargo.lock, by name and version.
+/// Parses the digests in Cargo.lock. The key consists of a package's name and version.
 fn digests(lock: &str) -> BTreeMap<(String, String), String> {
     let field = |part: &str, name: &str| {
         let mut lines = part.lines();

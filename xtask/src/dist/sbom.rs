@@ -6,7 +6,7 @@ use time::format_description::well_known::Rfc3339;
 
 use super::packages::{Package, Packages};
 
-/// Builds the document for a release. `time` is in seconds since 1970.
+/// Builds the SBOM for a release. `time` is the time of the release, in seconds since 1970.
 pub(super) fn make(packages: &Packages, time: u64) -> String {
     let own = packages
         .all
@@ -72,7 +72,8 @@ fn url(package: &Package) -> String {
     )
 }
 
-/// Formats seconds since 1970 as RFC 3339. Returns `None` after the year 9999.
+/// Formats a time in seconds since 1970 according to RFC 3339. Returns `None` for times after the
+/// year 9999.
 fn stamp(time: u64) -> Option<String> {
     let time = OffsetDateTime::from_unix_timestamp(i64::try_from(time).ok()?).ok()?;
     time.format(&Rfc3339).ok()

@@ -1,5 +1,5 @@
-//! Kernels that no distribution provides. The lab builds them from the kernel's source, each with
-//! one preemption or timekeeping option.
+//! Kernels that no distribution provides. The lab builds them from the kernel's source. Each
+//! differs in one option for preemption or timekeeping.
 
 use std::fs;
 use std::path::Path;
@@ -8,16 +8,17 @@ use std::process::Command;
 use crate::cross::{TARGETS, Target};
 use crate::root;
 
-/// Options that the tracer needs.
+/// Kernel options that the tracer needs.
 const TRACER: &str = "crates/lab/kernel/tracer.config";
-/// Additional options on x86: ACPI announces machine checks, which are interrupts too.
+/// Additional options on x86. ACPI announces machine checks, which are interrupts that must be
+/// traced too.
 const ON_AMD64: [&str; 3] = ["ACPI=y", "X86_MCE=y", "X86_MCE_INTEL=y"];
 /// Tick rate, in Hz.
 const HZ: &str = "250";
 
-/// Two kernel sources. The older one has every preemption model except the lazy one. The newer one,
-/// the newest in trixie, has the lazy one. Since 7.0, architectures with lazy preemption offer only
-/// that and full preemption (`kernel/Kconfig.preempt`).
+/// Sources of the kernels. The older one has every preemption model except the lazy one. The newer
+/// one is the newest in trixie, and has the lazy model. From 7.0 on, architectures that have lazy
+/// preemption offer only that and full preemption (`kernel/Kconfig.preempt`).
 const OLDER: &str = "bookworm-backports:linux-source-6.12";
 const NEWER: &str = "trixie-backports:linux-source-7.3";
 
@@ -31,14 +32,14 @@ pub(super) struct Build {
     /// Name of the kernel, and of its configuration file.
     variant: &'static str,
     source: &'static str,
-    /// Differences from the lab's configuration fragment.
+    /// Options that differ from the lab's configuration fragment.
     config: &'static [&'static str],
     /// Boot parameters.
     pub(super) parameters: &'static str,
 }
 
 impl Build {
-    /// Returns an x86 kernel without boot parameters.
+    /// Creates the entry for an x86 kernel that needs no boot parameters.
     const fn amd64(
         variant: &'static str,
         source: &'static str,
@@ -68,7 +69,7 @@ pub(super) const BUILDS: [Build; 10] = [
         OLDER,
         &["PREEMPT_VOLUNTARY=n", "EXPERT=y", "PREEMPT_RT=y"],
     ),
-    // In 7.x, the option for /proc/sys has another name.
+    // In 7.x, the option that enables /proc/sys has another name.
     Build::amd64(
         "preempt-lazy",
         NEWER,
@@ -80,7 +81,7 @@ pub(super) const BUILDS: [Build; 10] = [
         ],
     ),
     Build::amd64("irq-time", OLDER, &["IRQ_TIME_ACCOUNTING=y"]),
-    // The last option enables context tracking on every CPU, without `nohz_full=`.
+    // The last option enables context tracking on every CPU, even without `nohz_full=`.
     Build::amd64(
         "nohz-full",
         OLDER,
@@ -102,7 +103,8 @@ pub(super) const BUILDS: [Build; 10] = [
             "DEBUG_ATOMIC_SLEEP=y",
         ],
     ),
-    // Counter interrupts and CPU-stop interrupts arrive even while other interrupts are disabled.
+    // On this kernel, performance counter interrupts and CPU-stop interrupts arrive even while
+    // other interrupts are disabled.
     Build {
         target: ARM64,
         variant: "pseudo-nmi",
@@ -130,7 +132,8 @@ impl Build {
         }
     }
 
-    /// Builds the kernel in the lab, if necessary. Writes its configuration to `folder`.
+    /// Makes the lab build the kernel if it has not built it yet. Writes the kernel's configuration
+    /// to `folder`.
     pub(super) fn build(&self, command: &Path, folder: &Path) -> Result<(), String> {
         let file = folder.join(format!("{}.config", self.variant));
         fs::write(&file, self.fragment()?).map_err(|error| format!("cannot write: {error}"))?;
@@ -148,7 +151,7 @@ impl Build {
         Err(super::last_words(&output.stderr))
     }
 
-    /// Returns the identity of the kernel's source and configuration.
+    /// Returns a text that identifies the kernel's source and configuration.
     pub(super) fn identity(&self) -> Result<String, String> {
         Ok(format!(
             "{} {} {}",

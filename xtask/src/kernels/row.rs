@@ -1,4 +1,4 @@
-//! Summarizes a statement about a kernel as a table row.
+//! Summarizes the audit of a kernel as a table row.
 
 use std::fmt;
 
@@ -10,44 +10,47 @@ pub(super) const HEAD: &str = "\
 |---|---|---|---|---|---|---|---|---|---|---|
 ";
 
-/// Maximum relative difference between the traced time of the thread and its own measurement. The
-/// two are observed at slightly different times, and start and end within a period.
+/// Maximum relative difference between the thread's CPU time according to the audit and according
+/// to the thread itself. The two observations do not start and end at exactly the same times, and
+/// each may start or end in the middle of a period.
 const NEAR: f64 = 0.1;
-/// Maximum relative difference between interrupts counted and sent, 200 per audit, if the kernel
-/// sends none itself.
+/// Maximum relative difference between the interrupts counted and those sent, if the kernel sends
+/// no such interrupts itself. There are 200 per audit.
 const FEW: f64 = 0.02;
-/// Maximum share of time outside the kernel or unexplained. Nothing else runs in these guests.
+/// Maximum share of the CPU time that may be outside the kernel or unexplained. Nothing except the
+/// test runs in these guests.
 const OUTSIDE: f64 = 0.000_05;
-/// Minimum disturbance: share of the CPU, and interrupts per second. Interrupts are lost if the CPU
-/// idles before the audit.
+/// Minimum disturbance that a test needs: share of the CPU that the thread uses, and interrupts per
+/// second. Some interrupts are lost if the CPU is idle before the audit.
 const MADE: (f64, f64) = (0.04, 80.0);
 
-/// The tick's function, and its name in earlier kernels.
+/// Name of the function that handles the tick, and its name in earlier kernels.
 const TICKS: [&str; 2] = ["tick_nohz_handler", "tick_sched_timer"];
 
-/// The truth about the disturbances, according to the injectors.
+/// The injectors' own reports about what they did.
 pub(super) struct Truth {
     pub(super) thread: Value,
     pub(super) interrupts: Value,
 }
 
-/// The results of one kernel.
+/// The results for one kernel.
 pub(super) struct Row {
     kernel: String,
     outcome: Result<Seen, String>,
 }
 
-/// Interrupts that a CPU sent to itself, per second.
+/// Interrupts per second that a CPU sent to itself. `seen` is the rate according to the audit.
 struct Interrupts {
     seen: f64,
-    /// Number counted by the kernel, which can include its own.
+    /// Rate according to the kernel, which may also have sent such interrupts.
     counted: f64,
-    /// Number sent, according to the injector.
+    /// Rate at which the injector sent them.
     sent: f64,
 }
 
 impl Interrupts {
-    /// Whether all interrupts were seen, both those that the injector sent and the kernel's own.
+    /// Returns whether the audit saw all interrupts, both those that the injector sent and those
+    /// that the kernel sent.
     fn are_all_seen(&self) -> bool {
         let has_own = self.counted > (1.0 + FEW) * self.sent;
         let off = if has_own { NEAR } else { FEW };
@@ -65,7 +68,8 @@ struct Seen {
     every_entry: bool,
     balances: bool,
     tick: Option<String>,
-    /// CPU shares of the injected thread: seen by the audit, and used according to the injector.
+    /// Shares of the CPU that the injected thread used, according to the audit and according to the
+    /// injector.
     thread: (f64, f64),
     interrupts: Interrupts,
     proof: String,
@@ -74,7 +78,7 @@ struct Seen {
 }
 
 impl Row {
-    /// Builds the row from the audit's statement and the truth.
+    /// Builds the row from the audit's statement and the injectors' reports.
     pub(super) fn of(kernel: &str, outcome: Result<(Value, Truth), String>) -> Self {
         Self {
             kernel: kernel.to_owned(),
@@ -82,7 +86,7 @@ impl Row {
         }
     }
 
-    /// Whether all figures are within tolerance.
+    /// Returns whether all figures are within their tolerances.
     pub(super) fn is_right(&self) -> bool {
         self.outcome.as_ref().is_ok_and(|seen| {
             let near = |(found, made): (f64, f64)| (found - made).abs() <= NEAR * made;
@@ -155,13 +159,13 @@ impl Seen {
     }
 }
 
-/// Returns the time outside the kernel or unexplained, in seconds.
+/// Returns the time that is outside the kernel or unexplained, in seconds.
 fn seconds_outside(accounts: &[Value]) -> f64 {
     let unseen = accounts.iter().filter(|account| {
         account["class"] == "hypervisor_or_firmware" || account["class"] == "unexplained"
     });
     let times = unseen.map(|account| account["time_ns"].as_f64().unwrap_or(0.0));
-    // Start from 0, because the sum of nothing is -0.
+    // Start the sum at 0, because the sum of an empty list is -0.
     times.fold(0.0, |sum, time| sum + time) / 1e9
 }
 
@@ -178,7 +182,8 @@ fn thread_time(accounts: &[Value], comm: &str) -> f64 {
     accounts.iter().map(time_of).sum::<f64>() / 1e9
 }
 
-/// Formats the proofs that empty gaps are outside the kernel, combined over all CPUs.
+/// Formats the proofs that gaps without a span are outside the kernel. Combines the proofs of all
+/// CPUs.
 fn proof(proofs: &Value) -> String {
     let mut words: Vec<String> = list(proofs)
         .iter()

@@ -1,4 +1,4 @@
-//! Separates code from comments and literals.
+//! Separates code from comments and from the contents of literals.
 
 /// Removes comments and the contents of literals from Rust source.
 pub(crate) fn code_of(text: &str) -> String {
@@ -28,7 +28,7 @@ fn ends_in_word(code: &str) -> bool {
     code.ends_with(|c: char| c.is_alphanumeric() || c == '_')
 }
 
-/// Returns the length of a block comment, which can be nested.
+/// Returns the length of the block comment at the start of `text`. Block comments can be nested.
 fn block_comment(text: &str) -> usize {
     let mut depth = 0;
     let mut at = 0;
@@ -49,7 +49,8 @@ fn block_comment(text: &str) -> usize {
     at
 }
 
-/// Returns the length of the raw string at the start of `text`, if there is one.
+/// Returns the length of the raw string at the start of `text`. Returns `None` if `text` does not
+/// start with a raw string.
 fn raw_string(text: &str) -> Option<usize> {
     let inner = text.strip_prefix("br").or_else(|| text.strip_prefix('r'))?;
     let hashes = inner.len() - inner.trim_start_matches('#').len();
@@ -59,7 +60,7 @@ fn raw_string(text: &str) -> Option<usize> {
     Some(text.len() - inner.len() + length)
 }
 
-/// Returns the length of a string with escapes.
+/// Returns the length of the string at the start of `text`, in which quotes may be escaped.
 fn string(text: &str) -> usize {
     let mut escaped = false;
     for (at, character) in text.char_indices().skip(1) {
@@ -73,8 +74,9 @@ fn string(text: &str) -> usize {
     text.len()
 }
 
-/// Returns the length of the character literal at the start of `text`, if there is one. A lifetime
-/// has no closing quote.
+/// Returns the length of the character literal at the start of `text`. Returns `None` if `text`
+/// does not start with one, for example because it starts with a lifetime, which has no closing
+/// quote.
 fn character(text: &str) -> Option<usize> {
     let inner = text.strip_prefix('\'')?;
     let length = match inner.strip_prefix('\\') {

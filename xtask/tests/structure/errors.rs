@@ -1,18 +1,19 @@
-//! Libraries return typed errors. Only the command and the tests may return text.
+//! Checks that libraries return typed errors. Only the command and the tests may return text as an
+//! error.
 
 use std::collections::BTreeSet;
 
 use crate::code::code_of;
 use crate::workspace::{read, shown, sources};
 
-/// Files that still return text. Remove a file from the list when its errors are typed.
+/// Files that still return text as an error. Remove a file from the list once its errors are typed.
 const TEXT_ERRORS: &[&str] = &[
-    "crates/experiment/src/axes/field.rs",
-    "crates/experiment/src/axes/task.rs",
-    "crates/experiment/src/axes/values.rs",
-    "crates/experiment/src/sweep/plan.rs",
-    "crates/experiment/src/traffic/factors.rs",
     "crates/experiment/src/vary.rs",
+    "crates/predict/src/axes/field.rs",
+    "crates/predict/src/axes/task.rs",
+    "crates/predict/src/axes/values.rs",
+    "crates/predict/src/sweep/plan.rs",
+    "crates/traffic/src/experiment/factors.rs",
 ];
 
 #[test]
@@ -54,8 +55,8 @@ fn is_library(path: &str) -> bool {
     matches!(parts[..], ["crates", package, "src", ..] if package != "ticktax")
 }
 
-/// Returns the modules that `text`, the file at `path`, declares only for tests, as paths without
-/// `.rs`.
+/// Returns the modules that are declared only for tests in `text`, which is the contents of the
+/// file at `path`. They are returned as paths without `.rs`.
 fn test_modules(path: &str, text: &str) -> Vec<String> {
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     let stem = name.trim_end_matches(".rs");
@@ -72,7 +73,7 @@ fn test_modules(path: &str, text: &str) -> Vec<String> {
     declared.collect()
 }
 
-/// Counts the types `Result<_, String>` and the associated types `Err` and `Error` that are
+/// Counts the types `Result<_, String>`, and the associated types `Err` and `Error` that are
 /// `String`.
 fn text_errors(code: &str) -> usize {
     let code: String = code.split_whitespace().collect();
@@ -86,14 +87,15 @@ fn text_errors(code: &str) -> usize {
             .sum::<usize>()
 }
 
-/// Whether the last generic argument is `String`. `arguments` starts after the opening bracket.
+/// Returns whether the last of a type's generic arguments is `String`. `arguments` starts after the
+/// opening bracket.
 fn has_text_error(arguments: &str) -> bool {
     let mut depth = 1;
     let mut before = ' ';
     for (at, character) in arguments.char_indices() {
         match character {
             '<' => depth += 1,
-            // The arrow of a function's type closes nothing.
+            // The `>` in the arrow of a function type does not close a bracket.
             '>' if before != '-' => depth -= 1,
             _ => {}
         }

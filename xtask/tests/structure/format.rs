@@ -1,4 +1,4 @@
-//! Files without a `mod` line: declared by a macro, or forgotten.
+//! Checks files that no `mod` line declares. They are declared by a macro, or were forgotten.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use std::process::Command;
 use crate::code::code_of;
 use crate::workspace::{packages, read, root, shown, sources};
 
-/// `cargo fmt` only follows `mod` lines. Modules declared by macros (cases and document pages) are
-/// formatted with `rustfmt FILE`.
+/// `cargo fmt` finds only modules that have a `mod` line. Modules that macros declare (cases and
+/// document pages) must be formatted with `rustfmt FILE`.
 #[test]
 fn modules_that_macros_declare_are_formatted() {
     let unseen = undeclared();
@@ -30,8 +30,9 @@ fn modules_that_macros_declare_are_formatted() {
     crate::report(&wrong);
 }
 
-/// The compiler silently ignores undeclared files. A build script declares the cases, and
-/// `each_document` declares the modules with pages.
+/// The compiler silently ignores files that are not declared as modules. Most modules are declared
+/// by `mod` lines. A build script declares the cases, and the macro `each_document` declares the
+/// modules that contain pages.
 #[test]
 fn every_source_file_is_compiled() {
     let documents = read(&root().join("crates/model/src/lib.rs"));
@@ -39,7 +40,7 @@ fn every_source_file_is_compiled() {
     for file in undeclared() {
         let path = shown(&file);
         let stem = file.file_stem().unwrap_or_default().to_string_lossy();
-        let is_case = path == format!("crates/experiment/src/cases/{stem}.rs");
+        let is_case = path == format!("crates/casebook/src/cases/{stem}.rs");
         let is_page = path == format!("crates/report/src/text/{stem}.rs")
             && documents.contains(&format!(" {stem} {{\n"));
         if !is_case && !is_page {
@@ -49,7 +50,7 @@ fn every_source_file_is_compiled() {
     crate::report(&wrong);
 }
 
-/// Returns the source files without a `mod` line.
+/// Returns the source files that no `mod` line declares.
 fn undeclared() -> Vec<PathBuf> {
     let declared: BTreeSet<PathBuf> = sources("rs")
         .iter()
@@ -67,7 +68,7 @@ fn undeclared() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Returns the files of the modules that a file declares with `mod` lines.
+/// Returns the files of the modules that a file declares in `mod` lines.
 fn modules(file: &Path) -> Vec<PathBuf> {
     let folder = match file.file_name().and_then(|name| name.to_str()) {
         Some("lib.rs" | "main.rs" | "mod.rs") => file.parent().map(Path::to_owned),

@@ -1,4 +1,4 @@
-//! Checks that lists of an enum's variants are complete.
+//! Checks that the lists of an enum's variants are complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,8 @@ use syn::{Expr, ImplItem, Item, Type};
 
 use crate::workspace::{read, shown, sources};
 
-/// Checks that an enum's constant `ALL` lists every variant once, because the compiler does not.
+/// Checks that the constant `ALL` of an enum lists every variant exactly once, because the compiler
+/// does not check this.
 #[test]
 fn a_list_of_all_variants_is_whole() {
     let mut wrong = Vec::new();
@@ -36,7 +37,7 @@ fn a_list_of_all_variants_is_whole() {
     crate::report(&wrong);
 }
 
-/// Returns the variants of each enum.
+/// Returns the names of each enum's variants.
 fn enums(items: &[Item]) -> BTreeMap<String, Vec<String>> {
     let mut found = BTreeMap::new();
     for item in items {
@@ -49,7 +50,7 @@ fn enums(items: &[Item]) -> BTreeMap<String, Vec<String>> {
     found
 }
 
-/// Returns the contents of each `const ALL` in an `impl`, by the type's name.
+/// Returns the name of the type and the contents of each `const ALL` in an `impl`.
 fn all_lists(items: &[Item]) -> Vec<(String, Vec<String>)> {
     let mut found = Vec::new();
     for item in items {
@@ -72,7 +73,8 @@ fn all_lists(items: &[Item]) -> Vec<(String, Vec<String>)> {
     found
 }
 
-/// Returns the variants in a list, `[Self::A, Self::B { … }]`, or in a reference to one.
+/// Returns the variants in a list such as `[Self::A, Self::B { … }]`, or in a reference to one.
+/// Returns `None` for other expressions.
 fn listed(expr: &Expr) -> Option<Vec<String>> {
     match expr {
         Expr::Reference(reference) => listed(&reference.expr),

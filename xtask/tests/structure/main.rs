@@ -1,5 +1,5 @@
-//! Rules for the structure of the crates: dependencies, locations of unsafe code, complete test
-//! lists, and maximum file lengths. Every test reports all violations together.
+//! Checks rules for the structure of the crates: dependencies, the locations of unsafe code,
+//! complete lists of tests, and maximum file lengths. Every test reports all violations at once.
 
 mod code;
 mod errors;
@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 use code::code_of;
 use workspace::{Manifest, entries, files, packages, read, root, shown, sources};
 
-/// Dependencies within this workspace that a crate may have, except in tests.
+/// Dependencies within this workspace that a crate may have. Dependencies of its tests are not
+/// restricted.
 enum Arrows {
     /// Only these.
     Only(&'static [&'static str]),
@@ -24,7 +25,7 @@ enum Arrows {
     Never(&'static [&'static str]),
 }
 
-/// The permitted dependencies of each crate, in the order in which data flows.
+/// The dependencies that each crate may have, in the order in which data flows.
 const ARROWS: &[(&str, Arrows)] = &[
     ("ticktax-model", Arrows::Only(&[])),
     ("ticktax-store", Arrows::Only(&["ticktax-model"])),
@@ -59,15 +60,52 @@ const ARROWS: &[(&str, Arrows)] = &[
     ),
     (
         "ticktax-experiment",
+        Arrows::Only(&["ticktax-model", "ticktax-analysis", "ticktax-sim"]),
+    ),
+    (
+        "ticktax-predict",
         Arrows::Only(&[
             "ticktax-model",
             "ticktax-store",
             "ticktax-analysis",
+            "ticktax-experiment",
+            "ticktax-probes",
+            "ticktax-sim",
+        ]),
+    ),
+    (
+        "ticktax-casebook",
+        Arrows::Only(&[
+            "ticktax-model",
+            "ticktax-store",
+            "ticktax-experiment",
+            "ticktax-host",
+            "ticktax-predict",
+            "ticktax-probes",
+            "ticktax-sim",
+        ]),
+    ),
+    (
+        "ticktax-traffic",
+        Arrows::Only(&[
+            "ticktax-model",
+            "ticktax-analysis",
+            "ticktax-experiment",
+            "ticktax-host",
+            "ticktax-probes",
+        ]),
+    ),
+    (
+        "ticktax-trial",
+        Arrows::Only(&[
+            "ticktax-model",
+            "ticktax-store",
+            "ticktax-analysis",
+            "ticktax-experiment",
             "ticktax-host",
             "ticktax-knobs",
             "ticktax-observe",
             "ticktax-probes",
-            "ticktax-sim",
         ]),
     ),
     ("ticktax-beats", Arrows::Only(&["ticktax-model"])),
@@ -93,21 +131,25 @@ const ARROWS: &[(&str, Arrows)] = &[
     ("xtask", Arrows::Only(&[])),
 ];
 
-/// Crates that forbid unsafe code, by directory.
+/// Crates that forbid unsafe code, by the name of their directory.
 const WITHOUT_UNSAFE: &[&str] = &[
     "analysis",
     "beats",
+    "casebook",
     "experiment",
     "host",
     "model",
     "observe",
+    "predict",
     "report",
     "sim",
     "store",
+    "trial",
 ];
 
-/// Crates that can have unsafe code in `sys.rs` or in a directory `sys`, by directory.
-const WITH_UNSAFE: &[&str] = &["inject", "knobs", "lab", "probes", "trace"];
+/// Crates that may have unsafe code in `sys.rs` or in a directory called `sys`, by the name of
+/// their directory.
+const WITH_UNSAFE: &[&str] = &["inject", "knobs", "lab", "probes", "trace", "traffic"];
 
 const MAX_LINES: usize = 600;
 
@@ -145,10 +187,10 @@ fn dependencies_follow_the_arrows() {
     report(&wrong);
 }
 
-/// Crates whose callers do all I/O, by directory.
+/// Crates that leave all I/O to their callers, by the name of their directory.
 const WITHOUT_FILES: &[&str] = &["analysis", "model", "report"];
 
-/// Modules that those crates use only in their tests.
+/// Modules that those crates may use only in their tests.
 const FILES: &[&str] = &["std::fs", "std::env", "std::net", "std::process"];
 
 #[test]
@@ -221,7 +263,8 @@ fn unsafe_code_is_only_in_permitted_files() {
     report(&wrong);
 }
 
-/// Returns the part of `word` after the keyword `unsafe`, if the word starts with it.
+/// Returns the part of `word` after the keyword `unsafe`, or `None` if the word is not that
+/// keyword.
 fn after_unsafe(word: &str) -> Option<&str> {
     let rest = word.strip_prefix("unsafe")?;
     (rest.is_empty() || rest.starts_with('{')).then_some(rest)
@@ -231,8 +274,8 @@ fn is_unsafe(word: &str) -> bool {
     after_unsafe(word).is_some()
 }
 
-/// Whether two words start an unsafe block or impl, whose author claims that it is sound. An
-/// `unsafe fn` or `unsafe trait` states requirements for its users instead.
+/// Returns whether two words start an unsafe block or an unsafe impl, whose author claims that it
+/// is sound. An `unsafe fn` or an `unsafe trait` states requirements for its users instead.
 fn is_claim(word: &str, next: &str) -> bool {
     let begins = |rest: &str| !rest.is_empty() || next.starts_with('{') || next == "impl";
     after_unsafe(word).is_some_and(begins)
@@ -246,17 +289,17 @@ fn may_be_unsafe(path: &str) -> bool {
     WITH_UNSAFE.contains(package) && inner.iter().any(|part| *part == "sys" || *part == "sys.rs")
 }
 
-/// Source files that start programs without `ticktax_host::helper`, which has a fixed PATH for
-/// root.
+/// Source files that start programs without `ticktax_host::helper`, which uses a fixed PATH if it
+/// runs as root.
 const STARTS_PROGRAMS: &[&str] = &[
     // The helpers themselves.
     "crates/host/src/helper.rs",
     // The audited command.
     "crates/observe/src/command.rs",
-    // ticktax itself, by its path, and a trial's command.
-    "crates/experiment/src/trial/run/held.rs",
+    // These files start ticktax itself, by its path, and the command of a trial.
+    "crates/trial/src/run/held.rs",
     "crates/ticktax/src/trial.rs",
-    // Programs inside a guest.
+    // Programs that run inside a guest.
     "crates/lab/src/guest.rs",
 ];
 
@@ -281,7 +324,7 @@ fn root_starts_helper_programs_by_a_fixed_path() {
 #[test]
 fn every_file_of_tests_is_tested() {
     let mut wrong = Vec::new();
-    // A fuzz target has no `main`, so it has no tests.
+    // A fuzz target has no `main`, so it cannot have tests.
     let tested = |package: &PathBuf| !package.ends_with("testing/fuzz");
     for package in packages().into_iter().filter(tested) {
         let manifest = package.join("Cargo.toml");
@@ -307,7 +350,7 @@ fn every_file_of_tests_is_tested() {
     report(&wrong);
 }
 
-/// Returns the file that a module's `path` attribute names.
+/// Returns the file that the `path` attribute of a module in `file` names.
 fn resolved(file: &Path, path: &str) -> PathBuf {
     let mut found = file.parent().unwrap_or(file).to_owned();
     for part in Path::new(path) {
@@ -320,14 +363,15 @@ fn resolved(file: &Path, path: &str) -> PathBuf {
     found
 }
 
-/// Adds a file and the modules that it declares. `folder` contains those modules.
+/// Adds a file and the modules that it declares to `reached`. `folder` is the directory that
+/// contains those modules.
 fn reach(file: &Path, folder: &Path, reached: &mut BTreeSet<PathBuf>) {
     if !reached.insert(file.to_owned()) {
         return;
     }
     let text = read(file);
     for line in text.lines() {
-        // `code_of` removes the string, so search the raw text.
+        // `code_of` would remove the string, so search the raw text.
         let path = line.trim().strip_prefix("#[path = \"");
         if let Some(path) = path.and_then(|path| path.strip_suffix("\"]")) {
             let module = resolved(file, path);
@@ -364,7 +408,7 @@ fn no_file_is_too_long() {
     report(&wrong);
 }
 
-/// Fails with a list of all violations.
+/// Fails if there are violations, and lists all of them.
 fn report(wrong: &[String]) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

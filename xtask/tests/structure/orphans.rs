@@ -1,14 +1,14 @@
-//! Files that no test reads: snapshots of removed pages, and forgotten data.
+//! Checks for files that no test reads: snapshots of pages that were removed, and data that was
+//! forgotten.
 
 use std::path::Path;
 
 use crate::workspace::{files, packages, read, root, shown, sources};
 
-/// File name endings other than those of test data.
+/// File name extensions that test data does not have.
 const OTHERS: &[&str] = &["rs", "snap", "toml", "c", "h", "o", "md"];
 
-/// [insta](https://insta.rs) names a snapshot `crate__module__NAME.snap`. NAME is the test's name,
-/// or a name that the test chooses. It can end in a number.
+/// [insta](https://insta.rs) names a snapshot `crate__module__NAME.snap`. NAME is the test's name, or a name that the test chooses. It may be followed by a number.
 #[test]
 fn every_snapshot_belongs_to_a_test() {
     let mut wrong = Vec::new();
@@ -29,8 +29,8 @@ fn every_snapshot_belongs_to_a_test() {
     crate::report(&wrong);
 }
 
-/// Checks that each data file is named in a program or a test: with its extension, or without it if
-/// the name is part of a list.
+/// Checks that the name of each data file occurs in a program or a test. It must occur with its
+/// extension, or without it as a separate string.
 #[test]
 fn every_file_beside_the_code_is_read() {
     let code: Vec<String> = sources("rs").iter().map(|file| read(file)).collect();
@@ -42,7 +42,8 @@ fn every_file_beside_the_code_is_read() {
         .filter(|file| !has_ending(file, OTHERS))
         .chain(scenarios)
     {
-        // proptest finds its own files, and esbuild those of `cargo xtask script`.
+        // No code needs to name these files: proptest finds its files automatically, and esbuild
+        // finds those of `cargo xtask script`.
         let shown = shown(&file);
         if shown.contains("/proptest-regressions/") || shown.starts_with("crates/report/script/") {
             continue;
@@ -59,7 +60,8 @@ fn every_file_beside_the_code_is_read() {
     crate::report(&wrong);
 }
 
-/// Whether a Python program or Node script next to `file` imports it as a module.
+/// Returns whether a Python program or a Node script in the same directory imports `file` as a
+/// module.
 fn is_imported(file: &Path) -> bool {
     let (ending, import) = if has_ending(file, &["py"]) {
         ("py", format!("from {} import ", stem_of(file)))
@@ -73,7 +75,7 @@ fn is_imported(file: &Path) -> bool {
     scripts.any(|script| read(&script).contains(&import))
 }
 
-/// Returns all Rust code in a package.
+/// Returns the contents of all Rust files in a package.
 fn rust_of(package: &Path) -> String {
     let files = files(package).into_iter();
     let files = files.filter(|file| has_ending(file, &["rs"]));

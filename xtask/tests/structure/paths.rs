@@ -1,10 +1,10 @@
-//! Paths in the documentation must exist.
+//! Checks that the paths in the documentation exist.
 
 use std::path::PathBuf;
 
 use crate::workspace::{entries, read, root, shown};
 
-/// Directories of the workspace that contain documented files.
+/// Directories of the workspace whose files the documentation may name.
 const FOLDERS: &[&str] = &[
     "crates",
     "bench",
@@ -16,8 +16,8 @@ const FOLDERS: &[&str] = &[
     "scenarios",
 ];
 
-/// Checks quoted paths that start at the workspace or at a crate, and the targets of links. `{a,b}`
-/// stands for both names. A part in capitals stands for any name.
+/// Checks the targets of links, and quoted paths that are relative to the workspace or to `crates`.
+/// `{a,b}` stands for both names, and a part in capitals stands for any name.
 #[test]
 fn every_path_in_the_documentation_exists() {
     let mut wrong = Vec::new();
@@ -39,7 +39,7 @@ fn every_path_in_the_documentation_exists() {
     crate::report(&wrong);
 }
 
-/// Pages that describe the layout.
+/// Returns the documentation pages that describe the layout of the workspace.
 fn pages() -> Vec<PathBuf> {
     let above = ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md"];
     let mut pages: Vec<PathBuf> = above.iter().map(|name| root().join(name)).collect();
@@ -56,7 +56,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// Expands a quoted path with braces into all the paths that it stands for.
+/// Expands a quoted path that contains braces to all the paths that it stands for.
 fn expanded(quoted: &str) -> Vec<String> {
     let Some((before, rest)) = quoted.split_once('{') else {
         return vec![quoted.to_owned()];
@@ -70,8 +70,8 @@ fn expanded(quoted: &str) -> Vec<String> {
     each.collect()
 }
 
-/// Returns the path of a quoted word, if the word is a path relative to the workspace or to
-/// `crates`.
+/// Returns the path that a quoted word names, or `None` if the word is not a path relative to the
+/// workspace or to `crates`.
 fn place(quoted: &str) -> Option<PathBuf> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
     if !quoted.contains('/') || !quoted.chars().all(is_name) {

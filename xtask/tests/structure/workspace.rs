@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Name of a package, and its dependencies except for tests.
+/// Name of a package, and its dependencies. Dependencies that only its tests need are not included.
 pub(crate) struct Manifest {
     pub(crate) name: String,
     pub(crate) dependencies: BTreeSet<String>,
 }
 
 impl Manifest {
-    /// Parses the TOML subset of these manifests: tables with one key per line.
+    /// Parses the subset of TOML that these manifests use: tables with one key per line.
     pub(crate) fn read(folder: &Path) -> Self {
         let mut name = String::new();
         let mut dependencies = BTreeSet::new();
@@ -39,7 +39,7 @@ impl Manifest {
                 value.trim().trim_matches('"').clone_into(&mut name);
             } else if table.ends_with("dependencies") && !table.ends_with("dev-dependencies") {
                 dependencies.insert(key.to_owned());
-                // The dependency is renamed here.
+                // The dependency has a different name in this manifest than the package has.
                 if let Some((_, renamed)) = value.split_once("package = \"") {
                     dependencies.extend(renamed.split('"').next().map(str::to_owned));
                 }
@@ -50,8 +50,8 @@ impl Manifest {
     }
 }
 
-/// Returns the directory of the workspace. Uses cargo's run-time variable, because the build-time
-/// value could name another checkout that shares the target directory.
+/// Returns the directory of the workspace. Uses the value that cargo sets at run time, because the
+/// value from build time could name another checkout that shares the target directory.
 pub(crate) fn root() -> PathBuf {
     let xtask = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
@@ -70,15 +70,15 @@ pub(crate) fn packages() -> Vec<PathBuf> {
     packages
 }
 
-/// Returns the files of the workspace's packages with this extension.
+/// Returns all files in the workspace's packages that have this extension.
 pub(crate) fn sources(extension: &str) -> Vec<PathBuf> {
     let mut sources: Vec<PathBuf> = packages().iter().flat_map(|folder| files(folder)).collect();
     sources.retain(|file| file.extension().is_some_and(|found| found == extension));
     sources
 }
 
-/// Returns all files in a directory, sorted, except for installed Node packages. Returns none if
-/// the directory does not exist.
+/// Returns all files in a directory and below it, sorted, except for installed Node packages.
+/// Returns an empty list if the directory does not exist.
 pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     let all = entries(folder).into_iter();
     all.filter(|path| !path.ends_with("node_modules"))
@@ -92,7 +92,7 @@ pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Returns the sorted entries of a directory, or none if it does not exist.
+/// Returns the sorted entries of a directory, or an empty list if it does not exist.
 pub(crate) fn entries(folder: &Path) -> Vec<PathBuf> {
     let Ok(listing) = fs::read_dir(folder) else {
         return Vec::new();
@@ -108,7 +108,7 @@ pub(crate) fn read(file: &Path) -> String {
     fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
-/// Returns the path relative to the workspace.
+/// Returns the path relative to the workspace, for messages.
 pub(crate) fn shown(path: &Path) -> String {
     path.strip_prefix(root())
         .unwrap_or(path)

@@ -70,7 +70,7 @@ fn statement() -> PeersStatement {
     }
 }
 
-/// The cells of the row whose label is `name`.
+/// Returns the cells of the row that is labelled `name`.
 fn cells<'a>(page: &'a str, name: &str) -> Vec<&'a str> {
     let row = page.lines().find_map(|line| {
         let mut cells = line.trim_matches('|').split('|').map(str::trim);

@@ -97,6 +97,25 @@ fn a_woken_thread_waits_behind_the_running_one_and_a_preempted_one_behind_its_su
 }
 
 #[test]
+fn waits_behind_ticktaxs_own_threads_are_added_up() {
+    let mut cast = Cast::new();
+    let own = thread(Owner::Tool, "ticktax", "ticktax", (90, 90));
+    let own = cast.sources.intern(own);
+    let rows = [
+        woke(0, cast.idle, 30),
+        ran(0, 4, cast.game),
+        woke(4, cast.game, 20),
+        ran(4, 7, own),
+        ran(7, 9, cast.mixer),
+        ran(9, 30, cast.game),
+    ];
+    let waits = cast.waits(&rows, &traced(30)).unwrap();
+    // The game waits from 4 to 9 ms and the mixer from 4 to 7 ms. Both wait while ticktax runs.
+    assert_eq!(waits.time, Nanos(8 * MS));
+    assert_eq!(waits.behind_ticktax, Nanos(6 * MS));
+}
+
+#[test]
 fn waiting_processes_that_ended_are_listed() {
     let cast = Cast::new();
     let mut header = traced(30);

@@ -1,5 +1,5 @@
-//! Programs with frame triggers. Finds their processes, schedules the search for their rhythm, and
-//! stores the results.
+//! Programs with frame triggers. Finds their processes, schedules the search for the rhythm of
+//! their frames, and stores the results.
 //!
 //! The caller does the actual search, because it is part of the analysis. See
 //! [`RecorderEvent::Program`](super::RecorderEvent).
@@ -15,22 +15,23 @@ use ticktax_trace::PacedThread;
 use super::{FrameState, FrameStatus, ProgramWindow, Recorder, SETTLE};
 use crate::error::ObserveError;
 
-/// Length of the recording to search for a rhythm.
+/// Length of the recording in which a rhythm is searched for.
 const LOOK: Nanos = Nanos::from_secs(5);
 
-/// A window's memory limit divided by this is the limit for this recording. The search results need
-/// the rest. If the limit is reached, the recording ends early.
+/// Fraction of a window's memory limit that this recording may use. The results of the search need
+/// the rest. If the recording reaches its limit, it ends early.
 const MEMORY: usize = 4;
 
-/// Interval between two visits. A visit checks whether the thread still exists and whether its
-/// rhythm is known.
+/// Interval between two visits to a program. A visit checks whether the thread that runs the frames
+/// still exists, and whether a search for the rhythm is due.
 const VISIT: Nanos = Nanos::from_secs(10);
 
-/// Number of visits between two searches once the rhythm is known, because it may change without a
-/// lost frame. Until then, that number doubles up to this limit, because searching costs CPU time.
+/// Number of visits between two searches once the rhythm is known. It is searched for again because
+/// it may change without a lost frame. Until a rhythm is found, the number of visits doubles after
+/// each search, up to this limit, because searching costs CPU time.
 const ANEW: u32 = 6;
 
-/// This many triggering frames within [`OFTEN`] suggest that the frame rate has changed.
+/// If this many frames trigger within [`OFTEN`], the frame rate has probably changed.
 const MANY: usize = 10;
 const OFTEN: Nanos = Nanos::from_secs(2);
 
@@ -38,9 +39,9 @@ const OFTEN: Nanos = Nanos::from_secs(2);
 #[derive(Debug, Default)]
 pub(super) struct Programs {
     all: Vec<Program>,
-    /// Number of rhythms found so far.
+    /// Number of different rhythms found so far.
     armed: u64,
-    /// Whether the kernel's rules need an update.
+    /// Whether the rules in the kernel have to be updated.
     changed: bool,
 }
 
@@ -51,17 +52,17 @@ struct Program {
     pid: i32,
     name: String,
     state: FrameState,
-    /// Number of the current rhythm, counted over all programs.
+    /// Number of the current rhythm. Rhythms of all programs are numbered together.
     armed: u64,
-    /// Time of the next visit; `None` after the program has exited.
+    /// Time of the next visit, or `None` after the program has exited.
     visit: Option<Nanos>,
     /// Number of visits since the last search.
     visits: u32,
     /// Number of visits between two searches.
     look_at: u32,
-    /// When the program last triggered: at most [`MANY`] times.
+    /// Times of the last [`MANY`] frames of this program that triggered.
     lost: VecDeque<Nanos>,
-    /// Whether the program loses many frames although a search confirmed its rhythm.
+    /// Whether the program loses many frames, although a search confirmed its rhythm.
     loses_many: bool,
 }
 
@@ -90,7 +91,7 @@ impl Programs {
                     [pid] => pid,
                     _ => return Err(ObserveError::SeveralNamed { name: name.clone() }),
                 },
-                // The parser allows frame triggers only for processes and names.
+                // The parser allows frame triggers only for a process id or a name.
                 TriggerTarget::Any | TriggerTarget::Cgroup(_) | TriggerTarget::Cpus(_) => continue,
             };
             programs
@@ -100,20 +101,20 @@ impl Programs {
         Ok(programs)
     }
 
-    /// Schedules the first visits. The ring starts at `now`.
+    /// Schedules the first visit to each program. `now` is when the ring started.
     pub(super) fn begin(&mut self, now: Nanos) {
         for program in &mut self.all {
             program.visit = Some(now + LOOK + SETTLE);
         }
     }
 
-    /// Time of the next visit to any program.
+    /// Returns the time of the next visit to any program, or `None` if no visit is scheduled.
     pub(super) fn next_visit(&self) -> Option<Nanos> {
         self.all.iter().filter_map(|program| program.visit).min()
     }
 
-    /// Visits the programs that are due. Returns a process whose rhythm must be searched for, if
-    /// any.
+    /// Visits the programs that are due for a visit. Returns the ID of a process whose rhythm must
+    /// be searched for now, or `None` if no search is due.
     fn visit(&mut self, now: Nanos, proc: &Proc) -> Option<i32> {
         for program in &mut self.all {
             if program.visit.is_none_or(|visit| now < visit) {
@@ -130,7 +131,8 @@ impl Programs {
         None
     }
 
-    /// Stores the result of a search for the rhythm of process `pid`.
+    /// Stores the result of a search for the rhythm of process `pid`. `learnt_in` is the length of
+    /// the recording that was searched.
     fn set(&mut self, pid: i32, found: &Result<FrameRhythm, NoRhythm>, learnt_in: Nanos) {
         for program in self.all.iter_mut().filter(|program| program.pid == pid) {
             program.visits = 0;
@@ -162,8 +164,8 @@ impl Programs {
         }
     }
 
-    /// Counts a frame that triggered. If there are many, the rate may have changed, so a new search
-    /// is scheduled.
+    /// Counts a frame that triggered. If there have been many of these, the frame rate may have
+    /// changed, so schedules a new search.
     pub(super) fn lost_one(&mut self, target: &TriggerTarget, time: Nanos) {
         for program in self
             .all
@@ -183,7 +185,7 @@ impl Programs {
         }
     }
 
-    /// The thread that runs the program's frames, if known.
+    /// Returns the thread that runs the program's frames, or `None` if it is unknown.
     pub(super) fn paced(&self, target: &TriggerTarget) -> Option<PacedThread> {
         let program = self.all.iter().find(|program| program.target == *target)?;
         let rhythm = program.rhythm()?;
@@ -206,7 +208,7 @@ impl Programs {
         })
     }
 
-    /// Whether all programs have exited and cannot come back.
+    /// Returns whether all programs have exited and were selected by an id, so they cannot return.
     fn have_ended(&self) -> bool {
         self.all
             .iter()
@@ -254,15 +256,15 @@ impl Program {
         self.rhythm().map(|rhythm| rhythm.tid)
     }
 
-    /// Checks that the process and its thread still exist. Returns whether to search for the rhythm
-    /// now.
+    /// Checks that the process and the thread that runs its frames still exist. Returns whether to
+    /// search for the rhythm now.
     fn look_after(&mut self, now: Nanos, proc: &Proc) -> bool {
         if self.pid == 0 || !proc.is_alive(self.pid) {
             return self.look_for_another(now, proc);
         }
         let is_own = |tid| proc.process_of(tid) == Some(self.pid);
         if self.thread().is_some_and(|tid| !is_own(tid)) {
-            // Another thread may run the frames now.
+            // The thread has exited, but another thread may run the frames now.
             self.seek(now);
             return false;
         }
@@ -290,7 +292,7 @@ impl Program {
         false
     }
 
-    /// Schedules a search for the time when enough has been recorded.
+    /// Schedules a search. It takes place once the recording is long enough.
     fn seek(&mut self, now: Nanos) {
         self.state = FrameState::Sought;
         self.visits = ANEW;
@@ -300,21 +302,22 @@ impl Program {
 }
 
 impl Recorder {
-    /// State of the programs with frame triggers.
+    /// Returns the state of each program that has frame triggers.
     pub fn frames(&self) -> Vec<FrameStatus> {
         self.programs.status().collect()
     }
 
-    /// Stores the result of searching `seen`, which came with
-    /// [`RecorderEvent::Program`](super::RecorderEvent::Program): a rhythm, or the reason why none
-    /// was found. Lost frames are detected by the rhythm found last.
+    /// Stores the result of a search for a rhythm: the rhythm, or the reason why none was found.
+    /// `seen` is the recording that was searched, which came with
+    /// [`RecorderEvent::Program`](super::RecorderEvent::Program). From now on, the rhythm that was
+    /// found last determines when frames are due.
     pub fn set_rhythm(&mut self, seen: &ProgramWindow, found: &Result<FrameRhythm, NoRhythm>) {
         self.programs.set(seen.pid, found, seen.end - seen.begin);
         self.update_kernel();
     }
 
-    /// Whether only requests can still trigger: all triggers are about frames, and all their
-    /// processes have exited for good.
+    /// Returns whether only explicit requests can still trigger. This is the case if all triggers
+    /// are about frames, and all their processes have exited for good.
     pub fn has_nobody_left(&self) -> bool {
         let is_frame = |spec: &TriggerSpec| spec.kind == TriggerKind::Frame;
         !self.plan.triggers.is_empty()
@@ -322,8 +325,9 @@ impl Recorder {
             && self.programs.have_ended()
     }
 
-    /// Visits the programs that are due. Returns recorded events in which to search for a rhythm,
-    /// if any. Does nothing while a window is being kept, because the window needs the memory.
+    /// Visits the programs that are due for a visit. Returns recorded events in which to search for
+    /// a rhythm, or `None` if no search is due. Does nothing while a window is being kept, because
+    /// the window needs the memory.
     pub(super) fn turn_frames(&mut self, time: Nanos) -> Option<ProgramWindow> {
         if self.open.is_some() || self.stopped.is_some() {
             return None;
@@ -333,7 +337,7 @@ impl Recorder {
         self.last_seconds(pid?, time)
     }
 
-    /// Updates the kernel's rules if anything changed.
+    /// Updates the rules in the kernel if anything has changed.
     fn update_kernel(&mut self) {
         if !std::mem::take(&mut self.programs.changed) {
             return;
@@ -345,7 +349,7 @@ impl Recorder {
         }
     }
 
-    /// The last seconds of process `pid`, starting where the shortest ring starts.
+    /// Returns the last seconds of process `pid`, starting where the shortest ring starts.
     fn last_seconds(&mut self, pid: i32, time: Nanos) -> Option<ProgramWindow> {
         let tracer = self.tracer.as_mut()?;
         let asked = time - SETTLE;
@@ -377,7 +381,7 @@ mod tests {
 
     use super::{ANEW, FrameState, LOOK, MANY, Programs, SETTLE, VISIT};
 
-    /// A machine that runs a game. The game's second thread has the id 8.
+    /// A simulated machine that runs a game with process id 7 and a second thread with id 8.
     struct World(TempDir);
 
     impl World {
@@ -434,8 +438,8 @@ mod tests {
         programs.status().next().unwrap().state
     }
 
-    /// Makes the next visit. Returns when it took place, and the process whose rhythm to search
-    /// for.
+    /// Makes the next visit. Returns the time of the visit, and the id of the process whose rhythm
+    /// must be searched for now.
     fn visit(programs: &mut Programs, world: &World) -> (Nanos, Option<i32>) {
         let at = programs.next_visit().unwrap();
         (at, programs.visit(at, &world.proc()))
@@ -451,8 +455,8 @@ mod tests {
         let world = World::new();
         let error = world.programs(&["frame:pid=9"]).unwrap_err();
         assert!(error.contains("no process 9"), "{error}");
-        // A thread id stands for the thread's process. Two triggers for one program share its
-        // state.
+        // The id of a thread selects the thread's process. Two triggers for the same program share
+        // its state.
         let programs = world.programs(&["frame:pid=8", "frame:pid=8>5ms", "wait>5ms"]);
         let programs = programs.unwrap();
         assert_eq!(programs.all.len(), 1);
@@ -483,7 +487,7 @@ mod tests {
             assert_eq!(visit(&mut programs, &world).1, None);
         }
         assert_eq!(visit(&mut programs, &world).1, Some(7));
-        // The periods are so close that slots keep their numbers.
+        // The period has changed so little that the rhythm counts as the same and keeps its number.
         let armed = programs.all[0].armed;
         programs.set(
             7,
@@ -543,8 +547,8 @@ mod tests {
             visit(&mut programs, &world),
             (last + LOOK + SETTLE, Some(7))
         );
-        // The search finds the same rhythm, so the program really loses frames. This causes no more
-        // searches.
+        // The search finds the same rhythm, so the program really does lose frames. Further lost
+        // frames then do not cause another search.
         programs.set(7, &Ok(rhythm(8, 60)), LOOK);
         let before = programs.next_visit();
         lose(&mut programs, Nanos::from_secs(30), 33);
@@ -570,7 +574,7 @@ mod tests {
         world.begins(27);
         let (found, _) = visit(&mut programs, &world);
         assert_eq!(state(&programs), FrameState::Sought);
-        // The new process must first be recorded long enough.
+        // The new process must be recorded long enough before its rhythm is searched for.
         assert_eq!(
             visit(&mut programs, &world),
             (found + LOOK + SETTLE, Some(27))

@@ -1,10 +1,10 @@
 //! Replaces rings that are too short with longer ones.
 //!
-//! A ring shared with the kernel cannot be resized, so larger rings need a new tracer. Because the
-//! kernel's verifier is slow, the new tracer is loaded on another thread while the old one
-//! continues. It takes over at the end of a window of sums. The contents of the old rings are lost,
-//! and a delay in progress is missed. Rings are therefore replaced at most twice, and never while a
-//! trigger is being handled.
+//! A ring that is shared with the kernel cannot be resized, so larger rings need a new tracer.
+//! Because the kernel's verifier is slow, the new tracer is loaded on another thread while the old
+//! one continues. It takes over at the end of a window of sums. The contents of the old rings are
+//! lost, and a delay that is in progress at that time is missed. Rings are therefore replaced at
+//! most twice, and never while a trigger is being handled.
 
 use std::thread::{self, JoinHandle};
 
@@ -13,7 +13,7 @@ use ticktax_trace::{Counted, Output, TraceError, TraceSettings, Tracer, Triggers
 
 use super::{Recorder, SumsWindow, sizes};
 
-/// Losses and counters of the tracers before the current one.
+/// Accounts and counters of the tracers that came before the current one.
 #[derive(Debug, Default)]
 pub(super) struct Past {
     pub(super) counted: Counted,
@@ -22,7 +22,7 @@ pub(super) struct Past {
 }
 
 impl Past {
-    /// Adds up the counters of all tracers, where `now` are those of the current one.
+    /// Returns the sum of all tracers' counters. `now` contains those of the current tracer.
     pub(super) fn plus(&self, now: Counted) -> Counted {
         let mut lost = self.counted.lost.clone();
         for loss in now.lost {
@@ -45,7 +45,7 @@ fn add(sum: &mut Loss, loss: &Loss) {
     sum.gaps += loss.gaps;
 }
 
-/// Loads and attaches a tracer with rings of `per_cpu` records.
+/// Loads and attaches a tracer whose rings have `per_cpu` records each.
 pub(super) fn load(per_cpu: u32, room: usize) -> Result<(Tracer, Triggers), TraceError> {
     let settings = TraceSettings {
         output: Output::Flight {
@@ -63,9 +63,9 @@ pub(super) fn load(per_cpu: u32, room: usize) -> Result<(Tracer, Triggers), Trac
 pub(super) type Loading = JoinHandle<Result<(Tracer, Triggers), TraceError>>;
 
 impl Recorder {
-    /// Loads larger rings if the current ones do not reach back as far as windows require. Once
-    /// they are loaded, switches to them and returns the sums up to that time. Does nothing while a
-    /// window is being kept.
+    /// Starts to load larger rings if the current ones do not reach back as far as windows require.
+    /// Once the larger rings are loaded, switches to them and returns the sums up to that time.
+    /// Does nothing while a window is being kept or a trigger is waiting.
     pub(super) fn grow(&mut self) -> Option<SumsWindow> {
         if self.open.is_some() || !self.waiting.is_empty() {
             return None;
@@ -97,8 +97,8 @@ impl Recorder {
             Some((larger, triggers))
         });
         let Some((mut larger, triggers)) = ready else {
-            // Either rights or memory are missing. The rings stay as they are, and the header
-            // reports how far back they reach.
+            // Rights or memory are missing. The rings stay as they are, and the header reports how
+            // far back they reach.
             self.plan.ring_grows = false;
             return None;
         };
@@ -107,14 +107,15 @@ impl Recorder {
         self.past.counted = self.past.plus(tracer.counted());
         self.past.suppressed += tracer.suppressed();
         larger.start_flight(&self.watched, &self.started.cpus);
-        // Take triggers that the old tracer noticed in its last moments.
+        // Collect the triggers that the old tracer noticed in its last moments.
         self.take_triggers();
         self.tracer = Some(larger);
         self.triggers = triggers;
         Some(sums)
     }
 
-    /// Number of records per ring after growing. `None` if the current rings are long enough.
+    /// Returns the number of records that larger rings should have, or `None` if the current rings
+    /// are long enough or cannot grow.
     fn too_short(&self) -> Option<u32> {
         let tracer = self.tracer.as_ref().filter(|_| self.plan.ring_grows)?;
         let reach = tracer.ring_reach()?;

@@ -1,4 +1,4 @@
-//! Turns a window of the ring into a recording.
+//! Converts a window of the ring to a recording.
 
 use ticktax_host::{clock_offsets, own_thread_cpu_time};
 use ticktax_model::incident::Trigger;
@@ -14,12 +14,12 @@ use super::{FrozenWindow, Recorder};
 use crate::collector::Collector;
 use crate::header::clock_limitations;
 
-/// A ring may fall short of the requested reach by this much before that is reported.
+/// A ring that falls short of the requested reach by no more than this is not reported.
 const TOLERANCE: Nanos = Nanos::from_millis(100);
 
 impl Recorder {
-    /// Returns the recording of a window, up to `time` if the window is not over yet. `None` if the
-    /// recorder has ended.
+    /// Returns the recording of a window. If the window is not over yet, the recording ends at
+    /// `time`. Returns `None` if the recorder has ended.
     pub(super) fn freeze(
         &mut self,
         mut window: Window,
@@ -45,8 +45,8 @@ impl Recorder {
     }
 
     /// Returns the current state of a window that stays open. The state ends at the time by which
-    /// the unreported triggers had to be reported. Waits of the program's threads are omitted: only
-    /// the complete window contains them.
+    /// the triggers that have not been reported yet must be reported. It does not contain the waits
+    /// of the program's threads, which only the complete window contains.
     pub(super) fn look(
         &mut self,
         window: &mut Window,
@@ -69,7 +69,8 @@ impl Recorder {
         })
     }
 
-    /// The header of a window that should end at `asked`. It ends earlier if memory ran out.
+    /// Creates the header of a window that should end at `asked`. If the window's memory limit was
+    /// reached, it ends earlier.
     fn header(
         &self,
         window: &Window,
@@ -78,7 +79,7 @@ impl Recorder {
     ) -> Option<Header> {
         let tracer = self.tracer.as_ref()?;
         let begin = window.begin();
-        // Later events belong to the next window.
+        // Events after this time belong to the next window.
         let end = frozen.full.unwrap_or(asked).max(begin);
         let machine = self.started.machine.clone();
         let (world, hidden) = ticktax_host::world(&machine);
@@ -98,7 +99,8 @@ impl Recorder {
                 threads: frozen.threads_left_out,
             });
         }
-        // Wall-clock time of the trigger, unaffected by later clock changes.
+        // For the start of the window, use the clock offsets from when the window was opened. Later
+        // changes to the wall clock then do not affect the start time.
         let at = |at: Nanos, clocks| Counters {
             at,
             clocks,
@@ -135,8 +137,9 @@ impl Recorder {
     }
 }
 
-/// The trigger that decides which process the recording is about: the one with the longest delay of
-/// a program's thread.
+/// Returns the trigger that decides which process the recording is about. It is the trigger with
+/// the longest delay among those that concern a program's thread. Returns `None` if no trigger
+/// concerns one.
 fn main_trigger(triggers: &[Trigger]) -> Option<&Trigger> {
     let program_triggers = triggers
         .iter()
@@ -159,10 +162,11 @@ fn victim(trigger: &Trigger, begin: Nanos) -> VictimHeader {
     }
 }
 
-/// Returns a limitation if the ring had already overwritten the window's start when it was read.
+/// Returns a limitation if the ring had already overwritten the start of the window when it was
+/// read.
 fn too_short(window: &Window, begin: Nanos) -> Option<Limitation> {
     let trigger = window.triggers.first()?;
-    // A ring that has just replaced another may start after the trigger.
+    // A ring that has just replaced a shorter one may start after the trigger.
     let reached = (trigger.at - begin).max(Nanos::ZERO);
     let asked = trigger.at - window.begin();
     (asked - reached > TOLERANCE).then_some(Limitation::RingTooShort {

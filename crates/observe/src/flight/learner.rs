@@ -1,18 +1,19 @@
-//! Thresholds that are percentiles of the last hour's delays.
+//! Learns thresholds that are percentiles of the delays in the last hour.
 
 use std::collections::VecDeque;
 
 use ticktax_model::incident::{Percentile, TriggerSpec};
 use ticktax_model::{Histogram, Nanos};
 
-/// Number of minutes to remember.
+/// Number of minutes whose delays are remembered.
 const MINUTES: usize = 60;
 
-/// Learns a threshold from each minute's counts. Uses 60 histograms of 1 KiB each.
+/// A threshold that is learnt from the number of delays in each minute. Keeps 60 histograms, which
+/// take 1 KiB each.
 #[derive(Debug)]
 pub(super) struct Learner {
     percentile: Percentile,
-    /// Counts at the end of the last minute.
+    /// Counter readings at the end of the last minute.
     before: Histogram,
     minutes: VecDeque<Histogram>,
     seen: u64,
@@ -20,7 +21,7 @@ pub(super) struct Learner {
 }
 
 impl Learner {
-    /// Starts with a counter that currently has the counts `before`.
+    /// Creates a learner for a counter whose current reading is `before`.
     pub(super) fn new(percentile: Percentile, before: Histogram) -> Self {
         Self {
             percentile,
@@ -31,14 +32,13 @@ impl Learner {
         }
     }
 
-    /// Switches to another counter, which currently has the counts `before`. Delays that the old
-    /// counter counted since the last minute are lost.
+    /// Switches to another counter, whose current reading is `before`. Delays that the old counter
+    /// has counted since the last minute ended are lost.
     pub(super) fn switch_counter(&mut self, before: Histogram) {
         self.before = before;
     }
 
-    /// Ends a minute with a counter that now has the counts `counted`, and updates
-    /// [`Learner::limit`].
+    /// Ends a minute and updates [`Learner::limit`]. `counted` is the counter's current reading.
     pub(super) fn turn(&mut self, counted: Histogram) {
         self.minutes.push_back(counted.since(&self.before));
         self.before = counted;
@@ -60,19 +60,19 @@ impl Learner {
         self.percentile
     }
 
-    /// Number of known delays in the last hour.
+    /// Returns the number of delays counted in the last hour.
     pub(super) fn seen(&self) -> u64 {
         self.seen
     }
 
-    /// The threshold; `None` if too few delays are known.
+    /// Returns the threshold, or `None` if too few delays have been counted.
     pub(super) fn limit(&self) -> Option<Nanos> {
         self.limit
     }
 }
 
-/// Upper end of the histogram bucket that contains `length`. The share of delays above it is at
-/// most what the percentile allows.
+/// Returns the upper end of the histogram bucket that contains `length`. The share of delays above
+/// this value is therefore at most what the percentile allows.
 fn above(length: Nanos) -> Nanos {
     Histogram::lower(Histogram::bucket(length) + 1)
 }
@@ -83,7 +83,7 @@ mod tests {
 
     use super::{Learner, MINUTES};
 
-    /// A counter that keeps counting.
+    /// A counter whose counts only increase.
     #[derive(Default)]
     struct Counter(Histogram);
 
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!((learner.seen(), learner.limit()), (999, None));
         learner.turn(counter.add(1, ms(1)));
         let limit = learner.limit().unwrap();
-        // The limit is above all delays, but by no more than one bucket.
+        // The limit is above all delays, but by at most one histogram bucket.
         assert!(limit > ms(1) && limit <= Nanos(1_250_000), "{limit}");
     }
 
@@ -119,7 +119,7 @@ mod tests {
         learner.turn(counter.add(100, ms(20)));
         let limit = learner.limit().unwrap();
         assert!(limit > ms(1) && limit < ms(20), "{limit}");
-        // Now more than 1 % are longer, so the limit must rise above these too.
+        // More than 1 % of the delays are longer now, so the limit must rise above these too.
         learner.turn(counter.add(2, ms(20)));
         assert!(learner.limit().unwrap() > ms(20));
     }

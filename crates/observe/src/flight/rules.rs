@@ -1,4 +1,4 @@
-//! Turns triggers into rules for the kernel and limits for the probes.
+//! Converts triggers to rules for the kernel and limits for the probes.
 
 use std::path::{Path, PathBuf};
 
@@ -14,12 +14,13 @@ use super::frames::Programs;
 use super::learner::Learner;
 use crate::error::ObserveError;
 
-/// Mount point of cgroups.
+/// Directory at which cgroups are mounted.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// Rules for all triggers that compare a duration.
+/// Rules for all triggers that compare the length of a delay with a threshold.
 pub(super) struct Rules {
-    /// Rules for triggers that the kernel evaluates, in the kernel's order.
+    /// Rules for triggers that the kernel evaluates, in the order in which they are passed to the
+    /// kernel.
     kernel: Vec<KernelRule>,
     /// Rules for triggers that probes evaluate.
     gaps: Vec<GapRule>,
@@ -39,18 +40,18 @@ struct GapRule {
     learner: Option<Learner>,
 }
 
-/// The trigger that fired.
+/// Kind of a trigger that fired, and the threshold that the delay exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fired {
     pub(super) kind: TriggerKind,
-    /// The percentile that the delay exceeded, if the threshold is one.
+    /// The percentile that the delay exceeded, or `None` if the threshold is a fixed time.
     pub(super) above: Option<AbovePercentile>,
 }
 
 /// A limit that no delay ever reaches.
 const NEVER: Nanos = Nanos::MAX;
 
-/// The limit to start with, and the percentile to learn, if any.
+/// Returns the limit that applies at the start, and the percentile to learn if the limit is one.
 fn first_limit(limit: TriggerLimit) -> (Nanos, Option<Percentile>) {
     match limit {
         TriggerLimit::Time(over) => (over, None),
@@ -60,7 +61,7 @@ fn first_limit(limit: TriggerLimit) -> (Nanos, Option<Percentile>) {
 }
 
 impl Rules {
-    /// Creates the rules for `specs`. Gap triggers that name no CPUs apply to `watched`.
+    /// Creates the rules for `specs`. A gap trigger that names no CPUs applies to `watched`.
     pub(super) fn from_triggers(
         specs: &[TriggerSpec],
         (watched, online): (&CpuList, &CpuList),
@@ -97,7 +98,7 @@ impl Rules {
                 rule: Rule {
                     delay,
                     whose: match delay {
-                        // `Programs` finds the process, and does so repeatedly.
+                        // `Programs` finds the process, and keeps checking which process it is.
                         Delay::Frame => Whose::Any,
                         _ => whose(&spec.target, proc)?,
                     },
@@ -117,7 +118,7 @@ impl Rules {
         Ok(rules)
     }
 
-    /// Loads the rules into the kernel. Counts start at 0.
+    /// Loads the rules into the kernel. Counting starts anew.
     pub(super) fn begin(&mut self, tracer: &mut Tracer) -> Result<(), TraceError> {
         for (number, rule) in self.kernel.iter_mut().enumerate() {
             let percentile = rule.learner.as_ref().map(Learner::percentile);
@@ -127,7 +128,7 @@ impl Rules {
         self.apply(tracer)
     }
 
-    /// Loads the rules into another tracer, which has not counted anything yet.
+    /// Loads the rules into another tracer, which has not counted any delays yet.
     pub(super) fn move_to(&mut self, tracer: &mut Tracer) -> Result<(), TraceError> {
         self.apply(tracer)?;
         for (number, rule) in self.kernel.iter_mut().enumerate() {
@@ -138,8 +139,8 @@ impl Rules {
         Ok(())
     }
 
-    /// Updates the frame rules from what is known about their programs. By default, a frame
-    /// triggers if it is one period late. Call [`Rules::apply`] afterwards.
+    /// Updates the frame rules with the rhythms of their programs. A frame trigger without a
+    /// threshold fires if a frame is one period late. Call [`Rules::apply`] afterwards.
     pub(super) fn pace(&mut self, programs: &Programs) {
         let is_frame = |rule: &&mut KernelRule| rule.spec.kind == TriggerKind::Frame;
         for rule in self.kernel.iter_mut().filter(is_frame) {
@@ -150,7 +151,8 @@ impl Rules {
         }
     }
 
-    /// The program that a noticed trigger belongs to, if it is a frame trigger.
+    /// If a frame trigger fired, returns the program that the noticed delay belongs to. If another
+    /// trigger fired, returns `None`.
     pub(super) fn framed(&self, noticed: &Noticed) -> Option<&TriggerTarget> {
         let rule = self.kernel.get(noticed.rule)?;
         (rule.spec.kind == TriggerKind::Frame).then_some(&rule.spec.target)
@@ -161,8 +163,8 @@ impl Rules {
         tracer.set_rules(&rules)
     }
 
-    /// The trigger that fired, found by the number of its rule. `None` if the rules have since been
-    /// replaced by fewer.
+    /// Returns the trigger that fired, which is found by the number of its rule. Returns `None` if
+    /// the rules have since been replaced by fewer ones.
     pub(super) fn fired(&self, noticed: &Noticed) -> Option<Fired> {
         let rule = self.kernel.get(noticed.rule)?;
         let above = rule.learner.as_ref().map(|learner| AbovePercentile {
@@ -175,12 +177,12 @@ impl Rules {
         })
     }
 
-    /// CPUs that need a gap probe.
+    /// Returns the CPUs that need a gap probe.
     pub(super) fn probed(&self) -> CpuList {
         self.gaps.iter().flat_map(|rule| rule.cpus.iter()).collect()
     }
 
-    /// Starts a probe on each CPU that needs one; `None` if none does.
+    /// Prepares a probe on each CPU that needs one. Returns `None` if no CPU does.
     pub(super) fn probe(
         &self,
         probe: GapProbe,
@@ -195,7 +197,7 @@ impl Rules {
         Ok(Some(watch))
     }
 
-    /// Makes the probes report every gap that might match a rule.
+    /// Makes the probes report every gap that is long enough for one of the rules.
     fn set_limits(&self, watch: &GapWatch) {
         for cpu in watch.cpus() {
             let matching = self.gaps.iter().filter(|rule| rule.cpus.contains(cpu));
@@ -204,7 +206,7 @@ impl Rules {
         }
     }
 
-    /// The first rule that the gap matches. `None` if it matches none.
+    /// Returns the first rule that the gap matches, or `None` if it does not match any.
     pub(super) fn gap_fired(&self, gap: &LongGap) -> Option<Fired> {
         let lasted = gap.end - gap.begin;
         let fits = |rule: &&GapRule| rule.cpus.contains(gap.cpu) && lasted >= rule.over;
@@ -219,7 +221,7 @@ impl Rules {
         })
     }
 
-    /// Ends a minute by updating percentile thresholds from its counts.
+    /// Ends a minute: updates percentile thresholds from the delays counted in it.
     pub(super) fn turn(
         &mut self,
         tracer: &mut Tracer,
@@ -246,12 +248,12 @@ impl Rules {
         Ok(())
     }
 
-    /// Whether any threshold is a percentile.
+    /// Returns whether any threshold is a percentile.
     pub(super) fn learns(&self) -> bool {
         self.percentiles().next().is_some()
     }
 
-    /// Status of the triggers with percentile thresholds.
+    /// Returns the status of the triggers whose thresholds are percentiles.
     pub(super) fn percentiles(&self) -> impl Iterator<Item = PercentileStatus> + '_ {
         let kernel = self.kernel.iter().map(|rule| (&rule.spec, &rule.learner));
         let gaps = self.gaps.iter().map(|rule| (&rule.spec, &rule.learner));
@@ -267,7 +269,7 @@ impl Rules {
     }
 }
 
-/// Histogram of all gaps seen by the probes on `cpus`.
+/// Returns a histogram of all gaps seen by the probes on `cpus`.
 fn counted(watch: &GapWatch, cpus: impl Iterator<Item = Cpu>) -> Histogram {
     let mut all = Histogram::default();
     for histogram in cpus.filter_map(|cpu| watch.counted(cpu)) {
@@ -276,7 +278,7 @@ fn counted(watch: &GapWatch, cpus: impl Iterator<Item = Cpu>) -> Histogram {
     all
 }
 
-/// CPUs that a gap trigger applies to.
+/// Returns the CPUs that a gap trigger applies to.
 fn probed(
     target: &TriggerTarget,
     watched: &CpuList,
@@ -297,7 +299,7 @@ fn probed(
 
 fn whose(target: &TriggerTarget, proc: &Proc) -> Result<Whose, ObserveError> {
     Ok(match target {
-        // The parser rejects CPUs as the target of a trigger for threads.
+        // The parser does not accept CPUs as the target of a trigger about threads.
         TriggerTarget::Any | TriggerTarget::Cpus(_) => Whose::Any,
         TriggerTarget::Named(name) => Whose::Named(name.clone()),
         &TriggerTarget::Process(pid) => {
@@ -335,7 +337,7 @@ mod tests {
         rules.map_err(|error| error.to_string())
     }
 
-    /// Number of these triggers that the kernel evaluates.
+    /// Returns how many of these triggers the kernel evaluates.
     fn kernel_rules(texts: &[&str]) -> Result<usize, String> {
         rules(texts).map(|rules| rules.kernel.len())
     }

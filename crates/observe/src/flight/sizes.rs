@@ -1,4 +1,4 @@
-//! Chooses the size of the rings.
+//! Chooses the size of the flight recorder's rings.
 
 use std::time::Duration;
 
@@ -8,23 +8,24 @@ use ticktax_probes::clock::now;
 
 use super::RecorderPlan;
 
-/// Capacity of each table of sums, in sources. A source counts once for each CPU. The two tables
-/// together take 5 MiB.
+/// Number of sources that each table of sums can hold. A source counts once for each CPU. The two
+/// tables together take 5 MiB.
 pub(super) const SOURCES: u32 = 1 << 12;
 
-/// Length of the event rate measurement.
+/// Duration of the initial measurement of the event rate.
 const MEASURED: Duration = Duration::from_millis(250);
 
 /// Time that a ring should reach back.
 const REACH: Nanos = Nanos::from_secs(5);
 
-/// Factor by which a CPU's event rate may exceed its rate at the start.
+/// Factor by which a CPU's event rate may later exceed the rate measured at the start.
 const HEADROOM: u64 = 4;
 
-/// Size of a record, in bytes.
+/// Size of a record in a ring, in bytes.
 const RECORD: u64 = 32;
 
-/// Number of records per ring. Based on the current event rate unless the plan sets a size.
+/// Returns the number of records that each ring should have. Unless the plan sets a size, the
+/// number depends on the current event rate.
 pub(super) fn records_per_cpu(proc: &Proc, online: usize, room: usize, plan: &RecorderPlan) -> u32 {
     if let Some(bytes) = plan.ring_first {
         return records(largest(room, bytes.min(plan.ring_bytes)));
@@ -46,13 +47,13 @@ pub(super) fn records_per_cpu(proc: &Proc, online: usize, room: usize, plan: &Re
     )
 }
 
-/// Number of records per ring if the machine has `rate` switches, interrupts and softirqs per
-/// second and `room` rings share `bytes`. The result is a power of two: at most the largest
-/// possible size, and at least a quarter of it, because the rate at the start says little about the
-/// worst hour.
+/// Returns the number of records per ring for a machine with `rate` switches, interrupts and
+/// softirqs per second, on which `room` rings share `bytes` of memory. The result is a power of
+/// two. It is at most the largest possible size, and at least a quarter of that, because the rate
+/// at the start says little about the busiest hour.
 fn size(rate: u64, online: usize, room: usize, bytes: u64) -> u32 {
-    // Each event produces a span, and about every second event an edge. A ring holds one CPU's
-    // records.
+    // Each event produces a span, and about every second event also produces an edge. A ring
+    // contains the records of one CPU.
     let all = rate.saturating_add(rate / 2);
     let each = all / (online as u64).max(1);
     let seconds = REACH.0.unsigned_abs() / 1_000_000_000;
@@ -62,8 +63,9 @@ fn size(rate: u64, online: usize, room: usize, bytes: u64) -> u32 {
     records(wanted.clamp(smallest, largest).next_power_of_two())
 }
 
-/// Number of records per ring that should replace the current `now`, which reach back by `reach`.
-/// `room` rings share `bytes`. `None` if the rings cannot grow.
+/// Returns the number of records per ring that should replace the current number `now`, with which
+/// the rings reach back by `reach`. `room` rings share `bytes` of memory. Returns `None` if the
+/// rings need not or cannot grow.
 pub(super) fn more(now: usize, reach: Nanos, room: usize, bytes: u64) -> Option<u32> {
     let (now, reach) = (now as u64, reach.0.max(1).unsigned_abs());
     let wanted = u128::from(now) * u128::from(REACH.0.unsigned_abs()) / u128::from(reach);
@@ -72,7 +74,8 @@ pub(super) fn more(now: usize, reach: Nanos, room: usize, bytes: u64) -> Option<
     (size > now).then(|| records(size))
 }
 
-/// Maximum number of records per ring if `room` rings share `bytes`. A power of two.
+/// Returns the maximum number of records per ring if `room` rings share `bytes` of memory. The
+/// result is a power of two.
 fn largest(room: usize, bytes: u64) -> u64 {
     let share = (bytes / RECORD / (room as u64).max(1)).clamp(1 << 10, 1 << 22);
     1 << share.ilog2()
@@ -92,12 +95,12 @@ mod tests {
     fn a_ring_gets_a_quarter_of_the_limit_or_what_the_rate_needs() {
         let mib = |records: u32, cpus: u32| (u64::from(records) * u64::from(cpus) * RECORD) >> 20;
         assert_eq!(mib(size(0, 2, 2, 64 << 20), 2), 16);
-        // Two CPUs with 10,000, 20,000 and 500,000 events per second in total.
+        // Two CPUs, with 10,000, 20,000 and 500,000 events per second in total.
         assert_eq!(mib(size(10_000, 2, 2, 64 << 20), 2), 16);
         assert_eq!(mib(size(20_000, 2, 2, 64 << 20), 2), 32);
         assert_eq!(mib(size(500_000, 2, 2, 64 << 20), 2), 64);
         assert_eq!(mib(size(500_000, 2, 2, 100 << 20), 2), 64);
-        // 256 CPUs with 1/16 MiB each.
+        // 256 CPUs, whose rings get 1/16 MiB each.
         assert_eq!(mib(size(1_000, 256, 256, 64 << 20), 256), 16);
         assert_eq!(size(500_000, 1, 1 << 12, 1 << 20), 1 << 10);
     }
@@ -112,7 +115,8 @@ mod tests {
     fn short_rings_grow_to_five_seconds_within_the_limit() {
         let all = 64 << 20;
         let quarter = 1 << 18;
-        // Rings of 16 MiB that reach back 1.05 s or 2.6 s.
+        // Two rings of 8 MiB each. They reach back by 1.05 s in the first case, and by 2.6 s in the
+        // second.
         assert_eq!(
             more(quarter, Nanos::from_millis(1_050), 2, all),
             Some(1 << 20)

@@ -1,4 +1,4 @@
-//! Plan, events and status of a flight recorder.
+//! The plan, the events and the status of a flight recorder.
 
 use ticktax_model::incident::{TriggerSpec, TriggerTarget};
 use ticktax_model::limitation::Limitation;
@@ -10,44 +10,45 @@ use ticktax_probes::PolicyGrant;
 use ticktax_probes::gaps::GapProbe;
 use ticktax_trace::FrozenRows;
 
-/// The plan for a flight recorder: CPUs, triggers, windows and memory.
+/// Plan for a flight recorder: the CPUs, triggers, windows and memory limits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecorderPlan {
-    /// CPUs to watch; `None` means all that are online now or plugged in later.
+    /// CPUs to watch. `None` means all CPUs that are online now or are plugged in later.
     pub cpus: Option<CpuList>,
-    /// Triggers that freeze the ring. [`Signal`](ticktax_model::incident::TriggerKind::Signal) in
-    /// this list has no effect: see [`Recorder::trigger`](super::Recorder::trigger).
+    /// Triggers that make the recorder keep a window.
+    /// [`Signal`](ticktax_model::incident::TriggerKind::Signal) has no effect in this list. Call
+    /// [`Recorder::trigger`](super::Recorder::trigger) for it instead.
     pub triggers: Vec<TriggerSpec>,
-    /// Time to keep before the start of the triggering delay.
+    /// Length of time to keep before the start of the delay that triggered.
     pub before: Nanos,
-    /// Time to keep after the last trigger.
+    /// Length of time to keep after the last trigger.
     pub after: Nanos,
-    /// Maximum length of a window. A trigger beyond it starts the next window.
+    /// Maximum length of a window. A trigger after the end of a window starts the next window.
     pub longest: Nanos,
     /// Interval at which sums are emitted.
     pub window: Nanos,
-    /// Probe for gap triggers.
+    /// Kind of probe that measures gaps for gap triggers.
     pub probe: GapProbe,
-    /// Interval at which percentile thresholds are updated. A threshold covers the last sixty
-    /// intervals.
+    /// Interval at which percentile thresholds are updated. A threshold is a percentile of the
+    /// delays in the last sixty intervals.
     pub minute: Nanos,
     /// Memory limit for all CPUs' rings together, in bytes.
     pub ring_bytes: u64,
-    /// Initial memory of all rings, in bytes. `None` means a quarter of
+    /// Initial memory limit for all rings together, in bytes. `None` means a quarter of
     /// [`RecorderPlan::ring_bytes`], or more if the event rate at the start requires it.
     pub ring_first: Option<u64>,
     /// Whether rings that do not reach back by [`RecorderPlan::before`] are replaced with larger
-    /// ones. The replacement needs the same rights as the start and, for a short time, the memory
-    /// of both.
+    /// ones. The replacement requires the same rights as the start. For a short time, it also
+    /// requires the memory of both the old and the new rings.
     pub ring_grows: bool,
-    /// Memory limit for a window being kept, in bytes. A record takes about ten bytes. A window
-    /// that needs more ends early.
+    /// Memory limit for a window that is being kept, in bytes. A record takes about ten bytes. If a
+    /// window needs more, it ends early.
     pub window_bytes: usize,
 }
 
 impl Default for RecorderPlan {
-    /// Two seconds around a trigger, windows of up to ten seconds, rings of fixed size with 64 MiB
-    /// at most, and no triggers.
+    /// Returns a plan with two seconds before and after a trigger, windows of up to ten seconds,
+    /// rings of a fixed size that take at most 64 MiB, and no triggers.
     fn default() -> Self {
         Self {
             cpus: None,
@@ -66,7 +67,7 @@ impl Default for RecorderPlan {
     }
 }
 
-/// Facts known before the first event.
+/// Facts that are known before the first event.
 #[derive(Clone, Debug)]
 pub struct RecorderStarted {
     /// The machine.
@@ -77,13 +78,14 @@ pub struct RecorderStarted {
     pub limitations: Vec<Limitation>,
     /// Number of records in each CPU's ring at the start.
     pub ring_records: usize,
-    /// Memory of the rings and tables, in bytes.
+    /// Memory that the rings and tables take, in bytes.
     pub buffer_bytes: u64,
-    /// Kind of gap probe on the CPUs in [`RecorderStarted::probed`].
+    /// Kind of the gap probes on the CPUs in [`RecorderStarted::probed`].
     pub probe: GapProbe,
-    /// CPUs with a gap probe.
+    /// CPUs on which a gap probe runs.
     pub probed: CpuList,
-    /// Scheduling policy that the kernel refused to grant the probes, if any.
+    /// Scheduling policy that the kernel refused to grant to the probes. `None` if it granted the
+    /// requested policy.
     pub probe_refused: Option<PolicyGrant>,
     /// When the accounts start, on `CLOCK_MONOTONIC`.
     pub begin: Nanos,
@@ -94,13 +96,15 @@ pub struct RecorderStarted {
 pub struct RecorderStatus {
     /// Number of tracepoint hits so far.
     pub events: u64,
-    /// Number of triggers suppressed so far because their CPU had more than 16 within a second.
+    /// Number of triggers suppressed so far, for example because their CPU had more than 16
+    /// triggers within a second.
     pub suppressed: u64,
     /// Current number of records in each CPU's ring.
     pub ring_records: usize,
-    /// Shortest time that any ring reaches back from now. `None` if no ring has wrapped yet.
+    /// Length of the time, up to now, that the rings contain. If the rings differ, it is the
+    /// shortest of their times. `None` if no ring has been full yet.
     pub reach: Option<Nanos>,
-    /// CPU time that the thread driving the recorder has used since the start.
+    /// CPU time used since the start by the thread that drives the recorder.
     pub cpu: Nanos,
     /// Peak memory of the process, including the rings and tables, in bytes.
     pub memory_bytes: u64,
@@ -111,22 +115,23 @@ pub struct RecorderStatus {
 pub struct PercentileStatus {
     /// The trigger.
     pub trigger: TriggerSpec,
-    /// Number of delays observed in the last hour.
+    /// Number of delays counted in the last hour.
     pub seen: u64,
     /// Number of delays needed to set a threshold.
     pub enough: u64,
-    /// Current threshold. `None` while too few delays are known: the trigger then does not fire.
+    /// Current threshold. `None` if too few delays have been counted, in which case the trigger
+    /// does not fire.
     pub limit: Option<Nanos>,
 }
 
 /// Status of a program with frame triggers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameStatus {
-    /// Program, as the user named it.
+    /// Program with the frame triggers, in the form in which the user named it.
     pub target: TriggerTarget,
-    /// Process id; 0 until the process exists.
+    /// Process id, or 0 as long as the process does not exist.
     pub pid: i32,
-    /// Name of the program, if known.
+    /// Name of the program, or an empty string if it is unknown.
     pub name: String,
     /// State of the search for the program's frames.
     pub state: FrameState,
@@ -135,39 +140,41 @@ pub struct FrameStatus {
 /// State of the search for a program's frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FrameState {
-    /// Not searched for yet, or due to be searched for again because the thread has exited.
+    /// The rhythm has not been searched for yet, or must be searched for again because the thread
+    /// that ran the frames has exited.
     Sought,
-    /// The frames' due times are known, so lost frames trigger.
+    /// It is known when the frames are due, so lost frames trigger.
     Known {
-        /// The rhythm found last.
+        /// Rhythm that was found last.
         rhythm: FrameRhythm,
-        /// Length of the recording in which it was found.
+        /// Length of the recording in which the rhythm was found.
         learnt_in: Nanos,
     },
-    /// No rhythm was found, for the given reason. The search will be repeated.
+    /// No rhythm was found, for this reason. The search will be repeated.
     Unknown(NoRhythm),
-    /// No process, or more than one, has the name. The search will be repeated.
+    /// No process has the name, or several have it. The check will be repeated.
     Absent,
-    /// The process with the given id has exited.
+    /// The process, which was selected by its id, has exited.
     Ended,
 }
 
-/// The last seconds of a program with frame triggers.
+/// Recording of the last seconds of a program that has frame triggers.
 #[derive(Clone, Debug)]
 pub struct ProgramWindow {
     /// Process ID.
     pub pid: i32,
-    /// Start of the events, on `CLOCK_MONOTONIC`. Every CPU's events are available from then on.
+    /// Start of the recording, on `CLOCK_MONOTONIC`. The events of every CPU are available from
+    /// this time on.
     pub begin: Nanos,
-    /// End of the events, on `CLOCK_MONOTONIC`.
+    /// End of the recording, on `CLOCK_MONOTONIC`.
     pub end: Nanos,
     /// Sources of the rows.
     pub sources: SourceTable,
-    /// Rows of every CPU, and waits of the process's threads.
+    /// Rows of every CPU, and the waits of the process's threads.
     pub rows: FrozenRows,
 }
 
-/// The sums of one window of time.
+/// Sums that cover one window of time.
 #[derive(Clone, Debug)]
 pub struct SumsWindow {
     /// Start, on `CLOCK_MONOTONIC`.
@@ -176,27 +183,28 @@ pub struct SumsWindow {
     pub end: Nanos,
     /// Sources of the rows.
     pub sources: SourceTable,
-    /// [`Row::Sum`]s. The last window also has a span for each interval that was still open.
+    /// Rows of the kind [`Row::Sum`]. The last window also contains a span for each interval that
+    /// was still open.
     pub rows: Vec<Row>,
 }
 
-/// Everything recorded around one or more triggers, so far or completely.
+/// Everything recorded around one or more triggers. The window may still be growing.
 #[derive(Clone, Debug)]
 pub struct FrozenWindow {
-    /// Header, as in any recording. It includes [`Header::triggers`].
+    /// Header, as in any other recording. It includes [`Header::triggers`].
     pub header: Header,
-    /// Number of triggers that an earlier version of this window already contained. They come
-    /// first.
+    /// Number of triggers in the header that an earlier version of this window already contained.
+    /// They come first in the list.
     pub told: usize,
-    /// Whether the window is complete. If not, recording continues, and a later version will
-    /// include all of this one.
+    /// Whether the window is complete. If it is not, recording continues, and a later version of
+    /// the window will contain everything in this one.
     pub over: bool,
     /// Sources of the rows.
     pub sources: SourceTable,
-    /// The rows. They can be iterated any number of times.
+    /// Rows of the window. They can be iterated any number of times.
     pub rows: FrozenRows,
-    /// Number of the window's triggers that did not fit into the header, except those counted in
-    /// earlier versions.
+    /// Number of triggers in the window that did not fit into the header. Triggers that an earlier
+    /// version already counted are not included.
     pub left_out: u64,
 }
 
@@ -207,14 +215,14 @@ pub enum RecorderEvent<'a> {
     Started(&'a RecorderStarted),
     /// A window of sums is complete.
     Sums(Box<SumsWindow>),
-    /// A window around a trigger is complete, or its triggers must be reported before it is
-    /// complete.
+    /// A window around one or more triggers. It is either complete, or its triggers must be
+    /// reported before it is.
     Frozen(Box<FrozenWindow>),
-    /// Recorded events in which to search for a program's frames. Pass the result to
-    /// [`Recorder::set_rhythm`](super::Recorder::set_rhythm).
+    /// Recorded events in which to search for the rhythm of a program's frames. Pass the result of
+    /// the search to [`Recorder::set_rhythm`](super::Recorder::set_rhythm).
     Program(Box<ProgramWindow>),
     /// The timeout has passed, or [`Waker::wake`](super::Waker::wake) was called.
     Idle,
-    /// The last event. All further calls return it again.
+    /// The last event. Every further call returns it again.
     Ended(RecorderStatus),
 }

@@ -1,13 +1,13 @@
-//! The interval to keep around triggers.
+//! The time around triggers from which all records are kept.
 
 use ticktax_model::Nanos;
 use ticktax_model::incident::Trigger;
 use ticktax_model::machine::ClockOffsets;
 
-/// Maximum number of triggers per report.
+/// Maximum number of triggers that one report of a window contains.
 const TRIGGERS: usize = 256;
 
-/// Later than any time.
+/// A time that is later than any other.
 const FAR: Nanos = Nanos(i64::MAX / 2);
 
 /// Time to keep before and after a trigger, and the maximum length of a window.
@@ -18,7 +18,7 @@ pub(super) struct Margins {
     pub(super) longest: Nanos,
 }
 
-/// An interval to keep, which can still grow.
+/// An interval of time to keep. It can still grow.
 #[derive(Debug)]
 pub(super) struct Window {
     begin: Nanos,
@@ -26,18 +26,19 @@ pub(super) struct Window {
     margins: Margins,
     /// Triggers already reported.
     pub(super) triggers: Vec<Trigger>,
-    /// Triggers not reported yet.
+    /// Triggers that have not been reported yet.
     pending: Vec<Trigger>,
     /// Number of triggers dropped since the last report.
     pub(super) left_out: u64,
-    /// Offsets of the other clocks when the window was opened. Before the window ends, the clocks
-    /// may be set or the machine suspended.
+    /// Offsets of the other clocks when the window was opened. Clocks may be set, or the machine
+    /// suspended, before the window ends.
     pub(super) clocks: Option<ClockOffsets>,
 }
 
 impl Window {
-    /// A window that covers the delay plus the margins before and after it. If that exceeds the
-    /// maximum length, the start is cut off.
+    /// Creates a window that covers the delay, and the margins before and after it. If this exceeds
+    /// the maximum length, the window starts later. It never starts before `not_before`, unless the
+    /// trigger did.
     pub(super) fn new(first: Trigger, margins: Margins, not_before: Nanos) -> Self {
         let end = first.at + margins.after;
         let begin = (first.begin() - margins.before)
@@ -63,7 +64,7 @@ impl Window {
         self.end
     }
 
-    /// Adds a trigger if it falls into the window, and extends the window if needed. Returns
+    /// Adds a trigger if it lies within the window, and extends the window if necessary. Returns
     /// whether the trigger was added.
     pub(super) fn add(&mut self, trigger: &Trigger) -> bool {
         if trigger.at > self.end {
@@ -80,14 +81,16 @@ impl Window {
         true
     }
 
-    /// When the window must be reported even if it still grows: once the margin after the first
-    /// unreported trigger has passed. [`FAR`] if all triggers were reported.
+    /// Returns when the window must be reported even if it is still growing. This is when the
+    /// margin after the first trigger that has not been reported yet ends. Returns [`FAR`] if all
+    /// triggers have been reported.
     pub(super) fn due(&self) -> Nanos {
         let first = self.pending.iter().map(|trigger| trigger.at).min();
         first.map_or(FAR, |first| first + self.margins.after)
     }
 
-    /// Marks triggers up to `until` as reported. Returns the number already reported before.
+    /// Marks the triggers up to `until` as reported. Returns the number of triggers that had
+    /// already been reported before.
     pub(super) fn report(&mut self, until: Nanos) -> usize {
         let before = self.triggers.len();
         let pending = std::mem::take(&mut self.pending).into_iter();
@@ -134,7 +137,7 @@ mod tests {
         assert_eq!(millis(&window), (7_980, 12_000));
         assert!(window.add(&at(11_500, 5)));
         assert_eq!(millis(&window), (7_980, 13_500));
-        // A trigger that arrives late but happened early does not shorten the window.
+        // If a trigger arrives late although it occurred early, the window does not become shorter.
         assert!(window.add(&at(9_000, 5)));
         assert_eq!(millis(&window), (7_980, 13_500));
         assert!(!window.add(&at(13_501, 5)));
@@ -159,7 +162,7 @@ mod tests {
     fn each_trigger_is_reported_in_time_however_many_follow() {
         let mut window = Window::new(at(10_000, 20), MARGINS, Nanos::ZERO);
         let mut reports = Vec::new();
-        // A trigger every 300 ms, checked every 10 ms.
+        // There is a trigger every 300 ms, and the window is checked every 10 ms.
         for millis in (10_010..=17_900).step_by(10) {
             if millis % 300 == 100 {
                 assert!(window.add(&at(millis, 5)));
@@ -194,7 +197,7 @@ mod tests {
     fn a_delay_longer_than_a_window_keeps_its_end() {
         let window = Window::new(at(60_000, 30_000), MARGINS, Nanos::ZERO);
         assert_eq!(millis(&window), (52_000, 62_000));
-        // The last window ended after this trigger, so the new one starts at the trigger.
+        // The last window ended after this trigger, so the new window starts at the trigger itself.
         let window = Window::new(at(60_000, 1), MARGINS, Nanos::from_secs(61));
         assert_eq!(millis(&window), (60_000, 62_000));
     }

@@ -1,4 +1,4 @@
-//! Tests the flight recorder with stalls of known length, and a session under load.
+//! Tests the flight recorder with stalls of known length, and a session on a busy machine.
 
 mod paced;
 
@@ -45,7 +45,7 @@ const TESTS: &[(&str, Test)] = &[
         "a_session_has_the_requested_length_on_a_busy_machine",
         a_session_has_the_requested_length,
     ),
-    // These tests check durations, so the machine must be quiet.
+    // These tests check durations, so the machine must otherwise be idle.
     (
         "a_gap_is_noticed_by_its_probe",
         a_gap_is_noticed_by_its_probe,
@@ -69,8 +69,8 @@ fn main() {
     arguments.test_threads = Some(1);
     let root = nix::unistd::geteuid().is_root();
     let allowed = root && std::path::Path::new("/sys/kernel/btf/vmlinux").exists();
-    // Left out of the default tests, because those of the `ticktax` command already have a session,
-    // a recorder and a stall.
+    // By default, these tests are left out, because the default tests of the `ticktax` command
+    // already cover a session, a recorder and a stall.
     let left_out = ticktax_fixture::left_out("live");
     let trial = |&(name, test): &(&str, Test)| {
         Trial::test(format!("root::{name}"), test)
@@ -81,7 +81,7 @@ fn main() {
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-/// Polls the recorder every 100 ms until `until` returns something, for at most `seconds`.
+/// Polls the recorder every 100 ms until `until` returns a value, for at most `seconds`.
 fn drive<T>(
     recorder: &mut Recorder,
     seconds: u32,
@@ -102,7 +102,7 @@ fn frozen(event: RecorderEvent<'_>) -> Option<Box<FrozenWindow>> {
     }
 }
 
-/// Checks that every CPU's rows add up to exactly its accounting interval, and that nothing was
+/// Checks that each CPU's rows add up to exactly its accounting interval, and that no events were
 /// lost.
 fn balances(frozen: &FrozenWindow) -> Result<(), Failed> {
     let header = &frozen.header;
@@ -152,7 +152,7 @@ fn a_stall_is_caught_with_what_ran_instead() -> Result<(), Failed> {
     if !is_expected {
         return Err(format!("{caught:?}").into());
     }
-    // The rows must contain the wait and all of the time that other threads ran during it.
+    // The rows must contain the wait, and all time that other threads ran during it.
     let during =
         |row: &Row| row.span().start < caught.at && row.span().end() > caught.at - caught.lasted;
     let rows = || frozen.rows.iter().filter(during);
@@ -172,7 +172,7 @@ fn a_stall_is_caught_with_what_ran_instead() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Blocks `cpu` once for `length`. Returns when the CPU was blocked.
+/// Blocks `cpu` once for `length`. Returns the time at which the CPU was blocked.
 fn stall(cpu: Cpu, length: Nanos) -> Result<Stalled, Failed> {
     let injected = ticktax_inject::run(
         &ticktax_inject::Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
@@ -182,12 +182,12 @@ fn stall(cpu: Cpu, length: Nanos) -> Result<Stalled, Failed> {
     Ok(*injected.log.first().ok_or("nothing was injected")?)
 }
 
-/// Whether the triggering delay overlaps the stall.
+/// Returns whether the delay that triggered overlaps the stall.
 fn is_during(trigger: &Trigger, event: &Stalled) -> bool {
     trigger.begin() < event.start + event.length && trigger.at > event.start
 }
 
-/// Stalls `cpu` once. Also returns the trigger that overlaps the stall.
+/// Stalls `cpu` once. Returns the stall, and the trigger that overlaps it.
 fn caught_in_a_stall(
     recorder: &mut Recorder,
     cpu: Cpu,
@@ -240,8 +240,8 @@ fn a_gap_is_noticed_by_its_probe() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A thread that wakes every ms is treated as if a frame were due 10 ms after the previous one.
-/// Other wake-ups do not count.
+/// The test program wakes up every ms, but the recorder assumes that a frame is due 10 ms after the
+/// previous one started. Only a frame that is late because of the stall may trigger.
 fn a_frame_one_period_late_is_noticed() -> Result<(), Failed> {
     const STALL: Nanos = Nanos::from_millis(60);
     let cpu = ticktax_inject::default_cpu()?;
@@ -287,7 +287,8 @@ fn a_frame_one_period_late_is_noticed() -> Result<(), Failed> {
     Ok(())
 }
 
-/// In this test, a minute of the recorder takes one second.
+/// A percentile threshold must first be learnt, and then fire. In this test, a minute of the
+/// recorder takes one second.
 fn a_percentile_is_learnt_and_then_fires() -> Result<(), Failed> {
     const STALL: Nanos = Nanos::from_millis(40);
     let cpu = ticktax_inject::default_cpu()?;
@@ -301,7 +302,7 @@ fn a_percentile_is_learnt_and_then_fires() -> Result<(), Failed> {
         ..RecorderPlan::default()
     })?;
     let mut too_early = false;
-    // Wait for ten thousand waits of a thread that wakes up to a thousand times per second.
+    // Wait until a thread with up to a thousand wake-ups per second has had ten thousand waits.
     for _ in 0..1_200 {
         let percentiles = recorder.percentiles();
         if percentiles.iter().all(|status| status.limit.is_some()) {
@@ -382,7 +383,8 @@ fn a_requested_window_is_kept_and_sums_continue() -> Result<(), Failed> {
     sums_match_the_books(&windows, recorder.books())
 }
 
-/// Both the intermediate windows and the complete one at the end must balance.
+/// The intermediate states of a growing window must be emitted in time. They and the complete
+/// window at the end must balance.
 fn a_growing_window_is_emitted_in_time() -> Result<(), Failed> {
     let after = Nanos::from_secs(2);
     let mut recorder = Recorder::start(RecorderPlan {
@@ -424,8 +426,8 @@ fn a_growing_window_is_emitted_in_time() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Checks that all windows of a CPU plus its open intervals add up to exactly its accounting
-/// interval.
+/// Checks that the sums in all windows of a CPU, plus its intervals that are still open, add up to
+/// exactly its accounting interval.
 fn sums_match_the_books(windows: &[Box<SumsWindow>], all: &[CpuInterval]) -> Result<(), Failed> {
     if all.is_empty() {
         return Err("no books".into());
@@ -465,7 +467,7 @@ fn short_rings_are_replaced_by_larger_ones() -> Result<(), Failed> {
     let cpu = ticktax_inject::default_cpu()?;
     let paced = Paced::start(cpu)?;
     let trigger = format!("wait:pid={}>30ms", paced.pid());
-    // Use the smallest possible rings, which wrap within half a second.
+    // Use the smallest possible rings. They wrap within half a second.
     let mut recorder = Recorder::start(RecorderPlan {
         triggers: vec![trigger.parse()?],
         window: Nanos::from_secs(1),
@@ -475,7 +477,7 @@ fn short_rings_are_replaced_by_larger_ones() -> Result<(), Failed> {
     })?;
     let first = recorder.started().ring_records;
     let mut summed = Nanos::ZERO;
-    // Loading takes seconds, or even minutes on a busy machine.
+    // Loading a tracer takes seconds, or even minutes on a busy machine.
     for _ in 0..6_000 {
         if recorder.status().ring_records > first {
             break;
@@ -488,7 +490,7 @@ fn short_rings_are_replaced_by_larger_ones() -> Result<(), Failed> {
     if status.ring_records <= first || summed == Nanos::ZERO {
         return Err(format!("{status:?} after {summed}").into());
     }
-    // Triggers must still work, and accounting must continue.
+    // Triggers must still work after the switch, and accounting must continue.
     ticktax_inject::run(
         &ticktax_inject::Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
             .schedule(Schedule::every(Nanos::from_secs(1), STALL))
@@ -511,7 +513,7 @@ fn short_rings_are_replaced_by_larger_ones() -> Result<(), Failed> {
     drive(&mut recorder, 5, |event| {
         matches!(event, RecorderEvent::Ended(_)).then_some(())
     })?;
-    // There must be an accounting interval of each tracer for each CPU.
+    // Each CPU must have an accounting interval from each of the two tracers.
     let cpus = recorder.started().cpus.iter().count();
     if recorder.books().len() < 2 * cpus {
         return Err(format!("{:?}", recorder.books()).into());
@@ -519,7 +521,7 @@ fn short_rings_are_replaced_by_larger_ones() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Five busy threads per CPU. They stop when this is dropped.
+/// Five threads per CPU that keep it busy. They stop when this is dropped.
 struct Busy(Arc<AtomicBool>);
 
 impl Busy {
@@ -540,7 +542,7 @@ impl Drop for Busy {
 }
 
 /// Accounting on every CPU, the rows and the probes must all end at the requested time, even if the
-/// watching thread is not running then.
+/// thread that watches is not running at that time.
 fn a_session_has_the_requested_length() -> Result<(), Failed> {
     const LENGTH: Nanos = Nanos::from_millis(400);
     const TOLERANCE: Nanos = Nanos::from_millis(20);
@@ -575,8 +577,8 @@ fn a_session_has_the_requested_length() -> Result<(), Failed> {
     let reported = limitations
         .iter()
         .any(|limitation| matches!(limitation, Limitation::LengthDiffers { .. }));
-    // If the start is late, the recording gets longer but never shorter, and the header must report
-    // it.
+    // If the start is late, the recording may become longer, but never shorter. The header must
+    // report this.
     if reported != (off > TOLERANCE) || longest < LENGTH {
         return Err(format!("{longest}: {limitations:?}").into());
     }

@@ -1,4 +1,4 @@
-//! A paced program for testing the recorder's triggers.
+//! A program that paces its own wake-ups, for tests of the recorder's triggers.
 
 use std::process::{Child, Command};
 use std::time::Duration;
@@ -8,10 +8,10 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use ticktax_model::Cpu;
 
-/// A process that wakes every millisecond on one CPU, with priority over all normal threads.
+/// A process that wakes up every millisecond on one CPU. It has priority over all normal threads.
 pub(crate) struct Paced(Child);
 
-/// The argument that makes this program act as the paced process.
+/// The argument that makes this test program act as the paced process.
 pub(crate) const PACED: &str = "--as-paced";
 
 impl Paced {
@@ -27,7 +27,7 @@ impl Paced {
     }
 
     pub(crate) fn run() {
-        // This process ends with the test, however the test ends.
+        // This process must end together with the test, however the test ends.
         let parent = nix::unistd::getppid();
         while nix::unistd::getppid() == parent {
             std::thread::sleep(Duration::from_millis(1));

@@ -7,6 +7,7 @@ mod foot;
 mod groups;
 mod legend;
 mod machine;
+mod observer;
 mod proc_level;
 mod program;
 mod tables;
@@ -15,6 +16,7 @@ use ticktax_model::Nanos;
 use ticktax_model::recording::{Level, RecordingPart, World};
 use ticktax_model::statement::Statement;
 
+use self::observer::ObserverCost;
 use super::TextStyle;
 use super::block::Written;
 use super::numbers::{counted, percent};
@@ -194,6 +196,10 @@ fn with(statement: &Statement, style: &TextStyle, room: Room) -> Written {
     }
     lost(&mut page, statement);
     let threads = statement.victim.as_ref().and_then(|v| v.threads.as_ref());
+    let cost = ObserverCost::of_statement(statement);
+    if cost.is_large {
+        page.paragraph(Tone::Warning, "", &cost.text);
+    }
     match (statement.level, &statement.victim, threads) {
         (Level::Proc, ..) => proc_level::write(&mut page, &screen),
         (Level::Kernel, Some(victim), Some(threads)) if threads.threads > 0 => {
@@ -201,7 +207,7 @@ fn with(statement: &Statement, style: &TextStyle, room: Room) -> Written {
         }
         _ => machine::write(&mut page, &screen),
     }
-    foot::write(&mut page, &screen);
+    foot::write(&mut page, &screen, &cost);
     page.finish()
 }
 

@@ -1,5 +1,5 @@
-//! Follows one task in the same way as the tracer follows a program: records its frames, and why it
-//! was off its CPU.
+//! Follows one task in the same way as the tracer follows a program: records the task's frames, and
+//! the reasons why it was not running.
 
 use ticktax_model::Nanos;
 use ticktax_model::SourceTable;
@@ -17,17 +17,17 @@ use crate::task::{State, TaskId};
 /// Results of a simulation in which a task was followed.
 #[derive(Clone, Debug)]
 pub struct Followed {
-    /// Report on the complete simulation.
+    /// Report on the entire simulation.
     pub report: Report,
     /// Header of the recording, with the task as its victim. If the task is a paced loop, the
     /// header also contains its frame statistics.
     pub header: Header,
-    /// Table of sources that rows refer to.
+    /// Table of the sources that rows refer to.
     pub sources: SourceTable,
 }
 
-/// Runs a simulation, passes the rows of its recording to `sink`, and also records the waits and
-/// frames of `task`.
+/// Runs a simulation and passes the rows of its recording to `sink`, including the waits and frames
+/// of `task`.
 ///
 /// Waits are recorded as for a live program, and frames as for a paced loop. A
 /// [`Step::Frame`](crate::Step::Frame) starts a frame, and the next step that sleeps or spins ends
@@ -59,7 +59,7 @@ pub fn follow(setup: &Setup, task: TaskId, sink: &mut dyn RowSink) -> Result<Fol
     })
 }
 
-/// A sink that collects only the frames.
+/// A sink that collects frames and ignores all other rows.
 #[derive(Debug, Default)]
 pub struct Frames(pub Vec<Frame>);
 
@@ -81,14 +81,15 @@ pub fn frames(setup: &Setup, task: TaskId) -> Result<(Followed, Vec<Frame>), Set
     Ok((followed, frames.0))
 }
 
-/// State of following a task.
+/// The followed task, and its frame and wait that are in progress.
 #[derive(Debug)]
 pub(super) struct Follower {
     task: TaskId,
     frames: FrameSums,
     /// The frame in progress, and the task's CPU time at its start.
     open: Option<(Frame, Nanos)>,
-    /// Why the task is off its CPU, and since when.
+    /// Why the task is not running, and since when. `None` if it is running, or if the reason is
+    /// recorded elsewhere.
     off: Option<(OffCpuReason, Nanos)>,
 }
 
@@ -104,7 +105,7 @@ impl Follower {
 }
 
 impl Engine<'_> {
-    /// Starts a frame of `task`. If another frame is in progress, it ends.
+    /// Starts a frame of `task`. Ends the previous frame if it is still in progress.
     pub(super) fn begin_frame(&mut self, task: TaskId) {
         self.end_frame(task);
         let now = self.now;
@@ -157,8 +158,9 @@ impl Engine<'_> {
         }
     }
 
-    /// Changes the reason why `task` is off its CPU to `why`. `None` means that it is running, or
-    /// that the reason is recorded elsewhere. Emits the wait that ends now as a row of `cpu`.
+    /// Changes the reason why `task` is not running to `why`. `None` means that the task is
+    /// running, or that the reason is recorded elsewhere. Emits the wait that ends now as a row of
+    /// `cpu`.
     pub(super) fn is_off(&mut self, cpu: usize, task: TaskId, why: Option<OffCpuReason>) {
         let now = self.now;
         let Some(follower) = self
@@ -177,7 +179,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Records that `task` leaves its CPU. `goes_on` is true if it remains runnable.
+    /// Records that `task` stops running on `cpu`. `goes_on` is true if it remains runnable.
     pub(super) fn leaves(&mut self, cpu: usize, task: TaskId, goes_on: bool) {
         let why = match self.tasks[task.index()].state {
             // Throttled time is recorded when the quota is refilled.

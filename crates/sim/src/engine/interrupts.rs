@@ -31,8 +31,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Starts the tick handler. As in the kernel, the sampled tick is charged to the interrupted
-    /// work.
+    /// Starts the tick handler. As in the kernel, the tick is charged as a sample to the work that
+    /// it interrupts.
     fn deliver_tick(&mut self, cpu: usize) {
         let state = &mut self.cpus[cpu];
         let mode = state.frames.last().map_or(state.mode, Frame::mode);
@@ -48,7 +48,8 @@ impl Engine<'_> {
         );
     }
 
-    /// Returns the mask level of the work running on `cpu`. Only higher levels may interrupt it.
+    /// Returns the mask level of the work running on `cpu`. Only an interrupt with a higher level
+    /// may interrupt that work.
     fn level(&self, cpu: usize) -> u8 {
         let state = &self.cpus[cpu];
         match state.frames.last() {
@@ -68,7 +69,8 @@ impl Engine<'_> {
         });
     }
 
-    /// Raises the interrupt of `source` on `cpu`, and schedules the source's next one.
+    /// Raises the interrupt of `source` on `cpu`, and schedules the next interrupt from that
+    /// source.
     pub(super) fn arrive(&mut self, cpu: usize, source: usize) {
         let spec = &self.setup.sources[source];
         let interval = self.chances[source].draw(&spec.interval).max(Nanos(1));
@@ -117,7 +119,8 @@ impl Engine<'_> {
             };
             let state = &self.cpus[cpu];
             if self.is_done(task) {
-                // Process a tick at exactly this time first: it still samples the task as running.
+                // Process a tick at exactly this time first, because it still samples the task as
+                // running.
                 if state.decisive_at == self.now && state.decisive >= state.next_tick {
                     return;
                 }
@@ -132,8 +135,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Starts the handler of the pending interrupt with the highest level, if that level may
-    /// interrupt the running work. Returns whether it started a handler.
+    /// Starts the handler of the pending interrupt with the highest level if that level may
+    /// interrupt the running work. Returns whether a handler was started.
     fn interrupt(&mut self, cpu: usize) -> bool {
         let level = self.level(cpu);
         let tick_level = self.setup.machine.tick_level;
@@ -148,8 +151,8 @@ impl Engine<'_> {
                 best = Some((wanted, source));
             }
         }
-        // On a tie, the local timer wins, because its vector has a higher priority than those of
-        // devices.
+        // If the timer and a device have the same level, the timer comes first, because the local
+        // timer's vector has a higher priority than device vectors.
         let timer_first = tick_level > level && best.is_none_or(|(level, _)| tick_level >= level);
         if timer_first && state.tick_pending {
             let state = &mut self.cpus[cpu];
@@ -220,7 +223,7 @@ impl Engine<'_> {
     }
 
     /// Returns the handler in which sleep timers expire: the timer interrupt if timers are
-    /// high-resolution, otherwise the tick.
+    /// high-resolution, or the tick if they are not.
     pub(super) fn timer_work(&self) -> Work {
         match self.setup.machine.timers {
             TimerRule::HighResolution => Work::Timers,
@@ -250,8 +253,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Handles the expiry of the high-resolution timer of `task`, unless it has already been
-    /// cleared. Other timers whose slack has begun expire together with it.
+    /// Handles the expiry of the high-resolution timer of `task`. Does nothing if the timer has
+    /// already been cleared. Other timers whose slack has begun expire at the same time.
     pub(super) fn timer_expires(&mut self, cpu: usize, task: TaskId) {
         let now = self.now;
         let timer = &mut self.tasks[task.index()].timer;
@@ -264,7 +267,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Returns the next task whose timer slack has begun by `time`, after clearing its timer.
+    /// Clears the timer of the next task whose timer slack has begun by `time`, and returns the
+    /// task. Returns `None` if no task's slack has begun.
     fn next_in_slack(&mut self, cpu: usize, time: Nanos) -> Option<TaskId> {
         loop {
             let task = self.cpus[cpu].slack.pop(time.0)?;

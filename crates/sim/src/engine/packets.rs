@@ -1,4 +1,5 @@
-//! The receive path of packets: NIC ring, protocol queue, socket buffer, reading task.
+//! The receive path of packets: from the NIC ring to the protocol queue, the socket buffer, and the
+//! task that reads the packet.
 
 use ticktax_model::Nanos;
 
@@ -38,7 +39,7 @@ impl Engine<'_> {
         let state = &mut self.links[link];
         let count = std::mem::take(&mut state.report.queued[PROTOCOL]);
         state.put(SOCKET, count, state.link.socket);
-        // Wake one reader per packet. A packet stays in the buffer until its reader runs.
+        // Wake one task per packet. A packet stays in the buffer until the woken task reads it.
         for _ in 0..count {
             let Some(task) = self.links[link].waiting.pop_front() else {
                 return;
@@ -62,8 +63,8 @@ impl Engine<'_> {
 }
 
 impl super::LinkState {
-    /// Adds `count` packets to queue `queue`, and drops the packets that exceed its capacity
-    /// `room`.
+    /// Adds `count` packets to queue `queue`, which has a capacity of `room`. Drops the packets
+    /// that do not fit.
     fn put(&mut self, queue: usize, count: u64, room: u64) {
         let taken = count.min(room.saturating_sub(self.report.queued[queue]));
         self.report.queued[queue] += taken;

@@ -20,14 +20,14 @@ enum Next {
     Step,
     /// Let time pass: the step has added CPU work.
     Work,
-    /// Switch tasks. The task blocks or exits (`None`), or returns to the run queue for this
-    /// reason.
+    /// Switch tasks. The current task returns to the run queue for this reason, or blocks or exits
+    /// if the value is `None`.
     Switch(Option<Arrival>),
 }
 
 impl Engine<'_> {
-    /// Switches to the task that the scheduler picks. `back` is why the previous task returns to
-    /// the run queue, or `None` if it blocked or exited.
+    /// Switches to the task that the scheduler picks. `back` is the reason why the previous task
+    /// returns to the run queue, or `None` if it blocked or exited.
     pub(super) fn schedule(&mut self, cpu: usize, back: Option<Arrival>) {
         let prev = self.cpus[cpu].current;
         self.cpus[cpu].resched = false;
@@ -65,7 +65,8 @@ impl Engine<'_> {
         self.come_on(cpu, task, next != prev);
     }
 
-    /// Puts `task` on the CPU. `is_new` is true unless the same task ran there before.
+    /// Starts to run `task` on the CPU. `is_new` is false if this task was also the last one to run
+    /// there.
     fn come_on(&mut self, cpu: usize, task: TaskId, is_new: bool) {
         let notes = &mut self.tasks[task.index()];
         notes.state = State::Running(cpu);
@@ -115,8 +116,8 @@ impl Engine<'_> {
         };
     }
 
-    /// Executes steps of `task` on `cpu` until one takes time or blocks. First completes the
-    /// current work, if any.
+    /// Executes steps of `task` on `cpu` until a step takes time or blocks. If work is in progress,
+    /// completes that work first.
     pub(super) fn go_on(&mut self, cpu: usize, task: TaskId) {
         if let Some(asked) = self.tasks[task.index()].asked {
             if self.charge_refill(task) {
@@ -130,7 +131,8 @@ impl Engine<'_> {
             self.hash.note(self.now, TraceEvent::Done, cpu, task.0);
             self.set_mode(cpu, task);
             if self.cpus[cpu].resched {
-                // The task was doing kernel work, which delayed the preemption until now.
+                // While the task was working in the kernel, it could not be preempted. Preempt it
+                // now.
                 self.schedule(cpu, Some(Arrival::Preempted));
                 return;
             }
@@ -294,8 +296,8 @@ impl Engine<'_> {
         next
     }
 
-    /// Executes the [`Step::Every`] at index `place`: works if a new period has started since the
-    /// last time that it worked.
+    /// Executes the [`Step::Every`] at index `place`: works if a new period has started since this
+    /// step last worked.
     fn every(&mut self, task: TaskId, place: usize, period: Nanos, work: &Law) -> Next {
         let now = self.now;
         let notes = &mut self.tasks[task.index()];
@@ -320,8 +322,8 @@ impl Engine<'_> {
         rule.next_due(&frame, period)
     }
 
-    /// Waits until `due`, and spins for the last `spin` of the wait. Does not wait if `due` has
-    /// passed.
+    /// Waits until `due`, and spins for the last `spin` of the wait. Returns immediately if `due`
+    /// has passed.
     fn pace(&mut self, cpu: usize, task: TaskId, due: Nanos, unit: Nanos, spin: Nanos) -> Next {
         let rest = due - self.now;
         if rest <= Nanos::ZERO {
@@ -338,15 +340,15 @@ impl Engine<'_> {
         let notes = &mut self.tasks[task.index()];
         notes.due = due;
         if spin > Nanos::ZERO {
-            // Retry this step after the wake-up, in order to spin.
+            // After the wake-up, execute this step again in order to spin.
             notes.paced = Some(due);
             notes.next_step = notes.next_step.checked_sub(1).unwrap_or(steps - 1);
         }
         next
     }
 
-    /// Wakes `task`, whose timer has expired in handler `work`, after the additional delay that
-    /// [`Step::Late`](crate::Step) set, if any.
+    /// Wakes `task`, whose timer has expired in the handler `work`. If [`Step::Late`](crate::Step)
+    /// set a delay, the task wakes up after this delay.
     pub(super) fn timer_ended(&mut self, cpu: usize, task: TaskId, work: Work) {
         let late = std::mem::take(&mut self.tasks[task.index()].late);
         if late > Nanos::ZERO {
@@ -431,7 +433,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Makes `task` runnable. Preempts the task running on its CPU if the scheduler requests it.
+    /// Makes `task` runnable, and preempts the task running on the chosen CPU if the scheduler
+    /// requests it.
     pub(super) fn wake(&mut self, task: TaskId, by: Waker) {
         self.emit_waking(by, task);
         let now = self.now;
@@ -464,11 +467,11 @@ impl Engine<'_> {
         self.touched.push(cpu);
     }
 
-    /// Charges `task` for reloading its data into the cache. Returns `true` if this added work.
+    /// Charges `task` for reloading its data into the cache. Returns whether this added work.
     ///
-    /// After running for a time s since another task used the cache, the task has reloaded `refill
-    /// · (1 - e^(-s/tau))` of its data: in equal times, it touches an equal share of what it has
-    /// not reloaded yet.
+    /// The reload costs `refill` in total. After the task has run for a time s since its data was
+    /// evicted, `refill · (1 - e^(-s/tau))` of that cost has been charged. This assumes that in
+    /// equal times, the task touches an equal fraction of the data that it has not reloaded yet.
     fn charge_refill(&mut self, task: TaskId) -> bool {
         let Some(footprint) = self.setup.tasks[task.index()].footprint else {
             return false;
@@ -484,7 +487,7 @@ impl Engine<'_> {
         notes.refilled = refill;
         notes.report.refill_time += cost;
         if notes.until.is_some() {
-            // A task that spins until a fixed time is not delayed by reloading.
+            // Reloading data does not delay a task that spins until a fixed time.
             return false;
         }
         notes.left += cost;

@@ -36,7 +36,7 @@ impl Engine<'_> {
             self.cpus[cpu].stamp = now;
             return;
         }
-        // The handler of the last tick may still be running.
+        // The handler of the last tick may still be running at `now`.
         let cost = self.tick_cost;
         let over = (state.grid.at(last) + cost - now).max(Nanos::ZERO);
         let in_ticks = Nanos(cost.0 * ticks) - over;
@@ -55,7 +55,7 @@ impl Engine<'_> {
         }
         self.charge(cpu, passed - in_ticks);
         if let Some(task) = self.cpus[cpu].current {
-            // A tick reaches the scheduler only when its handler ends.
+            // The scheduler processes a tick only when the tick handler ends.
             self.scheduler.pass(cpu, task, complete_ticks);
         }
         let state = &mut self.cpus[cpu];
@@ -148,7 +148,7 @@ impl Engine<'_> {
         self.order.set(cpu, next.min(at));
     }
 
-    /// Returns how many of the next ticks will only change counters while `task` runs.
+    /// Returns how many of the next ticks will change nothing but counters if `task` keeps running.
     fn quiet_ticks(&self, cpu: usize, task: TaskId) -> i64 {
         let state = &self.cpus[cpu];
         if state.masked {
@@ -158,7 +158,8 @@ impl Engine<'_> {
         match self.setup.tasks[task.index()].group {
             Some(group) => {
                 let ticks = self.quotas[group].left.0 / (state.grid.step().0 + 1);
-                // If there are several CPUs, another one may use up the quota at any time.
+                // If there are several CPUs, a task on another CPU may use up the quota at any
+                // time.
                 let alone = self.cpus.len() == 1;
                 quiet.min(if alone { (ticks - 1).max(0) } else { 0 })
             }
@@ -167,8 +168,8 @@ impl Engine<'_> {
     }
 
     /// Returns when the current work of `task` will end if only ticks interrupt it. Ticks delay
-    /// ordinary work, but not a fixed end time. If the fixed end falls within a tick handler, the
-    /// handler's end is a separate event.
+    /// ordinary work, but not work that spins until a fixed time. If that time falls within a tick
+    /// handler, the end of the handler is a separate event.
     fn burst_end(&self, state: &CpuState, task: TaskId) -> Nanos {
         let until = self.tasks[task.index()].until.unwrap_or(Nanos::ZERO);
         self.work_end(state, task).max(until)
@@ -181,8 +182,8 @@ impl Engine<'_> {
             return end;
         }
         let first = state.next_tick;
-        // Add the time of the ticks before the end. Repeat this, because the added time may contain
-        // further ticks.
+        // Add the time that ticks take before the end. Repeat this until the end no longer changes,
+        // because each addition may bring further ticks before the end.
         loop {
             let ticks = (state.grid.last_at(end) - first + 1).max(0);
             let later =
@@ -194,8 +195,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Whether the current work of `task` is finished. If it has a fixed end time, that must have
-    /// passed too.
+    /// Returns whether the current work of `task` is finished. If the work spins until a fixed
+    /// time, that time must have passed too.
     pub(super) fn is_done(&self, task: TaskId) -> bool {
         let notes = &self.tasks[task.index()];
         notes.left <= Nanos::ZERO && notes.until.is_none_or(|until| until <= self.now)
@@ -222,7 +223,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Whether the timer hardware is programmed anew for each event instead of ticking
+    /// Returns whether the timer hardware is programmed anew for each event. Otherwise it ticks
     /// periodically.
     pub(super) fn is_one_shot(&self) -> bool {
         self.setup.machine.tick != TickMode::Periodic
@@ -231,7 +232,8 @@ impl Engine<'_> {
 }
 
 impl CpuState {
-    /// Returns the last tick at or before `now` that need not be processed individually.
+    /// Returns the number of the last tick at or before `now` that does not need to be processed
+    /// individually.
     fn next_decisive_or_last(&self, now: Nanos) -> i64 {
         // Fast path without a division: the next tick is usually in the future.
         if self.grid.at(self.next_tick) > now {
@@ -240,7 +242,7 @@ impl CpuState {
         self.grid.last_at(now).min(self.decisive - 1)
     }
 
-    /// Counts all ticks before number `next` as stopped.
+    /// Counts all ticks before number `next` as skipped while the tick was stopped.
     pub(super) fn skip_ticks(&mut self, next: i64) {
         let skipped = (next - self.next_tick).max(0);
         self.report.stopped += skipped.unsigned_abs();

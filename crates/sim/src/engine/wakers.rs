@@ -1,5 +1,5 @@
-//! Emits what woke a task or raised a softirq, in the form in which a kernel reports it to a
-//! tracer.
+//! Emits edges, which record what woke a task or raised a softirq, in the form in which a kernel
+//! reports them to a tracer.
 
 use std::sync::Arc;
 
@@ -8,21 +8,21 @@ use ticktax_model::recording::Effect;
 use super::{Engine, Work};
 use crate::task::TaskId;
 
-/// The cause of a wake-up.
+/// The cause of a task's wake-up.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Waker {
     /// The task is new, or was unthrottled. The kernel reports no wake-up for it.
     Unknown,
-    /// An external event that interrupts this CPU.
+    /// An external event that interrupts the CPU with this index.
     Outside(usize),
-    /// A handler on this CPU.
+    /// A handler running on the CPU with this index.
     Handler(usize, Work),
-    /// A task on this CPU.
+    /// A task running on the CPU with this index.
     Task(usize, TaskId),
 }
 
 impl Engine<'_> {
-    /// Emits that `task` was woken.
+    /// Emits an edge for the wake-up of `task`.
     pub(super) fn emit_waking(&mut self, waker: Waker, task: TaskId) {
         let now = self.now;
         let Some(recorder) = &mut self.recorder else {
@@ -39,7 +39,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Emits that the handler of interrupt `source` raised the source's softirq.
+    /// Emits an edge that records that the handler of interrupt `source` raised the source's
+    /// softirq.
     pub(super) fn emit_raising(&mut self, cpu: usize, source: usize) {
         let now = self.now;
         if let Some(recorder) = &mut self.recorder {

@@ -1,16 +1,16 @@
-//! Parses times and distributions, as written in scenarios.
+//! Parses the notation for times and distributions in scenarios.
 
 use serde::{Deserialize, Deserializer, de};
 use ticktax_model::Nanos;
 
 use crate::random::Law;
 
-/// A time with a unit, such as `3ms`, `27.5us` or `10s`.
+/// A time with a unit, written as `3ms`, `27.5us` or `10s`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Time(pub(super) Nanos);
 
-/// A time or a distribution: `3ms` is constant, `3ms ± 0.1ms` normal, `exp 3ms` exponential, and
-/// `1ms..2ms` uniform.
+/// A time or a distribution. `3ms` is constant, `3ms ± 0.1ms` is normal, `exp 3ms` is exponential,
+/// and `1ms..2ms` is uniform.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LawText(pub(super) Law);
 

@@ -1,14 +1,15 @@
 //! An approximation of EEVDF (`kernel/sched/fair.c`, 6.6 and later; Stoica and Abdel-Wahab, 1995).
 //!
 //! A task is eligible while it has not received more than its share of the CPU. The eligible task
-//! with the earliest deadline runs. In virtual time, a task's deadline is one slice after its
-//! request.
+//! with the earliest virtual deadline runs. A task's deadline is one slice, in virtual time, after
+//! its current request began.
 //!
 //! Once picked, a task runs until a tick or a wake-up finds that it has exceeded its share or used
 //! up its slice (`RUN_TO_PARITY`). A task with a shorter slice can preempt it earlier
 //! (`PREEMPT_SHORT`). A task that has received more than its share pays the excess back while it
-//! sleeps (`DELAY_DEQUEUE`, in the kernel from 6.12, here for all versions). Unlike in the kernel,
-//! such a sleeper does not slow down the virtual time of others. [`super::grouped`] adds groups.
+//! sleeps (`DELAY_DEQUEUE`). The kernel does this from 6.12 on, and this model in all versions.
+//! Unlike in the kernel, such a sleeper does not slow down the virtual time of others.
+//! [`super::grouped`] adds groups.
 
 use ticktax_model::Nanos;
 use ticktax_model::autogroup::Autogroup;
@@ -18,12 +19,12 @@ use super::{Arrival, RunQueue};
 use crate::fixed::{narrow, scale};
 use crate::task::{Attributes, TaskId};
 
-/// Slice of the newest kernels on a single CPU.
+/// Default slice of the newest kernels on a machine with one CPU.
 pub(super) const BASE_SLICE: Nanos = Nanos(700_000);
 
-/// Returns the default slice of kernel `release` (major, minor), for tasks that do not request one.
+/// Returns the slice that tasks get by default on kernel `release` (major, minor).
 ///
-/// The default is `sysctl_sched_base_slice` times 1 + log₂(CPUs), for at most 8 CPUs
+/// The default is `sysctl_sched_base_slice` times 1 + log₂(CPUs), where at most 8 CPUs count
 /// (`get_update_sysctl_factor`). `sysctl_sched_base_slice` is 0.75 ms from 6.6 and 0.70 ms from
 /// 6.15 (`kernel/sched/fair.c`; commit 2ae891b82695, "sched: Reduce the default slice to avoid
 /// tasks getting an extra tick"). If the release is unknown, the newest kernel is assumed.
@@ -35,20 +36,21 @@ pub fn base_slice(release: Option<(u32, u32)>, cpus: usize) -> Nanos {
     Nanos(base * (1 + i64::from(cpus.clamp(1, 8).ilog2())))
 }
 
-/// The state that EEVDF keeps for a task, or for a group on one CPU.
+/// The state that EEVDF keeps for a task, or for a group's entity on one CPU.
 #[derive(Clone, Debug)]
 pub struct Request {
     weight: i64,
     slice: i64,
-    /// Virtual run time, in ns at nice 0. The task is eligible while this does not exceed the
-    /// queue's average.
+    /// Virtual run time, in ns at nice 0. The task is eligible while its virtual run time does not
+    /// exceed the queue's average.
     vruntime: i64,
     deadline: i64,
     /// While the virtual run time is below this value, other tasks do not preempt this one
-    /// (`RUN_TO_PARITY`). It is set to the deadline when the task is picked after a different one.
+    /// (`RUN_TO_PARITY`). It is set to the deadline when the task is picked to run after a
+    /// different task.
     protected: i64,
-    /// Virtual time that the queue owed the task when it left, limited to ± two slices. Negative if
-    /// the task had received too much.
+    /// Virtual time that the queue owed the task when the task left, limited to ± two slices.
+    /// Negative if the task had received more than its share.
     lag: i64,
     /// Whether the task left its queue in order to sleep, rather than to migrate.
     left: bool,
@@ -74,8 +76,8 @@ pub struct Eevdf {
     hrtick: bool,
     queue: Vec<TaskId>,
     running: Option<TaskId>,
-    /// Average virtual run time when the queue last became empty. It is the origin of the next
-    /// average.
+    /// Average virtual run time at the last call of `settle`. It is the reference point for the
+    /// next average.
     idle_at: i64,
 }
 
@@ -91,8 +93,8 @@ impl Eevdf {
         }
     }
 
-    /// Returns the weighted mean of all virtual run times, including the running task's. A task
-    /// below this mean has received less than its share.
+    /// Returns the weighted mean of the virtual run times of all tasks in the queue, including the
+    /// running one. A task below this mean has received less than its share.
     fn average(&self, tasks: &[Request]) -> i64 {
         let mut load = 0_i128;
         let mut sum = 0_i128;
@@ -104,9 +106,9 @@ impl Eevdf {
         self.idle_at + narrow(sum.checked_div_euclid(load).unwrap_or(0))
     }
 
-    /// Returns the queue index of the task to run next: the eligible task with the earliest
-    /// deadline. If rounding leaves no task eligible, it is the task that is closest to being
-    /// eligible.
+    /// Returns the queue index of the task to run next. It is the eligible task with the earliest
+    /// deadline. If rounding errors leave no task eligible, it is the task with the least virtual
+    /// run time.
     fn best(&self, tasks: &[Request], average: i64) -> Option<usize> {
         let key = |&(_, task): &(usize, &TaskId)| {
             let notes = &tasks[task.index()];
@@ -125,7 +127,7 @@ impl Eevdf {
             .map(|(place, _)| place)
     }
 
-    /// Whether entity `task` is queued or running in this queue.
+    /// Returns whether entity `task` is queued or running in this queue.
     pub(super) fn holds(&self, task: TaskId) -> bool {
         self.running == Some(task) || self.queue.contains(&task)
     }
@@ -136,12 +138,12 @@ impl Eevdf {
         self.queue.iter().filter(below).count()
     }
 
-    /// Whether an entity of this queue is running.
+    /// Returns whether an entity of this queue is running.
     pub(super) fn is_running(&self) -> bool {
         self.running.is_some()
     }
 
-    /// Changes the weight of entity `task` without changing the time that it is owed
+    /// Changes the weight of entity `task`, and keeps the run time that it is owed
     /// (`reweight_entity`).
     pub(super) fn reweight(&self, tasks: &mut [Request], task: TaskId, weight: i64) {
         let average = self.average(tasks);
@@ -157,7 +159,7 @@ impl Eevdf {
         notes.weight = weight;
     }
 
-    /// Removes the queued entity of a group that has no more runnable tasks.
+    /// Removes a group's queued entity after the group's last runnable task has left.
     pub(super) fn remove(&mut self, tasks: &mut [Request], task: TaskId) {
         self.settle(tasks);
         self.queue.retain(|&other| other != task);
@@ -167,7 +169,8 @@ impl Eevdf {
         self.settle(tasks);
     }
 
-    /// Updates the origin of virtual time, so that it is kept while the queue is empty.
+    /// Stores the average virtual run time, so that virtual time continues from there while the
+    /// queue is empty.
     fn settle(&mut self, tasks: &[Request]) {
         self.idle_at = self.average(tasks);
     }
@@ -209,7 +212,7 @@ impl RunQueue for Eevdf {
                 notes.lag = (average - notes.vruntime).clamp(notes.lag, 0);
             }
             notes.left = false;
-            // The task's own arrival shifts the average. Scale its lag to compensate
+            // Adding the task shifts the average. Scale the task's lag to compensate for this
             // (`place_entity`).
             let lag = match load {
                 0 => notes.lag,
@@ -271,7 +274,7 @@ impl RunQueue for Eevdf {
 
     fn preempts(&self, tasks: &[Request], running: TaskId, woken: TaskId) -> bool {
         let (a, b) = (&tasks[running.index()], &tasks[woken.index()]);
-        // Queueing a task checks whether the running task has used up its slice, as a tick does
+        // Like a tick, queueing a task checks whether the running task has used up its slice
         // (`update_curr` in `enqueue_entity`).
         let used_up = a.vruntime >= a.deadline;
         if used_up && self.queue.len() > 1 {
@@ -292,7 +295,7 @@ impl RunQueue for Eevdf {
 
     fn detach(&mut self, tasks: &mut [Request], task: TaskId) {
         let notes = &mut tasks[task.index()];
-        // A sleeper that migrates has already paid back the excess time that it received.
+        // A sleeping task that migrates has already paid back the excess time that it received.
         if notes.left {
             notes.lag = notes.lag.max(0);
         }

@@ -14,8 +14,8 @@ use crate::task::{Attributes, TaskId};
 #[derive(Clone, Debug)]
 pub struct Share {
     weight: i64,
-    /// Weighted run time, in ns at nice 0. While the task is not attached to a queue, this is
-    /// relative to a queue's minimum.
+    /// Weighted run time, in ns at nice 0. While the task is not attached to a queue, it is
+    /// relative to the minimum of the queue that the task left.
     vruntime: i64,
     /// Unweighted run time since the task was last picked to run.
     ran: Nanos,
@@ -30,7 +30,8 @@ pub struct Fair {
     queue: BTreeSet<(i64, TaskId)>,
     /// Total weight of the queued tasks.
     load: i64,
-    /// Minimum virtual run time. It never decreases. Woken tasks are placed relative to it.
+    /// Minimum virtual run time of the queue. It never decreases, and woken tasks are placed
+    /// relative to it.
     min: i64,
     running: Option<i64>,
 }
@@ -38,7 +39,7 @@ pub struct Fair {
 impl Fair {
     /// Creates an empty queue for a machine with `cpus` CPUs. The latency is 6 ms, the minimum
     /// granularity 0.75 ms, and the wake-up granularity 1 ms. Each is multiplied by 1 + log₂(CPUs),
-    /// for at most 8 CPUs.
+    /// where at most 8 CPUs count.
     pub fn new(cpus: usize) -> Self {
         let factor = 1 + i64::from(cpus.clamp(1, 8).ilog2());
         Self {
@@ -52,7 +53,7 @@ impl Fair {
         }
     }
 
-    /// Returns how long a task of this weight may run before it is another task's turn.
+    /// Returns how long a task of this weight may run before another task must run.
     fn slice(&self, weight: i64) -> i64 {
         let tasks = i64::try_from(self.queue.len()).unwrap_or(i64::MAX) + 1;
         let period = self.latency.max(self.granularity * tasks);

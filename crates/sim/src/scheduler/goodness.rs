@@ -4,9 +4,11 @@
 //! Each task has a counter of remaining ticks. A tick decrements the running task's counter, and at
 //! 0 the task must yield. When the counters of all runnable tasks are 0, every task on the machine,
 //! including sleeping ones, gets `counter / 2 + slice`. Counters therefore stay below twice the
-//! slice. The task with the largest counter runs. Of two CPU hogs, the one that was running at the
-//! last tick thus has the smaller counter. If anything else runs in between, the hogs alternate at
-//! every tick.
+//! slice.
+//!
+//! If all else is equal, the task with the largest counter runs. If there are two CPU hogs, the one
+//! that was running at the last tick thus has the smaller counter. Whenever another task runs in
+//! between, the hogs therefore alternate at every tick.
 //!
 //! The `slices` option implements a proposal made on the kernel mailing list in November 2001. It
 //! collects ticks in `timer_ticks` and subtracts them from the counter at the end of the slice, so
@@ -24,16 +26,18 @@ pub struct Merit {
     nice: i64,
     mm: u32,
     pinned: Option<usize>,
-    /// Remaining ticks, from 0 to twice the slice.
+    /// Number of ticks that the task may still run: at least 0, and less than twice the slice.
     counter: i64,
-    /// Number of ticks used of the current slice, with the `slices` option.
+    /// Number of ticks of the current slice that have been used. Always 0 without the `slices`
+    /// option.
     timer_ticks: i64,
     processor: usize,
     has_cpu: bool,
     yielded: bool,
 }
 
-/// A run queue: all runnable tasks, including running ones, in the order of the kernel's list.
+/// A run queue. It contains all runnable tasks, including running ones, in the order of the
+/// kernel's list.
 #[derive(Debug)]
 pub struct Goodness {
     hz: i64,
@@ -45,8 +49,8 @@ pub struct Goodness {
     last_mm: u32,
 }
 
-/// Returns the slice at `nice` (-20 to 19) in ticks (`NICE_TO_TICKS`). The slice at nice 0 is 60 ms
-/// at 100 Hz, and 40 ms at 1024 Hz.
+/// Returns the length of the slice at `nice` (-20 to 19), in ticks (`NICE_TO_TICKS`). At nice 0, it
+/// takes 60 ms at 100 Hz and 40 ms at 1024 Hz.
 pub fn nice_to_ticks(nice: i64, hz: i64) -> i64 {
     let priority = 20 - nice;
     let scaled = match hz {
@@ -60,7 +64,7 @@ pub fn nice_to_ticks(nice: i64, hz: i64) -> i64 {
 }
 
 impl Goodness {
-    /// Creates an empty queue. `slices` selects the proposal described above.
+    /// Creates an empty queue. `slices` enables the `timer_ticks` proposal from 2001.
     pub fn new(hz: i64, smp: bool, slices: bool) -> Self {
         Self {
             hz,
@@ -110,7 +114,7 @@ impl RunQueue for Goodness {
     fn put(&mut self, tasks: &mut [Merit], task: TaskId, why: Arrival) {
         let notes = &mut tasks[task.index()];
         if notes.has_cpu {
-            // The task never left the list, so only change its flags.
+            // The task is still in the list, so only change its flags.
             notes.has_cpu = false;
             self.running -= 1;
             notes.yielded = why == Arrival::Yielded;
@@ -126,7 +130,8 @@ impl RunQueue for Goodness {
         let best = loop {
             let mut best = None;
             let mut weight = -1000;
-            // The previous task keeps the CPU unless another task has a higher goodness.
+            // Consider the previous task first, so that it keeps running unless another task has a
+            // higher goodness.
             let stays = prev.filter(|prev| self.list.contains(prev));
             for &task in stays.iter().chain(&self.list) {
                 let notes = &tasks[task.index()];
@@ -208,7 +213,8 @@ impl RunQueue for Goodness {
     fn preempts(&self, tasks: &[Merit], running: TaskId, woken: TaskId) -> bool {
         let (running, woken) = (&tasks[running.index()], &tasks[woken.index()]);
         let goodness = |task| self.goodness(task, running.processor, running.mm);
-        // As in `reschedule_idle`, which required a difference above 1 up to 2.4.3.
+        // This is the condition in `reschedule_idle`. Up to 2.4.3, it required a difference above
+        // 1.
         goodness(woken) - goodness(running) > 0
     }
 }

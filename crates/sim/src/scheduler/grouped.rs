@@ -1,9 +1,10 @@
 //! EEVDF with groups (`CONFIG_FAIR_GROUP_SCHED`). A CPU's queue contains tasks and groups, and each
-//! group has its own queue on each CPU. The groups are those that the kernel creates for sessions
-//! (`CONFIG_SCHED_AUTOGROUP`, `kernel/sched/autogroup.c`). Control groups are not modelled.
+//! group has its own queue on each CPU. The only groups are those that the kernel creates for
+//! sessions (`CONFIG_SCHED_AUTOGROUP`, `kernel/sched/autogroup.c`). Control groups are not
+//! modelled.
 //!
 //! A group's weight is divided among the CPUs in proportion to the weight of its runnable tasks on
-//! each CPU (`calc_group_shares`). The kernel uses averages over about 32 ms. This model uses the
+//! each CPU (`calc_group_shares`). The kernel uses averages over about 32 ms, and this model the
 //! current weights.
 
 use ticktax_model::Nanos;
@@ -17,7 +18,7 @@ use crate::task::{Attributes, TaskId};
 /// A group's minimum weight on a CPU (`MIN_SHARES`).
 const MIN: i64 = 2;
 
-/// Maps groups to the indexes of their entities. There is one entity per group and CPU. They are
+/// The indexes of each group's entities. Each group has one entity per CPU. The entities are
 /// numbered after the tasks.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
@@ -65,7 +66,7 @@ impl Places {
 pub(super) struct Grouped {
     places: Places,
     cpu: usize,
-    /// Queue of the groups and of the tasks that have no group.
+    /// Queue of the groups, and of the tasks that do not belong to a group.
     root: Eevdf,
     inner: Vec<Eevdf>,
 }
@@ -80,14 +81,14 @@ impl Grouped {
         }
     }
 
-    /// Returns the entity that stands for `task` in the CPU's top-level queue: its group, or the
-    /// task itself.
+    /// Returns the entity that represents `task` in the CPU's top-level queue. It is the entity of
+    /// the task's group, or the task itself if it has no group.
     fn outer(&self, tasks: &[Request], task: TaskId) -> TaskId {
         let group = self.places.group_of(tasks, task);
         group.map_or(task, |group| self.places.entity(group, self.cpu))
     }
 
-    /// Recomputes this CPU's share of the group's weight.
+    /// Recomputes the part of the group's weight that applies on this CPU.
     fn share(&self, tasks: &mut [Request], group: usize) {
         let entity = self.places.entity(group, self.cpu);
         let inside = |cpu| tasks[self.places.entity(group, cpu).index()].inside;

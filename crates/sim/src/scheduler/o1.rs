@@ -1,6 +1,6 @@
 //! An approximation of the O(1) scheduler (`kernel/sched.c`, 2.6.0 to 2.6.22), with active and
-//! expired priority arrays. The bonus for sleeping follows the kernel's idea but not its special
-//! cases. One second of sleep raises the priority by ten levels, and one second of running lowers
+//! expired priority arrays. The bonus for sleeping follows the kernel's idea, but not its special
+//! cases: one second of sleep raises the priority by ten levels, and one second of running lowers
 //! it again.
 
 use std::collections::VecDeque;

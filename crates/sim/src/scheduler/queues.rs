@@ -8,18 +8,19 @@ use crate::task::{Attributes, TaskId};
 
 /// A machine's run queues: one per CPU, or one shared by all CPUs.
 pub(crate) struct Queues<Q: RunQueue> {
-    /// Queues of normal tasks.
+    /// Queues of normal tasks: one per CPU, or a single one for all CPUs.
     lines: Vec<Q>,
-    /// Real-time tasks of each queue. They run before the queue's normal tasks.
+    /// Real-time tasks that belong to each queue in `lines`. They run before its normal tasks.
     urgent: Vec<RealTime>,
     cpus: usize,
     hz: i64,
     tasks: Vec<Q::Entity>,
     urgency: Vec<Urgency>,
     pinned: Vec<Option<usize>>,
-    /// For each task, the index of the queue that it was last in.
+    /// For each task, the index of the queue that it was in most recently.
     home: Vec<usize>,
-    /// Number of queued tasks that may migrate. If it is 0, idle CPUs do not search for one.
+    /// Number of queued tasks that may migrate. If it is 0, idle CPUs do not look for a task to
+    /// pull.
     movable: usize,
     queued: usize,
 }
@@ -92,7 +93,8 @@ impl<Q: RunQueue> Queues<Q> {
         self.lines[queue].len() + self.urgent[queue].len()
     }
 
-    /// Removes a task from the longest other queue, so that the idle CPU of `queue` can run it.
+    /// Removes a task from the longest other queue, so that the idle CPU that owns `queue` can run
+    /// it. Returns `None` if no task can be pulled.
     fn pull(&mut self, queue: usize) -> Option<TaskId> {
         if self.movable == 0 || self.lines.len() == 1 {
             return None;

@@ -1,5 +1,5 @@
-//! `SCHED_FIFO` and `SCHED_RR` tasks, which run before all other tasks (`kernel/sched/rt.c`; Linux
-//! 2.4 gives them a goodness of 1000 or more).
+//! `SCHED_FIFO` and `SCHED_RR` tasks, which run before all other tasks. Newer kernels keep them in
+//! a separate queue (`kernel/sched/rt.c`), and Linux 2.4 gives them a goodness of 1000 or more.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -18,7 +18,7 @@ pub(super) struct Urgency {
 }
 
 impl Urgency {
-    /// Creates the state of a new task, for the tick rate `hz`.
+    /// Creates the state of a new task on a machine with the tick rate `hz`.
     pub(super) fn new(attributes: &Attributes, hz: i64) -> Self {
         match attributes.class {
             Class::Normal => Self {
@@ -53,12 +53,12 @@ impl Urgency {
         *slice <= 0
     }
 
-    /// Returns how many of the next ticks will only change counters.
+    /// Returns how many of the next ticks will change nothing but counters.
     pub(super) fn quiet_ticks(self) -> i64 {
         self.slice.map_or(i64::MAX, |slice| (slice - 1).max(0))
     }
 
-    /// Handles `ticks` ticks that only change counters.
+    /// Handles `ticks` ticks that change nothing but counters.
     pub(super) fn pass(&mut self, ticks: i64) {
         if let Some(slice) = &mut self.slice {
             *slice -= ticks;
@@ -74,8 +74,8 @@ pub(super) struct RealTime {
 }
 
 impl RealTime {
-    /// Queues a task behind others of the same priority, or ahead of them if it was preempted
-    /// within its slice.
+    /// Queues a task behind others of the same priority. A task that was preempted before it used
+    /// up its slice goes ahead of them instead. `SCHED_FIFO` tasks never use up a slice.
     pub(super) fn put(&mut self, task: TaskId, urgency: &mut Urgency, preempted: bool, hz: i64) {
         let queue = self.queues.entry(urgency.priority).or_default();
         let expired = urgency.slice.is_some_and(|slice| slice <= 0);
@@ -90,7 +90,8 @@ impl RealTime {
         self.tasks += 1;
     }
 
-    /// Removes and returns the first task of the highest priority that `may` run here.
+    /// Considers the tasks for which `may` returns `true`. Removes and returns the first of those
+    /// with the highest priority. Returns `None` if `may` returns `false` for all tasks.
     pub(super) fn take(&mut self, may: &dyn Fn(TaskId) -> bool) -> Option<TaskId> {
         let found = self.queues.iter_mut().rev().find_map(|(_, queue)| {
             let place = queue.iter().position(|&task| may(task))?;

@@ -1,4 +1,4 @@
-//! Errors of settings and their values.
+//! Errors that occur when settings are parsed or applied.
 
 use ticktax_model::Nanos;
 use ticktax_model::time::DurationError;
@@ -12,7 +12,7 @@ pub enum SettingError {
     /// The text is not an integer.
     #[error("`{0}` is not an integer")]
     NotAnInteger(String),
-    /// The number is below the minimum of a setting without a maximum.
+    /// The number is below the minimum of a setting that has no maximum.
     #[error("{number} is too small: choose at least {min}")]
     TooSmall {
         /// The number.
@@ -33,7 +33,7 @@ pub enum SettingError {
     /// The text is not a duration.
     #[error(transparent)]
     Duration(#[from] DurationError),
-    /// The word is not one of the setting's words.
+    /// The word is not among those that the setting accepts.
     #[error("unknown word `{word}`: choose from {}", words.join(", "))]
     UnknownWord {
         /// The word.
@@ -47,10 +47,10 @@ pub enum SettingError {
     /// The TOML value is not a list.
     #[error("give a list of durations, for example [\"0ms\", \"1ms\"]")]
     NotAList,
-    /// The scheduling policy has no slices.
+    /// The scheduling policy does not have a slice that can be set.
     #[error("only the policy eevdf has a configurable slice")]
     NoSlice,
-    /// The scheduling policy has no slices that a timer could end.
+    /// The scheduling policy cannot use a timer to end slices.
     #[error("only the policy eevdf supports hrtick")]
     NoHrtick,
     /// The timer device has no bus frequency.

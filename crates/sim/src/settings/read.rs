@@ -1,4 +1,4 @@
-//! Reads the settings in a scenario file.
+//! Reads the settings from a scenario file.
 
 use ticktax_model::Nanos;
 use toml::de::{DeTable, DeValue};
@@ -9,7 +9,8 @@ use crate::setup::{Machine, Setup};
 
 /// Top-level tables of a scenario that do not contain settings.
 const OTHERS: [&str; 4] = ["task", "interrupt", "link", "group"];
-/// The only key in `[machine]` that is not a setting: a list of tick phases, one per CPU.
+/// The only key in `[machine]` that is not a setting. Its value is a list of tick phases, one per
+/// CPU.
 pub(super) const PHASES: &str = "phases";
 
 /// An error in a scenario's text.
@@ -28,8 +29,8 @@ struct Given<'t> {
     at: usize,
 }
 
-/// Reads the settings of a scenario. Returns a setup without tasks, and the byte offset at which
-/// `[machine]` is written.
+/// Reads the settings of a scenario. Returns a setup without tasks, and the byte offset of the
+/// `[machine]` section.
 pub(crate) fn read(text: &str) -> Result<(Setup, usize), Fault> {
     let table = DeTable::parse(text).map_err(|wrong| Fault {
         at: wrong.span().map_or(0, |span| span.start),
@@ -88,11 +89,11 @@ pub(crate) fn read(text: &str) -> Result<(Setup, usize), Fault> {
     Ok((setup, machine_at))
 }
 
-/// A TOML array and its byte offset.
+/// A TOML array and its byte offset, if the scenario contains the array.
 type List<'t> = Option<(&'t DeValue<'t>, usize)>;
 
-/// Collects the settings in `table`. The name of a nested table becomes a prefix, as in
-/// `costs.tick`.
+/// Collects the settings in `table`. Settings in a nested table are prefixed with the table's name,
+/// as in `costs.tick`.
 fn collect<'t>(
     table: &'t DeTable<'t>,
     prefix: &str,

@@ -55,13 +55,13 @@ impl Setting {
         }
     }
 
-    /// Makes the setting an alias: it changes the property called `sets`.
+    /// Makes the setting an alias that changes the property called `sets`.
     const fn sets_too(self, sets: &'static str) -> Self {
         Self { sets, ..self }
     }
 }
 
-/// Lists the names of all of a type's variants.
+/// Creates the kind of a setting whose values are the names of a type's variants.
 macro_rules! words {
     ($of:ty) => {{
         const COUNT: usize = <$of>::ALL.len();
@@ -78,7 +78,7 @@ macro_rules! words {
     }};
 }
 
-/// Finds the variant of a type that has a given name.
+/// Finds the variant of a type that a setting's value names.
 macro_rules! meant {
     ($of:ty, $value:expr) => {
         <$of>::ALL
@@ -108,7 +108,8 @@ pub(super) static ALL: [Setting; 22] = [
                 };
             }
             if let Policy::Eevdf { slice, .. } = &mut machine.policy {
-                // A slice equal to the kernel's default is scaled with the number of CPUs.
+                // If the slice is the kernel's default, replace it with the default for the new
+                // number of CPUs.
                 let releases = [None, Some((6, 6))];
                 let found = releases
                     .into_iter()
@@ -133,7 +134,7 @@ pub(super) static ALL: [Setting; 22] = [
             if let Policy::Eevdf { slice, .. } = &mut policy {
                 *slice = base_slice(None, setup.machine.cpus);
             }
-            // If the policy is unchanged, keep the slice that the scenario set.
+            // If the policy stays the same, keep the slice that the scenario set.
             if discriminant(&policy) != discriminant(&setup.machine.policy) {
                 setup.machine.policy = policy;
             }
@@ -284,8 +285,8 @@ pub(super) static ALL: [Setting; 22] = [
             alike.then_some(Value::Duration(first))
         },
         |setup, value| {
-            // If all phases are zero, leave the list empty. Otherwise equal machines would not
-            // compare equal.
+            // If all phases are zero, leave the list empty, because otherwise equal machines would
+            // not compare equal.
             setup.machine.phases = match value.duration() {
                 Nanos::ZERO => Vec::new(),
                 phase => vec![phase; setup.machine.cpus],

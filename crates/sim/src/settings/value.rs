@@ -1,4 +1,4 @@
-//! Values of settings, and how they are parsed and printed.
+//! Values of settings, and the code that parses and prints them.
 
 use std::fmt;
 
@@ -29,10 +29,10 @@ pub enum Value {
 }
 
 impl Kind {
-    /// The kind of any integer that is not negative.
+    /// The kind for integers that are not negative.
     pub const COUNT: Self = Self::Integer(0, i64::MAX);
 
-    /// The kind of a value that is either `on` or `off`.
+    /// The kind for values that are either `on` or `off`.
     pub const SWITCH: Self = Self::Word(&["on", "off"]);
 
     /// Parses a value of this kind.
@@ -66,7 +66,7 @@ impl Kind {
     }
 }
 
-/// Describes the kind in the Markdown list of settings.
+/// Describes the kind for the Markdown table of settings.
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -78,7 +78,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Prints the value so that [`Kind::parse`] reads back exactly the same one. Durations are not
+/// Prints the value exactly, so that [`Kind::parse`] reads back the same value. Durations are not
 /// rounded.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -91,22 +91,23 @@ impl fmt::Display for Value {
 }
 
 impl Value {
-    /// Returns the value `on` or `off`.
+    /// Creates the value `on` or `off`.
     pub const fn switch(is_on: bool) -> Self {
         Self::Word(if is_on { "on" } else { "off" })
     }
 
-    /// Converts a `usize`, such as a number of CPUs.
+    /// Creates a value from a `usize`, such as a number of CPUs.
     pub fn count(count: usize) -> Self {
         Self::Integer(i64::try_from(count).unwrap_or(i64::MAX))
     }
 
-    /// Converts an unsigned number. A number above `i64::MAX` is clamped.
+    /// Creates a value from an unsigned number. A number above `i64::MAX` is clamped.
     pub fn unsigned(number: u64) -> Self {
         Self::Integer(i64::try_from(number).unwrap_or(i64::MAX))
     }
 
-    /// Returns the integer. Returns 0 for other variants, which [`Kind::parse`] excludes.
+    /// Returns the integer, or 0 if the value has another variant. [`Kind::parse`] ensures that the
+    /// variant matches the setting.
     pub const fn integer(self) -> i64 {
         match self {
             Self::Integer(number) => number,
@@ -140,7 +141,7 @@ impl Value {
         }
     }
 
-    /// Whether the value is `on`.
+    /// Returns whether the value is `on`.
     pub fn is_on(self) -> bool {
         self.word() == "on"
     }

@@ -1,4 +1,4 @@
-//! Errors of setups that cannot be simulated.
+//! Errors that explain why a setup cannot be simulated.
 
 use std::fmt;
 
@@ -44,7 +44,7 @@ impl fmt::Display for SetupPart {
     }
 }
 
-/// The fault in a part of a setup.
+/// Why a part of a setup is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetupFault {
     /// The machine has no CPU, or more than 8192.
@@ -62,13 +62,13 @@ pub enum SetupFault {
     /// A tick phase is negative or longer than a tick.
     #[error("a phase must be between 0 and one tick")]
     Phase,
-    /// A cost of the kernel is negative.
+    /// One of the kernel's costs is negative.
     #[error("costs must not be negative")]
     NegativeCost,
     /// Ticks would take at least half of the CPU time.
     #[error("a tick must cost less than half of its period")]
     TickCost,
-    /// A CPU that does not exist stops its tick.
+    /// The list of CPUs that may stop their ticks contains a CPU that does not exist.
     #[error("nohz-full includes a CPU that does not exist")]
     NohzFull,
     /// The timer slack is negative.
@@ -107,7 +107,7 @@ pub enum SetupFault {
     /// A task's group does not exist.
     #[error("its group does not exist")]
     NoGroup,
-    /// A cache footprint has a negative refill or a time constant that is not positive.
+    /// The refill cost of a cache footprint is negative, or its time constant is not positive.
     #[error("a footprint needs a refill of at least 0 and a tau above 0")]
     Footprint,
     /// A task's program would run forever without advancing the clock.
@@ -125,7 +125,7 @@ pub enum SetupFault {
     /// A step or an interrupt signals a task that does not exist.
     #[error("it signals a task that does not exist")]
     NoSignalledTask,
-    /// A step uses a lock with too large a number.
+    /// The number of a lock that a step uses is too large.
     #[error("lock numbers must be 0 to {max}", max = MAX_LOCKS - 1)]
     Lock,
     /// A step receives from a link that does not exist.

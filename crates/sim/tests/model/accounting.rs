@@ -1,4 +1,5 @@
-//! Compares the two ways of accounting for CPU time: sampled at the tick, and exact.
+//! Compares the two ways in which the model accounts for CPU time: by sampling at the tick, and
+//! exactly.
 
 use proptest::prelude::*;
 use ticktax_model::Nanos;
@@ -13,8 +14,8 @@ fn fixed(nanos: i64) -> Law {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// A work step that starts right after a tick must be charged for the ticks within it, not for
-    /// its length.
+    /// A work step that starts right after a tick must be charged for each tick that occurs during
+    /// the step. This must hold for every length of the step.
     #[test]
     fn bursts_from_the_tick_are_charged_in_whole_ticks(
         work in 1_i64..60_000_000, policy in policy(), hz in prop::sample::select(&[100_u64, 250, 1000][..])
@@ -47,13 +48,15 @@ proptest! {
         let task = run(&setup).unwrap().tasks[0];
         let sampled = task.sampled as f64 * 10e6;
         let ran = task.ran.0 as f64;
-        // Each work step is off by at most a tick. Allow five standard deviations of the sum of
+        // Each work step is charged at most one tick too much or too little, so the error has a
+        // standard deviation of at most half a tick. Allow five standard deviations of the sum of
         // these errors.
         let margin = 5.0 * (task.bursts as f64 / 4.0).sqrt() * 10e6;
         prop_assert!((sampled - ran).abs() < margin, "{sampled} for {ran}, off by {margin} at most");
     }
 
-    /// A task that is alone on its CPU must behave the same at every tick rate, to the nanosecond.
+    /// If the kernel's own work costs nothing, a task that is alone on its CPU must behave the same
+    /// at every tick rate, to the nanosecond.
     #[test]
     fn without_costs_the_tick_rate_does_not_affect_a_lone_task(
         work in 1_i64..20_000_000, seed in any::<u64>(), policy in policy()
@@ -92,8 +95,8 @@ proptest! {
             let report = run(&setup).unwrap();
             report.tasks.iter().map(|task| task.ran).sum::<Nanos>()
         };
-        // Slices that end at different ticks may change the order of the tasks, and thus slightly
-        // change the idle time.
+        // At different tick rates, slices end at different times. This may change the order in
+        // which tasks run, and thus slightly change the idle time.
         let times = [100, 250, 1000].map(done);
         let max = times.iter().max().unwrap().0;
         let min = times.iter().min().unwrap().0;

@@ -1,4 +1,4 @@
-//! Strategies that generate random setups, and a sink that collects rows.
+//! Proptest strategies that generate random setups, and a sink that collects rows.
 
 use proptest::prelude::*;
 use ticktax_model::autogroup::Autogroup;
@@ -19,13 +19,13 @@ impl RowSink for Rows {
     }
 }
 
-/// `eevdf` with slices of 3 ms.
+/// The policy `eevdf` with 3 ms slices.
 pub(crate) const EEVDF: Policy = Policy::Eevdf {
     slice: Nanos(3_000_000),
     hrtick: false,
 };
 
-/// All policies, plus variants with non-default parameters.
+/// Returns all policies with default parameters, plus variants with other parameters.
 pub(crate) fn policies() -> impl Iterator<Item = Policy> {
     let hrtick = Policy::Eevdf {
         slice: Nanos(700_000),
@@ -38,7 +38,7 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
     prop::sample::select(policies().collect::<Vec<_>>())
 }
 
-/// A time below `max` µs.
+/// Generates a time below `max` µs.
 pub(crate) fn micros(max: i64) -> impl Strategy<Value = Nanos> {
     (0..max * 1000).prop_map(Nanos)
 }
@@ -217,7 +217,7 @@ fn machine() -> impl Strategy<Value = Machine> {
         )
 }
 
-/// A random valid setup with a simulated length of half a second.
+/// Generates a random valid setup that simulates half a second.
 pub(crate) fn setup() -> impl Strategy<Value = Setup> {
     (machine(), 1_u32..7, any::<u64>()).prop_flat_map(|(machine, tasks, seed)| {
         let cpus = machine.cpus;

@@ -1,4 +1,5 @@
-//! Tests following a task: its frames, its waits, and the audit of the recording.
+//! Tests simulations that follow a task: the task's frames and waits, and the audit of the
+//! recording.
 
 use proptest::prelude::*;
 use ticktax_analysis::Auditor;
@@ -32,7 +33,7 @@ fn paced(rule: PaceRule, work: Vec<i64>, unit: i64) -> Setup {
     setup
 }
 
-/// Returns the first four frames in µs, as (due, began).
+/// Returns the due time and the start time of the first four frames, in µs.
 fn frames(setup: &Setup) -> Vec<(i64, i64)> {
     let Ok((_, frames)) = ticktax_sim::frames(setup, TaskId(0)) else {
         panic!("{setup:?}")
@@ -45,7 +46,7 @@ fn frames(setup: &Setup) -> Vec<(i64, i64)> {
 
 #[test]
 fn pace_rules_match_those_of_a_real_loop() {
-    // The work alternates between 3 ms and 23 ms, which exceeds the period of 10 ms by 13 ms.
+    // The work alternates between 3 ms and 23 ms. The latter exceeds the 10 ms period by 13 ms.
     let works = || vec![3 * MS, 23 * MS];
     assert_eq!(
         frames(&paced(PaceRule::Deadline, works(), 1)),
@@ -74,7 +75,7 @@ fn pace_rules_match_those_of_a_real_loop() {
             (69_000, 69_000)
         ]
     );
-    // The remaining 7.001 ms are rounded up to 8 ms.
+    // The sleep call counts whole ms, so the remaining 7.001 ms are rounded up to 8 ms.
     let coarse = paced(PaceRule::Remaining, vec![3 * MS - 1000], MS);
     assert_eq!(frames(&coarse)[1], (20_000, 20_999));
 }
@@ -88,7 +89,7 @@ fn a_late_wakeup_delays_by_its_rule() {
     let frames = by_rule(&setup);
     assert_eq!(frames[9].began, Nanos(10 * 10_200_000));
     assert_eq!(frames[9].cpu, Nanos(MS));
-    // If the timer first waits for a tick, the delay starts at that tick.
+    // If the timer expires only at a tick, the delay starts at that tick.
     setup.machine.timers = TimerRule::FirstTick;
     assert_eq!(by_rule(&setup)[0].began, Nanos(10_200_000));
     assert_eq!(by_rule(&setup)[1].began, Nanos(30_200_000));
@@ -115,8 +116,8 @@ fn a_missing_task_cannot_be_followed() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Following a task must not change the simulation, and the task's states must cover its
-    /// complete lifetime.
+    /// Following a task must not change the simulation, and the task's states must cover its entire
+    /// lifetime.
     #[test]
     fn a_followed_tasks_states_have_no_gaps(setup in setup(), which in any::<prop::sample::Index>()) {
         prop_assume!(!setup.tasks.is_empty());
@@ -151,7 +152,7 @@ proptest! {
         setup in setup(), hz in prop::sample::select(&[100_u64, 250, 1000][..]), cost in 1_i64..9_000
     ) {
         let mut setup = setup;
-        // Other interrupts could delay ticks, or keep them from sampling a task.
+        // Other interrupts could delay ticks, or prevent ticks from sampling a task.
         setup.sources.clear();
         setup.machine.hz = hz;
         setup.machine.phases.clear();
@@ -187,7 +188,7 @@ proptest! {
     }
 }
 
-/// A paced loop must be reported as one in every scheduling class.
+/// A paced loop must be reported as a paced loop in every scheduling class.
 #[test]
 fn a_loop_of_any_class_is_a_paced_loop() {
     for (class, policy) in [
@@ -204,8 +205,8 @@ fn a_loop_of_any_class_is_a_paced_loop() {
     }
 }
 
-/// If a loop works right after ticks, ticks never sample it. The accounting check must report that
-/// cause.
+/// If a loop works only right after ticks, no tick ever samples it. The accounting check must
+/// report that cause.
 #[test]
 fn the_accounting_check_names_a_loop_that_hides_from_the_tick() {
     let mut machine = Machine::new(1, 250, Policy::O1);

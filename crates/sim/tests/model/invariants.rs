@@ -9,7 +9,7 @@ use ticktax_sim::{Call, Law, Machine, Report, Setup, Step, TaskSpec, TimerRule, 
 
 use crate::fixture::{Rows, policy, setup};
 
-/// Checks that all time and all ticks are accounted for exactly once.
+/// Checks that all time and all ticks are accounted for, each exactly once.
 fn add_up(setup: &Setup, report: &Report) -> Result<(), TestCaseError> {
     for (number, cpu) in report.cpus.iter().enumerate() {
         prop_assert_eq!(cpu.elapsed(), setup.length, "CPU {}: {:?}", number, cpu);
@@ -25,7 +25,8 @@ fn add_up(setup: &Setup, report: &Report) -> Result<(), TestCaseError> {
         let grid = grid.shifted(phase);
         let ticks = grid.last_at(setup.length - Nanos(1)) - grid.last_at(Nanos::ZERO);
         let counted = cpu.sampled() + cpu.stopped + cpu.lost + cpu.pending;
-        // Ticks that are still stopped at the end of the simulation have not been counted.
+        // If the tick is still stopped at the end of the simulation, the skipped ticks have not
+        // been counted yet.
         prop_assert!(
             counted <= ticks.unsigned_abs(),
             "{counted} of {ticks}: {cpu:?}"
@@ -44,8 +45,8 @@ fn add_up(setup: &Setup, report: &Report) -> Result<(), TestCaseError> {
     for task in &report.tasks {
         prop_assert!(task.work <= task.ran, "{task:?}");
         // With jiffies, `select` may return early by part of a tick. In addition, actual ticks in
-        // 2.4 may be shorter than nominal ones, because they are rounded to the device's clock and
-        // that clock drifts.
+        // 2.4 may be shorter than nominal ones, because they are rounded to the device's clock,
+        // which may also drift.
         let short = match setup.machine.timers {
             TimerRule::FirstTick | TimerRule::HighResolution => Nanos::ZERO,
             TimerRule::Jiffies | TimerRule::NominalJiffies => report.tick + Nanos(100_000),
@@ -83,7 +84,8 @@ proptest! {
     ) {
         let mut setup = Setup::new(Machine::new(cpus, 1000, policy), Nanos::from_secs(4));
         let demand: i64 = works.iter().sum();
-        // All tasks together need half of one CPU.
+        // Each task sleeps for twice the total work of all tasks, so together they need at most
+        // half of one CPU.
         let sleep = Law::Fixed(Nanos::from_millis(2 * demand));
         for (place, &work) in works.iter().enumerate() {
             let work = Step::Work(Law::Fixed(Nanos::from_millis(work)));
@@ -93,15 +95,15 @@ proptest! {
         }
         let report = run(&setup).unwrap();
         for task in &report.tasks {
-            // In the worst case, one round takes the task's sleep plus twice the work of all other
-            // tasks.
+            // A round takes at most the task's sleep (twice the total work of all tasks), three times
+            // that total work, and 2 ms for rounding to ticks.
             let min = 4_000 / (2 * demand + 3 * demand + 2) - 1;
             prop_assert!(task.bursts >= min.max(1).unsigned_abs(), "{task:?} of {min}");
         }
     }
 
     /// Each CPU's rows must arrive in the order of their end times. Task rows and idle rows must
-    /// cover all its time without gaps. No task may run on two CPUs at once.
+    /// cover all of the CPU's time without gaps. No task may run on two CPUs at once.
     #[test]
     fn rows_cover_all_time_and_no_task_runs_twice_at_once(setup in setup()) {
         let mut rows = Rows::default();

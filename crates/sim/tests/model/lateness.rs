@@ -6,7 +6,7 @@ use ticktax_sim::{
     Call, Law, Machine, Policy, Setup, Step, TaskId, TaskSpec, TickMode, TimerRule, run,
 };
 
-/// A task on a 100 Hz machine that repeatedly sleeps for 5 ms and works for 1 µs.
+/// Simulates a task on a 100 Hz machine that repeatedly sleeps for 5 ms and works for 1 µs.
 fn sleeper(timers: TimerRule) -> Setup {
     let mut machine = Machine::new(1, 100, Policy::Fair);
     machine.timers = timers;
@@ -22,8 +22,8 @@ fn sleeper(timers: TimerRule) -> Setup {
 #[test]
 fn a_sleep_that_ends_at_a_tick_is_late_by_the_rest_of_it() {
     let report = run(&sleeper(TimerRule::FirstTick)).unwrap();
-    // The first sleep starts at time 0, and the others 1 µs after a tick. Each one ends at the next
-    // tick. The simulation stops just before 1 s, when the next sleep would end.
+    // The first sleep starts at time 0, and all later ones 1 µs after a tick. Each sleep ends at
+    // the next tick. The simulation stops just before 1 s, when another sleep would end.
     let (first, others) = (Nanos::from_millis(5), Nanos(4_999_000));
     assert_eq!(report.tasks[0].worst_lateness, first);
     let mut counts = vec![0; Histogram::BUCKETS];
@@ -39,7 +39,8 @@ fn a_high_resolution_sleep_is_only_late_if_the_cpu_is_busy() {
     let report = run(&setup).unwrap();
     assert_eq!(report.tasks[0].worst_lateness, Nanos::ZERO);
     assert_eq!(report.lateness[0].quantile(1.0), Some(Nanos::ZERO));
-    // A real-time task runs from 4 ms to 7 ms, while the first sleep ends at 5 ms.
+    // A real-time task runs from 4 ms to 7 ms. The first sleep ends at 5 ms, so the sleeper has to
+    // wait for 2 ms.
     let mut other = TaskSpec::new(
         "other",
         vec![Step::Work(Law::Fixed(Nanos::from_millis(3))), Step::Exit],
@@ -50,7 +51,7 @@ fn a_high_resolution_sleep_is_only_late_if_the_cpu_is_busy() {
     assert_eq!(report.tasks[0].worst_lateness, Nanos::from_millis(2));
 }
 
-/// A loop with timer slack `slack` whose frames are due at multiples of `period`.
+/// Creates a loop with timer slack `slack` whose frames are due at multiples of `period`.
 fn slack_loop(hz: i64, phase: i64, tick: TickMode, slack: i64, period: i64) -> Setup {
     let mut machine = Machine::new(1, hz.unsigned_abs(), Policy::Fair);
     machine.timers = TimerRule::HighResolution;
@@ -68,9 +69,10 @@ fn slack_loop(hz: i64, phase: i64, tick: TickMode, slack: i64, period: i64) -> S
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// A sleep must end at the first tick within its slack. If the slack contains no tick or the
-    /// tick is stopped, the sleep must end with its slack. Without high-resolution timers, it must
-    /// end at the first tick, or at the first tick after its slack if the tick is stopped.
+    /// A sleep must end at the first tick within its slack. If the slack contains no tick, or if
+    /// the tick is stopped, the sleep must end when its slack ends. Without high-resolution timers,
+    /// the sleep must end at the first tick after its deadline, or at the first tick after its
+    /// slack if the tick is stopped.
     #[test]
     fn a_tick_within_the_slack_ends_a_sleep(
         hz in prop::sample::select(&[100_i64, 250, 500, 1000][..]), phase in 0_i64..900_000,
@@ -103,7 +105,7 @@ proptest! {
 #[test]
 fn another_tasks_timer_ends_a_sleep_within_its_slack() {
     let mut setup = slack_loop(100, 0, TickMode::NohzIdle, 50_000, 7_000_000);
-    // This task's sleep ends 30 µs after the start of the loop's slack.
+    // Including its own slack, this task's sleep ends 30 µs after the loop's slack has begun.
     let mut other = TaskSpec::new(
         "other",
         vec![

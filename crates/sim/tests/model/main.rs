@@ -1,4 +1,4 @@
-//! Tests of the model: properties that hold for random setups, and cases worked out by hand.
+//! Tests the model, with properties that hold for random setups and with cases worked out by hand.
 
 mod accounting;
 mod fixture;

@@ -1,4 +1,4 @@
-//! Runs the analyses for live recordings on simulated ones.
+//! Tests that the analyses for live recordings give correct results for simulated ones.
 
 use proptest::prelude::*;
 use ticktax_analysis::{Auditor, BeatFinder};
@@ -13,7 +13,7 @@ use ticktax_sim::{
 
 use crate::fixture::setup;
 
-/// Passes each row to both sinks.
+/// A sink that passes each row to two other sinks.
 struct Both(Auditor, BeatFinder);
 
 impl RowSink for Both {
@@ -86,8 +86,8 @@ fn periodic_sources_of_a_simulated_machine_are_found() {
     assert!(statement.balance.balances());
 }
 
-/// Passes rows to both sinks and counts the spans. The spans must be long enough to be recorded
-/// individually.
+/// A sink that passes each row to two other sinks and counts the spans. Checks that each span is
+/// long enough to be recorded individually instead of in a sum.
 struct Counted(Both, u64);
 
 impl RowSink for Counted {
@@ -114,7 +114,7 @@ fn a_period_of_half_a_minute_is_found_in_two_hours_of_sums() {
     };
     let work = Nanos::from_millis(17);
     setup.tasks.push(task("backup", period, Law::Fixed(work)));
-    // This program runs often but briefly, and sometimes delays the other one.
+    // This program runs often, but briefly. It sometimes delays the other program.
     let short = Law::Uniform(Nanos(100_000), Nanos(700_000));
     setup
         .tasks

@@ -1,4 +1,4 @@
-//! Situations whose outcome is calculated by hand.
+//! Tests situations whose outcome is calculated by hand.
 
 use ticktax_model::Nanos;
 use ticktax_model::recording::Row;
@@ -50,12 +50,12 @@ fn nice_values_give_the_policies_shares() {
         setup.tasks[1].attributes.nice = 5;
         run(&setup).unwrap().tasks[1].ran.share_of(setup.length)
     };
-    // In the kernel's table, nice 0 has a weight of 1024, and nice 5 has 335.
+    // In the kernel's table, the weight is 1024 at nice 0 and 335 at nice 5.
     assert!((share(Policy::Fair) - 335.0 / 1359.0).abs() < 0.005);
     assert!((share(EEVDF) - 335.0 / 1359.0).abs() < 0.005);
-    // The slices are 41 and 31 ticks.
+    // The slices are 41 ticks at nice 0 and 31 ticks at nice 5.
     assert!((share(Policy::Goodness) - 31.0 / 72.0).abs() < 0.02);
-    // The slices are 100 and 75 ms.
+    // The slices are 100 ms at nice 0 and 75 ms at nice 5.
     assert!((share(Policy::O1) - 75.0 / 175.0).abs() < 0.02);
 }
 
@@ -104,8 +104,8 @@ fn a_quota_is_kept_to_within_a_tick() {
 #[test]
 fn masked_work_delays_one_tick_and_loses_the_others() {
     let mut setup = Setup::new(Machine::new(1, 1000, Policy::O1), Nanos::from_secs(1));
-    // Interrupts are masked for 4.5 ms, starting at 1 ms. Ticks 2 to 5 are merged into one, at 5.5
-    // ms.
+    // Interrupts are masked from 1 ms to 5.5 ms. Ticks 2 to 5 are merged into one, which occurs at
+    // 5.5 ms.
     let sleep = Step::Sleep(Call::Nanosleep, fixed(1));
     setup.tasks.push(TaskSpec::new(
         "walk",
@@ -144,8 +144,8 @@ fn kernel_work_delays_tasks_but_not_interrupts() {
         then: Then::Signal(TaskId(1)),
     });
     let report = run(&setup).unwrap();
-    // The reader is woken at 101.01 ms, when the handler ends. The handler delays the end of the
-    // kernel work by 10 µs, to 108.01 ms.
+    // The reader is woken at 101.01 ms, when the handler ends. It must wait until the kernel work
+    // ends. The handler delays that end by 10 µs, to 108.01 ms.
     assert_eq!(report.tasks[1].worst_latency, Nanos(7_000_000));
     assert_eq!(report.cpus[0].time(Mode::Irq), Nanos(10_000));
 }
@@ -205,7 +205,8 @@ fn an_invalid_setup_is_refused_with_its_place() {
     assert!(refused(&|s| s.tasks.push(negative.clone())).contains("negative"));
 }
 
-/// A tick handler during which another interrupt occurs must count only once against the slice.
+/// If another interrupt occurs during a tick handler, the tick must still count only once against
+/// the slice.
 #[test]
 fn an_interrupted_tick_counts_once_against_a_slice() {
     let left_for_the_second = |interrupts: &str| {
@@ -222,7 +223,7 @@ fn an_interrupted_tick_counts_once_against_a_slice() {
     };
     let source = "[[interrupt]]\nname = \"disk\"\ninterval = \"1ms\"\ncost = \"1us\"\n";
     let (without, with) = (left_for_the_second(""), left_for_the_second(source));
-    // The second task runs after the first has used up its slice of 100 ms.
+    // The second task runs only after the first has used up its 100 ms slice.
     assert!((8..=11).contains(&(without.0 / 1_000_000)), "{without}");
     assert!((without - with).0.abs() < 1_000_000, "{without} and {with}");
 }

@@ -1,5 +1,5 @@
-//! Tests tasks that spin until a given time. They must never be early, must be preemptible, and
-//! must have the same frame times as tasks that sleep.
+//! Tests tasks that spin until a given time. They must never start a frame early, must be
+//! preemptible, and must have the same frame times as tasks that sleep.
 
 use proptest::prelude::*;
 use ticktax_model::Nanos;
@@ -35,8 +35,8 @@ fn rules() -> impl Strategy<Value = PaceRule> {
     prop::sample::select(&PaceRule::ALL[..])
 }
 
-/// A loop with a period of 10 ms that works for `frame` and spins during the last `spin` of each
-/// wait.
+/// Creates a loop with a 10 ms period. It works for `frame` ns in each frame and spins during the
+/// last `spin` ns of each wait.
 fn paced(machine: Machine, rule: PaceRule, spin: i64, frame: i64) -> Setup {
     let mut setup = Setup::new(machine, Nanos::from_secs(1));
     let pace = Step::Pace {
@@ -60,8 +60,9 @@ fn moments(frames: &[Frame]) -> Vec<(Nanos, Nanos)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(120))]
 
-    /// A spinner that is alone on its CPU must use all of it except for interrupts. Each frame must
-    /// start when it is due, or at the end of a handler that is running then.
+    /// A spinner that is alone on its CPU must use all CPU time that interrupts leave. Each frame
+    /// must start when it is due. If a handler is running then, the frame must start when the
+    /// handler ends.
     #[test]
     fn a_lone_spinner_uses_the_whole_cpu(
         policy in policy(), hz in prop::sample::select(&[100_u64, 250, 1000][..]),
@@ -124,8 +125,8 @@ proptest! {
             prop_assert!(frame.began >= frame.due && frame.ended >= frame.began, "{frame:?}");
         }
         if fifo {
-            // The real-time task never waits for the CPU. One round takes its sleep, its work, its
-            // costs, and at most six ticks.
+            // The real-time task never waits for the CPU. One round takes its sleep, its work, the
+            // costs of its timer, switch and cache reload, and at most six ticks.
             let costs = 2_000 + switch + 100_000 + 6 * 3_000;
             let min = setup.length.0 / (hog + rests + costs) - 1;
             let bursts = i64::try_from(simulated.report.tasks[1].bursts).unwrap();
@@ -134,8 +135,9 @@ proptest! {
         prop_assert_eq!(simulated.report.hash, run(&setup).unwrap().hash);
     }
 
-    /// If timers are exact and nothing has a cost, frames must be due and start at the same times,
-    /// however the loop waits. Spinning may only add to the CPU time.
+    /// If timers are exact and the kernel's work costs nothing, it must not matter how the loop
+    /// waits: frames must be due and start at the same times. Spinning may only increase the CPU
+    /// time.
     #[test]
     fn with_exact_sleeps_spinning_only_changes_the_cpu_time(
         rule in rules(), spin in 0_i64..12 * MS, frame in 1_i64..9 * MS
@@ -147,20 +149,21 @@ proptest! {
         prop_assert_eq!(moments(&sleeps.frames), moments(&spins.frames));
         let is_exact = |timed: &Frame| timed.began == timed.due && timed.cpu == Nanos(frame);
         prop_assert!(sleeps.frames.iter().all(is_exact));
-        // The task spins during the last `spin` of each wait, or all the time if the wait is
-        // shorter.
+        // The task spins during the last `spin` ns of each wait. If the wait is shorter, it spins
+        // all the time.
         let wait = if rule == PaceRule::Fixed { 10 * MS } else { 10 * MS - frame };
         let each = frame + spin.min(wait);
         let rounds = i64::try_from(spins.frames.len()).unwrap();
-        // The first wait is a full period. The end of the simulation may cut off the last frame and
-        // its wait.
+        // The first wait takes a full period. The end of the simulation may cut off the last frame
+        // and the wait after it.
         let (min, max) = (rounds * each, (rounds + 1) * each + frame);
         let ran = spins.report.tasks[0].ran.0;
         prop_assert!((min..=max).contains(&ran), "{ran}: {min} to {max}");
     }
 
-    /// Without high-resolution timers, the sleep before the spin ends at a tick. A frame must start
-    /// at the later of two times: its due time, and the first tick from `spin` before it.
+    /// A hybrid loop sleeps and then spins. Without high-resolution timers, its sleep ends at the
+    /// first tick from `spin` before the due time on. The frame must start at that tick, or when it
+    /// is due if that is later.
     #[test]
     fn a_hybrid_sleeps_until_a_tick(
         hz in prop::sample::select(&[100_u64, 250, 300, 1000][..]), spin in 1_i64..9 * MS, phase in 0_i64..900_000
@@ -174,7 +177,7 @@ proptest! {
             let (hz, second) = (i128::from(hz), 1_000_000_000);
             let tick = (asked * hz + second - 1) / second;
             let tick = i64::try_from(tick * second / hz).unwrap() + phase;
-            // Allow 1 ns, because ticks are not at whole ns.
+            // Allow a difference of 1 ns, because ticks do not fall on whole ns.
             let late = frame.began - frame.due.max(Nanos(tick));
             prop_assert!((-1..=1).contains(&late.0), "{frame:?} {tick}");
         }
@@ -194,8 +197,8 @@ fn a_due_time_during_preemption_ends_the_spin_immediately() {
     let simulated = followed(&setup);
     let times = |frame: &Frame| (frame.due.0, frame.began.0, frame.cpu.0);
     let frames: Vec<_> = simulated.frames.iter().take(3).map(times).collect();
-    // The first switch delays the other task's sleep of 19 ms. Two more switches come before and
-    // after its 4 ms of work.
+    // The switch at time 0 delays the other task's 19 ms sleep by 1 µs. The switches before and
+    // after its 4 ms of work take another 1 µs each.
     assert_eq!(
         frames,
         [

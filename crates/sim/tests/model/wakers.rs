@@ -1,4 +1,5 @@
-//! Tests the edges in a simulated recording: which task or handler woke a task or raised a softirq.
+//! Tests the edges in a simulated recording, which show which task or handler woke a task or raised
+//! a softirq.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +33,8 @@ fn source(name: &str, interval: i64, then: Then) -> Source {
     }
 }
 
-/// Counts the edges by waker (source and detail) and by the thread woken or softirq raised.
+/// Counts the edges for each pair of a cause and an effect. The cause is the waker's source and
+/// detail, and the effect is the thread woken or the softirq raised.
 fn edges(setup: &Setup) -> BTreeMap<(String, String), usize> {
     let mut rows = Rows::default();
     let (_, _, sources) = record(setup, &mut rows).expect("a valid setup");
@@ -151,7 +153,8 @@ fn a_signal_does_not_end_a_wait_for_a_packet() {
     ];
     let edges = edges(&setup);
     let times = |by: &str| edges.get(&(by.to_owned(), "reader".to_owned()));
-    // A signal wakes the reader only once. Each later wait finds a signal that has already arrived.
+    // Only the first signal wakes the reader. Each later wait finds that a signal has already
+    // arrived.
     assert_eq!(times("boss"), Some(&1));
     assert_eq!(
         times("nic"),
@@ -179,7 +182,7 @@ fn a_periodic_thread_has_its_chain_of_wakers() {
     assert!(chains[0].contains("hrtimer_wakeup"), "{chains:?}");
 }
 
-/// Passes rows to both sinks.
+/// A sink that passes each row to two other sinks.
 struct Both<'a>(&'a mut Rows, &'a mut Auditor);
 
 impl RowSink for Both<'_> {
@@ -192,7 +195,7 @@ impl RowSink for Both<'_> {
 #[test]
 fn a_wait_contains_the_waker() {
     let mut setup = waking(TimerRule::HighResolution);
-    // This task runs most of the time, so the thread that it wakes must wait for the CPU.
+    // This task runs most of the time, so the thread that it wakes has to wait for the CPU.
     setup.tasks[2].program.push(Step::Work(fixed(60 * MS)));
     setup.tasks[2].attributes.class = Class::Fifo(1);
     let (mut rows, mut auditor) = (Rows::default(), Auditor::books());
@@ -213,7 +216,7 @@ fn a_wait_contains_the_waker() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// Whenever a sleep of the followed task ends, an edge must name what woke it.
+    /// Whenever a sleep of the followed task ends, an edge must show what woke the task.
     #[test]
     fn each_end_of_a_sleep_has_an_edge(setup in setup()) {
         prop_assume!(!setup.tasks.is_empty());

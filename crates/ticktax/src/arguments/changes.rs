@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use crate::files::HtmlFile;
 use clap::Args;
-use ticktax_experiment::numbers::Question;
-use ticktax_experiment::trial::DIFFERENCE;
+use ticktax_experiment::DIFFERENCE;
 use ticktax_model::document::DocumentKind;
 use ticktax_model::trial::Better;
 use ticktax_report::Format;
+use ticktax_trial::numbers::Question;
 
 use super::files::HTML;
 use super::percent::percentage;

@@ -9,7 +9,7 @@ use clap::ValueHint;
 use clap_complete::engine::{
     ArgValueCandidates, ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter,
 };
-use ticktax_experiment::Case;
+use ticktax_casebook::Case;
 use ticktax_knobs::Consent;
 use ticktax_model::document::DocumentKind;
 use ticktax_model::recording::Paced;
@@ -18,7 +18,7 @@ use ticktax_store::recording::RecordingReader;
 
 pub(super) fn cases() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
-        let names = ticktax_experiment::all().map(Case::name);
+        let names = ticktax_casebook::all().map(Case::name);
         names.map(CompletionCandidate::new).collect()
     })
 }

@@ -1,9 +1,9 @@
 //! Link options of `ticktax net pair`.
 
 use clap::Args;
-use ticktax_experiment::traffic;
 use ticktax_model::Nanos;
 use ticktax_model::net::LinkSpec;
+use ticktax_traffic::experiment;
 
 use super::net::BitRate;
 
@@ -64,11 +64,11 @@ impl LinkArguments {
 }
 
 fn delay(text: &str) -> Result<Nanos, String> {
-    traffic::delay(text)?
+    experiment::delay(text)?
         .ok_or_else(|| format!("invalid delay `{text}`: choose up to 300ms, for example 20ms"))
 }
 
 fn loss(text: &str) -> Result<f64, String> {
-    traffic::loss(text)?
+    experiment::loss(text)?
         .ok_or_else(|| format!("invalid loss `{text}`: choose up to 20%, for example 0.1%"))
 }

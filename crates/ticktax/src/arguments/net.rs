@@ -5,13 +5,13 @@ use std::str::FromStr;
 
 use crate::files::HtmlFile;
 use clap::{Args, Subcommand};
-use ticktax_experiment::traffic::{Setup, rate};
 use ticktax_experiment::vary::Vary;
 use ticktax_model::document::DocumentKind;
 use ticktax_model::net::{LinkSpec, Protocol, TrafficSpec};
 use ticktax_model::{Cpu, Nanos};
-use ticktax_probes::net::Tuning;
 use ticktax_report::Format;
+use ticktax_traffic::Tuning;
+use ticktax_traffic::experiment::{Setup, rate};
 
 use super::files::HTML;
 use super::link::LinkArguments;

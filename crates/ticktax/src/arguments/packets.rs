@@ -4,7 +4,7 @@ use clap::Args;
 use ticktax_model::net::{Protocol, TrafficSpec};
 use ticktax_model::pace::FrameRate;
 use ticktax_model::{Cpu, Nanos};
-use ticktax_probes::net::{BUFFERS, BufferAsk};
+use ticktax_traffic::{BUFFERS, BufferAsk};
 
 use super::Length;
 use crate::failure::Failure;

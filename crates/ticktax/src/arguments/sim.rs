@@ -61,7 +61,7 @@ pub(crate) struct SimArguments {
     pub(crate) length: Option<Length>,
 
     /// Run each arm this many times; 39 runs give a 95 % interval
-    #[arg(long, value_name = "N", default_value_t = ticktax_experiment::whatif::RUNS,
+    #[arg(long, value_name = "N", default_value_t = ticktax_predict::whatif::RUNS,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) resample: u32,
 

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use crate::files::HtmlFile;
 use clap::Args;
-use ticktax_experiment::trial::run::TrialMetric;
 use ticktax_model::document::DocumentKind;
 use ticktax_model::{CpuList, Nanos};
 use ticktax_report::Format;
+use ticktax_trial::run::TrialMetric;
 
 use super::files::HTML;
 use super::percent::percentage;

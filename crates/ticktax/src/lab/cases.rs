@@ -1,6 +1,6 @@
 //! `ticktax lab compare --case`: repeats a published investigation on real kernels.
 
-use ticktax_experiment::kernels::{self, GuestJob, KernelsError, Trial};
+use ticktax_casebook::kernels::{self, GuestJob, KernelsError, Trial};
 use ticktax_lab::guest::{RECORDING, REPLAY};
 use ticktax_lab::in_turns;
 use ticktax_lab::kernel::{Kernel, Wanted};

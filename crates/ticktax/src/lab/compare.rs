@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use ticktax_analysis::RecordingAnalysis;
-use ticktax_experiment::matrix;
+use ticktax_casebook::matrix;
 use ticktax_lab::kernel::{Kernel, Wanted, find_for};
 use ticktax_lab::{Arch, LabError, in_turns};
 use ticktax_model::kernels::KernelComparison;

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use ticktax_experiment::replay::replay_here;
+use ticktax_casebook::replay::replay_here;
 use ticktax_host::Proc;
 use ticktax_model::recording::World;
 use ticktax_store::recording::RecordingWriter;

@@ -6,8 +6,8 @@ use ticktax_host::Proc;
 use ticktax_model::net::{End, Sampled};
 use ticktax_model::recording::Header;
 use ticktax_model::{Cpu, Nanos};
-use ticktax_probes::net::Prepared;
 use ticktax_probes::sampler::{PERIOD, SampleReport, Sampler};
+use ticktax_traffic::Prepared;
 
 use crate::terminal::Terminal;
 

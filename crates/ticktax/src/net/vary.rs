@@ -2,18 +2,18 @@
 
 use std::process::ExitCode;
 
-use ticktax_experiment::traffic::{
-    Factors, Judged, MOST_RUNS, MeasuredRun, PILOT_BLOCKS, RunFigures, Setup, blocks_to_resolve,
-    judge, needed, spread,
-};
-use ticktax_experiment::trial::{DIFFERENCE, plan};
+use ticktax_experiment::{DIFFERENCE, plan};
 use ticktax_model::net::{EndReport, Link, NetStatement, TracedTraffic, TrafficAccount};
 use ticktax_model::net_experiment::{
     CpuCost, DesignCheck, ExperimentPlan, NetExperiment, UnitCosts,
 };
 use ticktax_model::{Cpu, Nanos};
 use ticktax_probes::clock::now;
-use ticktax_probes::net::{NetError, Place, SysctlError, Traffic, Tuning, has_sysctl};
+use ticktax_traffic::experiment::{
+    Factors, Judged, MOST_RUNS, MeasuredRun, PILOT_BLOCKS, RunFigures, Setup, blocks_to_resolve,
+    judge, needed, spread,
+};
+use ticktax_traffic::{NetError, Place, SysctlError, Traffic, Tuning, has_sysctl};
 
 use super::{Watched, prepared};
 use crate::arguments::{NetWatchArguments, PairArguments, net_cpu};

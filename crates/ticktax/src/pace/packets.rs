@@ -13,8 +13,8 @@ use ticktax_model::packets::{DropReason, PacketRun, PacketStatement};
 use ticktax_model::recording::{EndedEarly, Header, Level, Paced, RowSink};
 use ticktax_model::{Cpu, SourceTable};
 use ticktax_observe::{DropWatch, Event, Observation, Plan, Program, Session};
-use ticktax_probes::net::{NetError, Outcome, Place, Prepared, Traffic};
 use ticktax_report::RowsEnded;
+use ticktax_traffic::{NetError, Outcome, Place, Prepared, Traffic};
 
 use crate::arguments::{ETHERNET, PaceArguments};
 use crate::failure::Failure;

@@ -1,4 +1,4 @@
-//! Tests what is open and which thread is running when recording ends.
+//! Tests which intervals are still open, and which thread is running, when recording ends.
 
 use ticktax_model::{Cpu, Nanos};
 
@@ -36,19 +36,20 @@ fn open_intervals_sum_to_the_time_since_the_last_switch() {
         ended.iter().map(|span| span.kind).collect::<Vec<_>>(),
         [3, 2, 1]
     );
-    // Spans with self times of 50 and 20 have already been emitted.
+    // Two interrupting spans, with self times of 50 and 20, have already been emitted.
     let own = |state: &CpuState| -> i64 {
         let ended = open_frames(state, Cpu(0));
         ended.iter().map(|span| span.self_ns).sum()
     };
     assert_eq!(own(&state), 600 - 50 - 20);
-    // The same must hold for an interrupt that arrived while a higher frame was being closed.
+    // The time of an interrupt that arrived while a higher frame was being closed must be
+    // subtracted too.
     state.stack[3].child = 30;
     assert_eq!(own(&state), 600 - 50 - 20 - 30);
 }
 
-/// A CPU that switched to thread 7 at 400 and then handled interrupts of 50 and 20. Between these,
-/// at 600, the thread was last seen.
+/// Creates the state of a CPU that switched to thread 7 at time 400. It then handled two
+/// interrupts, which took 50 and 20. The thread was last seen between them, at time 600.
 fn switched() -> CpuState {
     let mut state = CpuState {
         opened: 100,
@@ -80,7 +81,7 @@ fn the_thread_found_after_the_end_was_running_at_the_end() {
     let open = open_frames(&state, Cpu(0));
     let named = named_at_end(open[0], &state);
     assert_eq!((named.tid, named.tgid, named.comm), (7, 5, state.end_comm));
-    // Without an event after the end, nothing is known.
+    // If there was no event after the end, it is unknown which thread was running.
     let no_event_after = CpuState { ended: 0, ..state };
     assert_eq!(unseen(&no_event_after), None);
     assert_eq!(named_at_end(open[0], &no_event_after), open[0]);
@@ -113,7 +114,7 @@ fn an_unreported_thread_at_the_end_splits_the_last_span() {
     assert_eq!((known.tid, known.flags, known.comm), (7, 0, [0; 16]));
     assert_eq!((rest.start, rest.dur, rest.self_ns), (600, 400, 380));
     assert_eq!(rest.flags, flag::UNREPORTED);
-    // A thread never seen after the switch to it might not have run at all.
+    // If the thread was never seen after the switch to it, it possibly did not run at all.
     let at_once = CpuState { seen: 300, ..state };
     let times: Vec<(u64, i64)> = split(&at_once)
         .iter()
@@ -131,7 +132,7 @@ fn a_cpu_without_events_starts_its_accounting_as_planned() {
     state.last = 1_000;
     let open = open_frames(&state, Cpu(0));
     assert_eq!((open[0].start, open[0].self_ns), (800, 200));
-    // If accounting has already started, nothing changes.
+    // If accounting has already started on the CPU, nothing changes.
     let mut before = switched();
     open_late(&mut before, Nanos(800));
     assert_eq!(before, switched());

@@ -1,24 +1,25 @@
 //! The kernel's names for packet drop reasons. Their numbers differ between kernel versions, so
 //! they are read from `enum skb_drop_reason` in the kernel's BTF (`Documentation/bpf/btf.rst`).
 //!
-//! aya parses BTF too, but does not expose it. btf-rs exposes it, but is under the LGPL, and
-//! ticktax is linked statically. Other crates do not know `BTF_KIND_ENUM64`.
+//! aya parses BTF too, but does not expose it. btf-rs does, but it is under the LGPL, and ticktax
+//! is linked statically. Other crates do not support `BTF_KIND_ENUM64`.
 
 use std::collections::BTreeMap;
 
 const MAGIC: u16 = 0xeb9f;
 const ENUM: &str = "skb_drop_reason";
-/// Prefix of the members' names.
+/// Prefix of the enum members' names.
 const PREFIX: &str = "SKB_DROP_REASON_";
 
 const KIND_ENUM: u32 = 6;
 
-/// Names of the reasons, by number.
+/// Names of the drop reasons, by number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reasons(BTreeMap<u32, String>);
 
 impl Reasons {
-    /// Reads the reasons from a kernel's BTF. `None` if the BTF is invalid or contains no reasons.
+    /// Reads the drop reasons from a kernel's BTF. Returns `None` if the BTF is invalid or contains
+    /// no reasons.
     pub(super) fn read(btf: &[u8]) -> Option<Self> {
         let sections = Sections::parse(btf)?;
         let mut types = sections.types;
@@ -39,8 +40,8 @@ impl Reasons {
         None
     }
 
-    /// The name of `reason`, or its number if it has none: the core kernel's enum does not include
-    /// the reasons of subsystems.
+    /// Returns the name of `reason`. If it has no name, returns its number: the core kernel's enum
+    /// does not include the reasons of subsystems.
     pub(super) fn name(&self, reason: u32) -> String {
         if let Some(name) = self.0.get(&reason) {
             return name.clone();
@@ -81,7 +82,8 @@ impl<'a> Sections<'a> {
     }
 }
 
-/// Number of bytes after the three words with which every type starts. `None` for an unknown kind.
+/// Returns the number of bytes that follow the three words with which every type starts, or `None`
+/// if the kind is unknown.
 fn length(kind: u32, members: usize) -> Option<usize> {
     Some(match kind {
         // INT, VAR, DECL_TAG
@@ -109,8 +111,8 @@ mod tests {
 
     use super::{KIND_ENUM, MAGIC, Reasons};
 
-    /// BTF with a struct of one member, followed by an enum called `name` that has these members
-    /// and values.
+    /// Creates BTF that contains a struct with one member, and an enum called `name` with these
+    /// members and values.
     fn btf(name: &str, members: &[(&str, u32)]) -> Vec<u8> {
         let mut strings = vec![0];
         let mut string = |text: &str| {

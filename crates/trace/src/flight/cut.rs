@@ -1,9 +1,10 @@
 //! Cuts a window out of a CPU's events so that the window's accounts balance.
 //!
-//! A CPU's time consists of stretches without gaps: a thread's time on the CPU, or an idle period.
-//! All other events lie within a stretch. To cut out a window, the events that cross its borders
-//! are shortened: the stretch, and any interrupts open within it. Each keeps the self time that it
-//! has inside the window: its length there, minus the self time of everything inside it.
+//! A CPU's time consists of stretches that follow one another without gaps. A stretch is a thread's
+//! time on the CPU, or an idle period. All other events lie within a stretch. To cut out a window,
+//! the events that cross its borders are shortened: the stretch, and any interrupts that are in
+//! progress within it. A shortened event keeps the self time that it has inside the window, which
+//! is its length there minus the self time of all events within it.
 //!
 //! A window may contain millions of events, so the code passes over them several times instead of
 //! storing them.
@@ -13,7 +14,7 @@ use std::collections::VecDeque;
 use crate::flight::event::Event;
 use crate::record::kind;
 
-/// Number of other borders to try at each end if the accounts do not balance.
+/// If the accounts do not balance, the number of other borders to try at each end of the window.
 const TRIES: usize = 16;
 
 /// A window of a CPU's time between two borders.
@@ -23,19 +24,19 @@ pub(super) struct Cut {
     pub(super) begin: u64,
     /// End, in ns.
     pub(super) end: u64,
-    /// Time that no event accounts for, in ns. 0 unless events are missing.
+    /// Time in the window that no event accounts for, in ns. It is 0 unless events are missing.
     pub(super) missing: i64,
-    /// The events that cross the end, outermost first.
+    /// Events that cross the end of the window, outermost first.
     over: Vec<Over>,
 }
 
 /// An event that crosses the end of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Over {
-    /// Index among the events after the window's start.
+    /// Index of the event among those after the window's start.
     place: usize,
     start: u64,
-    /// The event's self time inside the window, in ns.
+    /// Self time of the event inside the window, in ns.
     self_ns: i64,
 }
 
@@ -43,9 +44,11 @@ fn between(from: u64, to: u64) -> i64 {
     to.wrapping_sub(from).cast_signed()
 }
 
-/// Cuts out the window from `begin` to `end`, or the largest part of it that balances. `events`
-/// iterates over the events in recording order. These must cover both borders, or be all that
-/// exist. If events are `missing`, no window can balance, so the borders stay where they are.
+/// Cuts out the window from `begin` to `end`. If its accounts do not balance, tries slightly
+/// smaller windows, and returns the first one that balances. If none does, returns the requested
+/// window. `events` iterates over the events in recording order. They must cover both borders of
+/// the window, or be all events that exist. If events are `missing`, no window can balance, so the
+/// borders stay where they are. Returns `None` if the events do not overlap the window.
 pub(super) fn cut<I: Iterator<Item = Event>>(
     events: &impl Fn() -> I,
     (begin, end): (u64, u64),
@@ -55,7 +58,7 @@ pub(super) fn cut<I: Iterator<Item = Event>>(
     if missing || as_asked.missing == 0 {
         return Some(as_asked);
     }
-    // The window is unbalanced because an interrupt arrived while the stretch at the border was
+    // The window does not balance, because an interrupt arrived while the stretch at its border was
     // being emitted.
     let (begin, end) = (as_asked.begin, as_asked.end);
     let (first, last) = borders(events, (begin, end));
@@ -69,8 +72,8 @@ pub(super) fn cut<I: Iterator<Item = Event>>(
     Some(tried.find(|cut| cut.missing == 0).unwrap_or(as_asked))
 }
 
-/// Cuts out the window from `begin` to `end`, as far as stretches cover it, whether it balances or
-/// not.
+/// Cuts out the window from `begin` to `end`, as far as stretches cover it. The window need not
+/// balance.
 pub(super) fn cut_as_asked<I: Iterator<Item = Event>>(
     events: &impl Fn() -> I,
     (begin, end): (u64, u64),
@@ -84,8 +87,8 @@ pub(super) fn cut_as_asked<I: Iterator<Item = Event>>(
     (begin < end).then(|| cut_at(events, begin, end))
 }
 
-/// Ends of the stretches nearest to the window's start and end, each list ordered from its border
-/// inwards.
+/// Returns the ends of the stretches that are nearest to the window's start, and of those nearest
+/// to its end. Each list starts at its border and goes inwards.
 fn borders<I: Iterator<Item = Event>>(
     events: &impl Fn() -> I,
     (begin, end): (u64, u64),
@@ -119,8 +122,8 @@ fn cut_at<I: Iterator<Item = Event>>(events: &impl Fn() -> I, begin: u64, end: u
         .collect();
     // The event that ends last is the outermost.
     over.reverse();
-    // Self time of the events inside each crossing event, except those inside the next crossing
-    // event.
+    // For each crossing event, add up the self time of the events inside it. Events inside the next
+    // crossing event count only there.
     let mut within = vec![0i64; over.len()];
     let mut own = 0i64;
     for event in after().filter(|event| event.takes_time() && event.end() <= end) {
@@ -147,21 +150,21 @@ fn cut_at<I: Iterator<Item = Event>>(events: &impl Fn() -> I, begin: u64, end: u
 }
 
 impl Cut {
-    /// The parts of `events` inside the window, in order. `events` must be those from which the
-    /// window was cut.
+    /// Returns the parts of `events` that lie inside the window, in recording order. These must be
+    /// the events from which the window was cut.
     pub(super) fn apply<I: Iterator<Item = Event>>(
         &self,
         events: I,
     ) -> impl Iterator<Item = Event> {
         let end = self.end;
-        // Start with the innermost event, which was recorded first.
+        // Start with the innermost crossing event, because it was recorded first.
         let mut over = self.over.iter().rev().peekable();
         let after = AfterBorder::new(events, self.begin).enumerate();
         after.filter_map(move |(place, mut event)| {
             if let Some(at_end) = over.next_if(|over| over.place == place) {
                 event.self_ns = at_end.self_ns;
                 event.dur = end - event.start;
-                // At the border, the thread has not left the CPU yet.
+                // At the border, the thread is still on the CPU.
                 event.left = 0;
             } else if event.kind == kind::WAIT && !event.is_edge() && event.start < end {
                 event.dur = event.dur.min(end - event.start);
@@ -172,13 +175,13 @@ impl Cut {
     }
 }
 
-/// Iterates over the parts of events that lie after a border.
+/// An iterator over events. If an event crosses the border, only the part after the border remains.
 struct AfterBorder<I> {
     events: I,
     border: u64,
-    /// Start of the time that counts as self time for the next crossing event.
+    /// Start of the time that the next crossing event may count as self time.
     at: u64,
-    /// Part of the time since `at` that belongs to other events.
+    /// Part of the time since `at` that other events account for.
     within: i64,
 }
 

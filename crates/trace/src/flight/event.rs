@@ -2,41 +2,42 @@
 
 use crate::record::{LEFT_SHIFT, RING_TIME_BITS, RingEntry, SpanRecord, flag, kind};
 
-/// Flags that mark an event as an edge.
+/// Flags that mark an event as an edge instead of a span.
 pub(super) const EDGES: u8 = flag::WOKE | flag::QUEUED | flag::RAISED;
 
-/// A span or an edge in the form that the ring stores. It contains only the low 32 bits of kernel
-/// functions' addresses, and thread ids without names.
+/// A span or an edge in the form in which the ring stores it. For kernel functions, it contains
+/// only the low 32 bits of the address. For threads, it contains the id but not the name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Event {
     /// Start, in ns.
     pub(super) start: u64,
-    /// Length in ns. For an edge, the effect.
+    /// Length in ns. For an edge, what it affects: a thread id, a softirq number, or the low bits
+    /// of a work function's address.
     pub(super) dur: u64,
-    /// `dur` minus interruptions, in ns. 0 for an edge.
+    /// Length minus interruptions, in ns. 0 for an edge.
     pub(super) self_ns: i64,
-    /// The CPU's number of tracepoint hits when the record was written. At least the low 16 bits
-    /// are valid.
+    /// Number of tracepoint hits on the CPU when the record was written. Only the low 16 bits are
+    /// certain to be valid.
     pub(super) hits: u64,
-    /// Address of a kernel function, or one of `detail`.
+    /// Low 32 bits of a kernel function's address, or one of the constants in `detail`.
     pub(super) detail: u32,
     /// As in [`SpanRecord`].
     pub(super) tid: u32,
-    /// Number of the event's [`Common`] if the event comes from `Packed`.
+    /// Number of the event's [`Common`], if the event was unpacked from a `Packed`.
     ///
     /// [`Common`]: super::packed::Common
     pub(super) common: u32,
     /// One of `kind`.
     pub(super) kind: u8,
-    /// Why the thread left its CPU at the end of the stretch, as one of `detail`. 0 if it did not
-    /// leave.
+    /// Why the thread left its CPU at the end of the stretch, as one of the constants in `detail`.
+    /// 0 if the thread did not leave.
     pub(super) left: u8,
     /// Set of `flag`s.
     pub(super) flags: u8,
 }
 
 impl Event {
-    /// When the event ended. An edge has no length.
+    /// Returns the end of the event. An edge ends when it starts.
     pub(super) fn end(&self) -> u64 {
         if self.is_edge() {
             self.start
@@ -49,19 +50,19 @@ impl Event {
         self.flags & EDGES != 0
     }
 
-    /// Whether the event's self time is part of the CPU's time.
+    /// Returns whether the event's self time is part of the CPU's time.
     pub(super) fn takes_time(&self) -> bool {
         !self.is_edge() && self.kind != kind::WAIT
     }
 
-    /// Whether the event is a stretch, at the bottom of the CPU's stack: a thread's time on the
-    /// CPU, or an idle period.
+    /// Returns whether the event is a stretch: a thread's time on the CPU, or an idle period.
+    /// Stretches lie at the bottom of the CPU's stack of open spans.
     pub(super) fn is_stretch(&self) -> bool {
         self.takes_time() && matches!(self.kind, kind::TASK | kind::IDLE)
     }
 }
 
-/// Sign-extends a number with `RING_TIME_BITS` bits.
+/// Sign-extends a number that has `RING_TIME_BITS` bits.
 fn signed(low: u32, high: u8) -> i64 {
     let unused = u64::BITS as usize - RING_TIME_BITS;
     let bits = u64::from(high) << u32::BITS | u64::from(low);
@@ -98,7 +99,7 @@ impl From<&SpanRecord> for Event {
             start: span.start,
             dur: span.dur,
             self_ns: span.self_ns,
-            // The low bits suffice to distinguish functions.
+            // The low bits of the address suffice to distinguish functions.
             detail: u32::try_from(span.detail & u64::from(u32::MAX)).unwrap_or_default(),
             tid: span.tid,
             kind: span.kind,
@@ -127,7 +128,8 @@ mod tests {
         };
         let event = Event::from(&entry);
         assert_eq!(event.dur, (0x7f << 32) + 1);
-        // The interrupt's time, which the following stretch subtracted.
+        // The interrupted part is -2, so the self time exceeds the length by 2. This is the time of
+        // an interrupt that the following stretch subtracted.
         assert_eq!(event.self_ns, (0x7f << 32) + 3);
         assert_eq!((event.kind, event.hits), (kind::TASK, 0xabcd));
         assert_eq!(u64::from(event.left), detail::SLEEPING);

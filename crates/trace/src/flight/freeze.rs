@@ -1,4 +1,4 @@
-//! Turns the contents of the rings into a window's rows.
+//! Converts the contents of the rings to the rows of a window.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,42 +18,44 @@ use crate::flight::waits::{Waits, waits_of};
 use crate::record::{CpuState, kind};
 use crate::tracer::Tracer;
 
-/// Maximum number of attempts to read a busy CPU's state at a moment at which it does not change.
+/// Maximum number of attempts to read the state of a busy CPU without a change during the read.
 const TRIES: u32 = 200;
 
-/// Maximum number of times to compare a CPU's open intervals with its records until they agree.
+/// Maximum number of times that a CPU's open intervals are compared with its records before a
+/// mismatch is accepted.
 const AGREEMENTS: u32 = 20;
 
-/// Pause between two attempts.
+/// Pause between two such attempts.
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// Events read from the rings around an incident. Recording continues.
+/// Events that were read from the rings around an incident, while recording continued.
 #[derive(Debug)]
 pub struct Capture {
     pools: Vec<Pool>,
     begin: u64,
-    /// Memory limit for the pools together, in bytes.
+    /// Memory limit for all pools together, in bytes.
     max: usize,
 }
 
 impl Capture {
-    /// Whether the memory limit was reached. The window must then end with the events read so far.
+    /// Returns whether the memory limit was reached. If it was, the window must end with the events
+    /// read so far.
     pub fn is_full(&self) -> bool {
         self.pools.iter().any(|pool| pool.is_full)
     }
 
-    /// Number of records read so far.
+    /// Returns the number of records read so far.
     pub fn records(&self) -> usize {
         self.pools.iter().map(|pool| pool.events.len()).sum()
     }
 
-    /// Memory used by the records, in bytes.
+    /// Returns the memory used by the records, in bytes.
     pub fn bytes(&self) -> usize {
         self.pools.iter().map(|pool| pool.events.bytes()).sum()
     }
 
-    /// Memory limit for one pool, in bytes: what the other pools leave free. Half of the total is
-    /// reserved in equal shares, one for each pool.
+    /// Returns the memory limit for one pool, in bytes. It is what the other pools leave free. Half
+    /// of the total is reserved in equal parts, one for each pool.
     fn room(&self, cpu: usize) -> usize {
         let own = self.max / 2 / self.pools.len().max(1);
         let others = self
@@ -65,7 +67,7 @@ impl Capture {
         self.max.saturating_sub(taken)
     }
 
-    /// End of the window. It is earlier than `end` if the memory limit was reached.
+    /// Returns the end of the window. It is `end`, or earlier if the memory limit was reached.
     fn end(&self, end: Nanos) -> u64 {
         let full = self.pools.iter().filter(|pool| pool.is_full);
         let last = full.map(|pool| pool.events.last_end()).min();
@@ -74,20 +76,23 @@ impl Capture {
     }
 }
 
-/// The events that were recorded in a window.
+/// The events that were recorded in a window of the flight recorder.
 #[derive(Clone, Debug, Default)]
 pub struct Frozen {
     /// Rows of the window.
     pub rows: FrozenRows,
-    /// For each CPU, the part of the window that its ring still contained.
+    /// Part of the window that each CPU's ring still contained.
     pub books: Vec<CpuInterval>,
-    /// Number of records overwritten before they were read, by CPU.
+    /// Number of records on each CPU that were overwritten before they could be read, and the time
+    /// that is missing as a result.
     pub lost: Vec<Loss>,
-    /// Number of tracepoint hits between the first and the last row, added up over all CPUs.
+    /// Number of tracepoint hits between the first and the last row of each CPU, added up over all
+    /// CPUs.
     pub hits: u64,
-    /// When the window ended early because of the memory limit. `None` if it did not.
+    /// When the window ended early because the memory limit was reached. `None` if it did not.
     pub full: Option<Nanos>,
-    /// Number of the requested process's threads whose waits were dropped for lack of room.
+    /// Number of threads of the requested process whose waits had to be omitted because of the
+    /// memory limit.
     pub threads_left_out: u64,
 }
 
@@ -96,7 +101,8 @@ fn time(ns: u64) -> Nanos {
 }
 
 impl Tracer {
-    /// Starts reading the records from `begin` on, using at most `max_bytes`.
+    /// Starts to read the records that ended after `begin`. The capture uses at most `max_bytes` of
+    /// memory.
     pub fn capture(&mut self, begin: Nanos, max_bytes: usize) -> Capture {
         let begin = begin.0.max(0).cast_unsigned();
         let cpus = 0..self.sizes.cpus;
@@ -109,8 +115,8 @@ impl Tracer {
         capture
     }
 
-    /// Reads the records written since the last call. Call this before a ring wraps: see
-    /// [`Tracer::ring_reach`].
+    /// Reads the records written since the last call. Call this often enough that no ring wraps in
+    /// between. [`Tracer::ring_reach`] returns how far back the rings reach.
     pub fn fill_capture(&mut self, capture: &mut Capture) {
         for cpu in 0..capture.pools.len() {
             let room = capture.room(cpu);
@@ -118,7 +124,8 @@ impl Tracer {
         }
     }
 
-    /// Shortest time that any ring reaches back from now. `None` if no ring has wrapped yet.
+    /// Returns how far the rings reach back from now. If they differ, it is the shortest time.
+    /// Returns `None` if no ring has been full yet.
     pub fn ring_reach(&self) -> Option<Nanos> {
         let now = monotonic().0.cast_unsigned();
         let cpus = 0..self.sizes.cpus;
@@ -126,8 +133,8 @@ impl Tracer {
         Some(Nanos(reach.cast_signed()))
     }
 
-    /// Returns the window from the start of the capture to `end`, which must have passed. If
-    /// `about` is a process, the rows include its threads' waits.
+    /// Returns the window from the start of the capture to `end`, which must be in the past. If
+    /// `about` is a process id, the rows include the waits of that process's threads.
     pub fn freeze(
         &mut self,
         mut capture: Capture,
@@ -142,7 +149,7 @@ impl Tracer {
     }
 
     /// Does the same as [`Tracer::freeze`], but the capture continues. The result shares the
-    /// capture's memory. If the capture grows while the result exists, the shared part is copied.
+    /// capture's memory. If the capture grows while the result exists, the shared memory is copied.
     pub fn look(
         &mut self,
         capture: &mut Capture,
@@ -185,7 +192,7 @@ impl Tracer {
         frozen
     }
 
-    /// The waits of a process's threads within a window.
+    /// Returns the waits of a process's threads within a window.
     fn waits(
         &mut self,
         parts: &[CpuRows],
@@ -212,7 +219,9 @@ impl Tracer {
         })
     }
 
-    /// One CPU's part of the window, including the intervals still open on the CPU.
+    /// Returns one CPU's part of the window, including the intervals that are still open on the
+    /// CPU. Returns `None` if accounting never started on the CPU, or if the CPU has no events in
+    /// the window.
     fn cut_out(
         &self,
         cpu: usize,
@@ -254,8 +263,9 @@ impl Tracer {
         Some((cut, open))
     }
 
-    /// A CPU's state and the time at which it was read. The state did not change during the read.
-    /// `None` if the CPU's accounting never started.
+    /// Returns a CPU's state, and the time at which it was read. If the state changes during every
+    /// attempt to read it, returns the last copy and the time of the last event in it. Returns
+    /// `None` if accounting never started on the CPU.
     fn stable_state(&self, cpu: usize) -> Option<(CpuState, u64)> {
         let mut state = self.states.read(cpu);
         for _ in 0..TRIES {
@@ -270,7 +280,7 @@ impl Tracer {
     }
 }
 
-/// The intervals open on a CPU, as if they had ended at `now`.
+/// Returns the intervals that are open on a CPU, as if they had ended at `now`.
 fn open_events(state: &CpuState, cpu: usize, now: u64, hits: u64) -> Vec<Event> {
     let cpu = Cpu(u32::try_from(cpu).unwrap_or(u32::MAX));
     let state = CpuState {

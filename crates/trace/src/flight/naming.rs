@@ -1,4 +1,4 @@
-//! Resolves the numbers in ring events to sources. Each thread is looked up once per window.
+//! Resolves the numbers in the ring's events to sources. Each thread is looked up once per window.
 
 use std::collections::HashMap;
 
@@ -11,24 +11,24 @@ use crate::flight::waits::WaitOf;
 use crate::record::{NAME_SLOTS, SpanRecord, ThreadName, flag, kind};
 use crate::tracer::Tracer;
 
-/// A smaller detail is not a function's address.
+/// Smallest detail that can be the address of a function.
 const FUNCTIONS: u32 = 4096;
 
-/// The meaning of a [`Common`].
+/// Meaning of the fields of a [`Common`].
 #[derive(Clone, Debug)]
 pub(super) struct Meaning {
     pub(super) source: SourceId,
-    /// Effect of an edge. If it is a wake-up, the event itself contains the woken thread.
+    /// Effect of an edge. For a wake-up, the event itself contains the id of the woken thread.
     pub(super) effect: Option<Effect>,
 }
 
-/// Threads already looked up for a window.
+/// Threads that have already been looked up for a window.
 #[derive(Debug, Default)]
 pub(super) struct Threads(HashMap<u32, ThreadName>);
 
 impl Tracer {
-    /// A thread's name and process when it was last switched away from a CPU. If that is unknown,
-    /// they come from `/proc`.
+    /// Returns the name and process that a thread had when it was last switched away from a CPU. If
+    /// they were not recorded, they come from `/proc`.
     pub(super) fn thread(&self, tid: u32, threads: &mut Threads) -> ThreadName {
         let look_up = || {
             let place = tid as usize & (NAME_SLOTS - 1);
@@ -50,8 +50,8 @@ impl Tracer {
         *threads.0.entry(tid).or_insert_with(look_up)
     }
 
-    /// Does the same as [`Tracer::thread`], but returns an empty name if the time belongs to no
-    /// thread.
+    /// Does the same as [`Tracer::thread`], but returns an empty name if the time does not belong
+    /// to a thread.
     fn owner(&self, kind: u8, flags: u8, tid: u32, threads: &mut Threads) -> ThreadName {
         let is_thread = matches!(kind, kind::TASK | kind::WAIT) && flags & flag::UNREPORTED == 0;
         if is_thread {
@@ -99,7 +99,7 @@ impl Tracer {
         }
     }
 
-    /// The source that a wait is counted under.
+    /// Returns the source of a wait.
     pub(super) fn source_of_wait(
         &mut self,
         wait: WaitOf,

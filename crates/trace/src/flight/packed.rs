@@ -1,11 +1,11 @@
 //! Compact storage for events. At half a million events per second, the seconds around a trigger
-//! contain millions of them.
+//! contain millions of events.
 //!
 //! Fields that many events share (a [`Common`]) are stored once and referred to by number. The rest
-//! of an event is a few numbers, each stored in as many bytes as it needs. The end and the
-//! tracepoint hits are relative to the previous event. The other two numbers are the length, and
-//! the part of it that is not self time. An event takes 8 to 12 bytes, compared with 32 in the
-//! ring.
+//! of an event is four numbers, each stored in as many bytes as it needs. The end time and the
+//! tracepoint hits are stored as differences from the previous event. The other two numbers are the
+//! length, and the part of it that is not self time. An event takes 8 to 12 bytes, compared with 32
+//! in the ring.
 
 use std::collections::HashMap;
 
@@ -18,14 +18,14 @@ const CHUNK: usize = 1 << 14;
 /// Upper limit for an event's size in bytes. An event consists of five numbers.
 const LONGEST: usize = 64;
 
-/// Memory per [`Common`], in bytes: one entry in the list and one in the hash table.
+/// Memory that each [`Common`] takes, in bytes: one entry in the list and one in the hash table.
 const COMMON: usize = 96;
 
-/// Size of the cache of recent [`Common`]s; a power of two.
+/// Number of slots in the cache of recent [`Common`]s, which must be a power of two.
 const RECENT: usize = 256;
 
-/// Hit count to start from. It keeps the count positive, because the first difference may be
-/// negative.
+/// Hit count from which counting starts. It keeps the count positive, because the first difference
+/// may be negative.
 const HITS: u64 = 1 << 32;
 
 /// Fields that many events share.
@@ -33,7 +33,7 @@ const HITS: u64 = 1 << 32;
 pub(super) struct Common {
     pub(super) detail: u32,
     pub(super) tid: u32,
-    /// Effect of an edge, unless the effect is a thread.
+    /// Effect of an edge. 0 if the effect is a thread, because its id is stored with the event.
     pub(super) effect: u32,
     pub(super) kind: u8,
     pub(super) left: u8,
@@ -58,7 +58,7 @@ impl From<&Event> for Common {
 }
 
 impl Common {
-    /// The slot in the cache of recent [`Common`]s.
+    /// Returns the slot of this [`Common`] in the cache of recent ones.
     fn place(&self) -> usize {
         let kind = u32::from(self.kind) << 4 ^ u32::from(self.left) ^ u32::from(self.flags) << 2;
         let mixed =
@@ -74,8 +74,8 @@ pub(super) struct Packed {
     chunks: Vec<Vec<u8>>,
     commons: Vec<Common>,
     numbers: HashMap<Common, u32>,
-    /// Cache of the numbers of recent [`Common`]s, indexed by [`Common::place`]. Most look-ups hit
-    /// it.
+    /// Cache of the numbers of recent [`Common`]s. The index is [`Common::place`]. Most look-ups
+    /// hit it.
     recent: Vec<u32>,
     len: usize,
     last_end: u64,
@@ -91,22 +91,22 @@ impl Packed {
         self.len == 0
     }
 
-    /// Memory use in bytes.
+    /// Returns the memory that the events take, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.chunks.len() * CHUNK + self.commons.len() * COMMON
     }
 
-    /// The shared fields, indexed by `Event::common`.
+    /// Returns the shared fields, indexed by `Event::common`.
     pub(super) fn commons(&self) -> &[Common] {
         &self.commons
     }
 
-    /// When the last event ended.
+    /// Returns the end of the last event.
     pub(super) fn last_end(&self) -> u64 {
         self.last_end
     }
 
-    /// Number of tracepoint hits up to the last event.
+    /// Returns the number of tracepoint hits up to the last event.
     pub(super) fn last_hits(&self) -> u64 {
         self.last_hits.wrapping_add(HITS)
     }
@@ -115,8 +115,9 @@ impl Packed {
         let common = self.number_of(Common::from(event));
         let end = event.end();
         let later = end.wrapping_sub(self.last_end).cast_signed();
-        // Only the low 16 bits are known. The difference can be negative: if an interrupt arrives
-        // while a record is being written, that record's count is higher than the next one's.
+        // Only the low 16 bits of the hit count are known. The difference can be negative: if an
+        // interrupt arrives while a record is being written, that record has a higher count than
+        // the next one.
         let hits = hits_between(self.last_hits, event.hits);
         let mut chunk = match self.chunks.pop() {
             Some(chunk) if chunk.len() + LONGEST <= CHUNK => chunk,
@@ -158,7 +159,7 @@ impl Packed {
         number
     }
 
-    /// All events, with full hit counts.
+    /// Iterates over all events, with full hit counts.
     pub(super) fn iter(&self) -> Iter<'_> {
         Iter {
             packed: self,
@@ -169,14 +170,14 @@ impl Packed {
         }
     }
 
-    /// Frees memory that is needed only to add events.
+    /// Frees memory that is needed only for adding events.
     pub(super) fn finish(&mut self) {
         self.numbers = HashMap::new();
         self.recent = Vec::new();
     }
 }
 
-/// Difference between two hit counts. Only the low 16 bits of `to` are known.
+/// Returns the difference between two hit counts. Only the low 16 bits of `to` are known.
 fn hits_between(from: u64, to: u64) -> i64 {
     #[expect(
         clippy::cast_possible_truncation,
@@ -186,7 +187,7 @@ fn hits_between(from: u64, to: u64) -> i64 {
     low.into()
 }
 
-/// Iterates over the events in a [`Packed`].
+/// An iterator over the events in a [`Packed`].
 #[derive(Clone, Debug)]
 pub(super) struct Iter<'a> {
     packed: &'a Packed,
@@ -231,17 +232,19 @@ impl Iterator for Iter<'_> {
     }
 }
 
-/// Zigzag encoding: maps numbers near 0, positive or negative, to small unsigned ones.
+/// Encodes a number in zigzag form: numbers near 0, whether positive or negative, become small
+/// unsigned ones.
 fn unsigned(number: i64) -> u64 {
     (number << 1 ^ number >> 63).cast_unsigned()
 }
 
-/// The inverse of [`unsigned`].
+/// Reverses [`unsigned`].
 fn signed(number: u64) -> i64 {
     (number >> 1).cast_signed() ^ -(number & 1).cast_signed()
 }
 
-/// LEB128 encoding: seven bits per byte, lowest first. A set top bit means that more bytes follow.
+/// Appends a number in LEB128 form: seven bits per byte, lowest bits first. If a byte's top bit is
+/// set, more bytes follow.
 fn put(bytes: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         bytes.push(number.to_le_bytes()[0] | 0x80);
@@ -250,7 +253,7 @@ fn put(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number.to_le_bytes()[0]);
 }
 
-/// The inverse of [`put`].
+/// Reads a number that [`put`] wrote, and removes it from `bytes`.
 fn take(bytes: &mut &[u8]) -> u64 {
     let (mut number, mut shift) = (0u64, 0u32);
     while let Some((&first, rest)) = bytes.split_first() {
@@ -298,7 +301,7 @@ mod tests {
         #[test]
         fn any_events_survive_packing(mut events in prop::collection::vec(event(), 0..200)) {
             let mut packed = Packed::default();
-            // Hit counts only rise, and only their low bits are recorded.
+            // Hit counts only increase, and only their low bits are recorded.
             let mut hits = 65_000;
             for event in &mut events {
                 hits += event.hits * 10_000 % 30_000;

@@ -1,4 +1,4 @@
-//! Reads a ring while the kernel overwrites it.
+//! Reads a ring while the BPF programs keep overwriting it.
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -10,20 +10,21 @@ use crate::tracer::Tracer;
 /// Number of records to copy between two checks of the writer's position.
 const BATCH: usize = 256;
 
-/// Number of extra records to read before the first wanted one. Because of interrupts, a record
-/// that was claimed earlier may have ended later.
+/// Number of extra records to read before the first one that is needed. If an interrupt arrives
+/// while a record is being written, a record that was claimed earlier may have ended later.
 const BEFORE: u64 = 64;
 
-/// Number of records at the tail of a ring that are not worth reading, because they will be
-/// overwritten soon.
+/// Number of records at the old end of a ring that are not read, because they will be overwritten
+/// soon.
 const ABOUT_TO_GO: u64 = 64;
 
 /// Events read from one CPU's ring.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
-    /// Events in the order of their numbers. Results of [`Tracer::look`] share them with this pool.
+    /// Events in the order of their record numbers. Results of [`Tracer::look`] share them with
+    /// this pool.
     pub(super) events: Arc<Packed>,
-    /// Number of the first record.
+    /// Number of the first record in the pool.
     pub(super) first: u64,
     /// Number of the next record to read.
     pub(super) next: u64,
@@ -36,14 +37,15 @@ pub(super) struct Pool {
 }
 
 impl Tracer {
-    /// Number of the oldest record worth reading, given that `head` records have been claimed.
+    /// Returns the number of the oldest record that is worth reading. `head` is the number of
+    /// records claimed so far.
     fn oldest(&self, head: u64) -> u64 {
         let len = self.sizes.ring_len() as u64;
         head.saturating_sub(len - ABOUT_TO_GO)
     }
 
-    /// Record `number` in a CPU's ring. `None` if the record is not completely written yet or has
-    /// been overwritten.
+    /// Returns record `number` from a CPU's ring. Returns `None` if the record is not completely
+    /// written yet, or has been overwritten.
     fn take(&self, cpu: usize, number: u64) -> Option<Event> {
         let len = self.sizes.ring_len();
         #[expect(clippy::cast_possible_truncation, reason = "only the low bits count")]
@@ -66,8 +68,8 @@ impl Tracer {
         (!gone).then_some(event)
     }
 
-    /// Time that a CPU's ring reaches back from `now`, in ns. `None` if the ring has never been
-    /// full.
+    /// Returns how far a CPU's ring reaches back from `now`, in ns. Returns `None` if the ring has
+    /// never been full.
     pub(super) fn reach(&self, cpu: usize, now: u64) -> Option<u64> {
         let head = self.states.head(cpu);
         if head < self.sizes.ring_len() as u64 {
@@ -77,7 +79,8 @@ impl Tracer {
         Some(now.saturating_sub(oldest.end()))
     }
 
-    /// Creates a pool that starts before the CPU's first record to end after `time`.
+    /// Creates an empty pool. Reading will start a few records before the CPU's first record that
+    /// ended after `time`.
     pub(super) fn pool_from(&self, cpu: usize, time: u64) -> Pool {
         let head = self.states.head(cpu);
         let oldest = self.oldest(head);
@@ -86,8 +89,8 @@ impl Tracer {
             let middle = low + (high - low) / 2;
             match self.take_whole(cpu, middle) {
                 Some(event) if event.end() > time => high = middle,
-                // A record that is overwritten or not written yet says nothing, so continue with
-                // later ones.
+                // If a record has been overwritten or is not written yet, its end is unknown.
+                // Continue with later records.
                 _ => low = middle + 1,
             }
         }
@@ -99,10 +102,10 @@ impl Tracer {
         }
     }
 
-    /// Adds the records written since the last call to `pool`, until the pool takes `bytes`.
-    /// Returns whether the end of the ring was reached.
+    /// Adds the records written since the last call to `pool`, until the pool takes `bytes` of
+    /// memory. Returns whether the end of the ring was reached.
     ///
-    /// The writer claims a record's number before it writes the record. A copied record is
+    /// The BPF programs claim a record's number before they write the record. A copied record is
     /// therefore intact if its slot had not been claimed again by the time the copy was complete.
     pub(super) fn fill(&self, cpu: usize, pool: &mut Pool, bytes: usize) -> bool {
         let len = self.sizes.ring_len() as u64;
@@ -147,7 +150,7 @@ impl Tracer {
         true
     }
 
-    /// Skips to the oldest record that is still there.
+    /// Skips the records that have been overwritten.
     fn skip_gone(&self, pool: &mut Pool, head: u64) {
         let oldest = self.oldest(head);
         if pool.next < oldest {
@@ -158,8 +161,8 @@ impl Tracer {
     }
 }
 
-/// Counts overwritten records. Records before the pool's first one do not count as missed: they
-/// only mean that the ring reaches back less far.
+/// Counts records that were overwritten. Records before the pool's first record are not counted as
+/// missed, because they only mean that the ring does not reach back as far.
 fn count_gone(pool: &mut Pool, gone: u64) {
     if pool.events.is_empty() {
         pool.first += gone;

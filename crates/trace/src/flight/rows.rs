@@ -1,4 +1,4 @@
-//! A window's rows, created on demand.
+//! Rows of a window, which are created on demand.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,17 +13,17 @@ use crate::flight::naming::Meaning;
 use crate::flight::packed::{Common, Packed};
 use crate::flight::waits::Wait;
 
-/// Number of events to look ahead for one that ended earlier. Interrupts that arrive while a record
-/// is being written can change the order of events.
+/// Number of events to read ahead in order to find one that ended earlier. The order of events can
+/// be wrong if an interrupt arrives while a record is being written.
 const AHEAD: usize = 64;
 
-/// A window's rows. Each takes about ten bytes. The rows can be iterated any number of times.
+/// Rows of a window. Each takes about ten bytes, and the rows can be iterated any number of times.
 ///
-/// Rows are grouped by CPU. Each CPU's rows are ordered by their end.
+/// Rows are grouped by CPU. Each CPU's rows are in the order of their end times.
 #[derive(Clone, Debug, Default)]
 pub struct FrozenRows {
     cpus: Vec<CpuRows>,
-    /// Waits, sorted by CPU and end.
+    /// Waits, sorted by CPU and then by end.
     waits: Vec<Wait>,
 }
 
@@ -38,8 +38,8 @@ impl FrozenRows {
         Self { cpus, waits }
     }
 
-    /// Frees memory that is needed only to continue reading from the rings, unless a capture still
-    /// shares it.
+    /// Frees memory that is needed only for reading more records from the rings. Has no effect
+    /// while a capture shares that memory.
     pub(super) fn finish(&mut self) {
         self.cpus.iter_mut().for_each(CpuRows::finish);
     }
@@ -49,7 +49,7 @@ impl FrozenRows {
         Box::new(self.cpus.iter().flat_map(move |cpu| cpu.rows(&self.waits)))
     }
 
-    /// Memory used, in bytes.
+    /// Returns the memory that the rows take, in bytes.
     pub fn bytes(&self) -> usize {
         let events: usize = self.cpus.iter().map(|cpu| cpu.events.bytes()).sum();
         events + self.waits.len() * size_of::<Wait>()
@@ -70,14 +70,14 @@ impl<'a> IntoIterator for &'a FrozenRows {
 pub(super) struct CpuRows {
     cpu: Cpu,
     events: Arc<Packed>,
-    /// Intervals still open on the CPU, as if they had ended. They come after `events`.
+    /// Intervals that are still open on the CPU, as if they had ended. They come after `events`.
     open: Vec<Event>,
-    /// One [`Common`] for each open interval, numbered after those of `events`.
+    /// [`Common`] of each open interval. Their numbers follow those of `events`.
     open_commons: Vec<Common>,
     cut: Cut,
-    /// Meanings of the [`Common`]s, indexed by `Event::common`.
+    /// Meaning of each [`Common`], indexed by `Event::common`.
     meanings: Vec<Meaning>,
-    /// Range of the waits in `FrozenRows::waits` that are on this CPU.
+    /// Range of this CPU's waits in `FrozenRows::waits`.
     waits: Range<usize>,
 }
 
@@ -106,7 +106,8 @@ impl CpuRows {
         self.events.commons().iter().chain(&self.open_commons)
     }
 
-    /// Frees memory that is needed only to continue reading, unless a capture still shares it.
+    /// Frees memory that is needed only for reading more records. Has no effect while a capture
+    /// shares that memory.
     pub(super) fn finish(&mut self) {
         if let Some(events) = Arc::get_mut(&mut self.events) {
             events.finish();
@@ -119,13 +120,13 @@ impl CpuRows {
         self.meanings = commons.map(|common| meaning(self.cpu, common)).collect();
     }
 
-    /// The parts of the CPU's events inside the window, in recording order.
+    /// Returns the parts of the CPU's events that lie inside the window, in recording order.
     pub(super) fn events(&self) -> impl Iterator<Item = Event> {
         let open = self.open.iter().copied();
         self.cut.apply(self.events.iter().chain(open))
     }
 
-    /// Number of tracepoint hits between the CPU's first and last event.
+    /// Returns the number of tracepoint hits between the CPU's first and last event in the window.
     pub(super) fn hits(&self) -> u64 {
         let mut hits = self.events().map(|event| event.hits);
         let first = hits.next().unwrap_or(0);
@@ -175,10 +176,10 @@ impl CpuRows {
     }
 }
 
-/// Puts events in order of their ends, given that they are nearly in order.
+/// An iterator that sorts events by their end. The events must already be nearly in that order.
 struct InOrder<I> {
     events: I,
-    /// Events read ahead, sorted by end, then by arrival.
+    /// Events that have been read ahead, sorted by their end and then by arrival.
     ahead: BTreeMap<(u64, u64), Event>,
     number: u64,
 }
@@ -234,7 +235,7 @@ mod tests {
         }
     }
 
-    /// A CPU on which each thread's source has the thread's id as its number.
+    /// Creates a CPU's rows. The number of each thread's source is the thread's id.
     fn cpu(number: u32, events: &[Event], window: (u64, u64)) -> CpuRows {
         let mut packed = Packed::default();
         for event in events {
@@ -260,7 +261,8 @@ mod tests {
             hits: 101,
             ..Event::default()
         };
-        // The edge was recorded before the stretch that had ended at 100.
+        // The edge occurred during the second stretch, but was recorded before the first one, which
+        // had ended at 100.
         let first = cpu(0, &[woke, ran(1, 0, 100), ran(2, 100, 200)], (50, 150));
         let second = cpu(1, &[ran(8, 0, 130), ran(3, 130, 300)], (50, 150));
         assert_eq!(first.hits(), 100);

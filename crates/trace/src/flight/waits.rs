@@ -1,8 +1,8 @@
-//! Reconstructs what a process's threads waited for while off CPU, from their stretches and the
-//! edges that woke them.
+//! Reconstructs what a process's threads waited for while they were off CPU. It uses the threads'
+//! stretches and the edges that woke them.
 //!
-//! The flight recorder cannot follow threads in the kernel, because it learns only afterwards which
-//! process is of interest.
+//! The flight recorder cannot let the BPF programs follow these threads, because it learns only
+//! afterwards which process is of interest.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,12 @@ use ticktax_model::SourceId;
 use crate::flight::event::Event;
 use crate::record::{detail, flag, kind};
 
-/// Maximum number of stretches and wake-ups stored for all threads: 3 MiB. Each leads to at most
-/// two waits of 24 bytes. Beyond this limit, the thread with the most of them is dropped.
+/// Maximum number of stretches and wake-ups stored for all threads together, which take 3 MiB. Each
+/// leads to at most two waits of 24 bytes. If there are more, the thread that has the most of them
+/// is dropped.
 const MAX: usize = 1 << 17;
 
-/// A wait that is going to be a row.
+/// A wait that will become a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wait {
     pub(super) start: u64,
@@ -36,7 +37,7 @@ pub(super) struct WaitOf {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Waits {
     pub(super) all: Vec<Wait>,
-    /// Number of threads of the process that were dropped for lack of room.
+    /// Number of threads of the process that were dropped because of the limit [`MAX`].
     pub(super) left_out: u64,
 }
 
@@ -50,11 +51,11 @@ struct Stretch {
     flags: u8,
 }
 
-/// Stretches and wake-ups of one thread, in time order.
+/// Stretches and wake-ups of one thread, each in the order of time.
 #[derive(Debug, Default)]
 struct Thread {
     stretches: Vec<Stretch>,
-    /// When the thread was woken.
+    /// Times at which the thread was woken.
     woken: Vec<u64>,
     is_left_out: bool,
 }
@@ -65,9 +66,9 @@ impl Thread {
     }
 }
 
-/// Returns the waits of the threads that `its` selects, within the window. `cpus` contains each
-/// CPU's events in the window, and `name` returns a wait's source. Threads that did not run in the
-/// window are unknown.
+/// Returns those waits within the window that belong to threads for which `its` returns `true`.
+/// `cpus` contains each CPU's events in the window, and `name` returns the source of a wait.
+/// Threads that did not run in the window are unknown, so they have no waits.
 pub(super) fn waits_of<I: Iterator<Item = Event>>(
     its: &mut impl FnMut(u32) -> bool,
     cpus: &[(u16, impl Fn() -> I)],
@@ -77,7 +78,7 @@ pub(super) fn waits_of<I: Iterator<Item = Event>>(
     let mut known = Known::default();
     for (cpu, events) in cpus {
         for event in events() {
-            // Time without a reported switch does not belong to any thread.
+            // Time after a switch that was not reported does not belong to any thread.
             let is_known = event.flags & flag::UNREPORTED == 0;
             let is_stretch = event.kind == kind::TASK && !event.is_edge();
             if is_stretch && is_known && its(event.tid) {
@@ -104,7 +105,7 @@ pub(super) fn waits_of<I: Iterator<Item = Event>>(
     known.waits(window, name)
 }
 
-/// The stretches and wake-ups of the threads of interest.
+/// Stretches and wake-ups of the threads of interest.
 #[derive(Debug, Default)]
 struct Known {
     threads: BTreeMap<u32, Thread>,
@@ -176,8 +177,8 @@ impl Thread {
         let (Some(first), Some(last)) = (self.stretches.first(), self.stretches.last()) else {
             return;
         };
-        // Why the thread left before the window is unknown. But if it was woken, it must have been
-        // asleep.
+        // It is unknown why the thread left its CPU before the window started. But if it was woken,
+        // it must have been asleep.
         let before = match self.woken(begin, first.start) {
             Some(_) => detail::SLEEPING,
             None => detail::MISSED,
@@ -197,14 +198,16 @@ impl Thread {
         }
     }
 
-    /// The first wake-up between `from` and `to`.
+    /// Returns the time of the first wake-up between `from` and `to`, or `None` if the thread was
+    /// not woken in that time.
     fn woken(&self, from: u64, to: u64) -> Option<u64> {
         let after = self.woken.partition_point(|&time| time < from);
         self.woken.get(after).copied().filter(|&time| time <= to)
     }
 
-    /// Adds the one or two waits in an off-CPU period. `like` is the stretch after it, or else the
-    /// last one before it.
+    /// Adds the one or two waits in an off-CPU period. `like` is the stretch after that period. If
+    /// no stretch follows, it is the last one before the period. `left` is the CPU that the thread
+    /// left.
     fn add(
         &self,
         add: &mut impl FnMut(Wanted),
@@ -213,7 +216,7 @@ impl Thread {
         (from, to): (u64, u64),
         left: u16,
     ) {
-        // The BPF programs report waits of this kind themselves.
+        // The BPF programs report waits of throttled threads themselves.
         if from >= to || why == detail::THROTTLED {
             return;
         }

@@ -17,10 +17,10 @@ use ticktax_trace::{Delay, Frozen, Noticed, Output, Rule, TraceSettings, Tracer,
 
 use super::{load, now};
 
-/// Memory limit of a window, in bytes.
+/// Memory limit of a captured window, in bytes.
 const ROOM: usize = 32 << 20;
 
-/// A recorder with `per_cpu` records in each CPU's ring.
+/// Starts a flight recorder that has `per_cpu` records in each CPU's ring.
 fn recorder(per_cpu: u32) -> Result<Tracer, Failed> {
     let mut tracer = load(&TraceSettings {
         output: Output::Flight {
@@ -34,8 +34,8 @@ fn recorder(per_cpu: u32) -> Result<Tracer, Failed> {
     Ok(tracer)
 }
 
-/// Pairs of threads that pass a token back and forth, so that they switch all the time, until
-/// dropped.
+/// Pairs of threads that pass a token back and forth, so that they switch all the time. They stop
+/// when this is dropped.
 struct Busy {
     stop: Arc<AtomicBool>,
     threads: Vec<thread::JoinHandle<()>>,
@@ -70,8 +70,8 @@ impl Drop for Busy {
     }
 }
 
-/// Checks that the rows' self times add up to each CPU's accounting interval, and that no row is
-/// torn.
+/// Checks that the rows' self times add up to the accounting interval of each CPU, and that no row
+/// is torn.
 fn balances(frozen: &Frozen, sources: &SourceTable) -> Result<(), Failed> {
     let mut own: BTreeMap<Cpu, i64> = BTreeMap::new();
     for row in &frozen.rows {
@@ -106,7 +106,7 @@ pub(super) fn a_ring_that_wraps_yields_only_complete_rows() -> Result<(), Failed
     let mut windows = 0;
     for _ in 0..40 {
         thread::sleep(Duration::from_millis(50));
-        // Once as far back as the ring may reach, and once much further.
+        // Ask for a window that starts much earlier than the ring can reach back.
         let capture = tracer.capture(now() - Nanos::from_secs(10), ROOM);
         let mut sources = SourceTable::default();
         let frozen = tracer.freeze(capture, now(), None, &mut sources);
@@ -129,7 +129,7 @@ pub(super) fn a_ring_that_wraps_yields_only_complete_rows() -> Result<(), Failed
 pub(super) fn a_window_at_a_high_rate_loses_nothing() -> Result<(), Failed> {
     let mut tracer = recorder(1 << 20)?;
     let busy = Busy::pairs(2);
-    // A recorder requests this priority too, because its ring could wrap while it waits for a CPU.
+    // A recorder uses this nice value too, because its ring could wrap while it waits for a CPU.
     let nice = Tracer::own_nice();
     Tracer::set_own_nice(-20);
     thread::sleep(Duration::from_millis(300));
@@ -158,7 +158,8 @@ pub(super) fn a_window_at_a_high_rate_loses_nothing() -> Result<(), Failed> {
     }
     let is_complete =
         |books: &&ticktax_model::recording::CpuInterval| (books.begin, books.end) == (begin, end);
-    // A border may be off by one stretch if an interrupt arrived while a stretch was being emitted.
+    // If an interrupt arrived while a stretch was being emitted, a border may be off by one
+    // stretch.
     let shifted = frozen.books.iter().filter(|books| !is_complete(books));
     for books in shifted {
         let moved = (books.begin - begin).max(end - books.end);
@@ -194,7 +195,8 @@ pub(super) fn alternating_tables_of_sums_lose_nothing() -> Result<(), Failed> {
     drop(busy);
     let online = Proc::default().online().unwrap_or_default().len();
     let elapsed = (now() - begin).0 * i64::try_from(online)?;
-    // Intervals open at either end are not among the sums, and a CPU may idle for long.
+    // Intervals that are open at either end are not included in the sums, and an idle interval may
+    // be long.
     let share = own as f64 / elapsed as f64;
     if !(0.4..1.5).contains(&share) {
         return Err(format!("sums of {own} ns in {elapsed} ns").into());
@@ -202,12 +204,12 @@ pub(super) fn alternating_tables_of_sums_lose_nothing() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Waits for the first triggers and returns them.
+/// Waits until at least one trigger arrives, and returns the triggers.
 fn noticed(tracer: &mut Tracer, triggers: &mut Triggers) -> Result<Vec<Noticed>, Failed> {
     let (_writer, reader) = std::os::unix::net::UnixStream::pair()?;
     let begin = now();
     let mut all = Vec::new();
-    // On a busy machine, a thread of the lowest priority can wait this long.
+    // On a busy machine, a thread with the lowest priority can wait this long.
     while all.is_empty() && now() - begin < Nanos::from_secs(60) {
         triggers.wait(reader.as_fd(), Duration::from_secs(1));
         while let Some(trigger) = tracer.next_trigger(triggers) {
@@ -217,7 +219,7 @@ fn noticed(tracer: &mut Tracer, triggers: &mut Triggers) -> Result<Vec<Noticed>,
     Ok(all)
 }
 
-/// A busy loop on CPU 0 in another process. It ends when this is dropped.
+/// A process that runs a busy loop on CPU 0. It ends when this is dropped.
 struct Spinning(std::process::Child);
 
 impl Spinning {
@@ -251,8 +253,8 @@ pub(super) fn a_wait_beyond_the_limit_is_noticed() -> Result<(), Failed> {
         counted: false,
         paced: None,
     };
-    // The process has no quota, and the recorder's own process never triggers. That leaves the
-    // third rule.
+    // The process has no quota, so the first rule cannot fire. The recorder's own process never
+    // triggers, so the second rule cannot fire either. Only the third rule is left.
     let (pid, own) = (held.0.id(), std::process::id());
     tracer.set_rules(&[
         rule(Delay::Throttled, pid),
@@ -274,8 +276,8 @@ pub(super) fn a_wait_beyond_the_limit_is_noticed() -> Result<(), Failed> {
     let (end, mut sources) = (last.time + Nanos(1), SourceTable::default());
     let frozen = tracer.freeze(capture, end, Some(last.pid), &mut sources);
     balances(&frozen, &sources)?;
-    // The rows must contain the wait with its exact length. The thread may have had another name
-    // then.
+    // The rows must contain the wait with its exact length. The name is not compared, because the
+    // thread may have had another name at that time.
     let is_its = |row: &Row| {
         let source = sources.get(row.source());
         let thread = source.thread.as_ref();

@@ -1,4 +1,5 @@
-//! Tests the tracer on the running kernel, also with parts missing or buffers too small.
+//! Tests the tracer on the running kernel. Some tests lack a part of the kernel, or use buffers
+//! that are too small.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -23,7 +24,7 @@ use ticktax_trace::{Closing, Output, Programs, TraceError, TraceSettings, Tracer
 mod flight;
 mod recycle;
 
-/// Sleep time of an extra thread.
+/// Duration of an extra thread's sleep. Other waits in the tests are fractions of it.
 const MOMENT: std::time::Duration = std::time::Duration::from_millis(500);
 
 type Test = fn() -> Result<(), Failed>;
@@ -111,20 +112,20 @@ fn main() {
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-/// How the tracer is loaded in a run of the tests.
+/// One of the ways in which the tests load the tracer.
 #[derive(Clone, Copy)]
 struct Way {
     prefix: &'static str,
     programs: Programs,
-    /// Whether to pretend that the CPUs see stores in any order.
+    /// Whether to pretend that CPUs may see each other's stores out of order.
     sealed: bool,
-    /// Whether to run all tests, or only those about records.
+    /// Whether to run all tests. If not, only those in [`ABOUT_RECORDS`] are run.
     has_all: bool,
 }
 
 impl Way {
-    /// Whether `cargo test` runs this test. It runs one test with each kind of buffer, and the
-    /// tests in which part of the kernel is missing. The live tier runs the others.
+    /// Returns whether `cargo test` runs this test. It runs one test with each set of BPF programs,
+    /// and the tests in which part of the kernel is missing. The live tier runs the others.
     fn runs_by_default(self, name: &str) -> bool {
         match name {
             "a_full_buffer_loses_exactly_the_counted_time" => !self.sealed,
@@ -162,7 +163,7 @@ const WAYS: [Way; 4] = [
     },
 ];
 
-/// Tests that emit many records.
+/// Tests that emit many records. They are repeated for each way in which records are written.
 const ABOUT_RECORDS: [&str; 2] = [
     "a_full_buffer_loses_exactly_the_counted_time",
     "a_ring_that_wraps_yields_only_complete_rows",
@@ -180,13 +181,13 @@ fn load(settings: &TraceSettings) -> Result<Tracer, TraceError> {
         ..settings.clone()
     };
     let tracer = Tracer::load(&settings, Proc::default().room_for_cpus())?;
-    // A kernel that accepts atomic instructions must get the programs that use them.
+    // If the kernel accepts atomic instructions, the programs that use them must be loaded.
     let is_old = way.programs == Programs::Before5_12 || release() < (5, 12);
     assert_eq!(tracer.is_before_5_12(), is_old);
     Ok(tracer)
 }
 
-/// The first two numbers of the running kernel's version.
+/// Returns the first two numbers of the running kernel's version.
 fn release() -> (u32, u32) {
     let name = nix::sys::utsname::uname().expect("a kernel has a name");
     let name = name.release().to_string_lossy();
@@ -197,8 +198,8 @@ fn release() -> (u32, u32) {
     )
 }
 
-/// Runs a tracer for `millis` busy ms without draining it. Returns the sum of self times by CPU
-/// number.
+/// Runs a tracer for `millis` ms without draining it. Wakes up every millisecond, so that there are
+/// events. Returns the sum of the rows' self times for each CPU.
 fn run(tracer: Tracer, millis: u64) -> (Closing, Vec<i64>) {
     run_and(tracer, millis, &mut |_| {})
 }
@@ -258,7 +259,7 @@ fn a_full_table_of_sums_loses_no_time() -> Result<(), Failed> {
         output,
         ..TraceSettings::default()
     })?;
-    // Each thread is a source, and together they exceed the smallest table.
+    // Each thread is a source. Together, they exceed the capacity of the smallest table.
     let threads: Vec<_> = (0..400)
         .map(|_| std::thread::spawn(|| std::thread::sleep(MOMENT)))
         .collect();
@@ -294,7 +295,7 @@ fn long_intervals_keep_their_times_when_summing() -> Result<(), Failed> {
         match row {
             Row::Span(span) if span.dur >= Sum::TIMED_FROM => long += 1,
             Row::Sum(sum) if !sum.has_long() || source.kind == ticktax_model::Kind::Idle => {}
-            // An interval still open at the end is a row, however short it is.
+            // An interval that is still open at the end becomes a row, however short it is.
             Row::Span(_) if is_open => {}
             _ => wrong.push(format!("{row:?} of {source:?}")),
         }
@@ -317,8 +318,8 @@ fn long_intervals_keep_their_times_when_summing() -> Result<(), Failed> {
     balances(&closing, &times)
 }
 
-/// All CPUs must start at once, even though the thread that visits them takes a while. A span in
-/// progress at that moment must start then.
+/// All CPUs must start their accounting at the same time, even though the thread that visits them
+/// takes a while. A span that is in progress at that time must start then.
 fn all_cpus_start_accounting_at_once() -> Result<(), Failed> {
     let mut tracer = load(&TraceSettings::default())?;
     let online = Proc::default().online().unwrap_or_default();
@@ -347,7 +348,8 @@ fn all_cpus_start_accounting_at_once() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A thread starts on a CPU after observation there has stopped, and is still there after the end.
+/// While recording is paused on a CPU, a thread starts to run there. It is still running after the
+/// end of recording. The missed switch must be noticed.
 fn unreported_switch_before_the_end_is_noticed() -> Result<(), Failed> {
     const INTRUSION: Nanos = Nanos::from_millis(400);
     let mut tracer = load(&TraceSettings::default())?;
@@ -357,8 +359,8 @@ fn unreported_switch_before_the_end_is_noticed() -> Result<(), Failed> {
     tracer.start(&online, &online);
     std::thread::sleep(MOMENT / 20);
     tracer.pause(cpu);
-    // It preempts the running thread, so that a different thread runs before and after. It may use
-    // only the CPUs that this thread may use.
+    // The new thread preempts the running one, so that the CPU runs a different thread before and
+    // after the pause. The new thread inherits the set of CPUs that this thread may use.
     run_on(online.iter());
     let intruder = ticktax_inject::spawn(
         &ticktax_inject::Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
@@ -367,7 +369,8 @@ fn unreported_switch_before_the_end_is_noticed() -> Result<(), Failed> {
     )?;
     run_on(online.iter().filter(|&other| other != cpu));
     std::thread::sleep(MOMENT / 20);
-    // Simulate an event after the end: the programs continue with an end that has passed.
+    // Simulate an event after the end of recording: the BPF programs resume after the end has
+    // passed.
     tracer.end_at(now());
     tracer.resume(cpu);
     std::thread::sleep(MOMENT / 20);
@@ -391,8 +394,8 @@ fn unreported_switch_before_the_end_is_noticed() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Accounting is closed some time after recording ended. The rows must contain nothing from after
-/// the end.
+/// Accounting is closed some time after recording ended. The rows must not contain anything from
+/// the time after that end.
 fn recording_ends_on_time() -> Result<(), Failed> {
     const LENGTH: Nanos = Nanos::from_millis(50);
     for output in [
@@ -424,7 +427,7 @@ fn recording_ends_on_time() -> Result<(), Failed> {
         };
         let closing = tracer.close(&online, now(), &mut SourceTable::default(), &mut sink);
         balances(&closing, &times)?;
-        // A program that read its clock just before the end may finish slightly later.
+        // A BPF program that read the clock just before the end may finish slightly later.
         let latest = end + Nanos::from_millis(5);
         let on_time = |at: Nanos| (end..latest).contains(&at);
         let books = &closing.books;
@@ -453,7 +456,7 @@ fn a_missing_hook_loses_its_account() -> Result<(), Failed> {
     if !tracer.limitations().contains(&missing) {
         return Err(format!("{:?}", tracer.limitations()).into());
     }
-    // The ticks still occur, but in an interrupt without a hook.
+    // Ticks still occur, but in an interrupt that no hook is attached to.
     let mut names = BTreeSet::new();
     let (closing, times) = run_and(tracer, 100, &mut |source| {
         if &*source.name == UNTRACED_TIMER {
@@ -466,8 +469,8 @@ fn a_missing_hook_loses_its_account() -> Result<(), Failed> {
     balances(&closing, &times)
 }
 
-/// Pins the calling thread to one CPU, then spins for 2 ms and sleeps for 2 ms in turn until
-/// `stop`. Returns the thread's CPU time.
+/// Pins the calling thread to one CPU. Then spins and sleeps for 2 ms each in turn, until `stop` is
+/// set. Returns the thread's CPU time.
 fn spin_and_sleep(cpu: usize, stop: &AtomicBool) -> Nanos {
     let mut set = CpuSet::new();
     set.set(cpu).unwrap_or_default();
@@ -484,7 +487,7 @@ fn own_cpu_time() -> Nanos {
     read(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// The current time on the records' clock.
+/// Returns the current time on the clock that records use.
 fn now() -> Nanos {
     read(ClockId::CLOCK_MONOTONIC)
 }
@@ -495,17 +498,18 @@ fn read(clock: ClockId) -> Nanos {
     })
 }
 
-/// Restricts the calling thread to these CPUs, if there are any.
+/// Restricts the calling thread to these CPUs. Has no effect if the list is empty.
 fn run_on(cpus: impl Iterator<Item = Cpu>) {
     let mut set = CpuSet::new();
     for cpu in cpus {
         set.set(cpu.index()).unwrap_or_default();
     }
-    // The kernel rejects an empty set, so the call changes nothing.
+    // The kernel rejects an empty set of CPUs, so the call then changes nothing.
     sched_setaffinity(Pid::from_raw(0), &set).unwrap_or_default();
 }
 
-/// Recording is paused on one CPU ten times for 10 ms, while a thread comes and goes there.
+/// Pauses recording on one CPU ten times for 10 ms, while a thread starts and stops running there.
+/// The time after an unreported switch must not be attributed to any thread.
 fn unreported_time_belongs_to_no_thread() -> Result<(), Failed> {
     const PAUSES: u32 = 10;
     const NAME: &str = "comes-and-goes";
@@ -517,7 +521,8 @@ fn unreported_time_belongs_to_no_thread() -> Result<(), Failed> {
     let thread = std::thread::Builder::new()
         .name(NAME.to_owned())
         .spawn(move || spin_and_sleep(cpu.index(), &thread_stop))?;
-    // If this thread ran there before and after each pause, no other thread would be found.
+    // This thread must not run on that CPU. If it ran there both before and after a pause, no
+    // switch would be missed.
     run_on(online.iter().filter(|&other| other != cpu));
     tracer.start(&online, &online);
     for _ in 0..PAUSES {
@@ -546,12 +551,13 @@ fn unreported_time_belongs_to_no_thread() -> Result<(), Failed> {
     if closing.missed == 0 || lost == 0 {
         return Err(format!("{} missed, {lost} ns", closing.missed).into());
     }
-    // The thread ran on after the end. A pause counts as its own time if no other thread was found.
+    // The thread kept running after the end, so it may have used more CPU time than was recorded. A
+    // pause counts as its own time if no other thread was found after the pause.
     if own > used.0 {
         return Err(format!("{own} ns of a thread that used {} ns", used.0).into());
     }
-    // At most the pauses themselves, plus the time from the last interrupt before each to the first
-    // one after it: two ticks of 10 ms.
+    // At most, each pause itself is unexplained, plus the time since the last interrupt before it
+    // and the time until the first interrupt after it: two ticks of 10 ms.
     let limit = i64::from(PAUSES) * 30_000_000;
     if lost > limit {
         return Err(format!("{lost} ns unexplained, limit {limit} ns").into());

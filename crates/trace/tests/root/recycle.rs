@@ -1,4 +1,4 @@
-//! A table of sums with many more threads than entries.
+//! Tests a table of sums in a run with many more threads than the table has entries.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -19,8 +19,8 @@ const ENTRIES: u32 = 1 << 11;
 const THREADS: usize = 100;
 const ROUNDS: usize = 50;
 
-/// The entries of exited threads must be freed. A table of two thousand entries can then
-/// distinguish five thousand threads without losing time.
+/// The entries of threads that have exited must be freed. A table with two thousand entries can
+/// then keep five thousand threads apart without losing any time.
 pub(super) fn entries_of_exited_threads_are_freed() -> Result<(), Failed> {
     let mut tracer = load(&TraceSettings {
         output: Output::Sums { entries: ENTRIES },
@@ -45,7 +45,7 @@ pub(super) fn entries_of_exited_threads_are_freed() -> Result<(), Failed> {
         for thread in threads {
             thread.join().unwrap_or_default();
         }
-        // After it is joined, a thread may still spend its last moments on a CPU.
+        // Even after a thread has been joined, it may still run for a moment.
         thread::sleep(Duration::from_millis(5));
         tracer.drain(now(), &mut sources, &mut sink);
         freed += tracer.recycle();

@@ -1,9 +1,9 @@
-//! `dodge`: a program that works in only one part of every tick period, so that the kernel's
-//! samples find it running either always or never.
+//! `dodge`: a program that works in only one part of every tick period. When the kernel samples at
+//! the tick, it thus finds the program running either always or never.
 //!
-//! The kernel's list of timers shows when the tick is due. If that list is not readable, a spinning
-//! thread detects the tick, which interrupts it repeatedly at the same phase. In a guest, the
-//! host's own tick interrupts it just as regularly.
+//! The kernel's list of timers shows when the tick is due. If this list is not readable, a spinning
+//! thread detects the tick, which interrupts it again and again at the same phase. In a guest, the
+//! host's own tick may do the same, and can then be mistaken for the guest's tick.
 
 use std::fs;
 
@@ -20,19 +20,20 @@ use crate::truth::{Event, EventLog, Measured, Truth};
 
 use super::{thread, truth_of};
 
-/// Time to spend searching for the tick.
+/// Duration of the spinning thread's search for the tick.
 const LOOKING: Nanos = Nanos::from_millis(400);
-/// Maximum number of gaps to record during the search.
+/// Maximum number of gaps that are recorded during the search.
 const ROOM: usize = 1 << 14;
-/// Resolution of the search, in parts per tick.
+/// Number of parts into which the search divides a tick period.
 const PARTS: usize = 200;
-/// Minimum share of ticks whose gap starts in the same part. Below it, the tick is not identified.
+/// Minimum share of ticks that must have a gap in the same part of the period. If the share is
+/// lower, the tick is not identified.
 const SEEN: f64 = 0.5;
 
 pub(super) fn run(plan: &Plan, window: Window, control: &Control) -> Result<Truth, InjectError> {
     let tick = plan.schedule.period;
     place::pin(place::SELF, plan.cpu)?;
-    // Because this thread is running, the tick is active.
+    // The tick is not stopped now, because this thread is running.
     let timers = fs::read_to_string("/proc/timer_list").unwrap_or_default();
     let phase = match next_tick(&timers, plan.cpu) {
         Some(next) => Nanos(next.0.rem_euclid(tick.0)),
@@ -52,8 +53,8 @@ pub(super) fn run(plan: &Plan, window: Window, control: &Control) -> Result<Trut
     Ok(truth)
 }
 
-/// When the tick on `cpu` is next due, from the contents of `/proc/timer_list`. `None` if the tick
-/// is not armed or not listed.
+/// Returns the time at which the tick on `cpu` is next due, according to the contents of
+/// `/proc/timer_list`. Returns `None` if the tick is not listed or not armed.
 fn next_tick(timers: &str, cpu: Cpu) -> Option<Nanos> {
     let begin = format!("cpu: {cpu}");
     let mine = timers.lines().skip_while(|line| *line != begin).skip(1);
@@ -64,7 +65,7 @@ fn next_tick(timers: &str, cpu: Cpu) -> Option<Nanos> {
     due.parse().ok().map(Nanos)
 }
 
-/// The tick's phase, as detected by a spinning thread.
+/// Returns the phase of the tick as detected by a spinning thread.
 fn seen(plan: &Plan, control: &Control) -> Result<Nanos, InjectError> {
     let tick = plan.schedule.period;
     let spinner = Spinner::start(plan.cpu, ROOM)?;
@@ -77,7 +78,7 @@ fn seen(plan: &Plan, control: &Control) -> Result<Nanos, InjectError> {
     })
 }
 
-/// Works during `window` in each tick period, and sleeps for the rest of it.
+/// Works in the part `window` of each tick period, and sleeps for the rest of it.
 fn walk(plan: &Plan, window: Window, phase: Nanos, control: &Control) -> Result<Walk, InjectError> {
     let tick = plan.schedule.period;
     let count = usize::try_from(plan.duration.0 / tick.0).unwrap_or(usize::MAX);
@@ -85,7 +86,7 @@ fn walk(plan: &Plan, window: Window, phase: Nanos, control: &Control) -> Result<
     let before = clock::thread_cpu();
     let start = control.begin();
     let end = start + Truth::LEAD + plan.duration;
-    // Start at the first tick after the lead time.
+    // Start at the first tick after the lead time of [`Truth::LEAD`].
     let first = start + Truth::LEAD;
     let mut next = first + Nanos((phase - first).0.rem_euclid(tick.0));
     let mut planned = 0;
@@ -96,10 +97,10 @@ fn walk(plan: &Plan, window: Window, phase: Nanos, control: &Control) -> Result<
             break;
         }
         let began = clock::now();
-        // Skip windows that have been missed completely.
+        // Skip a window if it has already ended.
         if began < to {
-            // Read the clock only while running. This excludes the time that the scheduler charges
-            // for the wake-up, before the thread runs.
+            // Read the CPU clock only while the thread is running. The result then does not include
+            // the time that the scheduler charges for the wake-up, before the thread runs.
             let cpu_before = clock::thread_cpu();
             let ended = clock::spin(began, to - began);
             let cpu_time = Some(clock::thread_cpu() - cpu_before);
@@ -122,8 +123,8 @@ fn walk(plan: &Plan, window: Window, phase: Nanos, control: &Control) -> Result<
     })
 }
 
-/// The tick's phase, which is the part of the period in which most gaps start. `None` if too few
-/// gaps start there.
+/// Returns the phase of the tick. It is in the part of the period in which most gaps start. Returns
+/// `None` if too few gaps start there.
 fn phase(gaps: &[Gap], tick: Nanos, looked: Nanos) -> Option<Nanos> {
     let part = tick.0 / i64::try_from(PARTS).ok()?;
     let remainder = |gap: &Gap| gap.start.0.rem_euclid(tick.0);
@@ -132,7 +133,8 @@ fn phase(gaps: &[Gap], tick: Nanos, looked: Nanos) -> Option<Nanos> {
     for gap in gaps {
         counts[place(remainder(gap))] += 1;
     }
-    // If the phase is on a boundary between two parts, the gaps are split between them.
+    // If the phase is close to the boundary between two parts, the gaps are divided between these
+    // parts. Therefore count pairs of parts.
     let pair = |i: usize| counts[i] + counts[(i + 1) % PARTS];
     let best = (0..PARTS).max_by_key(|&i| pair(i))?;
     let expected = looked.0 as f64 / tick.0 as f64;

@@ -1,8 +1,8 @@
 //! `filter`: a single softirq that runs for about the planned length.
 //!
-//! Many sockets inspect a packet on a private loopback device. Each one runs a slow filter and
+//! Many sockets inspect a packet on a private loopback device. Each one runs a slow filter, which
 //! drops the packet. All of this happens in a single `NET_RX` softirq on the sender's CPU, before
-//! the send returns. The number of sockets needed is measured first.
+//! the send call returns. The number of sockets that this takes is measured first.
 
 use std::net::UdpSocket;
 use std::os::fd::OwnedFd;
@@ -22,16 +22,18 @@ use crate::truth::{Count, Event, Measured, Truth};
 use super::softirq::{PAYLOAD, drain, own_loopback};
 use super::{thread, truth_of};
 
-/// Number of sockets with which the time per socket is measured, and the maximum number of sockets.
-/// A process can have 1024 open files.
+/// Number of sockets with which the time per socket is measured. The maximum number of sockets is
+/// `MOST`, because a process can have 1024 open files.
 const TRIED: u16 = 4;
 const MOST: u16 = 900;
-/// Number of packets sent for the measurement. The fastest one counts.
+/// Number of packets that are sent for the measurement. The packet that takes the least time
+/// counts.
 const TRIALS: usize = 5;
 /// Number of steps in each filter. A step takes 25 to 50 ns.
 ///
-/// The first number that the kernel accepts is used. A step takes 32 bytes, and a socket's options
-/// may take 20 KiB in old kernels and 128 KiB in new ones (`net.core.optmem_max`).
+/// The first of these numbers that the kernel accepts is used. A step takes 32 bytes, and the
+/// options of a socket may take 20 KiB in old kernels and 128 KiB in new ones
+/// (`net.core.optmem_max`).
 const STEPS: [u16; 2] = [3_900, 500];
 
 pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> {
@@ -89,7 +91,7 @@ pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> 
     Ok(truth)
 }
 
-/// Sends a packet. Returns when the call started and when it returned.
+/// Sends a packet. Returns the times at which the call started and ended.
 fn send(sender: &UdpSocket) -> Result<(Nanos, Nanos), InjectError> {
     let start = clock::now();
     sender
@@ -98,7 +100,7 @@ fn send(sender: &UdpSocket) -> Result<(Nanos, Nanos), InjectError> {
     Ok((start, clock::now()))
 }
 
-/// Adds `count` sockets that inspect each packet slowly and drop it.
+/// Adds `count` sockets. Each one inspects every packet slowly and then drops it.
 fn add(filters: &mut Vec<OwnedFd>, count: usize) -> Result<(), InjectError> {
     for _ in 0..count {
         let socket = sys::packet_socket()

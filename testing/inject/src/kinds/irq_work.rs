@@ -1,15 +1,16 @@
 //! `irq-work`: interrupts that a CPU sends to itself, one per period of the schedule.
 //!
 //! The kernel sends itself such an interrupt if it cannot wake a thread immediately
-//! (`irq_work_queue`). Here, a thread samples a clock and asks to be woken for each sample
-//! (`perf_output_wakeup`). On arm64, the interrupt is sent like an inter-processor interrupt, even
-//! on machines with a single CPU.
+//! (`irq_work_queue`). Here, a thread samples a clock, and asks to be woken for each sample
+//! (`perf_output_wakeup`). On arm64, the interrupt is sent in the same way as an inter-processor
+//! interrupt, even on machines with a single CPU.
 //!
 //! The kernel may send further interrupts of this kind for other reasons, so the truth includes the
 //! kernel's own count.
 //!
-//! Some kernels take no samples on an idle CPU, so there are no interrupts either. For example,
-//! Linux 6.18 in a virtual machine took all of 200 samples while busy, but none while idle.
+//! Some kernels do not take samples on an idle CPU, so there are no interrupts either. For example,
+//! Linux 6.18 in a virtual machine took all of 200 samples while the CPU was busy, but none while
+//! it was idle.
 
 use std::fs;
 
@@ -25,12 +26,12 @@ use crate::truth::{EventLog, Truth};
 
 use super::truth_of;
 
-/// The interrupt's name in the kernel's tracing.
+/// Name of the interrupt in the kernel's tracing.
 const ACCOUNT: &str = "irq_work";
-/// The interrupt's description in `/proc/interrupts`.
+/// Description of the interrupt in `/proc/interrupts`.
 const ROW: &str = "IRQ work interrupts";
 
-/// Takes samples until the end. Each sample causes one interrupt.
+/// Samples the clock until the end. Each sample causes one interrupt.
 pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> {
     let failed = |e| InjectError::system("sample a CPU's clock", e, "run as root");
     let period = plan.schedule.period;
@@ -59,13 +60,15 @@ pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> 
     Ok(truth)
 }
 
-/// Maximum sample rate per second. The kernel lowers it if samples take too long.
+/// Returns the maximum sample rate per second, or `None` if it is unknown. The kernel lowers this
+/// maximum if samples take too long.
 fn most_a_second() -> Option<i64> {
     let text = fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").ok()?;
     text.trim().parse().ok()
 }
 
-/// Rejects a period that is so short that the kernel would skip samples.
+/// Rejects a period that is so short that the kernel would skip samples. `most` is the maximum
+/// sample rate per second.
 fn require_rate(period: Nanos, most: Option<i64>) -> Result<(), InjectError> {
     match most {
         Some(most) if 1_000_000_000 / period.0 >= most => Err(InjectError::Refused {

@@ -1,4 +1,4 @@
-//! `itimer`: a storm of `SIGALRM` from `setitimer`.
+//! `itimer`: a storm of `SIGALRM` signals from `setitimer`.
 //!
 //! Alarms belong to a process, so a child process sets and receives them. Each alarm causes a timer
 //! expiry on the child's CPU, a signal, and a wake-up of the child, which handles the signal.
@@ -59,7 +59,8 @@ pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> 
 fn alarms(plan: &Plan, channel: &mut WorkerChannel<'_>) -> nix::Result<()> {
     let mut blocked = SigSet::empty();
     blocked.add(Signal::SIGALRM);
-    // Unblock only the alarm, and only while waiting. Leave other signals unchanged.
+    // Unblock only the alarm, and only while waiting for it. Do not change the handling of other
+    // signals.
     let mut waiting = SigSet::thread_get_mask()?;
     waiting.remove(Signal::SIGALRM);
     blocked.thread_block()?;

@@ -1,4 +1,4 @@
-//! The kinds of disturbances, one per file.
+//! The kinds of disturbances, each in a separate file.
 
 mod block;
 mod dodge;
@@ -48,7 +48,8 @@ pub(crate) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> 
     }
 }
 
-/// The truth about a schedule that was run on the calling thread. Each kind adds details.
+/// Creates the truth about a schedule that has been run on the calling thread. Each kind adds
+/// details to it.
 fn truth_of(plan: &Plan, walk: Walk, account: impl Into<String>, also: &[&str]) -> Truth {
     let own = Measured::new(
         walk.thread_cpu,
@@ -80,7 +81,7 @@ fn truth_of(plan: &Plan, walk: Walk, account: impl Into<String>, also: &[&str]) 
     }
 }
 
-/// Name of the account for a thread.
+/// Returns the name of the account for a thread.
 fn thread(comm: &str) -> String {
     format!("thread {comm}")
 }

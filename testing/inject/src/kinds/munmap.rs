@@ -1,9 +1,9 @@
 //! `munmap`: TLB shootdowns from another CPU.
 //!
 //! Unmaps pages that were in use. Every CPU that is running a thread of the process must then flush
-//! them from its TLB. On x86, the kernel requests this with a function-call interrupt. Processors
-//! that can broadcast the request (arm64, AMD with INVLPGB) need no interrupt, so nothing is
-//! visible on them.
+//! these pages from its TLB. On x86, the kernel requests this with a function-call interrupt.
+//! Processors that can broadcast the request (arm64, AMD with INVLPGB) do not need an interrupt, so
+//! the disturbance is not visible on them.
 
 use crate::clock;
 use crate::control::Control;

@@ -1,4 +1,4 @@
-//! `none`: nothing at all, as a control.
+//! `none`: a control that does not disturb anything.
 
 use crate::clock;
 use crate::control::{Control, Walk};

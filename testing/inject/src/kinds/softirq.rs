@@ -1,8 +1,8 @@
 //! `softirq`: UDP packets over a private loopback device.
 //!
-//! The thread enters a new network namespace, so that no packets reach other programs. The `NET_RX`
-//! softirq receives each packet on the sender's CPU before the send returns. The namespace is
-//! removed when the thread exits.
+//! The thread enters a new network namespace, so that the packets do not reach other programs. The
+//! `NET_RX` softirq receives each packet on the sender's CPU before the send call returns. The
+//! namespace is removed when the thread exits.
 
 use std::net::{Ipv4Addr, UdpSocket};
 
@@ -49,7 +49,7 @@ pub(super) fn run(plan: &Plan, packets: u32, control: &Control) -> Result<Truth,
     let (cpu, passed, sent) = (walk.log.cpu_time, walk.log.length, walk.log.happened);
     let also = [thread(plan.disturbance.comm())];
     let mut truth = truth_of(plan, walk, "NET_RX", &[also[0].as_str(), "local_timer"]);
-    // This includes the cost of sending, which cannot be separated.
+    // This time includes the cost of sending, which cannot be separated.
     truth.measured.push(Measured::new(
         cpu,
         "CLOCK_THREAD_CPUTIME_ID around the sends: a ceiling",
@@ -95,7 +95,7 @@ pub(super) fn own_loopback() -> Result<(UdpSocket, UdpSocket), InjectError> {
     Ok((sender, receiver))
 }
 
-/// Receives all pending packets, and returns their number.
+/// Receives all packets that have arrived, and returns their number.
 pub(super) fn drain(receiver: &UdpSocket) -> u64 {
     let mut packet = PAYLOAD;
     let mut count = 0;

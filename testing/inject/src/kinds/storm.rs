@@ -1,13 +1,14 @@
-//! Code shared by storms of interrupts that are sent from another CPU.
+//! Code that the storms of interrupts sent from another CPU share.
 //!
 //! A thread of this process spins on the disturbed CPU, so that the interrupts are sent there. It
-//! records gaps in its loop. A thread on another CPU makes the calls.
+//! records the gaps in its loop. A thread on another CPU makes the calls that send the interrupts.
 //!
 //! The cost of a storm is measured in two ways. The first adds up the gaps that started during a
-//! call. The second adds up all gaps and subtracts the gaps of two control intervals, before and
-//! after the storm. The second way needs a quiet machine: it includes the work of all other
-//! programs, and can even be negative. The first includes other work only if it falls into the same
-//! gap. The median cost per call excludes even that.
+//! call. The second adds up all gaps during the storm, and subtracts the gaps that are expected
+//! according to two control intervals, before and after the storm. The second way requires a
+//! machine that is otherwise idle: it includes the work of all other programs, and can even be
+//! negative. The first way includes other work only if it falls into the same gap. The median cost
+//! per call is not affected even by that.
 
 use ticktax_model::Nanos;
 
@@ -21,34 +22,34 @@ use crate::truth::{Count, Event, Measured, Truth};
 
 use super::{thread, truth_of};
 
-/// Whether there is a separate interrupt for calls to a single CPU. On arm64, all calls use the
-/// same one.
+/// Whether there is a separate interrupt for function calls to a single CPU. On arm64, all function
+/// calls use the same interrupt.
 const SINGLE: bool = cfg!(target_arch = "x86_64");
 
-/// Name that the kernel's tracing gives to the calls' interrupt.
+/// Name of the function-call interrupt in the kernel's tracing.
 pub(super) const ACCOUNT: &str = if SINGLE {
     "call_function_single"
 } else {
     "call_function"
 };
 
-/// Row of `/proc/interrupts` for the calls' interrupt. On arm64, its name contains the index in
-/// `ipi_types` (`arch/arm64/kernel/smp.c`).
+/// Row of `/proc/interrupts` for the function-call interrupt. On arm64, its name contains the
+/// interrupt's index in `ipi_types` (`arch/arm64/kernel/smp.c`).
 pub(super) const CALLS: &str = if SINGLE { "CAL" } else { "IPI1" };
 
-/// Maximum length of each control interval, before and after the storm.
+/// Maximum length of each of the two control intervals.
 const LONGEST_CONTROL: Nanos = Nanos::from_secs(1);
 
-/// Number of gaps per second to expect from other causes. Some hypervisors cause thousands.
+/// Number of gaps per second to allow for from other causes. Some hypervisors cause thousands.
 const GAPS_A_SECOND: i64 = 20_000;
 
-/// A storm of interrupts.
+/// A storm of interrupts that are sent from another CPU.
 pub(super) struct Storm<F> {
     /// The account in which the storm appears.
     pub(super) account: &'static str,
     /// The row of `/proc/interrupts` that counts the storm's interrupts.
     pub(super) row: &'static str,
-    /// Makes one call. Returns when the call started and when it ended.
+    /// Function that makes one call. It returns the times at which the call started and ended.
     pub(super) call: F,
 }
 
@@ -106,7 +107,7 @@ impl<F: FnMut() -> Result<(Nanos, Nanos), InjectError>> Storm<F> {
     }
 }
 
-/// Number of gaps to make room for.
+/// Returns the number of gaps to reserve room for.
 fn room(plan: &Plan) -> usize {
     let events = plan.schedule.events(plan.duration).take(1 << 20).count();
     let seconds = 3 + 2 * plan.duration.0 / 1_000_000_000;
@@ -114,16 +115,16 @@ fn room(plan: &Plan) -> usize {
     others.saturating_add(2 * events).min(1 << 22)
 }
 
-/// Time lost during each call, except for calls during which none was lost. `None` if the log is
-/// incomplete.
+/// Returns the time lost during each call. Omits calls during which no time was lost. Returns
+/// `None` if the log of calls is incomplete.
 fn to_calls(walk: &Walk, gaps: &Gaps) -> Option<Vec<Nanos>> {
     let calls = walk.log.kept();
     let all = calls.len() as u64 == walk.log.happened;
     all.then(|| spinner::lost_to_calls(&gaps.kept, calls))
 }
 
-/// Returns the time lost in all gaps during the storm, and the same minus the time lost in the
-/// control intervals, scaled to the storm's length.
+/// Returns two measurements: the time lost in all gaps during the storm, and that time minus the
+/// loss expected from the control intervals, scaled to the length of the storm.
 fn net_of_control(walk: &Walk, gaps: &Gaps, controls: [(Nanos, Nanos); 2]) -> Vec<Measured> {
     let storm = spinner::lost_within(&gaps.kept, (walk.start, walk.end));
     let quiet: Nanos = controls

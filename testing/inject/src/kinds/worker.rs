@@ -1,7 +1,7 @@
 //! Runs a disturbance in a child process, which reports to its parent through shared memory.
 //!
-//! Some settings belong to a process rather than a thread: the handling of `SIGALRM` and, on some
-//! machines, the cgroup. Because a child process is used, the parent's settings do not change. The
+//! Some settings belong to a process rather than to a thread: the handling of `SIGALRM` and, on
+//! some machines, the cgroup. With a child process, the settings of the parent do not change. The
 //! child must not allocate memory, because it is forked from a process with several threads.
 
 use std::ffi::CStr;
@@ -22,14 +22,17 @@ use crate::plan::Plan;
 use crate::sys::{Child, SharedWords};
 use crate::truth::{Event, Truth};
 
-/// Index of the disturbance's start time, which the parent writes. It is 0 until then.
+/// Index of the word that contains the start time of the disturbance. The parent writes it, and it
+/// is 0 until then.
 const START: usize = 0;
-/// Indices of the child's two counters: due events and completed events.
+/// Indices of two words in which the child counts the events that were due, and the events that it
+/// completed.
 const PLANNED: usize = 1;
 const HAPPENED: usize = 2;
-/// Index of the error number if a system call of the child failed, or 0.
+/// Index of the word that contains the error number if one of the child's system calls failed.
+/// Otherwise, the word is 0.
 const REFUSED: usize = 3;
-/// Index of the first event. An event takes three words.
+/// Index of the first word that belongs to an event. An event takes three words.
 const EVENTS: usize = 4;
 
 /// The parent's side of the worker.
@@ -60,8 +63,8 @@ pub(super) struct WorkerChannel<'a> {
 }
 
 impl Worker {
-    /// Starts a child called `comm`, pinned to `cpu`. It starts `work` when [`run`](Self::run) is
-    /// called.
+    /// Starts a child called `comm` that is pinned to `cpu`. It starts to execute `work` when
+    /// [`run`](Self::run) is called.
     pub(super) fn start(
         cpu: Cpu,
         comm: &CStr,
@@ -75,7 +78,7 @@ impl Worker {
         let (parent, only) = (getpid(), place::only(cpu)?);
         let child = Child::fork(|| {
             let prepare = || {
-                // Have the child killed if its parent dies.
+                // If the parent dies, the kernel must kill the child.
                 prctl::set_pdeathsig(Signal::SIGKILL)?;
                 if getppid() != parent {
                     return Err(Errno::ESRCH);
@@ -102,7 +105,7 @@ impl Worker {
         self.child.pid()
     }
 
-    /// Starts the child's work, and waits until the end of the plan.
+    /// Makes the child start its work, and waits until the plan ends.
     pub(super) fn run(self, plan: &Plan, control: &Control) -> Result<Left, InjectError> {
         let before = clock::process_cpu(self.pid());
         let start = control.begin();
@@ -152,12 +155,12 @@ impl Worker {
 }
 
 impl WorkerChannel<'_> {
-    /// Counts an event as due.
+    /// Counts an event that is due.
     pub(super) fn plan(&mut self) {
         self.words.words()[PLANNED].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Records a completed event.
+    /// Records an event that has been completed.
     pub(super) fn note(&mut self, due: Nanos, start: Nanos, length: Nanos) {
         let words = self.words.words();
         let number = words[HAPPENED].load(Ordering::Relaxed);
@@ -171,7 +174,7 @@ impl WorkerChannel<'_> {
     }
 }
 
-/// Sleeps in short intervals until the parent sets the start time.
+/// Sleeps in short intervals until the parent has set the start time.
 fn wait_for_start(words: &SharedWords) -> Nanos {
     loop {
         let start = words.words()[START].load(Ordering::Acquire);

@@ -7,20 +7,21 @@ use ticktax_model::statement::Statement;
 use ticktax_model::victim::ThreadTimes;
 
 use super::Screen;
+use super::observer::ObserverCost;
 use crate::text::foot::items;
 use crate::text::numbers::counted;
 use crate::text::page::{Page, Tone, tied};
 use crate::view::Section;
 
-pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
+/// Writes the last lines. If the cost of observing is large, the screen started with it.
+pub(super) fn write(page: &mut Page, screen: &Screen<'_>, cost: &ObserverCost) {
     let statement = screen.statement;
     let victim = statement.victim.as_ref();
     let threads = victim.and_then(|victim| victim.threads.as_ref());
-    let cost = match (victim, threads) {
-        (Some(victim), Some(threads)) => super::program::observer(victim, threads),
-        _ => super::machine::observer(statement),
-    };
-    let mut parts = vec![cost];
+    let mut parts = Vec::new();
+    if !cost.is_large {
+        parts.push(cost.text.clone());
+    }
     let balances = statement.balance.balances() && threads.is_none_or(ThreadTimes::balances);
     let tone = match (balances, &*statement.cpus) {
         (false, _) => {

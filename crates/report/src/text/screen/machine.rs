@@ -182,7 +182,7 @@ fn unlisted(waits: &WaitStatement, listed: &[&WaitingProgram], little: &[&Waitin
     }
 }
 
-fn time_of(statement: &Statement, holder: Holder) -> Nanos {
+pub(super) fn time_of(statement: &Statement, holder: Holder) -> Nanos {
     statement.time_of(|class| class.holder() == holder)
 }
 
@@ -418,23 +418,4 @@ fn tick(statement: &Statement) -> Option<String> {
     let share = percent(cost.cores.value / cpus);
     parts.push(tied(format!("{share} of CPU time.")));
     Some(parts.join(", "))
-}
-
-/// Describes the cost of observing the machine. The traced time equals ticktax's share in the
-/// verdict. The time by ticktax's own clock can be longer, because it also covers the time just
-/// before and after the recording.
-pub(super) fn observer(statement: &Statement) -> String {
-    let (seen, own) = (time_of(statement, Holder::Tool), statement.cost.cpu);
-    let time = if seen == Nanos::ZERO { own } else { seen };
-    let share = percent(time.share_of(statement.balance.elapsed));
-    let by_clock = if own > time {
-        format!(", {} by its own clock", tied(own))
-    } else {
-        String::new()
-    };
-    format!(
-        "ticktax used {} ({}){by_clock}.",
-        tied(time),
-        tied(format!("{share} CPU")),
-    )
 }

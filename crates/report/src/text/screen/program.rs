@@ -8,8 +8,7 @@ use ticktax_model::real_time::RealTimeLimit;
 use ticktax_model::recording::World;
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{
-    Delay, DelayKind, Interferer, LostTo, PROBE, ProgramFrames, TOOL, Target, ThreadState,
-    ThreadTimes, VictimStatement,
+    Delay, DelayKind, LostTo, ProgramFrames, Target, ThreadState, ThreadTimes, VictimStatement,
 };
 use ticktax_model::{Kind, Nanos};
 
@@ -25,8 +24,6 @@ use crate::text::page::{Page, Tone, columns, elide, tied};
 /// Minimum share of the time that the program wanted a CPU, for a cause named in the verdict.
 /// Smaller causes are ruled out.
 const CAUSE: f64 = 0.01;
-/// Minimum delay by ticktax itself, as a share of the wanted time, that is also shown as a share.
-const OWN: f64 = 0.001;
 /// Minimum length of the longest packet delay. If it is shorter, packet delays are not shown.
 const LONG_WAY: Nanos = Nanos::from_millis(1);
 /// Share of the needed CPU time that a program must wait or be throttled to count as delayed.
@@ -345,7 +342,7 @@ fn time_of(threads: &ThreadTimes, state: ThreadState) -> Nanos {
 }
 
 /// Returns the program's wanted time, that is, how long its threads ran or wanted to run.
-fn wanted(threads: &ThreadTimes) -> Nanos {
+pub(super) fn wanted(threads: &ThreadTimes) -> Nanos {
     let wanted = threads.accounts.iter().filter(|a| a.state.is_wanted());
     wanted.map(|account| account.time).sum()
 }
@@ -582,19 +579,4 @@ fn ruled_out(
         text = format!("{text} Unknown: {}.", unknown.join(", "));
     }
     page.paragraph(Tone::Plain, "Ruled out: ", &text);
-}
-
-/// Describes how much ticktax itself delayed the program.
-pub(super) fn observer(victim: &VictimStatement, threads: &ThreadTimes) -> String {
-    // A culprit with a pid is a program that happens to have the same name.
-    let own =
-        |culprit: &&Interferer| matches!(&*culprit.name, TOOL | PROBE) && culprit.pid.is_none();
-    let behind = threads.behind.iter().filter(own);
-    let time: Nanos = behind.map(|culprit| culprit.time).sum();
-    // Leave out a negligible share.
-    let share = match time.share_of(wanted(threads)) {
-        share if share < OWN => String::new(),
-        share => format!(" ({})", tied(percent(share))),
-    };
-    format!("ticktax delayed {} by {}{share}.", victim.name, tied(time))
 }

@@ -165,6 +165,7 @@ fn waits() -> WaitStatement {
         ],
         programs_left_out: 3,
         behind: vec![compiler, flusher],
+        behind_ticktax: Nanos::from_micros(640),
         real_time: Vec::new(),
     }
 }

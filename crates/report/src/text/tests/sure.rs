@@ -5,6 +5,7 @@ use ticktax_model::hook::Hook;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::{Level, Loss};
 use ticktax_model::statement::{Class, Statement};
+use ticktax_model::waits::WaitStatement;
 use ticktax_model::{Cpu, Nanos};
 
 use super::accounting::{checked, cpu};
@@ -172,11 +173,14 @@ fn lost_time_is_reported_at_the_top() {
     assert!(page.starts_with(expected), "{page}");
 }
 
-/// The verdict shows the same figure as the line about ticktax's cost. The figure from ticktax's
-/// own clock is labelled as such.
+/// The verdict shows the same share as the sentence about ticktax's cost. The time by ticktax's own
+/// clock is labelled as such.
 #[test]
-fn ticktaxs_own_time_is_the_same_everywhere() {
+fn a_screen_starts_with_ticktaxs_cost_if_that_is_large() {
     let mut statement = kernel_level();
+    let small = flat(&statement);
+    assert!(!small.starts_with("ticktax used"), "{small}");
+    assert!(small.contains("ticktax used"), "{small}");
     let mut accounts = statement.accounts.iter_mut();
     let own = accounts
         .find(|account| account.class == Class::Tool)
@@ -184,11 +188,25 @@ fn ticktaxs_own_time_is_the_same_everywhere() {
     own.time = statement.balance.elapsed.times(0.02);
     statement.cost.cpu = statement.balance.elapsed.times(0.03);
     let page = flat(&statement);
+    assert!(page.starts_with("ticktax used "), "{page}");
     assert!(page.contains("2.0 % ticktax, "), "{page}");
     assert!(
         page.contains("(2.0 % CPU), ") && page.contains(" by its own clock."),
         "{page}"
     );
+    assert_eq!(page.matches("ticktax used ").count(), 1, "{page}");
+}
+
+#[test]
+fn a_screen_starts_with_the_waits_for_ticktax_if_they_are_long() {
+    let mut statement = kernel_level();
+    statement.waits = Some(WaitStatement {
+        behind_ticktax: statement.balance.elapsed.times(0.006),
+        ..WaitStatement::default()
+    });
+    let page = flat(&statement);
+    assert!(page.starts_with("ticktax used "), "{page}");
+    assert!(page.contains("; other threads waited "), "{page}");
 }
 
 #[test]

@@ -27,11 +27,11 @@ fn own(events: &[Event]) -> i64 {
     spans.fold(0, |sum, span| sum.wrapping_add(span.self_ns))
 }
 
-/// A CPU that records everything the way the BPF programs do.
+/// A CPU that records its events in the same way as the BPF programs.
 #[derive(Debug, Default)]
 struct Machine {
     now: u64,
-    /// Start, interrupted time and kind of each open span.
+    /// Start, interrupted time and kind of each open span, outermost first.
     stack: Vec<(u64, u64, u8)>,
     records: Vec<Event>,
 }
@@ -81,7 +81,7 @@ impl Machine {
     }
 }
 
-/// Random CPU activity. Each step waits for some ns and then does something.
+/// Generates random CPU activity. Each step waits for up to 50 ns and then does something.
 fn machine() -> impl Strategy<Value = Machine> {
     prop::collection::vec((0u64..50, 0u8..6), 1..120).prop_map(|steps| {
         let mut machine = Machine::new();
@@ -115,7 +115,7 @@ proptest! {
             prop_assert!(record.self_ns >= 0, "{:?}", record);
             prop_assert!(record.self_ns <= record.dur.cast_signed());
         }
-        // The stretches must still cover the window without gaps.
+        // The stretches must cover the window without gaps.
         let mut stretches: Vec<&Event> =
             cut.records.iter().filter(|event| event.kind < kind::SOFTIRQ).collect();
         stretches.sort_by_key(|event| (event.start, event.dur));
@@ -150,7 +150,8 @@ fn span(start: u64, end: u64, self_ns: i64, kind: u8) -> Event {
 
 #[test]
 fn an_interrupt_before_a_stretch_is_recorded_moves_the_border() {
-    // The second stretch started at 100, and its interrupt was emitted before the first stretch.
+    // The second stretch started at time 100. An interrupt during it was emitted before the first
+    // stretch was.
     let records = [
         span(110, 120, 10, kind::IRQ),
         span(0, 100, 100, kind::TASK),

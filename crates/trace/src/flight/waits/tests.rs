@@ -25,8 +25,8 @@ fn woke(tid: u64, start: u64) -> Event {
     }
 }
 
-/// Waits of threads with ids of 8 or more. The number of a wait's source encodes why the thread
-/// waited and whether it migrated.
+/// Returns the waits of threads with ids of 8 or more. The number of a wait's source encodes why
+/// the thread waited and whether it migrated.
 fn waits(cpus: &[Vec<Event>]) -> Waits {
     let events = |cpu: usize| move || cpus[cpu].iter().copied();
     let cpus: Vec<_> = (0..cpus.len())
@@ -37,7 +37,7 @@ fn waits(cpus: &[Vec<Event>]) -> Waits {
     waits_of(&mut |tid| tid >= 8, &cpus, (0, 1_000), &mut name)
 }
 
-/// Start, end and cause of each wait.
+/// Returns the start, the end and the cause of each wait.
 fn times_and_causes(cpus: &[Vec<Event>]) -> Vec<(u64, u64, u64)> {
     let why = |wait: &Wait| u64::from(wait.source.0 & 0xff);
     let waits = waits(cpus).all;
@@ -123,7 +123,7 @@ fn a_thread_without_room_is_dropped_and_counted() {
     events.extend(many);
     let waits = waits(&[events]);
     assert_eq!(waits.left_out, 1);
-    // Only the other thread's wait is left.
+    // The thread with the most waits was dropped, so only the other thread's wait is left.
     assert_eq!(waits.all.len(), 1);
     assert_eq!((waits.all[0].start, waits.all[0].end), (100, 1_000));
 }

@@ -1,0 +1,27 @@
+//! The casebook: published investigations, modelled in the simulator and run on real kernels.
+//!
+//! A [`Case`] is a published investigation. It consists of a file with the published rows
+//! ([`file::CaseFile`]) and a simulator model ([`cases`]). The file marks the rows that calibrate
+//! the model, and sets the tolerance for the other rows. [`fit`] finds the free constants from the
+//! calibration rows. [`judge`] compares the model with the published rows.
+//!
+//! [`replay`] runs a model's programs on real threads. [`kernels`] compares what real kernels did
+//! with a case, and [`matrix`] compares it with the model in general ([`conformance`]).
+#![forbid(unsafe_code)]
+
+pub mod cases;
+pub mod conformance;
+pub mod file;
+pub mod fit;
+pub mod judge;
+pub mod kernels;
+pub mod matrix;
+pub mod own;
+pub mod replay;
+pub mod sensitivity;
+
+pub use cases::{Case, all, find};
+pub use file::{CaseError, CaseFile};
+pub use fit::Fitted;
+pub use judge::Judgement;
+pub use own::OwnCase;

@@ -1,0 +1,371 @@
+//! Predicts the effect of other settings. To do so, runs the work of a recording or a scenario in
+//! the model.
+//!
+//! Each setting is simulated several times. For a recording, each run resamples the work in blocks,
+//! so that correlated work stays together. For a scenario, each run uses a different seed. The
+//! interval of a figure depends only on the order of the figure's values in these runs. For any
+//! distribution, the value of another run lies between the k-th smallest and the k-th largest of n
+//! values with the probability (n + 1 - 2k)/(n + 1).
+
+mod calibrate;
+mod draw;
+mod judge;
+mod load;
+mod machine;
+mod words;
+
+use ticktax_model::Nanos;
+use ticktax_model::pace::SleepMethod;
+use ticktax_model::prediction::{
+    Control, Figure, Measure, Origin, PredictionArm, PredictionStatement,
+};
+use ticktax_sim::{Setup, SetupError, Step, TaskId};
+
+use crate::axes::Grid;
+use ticktax_experiment::vary::{ArmError, Loops, MOST_ARMS, Pacing, Vary, VaryError, loops};
+
+pub use draw::replicate;
+pub use judge::rows;
+pub use load::{Load, LoadError, Loaded, load};
+pub use machine::machine;
+
+/// Probability with which an interval should contain the value of another run.
+pub const COVERAGE: f64 = 0.95;
+
+/// Number of runs for which the value of another run lies between the minimum and the maximum with
+/// probability [`COVERAGE`].
+pub const RUNS: u32 = 39;
+
+/// Why a prediction failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WhatIfError {
+    /// A parameter or its values are invalid.
+    #[error(transparent)]
+    Vary(#[from] VaryError),
+    /// A combination of settings is invalid.
+    #[error(transparent)]
+    Arm(#[from] ArmError),
+    /// The user asked for a different rate, rule or sleep method, but the program has no frames.
+    #[error("cannot change the rate, rule or sleep: {0}")]
+    Pacing(&'static str),
+    /// The work does not result in a valid setup of the simulator.
+    #[error("cannot simulate the work: {0}")]
+    Setup(#[from] SetupError),
+}
+
+/// Parameters of the recorded loop that can be varied. In the list of arms, the first one changes
+/// slowest.
+const LOOP: [&str; 3] = ["rate", "rule", "sleep"];
+
+/// A prediction to compute: what to vary, and how many runs to simulate.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Parameters to vary, in all combinations. They belong to the recorded loop, to the machine,
+    /// or to its load.
+    pub vary: Vec<Vary>,
+    /// Number of runs per setting (at least 1).
+    pub runs: u32,
+    /// Seed of the first run. Each following run uses the next seed.
+    pub seed: u64,
+    /// Length of each run. If this is `None`, it is the length of the recording or scenario.
+    pub length: Option<Nanos>,
+    /// Whether to predict other settings even if the [control](Control) fails, that is, if the
+    /// model does not reproduce the file's own figures.
+    pub force: bool,
+}
+
+/// Result of a plan.
+#[derive(Clone, Debug)]
+pub struct Prediction {
+    /// The document that contains all arms.
+    pub statement: PredictionStatement,
+    /// Setup of the first run with the last setting, and the task that is observed in it.
+    pub last: (Setup, Option<TaskId>),
+}
+
+/// The arms of the recorded loop, and the arms of the machine. An arm of the prediction combines
+/// one of each.
+struct Grids {
+    loops: Loops,
+    machine: Grid,
+}
+
+/// An arm, given by its numbers in both grids. `None` means that the loop or the machine is
+/// unchanged.
+type Place = (Option<usize>, Option<usize>);
+
+impl Grids {
+    /// Returns how an arm changes the loop.
+    fn pacing(&self, (number, _): &Place) -> Result<Pacing, ArmError> {
+        number.map_or_else(|| Ok(Pacing::default()), |number| self.loops.arm(number))
+    }
+
+    /// Validates all machines, then lists the arms. The first one changes nothing.
+    fn places(&self) -> Result<Vec<Place>, ArmError> {
+        let machine = &self.machine;
+        for number in 0..machine.len() {
+            machine.arm(number)?;
+        }
+        let mut places = vec![(None, None)];
+        if machine.is_empty() && self.loops.is_empty() {
+            return Ok(places);
+        }
+        let paced: Vec<Option<usize>> = if self.loops.is_empty() {
+            vec![None]
+        } else {
+            (0..self.loops.len()).map(Some).collect()
+        };
+        for paced in paced {
+            // Skip an arm that changes nothing, because the first arm is the same.
+            let differs = |number: &usize| {
+                paced.is_some() || machine.arm(*number).as_ref() != Ok(machine.base())
+            };
+            let numbers = (0..machine.len()).filter(differs);
+            places.extend(numbers.map(|number| (paced, Some(number))));
+        }
+        Ok(places)
+    }
+
+    /// Returns the changes that an arm makes, each in the form `NAME=VALUE`.
+    fn words(&self, (paced, machine): &Place) -> Vec<String> {
+        let mut words = paced.map_or_else(Vec::new, |number| self.loops.words(number));
+        words.extend(machine.map_or_else(Vec::new, |number| self.machine.words(number)));
+        words
+    }
+}
+
+impl Plan {
+    /// Predicts the figures for every setting. The file's own setting comes first and serves as the
+    /// [control](Control). If the control fails, no other setting is predicted. `progress` is
+    /// called with the number of finished runs and the number of all runs.
+    ///
+    /// # Errors
+    /// Returns an error if a parameter, a combination of settings or the work is invalid. Where
+    /// possible, errors are found before the first run.
+    pub fn predict(
+        &self,
+        loaded: Loaded,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Prediction, WhatIfError> {
+        let typed = self.vary.iter().cloned();
+        let (paced, machine): (Vec<Vary>, Vec<Vary>) =
+            typed.partition(|vary| LOOP.contains(&vary.name()));
+        let loops = loops(&paced, &LOOP)?;
+        if !loops.is_empty() && !loaded.is_paced {
+            return Err(WhatIfError::Pacing(if loaded.machine.is_some() {
+                "the recording has no periodic program"
+            } else {
+                "this is possible only for recordings; in a scenario, vary the task's own steps \
+                 (task.NAME.…)"
+            }));
+        }
+        let work = Work {
+            plan: self,
+            length: self.length.unwrap_or(loaded.length),
+            loaded: &loaded,
+        };
+        let (base, _) = work.base(0, &Pacing::default());
+        let grids = Grids {
+            loops,
+            machine: Grid::new(&machine, base, MOST_ARMS)?,
+        };
+        let places = grids.places()?;
+        let runs = u64::from(self.runs.max(1));
+        let all = places.len() as u64 * runs;
+        let mut predicted: Vec<PredictionArm> = Vec::with_capacity(places.len());
+        let mut control = None;
+        let mut last = None;
+        for (number, place) in (0..).zip(&places) {
+            let mut report_done = |done| progress(number * runs + done, all);
+            let (runs, first) = work.runs(place, &grids, &mut report_done)?;
+            last = first.or(last);
+            predicted.push(PredictionArm {
+                origin: Origin::Predicted,
+                settings: grids.words(place),
+                figures: figures(&runs),
+            });
+            if let ([as_it_was], Some(measured)) = (&*predicted, &loaded.row) {
+                control = Control::of(measured, as_it_was);
+                if control.is_some_and(|control| control.failed) && !self.force {
+                    break;
+                }
+            }
+        }
+        let length = work.length;
+        let last = last.unwrap_or_else(|| work.base(0, &Pacing::default()));
+        Ok(Prediction {
+            statement: self.statement(loaded, length, control, predicted),
+            last,
+        })
+    }
+
+    fn statement(
+        &self,
+        loaded: Loaded,
+        length: Nanos,
+        control: Option<Control>,
+        predicted: Vec<PredictionArm>,
+    ) -> PredictionStatement {
+        PredictionStatement {
+            tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+            load: loaded.file,
+            recorded: loaded.machine.is_some(),
+            machine: loaded.machine,
+            program: loaded.program,
+            length,
+            runs: self.runs,
+            coverage: coverage(self.runs),
+            seed: self.seed,
+            control,
+            arms: loaded.row.into_iter().chain(predicted).collect(),
+            taken: loaded.taken,
+            assumed: loaded.assumed,
+            left_out: words::LEFT_OUT.map(str::to_owned).to_vec(),
+        }
+    }
+}
+
+struct Work<'a> {
+    plan: &'a Plan,
+    loaded: &'a Loaded,
+    length: Nanos,
+}
+
+impl Work<'_> {
+    /// Returns the setup for run `number` with this pacing, before the machine is changed. The work
+    /// is resampled from the recording, or it is the scenario's.
+    fn base(&self, number: u32, pacing: &Pacing) -> Drawn {
+        let seed = self.plan.seed.wrapping_add(u64::from(number));
+        match &self.loaded.load {
+            Load::Recorded(work, machine) => replicate(work, machine, pacing, self.length, seed),
+            Load::Scenario(setup, task) => {
+                let mut setup = (**setup).clone();
+                setup.seed = seed;
+                setup.length = self.length;
+                (setup, *task)
+            }
+        }
+    }
+
+    /// Simulates a setting `plan.runs` times. Returns the figures of each run, and the setup of the
+    /// first run. `report_done` is called with the number of finished runs.
+    fn runs(
+        &self,
+        place: &Place,
+        grids: &Grids,
+        report_done: &mut dyn FnMut(u64),
+    ) -> Result<(Vec<Vec<Figure>>, Option<Drawn>), WhatIfError> {
+        let mut first = None;
+        let mut runs = Vec::new();
+        for number in 0..self.plan.runs.max(1) {
+            let (setup, task) = self.setup(number, place, grids)?;
+            runs.push(judge::judge(judge::Run {
+                setup: &setup,
+                task,
+                asked_for: self.loaded.asked_for,
+            })?);
+            first.get_or_insert((setup, task));
+            report_done(u64::from(number) + 1);
+        }
+        Ok((runs, first))
+    }
+
+    /// Returns the setup of run `number` with a setting.
+    fn setup(&self, number: u32, place: &Place, grids: &Grids) -> Result<Drawn, WhatIfError> {
+        let pacing = grids.pacing(place)?;
+        let (base, task) = self.base(number, &pacing);
+        let mut setup = match place.1 {
+            Some(number) => grids.machine.arm_over(base, number)?,
+            None => base,
+        };
+        if let (Some(SleepMethod::Hybrid), Some(task)) = (pacing.sleep, task) {
+            // Calibrate separately for each setting, because how late sleeps end depends on the
+            // setting.
+            calibrate::calibrate(&mut setup, task)?;
+        }
+        Ok((setup, task))
+    }
+}
+
+/// A setup, and the task to observe in it.
+type Drawn = (Setup, Option<TaskId>);
+
+/// Returns the task to observe in a scenario. This is the task called `name` if a name is given,
+/// otherwise the first task that has frames.
+pub fn subject(setup: &Setup, name: Option<&str>) -> Option<TaskId> {
+    let place = setup.tasks.iter().position(|task| match name {
+        Some(name) => task.name == name,
+        None => task.program.contains(&Step::Frame),
+    });
+    place
+        .and_then(|place| u32::try_from(place).ok())
+        .map(TaskId)
+}
+
+/// Returns the median and the interval of each figure over several runs.
+fn figures(runs: &[Vec<Figure>]) -> Vec<Figure> {
+    Measure::ALL
+        .into_iter()
+        .filter_map(|measure| {
+            let mut values: Vec<f64> = runs
+                .iter()
+                .flatten()
+                .filter(|figure| figure.measure == measure)
+                .map(|figure| figure.value)
+                .collect();
+            // If the figure is missing in some runs, its median would be biased.
+            if values.len() < runs.len() || values.is_empty() {
+                return None;
+            }
+            values.sort_by(f64::total_cmp);
+            let cut = cut(values.len());
+            let interval = (values[cut], values[values.len() - 1 - cut]);
+            let middle = values.len() / 2;
+            let value = if values.len().is_multiple_of(2) {
+                f64::midpoint(values[middle - 1], values[middle])
+            } else {
+                values[middle]
+            };
+            Some(Figure {
+                measure,
+                value,
+                interval: (values.len() > 1).then_some(interval),
+            })
+        })
+        .collect()
+}
+
+/// Returns how many values to exclude from the interval at each end. This is the highest number for
+/// which the coverage is at least [`COVERAGE`].
+fn cut(runs: usize) -> usize {
+    let n = runs as f64;
+    let max = ((n + 1.0) * (1.0 - COVERAGE) / 2.0 + 1e-9).floor();
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a share of a count"
+    )]
+    let max = max as usize;
+    max.max(1) - 1
+}
+
+/// Returns the probability that another run lies within the interval over `runs` runs.
+pub fn coverage(runs: u32) -> f64 {
+    let n = f64::from(runs.max(1));
+    let kept = 1.0 + cut(runs as usize) as f64;
+    ((n + 1.0 - 2.0 * kept) / (n + 1.0)).max(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{RUNS, coverage, cut};
+
+    #[test]
+    fn thirty_nine_runs_cover_the_next_with_95_percent() {
+        assert!((coverage(RUNS) - 0.95).abs() < 1e-12);
+        assert_eq!((cut(39), cut(78), cut(79), cut(1)), (0, 0, 1, 0));
+        assert!((coverage(20) - 19.0 / 21.0).abs() < 1e-12);
+        assert!((coverage(79) - 0.95).abs() < 1e-12);
+        assert!(coverage(1).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,282 @@
+//! Tests the verdicts on trials whose true effect is known.
+
+use ticktax_fixture::{Draws, RunLaw, noise_runs, timed_trial};
+use ticktax_model::trial::{
+    Check, Comparison, FailIf, Metric, Outcome, Scale, Trial, TrialStatement, Unit, Verdict,
+};
+
+use super::judge;
+use ticktax_experiment::plan;
+
+/// Returns a trial in which run times follow `law`. In the second arm, they are longer by the
+/// fraction `effect`.
+fn trial(law: RunLaw, arms: usize, blocks: u64, effect: f64, seed: u64) -> Trial {
+    let mut draws = Draws::new(seed);
+    let slots = plan(arms, blocks, seed ^ 0xabba);
+    let slots: Vec<(u64, u64, usize)> = slots
+        .iter()
+        .map(|slot| (slot.block, slot.position, slot.arm))
+        .collect();
+    let noise = law.times(&mut draws, 12);
+    let times = law.times(&mut draws, slots.len());
+    let mut trial = timed_trial(&slots, &times, effect);
+    trial.design.noise_runs = 12;
+    trial.runs.splice(0..0, noise_runs(&noise));
+    trial
+}
+
+fn only(statement: &TrialStatement) -> &Comparison {
+    let [only] = &*statement.comparisons else {
+        panic!("{:?}", statement.comparisons);
+    };
+    only
+}
+
+#[test]
+fn an_effect_is_reported_with_its_size_and_direction() {
+    let statement = judge(trial(RunLaw::Normal, 2, 10, 0.1, 1), &[]);
+    let comparison = only(&statement);
+    let effect = comparison.contrast.effect.unwrap();
+    assert_eq!(
+        (comparison.contrast.verdict, comparison.scale),
+        (Verdict::Worse, Scale::Relative)
+    );
+    assert!(effect.low < 0.1 && 0.1 < effect.high, "{effect:?}");
+    assert!(effect.bound() < 0.13, "{effect:?}");
+    assert!((comparison.chance.unwrap() - 2.0 / 1024.0).abs() < 1e-12);
+    assert_eq!(comparison.chance, comparison.contrast.chance);
+    assert_eq!(
+        (comparison.blocks, comparison.first.unwrap().count),
+        (Some(10), 20)
+    );
+    // Each arm runs twice per block, so the difference within a block has as much noise as a single
+    // run.
+    let noise = comparison.noise.unwrap();
+    assert!((0.01..0.04).contains(&noise), "{noise}");
+    let detectable = comparison.detectable.unwrap();
+    assert!((0.8..1.3).contains(&(detectable / noise)), "{detectable}");
+    let shorter = judge(trial(RunLaw::Normal, 2, 10, -0.1, 1), &[]);
+    assert_eq!(only(&shorter).contrast.verdict, Verdict::Better);
+}
+
+#[test]
+fn no_effect_is_bounded_or_left_open() {
+    let quiet = judge(trial(RunLaw::Normal, 2, 20, 0.0, 2), &[]);
+    let Verdict::NoDifferenceBeyond { bound } = only(&quiet).contrast.verdict else {
+        panic!("{:?}", only(&quiet));
+    };
+    assert!(bound < 0.02, "{bound}");
+    let noisy = judge(trial(RunLaw::LogNormal, 2, 10, 0.0, 3), &[]);
+    let Verdict::CannotTell {
+        more_blocks: Some(more),
+    } = only(&noisy).contrast.verdict
+    else {
+        panic!("{:?}", only(&noisy));
+    };
+    assert!(more > 5, "{more}");
+    let few = judge(trial(RunLaw::Normal, 2, 4, 0.2, 4), &[]);
+    assert!(!only(&few).contrast.verdict.differs(), "4 blocks: 2 in 16");
+    assert!(
+        only(&few)
+            .checks
+            .contains(&Check::TooFew { have: 4, need: 6 })
+    );
+    assert_eq!(only(&few).detectable, None);
+}
+
+#[test]
+fn p_values_are_corrected_for_all_arms_and_metrics() {
+    let mut trial = trial(RunLaw::Normal, 3, 12, 0.1, 5);
+    trial.metrics.push(Metric {
+        id: "cpu".to_owned(),
+        ..trial.metrics[0].clone()
+    });
+    for run in &mut trial.runs {
+        let half = run.values[0].map(|value| value / 2.0);
+        run.values.push(half);
+    }
+    let statement = judge(trial, &[]);
+    let compared: Vec<(&str, usize)> = statement
+        .comparisons
+        .iter()
+        .map(|comparison| (&*comparison.metric, comparison.arm))
+        .collect();
+    assert_eq!(compared, [("time", 1), ("cpu", 1), ("time", 2), ("cpu", 2)]);
+    for comparison in &statement.comparisons {
+        assert_eq!(comparison.contrast.verdict, Verdict::Worse);
+        let (alone, together) = (
+            comparison.chance.unwrap(),
+            comparison.contrast.chance.unwrap(),
+        );
+        assert!((together - 4.0 * alone).abs() < 1e-9, "{alone} {together}");
+    }
+}
+
+#[test]
+fn fail_if_conditions_are_evaluated() {
+    use Outcome::{CannotTell, DoesNotHold, Holds};
+    let conditions = ["time > +2%", "time > +50%", "time < -2%", "time > +10%"];
+    let conditions: Vec<FailIf> = conditions
+        .iter()
+        .map(|condition| condition.parse().unwrap())
+        .collect();
+    let statement = judge(trial(RunLaw::Normal, 2, 10, 0.1, 6), &conditions);
+    let outcomes: Vec<Outcome> = statement
+        .fail_if
+        .iter()
+        .map(|result| result.outcome)
+        .collect();
+    assert_eq!(outcomes, [Holds, DoesNotHold, DoesNotHold, CannotTell]);
+}
+
+#[test]
+fn failed_and_unmeasured_runs_are_excluded_and_reported() {
+    let mut trial = trial(RunLaw::Normal, 2, 12, 0.0, 7);
+    let mut failed = 0;
+    for run in &mut trial.runs {
+        if run.arm == 1 && run.block < 6 {
+            run.succeeded = false;
+            run.values[0] = Some(0.001);
+            failed += 1;
+        }
+        if run.arm == 0 && run.block == 7 && run.position > 1 {
+            run.values[0] = None;
+        }
+    }
+    let statement = judge(trial, &[]);
+    let comparison = only(&statement);
+    assert_eq!((comparison.blocks, failed), (Some(6), 12));
+    assert!(
+        comparison.second.unwrap().min > 80.0,
+        "a failed run was compared"
+    );
+    assert_eq!(statement.successes[1].succeeded, 12);
+    assert!(statement.successes[1].chance.unwrap() < 0.001);
+    assert_eq!(statement.successes[0].chance, None);
+    let has = |what: fn(&Check) -> bool| comparison.checks.iter().any(what);
+    assert!(has(
+        |check| matches!(check, Check::Failures { second_share, .. } if *second_share > 0.49)
+    ));
+    assert!(has(
+        |check| matches!(check, Check::Missing { runs } if *runs > 0)
+    ));
+}
+
+#[test]
+fn constant_and_missing_values_have_no_verdict() {
+    let mut constant = trial(RunLaw::Normal, 2, 8, 0.0, 8);
+    let mut absent = constant.clone();
+    for run in &mut constant.runs {
+        run.values[0] = Some(0.0);
+    }
+    let statement = judge(constant, &[]);
+    assert_eq!(
+        only(&statement).contrast.verdict,
+        Verdict::CannotTell { more_blocks: None }
+    );
+    assert_eq!(only(&statement).checks, [Check::Constant { value: 0.0 }]);
+    for run in &mut absent.runs {
+        run.values.clear();
+    }
+    let statement = judge(absent.clone(), &["time > +1%".parse().unwrap()]);
+    let (comparison, answers) = (only(&statement), &statement.fail_if);
+    assert_eq!(
+        (
+            comparison.first,
+            comparison.contrast.effect,
+            comparison.chance
+        ),
+        (None, None, None)
+    );
+    assert_eq!(
+        comparison.contrast.verdict,
+        Verdict::CannotTell { more_blocks: None }
+    );
+    assert_eq!(answers[0].outcome, Outcome::CannotTell);
+    absent.runs.clear();
+    absent.arms.truncate(1);
+    assert!(judge(absent, &[]).comparisons.is_empty());
+}
+
+#[test]
+fn a_change_from_zero_is_an_absolute_difference() {
+    let mut trial = trial(RunLaw::Normal, 2, 10, 0.0, 9);
+    trial.metrics[0].unit = Unit::Share;
+    for run in &mut trial.runs {
+        let noise = run.values[0].map_or(0.0, |value| (value - 100.0).abs() / 1e3);
+        run.values[0] = Some(if run.arm == 0 { 0.0 } else { 0.3 + noise });
+    }
+    let statement = judge(
+        trial,
+        &[
+            "time > +20pp".parse().unwrap(),
+            "time > +20%".parse().unwrap(),
+        ],
+    );
+    let comparison = only(&statement);
+    assert_eq!(
+        (comparison.scale, comparison.contrast.verdict),
+        (Scale::Absolute, Verdict::Worse)
+    );
+    assert!((comparison.contrast.effect.unwrap().value - 0.3).abs() < 0.01);
+    // A condition in percent of zero is undefined.
+    let outcomes: Vec<Outcome> = statement
+        .fail_if
+        .iter()
+        .map(|result| result.outcome)
+        .collect();
+    assert_eq!(outcomes, [Outcome::Holds, Outcome::CannotTell]);
+}
+
+/// Returns an upper limit for a count whose expected fraction is `share`. The limit is the expected
+/// count plus three standard deviations.
+fn at_most(share: f64, trials: u32) -> f64 {
+    let trials = f64::from(trials);
+    trials * share + 3.0 * (trials * share * (1.0 - share)).sqrt()
+}
+
+/// This is a smaller version of the benchmark `trial_benchmark`.
+#[test]
+fn equal_arms_rarely_differ_and_the_interval_holds_the_truth() {
+    const TRIALS: u32 = 400;
+    for law in RunLaw::ALL {
+        for blocks in [6, 12] {
+            let (mut differ, mut missed) = (0, 0);
+            for seed in 0..TRIALS {
+                let seed = u64::from(seed) * 1_000 + blocks;
+                let statement = judge(trial(law, 2, blocks, 0.0, seed), &[]);
+                let comparison = only(&statement);
+                differ += u32::from(comparison.contrast.verdict.differs());
+                missed += u32::from(!comparison.contrast.effect.unwrap().may_be_none());
+            }
+            let name = law.name();
+            assert!(
+                f64::from(differ) <= at_most(0.05, TRIALS),
+                "{name}, {blocks}: {differ}"
+            );
+            assert!(
+                f64::from(missed) <= at_most(0.07, TRIALS),
+                "{name}, {blocks}: {missed}"
+            );
+        }
+    }
+}
+
+/// Four of five trials must find an effect of the detectable size.
+#[test]
+fn detectable_effects_are_detected() {
+    const TRIALS: u32 = 400;
+    for blocks in [10, 20] {
+        let mut found = 0;
+        for seed in 0..u64::from(TRIALS) {
+            // The difference within a block must have the same standard deviation as a single run,
+            // which is 2 %.
+            let statement = judge(trial(RunLaw::Normal, 2, blocks, 0.0, seed), &[]);
+            let at = only(&statement).detectable.unwrap() * 0.02 / only(&statement).noise.unwrap();
+            let statement = judge(trial(RunLaw::Normal, 2, blocks, at, seed + 77_777), &[]);
+            found += u32::from(only(&statement).contrast.verdict.differs());
+        }
+        let share = f64::from(found) / f64::from(TRIALS);
+        assert!((0.73..0.88).contains(&share), "{blocks}: {share}");
+    }
+}

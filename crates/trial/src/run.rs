@@ -1,0 +1,537 @@
+//! Runs a trial on this machine, with interleaved arms.
+//!
+//! 1. [`Prepared::check`] validates everything and changes nothing.
+//! 2. [`Prepared::begin`] locks the journal, undoes what a killed run left behind, and starts a
+//!    watchdog.
+//! 3. Each [`Runner::step`] makes one run. First come the warm-ups of every arm, then the noise
+//!    runs of the first arm, then the blocks.
+//! 4. [`Runner::end`] restores all settings. So does dropping the runner.
+//!
+//! Each step first applies the settings of its arm. A setting that already has the right value is
+//! only read, to detect changes by other programs. The step then waits for the settle time, whether
+//! or not anything changed, so that all runs start under the same conditions.
+
+mod arms;
+mod error;
+mod held;
+mod meter;
+mod setter;
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ticktax_host::Proc;
+use ticktax_knobs::{Consent, Session, System, Watchdog};
+use ticktax_model::Nanos;
+use ticktax_model::knob::UndoStatement;
+use ticktax_model::recording::{EndedEarly, Header, Level};
+use ticktax_model::statement::Statement;
+use ticktax_model::trial::{Design, Metric, RunPurpose, Trial, TrialRun};
+use ticktax_observe::{Plan, Session as Observation};
+use ticktax_probes::clock::now;
+
+pub use arms::{Assignment, Named};
+pub use error::TryError;
+pub use held::Starter;
+pub use meter::TrialMetric;
+
+use arms::{Row, rows};
+use held::{Held, require_program, shown};
+use meter::{Audit, Measured, plan as watching};
+use setter::Setter;
+
+use ticktax_experiment::plan;
+
+/// Interval at which a wait checks for a request to stop.
+const MOMENT: Duration = Duration::from_millis(50);
+
+/// The command to run, or the process to watch.
+#[derive(Clone, Debug)]
+pub enum Subject {
+    /// A command with its arguments. It is started once per run.
+    Command(Vec<OsString>),
+    /// A running process. It is watched for a fixed time per run.
+    Process {
+        /// Process ID.
+        pid: i32,
+        /// Time for which to watch the process in each run.
+        each: Nanos,
+    },
+}
+
+impl Subject {
+    fn words(&self) -> String {
+        match self {
+            Self::Command(command) => shown(command),
+            Self::Process { pid, .. } => {
+                let name = Proc::default().program(*pid);
+                name.map_or_else(|| pid.to_string(), |name| format!("{name} ({pid})"))
+            }
+        }
+    }
+}
+
+/// The settings, the subject and the design of a trial.
+#[derive(Debug)]
+pub struct TrialPlan {
+    /// The values of each setting. Each has one value per arm.
+    pub assignments: Vec<Assignment>,
+    /// The CPUs, the interrupt and the disk for settings that apply to such an object.
+    pub named: Named,
+    /// The command to run, or the process to watch.
+    pub subject: Subject,
+    /// Metrics, without duplicates.
+    pub metrics: Vec<TrialMetric>,
+    /// Number of blocks. Each block runs every arm twice.
+    pub blocks: u64,
+    /// Number of warm-up runs per arm. Their values are not compared.
+    pub warm_ups: u64,
+    /// Number of runs of the first arm that serve to measure the machine's noise.
+    pub noise_runs: u64,
+    /// Seed for the order of the runs.
+    pub seed: u64,
+    /// Pause before each run. If this is `None`, the pause is the longest settle time of any
+    /// setting.
+    pub settle: Option<Nanos>,
+    /// Largest effect that counts as no difference, as a fraction of the first arm's value.
+    pub difference: f64,
+    /// Whether the user consents to changing dangerous settings.
+    pub consent: Consent,
+    /// Directories to search for the command, in the format of `PATH`.
+    pub search: Option<OsString>,
+}
+
+/// The journal of a trial, and how to start the programs that the trial needs.
+#[derive(Debug)]
+pub struct Place<'a> {
+    /// The journal file.
+    pub journal: &'a Path,
+    /// Owner to record in the journal. It consists of a command and its PID.
+    pub by: &'a str,
+    /// A command that calls [`ticktax_knobs::stand_by`].
+    pub watchdog: Command,
+    /// How to start another ticktax that waits and then becomes the command.
+    pub starter: Starter,
+    /// Version of ticktax.
+    pub version: &'a str,
+}
+
+/// A validated trial that is ready to start.
+#[derive(Debug)]
+pub struct Prepared {
+    plan: TrialPlan,
+    rows: Vec<Row>,
+    settle: Nanos,
+}
+
+impl Prepared {
+    /// Validates a trial without changing any setting.
+    ///
+    /// # Errors
+    /// Returns an error for every problem that can be found before the first run, such as an
+    /// unknown setting, a value out of range, equal arms, a missing command, or a missing privilege
+    /// that a metric needs.
+    pub fn check(plan: TrialPlan) -> Result<Self, TryError> {
+        let system = System::default();
+        if plan.blocks == 0 {
+            return Err(TryError::Senseless(
+                "invalid --blocks 0: give at least 1".to_owned(),
+            ));
+        }
+        match &plan.subject {
+            Subject::Command(command) => {
+                let name = command.first().ok_or_else(|| {
+                    TryError::Senseless(
+                        "no program to measure: give a command after `--`, or a process with --pid"
+                            .to_owned(),
+                    )
+                })?;
+                require_program(name, plan.search.as_deref())?;
+            }
+            Subject::Process { pid, each } => {
+                if plan.metrics.contains(&TrialMetric::Time) {
+                    return Err(TryError::Senseless(
+                        "--metric time requires a command: with --pid, the trial sets how long \
+                         each run takes"
+                            .to_owned(),
+                    ));
+                }
+                watching(*pid, Some(*each)).check()?;
+            }
+        }
+        let rows = rows(
+            &plan.assignments,
+            &plan.subject,
+            &plan.named,
+            plan.consent,
+            &system,
+        )?;
+        if plan.audits() {
+            require_tracer()?;
+        }
+        let settles = rows.iter().map(|row| row.knob.settle()).max();
+        let settle = plan.settle.or(settles).unwrap_or_default();
+        Ok(Self { plan, rows, settle })
+    }
+
+    /// Returns the metrics to measure.
+    pub fn metrics(&self) -> Vec<Metric> {
+        self.plan.metrics()
+    }
+
+    /// Returns the number of runs in the complete trial.
+    pub fn runs(&self) -> u64 {
+        schedule(&self.plan, self.arms()).len() as u64
+    }
+
+    /// Returns the number of arms.
+    pub fn arms(&self) -> usize {
+        self.rows.first().map_or(0, |row| row.values.len())
+    }
+
+    /// Locks the journal and undoes what a killed run left behind. Returns the settings that were
+    /// undone.
+    ///
+    /// Also starts the watchdog and, if a setting needs it, creates a cgroup for the command. Does
+    /// not change any settings yet.
+    ///
+    /// # Errors
+    /// Returns an error if another run is changing settings, if the journal is unusable, or if the
+    /// cgroup cannot be created.
+    pub fn begin(self, place: Place<'_>) -> Result<(Runner, UndoStatement), TryError> {
+        let system = System::default();
+        let steps = schedule(&self.plan, self.arms());
+        let (session, undone) = Session::begin(&system, place.journal, place.by)?;
+        let watchdog = Watchdog::start(place.watchdog)?;
+        let setter = Setter::new(system, session, self.plan.consent, self.rows)?;
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let runner = Runner {
+            setter,
+            _watchdog: watchdog,
+            starter: place.starter,
+            version: place.version.to_owned(),
+            plan: self.plan,
+            settle: self.settle,
+            steps,
+            began: now(),
+            began_unix: since.map_or(0, |since| {
+                i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+            }),
+            runs: Vec::new(),
+            last_end: None,
+            signal: None,
+        };
+        Ok((runner, undone))
+    }
+}
+
+impl TrialPlan {
+    fn metrics(&self) -> Vec<Metric> {
+        let metrics = self.metrics.iter();
+        metrics.map(|metric| metric.of(&self.subject)).collect()
+    }
+
+    fn audits(&self) -> bool {
+        self.metrics
+            .iter()
+            .any(|metric| metric.needs_audit(&self.subject))
+    }
+}
+
+/// Checks that the kernel permits tracing. Call this before anything is changed.
+fn require_tracer() -> Result<(), TryError> {
+    let look = Plan {
+        length: Some(Nanos::from_millis(10)),
+        needs: Level::Kernel,
+        ..Plan::default()
+    };
+    drop(Observation::start(look)?);
+    Ok(())
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    purpose: RunPurpose,
+    block: u64,
+    position: u64,
+    arm: usize,
+}
+
+/// Returns all runs of the trial, in order.
+fn schedule(wanted: &TrialPlan, arms: usize) -> Vec<Step> {
+    let step = |purpose, block, position, arm| Step {
+        purpose,
+        block,
+        position,
+        arm,
+    };
+    let warm_ups = (0..wanted.warm_ups).flat_map(|_| 0..arms);
+    let warm_ups = (0..).zip(warm_ups);
+    let mut steps: Vec<Step> = warm_ups
+        .map(|(position, arm)| step(RunPurpose::WarmUp, 0, position, arm))
+        .collect();
+    let noise = (0..wanted.noise_runs).map(|position| step(RunPurpose::Noise, 0, position, 0));
+    steps.extend(noise);
+    let slots = plan(arms, wanted.blocks, wanted.seed).into_iter();
+    steps.extend(slots.map(|slot| step(RunPurpose::Measured, slot.block, slot.position, slot.arm)));
+    steps
+}
+
+/// Returns whether `step` is the one after which to check that the arms are comparable. This is the
+/// last warm-up or, if no warm-ups are planned, the last run of the first block. By then, every arm
+/// has run.
+fn is_last_look(step: Step, next: Option<&Step>, warm_ups: u64) -> bool {
+    let in_first = |other: &Step| match step.purpose {
+        RunPurpose::WarmUp => other.purpose == RunPurpose::WarmUp,
+        RunPurpose::Noise => true,
+        RunPurpose::Measured => other.block == 0,
+    };
+    let is_early = step.purpose == RunPurpose::WarmUp || warm_ups == 0 && step.block == 0;
+    is_early && !next.is_some_and(in_first)
+}
+
+/// A trial in progress. When this value is dropped, it restores all settings.
+pub struct Runner {
+    /// Applies and restores the settings. It must be dropped before the watchdog. The journal is
+    /// then closed, and the watchdog has nothing left to do.
+    setter: Setter,
+    _watchdog: Watchdog,
+    starter: Starter,
+    version: String,
+    plan: TrialPlan,
+    settle: Nanos,
+    steps: Vec<Step>,
+    began: Nanos,
+    began_unix: i64,
+    runs: Vec<TrialRun>,
+    /// How the last failed run of the command ended.
+    last_end: Option<String>,
+    /// The signal that stopped the trial, if any.
+    signal: Option<i32>,
+}
+
+/// Result of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stepped {
+    /// A run has been made. The value is the purpose of the next run.
+    Next(RunPurpose),
+    /// The last run has been made.
+    Over,
+    /// A signal stopped the trial.
+    Interrupted(i32),
+}
+
+impl Runner {
+    /// Makes the next run. Calls `asked` twenty times per second to check whether a signal has
+    /// asked the trial to stop.
+    ///
+    /// # Errors
+    /// Returns an error if a setting cannot be changed, if another program changed it, if the
+    /// process has exited, or if the first runs leave nothing to compare. After an error, call
+    /// [`Runner::end`] or drop the runner to restore the settings.
+    pub fn step(&mut self, asked: &dyn Fn() -> Option<i32>) -> Result<Stepped, TryError> {
+        let Some(&step) = self.steps.get(self.runs.len()) else {
+            return Ok(Stepped::Over);
+        };
+        self.setter.enter(step.arm)?;
+        if let Some(signal) = self.pause(asked) {
+            return Ok(self.interrupted(signal));
+        }
+        let began = now() - self.began;
+        let (succeeded, values) = match self.plan.subject.clone() {
+            Subject::Command(command) => self.run(step.arm, &command, asked)?,
+            Subject::Process { pid, each } => (true, self.watch(pid, each, asked)?),
+        };
+        if let Some(signal) = self.signal.or_else(asked) {
+            return Ok(self.interrupted(signal));
+        }
+        self.runs.push(TrialRun {
+            purpose: step.purpose,
+            block: step.block,
+            position: step.position,
+            arm: step.arm,
+            began,
+            succeeded,
+            values,
+        });
+        let next = self.steps.get(self.runs.len());
+        if is_last_look(step, next, self.plan.warm_ups) {
+            self.require_comparable()?;
+        }
+        Ok(next.map_or(Stepped::Over, |next| Stepped::Next(next.purpose)))
+    }
+
+    fn interrupted(&mut self, signal: i32) -> Stepped {
+        self.signal = Some(signal);
+        Stepped::Interrupted(signal)
+    }
+
+    /// Waits for the settle time. If a signal arrives, returns its number early. Otherwise, returns
+    /// `None`.
+    fn pause(&self, asked: &dyn Fn() -> Option<i32>) -> Option<i32> {
+        let end = now() + self.settle;
+        loop {
+            if let Some(signal) = asked() {
+                return Some(signal);
+            }
+            let left = u64::try_from((end - now()).0).unwrap_or(0);
+            if left == 0 {
+                return None;
+            }
+            std::thread::sleep(Duration::from_nanos(left).min(MOMENT));
+        }
+    }
+
+    /// Runs the command once. Returns whether it succeeded, and one value per metric.
+    fn run(
+        &mut self,
+        arm: usize,
+        command: &[OsString],
+        asked: &dyn Fn() -> Option<i32>,
+    ) -> Result<(bool, Vec<Option<f64>>), TryError> {
+        let mut held = Held::start(&self.starter, command)?;
+        self.setter.enter_command(arm, held.pid())?;
+        let mut audit = if self.plan.audits() {
+            Some(Audit::begin(held.pid(), None, &self.plan.metrics)?)
+        } else {
+            None
+        };
+        let begin = held.release();
+        let mut header = None;
+        let end = loop {
+            let look = match (&mut audit, &header) {
+                (Some(audit), None) => {
+                    header = audit.step();
+                    Duration::ZERO
+                }
+                _ => MOMENT,
+            };
+            if let Some(end) = held.wait(look) {
+                break end;
+            }
+            if let Some(signal) = asked() {
+                self.signal = Some(signal);
+                held.interrupt(signal);
+                break Held::abandoned();
+            }
+        };
+        if self.signal.is_some() {
+            return Ok((false, Vec::new()));
+        }
+        let statement = audit.map(|audit| ended(audit, header));
+        self.setter.forget_gone()?;
+        let succeeded = end.status.is_some_and(|status| status.success());
+        if !succeeded {
+            let words = |status: std::process::ExitStatus| status.to_string();
+            self.last_end = end.status.map(words);
+        }
+        let measured = Measured {
+            time: Some(end.at - begin),
+            cpu: Some(held.used()),
+            statement: statement.as_ref(),
+        };
+        Ok((succeeded, self.values(&measured)))
+    }
+
+    /// Watches the process `pid` for `each`. Returns one value per metric.
+    fn watch(
+        &mut self,
+        pid: i32,
+        each: Nanos,
+        asked: &dyn Fn() -> Option<i32>,
+    ) -> Result<Vec<Option<f64>>, TryError> {
+        let mut audit = Audit::begin(pid, Some(each), &self.plan.metrics)?;
+        let header = loop {
+            if let Some(header) = audit.step() {
+                break header;
+            }
+            if let Some(signal) = asked() {
+                self.signal = Some(signal);
+                return Ok(Vec::new());
+            }
+        };
+        if header.ended_early == Some(EndedEarly::ProgramExited) {
+            return Err(TryError::ProcessEnded { pid });
+        }
+        let statement = audit.finish(&header);
+        self.setter.forget_gone()?;
+        Ok(self.values(&Measured {
+            statement: Some(&statement),
+            ..Measured::default()
+        }))
+    }
+
+    fn values(&self, measured: &Measured<'_>) -> Vec<Option<f64>> {
+        let metrics = self.plan.metrics.iter();
+        metrics.map(|&metric| measured.value(metric)).collect()
+    }
+
+    /// Checks that the first runs leave something to compare.
+    fn require_comparable(&self) -> Result<(), TryError> {
+        self.setter.require_different()?;
+        if self.runs.iter().all(|run| !run.succeeded) {
+            return Err(TryError::AlwaysFails {
+                ended: self.last_end.clone().unwrap_or_default(),
+            });
+        }
+        for (at, metric) in self.plan.metrics.iter().enumerate() {
+            let mut succeeded = self.runs.iter().filter(|run| run.succeeded);
+            if succeeded.all(|run| run.values.get(at).copied().flatten().is_none()) {
+                return Err(TryError::NoMetric {
+                    metric: metric.name().to_owned(),
+                    why: metric.without().to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns how many runs have been made so far.
+    pub fn made(&self) -> u64 {
+        self.runs.len() as u64
+    }
+
+    /// Returns the part of the trial that has been measured so far.
+    pub fn trial(&self) -> Trial {
+        Trial {
+            tool_version: self.version.clone(),
+            machine: Proc::default().machine(),
+            began_unix: self.began_unix,
+            subject: self.plan.subject.words(),
+            arms: self.setter.arms(),
+            metrics: self.plan.metrics(),
+            design: Design {
+                blocks: self.plan.blocks,
+                seed: self.plan.seed,
+                warm_ups: self.plan.warm_ups,
+                noise_runs: self.plan.noise_runs,
+                settle: self.settle,
+                difference: self.plan.difference,
+            },
+            runs: self.runs.clone(),
+            interrupted: self.runs.len() < self.steps.len(),
+        }
+    }
+
+    /// Restores all settings. Returns what happened to each setting.
+    pub fn end(self) -> UndoStatement {
+        self.setter.undo()
+    }
+}
+
+/// Completes the audit of a command that has exited.
+fn ended(mut audit: Audit, header: Option<Box<Header>>) -> Statement {
+    let header = header.unwrap_or_else(|| {
+        loop {
+            if let Some(header) = audit.step() {
+                break header;
+            }
+        }
+    });
+    audit.finish(&header)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! Tests the order of the runs in a trial.
+
+use ticktax_knobs::Consent;
+use ticktax_model::trial::RunPurpose;
+
+use super::{Named, Subject, TrialMetric, TrialPlan, is_last_look, schedule};
+
+fn wanted(warm_ups: u64, noise_runs: u64, blocks: u64) -> TrialPlan {
+    TrialPlan {
+        assignments: Vec::new(),
+        named: Named::default(),
+        subject: Subject::Command(vec!["true".into()]),
+        metrics: vec![TrialMetric::Time],
+        blocks,
+        warm_ups,
+        noise_runs,
+        seed: 7,
+        settle: None,
+        difference: 0.05,
+        consent: Consent::Withheld,
+        search: None,
+    }
+}
+
+#[test]
+fn warm_ups_come_first_then_noise_runs_then_blocks() {
+    let steps = schedule(&wanted(2, 3, 5), 2);
+    let runs = |purpose| -> Vec<(u64, usize)> {
+        let steps = steps.iter().filter(|step| step.purpose == purpose);
+        steps.map(|step| (step.position, step.arm)).collect()
+    };
+    let warm_ups = [(0, 0), (1, 1), (2, 0), (3, 1)];
+    assert_eq!(runs(RunPurpose::WarmUp), warm_ups);
+    assert_eq!(runs(RunPurpose::Noise), [(0, 0), (1, 0), (2, 0)]);
+    let measured = runs(RunPurpose::Measured);
+    assert_eq!(measured.len(), 20);
+    for block in measured.chunks(4) {
+        let arms: Vec<usize> = block.iter().map(|run| run.1).collect();
+        assert!(arms == [0, 1, 1, 0] || arms == [1, 0, 0, 1], "{arms:?}");
+    }
+    let purposes: Vec<RunPurpose> = steps.iter().map(|step| step.purpose).collect();
+    assert!(
+        purposes[..4]
+            .iter()
+            .all(|purpose| *purpose == RunPurpose::WarmUp)
+    );
+    assert!(
+        purposes[7..]
+            .iter()
+            .all(|purpose| *purpose == RunPurpose::Measured)
+    );
+}
+
+/// The check must take place exactly once, after every arm has run, with and without warm-ups.
+#[test]
+fn comparability_is_checked_once() {
+    for (warm_ups, noise_runs, blocks, expected) in [
+        (2, 3, 5, 3),
+        (2, 0, 5, 3),
+        (0, 3, 5, 6),
+        (0, 0, 1, 3),
+        (0, 0, 5, 3),
+    ] {
+        let steps = schedule(&wanted(warm_ups, noise_runs, blocks), 2);
+        let looks =
+            (0..steps.len()).filter(|&at| is_last_look(steps[at], steps.get(at + 1), warm_ups));
+        let looks: Vec<usize> = looks.collect();
+        assert_eq!(looks, [expected], "{warm_ups} {noise_runs} {blocks}");
+    }
+}
+
+#[test]
+fn the_documentation_has_a_row_for_every_metric() {
+    let page = include_str!("../../../../docs/reference/try.md");
+    for metric in TrialMetric::ALL {
+        let row = format!("| `{}` |", metric.name());
+        assert!(
+            page.contains(&row),
+            "docs/reference/try.md has no row that begins {row}"
+        );
+    }
+}
+
+#[test]
+fn metric_names_are_unique() {
+    let mut names: Vec<&str> = TrialMetric::ALL
+        .iter()
+        .map(|metric| metric.name())
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), TrialMetric::ALL.len());
+}
