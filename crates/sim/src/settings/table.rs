@@ -94,7 +94,7 @@ pub(super) static ALL: [Setting; 22] = [
     row(
         "cpus",
         Kind::Integer(1, 8192),
-        "CPUs",
+        "number of CPUs",
         |setup| Some(Value::count(setup.machine.cpus)),
         |setup, value| {
             let machine = &mut setup.machine;
@@ -126,7 +126,7 @@ pub(super) static ALL: [Setting; 22] = [
     row(
         "policy",
         words!(Policy),
-        "the scheduling policy: [model.md](../explanation/model.md)",
+        "scheduling policy, as described in [model.md](../explanation/model.md#schedulers)",
         |setup| Some(Value::Word(setup.machine.policy.word())),
         |setup, value| {
             let mut policy = meant!(Policy, value)?;
@@ -170,7 +170,7 @@ pub(super) static ALL: [Setting; 22] = [
     row(
         "timers",
         words!(TimerRule),
-        "how sleeps are rounded: as in Linux 2.4, as in 2.6, to the next tick, or not at all",
+        "how sleeps are rounded up: as in Linux 2.4, as in 2.6, to the next tick, or not at all",
         |setup| Some(Value::Word(setup.machine.timers.word())),
         |setup, value| {
             setup.machine.timers = meant!(TimerRule, value)?;
@@ -181,7 +181,7 @@ pub(super) static ALL: [Setting; 22] = [
     row(
         "highres",
         Kind::SWITCH,
-        "whether `timers` is `high-resolution`; `off` replaces only that rule, by `first-tick`",
+        "`on` sets `timers` to `high-resolution`; `off` changes `high-resolution` to `first-tick`",
         |setup| {
             Some(Value::switch(
                 setup.machine.timers == TimerRule::HighResolution,
@@ -201,8 +201,8 @@ pub(super) static ALL: [Setting; 22] = [
     row(
         "slice",
         Kind::Duration,
-        "the slice of `eevdf`; the default is that of Linux 6.15 and later, 0.7 ms × (1 + log₂ \
-         CPUs) with at most 8 CPUs counted",
+        "length of a slice under the policy `eevdf`; the default is that of Linux 6.15 and later, \
+         which is 0.7 ms × (1 + log₂ CPUs) with at most 8 CPUs counted",
         |setup| match setup.machine.policy {
             Policy::Eevdf { slice, .. } => Some(Value::Duration(slice)),
             _ => None,
@@ -218,7 +218,7 @@ pub(super) static ALL: [Setting; 22] = [
     row(
         "hrtick",
         Kind::SWITCH,
-        "whether a timer (`HRTICK`) ends the slices of `eevdf` instead of the tick",
+        "whether a timer (`HRTICK`) instead of the tick ends a slice under the policy `eevdf`",
         |setup| match setup.machine.policy {
             Policy::Eevdf { hrtick, .. } => Some(Value::switch(hrtick)),
             _ => None,
@@ -244,7 +244,7 @@ pub(super) static ALL: [Setting; 22] = [
     row(
         "costs.tick",
         Kind::Duration,
-        "cost of a tick; less than half of its period",
+        "CPU time that a tick takes; must be less than half of the tick period",
         |setup| Some(Value::Duration(setup.machine.costs.tick)),
         |setup, value| {
             setup.machine.costs.tick = value.duration();
@@ -254,7 +254,7 @@ pub(super) static ALL: [Setting; 22] = [
     row(
         "costs.timer",
         Kind::Duration,
-        "cost of a high-resolution timer interrupt",
+        "CPU time that a high-resolution timer interrupt takes",
         |setup| Some(Value::Duration(setup.machine.costs.timer)),
         |setup, value| {
             setup.machine.costs.timer = value.duration();
@@ -264,7 +264,7 @@ pub(super) static ALL: [Setting; 22] = [
     row(
         "costs.switch",
         Kind::Duration,
-        "cost of a context switch, charged to the next task",
+        "CPU time that a context switch takes, charged to the next task",
         |setup| Some(Value::Duration(setup.machine.costs.switch)),
         |setup, value| {
             setup.machine.costs.switch = value.duration();
@@ -274,8 +274,8 @@ pub(super) static ALL: [Setting; 22] = [
     row(
         "phase",
         Kind::Duration,
-        "delay of each CPU's tick after the machine's; `phases` (scenarios only) lists one delay \
-         per CPU",
+        "how long after the machine's tick each CPU's tick comes; in a scenario, `phases` can list \
+         a different time for each CPU",
         |setup| {
             let phases = &setup.machine.phases;
             let first = phases.first().copied().unwrap_or_default();
@@ -296,7 +296,7 @@ pub(super) static ALL: [Setting; 22] = [
     row(
         "device",
         words!(Device),
-        "the timer device that ticks; its input clock determines the exact length of a tick",
+        "timer device of the tick; its input clock determines the exact length of a tick",
         |setup| Some(Value::Word(setup.machine.device.word())),
         |setup, value| {
             let device = meant!(Device, value)?;
