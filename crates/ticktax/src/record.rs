@@ -76,7 +76,6 @@ pub(crate) fn run(typed: &RecordArguments, terminal: &Terminal) -> Result<ExitCo
 
 /// Conditions that end a recorder. Any one of them is enough.
 pub(crate) struct Ends<'a> {
-    /// A signal ends the recorder.
     pub(crate) interrupt: &'a Interrupt,
     /// The recorder ends at this time of `CLOCK_MONOTONIC`. `None` means no time limit.
     pub(crate) until: Option<Nanos>,
@@ -179,7 +178,6 @@ fn start_line(started: &RecorderStarted, keeper: &Keeper) -> String {
     )
 }
 
-/// Returns lines that describe the gap probes and what they cost.
 fn probe_lines(started: &RecorderStarted) -> Vec<String> {
     if started.probed.is_empty() {
         return Vec::new();

@@ -30,7 +30,6 @@ pub(crate) enum StateFolder {
 }
 
 impl StateFolder {
-    /// Returns the path of this directory, relative to the state directory.
     const fn below_state(self) -> &'static str {
         match self {
             Self::Knobs => "ticktax/knobs",

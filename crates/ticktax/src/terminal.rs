@@ -21,7 +21,6 @@ use crate::progress::{Extent, Progress};
 /// unnoticed.
 pub(crate) const UNVERIFIED: &str = "the recording is not verified: it has no checksums";
 
-/// Standard output and standard error, and the style in which to print.
 #[derive(Clone, Copy)]
 pub(crate) struct Terminal {
     style: TextStyle,

@@ -272,7 +272,6 @@ impl Agent {
     }
 }
 
-/// Returns whether any of `windows` has this length.
 pub(super) fn has(windows: &[Window], length: WindowLength) -> bool {
     windows.iter().any(|window| window.kind == length)
 }

@@ -92,7 +92,6 @@ impl Watcher {
         }
     }
 
-    /// Returns the number of limitations that the tracer reported.
     pub(super) fn limitations(&self) -> usize {
         match self {
             Self::Sums(session) => session.started().limitations.len(),

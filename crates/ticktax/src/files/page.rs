@@ -11,7 +11,6 @@ use ticktax_store::disk::{Temporary, creation_words, error_words};
 
 use super::{FileFormat, Finished, RowFile, RowFileError};
 
-/// Help text of `--html`.
 const ABOUT: &str = "Also write the report as a self-contained HTML file. It includes every \
     section and figure, the data as JSON, and a timeline if events were recorded";
 
@@ -25,9 +24,7 @@ pub(crate) struct HtmlFile {
 }
 
 impl HtmlFile {
-    /// Name of the command-line option, without the dashes.
     pub(crate) const OPTION: &str = "html";
-    /// Help text of the option.
     pub(crate) const ABOUT: &str = ABOUT;
 
     /// Creates a file that will appear as `path` once it is finished.

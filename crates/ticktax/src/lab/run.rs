@@ -75,7 +75,6 @@ impl<'a> Guests<'a> {
 
 pub(super) struct Guest<'a> {
     pub(super) typed: &'a GuestArguments,
-    /// Command-line arguments for ticktax in the guest.
     pub(super) arguments: &'a [String],
     /// Whether QEMU counts the guest's instructions.
     pub(super) counted: bool,

@@ -74,7 +74,6 @@ impl Keeper {
         self.store.folder()
     }
 
-    /// Returns the number of incidents so far.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
@@ -149,7 +148,6 @@ impl Keeper {
         self.lose(LossCause::Suppressed, new, terminal);
     }
 
-    /// Counts dropped marks.
     pub(crate) fn lose_marks(&mut self, count: u64, terminal: &Terminal) {
         self.lose(LossCause::Suppressed, count, terminal);
     }

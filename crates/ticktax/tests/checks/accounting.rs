@@ -46,7 +46,6 @@ impl Audited<'_> {
         unowned.map(|(span, _)| span.dur).sum()
     }
 
-    /// Returns how often the injecting thread was preempted during its events.
     fn preempted_in_events(&self) -> i64 {
         let log = &self.truth.log;
         let runs = self.runs(|thread| thread.tid == self.truth.tid);
@@ -87,7 +86,7 @@ fn program<'a>(truth: &Truth, check: &'a AccountingStatement) -> Result<&'a Prog
 
 /// Checks a program that runs only in one part of each tick period. The time that the kernel
 /// sampled must be far from the program's true time, and the accounting check of its CPU must name
-/// the program as a cause. `points` is the allowed error in shares of the elapsed time.
+/// the program as a cause. `points` is the allowed error, as a fraction of the elapsed time.
 pub(crate) fn samples_miss(
     audited: Audited<'_>,
     too_many: bool,

@@ -34,7 +34,6 @@ fn in_between(starts: Vec<Nanos>, between: Nanos, tolerance: Tolerance) -> Toler
     }
 }
 
-/// Returns the start times of the spans on `cpu` that have one of these `names`.
 fn starts(recorded: &Recorded, cpu: Cpu, kind: Kind, names: &[&str]) -> Vec<Nanos> {
     let spans = recorded.spans.iter().filter(|(span, source)| {
         span.cpu == cpu
@@ -45,7 +44,6 @@ fn starts(recorded: &Recorded, cpu: Cpu, kind: Kind, names: &[&str]) -> Vec<Nano
     spans.map(|(span, _)| span.start).collect()
 }
 
-/// Checks that the number of spans matches the kernel's counts of interrupts and softirqs.
 pub(crate) fn spans_match_counts(recorded: &Recorded, tolerance: Tolerance) -> Result<(), Failed> {
     let header = &recorded.header;
     for books in &header.cpus {
@@ -80,7 +78,6 @@ pub(crate) fn spans_match_counts(recorded: &Recorded, tolerance: Tolerance) -> R
     Ok(())
 }
 
-/// Returns the tick costs in a statement.
 pub(crate) fn bill(statement: &Statement) -> Result<&TickBill, Failed> {
     let bill = statement.tick.as_ref();
     bill.ok_or_else(|| "there is no bill".into())
@@ -139,7 +136,6 @@ pub(crate) fn ticks_match_counts(
     Ok(())
 }
 
-/// Checks that the parts of a tick's cost add up.
 pub(crate) fn tick_costs_add_up(statement: &Statement) -> Result<(), Failed> {
     let cost = bill(statement)?.cost.as_ref().ok_or("no cost")?;
     let within: i64 = cost.parts.iter().map(|part| part.time.0).sum();

@@ -54,7 +54,6 @@ impl Tolerance {
         events: 0.0,
     };
 
-    /// Checks a time.
     pub(crate) fn time(self, what: &str, found: Nanos, truth: Nanos) -> Result<(), Failed> {
         let allowed = self.time_share * truth.0 as f64;
         check((found - truth).0.abs() as f64 <= allowed, || {
@@ -62,7 +61,6 @@ impl Tolerance {
         })
     }
 
-    /// Checks a count.
     pub(crate) fn count(self, what: &str, found: u64, truth: u64) -> Result<(), Failed> {
         let allowed = (self.count_share * truth as f64).max(self.events);
         check(found.abs_diff(truth) as f64 <= allowed, || {
@@ -88,7 +86,6 @@ pub(crate) fn statement_in(folder: &Path, name: &str) -> Result<Statement, Faile
     Ok(serde_json::from_slice(&json)?)
 }
 
-/// Succeeds if `holds` is true, and otherwise fails with the message from `why`.
 pub(crate) fn check(holds: bool, why: impl FnOnce() -> String) -> Result<(), Failed> {
     if holds { Ok(()) } else { Err(why().into()) }
 }

@@ -169,7 +169,6 @@ fn trial(name: &str, test: impl FnOnce() + Send + 'static) -> Trial {
     })
 }
 
-/// Creates a test that can run at the same time as others.
 fn shared(name: &str, test: impl FnOnce() -> Result<(), Failed> + Send + 'static) -> Trial {
     Trial::test(name, move || {
         let _guard = EXCLUSION.read().unwrap_or_else(PoisonError::into_inner);
@@ -177,7 +176,6 @@ fn shared(name: &str, test: impl FnOnce() -> Result<(), Failed> + Send + 'static
     })
 }
 
-/// Creates a test that runs alone, and fails if `test` panics.
 fn alone(name: &str, test: impl FnOnce() + Send + 'static) -> Trial {
     Trial::test(name, move || {
         let _guard = EXCLUSION.write().unwrap_or_else(PoisonError::into_inner);

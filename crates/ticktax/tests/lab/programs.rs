@@ -118,7 +118,6 @@ fn victim() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Starts `count` programs that exit immediately.
 fn children(count: u64) -> Result<(), Failed> {
     for _ in 0..count {
         let mut child = Command::new(std::env::current_exe()?);

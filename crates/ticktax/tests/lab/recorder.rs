@@ -18,7 +18,6 @@ use ticktax_model::statement::Statement;
 use crate::boot::Guest;
 use crate::fixture::{CLOUD, complaint, ticktax};
 
-/// Returns the contents of the guest's file `name` as text.
 fn guest_text(outcome: &Outcome, name: &str) -> String {
     let bytes = outcome.file(name).unwrap_or_default();
     String::from_utf8_lossy(bytes).into_owned()
@@ -39,7 +38,6 @@ struct Caught {
 }
 
 impl Caught {
-    /// Returns all stalls, in order.
     fn all(outcome: &Outcome) -> Vec<Self> {
         let index = lines(outcome, "index.jsonl");
         let named = |name: &str| index.iter().filter(|line| line["line"] == name).count();

@@ -73,7 +73,6 @@ pub(crate) fn the_accounts_of_traffic_balance() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Checks that the soak probe gets the CPU time that the other accounts leave over.
 pub(crate) fn a_soak_probe_gets_the_remaining_time() -> Result<(), Failed> {
     let statement = pair(&["--soak"])?;
     let books = statement.traced.as_ref().ok_or("no books")?;

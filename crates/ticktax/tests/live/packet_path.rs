@@ -78,7 +78,6 @@ impl Drop for Traffic {
     }
 }
 
-/// Parses the statement that an audit printed as JSON, and returns its section on packets.
 fn parse_packets(output: &std::process::Output) -> Result<PacketPaths, Failed> {
     Ok(statement(output)?
         .packets

@@ -22,9 +22,9 @@ use ticktax_store::recording::RecordingWriter;
 
 use super::fixture::{Place, check, injector};
 
-/// Time between two looks at the screen.
+/// Time between two checks of the screen.
 const LOOK: Duration = Duration::from_millis(200);
-/// Number of looks within which the command must exit.
+/// Number of checks before a command that has not exited counts as hung.
 const LOOKS: u32 = 300;
 
 pub(crate) fn has_tmux() -> bool {
@@ -156,7 +156,6 @@ fn on_the_cpu(program: Vec<OsString>) -> Result<Running, Failed> {
     Running::above(&["-r", "1"], &command)
 }
 
-/// Starts a server that always has work.
 fn busy_server(place: &Place) -> Result<Running, Failed> {
     shell("gamesrv", "while :; do :; done", place)
 }
@@ -191,7 +190,6 @@ fn paced_server(rate: &str, work: &str, place: &Place) -> Result<Running, Failed
     ];
     let arguments = arguments.into_iter().map(OsString::from);
     let server = on_the_cpu(std::iter::once(server.into()).chain(arguments).collect())?;
-    // Wait until the loop is running.
     thread::sleep(Duration::from_secs(2));
     Ok(server)
 }

@@ -48,7 +48,6 @@ fn names(folder: &Path) -> Vec<OsString> {
     names
 }
 
-/// Runs `ticktax sim` in `folder` with additional arguments.
 fn sim(folder: &Path, more: &[&str]) -> std::process::Output {
     let scenario = folder.join("game.toml");
     fs::write(&scenario, GAME).unwrap();

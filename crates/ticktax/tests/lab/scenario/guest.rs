@@ -132,7 +132,6 @@ impl Guest {
         Ok(())
     }
 
-    /// Runs two ordinary programs that compete for the CPU.
     fn hogs(&mut self) -> Outcome {
         Self::note("hogs")?;
         let begin = (now() + Nanos::from_millis(100)).0.to_string();
@@ -147,7 +146,6 @@ impl Guest {
         plan::HOGS.into_iter().try_for_each(|name| self.take(name))
     }
 
-    /// Runs many programs in a row that exit immediately.
     fn short_lived(&mut self) -> Outcome {
         Self::note("short-lived")?;
         let begin = now();
@@ -225,7 +223,6 @@ impl Guest {
         running.into_iter().try_for_each(finish)
     }
 
-    /// Starts a program that competes for the victim's CPU.
     fn compete(&mut self, victim: &mut Victim) -> Outcome {
         let name = plan::COMPETITOR;
         let begin = (now() + Nanos::from_millis(60)).0.to_string();
@@ -251,7 +248,6 @@ impl Guest {
         victim.answer()
     }
 
-    /// Lets the victim sleep for a known time.
     fn sleep(&mut self, victim: &mut Victim) -> Outcome {
         let pid = i32::try_from(victim.child.id())?;
         let mut truth = programs::truth(plan::ASLEEP, pid, plan::VICTIM, now());

@@ -228,7 +228,6 @@ fn advice(scenario: &Scenario) -> Result<(), Failed> {
     check(text.contains("thief"), || text.clone())
 }
 
-/// Checks that the first screen fits on a terminal with 80 columns and 24 lines.
 fn fits_on_a_screen(scenario: &Scenario) -> Result<(), Failed> {
     let page = text(&ticktax_output(
         &["report"],
