@@ -58,10 +58,6 @@ impl Cgroup {
         })
     }
 
-    /// Opens the child cgroup called `name`.
-    ///
-    /// # Errors
-    /// Returns the same errors as [`Cgroup::walk`].
     pub(crate) fn child(&self, name: &OsStr) -> io::Result<Self> {
         Self::of_folder(&self.system, self.folder.child(name)?)
     }
@@ -74,18 +70,10 @@ impl Cgroup {
         Self::of_folder(&self.system, self.folder.make(name, 0o755)?)
     }
 
-    /// Removes the child cgroup called `name`.
-    ///
-    /// # Errors
-    /// Returns an I/O error, for example if the cgroup contains a process.
     pub(crate) fn remove(&self, name: &OsStr) -> io::Result<()> {
         self.folder.remove_folder(name)
     }
 
-    /// Reads the cgroup's file `name`. Surrounding whitespace is removed.
-    ///
-    /// # Errors
-    /// Returns an I/O error if the file cannot be read.
     pub(crate) fn text(&self, name: &str) -> io::Result<String> {
         let mut bytes = Vec::new();
         self.folder
@@ -103,7 +91,6 @@ impl Cgroup {
         self.system.put_into(&file, value)
     }
 
-    /// Returns whether the cgroup has a file called `name`.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.folder.size(OsStr::new(name)).is_some()
     }

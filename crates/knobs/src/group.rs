@@ -41,7 +41,6 @@ impl Controller {
         }
     }
 
-    /// Returns the kernel's name for the controller.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -97,7 +96,6 @@ struct Hierarchy {
     folder: PathBuf,
 }
 
-/// Finds the mount point and version of the hierarchy that has `controller`.
 fn hierarchy(system: &System, mounts: &str, controller: &str) -> Option<Hierarchy> {
     let has = |text: &str| text.split_whitespace().any(|word| word == controller);
     mounts.lines().find_map(|line| {
@@ -264,7 +262,6 @@ pub(crate) fn make(system: &System, place: &Place) -> Result<(), KnobError> {
     make().map_err(|error| place.error("create", &error))
 }
 
-/// Moves process `pid` into the group at `folder`.
 pub(crate) fn join(system: &System, folder: &Path, pid: i32) -> Result<(), KnobError> {
     let group = Cgroup::walk(system, folder);
     let put = group.and_then(|group| group.put(PROCS, &pid.to_string()));

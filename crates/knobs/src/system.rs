@@ -12,7 +12,6 @@ use nix::sys::statfs::{
     fstatfs,
 };
 
-/// File systems that contain kernel settings.
 const SETTINGS: &[FsType] = &[
     PROC_SUPER_MAGIC,
     SYSFS_MAGIC,
@@ -20,19 +19,15 @@ const SETTINGS: &[FsType] = &[
     CGROUP_SUPER_MAGIC,
     CGROUP2_SUPER_MAGIC,
 ];
-/// File systems of cgroup v1 and v2.
 const CGROUPS: &[FsType] = &[CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC];
 
 /// Reason why a file or directory must not be touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Outside {
-    /// The file is not on a file system that contains kernel settings.
     #[error("not a kernel setting, so it was left unchanged; check the path")]
     Settings,
-    /// The directory is not on a cgroup file system.
     #[error("not a cgroup directory, so it was left unchanged; check the path")]
     Cgroups,
-    /// The cgroup was not created by ticktax.
     #[error(
         "ticktax did not create this cgroup, so it was left unchanged; move or remove the journal"
     )]
@@ -52,7 +47,6 @@ pub struct System {
 }
 
 impl Default for System {
-    /// Returns the files of the machine on which this process runs.
     fn default() -> Self {
         Self::at(Path::new("/"))
     }
@@ -70,7 +64,6 @@ impl System {
         }
     }
 
-    /// Returns the root directory.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
@@ -86,7 +79,6 @@ impl System {
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// Reads a file. Surrounding whitespace is removed.
     pub(crate) fn text(&self, path: impl AsRef<Path>) -> io::Result<String> {
         let bytes = fs::read(self.path(path))?;
         Ok(trimmed(&bytes))
@@ -152,7 +144,6 @@ impl System {
         names
     }
 
-    /// Returns the kernel's boot ID, which changes with every boot.
     pub(crate) fn boot_id(&self) -> io::Result<String> {
         self.text("proc/sys/kernel/random/boot_id")
     }

@@ -23,23 +23,14 @@ pub(crate) enum Values {
     AtBoot,
 }
 
-/// Reason why a value is invalid for a setting.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum ValueError {
-    /// The setting requires one of these values.
     #[error("{0}")]
     Expected(Values),
-    /// The setting requires one of the words that the kernel offers, and the value is not among
-    /// them.
     #[error("choose from {}", offered.join(", "))]
-    NotOffered {
-        /// The words that the kernel offers.
-        offered: Vec<String>,
-    },
-    /// The setting requires a word that the kernel offers, but the kernel offers none.
+    NotOffered { offered: Vec<String> },
     #[error("this kernel offers no values")]
     NoneOffered,
-    /// The kernel reads the setting only at boot.
     #[error("the kernel reads it only at boot; try it with `ticktax lab run --cmdline`")]
     AtBoot,
 }

@@ -33,7 +33,6 @@ const NAMES: usize = 200;
 /// A step that the victim never reaches.
 const NEVER: usize = usize::MAX;
 
-/// Initial contents of the simulated machine's files.
 const FILES: [(&str, &str); 11] = [
     ("proc/sys/kernel/random/boot_id", "boot-1\n"),
     ("proc/sys/vm/swappiness", "60\n"),
@@ -192,7 +191,6 @@ fn as_victim() -> Option<ExitCode> {
     })
 }
 
-/// Returns all steps that a session goes through if it is not killed.
 fn all_steps() -> Result<Vec<Step>, Failed> {
     let machine = Machine::new();
     let seen = Rc::new(RefCell::new(Vec::new()));
