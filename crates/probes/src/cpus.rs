@@ -8,7 +8,6 @@ use ticktax_model::{Cpu, CpuList};
 
 use crate::ProbeError;
 
-/// Process ID that stands for the calling thread in scheduling system calls.
 const THIS_THREAD: Pid = Pid::from_raw(0);
 
 /// Returns the CPUs that are online.

@@ -25,7 +25,6 @@ const STACK: usize = 256 * 1024;
 
 /// The work that a pinned thread does.
 pub(crate) trait Worker: Send + 'static {
-    /// Result of the measurement.
     type Report: Send + 'static;
 
     /// Prepares the measurement. Runs on the CPU, before the scheduling policy is set and before
@@ -131,7 +130,6 @@ impl<R: Send + 'static> ThreadGroup<R> {
         self.members.iter().map(|(slot, _)| slot)
     }
 
-    /// Returns whether any thread is still measuring.
     pub(crate) fn is_running(&self) -> bool {
         self.members.iter().any(|(_, thread)| !thread.is_finished())
     }
