@@ -221,7 +221,8 @@ fn killed_at_every_step_of_a_run() -> Result<(), Failed> {
             .filter(|setting| setting.outcome == UndoOutcome::Restored)
             .count();
     }
-    // A kill at most of the steps must leave a setting behind that has to be restored.
+    // At most of the steps, the killed session must leave a setting to restore. Otherwise, this
+    // test would check nothing.
     if restored < steps.len() {
         return Err(format!("{restored} settings in {} steps", steps.len()).into());
     }

@@ -215,8 +215,8 @@ impl Thresholds {
         }
     }
 
-    /// On the first call, announces the triggers whose threshold is unknown. On later calls,
-    /// announces those that have a known threshold by then.
+    /// The first call announces the triggers that have no threshold yet. Later calls announce each
+    /// threshold once it is known.
     fn tell(&mut self, now: &[PercentileStatus], terminal: &Terminal) {
         if !self.has_announced_unknown {
             self.has_announced_unknown = true;

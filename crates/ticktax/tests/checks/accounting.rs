@@ -117,10 +117,11 @@ pub(crate) fn samples_miss(
 }
 
 /// Checks that the statement shows the program's recorded time. Also checks that the time recorded
-/// during its events is the time that the program measured itself. Returns what the program's CPU
-/// clock measured over its lifetime. That clock is not a bound for the recorded times: the kernel
-/// charges a thread from its wake-up on, and charges the thread that it preempts only until then
-/// (docs/explanation/accounting.md).
+/// during its events is the time that the program measured itself.
+///
+/// Returns the CPU time that the program's own CPU clock shows for its whole lifetime. The recorded
+/// time can be above or below it: the kernel charges a woken thread from its wake-up on, although
+/// the thread that it preempts runs until the switch (docs/explanation/accounting.md).
 fn its_time_is_accurate(
     audited: Audited<'_>,
     program: &ProgramCheck,

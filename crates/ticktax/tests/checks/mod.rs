@@ -1,5 +1,5 @@
-//! Checks that compare the truth about one disturbance with one recording. The live tests run them
-//! on this machine, and the scenario runs them for a lab guest.
+//! Checks that compare a recording of one disturbance with its `Truth`: what the injector itself
+//! measured. The live tests run them on this machine, and the scenario runs them for a lab guest.
 
 #![allow(dead_code, reason = "each test binary uses a part of this")]
 
@@ -29,12 +29,12 @@ pub(crate) use recorded::Recorded;
 /// The method that measures the CPU time of all threads of the injecting process over its lifetime.
 pub(crate) const WHOLE_PROCESS: &str = "CLOCK_PROCESS_CPUTIME_ID at the end";
 
-/// Allowed difference between a reported figure and the truth.
+/// Allowed difference between a reported figure and the `Truth`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tolerance {
-    /// Allowed error in times, as a share of the truth.
+    /// Allowed error in times, as a fraction of the true time.
     pub(crate) time_share: f64,
-    /// Allowed error in counts, as a share of the truth.
+    /// Allowed error in counts, as a fraction of the true count.
     pub(crate) count_share: f64,
     /// Allowed error in counts, as a number of events at the two ends of a disturbance.
     pub(crate) events: f64,

@@ -41,7 +41,7 @@ pub(crate) fn ticktax() -> Command {
     Command::new(Path::new(TOOLS).join(COMMAND))
 }
 
-/// Returns the paths of two files: the plan of the disturbance `name`, and the truth about it.
+/// Returns the paths of two files: the plan of the disturbance `name`, and its `Truth`.
 pub(crate) fn files(name: &str) -> (String, String) {
     (format!("/tmp/{name}.plan"), format!("/tmp/{name}.truth"))
 }

@@ -37,7 +37,7 @@ const OTHERS: [&str; 4] = [
 /// Triggers of the recorder. Even in an idle guest, the kernel often runs or keeps a thread waiting
 /// for more than 10 µs.
 const TRIGGERS: [&str; 2] = ["stretch>10us", "wait>10us"];
-/// File that contains the truth about the quota, as JSON.
+/// JSON file that contains the `Truth` of the quota.
 const TRUTH: &str = "truth.json";
 
 type Test = fn(&Path) -> Result<(), Failed>;

@@ -184,8 +184,8 @@ fn alone(name: &str, test: impl FnOnce() + Send + 'static) -> Trial {
     })
 }
 
-/// If this binary runs in a guest, as PID 1 or as a program that PID 1 started, does what the guest
-/// is for. Otherwise returns `None`.
+/// If this binary runs in a guest, as PID 1 or as a program that PID 1 started, does the work of
+/// that guest or program. Otherwise returns `None`.
 fn in_a_guest() -> Option<ExitCode> {
     if ticktax_lab::guest::is_init() {
         eprintln!("{}", ticktax_lab::guest::run());

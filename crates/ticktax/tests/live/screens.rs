@@ -276,8 +276,8 @@ pub(crate) fn an_undisturbed_program_is_reported_as_such() -> Result<(), Failed>
     let place = Place::new();
     let server = paced_server("50", "8ms", &place)?;
     let words = ["OK (", "Nothing to change"];
-    // The hypervisor may have made a frame late, and it is then right that the screen reports this.
-    // Try again in that case.
+    // If the hypervisor delayed a frame, the screen rightly blames the hypervisor. Try again in
+    // that case.
     let mut seen = Ok(());
     for _ in 0..5 {
         seen = shows(&audit(&server), "gamesrv (", &words);

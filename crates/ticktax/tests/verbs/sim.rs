@@ -57,8 +57,8 @@ const REPRODUCED: [Measure; 8] = [
     Measure::Wakeups,
 ];
 
-/// Records the scenario at 250 Hz, and predicts other settings from the recording. The truth is the
-/// scenario itself, simulated under those settings.
+/// Records the scenario at 250 Hz, and predicts other settings from the recording. The predictions
+/// must match simulations of the scenario itself under those settings.
 #[test]
 fn predictions_from_a_recording_match_the_scenario_under_other_settings() {
     let (folder, recording, _) = recorded();
