@@ -55,8 +55,8 @@ impl Proc {
                 machine.hz_configured = running::tick_rate();
                 note(machine, MachineFact::TickRate, Evidence::RunningKernel);
             }
-            // The hardware may lack support for high resolution even if the kernel has it and uses
-            // it.
+            // The kernel may support high-resolution timers and have them enabled, although the
+            // hardware does not support them.
             if let Some(on) = running::high_resolution()
                 && machine.high_resolution != Some(on)
             {

@@ -100,8 +100,8 @@ pub(crate) enum Step<'a> {
     Kept(&'a [IncidentEntry]),
 }
 
-/// Runs a recorder until one of the conditions in `ends` is met. Keeps and explains the windows
-/// that the recorder saves around triggers. Returns the elapsed time and the recorder's final
+/// Runs a recorder until one of the conditions in `ends` is met. Explains and keeps the seconds
+/// that the recorder saves around each trigger. Returns the elapsed time and the recorder's final
 /// status.
 pub(crate) fn drive(
     recorder: &mut Recorder,

@@ -1,5 +1,5 @@
-//! Keeps the windows that a recorder saves around triggers: explains them, saves them within the
-//! disk budget, and prints a line for each incident.
+//! Handles the windows of a recorder. A window is the few seconds around a trigger. This module
+//! explains each window, saves it within the disk budget, and prints a line for each incident.
 
 use std::path::Path;
 

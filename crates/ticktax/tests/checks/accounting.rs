@@ -14,8 +14,8 @@ use super::{Recorded, WHOLE_PROCESS, check};
 /// must be reported. The value leaves room for rounding.
 const NAMED_FROM: f64 = 0.002;
 
-/// Upper bound of the CPU time that a preempted thread gets without being charged for it, from the
-/// wake-up of the other thread to the switch. On most machines, this time is about 10 µs.
+/// Upper bound of the CPU time that a preempted thread uses without being charged for it: from the
+/// wake-up of the preempting thread until the switch. On most machines, this takes about 10 µs.
 const PREEMPTION: Nanos = Nanos::from_micros(100);
 
 /// Resolution of the CPU times that the kernel shows. They are in hundredths of a second.

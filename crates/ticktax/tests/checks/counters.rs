@@ -22,10 +22,10 @@ fn densest(mut starts: Vec<Nanos>, length: Nanos) -> u64 {
     most.unwrap_or(0) as u64
 }
 
-/// Widens `tolerance` by the events between the kernel's readings and the accounts, which start
-/// after the first reading and end before the second. Within milliseconds, there can be hundreds of
-/// events: RCU softirqs after much memory has been freed, or function calls between CPUs when a
-/// program with many threads exits.
+/// Widens `tolerance` by the events that the kernel's counters include but the accounts do not: the
+/// accounts start after the first counter reading and end before the second. Even within
+/// milliseconds, there can be hundreds of events: RCU softirqs after much memory has been freed, or
+/// function calls between CPUs when a program with many threads exits.
 fn in_between(starts: Vec<Nanos>, between: Nanos, tolerance: Tolerance) -> Tolerance {
     let most = 2 * densest(starts, between);
     Tolerance {

@@ -109,8 +109,8 @@ fn ticktax() -> &'static str {
 struct Running(Child);
 
 impl Running {
-    /// Runs a command before all ordinary programs, because a machine that builds software may have
-    /// many of them.
+    /// Runs a command at a higher priority than all ordinary programs, because a machine that
+    /// builds software may have many of them.
     fn above(policy: &[&str], command: &[OsString]) -> Result<Self, Failed> {
         let mut chrt = Command::new("chrt");
         chrt.args(policy).args(command);
@@ -184,7 +184,7 @@ fn audit(server: &Running) -> String {
 fn paced_server(rate: &str, work: &str, place: &Place) -> Result<Running, Failed> {
     let server = renamed(Path::new(ticktax()), "gamesrv", place)?;
     let cpu = ticktax_inject::default_cpu()?.to_string();
-    // The loop also runs before all ordinary programs.
+    // Give this loop a higher priority than all ordinary programs, too.
     let arguments = [
         "pace", "--rate", rate, "--work", work, "--for", "60", "--cpu", &cpu, "--policy", "rr:1",
     ];
