@@ -78,7 +78,8 @@ impl Terminal {
     }
 
     /// Returns a terminal for a document about this machine since its last boot (`is_here`), or
-    /// about another machine or an earlier boot.
+    /// about another machine or an earlier boot. In the latter case, advice contains no commands
+    /// that name processes.
     pub(crate) fn about(&self, is_here: bool) -> Self {
         Self {
             style: TextStyle {

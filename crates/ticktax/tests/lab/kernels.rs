@@ -138,7 +138,6 @@ fn the_tracer_loads(folder: &Path) -> Result<(), Failed> {
 fn the_recorder_keeps_a_window(folder: &Path) -> Result<(), Failed> {
     let incidents = fs::read_to_string(folder.join("recorder.json"))?;
     let remarks = fs::read_to_string(folder.join("recorder.err"))?;
-    // The recorder must have kept a window and printed its incident.
     check(incidents.contains(" UTC  1  "), || {
         format!("{incidents}{remarks}")
     })
