@@ -153,11 +153,8 @@ struct Site<'a> {
 }
 
 impl Place {
-    /// Opens `home` and the parent of the temporary cgroup. Does not follow symbolic links.
-    ///
-    /// # Errors
-    /// Returns an error if ticktax would never create a cgroup at this path, if a directory is not
-    /// on a cgroup file system, or if an I/O error occurs.
+    /// Opens `home` and the parent of the temporary cgroup. Fails if ticktax would never create a
+    /// cgroup at this path. Does not follow symbolic links.
     fn site(&self, system: &System) -> io::Result<Site<'_>> {
         let name = self.folder.file_name().filter(|name| is_own(name));
         let parent = self.folder.parent();
@@ -272,11 +269,7 @@ pub(crate) fn join(system: &System, folder: &Path, pid: i32) -> Result<(), KnobE
 }
 
 /// Moves the processes of the cgroup to `home` and removes the cgroup. Does nothing if it no longer
-/// exists.
-///
-/// # Errors
-/// Returns an error if ticktax would never create a cgroup at this path, if a process is left in
-/// the cgroup, or if the kernel refuses to remove it.
+/// exists. Fails if ticktax would never create a cgroup at this path.
 pub(crate) fn dissolve(system: &System, place: &Place) -> Result<(), KnobError> {
     let site = match place.site(system) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -84,10 +84,8 @@ impl System {
         Ok(trimmed(&bytes))
     }
 
-    /// Writes `value` as one line to an existing file.
-    ///
-    /// # Errors
-    /// Returns an I/O error, or [`Outside::Settings`] if the file is not a kernel setting.
+    /// Writes `value` as one line to an existing file. Fails with [`Outside::Settings`] if the file
+    /// is not a kernel setting.
     pub(crate) fn put(&self, path: impl AsRef<Path>, value: &str) -> io::Result<()> {
         // The handle can be checked only after the file is open. Until then, the file might not be
         // the kernel's, so opening it must neither truncate it nor block on a pipe.
@@ -99,9 +97,6 @@ impl System {
 
     /// Writes `value` and a newline in a single call, because the kernel parses each write
     /// separately. Without the newline, an empty value would result in no write at all.
-    ///
-    /// # Errors
-    /// Returns an I/O error, or [`Outside::Settings`] if the file is not a kernel setting.
     pub(crate) fn put_into(&self, mut file: &File, value: &str) -> io::Result<()> {
         if self.is_running() {
             require(file, SETTINGS, Outside::Settings)?;
@@ -119,10 +114,6 @@ impl System {
         }
     }
 
-    /// Checks that an open directory is a cgroup.
-    ///
-    /// # Errors
-    /// Returns an I/O error, or [`Outside::Cgroups`] if the directory is not a cgroup.
     pub(crate) fn require_cgroup(&self, folder: impl AsFd) -> io::Result<()> {
         if self.is_running() {
             require(folder, CGROUPS, Outside::Cgroups)

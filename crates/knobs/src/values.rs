@@ -68,9 +68,6 @@ impl fmt::Display for Values {
 impl Values {
     /// Validates a value and converts it to the form in which reading returns it. `offered`
     /// contains the words that the kernel offers.
-    ///
-    /// # Errors
-    /// Returns an error that describes the valid values if `text` is not one of them.
     pub(crate) fn parse(&self, text: &str, offered: &[String]) -> Result<String, ValueError> {
         let text = text.trim();
         let parsed = match self {

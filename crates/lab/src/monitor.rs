@@ -96,9 +96,6 @@ impl Monitor {
 
     /// Returns how many instructions the guest has executed. Must be called after the guest has
     /// shut down.
-    ///
-    /// # Errors
-    /// Returns an error if QEMU does not respond, or does not report a count.
     pub(crate) fn instructions(&mut self) -> Result<u64, MonitorError> {
         self.command("query-replay")?;
         let icount = |message: &Message| message.answer.as_ref()?.icount;

@@ -64,10 +64,7 @@ struct Starting<R> {
 
 impl<R: Send + 'static> ThreadGroup<R> {
     /// Creates a thread called `NAME/CPU` for each worker, and starts the measurement in all of
-    /// them once they are ready.
-    ///
-    /// # Errors
-    /// Returns the error of the first thread that failed. The other threads then end.
+    /// them once they are ready. If a thread fails, returns its error, and the other threads end.
     pub(crate) fn start<D: Worker<Report = R>>(
         name: &str,
         policy: SchedulingPolicy,
@@ -79,10 +76,8 @@ impl<R: Send + 'static> ThreadGroup<R> {
     }
 
     /// Creates a thread called `NAME/CPU` for each worker. Returns once all of them are ready and
-    /// wait for [`ThreadGroup::begin`].
-    ///
-    /// # Errors
-    /// Returns the error of the first thread that failed. The other threads then end.
+    /// wait for [`ThreadGroup::begin`]. If a thread fails, returns its error, and the other threads
+    /// end.
     pub(crate) fn prepare<D: Worker<Report = R>>(
         name: &str,
         policy: SchedulingPolicy,

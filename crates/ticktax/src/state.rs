@@ -64,9 +64,6 @@ impl StateFolder {
 
 /// Returns the path of the journal that lists changed settings: `named` if the user gave a path, or
 /// the default path.
-///
-/// # Errors
-/// Returns the errors of [`StateFolder::path`].
 pub(crate) fn knob_journal(named: Option<&PathBuf>) -> Result<PathBuf, Failure> {
     match named {
         Some(path) => Ok(path.clone()),

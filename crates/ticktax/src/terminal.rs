@@ -182,8 +182,8 @@ impl Terminal {
         drop(writeln!(io::stderr(), "{}", clean(text)));
     }
 
-    /// Prints clap's error about the arguments to standard error. The text has several lines and
-    /// colours and quotes the arguments.
+    /// Prints clap's error about the arguments to standard error. The text keeps its line breaks
+    /// and colours, so the arguments that it quotes must be escaped separately.
     #[expect(clippy::unused_self, reason = "output goes through the terminal")]
     pub(crate) fn usage(&self, text: &str) {
         let mut text = text.to_owned();

@@ -46,9 +46,6 @@ pub(super) enum LibraryError {
 /// Returns the paths of the libraries that the dynamic linker at `linker` would load for a program.
 /// The program's path is `path`, and its contents are `bytes`. The directory `own` is searched
 /// first.
-///
-/// # Errors
-/// Returns an error if a library is not found or is damaged, or if there are too many.
 pub(super) fn of_program(
     path: &Path,
     bytes: &[u8],

@@ -51,18 +51,12 @@ impl HtmlFile {
     }
 
     /// Renders `document` and moves the file to its final path.
-    ///
-    /// # Errors
-    /// Returns an error if the disk is full or broken.
     pub(crate) fn finish(self, document: &Document) -> Result<Finished, RowFileError> {
         self.write(&HtmlPage::default().finish(document))
     }
 
     /// Like [`finish`](Self::finish), for a document that was computed from rows. The page also
     /// shows a timeline of the rows received so far.
-    ///
-    /// # Errors
-    /// Returns an error if the disk is full or broken.
     pub(crate) fn finish_with_rows(
         mut self,
         ended: &RowsEnded<'_>,

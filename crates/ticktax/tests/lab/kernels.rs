@@ -34,8 +34,8 @@ const OTHERS: [&str; 4] = [
     "linux-image-6.12-rt-amd64",
 ];
 
-/// Triggers of the recorder. Even in an idle guest, the kernel often runs or keeps a thread waiting
-/// for more than 10 µs.
+/// Triggers that are sure to fire: even in an idle guest, the kernel often runs or keeps a thread
+/// waiting for more than 10 µs.
 const TRIGGERS: [&str; 2] = ["stretch>10us", "wait>10us"];
 /// JSON file that contains the `Truth` of the quota.
 const TRUTH: &str = "truth.json";

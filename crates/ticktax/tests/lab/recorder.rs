@@ -84,8 +84,8 @@ impl Caught {
             .unwrap_or_else(|| panic!("{name} of {object}"))
     }
 
-    /// Checks the length of the stall, its culprit, and its time on the wall clock as set at that
-    /// moment.
+    /// Checks the length of the stall, its culprit, and its wall-clock time. The guest changes
+    /// the clock between stalls, so this must be the time that the clock showed during the stall.
     fn is_right(&self) {
         let Self {
             stall,
