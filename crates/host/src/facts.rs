@@ -55,8 +55,8 @@ impl Proc {
                 machine.hz_configured = running::tick_rate();
                 note(machine, MachineFact::TickRate, Evidence::RunningKernel);
             }
-            // The hardware may lack support for high resolution even if the kernel has it and uses
-            // it.
+            // The kernel may support high-resolution timers and have them enabled, although the
+            // hardware does not support them.
             if let Some(on) = running::high_resolution()
                 && machine.high_resolution != Some(on)
             {
@@ -115,7 +115,6 @@ impl Proc {
         }
     }
 
-    /// Returns whether the kernel has accounted any time to interrupts.
     fn interrupts_are_measured(&self) -> bool {
         let stat = self.text("proc/stat").unwrap_or_default();
         let first = stat.lines().next().unwrap_or_default();
@@ -177,8 +176,6 @@ impl Proc {
         mitigations
     }
 
-    /// Returns the kernel's build configuration, from one of the places where distributions store
-    /// it.
     pub(super) fn kernel_config(&self) -> Option<String> {
         if let Ok(packed) = std::fs::File::open(self.root.join("proc/config.gz")) {
             let mut text = String::new();
@@ -287,13 +284,10 @@ impl Proc {
     }
 }
 
-/// Records how a fact was found.
 fn note(machine: &mut Machine, fact: MachineFact, known: Evidence) {
     machine.evidence.insert(fact, known);
 }
 
-/// Returns the value of the option `name` in a kernel build configuration. Returns `None` if the
-/// option is not set.
 pub(super) fn config_value(config: &str, name: &str) -> Option<String> {
     let value = |line: &str| Some(line.strip_prefix(name)?.strip_prefix('=')?.to_owned());
     config.lines().find_map(value)
@@ -323,7 +317,6 @@ fn tick_mode(
     }
 }
 
-/// Returns those build options that determine how the kernel accounts CPU time and are set.
 fn accounting(config: Option<&str>) -> Vec<String> {
     const OPTIONS: [&str; 4] = [
         "TICK_CPU_ACCOUNTING",

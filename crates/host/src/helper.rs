@@ -7,7 +7,6 @@
 use std::ffi::OsStr;
 use std::process::Command;
 
-/// PATH in which root's helper programs are found.
 const ROOT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Returns a command that runs a helper. `program` is its name or absolute path. If ticktax runs as

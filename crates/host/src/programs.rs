@@ -13,7 +13,6 @@ use ticktax_model::{Cpu, Nanos};
 use super::Proc;
 use super::counters::user_hz;
 
-/// Maximum number of processes whose CPU times are read.
 pub(super) const MAX_PROCESSES: usize = 1 << 13;
 /// Maximum length of a program's name, in bytes. The kernel cuts off the rest.
 const NAME_BYTES: usize = 15;
@@ -46,7 +45,6 @@ impl Proc {
         pids
     }
 
-    /// Returns the IDs of all processes, lowest first.
     fn pids(&self) -> Vec<i32> {
         let folder = fs::read_dir(self.root.join("proc"));
         let names = folder.into_iter().flatten().flatten();
@@ -311,7 +309,6 @@ impl Proc {
     }
 }
 
-/// Returns the value that follows `name` in `/proc/PID/status`.
 fn value<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     Some(line.trim())

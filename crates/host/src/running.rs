@@ -47,7 +47,6 @@ impl Functions {
 }
 
 impl Proc {
-    /// Returns the names of the kernel's functions. Returns `None` if the kernel has no BTF.
     pub(super) fn functions(&self) -> Option<Functions> {
         fs::read(self.root.join(TYPES)).ok().map(Functions)
     }

@@ -24,12 +24,10 @@ const TICKS: u32 = 16;
 /// result is unclear.
 const APART: (f64, f64) = (0.35, 0.15);
 
-/// Result of the self-test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
     /// Whether the kernel samples CPU times at the tick, rather than measuring them.
     pub(super) sampled: bool,
-    /// Number of ticks that the self-test took.
     pub(super) ticks: u32,
 }
 

@@ -23,18 +23,12 @@ pub(crate) struct Cgroup {
 impl Cgroup {
     /// Opens a cgroup by a path that the user gave. Follows symbolic links, because on many systems
     /// `/sys/fs/cgroup/cpu` is a link to `cpu,cpuacct`.
-    ///
-    /// # Errors
-    /// Returns an I/O error, or [`Outside::Cgroups`] if the directory is not a cgroup.
     pub(crate) fn open(system: &System, path: &Path) -> io::Result<Self> {
         Self::of_folder(system, Folder::open(&system.path(path))?)
     }
 
-    /// Opens a cgroup by its absolute path. Does not follow symbolic links.
-    ///
-    /// # Errors
-    /// Returns an I/O error, or [`Outside::Cgroups`] if the directory is not a cgroup. If the path
-    /// contains a symbolic link, the error is `NotADirectory`.
+    /// Opens a cgroup by its absolute path. A symbolic link in the path is not followed and causes
+    /// a `NotADirectory` error.
     pub(crate) fn walk(system: &System, path: &Path) -> io::Result<Self> {
         if !path.is_absolute() {
             return Err(Outside::Cgroups.into());
@@ -58,34 +52,19 @@ impl Cgroup {
         })
     }
 
-    /// Opens the child cgroup called `name`.
-    ///
-    /// # Errors
-    /// Returns the same errors as [`Cgroup::walk`].
     pub(crate) fn child(&self, name: &OsStr) -> io::Result<Self> {
         Self::of_folder(&self.system, self.folder.child(name)?)
     }
 
     /// Opens the child cgroup called `name`. Creates it first if necessary.
-    ///
-    /// # Errors
-    /// Returns the same errors as [`Cgroup::walk`].
     pub(crate) fn make(&self, name: &OsStr) -> io::Result<Self> {
         Self::of_folder(&self.system, self.folder.make(name, 0o755)?)
     }
 
-    /// Removes the child cgroup called `name`.
-    ///
-    /// # Errors
-    /// Returns an I/O error, for example if the cgroup contains a process.
     pub(crate) fn remove(&self, name: &OsStr) -> io::Result<()> {
         self.folder.remove_folder(name)
     }
 
-    /// Reads the cgroup's file `name`. Surrounding whitespace is removed.
-    ///
-    /// # Errors
-    /// Returns an I/O error if the file cannot be read.
     pub(crate) fn text(&self, name: &str) -> io::Result<String> {
         let mut bytes = Vec::new();
         self.folder
@@ -94,24 +73,16 @@ impl Cgroup {
         Ok(trimmed(&bytes))
     }
 
-    /// Writes `value` as one line to the cgroup's file `name`.
-    ///
-    /// # Errors
-    /// Returns an I/O error, or [`Outside::Settings`] if the file is not a kernel setting.
     pub(crate) fn put(&self, name: &str, value: &str) -> io::Result<()> {
         let file = self.folder.modify(OsStr::new(name))?;
         self.system.put_into(&file, value)
     }
 
-    /// Returns whether the cgroup has a file called `name`.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.folder.size(OsStr::new(name)).is_some()
     }
 
     /// Returns an identity of this cgroup. No later cgroup at the same path will have the same one.
-    ///
-    /// # Errors
-    /// Returns an I/O error if the directory's metadata cannot be read.
     pub(crate) fn identity(&self) -> io::Result<String> {
         let facts = self.folder.handle()?.metadata()?;
         Ok(format!("{}:{}", facts.dev(), facts.ino()))

@@ -167,24 +167,13 @@ pub enum KnobError {
 /// Reason why a setting could not be restored. The message does not repeat the name of the setting.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum RestoreError {
-    /// The journal names a setting that this version of ticktax does not have.
     #[error("this version of ticktax does not know it; undo with the version that changed it")]
     UnknownKnob,
-    /// The target in the journal is not of the kind that the setting requires.
     #[error("it is a setting of {}, not of {target}; move the journal away", of_what(*scope))]
-    Scope {
-        /// The kind of target that the setting requires.
-        scope: KnobScope,
-        /// The journal's target.
-        target: Target,
-    },
+    Scope { scope: KnobScope, target: Target },
     /// The kernel accepted the original value, but now reports another value.
     #[error("the kernel changed the value to {found}")]
-    Changed {
-        /// The value that the kernel reports.
-        found: String,
-    },
-    /// The setting could not be read or written.
+    Changed { found: String },
     #[error(transparent)]
     Trouble(#[from] Trouble),
 }
@@ -202,7 +191,6 @@ impl Trouble {
         Self { why: why.into() }
     }
 
-    /// Converts the error of a system call to a reason that users understand.
     pub(crate) fn of_call(errno: Errno) -> Self {
         let why = match errno {
             Errno::ESRCH => "the thread has exited",

@@ -41,7 +41,6 @@ impl Controller {
         }
     }
 
-    /// Returns the kernel's name for the controller.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -97,7 +96,6 @@ struct Hierarchy {
     folder: PathBuf,
 }
 
-/// Finds the mount point and version of the hierarchy that has `controller`.
 fn hierarchy(system: &System, mounts: &str, controller: &str) -> Option<Hierarchy> {
     let has = |text: &str| text.split_whitespace().any(|word| word == controller);
     mounts.lines().find_map(|line| {
@@ -155,11 +153,8 @@ struct Site<'a> {
 }
 
 impl Place {
-    /// Opens `home` and the parent of the temporary cgroup. Does not follow symbolic links.
-    ///
-    /// # Errors
-    /// Returns an error if ticktax would never create a cgroup at this path, if a directory is not
-    /// on a cgroup file system, or if an I/O error occurs.
+    /// Opens `home` and the parent of the temporary cgroup. Fails if ticktax would never create a
+    /// cgroup at this path. Does not follow symbolic links.
     fn site(&self, system: &System) -> io::Result<Site<'_>> {
         let name = self.folder.file_name().filter(|name| is_own(name));
         let parent = self.folder.parent();
@@ -264,7 +259,6 @@ pub(crate) fn make(system: &System, place: &Place) -> Result<(), KnobError> {
     make().map_err(|error| place.error("create", &error))
 }
 
-/// Moves process `pid` into the group at `folder`.
 pub(crate) fn join(system: &System, folder: &Path, pid: i32) -> Result<(), KnobError> {
     let group = Cgroup::walk(system, folder);
     let put = group.and_then(|group| group.put(PROCS, &pid.to_string()));
@@ -275,11 +269,7 @@ pub(crate) fn join(system: &System, folder: &Path, pid: i32) -> Result<(), KnobE
 }
 
 /// Moves the processes of the cgroup to `home` and removes the cgroup. Does nothing if it no longer
-/// exists.
-///
-/// # Errors
-/// Returns an error if ticktax would never create a cgroup at this path, if a process is left in
-/// the cgroup, or if the kernel refuses to remove it.
+/// exists. Fails if ticktax would never create a cgroup at this path.
 pub(crate) fn dissolve(system: &System, place: &Place) -> Result<(), KnobError> {
     let site = match place.site(system) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

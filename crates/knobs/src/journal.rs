@@ -6,7 +6,8 @@
 //!   that follow.
 //! - `Intended`: a setting is about to change. The record contains its original value.
 //! - `Written`: the setting was changed. The record contains the value that was read back.
-//! - `Undone`: the setting has been dealt with.
+//! - `Undone`: the setting was restored, or there is a reason never to restore it. The record
+//!   contains the outcome.
 //! - `Making`: a cgroup is about to be created.
 //! - `Dissolved`: the cgroup no longer exists.
 //!
@@ -41,16 +42,13 @@ use crate::target::Target;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Record {
-    /// A session started.
     Began {
         /// Boot ID of the running kernel.
         boot: String,
         /// Command and PID of the session.
         by: String,
-        /// Start time of the session, in ms since 1970.
         at_unix_ms: i64,
     },
-    /// A setting is about to change.
     Intended {
         knob: String,
         target: Target,
@@ -63,26 +61,24 @@ pub(crate) enum Record {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         along: bool,
     },
-    /// The setting was changed. The record contains the value that was read back.
     Written {
         knob: String,
         target: Target,
         value: String,
     },
-    /// The setting has been dealt with. The record contains the outcome.
     Undone {
         knob: String,
         target: Target,
         outcome: UndoOutcome,
     },
-    /// A cgroup is about to be created.
     Making {
         folder: PathBuf,
         /// The cgroup that the processes of the new cgroup return to when it is removed.
         home: PathBuf,
     },
-    /// The cgroup no longer exists.
-    Dissolved { folder: PathBuf },
+    Dissolved {
+        folder: PathBuf,
+    },
 }
 
 /// Points at which tests kill a session. Each is named after the action that was just completed.
@@ -136,7 +132,6 @@ pub(crate) struct Journal {
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     pub(crate) records: Vec<Record>,
-    /// Number of unreadable lines.
     pub(crate) damaged: u64,
     /// Name of the file that contains a copy of the unreadable end of the journal. `None` if the
     /// end was readable.
@@ -263,7 +258,6 @@ impl Journal {
         &self.path
     }
 
-    /// Invokes the callback that tests use to kill the session.
     pub(crate) fn step(&mut self, step: Step) {
         (self.on_step)(step);
     }

@@ -66,7 +66,6 @@ pub(crate) const fn knob(
 }
 
 impl Knob {
-    /// Sets the unit of the values.
     pub(crate) const fn unit(mut self, unit: &'static str) -> Self {
         self.unit = Some(unit);
         self
@@ -86,7 +85,6 @@ impl Knob {
         self
     }
 
-    /// Sets the description of the setting, and what it trades off.
     pub(crate) const fn words(mut self, about: &'static str, trades: &'static str) -> Self {
         self.about = about;
         self.trades = trades;
@@ -106,7 +104,6 @@ impl Knob {
         self
     }
 
-    /// Sets how long a change takes to have its full effect, in ms.
     pub(crate) const fn settles_in_ms(mut self, time: i64) -> Self {
         self.settle = Nanos::from_millis(time);
         self
@@ -242,7 +239,6 @@ impl Knob {
         self.mechanism.write(system, target, value)
     }
 
-    /// Returns whether the kernel resets the setting when the process that changed it exits.
     pub(crate) const fn is_held(&self) -> bool {
         self.mechanism.is_held()
     }
@@ -297,7 +293,6 @@ pub const fn of_what(scope: KnobScope) -> &'static str {
     }
 }
 
-/// Returns how users can find the existing targets of this kind.
 const fn where_to_look(scope: KnobScope) -> &'static str {
     match scope {
         KnobScope::Machine => "no such machine",

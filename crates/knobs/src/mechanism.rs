@@ -47,13 +47,9 @@ pub(crate) enum Mechanism {
     DmaLatency,
     /// A cgroup's CPU quota, in v1 or v2.
     Quota,
-    /// A task's nice value.
     Nice,
-    /// A task's scheduling policy and priority.
     Policy,
-    /// A task's slice.
     Slice,
-    /// The set of CPUs that a task may use.
     TaskAffinity,
     /// A kernel parameter that can be set only on the boot command line.
     Boot(&'static str),
@@ -62,12 +58,10 @@ pub(crate) enum Mechanism {
 /// Keeps a value in effect until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Held {
-    /// Kept open, but never used.
     _file: File,
 }
 
 impl Mechanism {
-    /// Returns a description of where the setting is, for users.
     pub(crate) fn place(&self) -> String {
         match self {
             Self::File(path) | Self::Choice(path) | Self::Mask(path) | Self::Namespaced(path) => {
@@ -93,7 +87,6 @@ impl Mechanism {
         }
     }
 
-    /// Returns whether the setting cannot be changed while the machine runs.
     pub(crate) const fn is_read_only(&self) -> bool {
         matches!(self, Self::Boot(_))
     }
@@ -146,7 +139,6 @@ impl Mechanism {
         Ok(None)
     }
 
-    /// Returns the words that the setting's file offers as values.
     pub(crate) fn offered(&self, system: &System, target: &Target) -> Vec<String> {
         match self {
             Self::Choice(path) => choice::offered(system, &expanded(path, target)),
@@ -154,7 +146,6 @@ impl Mechanism {
         }
     }
 
-    /// Returns the words that another file, `path`, offers as values of this setting.
     pub(crate) fn offered_in(&self, system: &System, target: &Target, path: &str) -> Vec<String> {
         match self {
             Self::Namespaced(_) => {

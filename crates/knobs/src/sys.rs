@@ -41,7 +41,6 @@ pub(crate) fn sched_getattr(tid: i32) -> Result<SchedAttr, Errno> {
     Errno::result(result).map(|_| attr)
 }
 
-/// Sets the scheduling attributes of task `tid`.
 pub(crate) fn sched_setattr(tid: i32, attr: SchedAttr) -> Result<(), Errno> {
     let attr = SchedAttr { size: SIZE, ..attr };
     // SAFETY: `attr` has the layout and size that it declares, and outlives the call. The kernel
@@ -50,7 +49,6 @@ pub(crate) fn sched_setattr(tid: i32, attr: SchedAttr) -> Result<(), Errno> {
     Errno::result(result).map(drop)
 }
 
-/// Sets the nice value of task `tid`.
 pub(crate) fn set_nice(tid: i32, nice: i32) -> Result<(), Errno> {
     // Use the system call directly, because C libraries disagree about the types of `setpriority`.
     // SAFETY: the call takes three integers and accesses no memory.

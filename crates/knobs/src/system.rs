@@ -12,7 +12,6 @@ use nix::sys::statfs::{
     fstatfs,
 };
 
-/// File systems that contain kernel settings.
 const SETTINGS: &[FsType] = &[
     PROC_SUPER_MAGIC,
     SYSFS_MAGIC,
@@ -20,19 +19,15 @@ const SETTINGS: &[FsType] = &[
     CGROUP_SUPER_MAGIC,
     CGROUP2_SUPER_MAGIC,
 ];
-/// File systems of cgroup v1 and v2.
 const CGROUPS: &[FsType] = &[CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC];
 
 /// Reason why a file or directory must not be touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Outside {
-    /// The file is not on a file system that contains kernel settings.
     #[error("not a kernel setting, so it was left unchanged; check the path")]
     Settings,
-    /// The directory is not on a cgroup file system.
     #[error("not a cgroup directory, so it was left unchanged; check the path")]
     Cgroups,
-    /// The cgroup was not created by ticktax.
     #[error(
         "ticktax did not create this cgroup, so it was left unchanged; move or remove the journal"
     )]
@@ -52,7 +47,6 @@ pub struct System {
 }
 
 impl Default for System {
-    /// Returns the files of the machine on which this process runs.
     fn default() -> Self {
         Self::at(Path::new("/"))
     }
@@ -70,7 +64,6 @@ impl System {
         }
     }
 
-    /// Returns the root directory.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
@@ -86,16 +79,13 @@ impl System {
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// Reads a file. Surrounding whitespace is removed.
     pub(crate) fn text(&self, path: impl AsRef<Path>) -> io::Result<String> {
         let bytes = fs::read(self.path(path))?;
         Ok(trimmed(&bytes))
     }
 
-    /// Writes `value` as one line to an existing file.
-    ///
-    /// # Errors
-    /// Returns an I/O error, or [`Outside::Settings`] if the file is not a kernel setting.
+    /// Writes `value` as one line to an existing file. Fails with [`Outside::Settings`] if the file
+    /// is not a kernel setting.
     pub(crate) fn put(&self, path: impl AsRef<Path>, value: &str) -> io::Result<()> {
         // The handle can be checked only after the file is open. Until then, the file might not be
         // the kernel's, so opening it must neither truncate it nor block on a pipe.
@@ -107,9 +97,6 @@ impl System {
 
     /// Writes `value` and a newline in a single call, because the kernel parses each write
     /// separately. Without the newline, an empty value would result in no write at all.
-    ///
-    /// # Errors
-    /// Returns an I/O error, or [`Outside::Settings`] if the file is not a kernel setting.
     pub(crate) fn put_into(&self, mut file: &File, value: &str) -> io::Result<()> {
         if self.is_running() {
             require(file, SETTINGS, Outside::Settings)?;
@@ -127,10 +114,6 @@ impl System {
         }
     }
 
-    /// Checks that an open directory is a cgroup.
-    ///
-    /// # Errors
-    /// Returns an I/O error, or [`Outside::Cgroups`] if the directory is not a cgroup.
     pub(crate) fn require_cgroup(&self, folder: impl AsFd) -> io::Result<()> {
         if self.is_running() {
             require(folder, CGROUPS, Outside::Cgroups)
@@ -152,7 +135,6 @@ impl System {
         names
     }
 
-    /// Returns the kernel's boot ID, which changes with every boot.
     pub(crate) fn boot_id(&self) -> io::Result<String> {
         self.text("proc/sys/kernel/random/boot_id")
     }

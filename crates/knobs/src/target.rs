@@ -56,7 +56,6 @@ pub(crate) enum Presence {
     /// The target is a CPU that is offline. The CPU keeps its settings, but they can be restored
     /// only when it is online again.
     Offline,
-    /// The target does not exist.
     Gone,
 }
 
@@ -97,7 +96,6 @@ impl Target {
         }
     }
 
-    /// Returns whether the target exists and, if it does, its identity.
     pub(crate) fn presence(&self, system: &System) -> Presence {
         let known = |identity: Option<String>| identity.map_or(Presence::Gone, Presence::There);
         match self {

@@ -23,23 +23,14 @@ pub(crate) enum Values {
     AtBoot,
 }
 
-/// Reason why a value is invalid for a setting.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum ValueError {
-    /// The setting requires one of these values.
     #[error("{0}")]
     Expected(Values),
-    /// The setting requires one of the words that the kernel offers, and the value is not among
-    /// them.
     #[error("choose from {}", offered.join(", "))]
-    NotOffered {
-        /// The words that the kernel offers.
-        offered: Vec<String>,
-    },
-    /// The setting requires a word that the kernel offers, but the kernel offers none.
+    NotOffered { offered: Vec<String> },
     #[error("this kernel offers no values")]
     NoneOffered,
-    /// The kernel reads the setting only at boot.
     #[error("the kernel reads it only at boot; try it with `ticktax lab run --cmdline`")]
     AtBoot,
 }
@@ -77,9 +68,6 @@ impl fmt::Display for Values {
 impl Values {
     /// Validates a value and converts it to the form in which reading returns it. `offered`
     /// contains the words that the kernel offers.
-    ///
-    /// # Errors
-    /// Returns an error that describes the valid values if `text` is not one of them.
     pub(crate) fn parse(&self, text: &str, offered: &[String]) -> Result<String, ValueError> {
         let text = text.trim();
         let parsed = match self {

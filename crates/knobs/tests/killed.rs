@@ -33,7 +33,6 @@ const NAMES: usize = 200;
 /// A step that the victim never reaches.
 const NEVER: usize = usize::MAX;
 
-/// Initial contents of the simulated machine's files.
 const FILES: [(&str, &str); 11] = [
     ("proc/sys/kernel/random/boot_id", "boot-1\n"),
     ("proc/sys/vm/swappiness", "60\n"),
@@ -192,7 +191,6 @@ fn as_victim() -> Option<ExitCode> {
     })
 }
 
-/// Returns all steps that a session goes through if it is not killed.
 fn all_steps() -> Result<Vec<Step>, Failed> {
     let machine = Machine::new();
     let seen = Rc::new(RefCell::new(Vec::new()));
@@ -223,7 +221,8 @@ fn killed_at_every_step_of_a_run() -> Result<(), Failed> {
             .filter(|setting| setting.outcome == UndoOutcome::Restored)
             .count();
     }
-    // A kill at most of the steps must leave a setting behind that has to be restored.
+    // At most of the steps, the killed session must leave a setting to restore. Otherwise, this
+    // test would check nothing.
     if restored < steps.len() {
         return Err(format!("{restored} settings in {} steps", steps.len()).into());
     }

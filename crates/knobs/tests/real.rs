@@ -163,7 +163,6 @@ fn a_task() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Checks that the timer slack of a task has this value, in ns.
 fn has_slack(task: &Target, slack: &str) -> Result<(), Failed> {
     let found = read("proc.timer_slack", task)?;
     if found == slack {
@@ -344,7 +343,6 @@ fn a_sysctl_that_is_read_only() -> Result<(), Failed> {
     }
 }
 
-/// Reads every setting that the user can read without naming a target.
 fn every_setting_can_be_read_or_explains_why_not() -> Result<(), Failed> {
     let system = System::default();
     let mut values = 0;
@@ -431,7 +429,6 @@ fn a_journal_of_another_user_is_refused() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A child of a task must not keep the priority that the task had during the session.
 fn children_of_a_running_task_start_without_its_priority() -> Result<(), Failed> {
     for (id, value, changed) in [
         ("proc.policy", "fifo:1", "fifo:1,reset-on-fork"),

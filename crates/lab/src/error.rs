@@ -142,11 +142,9 @@ impl LabError {
     }
 }
 
-/// Message for a full disk, with a remedy.
 pub(crate) const NO_SPACE: &str =
     "no space left; free some, or set XDG_CACHE_HOME or TMPDIR to a directory with space";
 
-/// Describes an I/O error in words for the user.
 fn in_words(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => NO_SPACE.to_owned(),

@@ -62,7 +62,6 @@ const PIECE: usize = 16 << 10;
 /// interrupt (`kernel/irq/spurious.c`). Sending the rest would then take hours.
 const REST: Duration = Duration::from_millis(200);
 
-/// Error from the code that runs as PID 1.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {why}")]
 struct Trouble {
@@ -249,7 +248,6 @@ fn send(line: &mut File, frame: &Frame) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Sleeps until the uptime reaches [`SETTLED`].
 fn settle() {
     let up = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
     thread::sleep(SETTLED.saturating_sub(up));

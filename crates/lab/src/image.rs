@@ -209,7 +209,6 @@ mod tests {
         );
     }
 
-    /// Checks that cpio, if it is installed, lists the same entries.
     #[test]
     fn cpio_lists_the_same_entries() {
         let started = Command::new("cpio")

@@ -104,7 +104,6 @@ fn built_name(name: &str, arch: Arch) -> String {
     }
 }
 
-/// Returns the command that builds the kernel called `name`.
 fn how_to_build(name: &str, arch: Arch) -> String {
     let name = built_name(name, Arch::HOST);
     let (hz, more) = name.split_once('+').unwrap_or((&name, ""));

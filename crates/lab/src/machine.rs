@@ -163,7 +163,6 @@ impl GuestSettings<'_> {
 }
 
 impl Machine<'_> {
-    /// Returns the QEMU command that boots the guest.
     pub(crate) fn command(&self, console: &Path, line: &Path) -> Command {
         let settings = &self.settings;
         let mut command = helper(self.arch.qemu());

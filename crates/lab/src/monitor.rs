@@ -17,19 +17,15 @@ use serde::Deserialize;
 /// QEMU's arguments for a guest whose monitor still answers after the guest has shut down.
 pub(crate) const ARGUMENTS: [&str; 3] = ["-no-shutdown", "-qmp", "stdio"];
 
-/// Error for a monitor that did not answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MonitorError {
     /// A command could not be sent, or the thread that reads the answers could not be started.
     #[error("{}", .0.kind())]
     Io(#[from] io::Error),
-    /// QEMU exited before it answered.
     #[error("QEMU ended too early")]
     Ended,
-    /// QEMU sent something that is not JSON.
     #[error("QEMU's monitor sent invalid JSON: {0}")]
     Json(#[from] serde_json::Error),
-    /// QEMU does not support the command.
     #[error("QEMU's monitor refused the command: {0}")]
     Refused(String),
     /// QEMU did not answer in time, or its answer contains no instruction count.
@@ -100,9 +96,6 @@ impl Monitor {
 
     /// Returns how many instructions the guest has executed. Must be called after the guest has
     /// shut down.
-    ///
-    /// # Errors
-    /// Returns an error if QEMU does not respond, or does not report a count.
     pub(crate) fn instructions(&mut self) -> Result<u64, MonitorError> {
         self.command("query-replay")?;
         let icount = |message: &Message| message.answer.as_ref()?.icount;
@@ -138,7 +131,6 @@ impl Monitor {
     }
 }
 
-/// Parses one line of QEMU's output as a message.
 fn read(line: &str) -> Result<Message, MonitorError> {
     let message: Message = serde_json::from_str(line)?;
     match message.error {

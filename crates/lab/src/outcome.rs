@@ -32,7 +32,6 @@ impl fmt::Display for Stage {
 }
 
 impl Stage {
-    /// Describes the stage, for error messages.
     pub(crate) fn words(self) -> String {
         match self {
             Self::Boots => "booting its kernel".to_owned(),

@@ -209,7 +209,6 @@ fn no_result(arch: Arch, console: &Path, errors: &Path) -> LabError {
     LabError::NoResult(why)
 }
 
-/// Finds the message of a kernel panic in the console output. Returns `None` if there was no panic.
 fn panic_of(console: &str) -> Option<&str> {
     let (_, rest) = console.split_once("Kernel panic - not syncing: ")?;
     rest.lines().next().map(str::trim)

@@ -6,7 +6,6 @@
 //! kernel also prints to the line, bytes may be lost or garbled. The reader then returns an error.
 //! It never returns anything that was not sent.
 
-/// First bytes of every frame.
 const MAGIC: &[u8; 4] = b"TTXL";
 /// Length of the part of a frame that precedes its name, in bytes.
 const HEAD: usize = 9;

@@ -8,7 +8,6 @@ use ticktax_model::{Cpu, CpuList};
 
 use crate::ProbeError;
 
-/// Process ID that stands for the calling thread in scheduling system calls.
 const THIS_THREAD: Pid = Pid::from_raw(0);
 
 /// Returns the CPUs that are online.
@@ -61,11 +60,8 @@ pub fn allowed() -> CpuList {
         .collect()
 }
 
-/// Pins the calling thread to `cpu`.
-///
-/// # Errors
-/// Returns [`ProbeError::NotAllowed`] if the kernel refuses, or if `cpu` is 1024 or above, which
-/// the C library's fixed-size CPU set cannot represent.
+/// Pins the calling thread to `cpu`. Fails if `cpu` is 1024 or above, which the C library's
+/// fixed-size CPU set cannot represent.
 pub(crate) fn pin(cpu: Cpu) -> Result<(), ProbeError> {
     let mut set = CpuSet::new();
     set.set(cpu.index())

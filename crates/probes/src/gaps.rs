@@ -105,7 +105,6 @@ struct Notes {
     limit: AtomicI64,
     /// Number of gaps in each bucket of a [`Histogram`].
     counts: Vec<AtomicU64>,
-    /// Number of gaps that reached the limit but were not sent.
     suppressed: AtomicU64,
 }
 
@@ -229,7 +228,6 @@ struct Burst {
 }
 
 impl Burst {
-    /// Returns whether one more gap may be sent at `time`.
     fn allows(&mut self, time: Nanos) -> bool {
         if time - self.began >= BURST_TIME {
             (self.began, self.count) = (time, 0);
@@ -248,7 +246,6 @@ struct Outbox<B> {
 }
 
 impl<B: Fn()> Outbox<B> {
-    /// Counts a gap, and sends it if it reaches the limit.
     fn take(&mut self, gap: LongGap) {
         let length = gap.end - gap.begin;
         self.notes.counts[Histogram::bucket(length)].fetch_add(1, Ordering::Relaxed);

@@ -106,7 +106,6 @@ pub struct PaceProbe {
     go: Option<Sender<()>>,
 }
 
-/// State of the loop's thread.
 mod phase {
     /// The thread is waiting for the signal to start.
     pub(super) const READY: u8 = 1;

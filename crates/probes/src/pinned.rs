@@ -25,7 +25,6 @@ const STACK: usize = 256 * 1024;
 
 /// The work that a pinned thread does.
 pub(crate) trait Worker: Send + 'static {
-    /// Result of the measurement.
     type Report: Send + 'static;
 
     /// Prepares the measurement. Runs on the CPU, before the scheduling policy is set and before
@@ -65,10 +64,7 @@ struct Starting<R> {
 
 impl<R: Send + 'static> ThreadGroup<R> {
     /// Creates a thread called `NAME/CPU` for each worker, and starts the measurement in all of
-    /// them once they are ready.
-    ///
-    /// # Errors
-    /// Returns the error of the first thread that failed. The other threads then end.
+    /// them once they are ready. If a thread fails, returns its error, and the other threads end.
     pub(crate) fn start<D: Worker<Report = R>>(
         name: &str,
         policy: SchedulingPolicy,
@@ -80,10 +76,8 @@ impl<R: Send + 'static> ThreadGroup<R> {
     }
 
     /// Creates a thread called `NAME/CPU` for each worker. Returns once all of them are ready and
-    /// wait for [`ThreadGroup::begin`].
-    ///
-    /// # Errors
-    /// Returns the error of the first thread that failed. The other threads then end.
+    /// wait for [`ThreadGroup::begin`]. If a thread fails, returns its error, and the other threads
+    /// end.
     pub(crate) fn prepare<D: Worker<Report = R>>(
         name: &str,
         policy: SchedulingPolicy,
@@ -131,7 +125,6 @@ impl<R: Send + 'static> ThreadGroup<R> {
         self.members.iter().map(|(slot, _)| slot)
     }
 
-    /// Returns whether any thread is still measuring.
     pub(crate) fn is_running(&self) -> bool {
         self.members.iter().any(|(_, thread)| !thread.is_finished())
     }

@@ -81,7 +81,7 @@ pub struct SpinReport {
     pub loops: u64,
     /// First counter reading, in ticks.
     pub started_counter: u64,
-    /// Number of gaps, including those that were dropped.
+    /// Last counter reading, in ticks.
     pub ended_counter: u64,
     /// Number of gaps, including dropped ones.
     pub gaps: u64,
@@ -266,7 +266,6 @@ struct ThreadUsage {
 }
 
 impl ThreadUsage {
-    /// Reads the kernel's statistics on the calling thread.
     fn read() -> Self {
         let count = |number| u64::try_from(number).unwrap_or(0);
         getrusage(UsageWho::RUSAGE_THREAD).map_or(Self::default(), |usage| Self {
@@ -349,7 +348,6 @@ impl Worker for Spin {
     }
 }
 
-/// Measures how fast the loop runs on this CPU.
 fn calibrate(source: CounterSource, frequency_hz: u64) -> Calibration {
     match source {
         CounterSource::Monotonic => calibration::calibrate(&mut Monotonic, frequency_hz),

@@ -119,7 +119,6 @@ pub(crate) fn declared_frequency() -> Option<u64> {
     None
 }
 
-/// Thread ID that stands for the calling thread in scheduling system calls.
 pub(crate) const THIS_THREAD: libc::pid_t = 0;
 
 /// Sets the scheduling policy and the real-time priority of a thread of this process.

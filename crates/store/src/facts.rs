@@ -47,12 +47,12 @@ pub struct FactsFolder {
     /// Rows that have not been written to a file yet, in the order of their arrival.
     pending: VecDeque<Row>,
     count: FactsCount,
-    /// Lock on the directory, which is held for as long as this value exists.
     _lock: LockedFile,
 }
 
 impl FactsFolder {
-    /// Number of pending rows that causes them to be written before ten minutes have passed.
+    /// As soon as this many rows are pending, they are written. Otherwise, they wait for the end of
+    /// the next ten-minute window.
     const MANY: usize = 5_000;
 
     /// Maximum number of rows that wait to be written, which take about 10 MiB. If there are more,
@@ -505,7 +505,6 @@ mod tests {
         }
         let before = files(folder.path()).len();
         write_new_day(&mut one_day(&folder).unwrap()).unwrap();
-        // The old part was removed, and a new one was written.
         assert!(!day.join("part-1.parquet").exists());
         assert_eq!(files(folder.path()).len(), before);
     }

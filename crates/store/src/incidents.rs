@@ -72,7 +72,6 @@ pub struct Budget {
 }
 
 impl Default for Budget {
-    /// Returns a budget of 1000 recordings, 1 GiB, and 60 recordings per hour.
     fn default() -> Self {
         Self {
             count: 1_000,
@@ -113,7 +112,6 @@ pub struct IncidentStore {
     waiting: VecDeque<IndexLine>,
     /// Whether the recorder has noted in the index that it started to watch.
     watches: bool,
-    /// Recording in progress, if there is one.
     current: Option<Current>,
 }
 
@@ -531,9 +529,9 @@ fn outcome_line(name: &str, outcome: Result<u64, LossCause>) -> IndexLine {
     }
 }
 
-/// Returns a line that counts the loss of a dropped line and takes its place. Returns `None` if the
-/// loss need not be counted. An incident whose recording exists is not counted, because it is found
-/// again through the recording.
+/// Returns the line that takes the place of a dropped one and only counts what was lost. Returns
+/// `None` if there is nothing to count: if the recording of an incident exists, the incident is
+/// found again through it.
 fn count_of(line: &IndexLine) -> Option<IndexLine> {
     let (cause, count) = match line {
         IndexLine::Incident(entry) => (entry.not_kept?, 1),
@@ -548,7 +546,6 @@ fn count_of(line: &IndexLine) -> Option<IndexLine> {
     Some(IndexLine::Lost { cause, count })
 }
 
-/// Removes the files that killed recorders did not finish.
 fn remove_unfinished(folder: &Folder) -> io::Result<()> {
     // The name has the form `.NAME.PID-N.part`. `remove_abandoned` checks the part after the last
     // dot.

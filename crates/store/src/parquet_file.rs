@@ -30,7 +30,6 @@ pub(crate) struct Unopened {
 }
 
 impl Unopened {
-    /// Reads the footer of a file.
     pub(crate) fn new<R: ChunkReader + 'static>(bytes: R) -> Result<Self, DecodeError> {
         let bounds = Bounds::new(bytes.len());
         let fetch: Box<Fetch> =
@@ -48,7 +47,6 @@ impl Unopened {
         self.footer.as_ref()
     }
 
-    /// Returns the function that reads bytes of the file.
     pub(crate) fn fetch(&self) -> &Fetch {
         &*self.fetch
     }
@@ -68,11 +66,8 @@ impl Unopened {
     }
 }
 
-/// The reason why a file cannot be opened.
 pub(crate) enum OpenFault {
-    /// The footer cannot be decoded.
     Footer(DecodeError),
-    /// The file exceeds one of the limits.
     Excess(Excess),
 }
 
@@ -93,17 +88,14 @@ pub(crate) struct ParquetFile {
 }
 
 impl ParquetFile {
-    /// The parsed footer.
     pub(crate) fn metadata(&self) -> &ParquetMetaData {
         self.file.metadata()
     }
 
-    /// Returns the limits that apply to a file of this size.
     pub(crate) fn bounds(&self) -> Bounds {
         self.bounds
     }
 
-    /// Returns the function that reads bytes of the file.
     pub(crate) fn fetch(&self) -> &Fetch {
         &*self.fetch
     }
@@ -116,7 +108,6 @@ impl ParquetFile {
         decode(|| self.file.get_row_group(index))
     }
 
-    /// Checks the pages of these columns in one row group.
     pub(crate) fn check_pages(
         &self,
         group: usize,

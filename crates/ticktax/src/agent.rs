@@ -89,7 +89,6 @@ pub(crate) fn run(typed: &AgentArguments, terminal: &Terminal) -> Result<ExitCod
     agent.finish((&accounts, &lost), terminal)
 }
 
-/// Renders the metrics in the format that the scraper accepts.
 fn page(shown: &Shown, format: PageFormat) -> Vec<u8> {
     let totals = shown.lock().map(|shown| Arc::clone(&shown));
     let Ok(totals) = totals else {

@@ -350,7 +350,6 @@ pub(crate) struct AuditArguments {
 }
 
 impl AuditArguments {
-    /// Returns whether the audit is about a program rather than the whole machine.
     pub(crate) fn watches_a_program(&self) -> bool {
         let named = self.comm.is_some() || self.cgroup.is_some();
         named || !self.pid.is_empty() || !self.command.is_empty()

@@ -119,7 +119,6 @@ fn plan(typed: &AuditArguments) -> Result<Plan, Failure> {
     })
 }
 
-/// Returns the program to audit, or `None` for the whole machine.
 fn program(typed: &AuditArguments) -> Option<Program> {
     match (&*typed.pid, &typed.comm, &typed.cgroup, &*typed.command) {
         ([ProcessId(pid)], ..) => Some(Program::Process(*pid)),

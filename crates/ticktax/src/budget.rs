@@ -94,7 +94,6 @@ impl Budget {
         budget
     }
 
-    /// Returns the memory limit in bytes.
     fn most(&self) -> u64 {
         self.base + EACH.saturating_mul(self.size)
     }
@@ -139,7 +138,6 @@ fn stored(facts: &Metadata) -> u64 {
     }
 }
 
-/// Source of the memory use of this process.
 struct Memory {
     /// `/proc/self/statm`, in pages.
     statm: File,
@@ -153,7 +151,6 @@ impl Memory {
         Some(Self { statm, page_size })
     }
 
-    /// Returns the resident memory, in bytes.
     fn resident(&self) -> Option<u64> {
         let mut text = [0; 128];
         let length = self.statm.read_at(&mut text, 0).ok()?;

@@ -85,7 +85,6 @@ pub(crate) fn run(question: &CaseQuestion, terminal: &Terminal) -> Result<ExitCo
     Ok(code)
 }
 
-/// Runs the measurement that the case defines for this machine.
 fn measure_here(case: &dyn Case) -> Result<Vec<Remark>, Failure> {
     let measured = case.measure_here().ok_or_else(|| {
         let name = case.name();

@@ -45,84 +45,61 @@ const NOT_FOUND: u8 = 127;
 /// An error that ends ticktax. Its text is a single line.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    /// A recording could not be read or written.
     #[error(transparent)]
     Recording(#[from] RecordingError),
-    /// A file that receives rows could not be written.
     #[error(transparent)]
     Rows(#[from] RowFileError),
-    /// A probe could not be started.
     #[error(transparent)]
     Probe(#[from] ProbeError),
-    /// The traffic of `ticktax net` could not be started or finished.
     #[error(transparent)]
     Net(#[from] NetError),
-    /// The observation failed.
     #[error(transparent)]
     Observe(#[from] ObserveError),
-    /// The process to audit exited before it could be watched.
     #[error(
         "process{pid} exited before it could be watched: start the audit first, or audit a command \
          with `ticktax audit -- COMMAND`"
     )]
     NotWatched { pid: String },
-    /// The output could not be written.
     #[error("cannot write output {0}")]
     Output(String),
-    /// A signal handler could not be installed.
     #[error("cannot install a signal handler: {0}")]
     Signals(String),
-    /// The limit on address space (`ulimit -v`) is too low.
     #[error(
         "cannot run in {} MiB of address space: ticktax needs {} MiB; raise `ulimit -v`",
         limit >> 20,
         needed.div_ceil(1 << 20)
     )]
     AddressSpace { limit: u64, needed: u64 },
-    /// The limit on stack size (`ulimit -s`) is too low.
     #[error(
         "cannot run with a stack of {} KiB: ticktax needs {} KiB; raise `ulimit -s`",
         limit >> 10,
         needed >> 10
     )]
     Stack { limit: u64, needed: u64 },
-    /// The arguments are invalid or contradict each other.
     #[error("{0}")]
     Arguments(String),
-    /// The case does not exist, or its file is invalid.
     #[error("{0}")]
     Case(String),
-    /// A scenario's file could not be read.
     #[error(transparent)]
     Scenario(#[from] TextError),
-    /// A sweep failed.
     #[error(transparent)]
     Sweep(#[from] SweepError),
-    /// The agent failed.
     #[error("{0}")]
     Agent(String),
-    /// The prediction failed.
     #[error("{0}")]
     Prediction(String),
-    /// The comparison failed.
     #[error(transparent)]
     Compare(#[from] CompareError),
-    /// The comparison of two lists of numbers failed.
     #[error(transparent)]
     Numbers(#[from] NumbersError),
-    /// The recorder failed, or the requested incident does not exist.
     #[error("{0}")]
     Incidents(String),
-    /// The incidents directory is unusable.
     #[error(transparent)]
     IncidentStore(#[from] IncidentStoreError),
-    /// A setting cannot be read or restored.
     #[error(transparent)]
     Knob(#[from] KnobError),
-    /// The trial failed.
     #[error(transparent)]
     Trial(#[from] TryError),
-    /// The lab failed.
     #[error(transparent)]
     Lab(#[from] LabError),
 }

@@ -83,17 +83,14 @@ impl std::error::Error for RowFileError {}
 pub(crate) struct RowFormat(&'static dyn FileFormat);
 
 impl RowFormat {
-    /// Returns all formats.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         FORMATS.iter().copied().map(Self)
     }
 
-    /// Returns the name of the command-line option, without the dashes.
     pub(crate) fn option(self) -> &'static str {
         self.0.option()
     }
 
-    /// Returns the description of the option in the help.
     pub(crate) fn about(self) -> &'static str {
         self.0.about()
     }
@@ -105,7 +102,6 @@ impl fmt::Debug for RowFormat {
     }
 }
 
-/// The output files that receive the same rows.
 #[derive(Default)]
 pub(crate) struct RowFiles(Vec<Box<dyn RowFile>>);
 

@@ -157,7 +157,6 @@ pub(crate) fn explained(
     )))
 }
 
-/// Sends a mark to the recorder that writes to the incidents directory.
 pub(crate) fn mark(typed: &MarkArguments) -> Result<ExitCode, Failure> {
     let socket = folder(&typed.folder)?.join(SOCKET);
     let words = typed.words.join(" ");
@@ -204,7 +203,6 @@ fn send(words: &[u8], socket: &Path) -> io::Result<usize> {
     own.send_to(words, socket)
 }
 
-/// Returns the error message for a directory without a running recorder.
 fn no_recorder(socket: &impl Display) -> String {
     format!(
         "no recorder is listening at {socket}: start `ticktax record`, or give its directory with \

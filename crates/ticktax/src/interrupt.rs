@@ -43,14 +43,12 @@ impl Interrupt {
         Ok(Self { signal })
     }
 
-    /// Returns the signals that [`listen`](Self::listen) handles: SIGINT, SIGTERM and SIGHUP,
-    /// except for those that were ignored when ticktax started.
+    /// Returns the signals that [`listen`](Self::listen) handles.
     pub(crate) fn heard() -> Vec<i32> {
         let all = [SIGINT, SIGTERM, SIGHUP].into_iter();
         all.filter(|&number| !is_ignored(number)).collect()
     }
 
-    /// Returns the first signal received. Returns `None` if there was none.
     pub(crate) fn signal(&self) -> Option<i32> {
         i32::try_from(self.signal.load(Ordering::Relaxed))
             .ok()

@@ -219,7 +219,6 @@ impl Watched {
         })
     }
 
-    /// Builds the statement from the result of the traffic and from the observation.
     fn statement(self, outcome: Outcome, ends: &[Prepared], link: Option<Link>) -> NetStatement {
         let here: Vec<End> = ends.iter().map(|end| end.end).collect();
         let spec = ends.first().map(|end| end.spec);

@@ -24,7 +24,6 @@ pub(crate) fn begin(files: &FileArguments, output: Option<&Path>) -> Result<RowF
     Ok(created)
 }
 
-/// Creates the requested HTML page before anything runs.
 pub(crate) fn begin_page(path: Option<&Path>) -> Result<Option<HtmlFile>, Failure> {
     Ok(path.map(HtmlFile::create).transpose()?)
 }
@@ -40,7 +39,6 @@ pub(crate) fn put(
     terminal.put(document, format, output).and(written)
 }
 
-/// Prints the note about an HTML page, and then the document.
 pub(crate) fn put_page(
     page: Result<Finished, RowFileError>,
     (document, format): (&Document, Format),
@@ -66,7 +64,6 @@ pub(crate) fn finish(
     terminal.put(ended.document, format, output).and(written)
 }
 
-/// Prints the note and the warning about a finished file.
 fn report_file(
     finished: Result<Finished, RowFileError>,
     terminal: &Terminal,

@@ -44,12 +44,9 @@ pub(crate) fn exit_on_abort() {
     let _ = flag::register_conditional_shutdown(SIGABRT, ABORTED, always);
 }
 
-/// Checks the main thread's stack limit. This must happen before the arguments are parsed, because
-/// parsing needs a large stack. ticktax does not raise the limit, because child processes would
-/// inherit it.
-///
-/// # Errors
-/// Returns an error if the limit is below 1 MiB.
+/// Checks that the main thread's stack limit is at least 1 MiB. This must happen before the
+/// arguments are parsed, because parsing needs a large stack. ticktax does not raise the limit,
+/// because child processes would inherit it.
 pub(crate) fn require_stack() -> Result<(), Failure> {
     match getrlimit(Resource::RLIMIT_STACK) {
         Ok((limit, _)) if limit < SMALLEST_STACK => Err(Failure::Stack {

@@ -14,11 +14,12 @@ const SHORTEST: usize = 5;
 /// The amount of work that a progress bar stands for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Extent {
-    /// A duration.
     Time(Nanos),
     /// A number of arms. `done` of them were finished before the start.
-    Arms { all: u64, done: u64 },
-    /// A number of runs.
+    Arms {
+        all: u64,
+        done: u64,
+    },
     Runs(u64),
     /// Unknown in advance.
     Unknown,
@@ -67,7 +68,6 @@ impl Progress {
     /// Suggested interval between calls of [`at`](Self::at).
     pub(crate) const INTERVAL: Nanos = Nanos::from_millis(250);
 
-    /// Shows progress on standard error, within `width` columns.
     pub(crate) fn shown(extent: Extent, what: &str, width: usize) -> Self {
         // Redraw at most four times a second, because drawing costs CPU time.
         let target = ProgressDrawTarget::stderr_with_hz(4);

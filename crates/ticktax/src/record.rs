@@ -76,7 +76,6 @@ pub(crate) fn run(typed: &RecordArguments, terminal: &Terminal) -> Result<ExitCo
 
 /// Conditions that end a recorder. Any one of them is enough.
 pub(crate) struct Ends<'a> {
-    /// A signal ends the recorder.
     pub(crate) interrupt: &'a Interrupt,
     /// The recorder ends at this time of `CLOCK_MONOTONIC`. `None` means no time limit.
     pub(crate) until: Option<Nanos>,
@@ -101,8 +100,8 @@ pub(crate) enum Step<'a> {
     Kept(&'a [IncidentEntry]),
 }
 
-/// Runs a recorder until one of the conditions in `ends` is met. Keeps and explains the windows
-/// that the recorder saves around triggers. Returns the elapsed time and the recorder's final
+/// Runs a recorder until one of the conditions in `ends` is met. Explains and keeps the seconds
+/// that the recorder saves around each trigger. Returns the elapsed time and the recorder's final
 /// status.
 pub(crate) fn drive(
     recorder: &mut Recorder,
@@ -179,7 +178,6 @@ fn start_line(started: &RecorderStarted, keeper: &Keeper) -> String {
     )
 }
 
-/// Returns lines that describe the gap probes and what they cost.
 fn probe_lines(started: &RecorderStarted) -> Vec<String> {
     if started.probed.is_empty() {
         return Vec::new();
@@ -217,8 +215,8 @@ impl Thresholds {
         }
     }
 
-    /// On the first call, announces the triggers whose threshold is unknown. On later calls,
-    /// announces those that have a known threshold by then.
+    /// The first call announces the triggers that have no threshold yet. Later calls announce each
+    /// threshold once it is known.
     fn tell(&mut self, now: &[PercentileStatus], terminal: &Terminal) {
         if !self.has_announced_unknown {
             self.has_announced_unknown = true;

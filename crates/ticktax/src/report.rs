@@ -99,7 +99,6 @@ pub(crate) fn show(
     })
 }
 
-/// Creates the analysis that produces the requested document.
 fn analysis(header: &Header, showing: &Showing<'_>, terminal: &Terminal) -> RecordingAnalysis {
     if !showing.audit && showing.fleet_of.is_none() {
         return RecordingAnalysis::new(header);

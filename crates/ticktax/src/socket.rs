@@ -84,10 +84,6 @@ impl Drop for SocketFile {
     }
 }
 
-/// Splits a path into its directory and its file name.
-///
-/// # Errors
-/// Returns an error if the path has no file name.
 pub(crate) fn split(path: &Path) -> io::Result<(&Path, &OsStr)> {
     let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
     Ok((path.parent().unwrap_or(Path::new("")), name))

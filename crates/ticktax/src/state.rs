@@ -30,7 +30,6 @@ pub(crate) enum StateFolder {
 }
 
 impl StateFolder {
-    /// Returns the path of this directory, relative to the state directory.
     const fn below_state(self) -> &'static str {
         match self {
             Self::Knobs => "ticktax/knobs",
@@ -65,9 +64,6 @@ impl StateFolder {
 
 /// Returns the path of the journal that lists changed settings: `named` if the user gave a path, or
 /// the default path.
-///
-/// # Errors
-/// Returns the errors of [`StateFolder::path`].
 pub(crate) fn knob_journal(named: Option<&PathBuf>) -> Result<PathBuf, Failure> {
     match named {
         Some(path) => Ok(path.clone()),

@@ -21,7 +21,6 @@ use crate::progress::{Extent, Progress};
 /// unnoticed.
 pub(crate) const UNVERIFIED: &str = "the recording is not verified: it has no checksums";
 
-/// Standard output and standard error, and the style in which to print.
 #[derive(Clone, Copy)]
 pub(crate) struct Terminal {
     style: TextStyle,
@@ -79,7 +78,8 @@ impl Terminal {
     }
 
     /// Returns a terminal for a document about this machine since its last boot (`is_here`), or
-    /// about another machine or an earlier boot.
+    /// about another machine or an earlier boot. In the latter case, advice contains no commands
+    /// that name processes.
     pub(crate) fn about(&self, is_here: bool) -> Self {
         Self {
             style: TextStyle {
@@ -182,8 +182,8 @@ impl Terminal {
         drop(writeln!(io::stderr(), "{}", clean(text)));
     }
 
-    /// Prints clap's error about the arguments to standard error. The text has several lines and
-    /// colours and quotes the arguments.
+    /// Prints clap's error about the arguments to standard error. The text keeps its line breaks
+    /// and colours, so the arguments that it quotes must be escaped separately.
     #[expect(clippy::unused_self, reason = "output goes through the terminal")]
     pub(crate) fn usage(&self, text: &str) {
         let mut text = text.to_owned();

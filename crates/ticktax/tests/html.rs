@@ -26,7 +26,6 @@ use ticktax_trial::judge;
 use common::traffic::receiver;
 use common::{GAME, complaint, simulate, text, ticktax};
 
-/// The script that opens pages.
 const CHECK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/browser/check.mjs");
 
 fn main() -> ExitCode {
@@ -150,7 +149,6 @@ impl Things {
         ]
     }
 
-    /// Creates the pages of all documents.
     fn pages(&self) -> Vec<(&'static str, PathBuf)> {
         let pages = self.commands().into_iter().enumerate();
         let pages = pages.map(|(place, (name, arguments))| {
@@ -371,7 +369,6 @@ impl Pages {
     }
 }
 
-/// Runs a check on pages in one browser.
 fn run_check(check: &str, pages: &[PathBuf]) -> Result<(), Failed> {
     let output = Command::new("node")
         .args([CHECK, check])

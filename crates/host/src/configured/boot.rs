@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use super::super::facts::config_value;
 
-/// Build options that must be set for some boot parameters to have an effect.
 const OPTIONS: [&str; 9] = [
     "CPU_ISOLATION",
     "HIGH_RES_TIMERS",

@@ -31,8 +31,6 @@ pub(super) fn write_caches(reading: &mut Reading) -> Vec<WriteCache> {
     disks.filter_map(&mut cache).collect()
 }
 
-/// Returns the programs in which fsync does nothing because of a library or a command-line
-/// argument.
 pub(super) fn fsync_off(reading: &mut Reading) -> Vec<FsyncOff> {
     let mut is_denied = false;
     let mut found = Vec::new();
@@ -74,14 +72,12 @@ fn bytes(reading: &Reading, path: &str) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns whether the environment in `environ` preloads [`FSYNC_LIBRARY`].
 fn is_preloaded(environ: &[u8]) -> bool {
     let variables = environ.split(|&byte| byte == 0);
     let mut preloads = variables.filter_map(|variable| variable.strip_prefix(b"LD_PRELOAD="));
     preloads.any(|libraries| String::from_utf8_lossy(libraries).contains(FSYNC_LIBRARY))
 }
 
-/// Returns the path of [`FSYNC_LIBRARY`] if it is listed in `maps`.
 fn library(maps: &[u8]) -> Option<FsyncOffBy> {
     let maps = String::from_utf8_lossy(maps);
     let path = maps.lines().find_map(|line| {

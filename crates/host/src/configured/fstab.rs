@@ -17,7 +17,6 @@ const KEEP_DATA: [&str; 8] = [
     "btrfs", "ext2", "ext3", "ext4", "f2fs", "nfs", "nfs4", "overlay",
 ];
 
-/// Returns the lines of `fstab`, each with its actual mount, and the mounts that have no line.
 pub(super) fn read(reading: &mut Reading) -> (Vec<FstabLine>, Vec<OtherMount>) {
     let fstab = reading.text("etc/fstab").unwrap_or_default();
     let Some(mounts) = reading.text("proc/mounts") else {

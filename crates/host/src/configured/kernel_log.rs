@@ -14,7 +14,6 @@ const LOG: &str = "dev/kmsg";
 /// Maximum number of bytes to read. This is several times the size of the largest default buffer.
 const MAX: usize = 8 << 20;
 
-/// Maximum number of clock messages to keep.
 const MAX_MESSAGES: usize = 8;
 
 pub(super) fn read(reading: &mut Reading) -> Option<KernelLog> {
@@ -84,8 +83,6 @@ fn parse(log: &str) -> KernelLog {
     facts
 }
 
-/// Returns whether a message reports that the kernel does not use a clocksource any more or
-/// rejected one.
 fn is_about_a_clock(message: &str) -> bool {
     const SIGNS: [&str; 4] = [
         "Marking TSC unstable",

@@ -65,7 +65,6 @@ pub(super) fn wake_latency(reading: &mut Reading) -> Option<WakeLatency> {
     })
 }
 
-/// Returns the programs that are known to have `device` open.
 fn holders(reading: &mut Reading, device: &str) -> Vec<String> {
     let mut holders = Vec::new();
     let mut looked = 0;

@@ -10,7 +10,6 @@ use ticktax_model::limitation::{Limitation, Unreadable};
 /// Maximum number of bytes to read per file. Settings files are only a few kB long.
 const MAX: u64 = 1 << 20;
 
-/// Returns the system's description of `error`, without the error number.
 fn failed(error: &std::io::Error) -> Unreadable {
     Unreadable::Failed(error.kind().to_string())
 }
@@ -19,7 +18,6 @@ fn failed(error: &std::io::Error) -> Unreadable {
 #[derive(Debug)]
 pub(super) struct Reading {
     root: PathBuf,
-    /// Paths that could not be read, grouped by reason.
     unread: BTreeMap<Unreadable, Vec<String>>,
 }
 
@@ -103,12 +101,10 @@ impl Reading {
         names
     }
 
-    /// Remembers that a path could not be read.
     pub(super) fn missed(&mut self, path: &str, why: Unreadable) {
         self.unread.entry(why).or_default().push(format!("/{path}"));
     }
 
-    /// Returns the paths that could not be read, as one limitation for each reason.
     pub(super) fn unread(self) -> Vec<Limitation> {
         /// Maximum number of paths listed per limitation.
         const NAMED: usize = 4;

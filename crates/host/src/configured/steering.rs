@@ -8,7 +8,6 @@ use super::reading::Reading;
 /// Maximum number of queues to check. A device can have one queue per CPU.
 const MAX_QUEUES: usize = 4_096;
 
-/// Returns the receive queues that pass their packets to other CPUs.
 pub(super) fn queues(reading: &mut Reading) -> Vec<SteeredQueue> {
     const FOLDER: &str = "sys/class/net";
     let mut found = Vec::new();

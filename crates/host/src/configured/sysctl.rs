@@ -178,7 +178,6 @@ fn is_pattern(path: &str) -> bool {
     path.contains(['*', '?', '['])
 }
 
-/// Returns the parameters that match a pattern.
 fn matching(reading: &mut Reading, pattern: &str) -> Vec<String> {
     let mut found = vec![String::new()];
     for part in pattern.split('/') {

@@ -17,7 +17,6 @@ pub(super) fn read(system: &System, path: &str) -> Result<String, Trouble> {
         .ok_or_else(|| Trouble::new(format!("/{path} does not mark the word in effect")))
 }
 
-/// Returns the words that the file lists. Returns no words if the file cannot be read.
 pub(super) fn offered(system: &System, path: &str) -> Vec<String> {
     let text = system.text(path).unwrap_or_default();
     let words = text.split_ascii_whitespace();

@@ -16,7 +16,6 @@ pub(super) fn read_of(system: &System, target: &Target, path: &str) -> Result<St
     }
 }
 
-/// Writes the file at `path` for `target`. The file is opened in the same way as for reading.
 pub(super) fn write_of(
     system: &System,
     target: &Target,
@@ -29,7 +28,6 @@ pub(super) fn write_of(
     }
 }
 
-/// Returns whether the file at `path` exists for `target`.
 pub(super) fn is_there(system: &System, target: &Target, path: &str) -> bool {
     match in_cgroup(target, path) {
         Some(file) => Cgroup::open(system, file.folder).is_ok_and(|group| group.has(file.name)),

@@ -7,7 +7,6 @@ use crate::system::System;
 use crate::target::Target;
 use crate::values::Form;
 
-/// Directory that contains the idle states of a CPU.
 pub(super) const FOLDER: &str = "sys/devices/system/cpu/cpu{}/cpuidle";
 /// Value that stands for the empty set.
 const NONE: &str = "none";

@@ -89,7 +89,6 @@ pub(crate) fn resetting_children(policy: &str) -> Option<String> {
     Some(words(attr, 0))
 }
 
-/// Returns `policy` without the slice.
 pub(crate) fn without_slice(policy: &str) -> String {
     let parts = policy
         .split(',')

@@ -11,7 +11,6 @@ pub(super) struct Pending {
     pub(super) knob: String,
     pub(super) target: Target,
     pub(super) identity: String,
-    /// Value of the setting before ticktax first changed it.
     pub(super) original: String,
     /// The value that was read back last.
     pub(super) last: String,
@@ -46,7 +45,6 @@ impl Left {
         left
     }
 
-    /// Returns the index of a setting in `settings`.
     pub(super) fn position(&self, knob: &str, target: &Target) -> Option<usize> {
         let mut places = self.settings.iter();
         places.position(|pending| pending.knob == knob && pending.target == *target)

@@ -406,7 +406,6 @@ fn changes_to_settings_that_must_stay_are_detected() {
     assert!(why.contains("changed from 1 to 7"), "{why}");
     let why = is(&mut session, swappiness, "10").unwrap_err().to_string();
     assert!(why.contains("changed from 10 to 33"), "{why}");
-    // The session must leave these settings alone.
     assert_eq!(session.undo().settings, []);
     assert_eq!(machine.text(SWAPPINESS), "33\n");
     assert_eq!(length(&machine), 0);

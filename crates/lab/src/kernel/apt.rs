@@ -43,7 +43,6 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Returns an `apt-get` command that is set up to use this package source.
     pub(super) fn apt_get(self, cache: &Cache) -> Result<Command, LabError> {
         let mut apt = helper("apt-get");
         apt.args(["-qq", "-o", "APT::Sandbox::User=root"]);
@@ -115,7 +114,6 @@ impl std::fmt::Display for Place<'_> {
     }
 }
 
-/// Returns how long ago `file` was modified. Returns `None` if the file does not exist.
 fn age(file: &Path) -> Option<Duration> {
     let written = fs::metadata(file).ok()?.modified().ok()?;
     SystemTime::now().duration_since(written).ok()

@@ -24,7 +24,6 @@ use crate::sys::end_with_parent;
 
 /// Configuration that the lab's kernels share on all architectures, on top of `tinyconfig`.
 const FRAGMENT: &str = include_str!("../../kernel/fragment.config");
-/// Additional configuration for each architecture.
 const AMD64: &str = include_str!("../../kernel/amd64.config");
 const ARM64: &str = include_str!("../../kernel/arm64.config");
 /// Tick rates that Linux offers without the lab's additions, in Hz.
@@ -133,14 +132,12 @@ pub fn build(
     Ok(built(kernel, true))
 }
 
-/// Returns the current monotonic time.
 fn now() -> Nanos {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC);
     let time = time.map_or(Duration::ZERO, Duration::from);
     Nanos(i64::try_from(time.as_nanos()).unwrap_or(i64::MAX))
 }
 
-/// Returns an error if the lab cannot build a kernel with this tick rate.
 fn require_rate(hz: u32) -> Result<(), LabError> {
     if RATES.contains(&hz) {
         return Ok(());
@@ -152,7 +149,6 @@ fn require_rate(hz: u32) -> Result<(), LabError> {
     )))
 }
 
-/// Returns the name by which users request the kernel.
 fn name(hz: u32, variant: Option<&str>, arch: Arch) -> Result<String, LabError> {
     let bare = match variant {
         None => format!("hz{hz}"),

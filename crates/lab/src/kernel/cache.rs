@@ -14,11 +14,8 @@ use super::tool::{sha256, sha256_of};
 use crate::arch::Arch;
 use crate::error::LabError;
 
-/// Name of the manifest file.
 const MANIFEST: &str = "manifest";
-/// Name of the kernel image file.
 const IMAGE: &str = "vmlinuz";
-/// Name of the file that contains the build configuration.
 const CONFIG: &str = "config";
 
 /// A cache directory for kernels, kernel sources and build directories.
@@ -129,7 +126,6 @@ impl Cache {
         }))
     }
 
-    /// Returns whether the kernel `name` in the cache was made from `origin`.
     pub(super) fn is_from(&self, name: &str, origin: &str) -> bool {
         let text = fs::read_to_string(self.folder_of(name).join(MANIFEST));
         text.is_ok_and(|text| value(&text, "origin") == Some(origin))
@@ -200,7 +196,6 @@ fn value<'a>(manifest: &'a str, key: &str) -> Option<&'a str> {
     lines.find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))
 }
 
-/// Returns the tick rate in Hz that a kernel configuration selects.
 pub(super) fn hz(config: &str) -> Option<u32> {
     let mut lines = config.lines();
     lines.find_map(|line| line.strip_prefix("CONFIG_HZ=")?.parse().ok())

@@ -21,7 +21,6 @@ pub struct Unpacked {
     pub version: String,
     /// Directory that contains the package's files.
     pub files: PathBuf,
-    /// Contents of the package's `Depends` field.
     depends: String,
     /// Temporary directory that contains `files`. Dropping this field removes it.
     _folder: tempfile::TempDir,
@@ -162,7 +161,6 @@ fn packages_in(depends: &str) -> impl Iterator<Item = &str> {
     each.filter_map(|word| word.split_whitespace().next())
 }
 
-/// Returns the contents of the package's `Depends` field.
 fn depends(package: &Download) -> Result<String, LabError> {
     let field = helper("dpkg-deb")
         .arg("-f")

@@ -65,11 +65,9 @@ const VALUE: (&str, &str) = (
 /// A kernel source that is ready to build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Source {
-    /// Directory that contains the source.
     pub(super) folder: PathBuf,
     /// Identifier of the source: its release and a digest of its origin.
     pub(super) identity: String,
-    /// The source's release.
     pub(super) release: String,
 }
 

@@ -65,7 +65,6 @@ pub(super) fn last_words(errors: &[u8], output: &[u8]) -> String {
     "no reason given".to_owned()
 }
 
-/// Returns the program's standard output, without surrounding whitespace.
 pub(super) fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }

@@ -14,7 +14,6 @@ use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 
 use crate::arch::Arch;
 
-/// Configuration file that lists the directories that the dynamic linker searches.
 const CONFIGURATION: &str = "/etc/ld.so.conf";
 /// Directories that the dynamic linker searches last.
 const STANDARD: [&str; 6] = [
@@ -37,17 +36,9 @@ pub(super) enum LibraryError {
     DamagedProgram,
     /// A library's list of libraries cannot be read.
     #[error("{} is damaged", path.display())]
-    Damaged {
-        /// Path of the library.
-        path: PathBuf,
-    },
-    /// No directory contains a library with this name.
+    Damaged { path: PathBuf },
     #[error("{name} => not found")]
-    NotFound {
-        /// Name of the library.
-        name: String,
-    },
-    /// The program needs more than [`MOST`] libraries.
+    NotFound { name: String },
     #[error("it needs more than {MOST} libraries")]
     TooMany,
 }
@@ -55,9 +46,6 @@ pub(super) enum LibraryError {
 /// Returns the paths of the libraries that the dynamic linker at `linker` would load for a program.
 /// The program's path is `path`, and its contents are `bytes`. The directory `own` is searched
 /// first.
-///
-/// # Errors
-/// Returns an error if a library is not found or is damaged, or if there are too many.
 pub(super) fn of_program(
     path: &Path,
     bytes: &[u8],
@@ -104,13 +92,11 @@ pub(super) fn of_program(
 /// Libraries that an ELF file needs.
 #[derive(Debug, Default)]
 struct Needs {
-    /// Names of libraries.
     names: Vec<String>,
     /// Directories that the file names as search paths for its libraries.
     folders: Vec<PathBuf>,
 }
 
-/// Returns whether `bytes` is an ELF file for the host's architecture.
 fn is_for_host(bytes: &[u8]) -> bool {
     let header = FileHeader64::<LittleEndian>::parse(bytes);
     header.is_ok_and(|header| header.e_machine.get(LittleEndian) == Arch::HOST.elf())

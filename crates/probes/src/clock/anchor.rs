@@ -39,7 +39,6 @@ pub(super) struct Bracket {
 }
 
 impl Bracket {
-    /// Returns the number of ticks between the two counter readings.
     pub(super) fn width(&self) -> u64 {
         self.after.saturating_sub(self.before)
     }
@@ -50,7 +49,6 @@ impl Bracket {
         self.before + self.width() / 2
     }
 
-    /// Converts the bracket to an anchor, given the counter's frequency.
     pub(super) fn to_anchor(self, frequency_hz: u64) -> Anchor {
         let bracket = ticks_to_nanos(self.width(), frequency_hz);
         Anchor {

@@ -133,7 +133,6 @@ fn nominal(source: CounterSource, cpuinfo: &str) -> Option<u64> {
     Some(hundredths.checked_mul(5_000)?).filter(|hertz| *hertz > 0)
 }
 
-/// Returns the value of a field in `/proc/cpuinfo`, for the first CPU that has it.
 fn cpuinfo_field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
     let mut fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
     fields

@@ -4,9 +4,7 @@ use nix::errno::Errno;
 use ticktax_model::Nanos;
 use ticktax_model::pace::{Frame, PaceRule};
 
-/// Provides the loop with time, sleep and work.
 pub(super) trait Platform {
-    /// Returns the current time.
     fn now(&mut self) -> Nanos;
 
     /// Waits once, until about `due`. The wait may end early. The loop then calls this again.
@@ -19,7 +17,6 @@ pub(super) trait Platform {
 /// Schedule of the frames.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Next {
-    /// When the first frame is due.
     pub(super) first: Nanos,
     pub(super) period: Nanos,
     pub(super) rule: PaceRule,
@@ -28,7 +25,6 @@ pub(super) struct Next {
 }
 
 impl Next {
-    /// Returns when the frame after `frame` is due.
     fn after(&self, frame: &Frame) -> Nanos {
         self.rule.next_due(frame, self.period)
     }
@@ -108,7 +104,6 @@ mod tests {
         late: Vec<i64>,
         /// Duration of each frame's work. The last value repeats.
         work: Vec<i64>,
-        /// Number of sleeps.
         sleeps: usize,
         /// If set, the next sleep ends after this long, as if a signal had arrived.
         interrupted_after: Option<i64>,
@@ -208,8 +203,8 @@ mod tests {
         assert_eq!(frames, [(1_000, 1_000), (2_300, 2_370), (3_670, 3_670)]);
     }
 
-    /// The 3,500 of work last beyond three later due times. The first two of these frames are
-    /// dropped. The third starts late, as soon as the work is done.
+    /// The second frame works from 2,000 to 5,500, past three later due times. The loop drops the
+    /// first two of those frames and starts the third at 5,500.
     #[test]
     fn under_deadline_a_stall_drops_the_slots_it_covers() {
         let mut platform = Fake::new(&[], &[300, 3_500, 300]);

@@ -19,7 +19,6 @@ const ITERATIONS: u32 = 2_000;
 /// Reading the clock then takes about as long as the iterations do.
 const FEW_ITERATIONS: u32 = 50;
 
-/// Work that takes a fixed amount of CPU time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work {
     length: Nanos,

@@ -19,7 +19,6 @@ impl Cycle {
         }
     }
 
-    /// Returns the due time of the next wake-up.
     pub(super) fn due(&self) -> Nanos {
         self.due
     }

@@ -52,7 +52,6 @@ pub(super) fn calibrate(counter: &mut impl Counter, frequency_hz: u64) -> Calibr
     }
 }
 
-/// Returns the median time that it takes to query the current CPU.
 fn cpu_query(counter: &mut impl Counter) -> u64 {
     let mut times = [0; CPU_QUERIES];
     for time in &mut times {

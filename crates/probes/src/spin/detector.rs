@@ -126,13 +126,12 @@ fn handle_gap<C: Counter>(
             end_counter: after,
         };
     }
-    // So many gaps in a row cannot be a coincidence. Recording a gap is slow on this machine.
-    // Charge the last interval to recording, and continue.
+    // This many gaps in a row cannot be a coincidence: recording a gap is so slow on this machine
+    // that it causes the next gap. Count the last interval as recording time, and continue.
     tally.recording += gap.end_counter - gap.start_counter;
     Some(gap.end_counter)
 }
 
-/// Returns the CPU on which the thread is running, if that is not `cpu`.
 fn other_cpu(counter: &mut impl Counter, cpu: Cpu) -> Option<Cpu> {
     counter.cpu().filter(|current| *current != cpu)
 }
@@ -180,7 +179,6 @@ mod tests {
         play_until(u64::MAX, steps, cpus)
     }
 
-    /// Same as [`play`], but ends when the counter reaches `end`.
     fn play_until(end: u64, steps: &[i64], cpus: &[u32]) -> (Tally, Vec<(u64, u64)>) {
         let stop = AtomicBool::new(false);
         let mut script = Script {

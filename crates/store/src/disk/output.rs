@@ -155,7 +155,6 @@ fn open_folder(path: &Path) -> Result<OwnedFd, Errno> {
     open(path, flags, Mode::empty())
 }
 
-/// Returns the bits of a file's mode that encode its type.
 fn kind(facts: &FileStat) -> SFlag {
     SFlag::from_bits_truncate(facts.st_mode & SFlag::S_IFMT.bits())
 }

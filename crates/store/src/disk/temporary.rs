@@ -27,7 +27,6 @@ pub struct Temporary {
     armed: bool,
 }
 
-/// Suffix of all temporary names.
 const ENDING: &str = ".part";
 
 impl Temporary {
@@ -133,7 +132,6 @@ impl Drop for Temporary {
     }
 }
 
-/// Returns the prefix that all temporary names for `name` have.
 fn prefix(name: &OsStr) -> OsString {
     let mut prefix = OsString::from(".");
     prefix.push(name);

@@ -55,7 +55,6 @@ impl FactsError {
 /// A writer for the facts files that describe one host.
 #[derive(Clone, Debug)]
 pub struct PartWriter {
-    /// Name of the host that the rows describe.
     host: Arc<str>,
 }
 
@@ -190,7 +189,6 @@ fn list_of_numbers(name: &str) -> Result<TypePtr, ParquetError> {
     Ok(Arc::new(list))
 }
 
-/// Writes the next column of a row group.
 fn put<'c>(
     group: &mut SerializedRowGroupWriter<'_, File>,
     column: Column,
@@ -237,7 +235,6 @@ fn put<'c>(
     }
 }
 
-/// Writes the next column of a row group. The values of the column are lists.
 fn put_lists<'c>(
     group: &mut SerializedRowGroupWriter<'_, File>,
     cells: impl Iterator<Item = &'c Cell>,

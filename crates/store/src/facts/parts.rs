@@ -36,7 +36,6 @@ impl Part {
     }
 }
 
-/// Returns all facts files below `folder`, in arbitrary order.
 pub(super) fn parts(folder: &Folder) -> Vec<Part> {
     let mut parts = Vec::new();
     for (table, day, inside) in days(folder) {
@@ -72,18 +71,15 @@ pub(super) fn clear_leftovers(folder: &Folder) {
     }
 }
 
-/// Opens the directory that holds one day of a table. Creates directories that are missing.
 pub(super) fn make_day(folder: &Folder, table: Table, day: &str) -> io::Result<Folder> {
     let table = make_table(folder, table)?;
     make_own(&table, &day_folder(day))
 }
 
-/// Opens the directory of a table, and creates it if it is missing.
 pub(super) fn make_table(folder: &Folder, table: Table) -> io::Result<Folder> {
     make_own(folder, OsStr::new(table.name()))
 }
 
-/// Returns the name of the next file in the directory of a day.
 pub(super) fn next_name(day: &Folder) -> OsString {
     let numbers = names(day).into_iter();
     let last = numbers.filter_map(|name| number_of(name.to_str()?)).max();
@@ -109,7 +105,6 @@ fn days(folder: &Folder) -> Vec<(&'static str, String, Folder)> {
     days
 }
 
-/// Opens a subdirectory, which must belong to this user.
 fn own_child(folder: &Folder, name: &OsStr) -> io::Result<Folder> {
     let child = folder.child(name)?;
     child.check_own()?;
@@ -150,7 +145,6 @@ pub(super) fn day_of(unix_ms: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// Returns whether `text` is a day in the format that [`day_of`] returns.
 fn is_day(text: &str) -> bool {
     let day: Option<Utc> = text.parse().ok();
     day.is_some_and(|day| day_of(day.unix_ms()) == text)

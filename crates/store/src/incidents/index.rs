@@ -15,7 +15,6 @@ use super::name::time_in;
 use crate::disk::{self, Folder, Temporary};
 
 pub(super) const NAME: &str = "index.jsonl";
-/// Bytes that every line starts with.
 const LINE_START: &[u8] = br#"{"line":""#;
 
 /// Latest time of an incident that is accepted. It is in the year 2242.
@@ -23,19 +22,14 @@ const LATEST_UNIX_MS: u64 = 1_000 << 33;
 /// Longest incident that is accepted, in ns. It lasts 9 years.
 const LONGEST: i64 = 1 << 58;
 
-/// Error for an index that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum IndexError {
-    /// A system call failed, or another user can change the file.
     #[error("{}", disk::error_words(.0))]
     Io(#[from] io::Error),
-    /// A line cannot be written as JSON.
     #[error("{0}")]
     Json(#[from] serde_json::Error),
-    /// The file contains no line that belongs to an index.
     #[error("{} is not an index of incidents: move or remove it", .0.display())]
     Foreign(PathBuf),
-    /// The file is larger than an index can be.
     #[error("{} is larger than {} MiB: move or remove it", .0.display(), INDEX_MAX >> 20)]
     TooLong(PathBuf),
 }
@@ -203,7 +197,6 @@ fn left_out(old: &IncidentIndex) -> Vec<IndexLine> {
         .collect()
 }
 
-/// Returns the complete lines at the start of `bytes`. A complete line ends with a line break.
 fn complete_lines(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().rposition(|&byte| byte == b'\n');
     &bytes[..end.map_or(0, |end| end + 1)]

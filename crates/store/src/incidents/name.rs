@@ -8,7 +8,6 @@ use ticktax_model::utc::Utc;
 const PREFIX: &str = "incident-";
 const SUFFIX: &str = ".parquet";
 
-/// Returns the name of a recording whose first incident was noticed at `at_unix_ms`.
 pub(super) fn recording_name(at_unix_ms: i64) -> String {
     format!("{PREFIX}{}{SUFFIX}", Utc::from_unix_ms(at_unix_ms).basic())
 }

@@ -47,7 +47,6 @@ impl IncidentFolder {
         Ok(Self { folder })
     }
 
-    /// Wraps a directory that is already open.
     pub(super) fn new(folder: Folder) -> Self {
         Self { folder }
     }
@@ -114,7 +113,6 @@ impl IncidentFolder {
         contents.found_again += 1;
     }
 
-    /// Returns the recordings that are missing from the index.
     pub(super) fn unindexed(&self, contents: &IncidentIndex) -> io::Result<Vec<Unindexed>> {
         Ok(lacking(self.recordings()?, contents))
     }
@@ -149,7 +147,6 @@ fn cannot_read(folder: &Path, error: impl Into<IndexError>) -> IncidentStoreErro
     IncidentStoreError::new("read the incidents in", folder, &error.into())
 }
 
-/// Returns an index entry for a recording that was missing from the index.
 pub(super) fn entry_of(
     found: &Unindexed,
     number: u64,

@@ -541,7 +541,6 @@ fn incidents_are_indexed_while_their_shared_recording_continues() {
     let (index, _) = read_incidents(dir.path()).expect("a readable index");
     let expected = [(1, Some(name.clone()), true), (2, Some(name.clone()), true)];
     assert_eq!(summary(&index), expected);
-    // The next incident gets its own recording.
     keep(&mut store, NOON + 5_000);
     drop(store);
     assert_eq!(names(dir.path()).len(), 3);

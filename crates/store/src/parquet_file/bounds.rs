@@ -69,7 +69,6 @@ pub enum Excess {
     Unreadable(String),
 }
 
-/// The footer of a file.
 #[derive(Debug)]
 pub(crate) struct Footer {
     /// Offset of the footer in the file.
@@ -118,12 +117,10 @@ const DICTIONARY_VALUE: u64 = 40;
 const MIB: u64 = 1 << 20;
 
 impl Bounds {
-    /// Returns the limits for a file of `size` bytes.
     pub(crate) const fn new(size: u64) -> Self {
         Self { size }
     }
 
-    /// Returns the size of the file in bytes.
     pub(crate) const fn size(self) -> u64 {
         self.size
     }
@@ -172,7 +169,6 @@ impl Bounds {
         }
     }
 
-    /// Checks the numbers in the decoded footer.
     pub(crate) fn check_metadata(self, metadata: &ParquetMetaData) -> Result<(), Excess> {
         let (mut rows, mut bytes) = (0_u64, 0_u64);
         for group in metadata.row_groups() {
@@ -234,7 +230,6 @@ impl Bounds {
 /// Path to the list of columns in the footer.
 const SCHEMA: &[i16] = &[2];
 
-/// Properties of a column in a row group.
 struct Column {
     number: usize,
     rows: u64,

@@ -32,7 +32,6 @@ pub(crate) fn column_type(
         .map(Arc::new)
 }
 
-/// Returns the schema of a file that has these columns.
 pub(crate) fn message(columns: Vec<TypePtr>) -> Result<TypePtr, ParquetError> {
     Type::group_type_builder("ticktax")
         .with_fields(columns)
@@ -56,7 +55,6 @@ pub(crate) fn put_cells<T: DataType, W: Write + Send>(
     put_column::<T, W>(group, &values, levels)
 }
 
-/// Writes the next column of a row group from its values and levels.
 pub(crate) fn put_column<T: DataType, W: Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
     values: &[T::T],

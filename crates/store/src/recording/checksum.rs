@@ -140,7 +140,6 @@ impl Digits {
 /// The reason why a file does not match its checksums.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The file could not be read.
     Unreadable(DecodeError),
     /// The footer differs from the one that was written.
     Footer,
@@ -209,7 +208,6 @@ impl Checksums {
         Ok(Self { parts })
     }
 
-    /// Returns whether the first row group matches the checksum in the footer.
     fn matches_first_part(footer: &Footer, fetch: &Fetch) -> Result<bool, Failure> {
         let place = Digits::find(&footer.bytes);
         let parts = place.and_then(|place| parts(&footer.bytes[place.parts]));
@@ -222,7 +220,6 @@ impl Checksums {
         Ok(hasher.finalize() == first.crc)
     }
 
-    /// Returns whether the row group `index` matches its checksum.
     pub(super) fn check(&self, index: usize, fetch: &Fetch) -> Result<bool, DecodeError> {
         let Some(part) = self.parts.get(index) else {
             return Ok(false);
@@ -235,7 +232,6 @@ impl Checksums {
     }
 }
 
-/// Adds a range of the file to a hash.
 fn add(hasher: &mut Hasher, range: Range<u64>, fetch: &Fetch) -> Result<(), DecodeError> {
     let mut at = range.start;
     while at < range.end {
@@ -246,7 +242,6 @@ fn add(hasher: &mut Hasher, range: Range<u64>, fetch: &Fetch) -> Result<(), Deco
     Ok(())
 }
 
-/// Parses the list of parts and their checksums. Returns `None` if it is malformed.
 fn parts(text: &[u8]) -> Option<Vec<Part>> {
     let text = std::str::from_utf8(text).ok()?;
     let part = |word: &str| {

@@ -82,7 +82,6 @@ impl Place {
 }
 
 impl Place {
-    /// Returns the index of the column in the file.
     pub(super) fn index(&self) -> usize {
         self.index
     }
@@ -126,12 +125,10 @@ impl<T: DataType> Column<T> {
         })
     }
 
-    /// Returns the name of the column in the file.
     pub(super) fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Returns an error about this column.
     pub(super) fn fault(&self, why: impl Into<String>) -> Fault {
         Fault::damaged(self.name, why)
     }
@@ -190,7 +187,6 @@ pub(super) struct Batch<'a, V> {
 }
 
 impl<'a, V> Batch<'a, V> {
-    /// Returns the value of each row, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = Option<&'a V>> + use<'a, V> {
         let mut values = self.values.iter();
         let (levels, rows) = (self.levels, self.levels.map_or(self.values.len(), Vec::len));

@@ -12,7 +12,6 @@ use super::column::{Column, Fault, Place};
 use super::limits::{RowLimits, short};
 use super::schema;
 
-/// Positions of the edge columns in the file.
 pub(super) struct EdgePlaces {
     kind: Place,
     tid: Place,
@@ -38,13 +37,11 @@ impl EdgePlaces {
 }
 
 impl EdgePlaces {
-    /// Returns the indices of the columns in the file.
     pub(super) fn indexes(&self) -> [usize; 3] {
         [&self.kind, &self.tid, &self.to].map(Place::index)
     }
 }
 
-/// Edge columns of a row group.
 pub(super) struct EdgeColumns {
     kind: Column<ByteArrayType>,
     tid: Column<Int32Type>,

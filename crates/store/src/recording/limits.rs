@@ -193,7 +193,6 @@ pub(super) struct RowLimits {
 }
 
 impl RowLimits {
-    /// Creates totals of 0 for a file that has these limits.
     pub(super) fn new(bounds: Bounds) -> Self {
         Self {
             time: 0,
@@ -234,7 +233,6 @@ impl RowLimits {
         Ok(())
     }
 
-    /// Checks the number of a source in the file.
     pub(super) fn check_source(&self, number: usize) -> Result<(), Excess> {
         let most = sources(self.bounds.size());
         if (number as u64) < most {
@@ -269,7 +267,6 @@ impl RowLimits {
         Ok(())
     }
 
-    /// Checks the time at which a frame was due.
     pub(super) fn check_due(due: i64) -> Result<(), Excess> {
         TIME.check("when a frame was due", std::iter::once(due))
     }

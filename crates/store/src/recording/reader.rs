@@ -258,7 +258,6 @@ fn name(path: &Path, fault: Fault) -> RecordingError {
     }
 }
 
-/// Finds the checksums in a file, and checks that the footer matches its own checksum.
 fn checksums(path: &Path, file: &Unopened) -> Result<Found, RecordingError> {
     // If the footer is missing, the Parquet library reports an error later.
     let Some(footer) = file.footer() else {

@@ -64,7 +64,6 @@ impl Places {
 }
 
 impl Places {
-    /// Returns the indices of all columns in the file.
     pub(super) fn indexes(&self) -> impl Iterator<Item = usize> {
         let always = [
             &self.cpu,
@@ -115,7 +114,6 @@ impl Words {
         })
     }
 
-    /// Returns the source of row `row` in the group.
     fn at(&mut self, row: usize, limits: &mut RowLimits) -> Result<Source, Fault> {
         let kind = word(&mut self.kind, row)?;
         let kind = Kind::from_name(&kind).ok_or(Fault::UnknownWord {
@@ -150,7 +148,6 @@ impl Words {
     }
 }
 
-/// Returns the text in row `row` of the group.
 fn text(
     column: &mut Column<ByteArrayType>,
     row: usize,
@@ -188,7 +185,6 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Creates an empty table for a file that has these limits.
     pub(super) fn new(bounds: Bounds) -> Self {
         Self {
             table: SourceTable::default(),
@@ -258,7 +254,6 @@ impl Columns {
     }
 }
 
-/// Passes the rows of one row group to `each`.
 pub(super) fn replay_group(
     group: &dyn RowGroupReader,
     places: &Places,

@@ -72,7 +72,6 @@ const MESSAGE: &str = "message ticktax {
     OPTIONAL BYTE_ARRAY edge_to (UTF8);
 }";
 
-/// Returns the schema of the file.
 pub(super) fn message() -> Result<TypePtr, ParquetError> {
     parse_message_type(MESSAGE).map(Arc::new)
 }

@@ -123,7 +123,6 @@ impl RecordingWriter {
             .map_err(|error| RecordingError::write(&self.path, &error))
     }
 
-    /// Writes the buffered rows as a row group.
     fn flush(&mut self) {
         if self.failed.is_some() || self.buffer.is_empty() {
             return;
@@ -269,7 +268,6 @@ struct Buffer {
     histograms: Vec<ByteArray>,
     /// One level for each row. It is 1 if the row has a histogram.
     histogram_levels: Vec<i16>,
-    /// Times at which the frames were due.
     due: Vec<i64>,
     /// One level for each row. It is 1 if the row is a frame.
     due_levels: Vec<i16>,
@@ -445,8 +443,8 @@ impl Edges {
     }
 }
 
-/// Encodes the counts of a histogram as little-endian 32-bit numbers, without the zeros at the end.
-/// The counts of a one-second window fit into 32 bits.
+/// Encodes the counts of a histogram as little-endian 32-bit numbers, without trailing zeros. The
+/// counts of a one-second window fit into 32 bits.
 fn histogram_bytes(histogram: &Histogram) -> ByteArray {
     let counts = histogram.counts();
     let used = counts

@@ -19,7 +19,6 @@ const TO_READ: Nanos = Nanos::from_secs(2);
 /// Time limit for the client to read the whole answer.
 const TO_WRITE: Nanos = Nanos::from_secs(5);
 
-/// A TCP or Unix stream.
 pub(super) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
@@ -89,10 +88,6 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Wraps a newly accepted stream.
-    ///
-    /// # Errors
-    /// Returns an error if the stream cannot be made non-blocking.
     pub(super) fn new(stream: Stream) -> io::Result<Self> {
         stream.set_nonblocking()?;
         Ok(Self {
@@ -102,7 +97,6 @@ impl Connection {
         })
     }
 
-    /// Returns the time at which the connection times out.
     pub(super) fn until(&self) -> Nanos {
         self.until
     }
@@ -112,7 +106,6 @@ impl Connection {
         matches!(self.stage, Stage::Answering { .. })
     }
 
-    /// Returns the poll events that let the connection advance.
     pub(super) fn events(&self) -> PollFlags {
         match self.stage {
             Stage::Asking(_) => PollFlags::POLLIN,
@@ -128,7 +121,6 @@ impl Connection {
     ) -> Progress {
         match self.try_advance(hosts, page) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Progress::Waits,
-            // The answer was sent, or the connection failed.
             _ => Progress::Done,
         }
     }

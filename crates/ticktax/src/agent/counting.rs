@@ -150,8 +150,7 @@ impl Agent {
         closed
     }
 
-    /// Replaces the incident totals with those of the flight recorder, which runs alongside the
-    /// sums.
+    /// Replaces the incident totals with those of the flight recorder.
     pub(super) fn caught(&mut self, incidents: IncidentTotals) {
         self.incidents = Some(incidents);
     }
@@ -272,7 +271,6 @@ impl Agent {
     }
 }
 
-/// Returns whether any of `windows` has this length.
 pub(super) fn has(windows: &[Window], length: WindowLength) -> bool {
     windows.iter().any(|window| window.kind == length)
 }

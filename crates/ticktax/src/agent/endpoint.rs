@@ -24,7 +24,6 @@ const STACK: usize = 128 << 10;
 /// Maximum number of connections waiting to be accepted.
 const BACKLOG: i32 = 128;
 
-/// A socket that accepts connections.
 pub(super) enum Listener {
     Tcp(TcpListener),
     Unix(UnixListener),
@@ -55,7 +54,6 @@ impl AsFd for Listener {
     }
 }
 
-/// A listener and its address.
 pub(super) struct Endpoint {
     listener: Listener,
     /// The address, as shown in messages.

@@ -8,10 +8,8 @@ use httparse::{EMPTY_HEADER, Status};
 /// Maximum size of a request, in bytes. A scraper sends a few hundred bytes.
 pub(super) const MOST_BYTES: usize = 8 << 10;
 
-/// Maximum number of headers.
 const MOST_HEADERS: usize = 64;
 
-/// Format of the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageFormat {
     /// OpenMetrics text.
@@ -128,18 +126,14 @@ fn is_loopback_address(address: IpAddr) -> bool {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
-    /// The metrics.
     Metrics {
         /// Whether the method is `HEAD`. The answer then consists of the headers only.
         head: bool,
-        /// The format that the client accepts.
         format: PageFormat,
     },
     /// The front page, which links to the metrics.
     Root,
-    /// An unknown path.
     Unknown,
-    /// An unsupported method.
     OtherMethod,
     /// A forbidden `Host`.
     OtherHost,
@@ -186,7 +180,6 @@ impl Request {
         }
     }
 
-    /// Builds the complete answer to this request. `page` renders the metrics.
     pub(super) fn answer(self, page: impl FnOnce(PageFormat) -> Vec<u8>) -> Vec<u8> {
         let text = |status, text: &str| {
             response(status, "text/plain; charset=utf-8", text.as_bytes(), false)

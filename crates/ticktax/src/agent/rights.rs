@@ -29,7 +29,6 @@ pub(super) fn empty_bounding_set() {
     let _ = caps::clear(None, CapSet::Bounding);
 }
 
-/// The user that the agent becomes.
 pub(super) struct User {
     /// The user that the agent switches to. `None` if it keeps its current user.
     becomes: Option<unistd::User>,
@@ -107,7 +106,6 @@ impl User {
         self.becomes.as_ref().map_or_else(geteuid, |user| user.uid)
     }
 
-    /// Returns the user to switch to. Returns `None` if the agent keeps its current user.
     pub(super) fn user_to_become(&self) -> Option<&unistd::User> {
         let becomes = self.becomes.as_ref();
         becomes.filter(|user| user.uid != geteuid())
@@ -143,7 +141,6 @@ impl User {
         set_no_new_privs().map_err(|_| failed("the right to gain privileges"))
     }
 
-    /// Converts an error about a file to a failure that names the agent's user.
     pub(super) fn failure(&self, error: &dyn Display) -> Failure {
         Failure::Agent(match &self.becomes {
             Some(user) => format!("{error} (as user {})", user.name),

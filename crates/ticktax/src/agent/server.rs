@@ -44,8 +44,6 @@ pub(super) struct Server<P> {
 }
 
 impl<P: Fn(PageFormat) -> Vec<u8>> Server<P> {
-    /// # Errors
-    /// Returns an error if the listener cannot be made non-blocking.
     pub(super) fn new(listener: Listener, hosts: Hosts, page: P) -> io::Result<Self> {
         listener.set_nonblocking()?;
         Ok(Self {

@@ -1,5 +1,6 @@
-//! Source of the agent's rows. Without triggers, it is a session that keeps sums. With triggers, it
-//! is a flight recorder, which keeps the same sums and also the events around each trigger.
+//! Source of the agent's data. Without triggers, this is a session that adds up the CPU time of
+//! each source. With triggers, it is a flight recorder, which does the same and also keeps the
+//! events around each trigger.
 
 use std::path::{Path, PathBuf};
 
@@ -92,7 +93,6 @@ impl Watcher {
         }
     }
 
-    /// Returns the number of limitations that the tracer reported.
     pub(super) fn limitations(&self) -> usize {
         match self {
             Self::Sums(session) => session.started().limitations.len(),

@@ -10,7 +10,6 @@ use super::files::HTML;
 use super::{complete, formats};
 use crate::files::HtmlFile;
 
-/// Exit codes of `case run`.
 const CODES: &str = "\
 Exit codes:
   0    every row matches within its tolerance, or deviates as the case file expects

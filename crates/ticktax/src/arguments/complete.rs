@@ -126,7 +126,6 @@ pub(crate) fn with_paths(command: clap::Command) -> clap::Command {
     })
 }
 
-/// Completes directories, and files that have one of these extensions.
 fn files(extensions: &'static [&'static str]) -> ArgValueCompleter {
     let has_one = |path: &Path| {
         let extension = path.extension().and_then(|extension| extension.to_str());

@@ -4,7 +4,6 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use ticktax_model::document::DocumentKind;
 use ticktax_report::Format;
 
-/// Returns a parser for the output formats that documents of this kind support.
 pub(super) fn formats(kind: DocumentKind) -> impl TypedValueParser<Value = Format> {
     let word = |format: Format| PossibleValue::new(format.name()).help(format.about());
     PossibleValuesParser::new(Format::all(kind).map(word))

@@ -134,7 +134,6 @@ pub(crate) struct GuestArguments {
 }
 
 impl GuestArguments {
-    /// Returns the clock that drives the guest's time.
     pub(crate) fn clock(&self) -> Clock {
         match self {
             Self { kvm: true, .. } => Clock::Kvm,

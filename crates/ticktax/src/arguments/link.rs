@@ -39,7 +39,6 @@ pub(crate) struct LinkArguments {
 }
 
 impl LinkArguments {
-    /// Returns the MTU of the virtual devices, in bytes.
     pub(crate) fn mtu(&self) -> u32 {
         self.mtu.unwrap_or(super::net::ETHERNET)
     }

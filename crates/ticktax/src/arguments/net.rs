@@ -192,7 +192,6 @@ pub(crate) struct TrafficArguments {
 }
 
 impl TrafficArguments {
-    /// Returns the traffic to send over a link with this MTU.
     pub(crate) fn spec(&self, mtu: Option<u32>) -> TrafficSpec {
         self.setup(mtu, LENGTH).spec()
     }

@@ -33,7 +33,6 @@ Examples:
   ticktax sim --load lag.parquet --vary hz=100,1000
                                           predict the effect of another tick rate";
 
-/// Builds the template of the short and the long help.
 pub(super) fn template() -> StyledStr {
     let header = *Styles::styled().get_header();
     let literal = *Styles::styled().get_literal();
@@ -67,7 +66,6 @@ pub(super) fn template() -> StyledStr {
     text.into()
 }
 
-/// Builds the rest of the long help.
 pub(super) fn details() -> String {
     format!("{EXAMPLES}\n\n{EXIT_CODES}")
 }

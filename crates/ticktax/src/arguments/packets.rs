@@ -131,7 +131,6 @@ impl std::str::FromStr for PaceRate {
 /// A rate in datagrams per second. `None` means unlimited.
 struct PacketRate(Option<f64>);
 
-/// Parses a rate of datagrams. Returns `None` if `text` is not a valid rate.
 fn packets(text: &str) -> Option<PacketRate> {
     if text == "max" {
         return Some(PacketRate(None));

@@ -12,7 +12,6 @@ use super::files::HTML;
 use super::formats;
 use crate::files::HtmlFile;
 
-/// Builds the examples in the long help, which also list the names of all settings.
 pub(crate) fn examples() -> String {
     format!(
         "\
@@ -30,7 +29,6 @@ To resume an interrupted or killed sweep, run the same command again.",
     )
 }
 
-/// Breaks a list of names into indented lines.
 fn wrapped(names: &str) -> String {
     let mut text = String::new();
     let mut line = String::from(" ");

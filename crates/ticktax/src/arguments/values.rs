@@ -6,7 +6,6 @@ use std::fmt::Write;
 use clap::builder::PossibleValue;
 use clap::{Arg, Command};
 
-/// Heading above the list of values in the long help.
 const VALUES: &str = "\n\nPossible values:";
 
 /// Moves the lists of possible values to the long help, for the options of this verb and its

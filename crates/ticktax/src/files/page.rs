@@ -11,7 +11,6 @@ use ticktax_store::disk::{Temporary, creation_words, error_words};
 
 use super::{FileFormat, Finished, RowFile, RowFileError};
 
-/// Help text of `--html`.
 const ABOUT: &str = "Also write the report as a self-contained HTML file. It includes every \
     section and figure, the data as JSON, and a timeline if events were recorded";
 
@@ -25,9 +24,7 @@ pub(crate) struct HtmlFile {
 }
 
 impl HtmlFile {
-    /// Name of the command-line option, without the dashes.
     pub(crate) const OPTION: &str = "html";
-    /// Help text of the option.
     pub(crate) const ABOUT: &str = ABOUT;
 
     /// Creates a file that will appear as `path` once it is finished.
@@ -54,18 +51,12 @@ impl HtmlFile {
     }
 
     /// Renders `document` and moves the file to its final path.
-    ///
-    /// # Errors
-    /// Returns an error if the disk is full or broken.
     pub(crate) fn finish(self, document: &Document) -> Result<Finished, RowFileError> {
         self.write(&HtmlPage::default().finish(document))
     }
 
     /// Like [`finish`](Self::finish), for a document that was computed from rows. The page also
     /// shows a timeline of the rows received so far.
-    ///
-    /// # Errors
-    /// Returns an error if the disk is full or broken.
     pub(crate) fn finish_with_rows(
         mut self,
         ended: &RowsEnded<'_>,

@@ -87,8 +87,8 @@ pub(super) fn jobs(typed: &CompareArguments) -> usize {
     typed.jobs.map_or(at_once, usize::from)
 }
 
-/// Finds all kernels before the first guest boots, so that no guest runs in vain if a kernel is
-/// missing.
+/// Finds all kernels before the first guest boots, so that a missing kernel does not waste the run
+/// of a guest.
 pub(super) fn found(
     wanted: &[Wanted],
     arch: Option<Arch>,

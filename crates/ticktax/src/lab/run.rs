@@ -75,12 +75,11 @@ impl<'a> Guests<'a> {
 
 pub(super) struct Guest<'a> {
     pub(super) typed: &'a GuestArguments,
-    /// Command-line arguments for ticktax in the guest.
     pub(super) arguments: &'a [String],
     /// Whether QEMU counts the guest's instructions.
     pub(super) counted: bool,
-    /// Exit codes other than 0 with which the guest still returns a result. For example, an audit
-    /// whose accounts do not balance still writes a recording.
+    /// Nonzero exit codes with which the guest still returns a result. For example, an audit whose
+    /// accounts do not balance still writes a recording.
     pub(super) accepted: &'static [u8],
     pub(super) interrupt: &'a Interrupt,
 }

@@ -235,7 +235,6 @@ fn plan(tid: i32) -> Plan {
     }
 }
 
-/// Builds the header of a recording that contains no trace.
 fn untraced_header() -> Header {
     let machine = Proc::default().machine();
     let (world, _) = ticktax_host::world(&machine);

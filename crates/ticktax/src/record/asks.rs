@@ -83,7 +83,6 @@ impl Asks {
         })
     }
 
-    /// Returns the requests that arrived since the last call.
     pub(crate) fn take(&self) -> Vec<Ask> {
         self.heard.try_iter().collect()
     }

@@ -1,5 +1,5 @@
-//! Keeps the windows that a recorder saves around triggers: explains them, saves them within the
-//! disk budget, and prints a line for each incident.
+//! Handles the windows of a recorder. A window is the few seconds around a trigger. This module
+//! explains each window, saves it within the disk budget, and prints a line for each incident.
 
 use std::path::Path;
 
@@ -74,7 +74,6 @@ impl Keeper {
         self.store.folder()
     }
 
-    /// Returns the number of incidents so far.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
@@ -149,7 +148,6 @@ impl Keeper {
         self.lose(LossCause::Suppressed, new, terminal);
     }
 
-    /// Counts dropped marks.
     pub(crate) fn lose_marks(&mut self, count: u64, terminal: &Terminal) {
         self.lose(LossCause::Suppressed, count, terminal);
     }

@@ -14,8 +14,8 @@ use super::{Recorded, WHOLE_PROCESS, check};
 /// must be reported. The value leaves room for rounding.
 const NAMED_FROM: f64 = 0.002;
 
-/// Upper bound of the CPU time that a preempted thread gets without being charged for it, from the
-/// wake-up of the other thread to the switch. On most machines, this time is about 10 µs.
+/// Upper bound of the CPU time that a preempted thread uses without being charged for it: from the
+/// wake-up of the preempting thread until the switch. On most machines, this takes about 10 µs.
 const PREEMPTION: Nanos = Nanos::from_micros(100);
 
 /// Resolution of the CPU times that the kernel shows. They are in hundredths of a second.
@@ -46,7 +46,6 @@ impl Audited<'_> {
         unowned.map(|(span, _)| span.dur).sum()
     }
 
-    /// Returns how often the injecting thread was preempted during its events.
     fn preempted_in_events(&self) -> i64 {
         let log = &self.truth.log;
         let runs = self.runs(|thread| thread.tid == self.truth.tid);
@@ -87,7 +86,7 @@ fn program<'a>(truth: &Truth, check: &'a AccountingStatement) -> Result<&'a Prog
 
 /// Checks a program that runs only in one part of each tick period. The time that the kernel
 /// sampled must be far from the program's true time, and the accounting check of its CPU must name
-/// the program as a cause. `points` is the allowed error in shares of the elapsed time.
+/// the program as a cause. `points` is the allowed error, as a fraction of the elapsed time.
 pub(crate) fn samples_miss(
     audited: Audited<'_>,
     too_many: bool,
@@ -118,10 +117,11 @@ pub(crate) fn samples_miss(
 }
 
 /// Checks that the statement shows the program's recorded time. Also checks that the time recorded
-/// during its events is the time that the program measured itself. Returns what the program's CPU
-/// clock measured over its lifetime. That clock is not a bound for the recorded times: the kernel
-/// charges a thread from its wake-up on, and charges the thread that it preempts only until then
-/// (docs/explanation/accounting.md).
+/// during its events is the time that the program measured itself.
+///
+/// Returns the CPU time that the program's own CPU clock shows for its whole lifetime. The recorded
+/// time can be above or below it: the kernel charges a woken thread from its wake-up on, although
+/// the thread that it preempts runs until the switch (docs/explanation/accounting.md).
 fn its_time_is_accurate(
     audited: Audited<'_>,
     program: &ProgramCheck,

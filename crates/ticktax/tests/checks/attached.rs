@@ -13,7 +13,6 @@ const AT_LEAST: usize = 20;
 /// Number of checks for an attached tracer, and the time between them.
 #[derive(Clone, Copy)]
 struct Looks {
-    /// Time between two checks.
     pause: Duration,
     /// Number of consecutive checks that must have the same result.
     settled: usize,
@@ -81,7 +80,6 @@ fn wait_with(looks: Looks, pid: u32) -> Result<BTreeSet<u32>, Failed> {
     Ok(programs)
 }
 
-/// Waits until the kernel has unloaded all `programs`.
 pub(crate) fn wait_for_none(programs: &BTreeSet<u32>) -> Result<(), Failed> {
     wait_until(LIVE, "unloading", || alive(programs) == 0)
 }

@@ -46,7 +46,6 @@ pub(crate) fn is_caused_by_its_timer(truth: &Truth, all: &BeatStatement) -> Resu
     check(right, || format!("{line:#?}"))
 }
 
-/// Checks that no period is found for a thread that runs at random times.
 pub(crate) fn has_no_period(truth: &Truth, all: &BeatStatement) -> Result<(), Failed> {
     let lines = beats(truth, all);
     check(lines.is_empty(), || format!("{lines:#?}"))

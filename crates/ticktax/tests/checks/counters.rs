@@ -22,10 +22,10 @@ fn densest(mut starts: Vec<Nanos>, length: Nanos) -> u64 {
     most.unwrap_or(0) as u64
 }
 
-/// Widens `tolerance` by the events between the kernel's readings and the accounts, which start
-/// after the first reading and end before the second. Within milliseconds, there can be hundreds of
-/// events: RCU softirqs after much memory has been freed, or function calls between CPUs when a
-/// program with many threads exits.
+/// Widens `tolerance` by the events that the kernel's counters include but the accounts do not: the
+/// accounts start after the first counter reading and end before the second. Even within
+/// milliseconds, there can be hundreds of events: RCU softirqs after much memory has been freed, or
+/// function calls between CPUs when a program with many threads exits.
 fn in_between(starts: Vec<Nanos>, between: Nanos, tolerance: Tolerance) -> Tolerance {
     let most = 2 * densest(starts, between);
     Tolerance {
@@ -34,7 +34,6 @@ fn in_between(starts: Vec<Nanos>, between: Nanos, tolerance: Tolerance) -> Toler
     }
 }
 
-/// Returns the start times of the spans on `cpu` that have one of these `names`.
 fn starts(recorded: &Recorded, cpu: Cpu, kind: Kind, names: &[&str]) -> Vec<Nanos> {
     let spans = recorded.spans.iter().filter(|(span, source)| {
         span.cpu == cpu
@@ -45,7 +44,6 @@ fn starts(recorded: &Recorded, cpu: Cpu, kind: Kind, names: &[&str]) -> Vec<Nano
     spans.map(|(span, _)| span.start).collect()
 }
 
-/// Checks that the number of spans matches the kernel's counts of interrupts and softirqs.
 pub(crate) fn spans_match_counts(recorded: &Recorded, tolerance: Tolerance) -> Result<(), Failed> {
     let header = &recorded.header;
     for books in &header.cpus {
@@ -80,7 +78,6 @@ pub(crate) fn spans_match_counts(recorded: &Recorded, tolerance: Tolerance) -> R
     Ok(())
 }
 
-/// Returns the tick costs in a statement.
 pub(crate) fn bill(statement: &Statement) -> Result<&TickBill, Failed> {
     let bill = statement.tick.as_ref();
     bill.ok_or_else(|| "there is no bill".into())
@@ -139,7 +136,6 @@ pub(crate) fn ticks_match_counts(
     Ok(())
 }
 
-/// Checks that the parts of a tick's cost add up.
 pub(crate) fn tick_costs_add_up(statement: &Statement) -> Result<(), Failed> {
     let cost = bill(statement)?.cost.as_ref().ok_or("no cost")?;
     let within: i64 = cost.parts.iter().map(|part| part.time.0).sum();

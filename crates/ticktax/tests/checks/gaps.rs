@@ -6,7 +6,6 @@ use ticktax_model::statement::Statement;
 
 use super::check;
 
-/// Checks that the gaps found by a spinning probe have a cause or are reported as unexplained.
 pub(crate) fn are_explained(statement: &Statement) -> Result<(), Failed> {
     let gaps = statement.gaps.as_ref().ok_or("no probe ran")?;
     let parts = gaps.long;

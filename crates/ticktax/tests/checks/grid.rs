@@ -29,7 +29,6 @@ impl Grid {
         }
     }
 
-    /// Returns the time until the next frame.
     pub(crate) fn left(&self, now: Nanos) -> std::time::Duration {
         let left = (self.next - now).max(Nanos::ZERO);
         std::time::Duration::from_nanos(left.0.unsigned_abs())

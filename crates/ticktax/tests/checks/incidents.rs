@@ -38,7 +38,6 @@ pub(crate) fn incidents(folder: &Path) -> Result<Vec<Value>, Failed> {
     Ok(found)
 }
 
-/// Reads the triggers from the recording of an incident.
 pub(crate) fn triggers_of(folder: &Path, incident: &Value) -> Result<Vec<Trigger>, Failed> {
     let name = incident["recording"].as_str().ok_or("it was not kept")?;
     let recording = RecordingReader::open(folder.join(name))?;
@@ -95,7 +94,6 @@ impl Caught {
         found.map(|(incident, _)| incident).collect()
     }
 
-    /// Builds an error message that shows everything that was caught.
     fn wrong(&self, what: &str) -> Failed {
         format!("{what}: {:#?}, {:?}", self.incidents, self.truth).into()
     }
@@ -107,8 +105,6 @@ fn is_most_of(delay: Nanos, event: Nanos) -> bool {
     delay <= event && delay.0 >= event.0 / 2
 }
 
-/// Checks that uninterruptible waits are caught, and that the incidents name the child that ended
-/// them.
 pub(crate) fn blocks_name_the_waker(caught: &Caught) -> Result<(), Failed> {
     let (tid, name) = (caught.truth.tid, &*caught.truth.comm);
     let injected = caught.injected();
@@ -136,7 +132,6 @@ pub(crate) fn blocks_name_the_waker(caught: &Caught) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Checks that throttling is caught, and that the incidents name the throttled program.
 pub(crate) fn quotas_name_the_throttled_program(caught: &Caught) -> Result<(), Failed> {
     let injected = caught.injected();
     let is_right = |(trigger, event): &(&Trigger, &Event)| {

@@ -1,5 +1,5 @@
-//! Checks that compare the truth about one disturbance with one recording. The live tests run them
-//! on this machine, and the scenario runs them for a lab guest.
+//! Checks that compare a recording of one disturbance with its `Truth`: what the injector itself
+//! measured. The live tests run them on this machine, and the scenario runs them for a lab guest.
 
 #![allow(dead_code, reason = "each test binary uses a part of this")]
 
@@ -29,12 +29,12 @@ pub(crate) use recorded::Recorded;
 /// The method that measures the CPU time of all threads of the injecting process over its lifetime.
 pub(crate) const WHOLE_PROCESS: &str = "CLOCK_PROCESS_CPUTIME_ID at the end";
 
-/// Allowed difference between a reported figure and the truth.
+/// Allowed difference between a reported figure and the `Truth`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tolerance {
-    /// Allowed error in times, as a share of the truth.
+    /// Allowed error in times, as a fraction of the true time.
     pub(crate) time_share: f64,
-    /// Allowed error in counts, as a share of the truth.
+    /// Allowed error in counts, as a fraction of the true count.
     pub(crate) count_share: f64,
     /// Allowed error in counts, as a number of events at the two ends of a disturbance.
     pub(crate) events: f64,
@@ -54,7 +54,6 @@ impl Tolerance {
         events: 0.0,
     };
 
-    /// Checks a time.
     pub(crate) fn time(self, what: &str, found: Nanos, truth: Nanos) -> Result<(), Failed> {
         let allowed = self.time_share * truth.0 as f64;
         check((found - truth).0.abs() as f64 <= allowed, || {
@@ -62,7 +61,6 @@ impl Tolerance {
         })
     }
 
-    /// Checks a count.
     pub(crate) fn count(self, what: &str, found: u64, truth: u64) -> Result<(), Failed> {
         let allowed = (self.count_share * truth as f64).max(self.events);
         check(found.abs_diff(truth) as f64 <= allowed, || {
@@ -88,7 +86,6 @@ pub(crate) fn statement_in(folder: &Path, name: &str) -> Result<Statement, Faile
     Ok(serde_json::from_slice(&json)?)
 }
 
-/// Succeeds if `holds` is true, and otherwise fails with the message from `why`.
 pub(crate) fn check(holds: bool, why: impl FnOnce() -> String) -> Result<(), Failed> {
     if holds { Ok(()) } else { Err(why().into()) }
 }

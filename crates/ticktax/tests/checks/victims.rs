@@ -60,8 +60,8 @@ pub(crate) fn behind(truth: &Truth, threads: &ThreadTimes) -> Nanos {
     its.map(|interferer| interferer.time).sum()
 }
 
-/// Checks a victim whose child uses up their quota. The victim must be throttled for as long as its
-/// cgroup reports.
+/// Checks a victim that shares a CPU quota with its child, which uses the quota up. The victim must
+/// be throttled for as long as its cgroup reports.
 pub(crate) fn is_throttled(truth: &Truth, threads: &ThreadTimes) -> Result<(), Failed> {
     let found = time(threads, ThreadState::Throttled);
     check(truth.allows_throttled(found), || {

@@ -109,7 +109,6 @@ fn a_folder_in_place_of_a_file_is_reported_and_a_missing_file_is_not() {
     );
 }
 
-/// Returns whether the limitation says that `path` could not be read for the reason `why`.
 fn is_unread(limitation: &Limitation, path: &str, why: &Unreadable) -> bool {
     matches!(
         limitation,

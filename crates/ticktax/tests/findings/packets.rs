@@ -20,7 +20,6 @@ use super::tree::{Case, case};
 const BUDGET: (&str, &str) = ("proc/sys/net/core/netdev_budget", "300\n");
 const TIME: (&str, &str) = ("proc/sys/net/core/netdev_budget_usecs", "8000\n");
 
-/// Returns a case about network packets.
 fn with(
     rule: &'static str,
     name: &'static str,

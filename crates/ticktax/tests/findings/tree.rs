@@ -30,13 +30,9 @@ pub(crate) struct Case {
     pub(crate) files: Vec<(&'static str, String)>,
     /// Sets measured values in the header, and returns the tick costs.
     pub(crate) measured: fn(&mut Header) -> Option<TickBill>,
-    /// Returns the result of the accounting check.
     pub(crate) accounting: fn() -> Option<AccountingStatement>,
-    /// The packet delays.
     pub(crate) packets: fn() -> Option<PacketPaths>,
-    /// Returns the times of the watched program's threads.
     pub(crate) threads: fn() -> Option<ThreadTimes>,
-    /// The CPU accounts.
     pub(crate) accounts: fn() -> Vec<Account>,
     pub(crate) expected: Expected,
 }

@@ -76,7 +76,6 @@ fn disturbance(statement: &Statement) -> f64 {
     time.share_of(statement.cpus[0].elapsed)
 }
 
-/// Returns the command line of the program that makes the disturbance.
 fn inject(arch: Arch) -> String {
     let program = built(arch, "ticktax-inject").unwrap();
     let words = "fifo --cpu 0 --period 40ms --length 2ms --for 5m --json";
@@ -221,8 +220,8 @@ pub(crate) fn time_taken_by_the_host_is_outside() {
     let statement: Statement = serde_json::from_str(&output_text).unwrap();
     assert!(statement.balances(), "{:?}", statement.balance);
     let gaps = statement.gaps.as_ref().unwrap();
-    // If a switch was not reported (one at either end of the audit), the longest of the empty gaps
-    // is not proven.
+    // The kernel may fail to report a switch at either end of the audit. Such a switch could be in
+    // any of the empty gaps, and the analysis assumes that it is in the longest one.
     let bounds = gaps.proofs.iter().map(|gap| match gap.proof {
         Proof::Proven => 0,
         Proof::Bounded(gaps) => gaps,
@@ -321,7 +320,6 @@ fn interrupts(statement: &Statement, truth: &Path) -> (f64, f64) {
 /// Output file of the first additional program.
 const FIRST: &str = "ticktax-inject-0.stdout";
 
-/// Checks that function calls from one CPU to another have the same name as on other architectures.
 pub(crate) fn interrupts_between_cpus_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let program = built(Arch::Arm, "ticktax-inject").unwrap();

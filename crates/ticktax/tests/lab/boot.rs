@@ -77,7 +77,6 @@ impl Guest<'_> {
     }
 }
 
-/// Returns the last lines of the console, for an error message.
 fn last_lines(console: &Path) -> String {
     let text = fs::read(console).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);

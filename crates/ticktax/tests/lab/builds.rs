@@ -162,7 +162,6 @@ pub(crate) fn another_source_or_configuration_is_another_build() {
         text(&refused.stderr).contains("CONFIG_NEVER=y"),
         "{refused:?}"
     );
-    // The kernel that already existed must still be there.
     assert!(place.image("hz250+rt").is_some());
 }
 

@@ -15,10 +15,8 @@ use crate::fixture::{
     CLOUD, LIMIT, complaint, eventually, lab_run, lab_run_within, qemus_in, running_in, ticktax,
 };
 
-/// The user `nobody`.
 const NOBODY: u32 = 65_534;
 
-/// Checks that `complaint` is a single line that contains `words`.
 fn one_line(complaint: &str, words: &str) {
     assert_eq!(complaint.lines().count(), 1, "{complaint}");
     assert!(complaint.contains(words), "{complaint}");

@@ -59,7 +59,6 @@ pub(crate) fn lab_run(kernel: &str) -> Command {
     lab_run_within(LIMIT, kernel)
 }
 
-/// Returns the command of [`lab_run`] with another time limit.
 pub(crate) fn lab_run_within(limit: &str, kernel: &str) -> Command {
     let mut command = ticktax();
     command.args(["lab", "run", "--limit", limit, "--kernel", kernel]);
@@ -84,7 +83,6 @@ pub(crate) fn qemus_in(folder: &Path) -> Vec<(Pid, String)> {
     processes.filter_map(qemu).collect()
 }
 
-/// Returns the arguments of the QEMU processes that use `folder`.
 pub(crate) fn running_in(folder: &Path) -> Vec<String> {
     let qemus = qemus_in(folder).into_iter();
     qemus.map(|(_, line)| line).collect()

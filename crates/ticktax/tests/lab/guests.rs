@@ -200,7 +200,8 @@ fn case(name: &str) -> KernelsStatement {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Work of 3 ms that starts at a tick is over before the next tick, which comes 4 ms later.
+/// The loop works for 3 ms after a tick and is done before the next one, which comes 4 ms later.
+/// Sampling at ticks therefore misses nearly all of its work.
 pub(crate) fn a_kernel_confirms_the_model_of_a_case() {
     let statement = case("frame-rate-vs-hz");
     assert_eq!(statement.met(), (2, 2), "{statement:#?}");

@@ -23,7 +23,7 @@ pub(crate) type Outcome<T = ()> = Result<T, Failed>;
 pub(crate) const COMMAND: &str = "ticktax";
 /// Directory that contains symbolic links to this binary, one for each program name.
 const NAMES: &str = "/tmp/names";
-/// Number of looks for a message, and the time between two looks.
+/// Number of checks for a message, and the time between two checks.
 const LOOKS: u32 = 1_500;
 const LOOK: Duration = Duration::from_millis(40);
 
@@ -41,7 +41,7 @@ pub(crate) fn ticktax() -> Command {
     Command::new(Path::new(TOOLS).join(COMMAND))
 }
 
-/// Returns the paths of two files: the plan of the disturbance `name`, and the truth about it.
+/// Returns the paths of two files: the plan of the disturbance `name`, and its `Truth`.
 pub(crate) fn files(name: &str) -> (String, String) {
     (format!("/tmp/{name}.plan"), format!("/tmp/{name}.truth"))
 }

@@ -34,10 +34,10 @@ const OTHERS: [&str; 4] = [
     "linux-image-6.12-rt-amd64",
 ];
 
-/// Triggers of the recorder. Even in an idle guest, the kernel often runs or keeps a thread waiting
-/// for more than 10 µs.
+/// Triggers that are sure to fire: even in an idle guest, the kernel often runs or keeps a thread
+/// waiting for more than 10 µs.
 const TRIGGERS: [&str; 2] = ["stretch>10us", "wait>10us"];
-/// File that contains the truth about the quota, as JSON.
+/// JSON file that contains the `Truth` of the quota.
 const TRUTH: &str = "truth.json";
 
 type Test = fn(&Path) -> Result<(), Failed>;
@@ -138,7 +138,6 @@ fn the_tracer_loads(folder: &Path) -> Result<(), Failed> {
 fn the_recorder_keeps_a_window(folder: &Path) -> Result<(), Failed> {
     let incidents = fs::read_to_string(folder.join("recorder.json"))?;
     let remarks = fs::read_to_string(folder.join("recorder.err"))?;
-    // The recorder must have kept a window and printed its incident.
     check(incidents.contains(" UTC  1  "), || {
         format!("{incidents}{remarks}")
     })

@@ -169,7 +169,6 @@ fn trial(name: &str, test: impl FnOnce() + Send + 'static) -> Trial {
     })
 }
 
-/// Creates a test that can run at the same time as others.
 fn shared(name: &str, test: impl FnOnce() -> Result<(), Failed> + Send + 'static) -> Trial {
     Trial::test(name, move || {
         let _guard = EXCLUSION.read().unwrap_or_else(PoisonError::into_inner);
@@ -177,7 +176,6 @@ fn shared(name: &str, test: impl FnOnce() -> Result<(), Failed> + Send + 'static
     })
 }
 
-/// Creates a test that runs alone, and fails if `test` panics.
 fn alone(name: &str, test: impl FnOnce() + Send + 'static) -> Trial {
     Trial::test(name, move || {
         let _guard = EXCLUSION.write().unwrap_or_else(PoisonError::into_inner);
@@ -186,8 +184,8 @@ fn alone(name: &str, test: impl FnOnce() + Send + 'static) -> Trial {
     })
 }
 
-/// If this binary runs in a guest, as PID 1 or as a program that PID 1 started, does what the guest
-/// is for. Otherwise returns `None`.
+/// If this binary runs in a guest, as PID 1 or as a program that PID 1 started, does the work of
+/// that guest or program. Otherwise returns `None`.
 fn in_a_guest() -> Option<ExitCode> {
     if ticktax_lab::guest::is_init() {
         eprintln!("{}", ticktax_lab::guest::run());

@@ -49,7 +49,7 @@ fn cpu_time(clock: ClockId) -> Result<Nanos, Failed> {
     Ok(Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec()))
 }
 
-/// Makes a disturbance and writes the truth about it to a file.
+/// Makes a disturbance and writes its `Truth` to a file.
 fn inject(plan: &str, truth: &str) -> Result<(), Failed> {
     let plan: Plan = serde_json::from_slice(&fs::read(plan)?)?;
     let mut done = ticktax_inject::run(&plan)?;
@@ -118,7 +118,6 @@ fn victim() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Starts `count` programs that exit immediately.
 fn children(count: u64) -> Result<(), Failed> {
     for _ in 0..count {
         let mut child = Command::new(std::env::current_exe()?);
@@ -130,7 +129,7 @@ fn children(count: u64) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Returns the truth about a disturbance that starts at `start` and has no events yet.
+/// Returns the `Truth` of a disturbance that starts at `start` and has no events yet.
 pub(crate) fn truth(kind: &str, tid: i32, comm: &str, start: Nanos) -> Truth {
     Truth {
         kind: kind.to_owned(),

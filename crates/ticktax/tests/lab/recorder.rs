@@ -18,7 +18,6 @@ use ticktax_model::statement::Statement;
 use crate::boot::Guest;
 use crate::fixture::{CLOUD, complaint, ticktax};
 
-/// Returns the contents of the guest's file `name` as text.
 fn guest_text(outcome: &Outcome, name: &str) -> String {
     let bytes = outcome.file(name).unwrap_or_default();
     String::from_utf8_lossy(bytes).into_owned()
@@ -39,7 +38,6 @@ struct Caught {
 }
 
 impl Caught {
-    /// Returns all stalls, in order.
     fn all(outcome: &Outcome) -> Vec<Self> {
         let index = lines(outcome, "index.jsonl");
         let named = |name: &str| index.iter().filter(|line| line["line"] == name).count();
@@ -86,8 +84,8 @@ impl Caught {
             .unwrap_or_else(|| panic!("{name} of {object}"))
     }
 
-    /// Checks the length of the stall, its culprit, and its time on the wall clock as set at that
-    /// moment.
+    /// Checks the length of the stall, its culprit, and its wall-clock time. The guest changes
+    /// the clock between stalls, so this must be the time that the clock showed during the stall.
     fn is_right(&self) {
         let Self {
             stall,

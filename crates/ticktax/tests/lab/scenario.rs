@@ -58,7 +58,7 @@ fn scenario() -> Result<&'static Scenario, Failed> {
         .ok_or_else(|| reason.unwrap_or_else(elsewhere))
 }
 
-/// The truths about the disturbances, and what ticktax reported.
+/// The `Truth` of each disturbance, and what ticktax reported.
 pub(super) struct Scenario {
     folder: PathBuf,
     truths: BTreeMap<String, Truth>,

@@ -15,7 +15,7 @@ use ticktax_model::{Cpu, Nanos};
 use super::checks::accounting::{self as checks, accounting, line};
 use super::fixture::{Place, Recorded, check, injector, statement, ticktax};
 
-/// Allowed error in shares of the elapsed time.
+/// Allowed error, as a fraction of the elapsed time.
 const POINTS: f64 = 0.005;
 
 struct Audited {
@@ -25,7 +25,6 @@ struct Audited {
 }
 
 impl Audited {
-    /// Returns references to the parts that the checks need.
     fn parts(&self) -> checks::Audited<'_> {
         checks::Audited {
             truth: &self.truth,
@@ -89,7 +88,6 @@ pub(crate) fn a_program_around_ticks_is_found() -> Result<(), Failed> {
     samples(Window::AROUND, true)
 }
 
-/// Checks that the soak probe gets the CPU time that the program leaves over.
 pub(crate) fn the_soak_probe_gets_the_remaining_time() -> Result<(), Failed> {
     let plan = dodge(Window::BETWEEN)?;
     let audited = audit(&plan, "soak")?;
@@ -165,8 +163,6 @@ impl Drop for Hog {
     }
 }
 
-/// Checks that interrupt time that the kernel does not measure is named and fits the injector's own
-/// measurement.
 pub(crate) fn unmeasured_interrupts_are_named() -> Result<(), Failed> {
     let cpu = ticktax_inject::default_cpu()?;
     let plan = Plan::new(Disturbance::Softirq { packets: 64 }, cpu)

@@ -44,7 +44,6 @@ fn place_for_nobody() -> Result<(tempfile::TempDir, PathBuf), Failed> {
     Ok((place, facts))
 }
 
-/// Reads the fields in the status file of a process.
 fn status(pid: u32) -> Result<BTreeMap<String, String>, Failed> {
     let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let lines = text.lines().filter_map(|line| line.split_once(':'));
@@ -91,7 +90,6 @@ pub(crate) fn serves_what_it_counts_without_rights() -> Result<(), Failed> {
         })?;
     }
     check(page.ends_with("# EOF\n"), || page.clone())?;
-    // The counters must only grow.
     let later = agent.page_when_it_changes(&page)?;
     check(
         sum_of(&later, "ticktax_recorded_seconds_total") > recorded,
@@ -239,7 +237,7 @@ pub(crate) fn facts_hold_all_counted_time() -> Result<(), Failed> {
             format!("{table}: {longer:?}, {minutes:?}")
         })?;
     }
-    // The tables of ticks work in the same way. There must be a few ticks within three seconds.
+    // The table of ticks has the same columns. Within three seconds, there must be a few ticks.
     let ticks = rows(&facts.join("tick"))?;
     check(ticks.iter().map(|row| row.2).sum::<i64>() > 0, || {
         format!("{ticks:?}")

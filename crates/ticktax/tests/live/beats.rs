@@ -11,8 +11,8 @@ use super::fixture::{Place, audit_to, check, ticktax};
 
 const SHORT: Nanos = Nanos::from_secs(5);
 
-/// Records a thread that runs on this schedule. Returns the truth about it and the result of
-/// `ticktax beats`.
+/// Records a thread that runs on this schedule. Returns its `Truth` and the output of `ticktax
+/// beats`.
 fn beats_of(schedule: Schedule, duration: Nanos) -> Result<(Truth, BeatStatement), Failed> {
     let disturbance = Disturbance::Fifo { priority: 50 };
     let plan = Plan::new(disturbance, ticktax_inject::default_cpu()?)

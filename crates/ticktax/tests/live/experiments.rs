@@ -96,7 +96,6 @@ pub(crate) fn a_degenerate_design_is_explained() -> Result<(), Failed> {
     check(result.arms[1].same_as == 0, why)
 }
 
-/// Checks that each option takes effect, and that it does so only within the namespaces.
 pub(crate) fn options_are_in_effect_and_only_in_the_namespaces() -> Result<(), Failed> {
     let sysctl = || fs::read_to_string("/proc/sys/net/ipv4/tcp_timestamps");
     let before = sysctl()?;
@@ -168,7 +167,6 @@ pub(crate) fn invalid_factors_are_refused_before_any_run() -> Result<(), Failed>
     )
 }
 
-/// Checks that the spread in the pilot run determines the number of blocks.
 pub(crate) fn a_pilot_determines_the_number_of_blocks() -> Result<(), Failed> {
     let vary = ["--untraced", "--vary", "size=512,65536", "--resolve", "60%"];
     let output = ticktax(&START).arg("60ms").args(vary).output()?;
@@ -251,7 +249,6 @@ pub(crate) fn without_rights_only_socket_options_are_varied() -> Result<(), Fail
     )
 }
 
-/// Checks that an experiment keeps its complete blocks after Ctrl-C.
 pub(crate) fn an_interrupted_experiment_keeps_whole_blocks() -> Result<(), Failed> {
     let child = ticktax(&START)
         .args([

@@ -37,7 +37,7 @@ pub(crate) fn no_real_time() -> Option<&'static str> {
 }
 
 /// If this process was started as an injector, makes the disturbance of the given plan and writes
-/// the truth about it. Otherwise returns `None`.
+/// its `Truth`. Otherwise returns `None`.
 pub(crate) fn as_injector() -> Option<ExitCode> {
     let arguments: Vec<OsString> = env::args_os().collect();
     let [_, flag, plan, truth] = &arguments[..] else {
@@ -82,8 +82,8 @@ pub(crate) fn ticktax(arguments: &[&str]) -> Command {
     command
 }
 
-/// Returns the command that makes the disturbance of `plan`, and the path of the file that receives
-/// the truth about it.
+/// Returns the command that makes the disturbance of `plan`, and the path of the file to which it
+/// writes its `Truth`.
 ///
 /// If the disturbance is a spinning thread, it runs as a real-time thread, so that a busy machine
 /// does not delay it.
@@ -109,7 +109,7 @@ pub(crate) fn injector(plan: &Plan, place: &Place) -> Result<(Vec<OsString>, Pat
     Ok((command, truth_file))
 }
 
-/// Audits the disturbance of `plan`. Returns the truth about it, and the recording.
+/// Audits the disturbance of `plan`. Returns its `Truth` and the recording.
 pub(crate) fn audit_of(plan: &Plan) -> Result<(Truth, Recorded), Failed> {
     let place = Place::new();
     let recording = place.file("recording.parquet");
@@ -117,8 +117,7 @@ pub(crate) fn audit_of(plan: &Plan) -> Result<(Truth, Recorded), Failed> {
     Ok((truth, Recorded::read(&recording)?))
 }
 
-/// Audits the disturbance of `plan` and saves the recording. Returns the truth about the
-/// disturbance.
+/// Audits the disturbance of `plan` and saves the recording. Returns its `Truth`.
 pub(crate) fn audit_to(plan: &Plan, place: &Place, recording: &Path) -> Result<Truth, Failed> {
     let (command, truth_file) = injector(plan, place)?;
     let output = ticktax(&["audit", "--probe", "none", "--format", "json", "--save"])

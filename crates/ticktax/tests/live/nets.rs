@@ -73,7 +73,6 @@ pub(crate) fn the_accounts_of_traffic_balance() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Checks that the soak probe gets the CPU time that the other accounts leave over.
 pub(crate) fn a_soak_probe_gets_the_remaining_time() -> Result<(), Failed> {
     let statement = pair(&["--soak"])?;
     let books = statement.traced.as_ref().ok_or("no books")?;
@@ -85,8 +84,8 @@ pub(crate) fn a_soak_probe_gets_the_remaining_time() -> Result<(), Failed> {
     check(has_some || others > 0.8, || format!("{statement:?}"))
 }
 
-/// Checks that the place of each lost datagram is known. The places come from the counters of the
-/// network namespace, which carries no other traffic.
+/// Checks that ticktax knows where each lost datagram was dropped. It learns this from the counters
+/// of the network namespace, which carries no other traffic.
 pub(crate) fn every_datagram_is_placed() -> Result<(), Failed> {
     let statement = pair(&["--udp", "--rate", "max", "--size", "200"])?;
     let receiver = statement.receiver.as_ref().ok_or("no receiver")?;

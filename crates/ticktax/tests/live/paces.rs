@@ -57,8 +57,8 @@ impl Drop for Program {
 }
 
 pub(crate) fn finds_the_rate_of_a_loop_from_its_wakeups() -> Result<(), Failed> {
-    // Let the loop run before all ordinary programs. Behind ten busy programs, it would constantly
-    // catch up and have no rate that could be found.
+    // Give the loop a higher priority than all ordinary programs. Behind ten busy programs, it
+    // would constantly catch up and have no rate that could be found.
     let mut arguments = vec!["pace", "--rate", "50", "--work", "2ms", "--for", "1h"];
     arguments.extend(["--policy", "rr:1"]);
     let program = Program::start(&mut ticktax(&arguments))?;
@@ -100,8 +100,8 @@ pub(crate) fn finds_the_rate_of_a_loop_from_its_wakeups() -> Result<(), Failed> 
 pub(crate) fn names_the_culprit_of_late_frames() -> Result<(), Failed> {
     let cpu = ticktax_inject::default_cpu()?;
     let number = cpu.to_string();
-    // Let the loop run before all ordinary programs, so that they do not delay it on a busy
-    // machine.
+    // Give the loop a higher priority than all ordinary programs, so that they do not delay it on a
+    // busy machine.
     let mut arguments = vec!["pace", "--rate", "50", "--work", "2ms", "--for", "1h"];
     arguments.extend(["--cpu", &number, "--policy", "rr:1"]);
     let program = Program::start(&mut ticktax(&arguments))?;

@@ -78,7 +78,6 @@ impl Drop for Traffic {
     }
 }
 
-/// Parses the statement that an audit printed as JSON, and returns its section on packets.
 fn parse_packets(output: &std::process::Output) -> Result<PacketPaths, Failed> {
     Ok(statement(output)?
         .packets
@@ -228,8 +227,8 @@ fn raise_delays(recording: &Path, tid: i32) -> Result<Vec<Nanos>, Failed> {
     Ok(delays)
 }
 
-/// Checks the step from the wake-up until the thread ran against the rows. Delays that the rows do
-/// not show must be reported as missing.
+/// Compares the reported delay between a wake-up and the run of the thread with the rows. Delays
+/// that the rows do not show must be reported as missing.
 fn check_delays(all: &Intervals, rows: &ByHand, missing: &NotFollowed) -> Result<(), Failed> {
     let (delays, unknown) = rows.delays();
     let why = || {
@@ -253,8 +252,8 @@ fn check_delays(all: &Intervals, rows: &ByHand, missing: &NotFollowed) -> Result
     Ok(())
 }
 
-/// Checks the step from the raise of the softirq until it started against the rows. All packets
-/// except `missing` of them must have been followed.
+/// Compares the reported delay between the raise and the start of a softirq with the rows. All
+/// packets except `missing` of them must have been followed.
 fn check_raises(
     raised: &Intervals,
     recording: &Path,

@@ -66,8 +66,9 @@ fn stalled(
     statement
 }
 
-/// Checks that the place of each loss is known, that for each burst of losses a stall is named
-/// whose length predicts the loss, and that the saved recording results in the same report.
+/// Checks that ticktax knows where each datagram was lost, that it blames each burst of losses on a
+/// stall whose length explains the number of lost datagrams, and that the saved recording gives the
+/// same report.
 pub(crate) fn a_stall_is_named_and_predicts_what_it_loses() -> Result<(), Failed> {
     let Some((sender, receiver)) = cpus()? else {
         return Ok(());

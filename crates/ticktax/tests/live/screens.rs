@@ -22,9 +22,9 @@ use ticktax_store::recording::RecordingWriter;
 
 use super::fixture::{Place, check, injector};
 
-/// Time between two looks at the screen.
+/// Time between two checks of the screen.
 const LOOK: Duration = Duration::from_millis(200);
-/// Number of looks within which the command must exit.
+/// Number of checks before a command that has not exited counts as hung.
 const LOOKS: u32 = 300;
 
 pub(crate) fn has_tmux() -> bool {
@@ -109,8 +109,8 @@ fn ticktax() -> &'static str {
 struct Running(Child);
 
 impl Running {
-    /// Runs a command before all ordinary programs, because a machine that builds software may have
-    /// many of them.
+    /// Runs a command at a higher priority than all ordinary programs, because a machine that
+    /// builds software may have many of them.
     fn above(policy: &[&str], command: &[OsString]) -> Result<Self, Failed> {
         let mut chrt = Command::new("chrt");
         chrt.args(policy).args(command);
@@ -156,7 +156,6 @@ fn on_the_cpu(program: Vec<OsString>) -> Result<Running, Failed> {
     Running::above(&["-r", "1"], &command)
 }
 
-/// Starts a server that always has work.
 fn busy_server(place: &Place) -> Result<Running, Failed> {
     shell("gamesrv", "while :; do :; done", place)
 }
@@ -185,13 +184,12 @@ fn audit(server: &Running) -> String {
 fn paced_server(rate: &str, work: &str, place: &Place) -> Result<Running, Failed> {
     let server = renamed(Path::new(ticktax()), "gamesrv", place)?;
     let cpu = ticktax_inject::default_cpu()?.to_string();
-    // The loop also runs before all ordinary programs.
+    // Give this loop a higher priority than all ordinary programs, too.
     let arguments = [
         "pace", "--rate", rate, "--work", work, "--for", "60", "--cpu", &cpu, "--policy", "rr:1",
     ];
     let arguments = arguments.into_iter().map(OsString::from);
     let server = on_the_cpu(std::iter::once(server.into()).chain(arguments).collect())?;
-    // Wait until the loop is running.
     thread::sleep(Duration::from_secs(2));
     Ok(server)
 }
@@ -278,8 +276,8 @@ pub(crate) fn an_undisturbed_program_is_reported_as_such() -> Result<(), Failed>
     let place = Place::new();
     let server = paced_server("50", "8ms", &place)?;
     let words = ["OK (", "Nothing to change"];
-    // The hypervisor may have made a frame late, and it is then right that the screen reports this.
-    // Try again in that case.
+    // If the hypervisor delayed a frame, the screen rightly blames the hypervisor. Try again in
+    // that case.
     let mut seen = Ok(());
     for _ in 0..5 {
         seen = shows(&audit(&server), "gamesrv (", &words);

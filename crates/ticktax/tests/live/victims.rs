@@ -69,7 +69,6 @@ impl Drop for Shell {
     }
 }
 
-/// Audits a command that causes a known disturbance.
 fn audit_of(plan: &Plan) -> Result<(Truth, ThreadTimes), Failed> {
     let place = Place::new();
     let (command, truth) = injector(plan, &place)?;

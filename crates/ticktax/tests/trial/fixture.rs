@@ -53,7 +53,6 @@ impl Place {
         self.command(arguments).output().unwrap()
     }
 
-    /// Runs a trial, and returns its JSON output.
     pub(crate) fn statement(&self, arguments: &[&str]) -> Result<Value, Failed> {
         let output = self
             .command(&["--format", "json"])
@@ -100,7 +99,6 @@ impl Quiet {
         fs::read_to_string(QUIET_FILE).unwrap().trim().to_owned()
     }
 
-    /// Returns a value to set that differs from the current one.
     pub(crate) fn other(&self) -> &'static str {
         OTHERS.into_iter().find(|value| *value != self.0).unwrap()
     }

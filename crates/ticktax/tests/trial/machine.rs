@@ -27,7 +27,6 @@ pub(crate) const ALL: &[(&str, Test)] = &[
     ("a_running_process_is_watched", a_running_process_is_watched),
 ];
 
-/// Tests that measure an effect.
 pub(crate) const EFFECTS: &[(&str, Test)] = &[
     ("timer_slack_of_a_paced_loop", timer_slack_of_a_paced_loop),
     ("a_quota_of_a_separate_cgroup", a_quota_of_a_separate_cgroup),
@@ -203,8 +202,6 @@ fn a_second_trial_refuses() -> Result<(), Failed> {
     check(Quiet::now() == quiet.0, Quiet::now)
 }
 
-/// Checks that a trial leaves a setting alone and reports it if another program changes the setting
-/// during the trial.
 fn settings_changed_by_other_programs_are_left_alone() -> Result<(), Failed> {
     let (place, quiet) = (Place::new(), Quiet::new());
     let running = Running::start(long(&place, &quiet));

@@ -46,7 +46,6 @@ fn story(text: &'static str) -> Story {
 }
 
 impl Story {
-    /// Runs the story and checks the results.
     pub(crate) fn check(&self) -> Result<(), Failed> {
         let place = Place::new();
         let typed = self.command.strip_prefix("sudo ticktax try ");
@@ -76,7 +75,6 @@ impl Story {
     }
 }
 
-/// Returns whether other programs compete for the CPUs.
 fn is_busy() -> bool {
     let load = fs::read_to_string(Path::new("/proc/loadavg")).unwrap();
     let recent = load

@@ -407,7 +407,6 @@ fn two_recordings_are_compared_and_a_statement_has_no_intervals() {
             .iter()
             .all(|account| account["share"]["corrected_probability"].is_null())
     );
-    // Compare a recording with itself.
     let output = compare(&[&first, &first, "--format", "json"]);
     let changes: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let accounts = changes["accounts"].as_array().unwrap();

@@ -1,5 +1,5 @@
-//! Tests of output files that the user names: if a killed process left files behind, through links,
-//! and on devices.
+//! Tests of output files that the user names: with leftovers of a killed process next to them,
+//! behind symbolic links, and on devices.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -48,7 +48,6 @@ fn names(folder: &Path) -> Vec<OsString> {
     names
 }
 
-/// Runs `ticktax sim` in `folder` with additional arguments.
 fn sim(folder: &Path, more: &[&str]) -> std::process::Output {
     let scenario = folder.join("game.toml");
     fs::write(&scenario, GAME).unwrap();

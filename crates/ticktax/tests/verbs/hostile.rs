@@ -20,7 +20,6 @@ const MIB: u64 = 1 << 20;
 /// Memory that a process can allocate between two checks of its limit.
 const SLACK: u64 = 8 * MIB;
 
-/// A recording that a test builds.
 struct Recording {
     sources: SourceTable,
     rows: Vec<Row>,
@@ -233,7 +232,6 @@ fn many_rows_in_few_bytes() {
     check_recording("rows", &recording);
 }
 
-/// Tests a recording in which each row is earlier than all rows before it.
 #[test]
 fn rows_in_descending_order() {
     let mut recording = Recording::new();

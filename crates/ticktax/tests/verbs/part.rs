@@ -85,7 +85,6 @@ fn a_part_has_the_frames_that_were_due_in_it() {
     assert!((394..=396).contains(&frames), "{frames} in 10 s at 25.3 ms");
 }
 
-/// Checks that `beats` accepts the same part as `report` and finds the same periods in it.
 #[test]
 fn beats_and_report_find_the_same_periods_in_a_part() {
     let (_folder, recording) = recorded();
@@ -110,7 +109,6 @@ fn beats_and_report_find_the_same_periods_in_a_part() {
     assert!(complaint(&output).contains("swap them"));
 }
 
-/// Checks that the shell offers only those sections that the recording has.
 #[test]
 fn completed_sections_depend_on_the_recording() {
     let (_folder, recording) = recorded();

@@ -57,8 +57,8 @@ const REPRODUCED: [Measure; 8] = [
     Measure::Wakeups,
 ];
 
-/// Records the scenario at 250 Hz, and predicts other settings from the recording. The truth is the
-/// scenario itself, simulated under those settings.
+/// Records the scenario at 250 Hz, and predicts other settings from the recording. The predictions
+/// must match simulations of the scenario itself under those settings.
 #[test]
 fn predictions_from_a_recording_match_the_scenario_under_other_settings() {
     let (folder, recording, _) = recorded();
@@ -95,7 +95,6 @@ fn predictions_from_a_recording_match_the_scenario_under_other_settings() {
     assert!(value(coarse.unwrap(), Measure::LateMedian) > 2e6);
 }
 
-/// Checks that the prediction reproduces the recording if no setting is changed.
 #[test]
 fn unchanged_settings_reproduce_the_recording() {
     let (_folder, recording, _) = recorded();
@@ -114,7 +113,6 @@ fn unchanged_settings_reproduce_the_recording() {
             "{measure:?}: {recorded_row:#?} {again:#?}"
         );
     }
-    // The same seed must result in the same prediction.
     assert_eq!(
         predict(&recording, &["--resample", "3"]).arms,
         predict(&recording, &["--resample", "3"]).arms
@@ -143,7 +141,6 @@ fn other_rates_and_rules_have_the_expected_effect() {
     assert!((fps(&["rate=40", "rule=deadline"]) - 40.0).abs() < 0.1);
 }
 
-/// Checks that the command fails with exit code `code` and a one-line error that contains `hint`.
 fn is_refused(load: &str, arguments: &[&str], code: i32, hint: &str) {
     let output = ticktax(&[&["sim", "--load", load], arguments].concat());
     let errors = text(&output.stderr);

@@ -38,7 +38,6 @@ fn refused(machine: &Machine) -> [String; 2] {
     [undone, begun].map(|error| error.to_string())
 }
 
-/// Returns the names of the files in the journal's directory, in alphabetical order.
 fn names(machine: &Machine) -> Vec<OsString> {
     let entries = fs::read_dir(machine.path("journal")).unwrap();
     let mut names: Vec<OsString> = entries.map(|entry| entry.unwrap().file_name()).collect();

@@ -151,7 +151,6 @@ fn a_file_that_others_can_write_to_is_refused() {
         .write(name("file"), true, 0o600)
         .expect_err("refused");
     assert!(refused.to_string().contains("chmod"), "{refused}");
-    // The file can still be read.
     let mut text = String::new();
     folder
         .read(name("file"))

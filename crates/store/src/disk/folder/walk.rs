@@ -83,7 +83,6 @@ impl Folder {
     }
 }
 
-/// Opens the root directory with the flags [`PASSING`].
 fn root() -> io::Result<Folder> {
     Ok(Folder {
         handle: open("/", PASSING, Mode::empty())?,

@@ -45,7 +45,6 @@ struct Checker<'l, 'k> {
     left: &'l mut Left,
     /// Name of the innermost field that contains the value.
     key: &'k str,
-    /// Whether the value is in a list.
     listed: bool,
 }
 

@@ -13,7 +13,6 @@ use crate::recording::{RecordingError, RecordingReader};
 
 const FLIPS: u64 = 1_000;
 
-/// Returns the bytes of a recording that contains these rows.
 fn bytes(sources: &SourceTable, rows: &[Row]) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.parquet");

@@ -117,7 +117,6 @@ pub(super) fn with_source(sources: &SourceTable, row: &Row) -> (Source, Row) {
     (sources.get(row.source()).clone(), plain)
 }
 
-/// Returns all rows of a recording.
 pub(super) fn replay(reader: &mut RecordingReader) -> Result<Vec<(Source, Row)>, RecordingError> {
     let mut rows = Vec::new();
     reader.replay(&mut |sources, row| rows.push(with_source(sources, row)))?;

@@ -28,7 +28,6 @@ fn refusal(path: &Path) -> String {
     text
 }
 
-/// Returns the error message for a recording whose header was edited.
 fn refused_header(edit: impl FnOnce(&mut Header)) -> String {
     let (_folder, path) = folder();
     let mut header = header();
@@ -40,7 +39,6 @@ fn refused_header(edit: impl FnOnce(&mut Header)) -> String {
     refusal(&path)
 }
 
-/// Returns the error message for a recording that contains this row.
 fn refused_row(row: Row) -> String {
     let (_folder, path) = folder();
     let mut sources = SourceTable::default();

@@ -87,7 +87,6 @@ fn a_row() -> impl Strategy<Value = (Source, Row)> {
     })
 }
 
-/// Adds `source` to `sources`, and returns `row` with the source's id.
 fn with_source_id(sources: &mut SourceTable, source: &Source, mut row: Row) -> Row {
     let id = sources.intern(source.clone());
     match &mut row {

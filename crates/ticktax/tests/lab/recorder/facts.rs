@@ -71,7 +71,6 @@ impl Accounts {
         *longest_in_window = longest.into_iter().fold(*longest_in_window, Nanos::max);
     }
 
-    /// Returns the total length of all windows.
     pub(super) fn length(&self) -> Nanos {
         self.windows.iter().map(|window| window.1).sum()
     }

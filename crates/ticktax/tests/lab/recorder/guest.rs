@@ -160,7 +160,6 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Waits until the index contains `count` incidents.
     fn has_indexed(&mut self, count: usize) -> Outcome {
         let index = Path::new(INCIDENTS).join("index.jsonl");
         self.until(&format!("incident {count} is missing"), || {
@@ -293,7 +292,6 @@ fn unix_ms() -> Outcome<i64> {
     Ok(i64::try_from(since.as_millis())?)
 }
 
-/// Reads the agent's metrics.
 fn page() -> Outcome<String> {
     let mut stream = UnixStream::connect(SOCKET)?;
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")?;

@@ -1,8 +1,7 @@
-//! Runs in the guest: three tracers one after another. Disturbances happen at known times while
-//! each of them runs.
+//! Runs in the guest: three tracers one after another, each with disturbances at known times.
 //!
-//! The guest checks nothing. It returns the truths about the disturbances and everything that
-//! ticktax wrote.
+//! The guest checks nothing. It returns the `Truth` of each disturbance and everything that ticktax
+//! wrote.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,7 +22,7 @@ use crate::programs;
 
 /// The argument that selects what this guest does.
 pub(crate) const VERB: &str = "scenario-guest";
-/// JSON file that contains the truths, by name.
+/// JSON file that contains the `Truth` of each disturbance, by name.
 pub(super) const TRUTHS: &str = "truths.json";
 /// Directory in which the recorder keeps its incidents. The guest returns only files, not
 /// directories.
@@ -35,7 +34,7 @@ pub(crate) fn run() -> Outcome {
     let mut guest = Guest::default();
     let ran = guest.machine().and_then(|()| guest.victim());
     let ran = ran.and_then(|()| guest.recorder());
-    // After a failure, the truths that are already known help to find the reason.
+    // Write the file even after a failure, because its contents help to find the reason.
     Guest::note("end")?;
     fs::write(TRUTHS, serde_json::to_vec(&guest.truths)?)?;
     ran
@@ -132,7 +131,6 @@ impl Guest {
         Ok(())
     }
 
-    /// Runs two ordinary programs that compete for the CPU.
     fn hogs(&mut self) -> Outcome {
         Self::note("hogs")?;
         let begin = (now() + Nanos::from_millis(100)).0.to_string();
@@ -147,7 +145,6 @@ impl Guest {
         plan::HOGS.into_iter().try_for_each(|name| self.take(name))
     }
 
-    /// Runs many programs in a row that exit immediately.
     fn short_lived(&mut self) -> Outcome {
         Self::note("short-lived")?;
         let begin = now();
@@ -156,7 +153,7 @@ impl Guest {
         for _ in 0..20 {
             let start_time = now();
             let child = start(plan::SHORT_LIVED, &["nothing"])?;
-            // In this truth, the due time of an event holds the process ID.
+            // In this `Truth`, the field for an event's due time holds the process ID.
             let pid = i64::from(child.id());
             finish(child)?;
             log.push(Event {
@@ -225,7 +222,6 @@ impl Guest {
         running.into_iter().try_for_each(finish)
     }
 
-    /// Starts a program that competes for the victim's CPU.
     fn compete(&mut self, victim: &mut Victim) -> Outcome {
         let name = plan::COMPETITOR;
         let begin = (now() + Nanos::from_millis(60)).0.to_string();
@@ -251,7 +247,6 @@ impl Guest {
         victim.answer()
     }
 
-    /// Lets the victim sleep for a known time.
     fn sleep(&mut self, victim: &mut Victim) -> Outcome {
         let pid = i32::try_from(victim.child.id())?;
         let mut truth = programs::truth(plan::ASLEEP, pid, plan::VICTIM, now());

@@ -7,21 +7,22 @@ pub(crate) const CPU: Cpu = Cpu(0);
 /// Tick period of the guest's kernel (HZ=250).
 pub(crate) const TICK: Nanos = Nanos::from_millis(4);
 
-/// Name of the truth about work of the highest scheduling class, on the thread `migration/0`.
+/// Name of the `Truth` about work in the highest scheduling class, which the thread `migration/0`
+/// does.
 pub(crate) const STOPPER: &str = "stopper";
-/// Names of two ordinary programs that compete for the CPU. Each writes a truth.
+/// Names of two ordinary programs that compete for the CPU. Each writes a `Truth`.
 pub(crate) const HOGS: [&str; 2] = ["hog-one", "hog-two"];
-/// Name of the programs that exit immediately. Their truth contains an event for each of them, in
-/// which the due time holds the process ID.
+/// Name of the programs that exit immediately. Their `Truth` has one event for each of them, with
+/// its process ID in the field for the due time.
 pub(crate) const SHORT_LIVED: &str = "short-lived";
 
 /// Name of the program that the second audit follows.
 pub(crate) const VICTIM: &str = "victim";
 /// Name of an ordinary program that competes for the victim's CPU.
 pub(crate) const COMPETITOR: &str = "competitor";
-/// Name of the truth about the time between the victim's SIGSTOP and SIGCONT.
+/// Name of the `Truth` about the time between the victim's SIGSTOP and SIGCONT.
 pub(crate) const STOPPED: &str = "stopped";
-/// Name of the truth about the time in which the victim sleeps on command.
+/// Name of the `Truth` about the time in which the victim sleeps on command.
 pub(crate) const ASLEEP: &str = "asleep";
 /// Number of programs that the victim starts just before it exits.
 pub(crate) const CHILDREN: u64 = 8;
@@ -52,7 +53,7 @@ pub(crate) const MARK: &str = "after the stalls";
 
 /// A disturbance, and the name of the program that makes it.
 pub(crate) struct Injected {
-    /// Name of the program and of its truth. The kernel keeps only the first 15 characters.
+    /// Name of the program and of its `Truth`. The kernel keeps only the first 15 characters.
     pub(crate) name: &'static str,
     pub(crate) plan: Plan,
 }

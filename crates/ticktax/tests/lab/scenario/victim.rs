@@ -215,7 +215,7 @@ fn delays(scenario: &Scenario) -> Result<(), Failed> {
     let threads = threads(scenario)?;
     let why = || format!("{:#?}", threads.delays);
     let is_throttling = |kind| matches!(kind, DelayKind::Throttled | DelayKind::Unthrottled);
-    // The six longest delays, of 80 ms each, are those of the throttling.
+    // The six longest delays, of 80 ms each, must come from throttling.
     let longest = threads.delays.first().ok_or_else(why)?;
     check(is_throttling(longest.kind), why)
 }
@@ -228,7 +228,6 @@ fn advice(scenario: &Scenario) -> Result<(), Failed> {
     check(text.contains("thief"), || text.clone())
 }
 
-/// Checks that the first screen fits on a terminal with 80 columns and 24 lines.
 fn fits_on_a_screen(scenario: &Scenario) -> Result<(), Failed> {
     let page = text(&ticktax_output(
         &["report"],

@@ -36,7 +36,6 @@ pub(crate) fn has_systemd_analyze() -> bool {
     exists("systemd-analyze")
 }
 
-/// Runs a command that must succeed. Returns its output.
 fn output(command: &mut Command) -> Result<String, Failed> {
     let output = command.output()?;
     let text = [output.stdout, output.stderr].concat();
@@ -45,7 +44,6 @@ fn output(command: &mut Command) -> Result<String, Failed> {
     Ok(text)
 }
 
-/// Returns the names of the metrics in a text that contains queries.
 fn metrics_in(text: &str) -> BTreeSet<String> {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == ':';
     let words = text.split(|letter| !is_part(letter));
@@ -170,7 +168,6 @@ impl Prometheus {
         Ok(Self { child, port })
     }
 
-    /// Sends a request to the API of Prometheus and returns the answer.
     fn get(&self, path: &str) -> Result<serde_json::Value, Failed> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
         stream.set_read_timeout(Some(Duration::from_mins(1)))?;

@@ -25,7 +25,6 @@ fn place_for_root() -> Result<tempfile::TempDir, Failed> {
     Ok(place)
 }
 
-/// Checks the owner and the mode of `path`.
 fn is_owned(path: &Path, owner: u32, mode: u32) -> Result<(), Failed> {
     let facts = fs::symlink_metadata(path)?;
     let found = (facts.uid(), facts.mode() & 0o7777);
@@ -35,8 +34,6 @@ fn is_owned(path: &Path, owner: u32, mode: u32) -> Result<(), Failed> {
     })
 }
 
-/// Checks that an agent with these arguments refuses to start, and that its error message contains
-/// `why`.
 fn is_refused(arguments: &[&str], why: &str) -> Result<(), Failed> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
     command.args(["agent", "--user", "nobody", "--for", "1s"]);

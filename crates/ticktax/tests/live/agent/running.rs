@@ -68,7 +68,6 @@ impl Agent {
         Ok(address.ok_or_else(|| self.lines.clone())?.to_owned())
     }
 
-    /// Fetches the metrics.
     pub(crate) fn page(&self) -> Result<String, Failed> {
         let mut stream = TcpStream::connect(self.address()?)?;
         stream.set_read_timeout(Some(Duration::from_mins(1)))?;
@@ -88,12 +87,10 @@ impl Agent {
         self.page_that(|page| page.lines().any(|line| line.starts_with(series)))
     }
 
-    /// Waits until the metrics differ from `before`.
     pub(crate) fn page_when_it_changes(&mut self, before: &str) -> Result<String, Failed> {
         self.page_that(|page| page != before)
     }
 
-    /// Waits until the metrics satisfy `is_wanted`.
     pub(crate) fn page_that(&mut self, is_wanted: impl Fn(&str) -> bool) -> Result<String, Failed> {
         for _ in 0..LOOKS {
             let page = self.page()?;
@@ -113,7 +110,6 @@ impl Agent {
         self.end()
     }
 
-    /// Stops the agent, and checks that it reports balanced accounts.
     pub(crate) fn stops_with_balanced_accounts(self) -> Result<(), Failed> {
         let (code, messages) = self.stop()?;
         went_well(code, &messages)
@@ -165,7 +161,6 @@ pub(crate) fn recorded_in_classes(page: &str) -> Result<f64, Failed> {
     Ok(recorded)
 }
 
-/// Returns the sum of the values in a metric family.
 pub(crate) fn sum_of(page: &str, family: &str) -> f64 {
     let lines = page.lines().filter_map(|line| line.strip_prefix(family));
     let values = lines.filter_map(|rest| rest.rsplit(' ').next()?.parse::<f64>().ok());

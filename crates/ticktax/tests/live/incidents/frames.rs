@@ -147,7 +147,6 @@ pub(crate) fn a_lost_frame_is_caught_with_its_culprit() -> Result<(), Failed> {
     };
     let status = Command::new(program).args(arguments).status()?;
     check(status.success(), || format!("the injector: {status}"))?;
-    // Wait until the last window has ended.
     thread::sleep(Duration::from_millis(2_500));
     let lost = paced.lost(since);
     let messages = recorder.end()?;
