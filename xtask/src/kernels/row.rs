@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// Table heading.
 pub(super) const HEAD: &str = "\
-| kernel | Linux | tick, Hz | hooks missing | every way in | books | tick's function | thread: seen, made | irq_work: seen, counted, sent | an empty gap | outside |
+| kernel | Linux | tick, Hz | hooks missing | kernel entries | accounts | tick's function | real-time thread: traced, actual | irq_work: traced, counted, sent | empty gaps | outside |
 |---|---|---|---|---|---|---|---|---|---|---|
 ";
 
@@ -189,7 +189,7 @@ fn proof(proofs: &Value) -> String {
         .iter()
         .map(|gap| match &gap["proof"] {
             Value::String(word) => word.clone(),
-            bounded => format!("but for {}", bounded["bounded"]),
+            bounded => format!("all but {} proven", bounded["bounded"]),
         })
         .collect();
     words.dedup();
