@@ -29,7 +29,8 @@ pub(crate) enum Outside {
     #[error("not a cgroup directory, so it was left unchanged; check the path")]
     Cgroups,
     #[error(
-        "ticktax did not create this cgroup, so it was left unchanged; move or remove the journal"
+        "the journal names this cgroup, but ticktax did not create it, so it was left unchanged; \
+         move or remove the journal"
     )]
     Own,
 }

@@ -412,7 +412,7 @@ mod tests {
             ),
             ("cpus = \"2\"\n", 5, "cpus: give an integer"),
             ("slack = 3\n", 5, "slack: give a duration"),
-            ("slice = \"3ms\"\n", 5, "slice: only the policy eevdf"),
+            ("slice = \"3ms\"\n", 5, "slice: a slice can only be set"),
             (
                 "timers = \"first-tick\"\nhighres = true\n",
                 6,

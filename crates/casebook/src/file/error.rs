@@ -56,7 +56,7 @@ pub(super) enum CaseFault {
     #[error("duplicate name")]
     DuplicateSeries,
     /// The tolerance of a series is negative or not a number.
-    #[error("{key} is {value}, but must be a number of at least 0")]
+    #[error("{key} is {value}, but it must be a number that is not negative")]
     SeriesTolerance { key: &'static str, value: f64 },
     /// A series' scale is not finite.
     #[error("scale is {0}, but must be a finite number")]
@@ -83,7 +83,7 @@ pub(super) enum CaseFault {
     #[error("it has `fit = true`, but no number to fit to")]
     NoTarget,
     /// The tolerance of a row is negative or not a number.
-    #[error("its tolerance is {0}, but must be a number of at least 0")]
+    #[error("its tolerance is {0}, but it must be a number that is not negative")]
     RowTolerance(f64),
     /// The design has no switches, or too many of them.
     #[error("design: give 1 to {max} switches", max = Design::MAX)]

@@ -549,7 +549,7 @@ fn an_impossible_arm_names_the_value() {
     for (axes, why) in [
         (
             ["policy=fair", "slice=1ms"],
-            "slice=1ms: only the policy eevdf",
+            "slice=1ms: a slice can only be set",
         ),
         (
             ["cpus=1", "seed=1"],

@@ -48,16 +48,16 @@ pub enum SettingError {
     #[error("give a list of durations, for example [\"0ms\", \"1ms\"]")]
     NotAList,
     /// The scheduling policy does not have a slice that can be set.
-    #[error("only the policy eevdf has a configurable slice")]
+    #[error("a slice can only be set for the policy eevdf")]
     NoSlice,
     /// The scheduling policy cannot use a timer to end slices.
-    #[error("only the policy eevdf supports hrtick")]
+    #[error("hrtick can only be set for the policy eevdf")]
     NoHrtick,
     /// The timer device has no bus frequency.
-    #[error("only the device lapic has a bus frequency")]
+    #[error("a bus frequency can only be set for the device lapic")]
     NoBusFrequency,
     /// The timer device has no divisor.
-    #[error("only the device lapic has a divisor")]
+    #[error("a divisor can only be set for the device lapic")]
     NoDivisor,
     /// The simulated time is longer than 24 h.
     #[error("{} is longer than 24h", .0.exact())]

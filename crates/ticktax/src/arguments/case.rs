@@ -54,8 +54,8 @@ pub(crate) enum CaseQuestion {
 
         /// Also compare with the traffic measurement in this file
         ///
-        /// Create it with `ticktax net pair --format json --output FILE`. Case `tcp-cpu-cost` uses
-        /// its cycles per byte.
+        /// Create it with `ticktax net pair --format json --output FILE`. The case `tcp-cpu-cost`
+        /// uses the measured cycles per byte.
         #[arg(long, value_name = "FILE")]
         traffic: Option<PathBuf>,
 

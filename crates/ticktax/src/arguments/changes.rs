@@ -63,13 +63,13 @@ pub(crate) struct ChangesArguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Lists of numbers")]
 pub(crate) struct NumberArguments {
-    /// Read this CSV column; repeat for the second file
+    /// Read this CSV column from both files; give it twice if the columns differ
     ///
     /// Give its name or number. [default: the only numeric column]
     #[arg(long = "column", value_name = "NAME")]
     columns: Vec<String>,
 
-    /// Read this hyperfine result; repeat for the second file
+    /// Read this hyperfine result from both files; give it twice if they differ
     ///
     /// Give its command or number. [default: the only result]
     #[arg(long = "result", value_name = "NAME")]

@@ -91,8 +91,8 @@ pub(crate) struct GuestArguments {
     #[arg(long, value_name = "ARCH", hide_short_help = true)]
     pub(crate) arch: Option<Arch>,
 
-    /// Run this ticktax binary in a guest with another architecture [default: the one built by
-    /// `cargo xtask cross`]
+    /// Run this ticktax binary in a guest whose architecture differs from this machine's [default:
+    /// the one built by `cargo xtask cross`]
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) binary: Option<PathBuf>,
 
@@ -224,8 +224,8 @@ pub(crate) struct CompareArguments {
     /// Vary hz, kernel or cmdline, for example hz=1000,100; repeatable
     ///
     /// `hz` selects kernels built by `lab build`. `kernel` takes the same values as
-    /// `lab run --kernel`, such as hz250. `cmdline` takes sets of boot parameters, separated by
-    /// commas. A set can be empty: `--vary hz=1000,100 --vary cmdline=,nohz=off`.
+    /// `lab run --kernel`, such as hz250. `cmdline` takes a comma-separated list; each item
+    /// is a set of boot parameters, and may be empty: `--vary cmdline=,nohz=off`.
     #[arg(long, value_name = "NAME=LIST", required_unless_present = "case")]
     pub(crate) vary: Vec<Vary>,
 

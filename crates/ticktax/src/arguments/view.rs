@@ -20,7 +20,7 @@ pub(crate) struct PageArguments {
     #[arg(long, conflicts_with = "sections")]
     full: bool,
 
-    /// Explain the terms used in the summary, below it
+    /// Print explanations of the summary's terms after the summary
     #[arg(long, hide_short_help = true)]
     explain: bool,
 }

@@ -49,7 +49,7 @@ pub(super) fn read(results: &Value, chosen: Option<&str>) -> Result<Found, Probl
         (None, 1) => 0,
         (None, _) => {
             return Err(Problem::Choice(format!(
-                "choose a result with --result N (repeat for the second file): {all}"
+                "choose a result with --result N (give it twice if the files differ): {all}"
             )));
         }
     };
