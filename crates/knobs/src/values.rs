@@ -57,7 +57,7 @@ impl fmt::Display for Values {
             Self::Integer(0, 1) => f.write_str("0 or 1"),
             Self::Integer(min, max) => write!(f, "{min} to {max}"),
             Self::IntegerOr(min, max, word) => write!(f, "{min} to {max}, or {word}"),
-            Self::Offered | Self::OfferedIn(_) => f.write_str("one that the kernel offers"),
+            Self::Offered | Self::OfferedIn(_) => f.write_str("any that the kernel offers"),
             Self::Cpus => f.write_str("a list of CPUs, for example 0-3,8"),
             Self::Form(form) => f.write_str(form.about),
             Self::AtBoot => f.write_str("set at boot"),

@@ -69,7 +69,7 @@ pub(crate) fn run(typed: &RecordArguments, terminal: &Terminal) -> Result<ExitCo
     let (elapsed, status) = recorded?;
     terminal.remark(&summary(incidents, elapsed, &status));
     for not_kept in &lost {
-        terminal.remark(&format!("Not kept: {}.", not_kept_line(not_kept)));
+        terminal.remark(&not_kept_line(not_kept));
     }
     Ok(ExitCode::SUCCESS)
 }

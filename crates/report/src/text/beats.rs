@@ -209,7 +209,7 @@ fn sizes(beat: &BeatLine) -> String {
         ("lasts", format!("{share} of the time"))
     } else {
         let share = percent(beat.share);
-        ("takes", format!("{share} of its CPUs' time"))
+        ("takes", format!("{share} of the time of its CPUs"))
     };
     let mut parts = vec![
         tied(format!(

@@ -49,6 +49,9 @@ impl Paged for IncidentSheet {
             page.paragraph(Tone::Plain, "periodic  ", &every(beat));
         }
         page.paragraph(Tone::Plain, "recording ", &whereabouts(self));
+        if let Some(path) = &self.path {
+            page.command("  $ ", &format!("ticktax report {path}"));
+        }
         page.finish()
     }
 }
@@ -87,19 +90,23 @@ fn group(page: &mut Page, group: &IncidentGroup) {
     );
     let first = Utc::from_unix_ms(group.first_unix_ms);
     let when = if group.count == 1 {
-        format!("{}, number {}", tied(first), group.last_number)
+        format!(
+            "{}, {}",
+            tied(first),
+            tied(format!("incident {}", group.last_number))
+        )
     } else {
         let last = Utc::from_unix_ms(group.last_unix_ms);
         let longest = if group.signature.kind.is_measured() {
-            format!(", the longest is {}", group.max_number)
+            format!(", longest: {}", tied(format!("incident {}", group.max_number)))
         } else {
             String::new()
         };
         format!(
-            "{} to {}, the last is number {}{longest}",
+            "{} to {}, last: {}{longest}",
             tied(first),
             tied(last),
-            group.last_number
+            tied(format!("incident {}", group.last_number))
         )
     };
     page.paragraph(Tone::Faint, "    ", &when);
@@ -108,7 +115,7 @@ fn group(page: &mut Page, group: &IncidentGroup) {
     {
         let steps: Vec<String> = before.iter().map(tied).collect();
         let seen = if group.chain_count < group.count {
-            format!(" (seen in {})", grouped(group.chain_count))
+            format!(" (in {} of them)", grouped(group.chain_count))
         } else {
             String::new()
         };
@@ -134,45 +141,43 @@ fn foot(page: &mut Page, list: &IncidentList) {
     }
     page.blank();
     for loss in &list.not_kept {
-        page.paragraph(Tone::Warning, "not kept: ", &lost(loss));
+        page.paragraph(Tone::Warning, "", &lost(loss));
     }
     if list.recovered > 0 {
         let found = counted(list.recovered, "recording");
-        let text = format!("{found} missing from the index");
-        page.paragraph(Tone::Warning, "found: ", &text);
+        let verb = if list.recovered == 1 { "is" } else { "are" };
+        let text = format!("{found} {verb} not in the index.");
+        page.paragraph(Tone::Warning, "", &text);
     }
     if list.damaged_lines > 0 {
         let text = format!(
-            "{} of the index cannot be read",
+            "{} of the index cannot be read.",
             counted(list.damaged_lines, "line")
         );
-        page.paragraph(Tone::Warning, "damaged: ", &text);
+        page.paragraph(Tone::Warning, "", &text);
     }
 }
 
 /// Describes incidents, recordings or triggers that were not kept, and why.
 fn lost(lost: &NotKept) -> String {
-    let one = match lost.cause {
+    let (what, verb) = match lost.cause {
         LossCause::PerHour | LossCause::DiskFull | LossCause::NotWritten | LossCause::Killed => {
-            let incidents = counted(lost.count, "incident");
-            return format!(
-                "{incidents} without a recording: {}",
-                loss_reason(lost.cause)
-            );
+            ("incident", "without a recording")
         }
-        LossCause::Count | LossCause::Bytes => "old recording",
-        LossCause::Suppressed => "trigger",
-        LossCause::IndexFull => "old incident",
+        LossCause::Count | LossCause::Bytes => ("old recording", "deleted"),
+        LossCause::Suppressed => ("trigger", "not reported"),
+        LossCause::IndexFull => ("old incident", "dropped"),
     };
-    format!("{}: {}", counted(lost.count, one), loss_reason(lost.cause))
+    let count = counted(lost.count, what);
+    format!("{count} {verb}: {}.", loss_reason(lost.cause))
 }
 
 /// Returns why something was not kept.
 fn loss_reason(cause: LossCause) -> &'static str {
     match cause {
-        LossCause::PerHour => "more per hour than --max-per-hour",
-        LossCause::Count => "more than --max-count",
-        LossCause::Bytes => "more bytes than --max-bytes",
+        LossCause::PerHour => "--max-per-hour was reached",
+        LossCause::Count => "--max-count was reached",
+        LossCause::Bytes => "--max-bytes was reached",
         LossCause::DiskFull => "the disk was full",
         LossCause::NotWritten => "it could not be written",
         LossCause::Killed => "the recorder was killed before writing it",
@@ -216,7 +221,7 @@ fn verb(kind: TriggerKind) -> &'static str {
         TriggerKind::Late => "had a delayed wake-up",
         TriggerKind::Blocked => "was blocked",
         TriggerKind::Throttled => "was throttled",
-        TriggerKind::Stretch => "ran for long",
+        TriggerKind::Stretch => "ran for a long time",
         TriggerKind::Gap => "was interrupted",
         TriggerKind::Frame => "started a frame late",
         TriggerKind::Signal => "requested by a signal",
@@ -351,8 +356,8 @@ fn details(page: &mut Page, incident: &Incident) {
     // Ignore small differences, because the scheduler's clock and the rows' clock differ by a few
     // hundred ns.
     if incident.unseen > Nanos::from_micros(10) {
-        let unseen = format!("{} of this time", tied(incident.unseen));
-        page.paragraph(Tone::Warning, "unknown   ", &unseen);
+        let unseen = format!("{} of it unexplained", tied(incident.unseen));
+        page.paragraph(Tone::Warning, "          ", &unseen);
     }
     if let (Some(by), true) = (&incident.woken_by, incident.kind != TriggerKind::Blocked) {
         page.paragraph(Tone::Plain, "woken by  ", by);
@@ -363,7 +368,7 @@ fn details(page: &mut Page, incident: &Incident) {
     }
     if incident.triggers > 1 {
         let more = counted(incident.triggers - 1, "other trigger");
-        let text = format!("{more} within seconds");
+        let text = format!("{more} fired within seconds");
         page.paragraph(Tone::Faint, "also      ", &text);
     }
     if incident.events_lost > 0 {
@@ -387,10 +392,10 @@ fn named(ran: &RanInstead) -> String {
 /// Describes the period of a periodic cause in one line.
 fn every(beat: &Periodicity) -> String {
     format!(
-        "every {}, {} seen",
+        "every {}, seen {} times",
         tied(with_interval(beat.period, beat.low, beat.high)),
         tied(format!(
-            "{} of {}",
+            "{} of {} expected",
             grouped(beat.seen),
             grouped(beat.expected)
         ))
@@ -400,9 +405,9 @@ fn every(beat: &Periodicity) -> String {
 /// Describes where the recording of an incident is, or why it does not exist.
 fn whereabouts(sheet: &IncidentSheet) -> String {
     match (&sheet.path, sheet.entry.not_kept) {
-        (Some(path), _) => {
+        (Some(_), _) => {
             let size = bytes(sheet.entry.bytes);
-            format!("{path} ({size}); `ticktax report {path}` prints its accounts")
+            format!("{size}; print its accounts with:")
         }
         (None, Some(cause)) => format!("not kept: {}", loss_reason(cause)),
         (None, None) if sheet.entry.recording.is_some() && sheet.entry.bytes == 0 => {

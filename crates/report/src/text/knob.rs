@@ -110,7 +110,7 @@ fn sheet(sheet: &KnobSheet, style: &TextStyle) -> Written {
     }
     if !sheet.also_changes.is_empty() {
         let along = format!(
-            "the kernel may change {} too; undo restores all",
+            "the kernel may change {} too; undo restores them as well",
             sheet.also_changes.join(", ")
         );
         page.paragraph(Tone::Plain, "  Also     ", &along);

@@ -148,7 +148,7 @@ pub(super) fn kind(kind: HoldUp) -> &'static str {
         HoldUp::PageFaults => "page faults",
         HoldUp::Reclaim => "memory reclaim",
         HoldUp::Disk => "disk I/O",
-        HoldUp::Lock => "kernel lock",
+        HoldUp::Lock => "kernel locks",
         HoldUp::Stopped => "stopped or frozen",
         HoldUp::OwnWork => "its own work took longer",
         HoldUp::OwnSleep => "asleep when due",

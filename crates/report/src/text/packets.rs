@@ -282,14 +282,14 @@ fn enough(needed: &NeededBuffer) -> String {
         String::new()
     } else {
         format!(
-            ", or {1} to survive another pause of {0} while it is read",
+            ", or {1} to survive another pause of {0} while the receiver catches up",
             needed.spare_pause,
             grouped(needed.datagrams)
         )
     };
     format!(
-        "Use a larger receive buffer. Without losses it must hold {}{spare}. That takes {} in the \
-         kernel, which doubles SO_RCVBUF: set half of it.",
+        "Use a larger receive buffer. To lose nothing, it must hold {}{spare}. That is {}; the \
+         kernel doubles SO_RCVBUF, so set half of it.",
         counted(smallest, "datagram"),
         bytes(needed.bytes)
     )

@@ -226,7 +226,7 @@ impl Agent {
         beats.look(self, &keeper);
         let count = keeper.count();
         for lost in keeper.close(terminal) {
-            terminal.remark(&format!("Not kept: {}.", not_kept_line(&lost)));
+            terminal.remark(&not_kept_line(&lost));
         }
         let plural = if count == 1 { "" } else { "s" };
         terminal.remark(&format!("ticktax agent: {count} incident{plural}"));

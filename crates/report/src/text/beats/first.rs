@@ -72,7 +72,7 @@ fn title(page: &mut Page, beats: &BeatStatement, others: &[&BeatLine]) {
             format!("{found} found in {sources}.")
         }
         Some(beat) => format!(
-            "{} found in {sources}. The costliest is {}, every {}, {} of its CPUs' time.",
+            "{} found in {sources}. The costliest is {}, every {}, with {} of the time of its CPUs.",
             counted(others.len() as u64, "period"),
             beat_name(beat),
             tied(plain(beat.rhythm.period)),
@@ -180,7 +180,7 @@ fn foot(page: &mut Page, beats: &BeatStatement, own: &[&BeatLine]) {
     )];
     if !own.is_empty() {
         let own = grouped(own.len() as u64);
-        parts.push(tied(format!("{own} of ticktax's own not listed.")));
+        parts.push(tied(format!("{own} of ticktax's own left out.")));
     }
     if !beats.limitations.is_empty() {
         let unknown = counted(beats.limitations.len() as u64, "limitation");

@@ -145,11 +145,11 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
         parts.push(tied(format!("{} dropped", grouped(figures.dropped))));
         // If frames follow a fixed schedule, the two numbers are equal, so print only one of them.
         if figures.overshot != figures.dropped {
-            parts.push(tied(format!("{} overshot", grouped(figures.overshot))));
+            parts.push(tied(format!("{} slots without a frame", grouped(figures.overshot))));
         }
         parts.push(late::over(figures.late, figures.late_threshold));
         if let Some(slipped @ 1..) = figures.slipped {
-            parts.push(tied(format!("{} slipped", grouped(slipped))));
+            parts.push(tied(format!("{} lost to drift", grouped(slipped))));
         }
         page.paragraph(Tone::Strong, "", &parts.join(", "));
     }
@@ -157,14 +157,14 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
         Subject::Loop(report) => {
             let hz = statement.machine.hz_configured;
             let tick = hz.map_or_else(String::new, |hz| {
-                format!(", {}", tied(format!("tick of {hz} Hz")))
+                format!(", {}", tied(format!("{hz} Hz tick")))
             });
             let work = match report.spec.work {
                 Nanos::ZERO => "no work".to_owned(),
                 work => tied(format!("{work} of work")),
             };
             let text = format!(
-                "{work}, {}, {} on {}, {}{tick}",
+                "{work}, {}, {}, on {}, {}{tick}",
                 tied(format!("sleep {}", report.spec.sleep)),
                 tied(format!("rule {}", report.spec.rule)),
                 tied(format!("CPU {}", report.cpu)),
@@ -182,7 +182,7 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
                 let jitter = tied(rhythm.rhythm.jitter);
                 format!(", {}, jitter {jitter}", rate_in_words(rhythm, figures))
             });
-            let text = format!("Loop: thread {} ({}){rhythm}", thread.name, thread.tid);
+            let text = format!("Thread of the loop: {} ({}){rhythm}", thread.name, thread.tid);
             page.paragraph(Tone::Plain, "", &text);
             let busier = report.threads.iter();
             let mut busier =
@@ -265,7 +265,7 @@ fn cpu(page: &mut Page, statement: &PaceStatement) {
             "its CPUs"
         };
         parts.push(tied(format!(
-            "`top` showed {noun} {} busy",
+            "while `top` showed {noun} {} busy",
             // The counter can include one tick more than fits into the interval, but `top` never
             // shows more than 100 %.
             percent(shown.time.share_of(shown.elapsed).min(1.0))
@@ -274,7 +274,7 @@ fn cpu(page: &mut Page, statement: &PaceStatement) {
     if let Some(wakeups) = &statement.wakeups {
         let rate = rate(wakeups.count, wakeups.elapsed);
         if !rate.is_empty() {
-            parts.push(tied(format!("{rate} wake-ups per second")));
+            parts.push(tied(format!("woke {rate} times per second")));
         }
     }
     if !parts.is_empty() {
@@ -329,8 +329,11 @@ fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
             if figures.slipped.is_some_and(|slipped| slipped > 0)
                 && report.spec.rule != PaceRule::Deadline =>
         {
-            let text = "Its rule adds up delays: use a fixed grid.";
-            page.paragraph(Tone::Strong, "WHAT TO DO: ", text);
+            let text = format!(
+                "The rule {} lets delays add up; deadline keeps to a fixed grid.",
+                report.spec.rule
+            );
+            page.paragraph(Tone::Strong, "WHAT TO DO: ", &text);
             let sleep = match report.spec.sleep {
                 // `nanosleep` is the default, so it needs no option.
                 SleepMethod::Nanosleep => None,

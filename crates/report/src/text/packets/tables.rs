@@ -41,7 +41,7 @@ pub(super) fn bursts(page: &mut Page, statement: &PacketStatement) {
     };
     page.section("Bursts");
     let row = |cells: [&str; 5]| Columns::right([9, 8, 9, 8, 10].into_iter().zip(cells));
-    let head = row(["at", "lost", "predicted", "stall", "no reads"]);
+    let head = row(["at", "lost", "predicted", "stall", "no read"]);
     page.headings(Tone::Faint, "  receiver stalled by", &head);
     for burst in bursts.iter().take(LINES) {
         let most = burst.stall.as_ref().and_then(|stall| stall.causes.first());
@@ -70,9 +70,9 @@ pub(super) fn bursts(page: &mut Page, statement: &PacketStatement) {
         );
         page.paragraph(Tone::Warning, "  ", &text);
     }
-    let text = "burst: losses until the receiver had emptied its buffer. stall: time around the \
-        first loss in which the receiver could not run. predicted: max(0, rate × stall − buffer \
-        size) + 1. no reads: time in which it read nothing.";
+    let text = "burst: losses until the receiver had emptied its buffer. stall: how long the \
+        receiver could not run around the first loss. predicted: rate × stall − buffer size, \
+        if positive, plus 1. no read: how long it read nothing.";
     page.paragraph(Tone::Faint, "", text);
 }
 
@@ -87,7 +87,7 @@ pub(super) fn by_time(page: &mut Page, statement: &PacketStatement) {
     } else {
         "above minimum"
     };
-    page.section("By sending time");
+    page.section("By send time");
     let row = |cells: [&str; 3]| Columns::right([9, 9, 15].into_iter().zip(cells));
     page.headings(Tone::Faint, "", &row(["arrived", "lost", what]));
     for (place, slots) in statement.by_time.chunks(each).enumerate() {

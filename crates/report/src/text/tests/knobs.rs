@@ -54,7 +54,7 @@ fn page_of_a_setting() {
         scope: KnobScope::Disk,
         location: "/sys/block/N/queue/scheduler".to_owned(),
         unit: None,
-        values: "one that the kernel offers".to_owned(),
+        values: "any that the kernel offers".to_owned(),
         risk: KnobRisk::Careful,
         risk_reason: Some("Requests may wait longer.".to_owned()),
         description: "I/O scheduler of a disk".to_owned(),

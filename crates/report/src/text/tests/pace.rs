@@ -255,12 +255,14 @@ fn slipped_frames_are_explained_by_the_loops_rule() {
         let text = pace(statement, &TextStyle::default());
         text.split_ascii_whitespace().collect::<Vec<_>>().join(" ")
     };
-    assert!(page(&statement).contains("2 more slipped: each delay shifted"));
+    assert!(page(&statement).contains("2 more were lost to drift: each delay shifted"));
     let Subject::Loop(report) = &mut statement.subject else {
         panic!("{statement:?}")
     };
     report.spec.rule = PaceRule::Fixed;
-    assert!(page(&statement).contains("2 more slipped: the rule adds each frame's work"));
+    assert!(
+        page(&statement).contains("2 more were lost to drift: the rule adds each frame's work")
+    );
 }
 
 #[test]
