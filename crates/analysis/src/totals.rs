@@ -254,7 +254,7 @@ mod tests {
         Cpu, Histogram, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread,
     };
 
-    use super::Accumulator;
+    use super::{Accumulator, Moment, Windows};
 
     fn program(name: &str, tid: i32) -> Source {
         Source {
@@ -406,5 +406,38 @@ mod tests {
         assert!(totals.accounts.is_empty());
         assert_eq!(totals.throttled["a"].time, Nanos(70));
         assert_eq!(totals.throttled["a"].count, 1);
+    }
+
+    #[test]
+    fn a_throttled_wait_counts_until_the_thread_runs_again() {
+        let mut sources = SourceTable::default();
+        let mut accumulator = Accumulator::default();
+        let id = sources.intern(Source {
+            kind: Kind::Wait,
+            detail: "throttled".into(),
+            ..program("a", 7)
+        });
+        accumulator.row(&sources, &Row::Span(span(id, 100, 50, 40)));
+        assert_eq!(totals(&accumulator).throttled["a"].time, Nanos(50));
+    }
+
+    #[test]
+    fn windows_contain_sums_and_single_intervals() {
+        let moment = |seconds: i64| Moment {
+            at: Nanos::from_secs(seconds),
+            unix_ms: seconds * 1_000,
+        };
+        let windows = Windows::new(moment(0), Nanos::from_secs(1));
+        let mut accumulator = Accumulator::default().with_windows(windows);
+        let mut sources = SourceTable::default();
+        let id = sources.intern(program("a", 7));
+        accumulator.row(&sources, &sum(id, &[10, 20]));
+        accumulator.row(&sources, &Row::Span(span(id, 100, 50, 40)));
+        let closed = accumulator.windows().unwrap().finish(moment(3));
+        let totals = totals(&accumulator);
+        assert_eq!(sum_of(&totals, Class::Program, "a").time, Nanos(70));
+        for window in closed {
+            assert_eq!(window.accounts, totals.accounts, "{:?}", window.kind);
+        }
     }
 }

@@ -362,7 +362,7 @@ fn comm(bytes: &[u8; 16]) -> String {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use ticktax_model::kernel_words::UNREPORTED;
+    use ticktax_model::kernel_words::{OTHERS, UNREPORTED};
     use ticktax_model::recording::{Effect, Row};
     use ticktax_model::{Kind, Owner, SourceTable};
 
@@ -440,6 +440,28 @@ mod tests {
         assert_eq!(row.source(), other.source());
         let source = sources.get(row.source());
         assert_eq!((&*source.name, &source.thread), (UNREPORTED, &None));
+    }
+
+    #[test]
+    fn the_rest_of_kernel_threads_is_not_charged_to_programs() {
+        let (mut decoder, mut sources) = (decoder(), SourceTable::default());
+        for (kind, flags, owner) in [
+            (kind::TASK, 0, Owner::Program),
+            (kind::TASK, flag::KERNEL_THREAD, Owner::Kernel),
+            (kind::SOFTIRQ, 0, Owner::Kernel),
+        ] {
+            let rest = Identity::from(&SpanRecord {
+                kind,
+                tid: 9,
+                tgid: 9,
+                comm: *b"the first of it\0",
+                flags: flags | flag::REST,
+                ..SpanRecord::default()
+            });
+            let id = decoder.source(&mut sources, &rest);
+            let source = sources.get(id);
+            assert_eq!((source.owner, &*source.name), (owner, OTHERS), "{rest:?}");
+        }
     }
 
     #[test]

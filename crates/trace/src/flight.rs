@@ -408,7 +408,7 @@ mod tests {
     use ticktax_model::Nanos;
 
     use super::{Delay, PacedThread, Rule, Whose, plan_of};
-    use crate::record::trigger;
+    use crate::record::{trigger, who};
 
     #[test]
     fn the_plan_keeps_the_shortest_limit_of_each_trigger() {
@@ -491,5 +491,23 @@ mod tests {
             paced: None,
         };
         assert_eq!(&rule.record().comm, b"a-name-of-more-\0");
+    }
+
+    #[test]
+    fn a_rule_contains_the_number_of_its_process_or_cgroup() {
+        let number_of = |whose| {
+            let rule = Rule {
+                delay: Delay::Throttled,
+                whose,
+                over: Nanos(1),
+                counted: false,
+                paced: None,
+            };
+            let record = rule.record();
+            (record.who, record.tgid, record.cgroup)
+        };
+        assert_eq!(number_of(Whose::Any), (who::ANY, 0, 0));
+        assert_eq!(number_of(Whose::Process(4_711)), (who::PROCESS, 4_711, 0));
+        assert_eq!(number_of(Whose::Cgroup(1 << 40)), (who::CGROUP, 0, 1 << 40));
     }
 }

@@ -412,6 +412,31 @@ fn changes_to_settings_that_must_stay_are_detected() {
 }
 
 #[test]
+fn a_namespace_is_found_after_the_process_that_named_it_has_exited() {
+    let machine = machine();
+    let sysctl = "proc/sys/net/ipv4/tcp_autocorking";
+    machine.put(sysctl, "1\n");
+    let own = "proc/self/ns/net";
+    machine.put(own, "");
+    // The process with this number is in the namespace of this process.
+    let enter = |pid: u32| {
+        let place = format!("proc/{pid}/ns/net");
+        machine.folder(&format!("proc/{pid}/ns"));
+        fs::hard_link(machine.path(own), machine.path(&place)).unwrap();
+        place
+    };
+    let place = enter(7);
+    let target = Target::Net(format!("/{place}").into());
+    let mut session = begin(&machine);
+    set(&mut session, "net.ipv4.tcp_autocorking", &target, "0").unwrap();
+    assert_eq!(machine.text(sysctl), "0\n");
+    fs::remove_file(machine.path(&place)).unwrap();
+    enter(8);
+    assert_eq!(outcomes(&session.undo()), [UndoOutcome::Restored]);
+    assert_eq!(machine.text(sysctl), "1\n");
+}
+
+#[test]
 fn settings_of_ended_tasks_are_forgotten() {
     let machine = machine();
     let task = |start: u32| {

@@ -387,6 +387,99 @@ mod tests {
         assert_fits(&bare[0]);
     }
 
+    /// Returns the value of `row` in the column `name`.
+    fn cell<'r>(row: &'r Row, name: &str) -> &'r Cell {
+        let mut columns = row.table.columns()[1..].iter();
+        let position = columns.position(|column| column.name == name);
+        &row.cells[position.unwrap()]
+    }
+
+    #[test]
+    fn values_of_one_type_are_in_their_own_columns() {
+        let mut host = host(5);
+        host.began_unix_ms = 4;
+        host.machine.kernel = "kernel".to_owned();
+        host.machine.arch = "arch".to_owned();
+        host.machine.clocksource = Some("clocksource".to_owned());
+        host.machine.hypervisor = Some("hypervisor".to_owned());
+        let row = host.row();
+        for name in ["kernel", "arch", "clocksource", "hypervisor"] {
+            assert_eq!(cell(&row, name), &Cell::text(name));
+        }
+        assert_eq!(cell(&row, "time"), &Cell::Number(5));
+        assert_eq!(cell(&row, "agent_began"), &Cell::Number(4));
+
+        let finding = Finding {
+            title: "title".to_owned(),
+            configured: "configured".to_owned(),
+            effective: "effective".to_owned(),
+            measured: "measured".to_owned(),
+            remedy: "remedy".to_owned(),
+            ..finding()
+        };
+        let row = finding.row(5);
+        for name in ["title", "configured", "effective", "measured", "remedy"] {
+            assert_eq!(cell(&row, name), &Cell::text(name));
+        }
+        assert_eq!(cell(&row, "severity"), &Cell::text(Severity::Note.name()));
+        let likely = Cell::text(Confidence::Likely.name());
+        assert_eq!(cell(&row, "confidence"), &likely);
+
+        let mut group = group();
+        group.beats = vec![Periodicity {
+            period: 2.0,
+            low: 1.0,
+            high: 3.0,
+            false_alarm: 0.5,
+            seen: 6,
+            expected: 7,
+            jitter: Nanos(8),
+            ..Periodicity::default()
+        }];
+        let beats = BeatFact {
+            time_unix_ms: 5,
+            group: &group,
+        };
+        let row = beats.rows().next().unwrap();
+        for (name, real) in [
+            ("period_ns", 2.0),
+            ("period_low_ns", 1.0),
+            ("period_high_ns", 3.0),
+            ("false_alarm_probability", 0.5),
+        ] {
+            assert_eq!(cell(&row, name), &Cell::Real(real), "{name}");
+        }
+        for (name, number) in [
+            ("seen", 6),
+            ("expected", 7),
+            ("jitter_ns", 8),
+            ("incidents", 9),
+            ("first", 1),
+            ("last", 2),
+        ] {
+            assert_eq!(cell(&row, name), &Cell::Number(number), "{name}");
+        }
+
+        let mut entry = incident();
+        entry.incident.lasted = Nanos(6);
+        entry.incident.cpu = Some(Cpu(1));
+        entry.incident.waited_on = Some(Cpu(2));
+        entry.incident.triggers = 7;
+        entry.incident.events_lost = 8;
+        let row = entry.row();
+        for (name, number) in [
+            ("number", 3),
+            ("lasted_ns", 6),
+            ("cpu", 1),
+            ("waited_on", 2),
+            ("triggers", 7),
+            ("events_lost", 8),
+        ] {
+            assert_eq!(cell(&row, name), &Cell::Number(number), "{name}");
+        }
+        assert_eq!(cell(&row, "words"), &Cell::text("here"));
+    }
+
     #[test]
     fn facts_are_alike_regardless_of_their_times() {
         assert!(host(1).is_like(&host(2)));

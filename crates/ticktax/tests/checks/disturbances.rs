@@ -6,6 +6,7 @@
 
 use libtest_mimic::Failed;
 use ticktax_inject::Truth;
+use ticktax_model::recording::Effect;
 use ticktax_model::{Kind, Nanos, Source};
 
 use super::recorded::{is_during, is_frame};
@@ -45,7 +46,7 @@ pub(crate) fn fifo_thread(
     tolerance.time("the thread", time, measured(truth, "CLOCK_MONOTONIC")?)
 }
 
-/// Checks that all `NET_RX` softirqs were recorded.
+/// Checks that all `NET_RX` softirqs were recorded, and for each an edge from what raised it.
 pub(crate) fn softirq_load(
     truth: &Truth,
     recorded: &Recorded,
@@ -58,7 +59,12 @@ pub(crate) fn softirq_load(
     let (time, count) = recorded
         .sum(|span, source| is_during(span, truth) && is_frame(source, Kind::Softirq, "NET_RX"));
     check(time > Nanos::ZERO, || "NET_RX took no time".to_owned())?;
-    tolerance.count("NET_RX softirqs", count, truly)
+    tolerance.count("NET_RX softirqs", count, truly)?;
+    let raises = recorded.edges.iter().filter(|edge| {
+        let is_raise = matches!(&edge.effect, Effect::Raised(name) if &**name == "NET_RX");
+        is_raise && is_during(&edge.span, truth)
+    });
+    tolerance.count("raises of NET_RX", raises.count() as u64, truly)
 }
 
 /// Returns how often the timer function `name` ran in an interrupt during the disturbance.

@@ -6,24 +6,25 @@ use std::path::Path;
 use libtest_mimic::Failed;
 use ticktax_fixture::wrong_own_time;
 use ticktax_inject::Truth;
-use ticktax_model::recording::{Header, Row};
+use ticktax_model::recording::{Edge, Header, Row};
 use ticktax_model::{Cpu, Kind, Nanos, Source, Span};
 use ticktax_store::recording::RecordingReader;
 
-/// The header and the spans of a recording.
+/// The header, the spans and the edges of a recording.
 pub(crate) struct Recorded {
     pub(crate) header: Header,
     pub(crate) spans: Vec<(Span, Source)>,
+    pub(crate) edges: Vec<Edge>,
 }
 
 impl Recorded {
     pub(crate) fn read(file: &Path) -> Result<Self, Failed> {
         let mut reader = RecordingReader::open(file)?;
-        let mut spans = Vec::new();
-        reader.replay(&mut |sources, row| {
-            if let Row::Span(span) = row {
-                spans.push((*span, sources.get(span.source).clone()));
-            }
+        let (mut spans, mut edges) = (Vec::new(), Vec::new());
+        reader.replay(&mut |sources, row| match row {
+            Row::Span(span) => spans.push((*span, sources.get(span.source).clone())),
+            Row::Edge(edge) => edges.push(edge.clone()),
+            Row::Sum(_) | Row::Frame(_) => {}
         })?;
         let header = reader.header();
         if header.coverage.events_lost() == 0 {
@@ -32,6 +33,7 @@ impl Recorded {
         Ok(Self {
             header: reader.header().clone(),
             spans,
+            edges,
         })
     }
 

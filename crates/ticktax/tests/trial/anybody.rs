@@ -128,14 +128,24 @@ fn a_fail_if_condition_sets_the_exit_code() -> Result<(), Failed> {
     let place = Place::new();
     // The command sleeps longer in the second arm.
     let script = "[ $(nice) -lt 5 ] || sleep 0.15; sleep 0.02";
-    for (condition, code) in [("time > +20%", 6), ("time < -1%", 0)] {
+    let (met, unmet) = ("time > +20%", "time < -1%");
+    for (conditions, code) in [(&[met][..], 6), (&[unmet], 0), (&[unmet, met], 6)] {
         let arguments = ["proc.nice=now,5", "--blocks", "6", "--noise-runs", "0"];
+        let conditions = conditions
+            .iter()
+            .flat_map(|condition| ["--fail-if", condition]);
         let output = place
             .command(&arguments)
-            .args(["--fail-if", condition, "--", "sh", "-c", script])
+            .args(conditions.clone())
+            .args(["--", "sh", "-c", script])
             .output()?;
         check(output.status.code() == Some(code), || {
-            format!("{condition}: {}, {}", output.status, text(&output.stdout))
+            let conditions: Vec<_> = conditions.collect();
+            format!(
+                "{conditions:?}: {}, {}",
+                output.status,
+                text(&output.stdout)
+            )
         })?;
     }
     Ok(())

@@ -276,7 +276,8 @@ mod tests {
     use crate::record::{flag, kind};
 
     fn event() -> impl Strategy<Value = Event> {
-        let flags = prop::sample::select(vec![0, flag::WOKE, flag::QUEUED, flag::FUNCTION]);
+        let flags = [0, flag::WOKE, flag::QUEUED, flag::RAISED, flag::FUNCTION];
+        let flags = prop::sample::select(flags.to_vec());
         let times = (any::<u64>(), any::<u64>(), any::<i64>());
         (times, 0u64..5, 0u32..3, any::<u32>(), flags).prop_map(
             |((start, dur, self_ns), hits, tid, detail, flags)| {

@@ -185,6 +185,18 @@ fn a_part_of_a_part_is_selected_by_times_of_the_original_recording() {
 }
 
 #[test]
+fn a_part_of_a_part_starts_at_its_own_wall_clock_time() {
+    let (_, mut header, _) = interrupted();
+    header.cpus = vec![books(0, 0, 10_000_000_000)];
+    header.began_unix = 1_000;
+    for (from, began_unix) in [(3, 1_003), (5, 1_005)] {
+        let cut = Cut::new(&header, Some(Nanos::from_secs(from)), None).unwrap();
+        header = cut.finish(&header).unwrap();
+        assert_eq!(header.began_unix, began_unix);
+    }
+}
+
+#[test]
 fn losses_within_a_part_are_the_time_without_rows() {
     let (mut rows, mut header, sources) = interrupted();
     // Another row of the game covers 130 to 200. The rows from 100 to 130 are lost.
