@@ -167,8 +167,11 @@ fn stopper(scenario: &Scenario) -> Result<(), Failed> {
         is_during(span, truth) && source.kind == Kind::Task && is_of_thread(source, truth.tid)
     });
     // There are two runs per memory range: one sets its memory type, and one resets it.
+    // The kernel may use the thread once for something else in that time.
     let due = 2 * truth.log.len() as u64;
-    check(runs == due, || format!("{runs} runs: {truth:?}"))?;
+    check((due..due + 2).contains(&runs), || {
+        format!("{runs} runs: {truth:?}")
+    })?;
     GUEST.count("runs", runs, truth.events)?;
     let ran = truth.injected.as_ref().ok_or("no truth")?.time;
     // The kernel also charges a thread for the switches to it and from it. Here, these take about 2
