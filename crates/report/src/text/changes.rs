@@ -7,6 +7,7 @@ use ticktax_model::changes::{
     MeasureChange,
 };
 use ticktax_model::statement::Class;
+use ticktax_model::trial::Unit;
 
 use super::beats::{beat_name, short_period};
 use super::block::{Columns, Written};
@@ -349,7 +350,7 @@ fn measures(page: &mut Page, all: &[MeasureChange], most: usize) {
     };
     for row in all.iter().filter(nothing).take(most) {
         let (measure, change) = (row.measure, &row.change);
-        let line = if measure.is_share() {
+        let line = if measure.unit() == Unit::Share {
             shares(page, change)
         } else {
             let value = |value: Option<f64>| {
@@ -370,7 +371,7 @@ fn measures(page: &mut Page, all: &[MeasureChange], most: usize) {
 
 /// Formats the value of a measure with its unit.
 fn shown(measure: ChangeMeasure, value: f64) -> String {
-    if measure.is_time() {
+    if measure.unit() == Unit::Ns {
         #[expect(
             clippy::cast_possible_truncation,
             reason = "the value is a number of ns"

@@ -14,7 +14,8 @@ use super::net::words::{bits, fraction, size};
 use super::numbers::{counted, grouped, percent};
 use super::page::{Page, Tone, clean, tied};
 use super::{Paged, TextStyle};
-use words::{amount, change, effect_name, effect_sum, ends, signed, unit, value_of};
+use words::{amount, change, effect_sum, ends, signed, unit, value_of};
+pub(crate) use words::{arm_name, effect_name};
 
 impl Paged for NetExperiment {
     fn page(&self, style: &TextStyle) -> Written {
@@ -215,15 +216,11 @@ fn cells(page: &mut Page, experiment: &NetExperiment) {
         .collect();
     page.headings(Tone::Faint, &format!("  {}", names.join(" ")), &head);
     for (at, cell) in experiment.arms.iter().enumerate() {
-        let values = cell.values.iter().enumerate();
-        let values: Vec<String> = values
-            .map(|(factor, &value)| value_of(experiment, factor, value))
-            .collect();
         let same = match cell.same_as {
             same if same == at => String::new(),
             same => format!(" (same as {})", same + 1),
         };
-        let name = format!("{} {}{same}", at + 1, values.join(" "));
+        let name = format!("{} {}{same}", at + 1, arm_name(experiment, cell));
         let cpu = &cell.cpu;
         let rate = bits(cell.rate);
         let each = [

@@ -229,8 +229,8 @@ fn side_by_side<T: ToString>(cells: impl Iterator<Item = T>) -> Columns {
     })
 }
 
-/// Formats the value of a measure with its unit.
-pub(crate) fn measure_text(measure: Measure, value: f64) -> String {
+/// Formats a figure with its unit.
+fn measure_text(measure: Measure, value: f64) -> String {
     match measure {
         Measure::Fps => format!("{value:.2}"),
         Measure::Dropped | Measure::Overshot => match value {

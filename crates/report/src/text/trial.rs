@@ -411,13 +411,14 @@ fn table(page: &mut Page, statement: &TrialStatement, most: usize) {
         );
         let detectable = or_dash(comparison.detectable.map(|effect| shown.size(effect)));
         let p = or_dash(comparison.contrast.chance.map(chance));
-        let (tone, verdict) = match comparison.contrast.verdict {
-            Verdict::Better => (Tone::Good, "better"),
-            Verdict::Worse => (Tone::Alarm, "worse"),
-            Verdict::Differs => (Tone::Strong, "differs"),
-            Verdict::NoDifferenceBeyond { .. } => (Tone::Plain, "none"),
-            Verdict::CannotTell { .. } => (Tone::Warning, "unclear"),
+        let tone = match comparison.contrast.verdict {
+            Verdict::Better => Tone::Good,
+            Verdict::Worse => Tone::Alarm,
+            Verdict::Differs => Tone::Strong,
+            Verdict::NoDifferenceBeyond { .. } => Tone::Plain,
+            Verdict::CannotTell { .. } => Tone::Warning,
         };
+        let verdict = verdict_word(comparison.contrast.verdict);
         let cells = cells(page, [&a, &b, &effect, &interval, &detectable, &p, verdict]);
         page.row(tone, 2, &clean(&comparison.metric), &cells);
     }
@@ -425,6 +426,17 @@ fn table(page: &mut Page, statement: &TrialStatement, most: usize) {
     if left > 0 {
         let text = format!("{left} more (--format json)");
         page.paragraph(Tone::Faint, "  ", &text);
+    }
+}
+
+/// Returns the word for a verdict in a table.
+pub(crate) fn verdict_word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Better => "better",
+        Verdict::Worse => "worse",
+        Verdict::Differs => "differs",
+        Verdict::NoDifferenceBeyond { .. } => "none",
+        Verdict::CannotTell { .. } => "unclear",
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use ticktax_model::net_experiment::{AliasPart, CostRefusal, CostUnit, NetExperiment, Term};
+use ticktax_model::net_experiment::{AliasPart, CostRefusal, CostUnit, ExperimentArm, NetExperiment, Term};
 use ticktax_model::trial::Effect;
 
 use super::super::numbers::percent;
@@ -16,9 +16,18 @@ pub(super) fn value_of(experiment: &NetExperiment, factor: usize, value: usize) 
     value.map_or_else(|| "?".to_owned(), |value| clean(value))
 }
 
+/// Returns the arm's values, in the order of the factors.
+pub(crate) fn arm_name(experiment: &NetExperiment, arm: &ExperimentArm) -> String {
+    let values = arm.values.iter().enumerate();
+    let values: Vec<String> = values
+        .map(|(factor, &value)| value_of(experiment, factor, value))
+        .collect();
+    values.join(" ")
+}
+
 /// Formats the name of an effect, such as `mss=536`. The name of an interaction contains two such
 /// terms.
-pub(super) fn effect_name(experiment: &NetExperiment, terms: &[Term]) -> String {
+pub(crate) fn effect_name(experiment: &NetExperiment, terms: &[Term]) -> String {
     let term_name = |term: &Term| {
         let factor = experiment.factors.get(term.factor);
         let name = factor.map_or_else(|| "?".to_owned(), |factor| clean(&factor.name));
