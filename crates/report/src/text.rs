@@ -23,6 +23,7 @@ mod screen;
 pub(crate) mod tests;
 mod tick;
 mod untraced;
+mod value;
 mod victim;
 mod waits;
 

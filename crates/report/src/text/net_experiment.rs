@@ -136,7 +136,7 @@ fn sentence(experiment: &NetExperiment, effect: &FactorEffect) -> String {
         parts.push(match effect.cpu.contrast.verdict {
             verdict if verdict.differs() => format!(
                 "{} CPU time per byte ({}, {}){}",
-                change(share.value),
+                change(share),
                 ends(share),
                 tied(format!("{} ns", amount(ns.value))),
                 mostly(effect)
@@ -150,7 +150,7 @@ fn sentence(experiment: &NetExperiment, effect: &FactorEffect) -> String {
     if let Some(share) = effect.rate.contrast.effect {
         parts.push(match effect.rate.contrast.verdict {
             verdict if verdict.differs() => {
-                format!("{} throughput ({})", change(share.value), ends(share))
+                format!("{} throughput ({})", change(share), ends(share))
             }
             Verdict::NoDifferenceBeyond { bound } => {
                 format!("throughput equal within {}", percent(bound))
@@ -266,7 +266,7 @@ fn effects(page: &mut Page, experiment: &NetExperiment) {
     for effect in &experiment.effects {
         let share = effect.cpu.contrast.effect;
         let cells = [
-            share.map_or_else(String::new, |effect| change(effect.value)),
+            share.map_or_else(String::new, change),
             share.map_or_else(String::new, ends),
             effect
                 .cpu
@@ -276,7 +276,7 @@ fn effects(page: &mut Page, experiment: &NetExperiment) {
                 .rate
                 .contrast
                 .effect
-                .map_or_else(String::new, |effect| change(effect.value)),
+                .map_or_else(String::new, change),
         ];
         let cells = cells.each_ref().map(String::as_str);
         let tone = match effect.cpu.contrast.verdict {

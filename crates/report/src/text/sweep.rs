@@ -1,12 +1,12 @@
 //! The page about a sweep. It shows the outcome, and which arms (settings) have the highest and
 //! lowest values.
 
-use ticktax_model::Nanos;
 use ticktax_model::sweep::{GridStatement, RankedArm, Ranking};
 
 use super::block::Written;
 use super::numbers::{counted, grouped};
 use super::page::{Page, Tone, clean, tied};
+use super::value::value;
 use super::{Paged, TextStyle};
 
 impl Paged for GridStatement {
@@ -74,7 +74,7 @@ fn rank(page: &mut Page, statement: &GridStatement, ranking: &Ranking) {
     page.section(&format!("By {}", clean(&ranking.column)));
     let row = |page: &mut Page, arm: &RankedArm| {
         let name = ranked_name(statement, arm);
-        page.row(Tone::Plain, 2, &name, &value(&ranking.column, arm.value));
+        page.row(Tone::Plain, 2, &name, &format!("{:>14}", value(ranking.unit(), arm.value)));
     };
     if ranking.highest.is_empty() {
         page.line(Tone::Plain, "  no arm has this value");
@@ -104,22 +104,6 @@ fn settings(statement: &GridStatement, values: &[String]) -> String {
         .map(|((name, _), value)| format!("{}={}", clean(name), clean(value)))
         .collect();
     settings.join(" ")
-}
-
-/// Formats a value as a time, a share or a number, depending on its column's name.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "the value was an integer number of ns"
-)]
-fn value(column: &str, value: f64) -> String {
-    let text = if column.ends_with("_ns") {
-        Nanos(value as i64).to_string()
-    } else if column.ends_with("fps") || column.ends_with("share") {
-        format!("{value:.3}")
-    } else {
-        format!("{value:.0}")
-    };
-    format!("{text:>14}")
 }
 
 fn fail(page: &mut Page, statement: &GridStatement) {

@@ -2,7 +2,6 @@
 
 mod checks;
 mod numbers;
-mod value;
 
 use ticktax_model::trial::{
     Arm, Comparison, Effect, FailIfResult, Metric, NumbersComparison, Outcome, RunPurpose,
@@ -10,12 +9,12 @@ use ticktax_model::trial::{
 };
 
 use self::checks::{Names, check_text, is_constant};
-use self::value::{Shown, chance, value};
 use super::block::{Columns, Written};
 use super::knob::{is_back, undone};
 use super::numbers::{counted, date, grouped};
 use super::page::{Page, Tone, clean, tied};
 use super::screen::{explained, fitted, narrowed};
+use super::value::{Shown, chance, value};
 use super::{Paged, TextStyle};
 use crate::view::{Section, View};
 
@@ -388,27 +387,13 @@ fn table(page: &mut Page, statement: &TrialStatement, most: usize) {
             page.headings(Tone::Strong, "", &cells);
             before = Some(comparison.arm);
         }
-        let unit = unit_of(&trial.metrics, comparison);
-        let shown = Shown::new(unit, comparison.scale);
-        let mean =
-            |figures: Option<f64>| figures.map_or_else(|| "-".to_owned(), |mean| value(unit, mean));
-        let (a, b) = (
-            mean(comparison.first.map(|figures| figures.mean)),
-            mean(comparison.second.map(|figures| figures.mean)),
+        let shown = Shown::new(unit_of(&trial.metrics, comparison), comparison.scale);
+        let [a, b, effect, interval] = shown.cells(
+            comparison.first.map(|figures| figures.mean),
+            comparison.second.map(|figures| figures.mean),
+            comparison.contrast.effect,
         );
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-        let effect = or_dash(
-            comparison
-                .contrast
-                .effect
-                .map(|effect| shown.effect(&effect)),
-        );
-        let interval = or_dash(
-            comparison
-                .contrast
-                .effect
-                .map(|effect| shown.interval(&effect)),
-        );
         let detectable = or_dash(comparison.detectable.map(|effect| shown.size(effect)));
         let p = or_dash(comparison.contrast.chance.map(chance));
         let tone = match comparison.contrast.verdict {

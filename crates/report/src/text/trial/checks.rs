@@ -4,7 +4,7 @@ use ticktax_model::trial::{Check, Comparison};
 
 use super::super::numbers::{counted, percent};
 use super::super::page::tied;
-use super::value::{Shown, chance};
+use super::super::value::{Shown, chance};
 
 /// Returns whether all values in the comparison were equal.
 pub(super) fn is_constant(comparison: &Comparison) -> bool {

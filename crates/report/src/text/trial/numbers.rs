@@ -8,7 +8,7 @@ use super::super::numbers::{counted, grouped};
 use super::super::page::{Page, Tone, clean, tied};
 use super::super::screen::narrowed;
 use super::checks::is_constant;
-use super::value::{Shown, chance, value};
+use super::super::value::{Shown, chance, value};
 use crate::view::View;
 
 /// Explanation of the terms on the page.
