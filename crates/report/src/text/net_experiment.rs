@@ -272,11 +272,7 @@ fn effects(page: &mut Page, experiment: &NetExperiment) {
                 .cpu
                 .amount
                 .map_or_else(String::new, |effect| amount(effect.value)),
-            effect
-                .rate
-                .contrast
-                .effect
-                .map_or_else(String::new, change),
+            effect.rate.contrast.effect.map_or_else(String::new, change),
         ];
         let cells = cells.each_ref().map(String::as_str);
         let tone = match effect.cpu.contrast.verdict {

@@ -74,7 +74,12 @@ fn rank(page: &mut Page, statement: &GridStatement, ranking: &Ranking) {
     page.section(&format!("By {}", clean(&ranking.column)));
     let row = |page: &mut Page, arm: &RankedArm| {
         let name = ranked_name(statement, arm);
-        page.row(Tone::Plain, 2, &name, &format!("{:>14}", value(ranking.unit(), arm.value)));
+        page.row(
+            Tone::Plain,
+            2,
+            &name,
+            &format!("{:>14}", value(ranking.unit(), arm.value)),
+        );
     };
     if ranking.highest.is_empty() {
         page.line(Tone::Plain, "  no arm has this value");

@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use ticktax_model::net_experiment::{AliasPart, CostRefusal, CostUnit, ExperimentArm, NetExperiment, Term};
+use ticktax_model::net_experiment::{
+    AliasPart, CostRefusal, CostUnit, ExperimentArm, NetExperiment, Term,
+};
 use ticktax_model::trial::{Effect, Scale, Unit};
 
 use super::super::numbers::percent;
@@ -12,7 +14,7 @@ use super::fraction;
 
 const RELATIVE: Shown = Shown::new(Unit::None, Scale::Relative);
 
-/// Returns a factor's value as the user typed it.
+/// Returns the value of a factor as the user typed it.
 pub(super) fn value_of(experiment: &NetExperiment, factor: usize, value: usize) -> String {
     let values = experiment.factors.get(factor).map(|factor| &factor.values);
     let value = values.and_then(|values| values.get(value));
@@ -72,7 +74,7 @@ pub(super) fn change(effect: Effect) -> String {
     tied(RELATIVE.effect(&effect))
 }
 
-/// Formats the interval of a relative effect.
+/// Formats the confidence interval of a relative effect.
 pub(super) fn ends(effect: Effect) -> String {
     tied(RELATIVE.interval_with_unit(&effect))
 }

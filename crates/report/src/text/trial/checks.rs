@@ -12,6 +12,15 @@ pub(super) fn is_constant(comparison: &Comparison) -> bool {
     checks.any(|check| matches!(check, Check::Constant { .. }))
 }
 
+/// Returns the word for one observation of the comparison: a block of runs, or a value.
+pub(super) fn samples(comparison: &Comparison) -> &'static str {
+    if comparison.blocks.is_some() {
+        "block"
+    } else {
+        "value"
+    }
+}
+
 /// Names used in the text of a check.
 pub(super) struct Names {
     /// Name of the metric. If there are more than two arms, it includes the arm's name.
@@ -22,8 +31,9 @@ pub(super) struct Names {
     pub(super) second: String,
 }
 
-/// Describes a check, that is, a doubt about a verdict, in words.
-pub(super) fn check_text(check: &Check, names: &Names, shown: Shown) -> String {
+/// Describes a check, that is, a doubt about a verdict, in words. [`samples`] returns the word
+/// `samples`.
+pub(super) fn check_text(check: &Check, names: &Names, shown: Shown, samples: &str) -> String {
     let Names {
         about,
         first: a,
@@ -38,7 +48,7 @@ pub(super) fn check_text(check: &Check, names: &Names, shown: Shown) -> String {
     match *check {
         Check::TooFew { have, need } => format!(
             "{about} has {}; a verdict needs at least {need}",
-            counted(have, "block")
+            counted(have, samples)
         ),
         Check::Missing { runs } => {
             format!("{about} could not be measured in {}", counted(runs, "run"))
