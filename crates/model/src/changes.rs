@@ -7,7 +7,7 @@ use crate::beats::BeatLine;
 use crate::machine::Machine;
 use crate::recording::{Level, World};
 use crate::statement::Class;
-use crate::trial::Contrast;
+use crate::trial::{Contrast, Unit};
 use crate::{Cpu, Nanos};
 
 /// The changes between a first recording and a second one.
@@ -141,24 +141,21 @@ pub enum ChangeMeasure {
 }
 
 impl ChangeMeasure {
-    /// Returns whether the measure is a time in ns.
-    pub const fn is_time(self) -> bool {
-        matches!(
-            self,
-            Self::LatencyMedianNs | Self::LatencyP99Ns | Self::LatencyMaxNs | Self::TickMedianNs
-        )
-    }
-
-    /// Returns whether the measure is a share, 0 to 1.
-    pub const fn is_share(self) -> bool {
-        matches!(
-            self,
+    /// Unit of the measure's values.
+    pub const fn unit(self) -> Unit {
+        match self {
             Self::WaitedShare
-                | Self::WaitedPerSecond
-                | Self::ThrottledShare
-                | Self::RanShare
-                | Self::TickShare
-        )
+            | Self::WaitedPerSecond
+            | Self::ThrottledShare
+            | Self::RanShare
+            | Self::TickShare => Unit::Share,
+            Self::LatencyMedianNs
+            | Self::LatencyP99Ns
+            | Self::LatencyMaxNs
+            | Self::TickMedianNs => Unit::Ns,
+            Self::RateFps | Self::TickRateHz => Unit::Hz,
+            Self::DroppedPerMinute | Self::LatePerMinute => Unit::PerMinute,
+        }
     }
 }
 

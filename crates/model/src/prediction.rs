@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Nanos;
 use crate::machine::Machine;
+use crate::trial::Unit;
 
 /// Measured and predicted figures for several settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -209,4 +210,20 @@ impl Measure {
         Self::TickCost,
         Self::TickShare,
     ];
+
+    /// Unit of the measure's values.
+    pub const fn unit(self) -> Unit {
+        match self {
+            Self::Fps | Self::Wakeups | Self::Ticks => Unit::Hz,
+            Self::Dropped | Self::Overshot => Unit::PerMinute,
+            Self::LateMedian | Self::LateP99 | Self::LateMax => Unit::Ns,
+            Self::Cpu
+            | Self::Top
+            | Self::Sampled
+            | Self::Busy
+            | Self::ShownBusy
+            | Self::TickCost
+            | Self::TickShare => Unit::Share,
+        }
+    }
 }

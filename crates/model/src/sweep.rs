@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Nanos;
+use crate::trial::Unit;
 
 /// Outcome of a parameter sweep, with its extreme arms. Each arm is one combination of values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -57,6 +58,18 @@ pub struct Ranking {
     /// Arms with the lowest values, in ascending order. Arms that are already in `highest` are
     /// omitted.
     pub lowest: Vec<RankedArm>,
+}
+
+impl Ranking {
+    /// Unit of the column's values, which is the end of the column's name.
+    pub fn unit(&self) -> Unit {
+        match self.column.rsplit(['.', '_']).next() {
+            Some("ns") => Unit::Ns,
+            Some("share") => Unit::Share,
+            Some("fps") => Unit::Hz,
+            _ => Unit::None,
+        }
+    }
 }
 
 /// An arm with its value in the ranked column.

@@ -23,6 +23,7 @@ mod screen;
 pub(crate) mod tests;
 mod tick;
 mod untraced;
+mod value;
 mod victim;
 mod waits;
 
@@ -41,7 +42,11 @@ pub(crate) use case::{
     words as published_words,
 };
 pub(crate) use kernels::title as kernel_table_title;
-pub(crate) use prediction::{measure_text as predicted_value, name as prediction_name};
+pub(crate) use net_experiment::{arm_name as net_arm_name, effect_name as net_effect_name};
+pub(crate) use pace::settings as loop_name;
+pub(crate) use prediction::name as prediction_name;
+pub(crate) use sweep::ranked_name;
+pub(crate) use trial::verdict_word;
 
 pub use beats::beat_news;
 pub use glance::glance;

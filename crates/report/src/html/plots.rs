@@ -5,17 +5,15 @@
 //! numbers are accessible to screen readers:
 //! docs/explanation/decisions/0009-plots-are-drawn-at-export.md.
 
+mod arms;
 mod axis;
 mod balance;
 mod cases;
 mod changed;
 mod chart;
 mod curves;
-mod effects;
 mod incidents;
 mod phases;
-mod points;
-mod predicted;
 mod runs;
 mod shown;
 mod strips;
@@ -49,17 +47,20 @@ pub(super) fn draw(document: &Document) -> Vec<Plot> {
         }
         Document::Beats(content) => vec![phases::spectrum(content), phases::phases(content)],
         Document::Pace(content) => vec![curves::loop_plot(content)],
-        Document::PaceComparison(content) => vec![curves::comparison_plot(content)],
-        Document::Changes(content) => vec![changed::accounts(content), changed::waits(content)],
+        Document::PaceComparison(content) => {
+            vec![arms::loops(content), curves::comparison_plot(content)]
+        }
+        Document::Changes(content) => vec![arms::accounts(content), changed::waits(content)],
+        Document::NetExperiment(content) => vec![arms::factors(content), arms::traffic(content)],
         Document::Incidents(content) => vec![incidents::times(content)],
         Document::Incident(content) => vec![incidents::instead(content)],
-        Document::Prediction(content) => vec![predicted::plot(content)],
-        Document::Sweep(content) => vec![points::plot(content)],
+        Document::Prediction(content) => vec![arms::prediction(content)],
+        Document::Sweep(content) => vec![arms::sweep(content)],
         Document::Case(content) => vec![cases::case_plot(content)],
         Document::CaseOnKernels(content) => vec![cases::kernels_plot(content)],
-        Document::KernelComparison(content) => vec![cases::loops_plot(content)],
-        Document::Trial(content) => vec![effects::plot(content), runs::plot(content)],
-        Document::Numbers(content) => vec![effects::numbers_plot(content)],
+        Document::KernelComparison(content) => vec![arms::kernels(content)],
+        Document::Trial(content) => vec![arms::trial(content), runs::plot(content)],
+        Document::Numbers(content) => vec![arms::numbers(content)],
         _ => Vec::new(),
     };
     plots.into_iter().flatten().collect()

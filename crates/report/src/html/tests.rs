@@ -17,7 +17,7 @@ use crate::text::page as written;
 use crate::text::tests::properties::distorted;
 use crate::text::tests::samples::{empty, kernel_level, many_cpus, off_by_17_ns, proc_level};
 use crate::text::tests::{
-    beats, changes, grids, incidents, kernels, pace, screens, trials, victims,
+    beats, changes, grids, incidents, kernels, net_experiment, pace, screens, trials, victims,
 };
 use crate::{TextStyle, View, json};
 
@@ -42,6 +42,8 @@ fn documents() -> Vec<Document> {
         plots::predicted().into(),
         pace::a_loop().into(),
         pace::with_rhythm().into(),
+        pace::compared_loops().into(),
+        net_experiment::small_calls().into(),
         trials::two_arms().into(),
         trials::lists().into(),
         KnobList {

@@ -1,12 +1,12 @@
 //! The page that shows the differences between two recordings.
 
-use ticktax_model::Nanos;
 use ticktax_model::beats::BeatLine;
 use ticktax_model::changes::{
     AccountChange, BeatChange, Change, ChangeMeasure, ChangeStatement, ComparedRecording,
     MeasureChange,
 };
 use ticktax_model::statement::Class;
+use ticktax_model::trial::{Scale, Unit};
 
 use super::beats::{beat_name, short_period};
 use super::block::{Columns, Written};
@@ -14,6 +14,7 @@ use super::head;
 use super::numbers::{counted, date, grouped, percent};
 use super::page::{Page, Tone, tied};
 use super::screen::{explained, fitted, narrowed};
+use super::value::Shown;
 use super::{Paged, TextStyle};
 use crate::view::{Section, View};
 
@@ -279,7 +280,7 @@ fn accounts(page: &mut Page, statement: &ChangeStatement, most: usize) {
             Some(true) => Tone::Strong,
             _ => Tone::Plain,
         };
-        let cells = shares(page, &account.share);
+        let cells = change_cells(page, Unit::Share, &account.share);
         page.row(tone, 2, &account.name, &cells);
     }
     if shown.is_empty() {
@@ -315,31 +316,23 @@ fn accounts(page: &mut Page, statement: &ChangeStatement, most: usize) {
     }
 }
 
-fn shares(page: &Page, change: &Change) -> Columns {
-    let share = |share: Option<f64>| share.map_or_else(|| "-".to_owned(), percent);
-    let points = |difference: f64| format!("{:+.2}", 100.0 * difference);
-    let moved = change.difference();
-    let doubt = if is_doubtful(change) { " ?" } else { "" };
-    let narrow = if page.width() < ROOMY { doubt } else { "" };
-    let moved = moved.map_or_else(String::new, |difference| {
-        format!("{} pp{narrow}", points(difference))
-    });
-    let interval = change.contrast.effect.map_or_else(String::new, |effect| {
-        format!(
-            "{} to {} pp{doubt}",
-            points(effect.low),
-            points(effect.high)
-        )
-    });
-    cells(
-        page,
-        [
-            &share(change.first),
-            &share(change.second),
-            &moved,
-            &interval,
-        ],
-    )
+/// Formats a change. `?` marks a change that may be chance.
+fn change_cells(page: &Page, unit: Unit, change: &Change) -> Columns {
+    let shown = Shown::new(unit, Scale::Absolute);
+    let [a, b, mut moved, mut interval] =
+        shown.cells(change.first, change.second, change.contrast.effect);
+    if change.contrast.effect.is_none() {
+        interval.clear();
+    }
+    if is_doubtful(change) {
+        let last = if page.width() < ROOMY {
+            &mut moved
+        } else {
+            &mut interval
+        };
+        last.push_str(" ?");
+    }
+    cells(page, [&a, &b, &moved, &interval])
 }
 
 fn measures(page: &mut Page, all: &[MeasureChange], most: usize) {
@@ -348,39 +341,8 @@ fn measures(page: &mut Page, all: &[MeasureChange], most: usize) {
         !never || most == usize::MAX
     };
     for row in all.iter().filter(nothing).take(most) {
-        let (measure, change) = (row.measure, &row.change);
-        let line = if measure.is_share() {
-            shares(page, change)
-        } else {
-            let value = |value: Option<f64>| {
-                value.map_or_else(|| "-".to_owned(), |value| shown(measure, value))
-            };
-            let moved = change.difference().map_or_else(String::new, |difference| {
-                let sign = if difference < 0.0 { "-" } else { "+" };
-                format!("{sign}{}", shown(measure, difference.abs()))
-            });
-            cells(
-                page,
-                [&value(change.first), &value(change.second), &moved, ""],
-            )
-        };
-        page.row(Tone::Plain, 2, words(measure), &line);
-    }
-}
-
-/// Formats the value of a measure with its unit.
-fn shown(measure: ChangeMeasure, value: f64) -> String {
-    if measure.is_time() {
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "the value is a number of ns"
-        )]
-        let time = Nanos(value.round() as i64);
-        return time.to_string();
-    }
-    match value {
-        value if value >= 100.0 => format!("{value:.0}"),
-        value => format!("{value:.2}"),
+        let line = change_cells(page, row.measure.unit(), &row.change);
+        page.row(Tone::Plain, 2, words(row.measure), &line);
     }
 }
 
@@ -393,10 +355,10 @@ fn words(measure: ChangeMeasure) -> &'static str {
         ChangeMeasure::LatencyMedianNs => "wake-up latency, median",
         ChangeMeasure::LatencyP99Ns => "wake-up latency, p99",
         ChangeMeasure::LatencyMaxNs => "wake-up latency, max",
-        ChangeMeasure::RateFps => "frames per second",
-        ChangeMeasure::DroppedPerMinute => "dropped per minute",
-        ChangeMeasure::LatePerMinute => "late per minute",
-        ChangeMeasure::TickRateHz => "ticks per second per CPU",
+        ChangeMeasure::RateFps => "frame rate",
+        ChangeMeasure::DroppedPerMinute => "dropped frames",
+        ChangeMeasure::LatePerMinute => "late frames",
+        ChangeMeasure::TickRateHz => "ticks per CPU",
         ChangeMeasure::TickMedianNs => "median tick",
         ChangeMeasure::TickShare => "share of CPU time",
     }

@@ -14,7 +14,8 @@ use super::net::words::{bits, fraction, size};
 use super::numbers::{counted, grouped, percent};
 use super::page::{Page, Tone, clean, tied};
 use super::{Paged, TextStyle};
-use words::{amount, change, effect_name, effect_sum, ends, signed, unit, value_of};
+use words::{amount, change, effect_sum, ends, signed, unit, value_of};
+pub(crate) use words::{arm_name, effect_name};
 
 impl Paged for NetExperiment {
     fn page(&self, style: &TextStyle) -> Written {
@@ -135,7 +136,7 @@ fn sentence(experiment: &NetExperiment, effect: &FactorEffect) -> String {
         parts.push(match effect.cpu.contrast.verdict {
             verdict if verdict.differs() => format!(
                 "{} CPU time per byte ({}, {}){}",
-                change(share.value),
+                change(share),
                 ends(share),
                 tied(format!("{} ns", amount(ns.value))),
                 mostly(effect)
@@ -149,7 +150,7 @@ fn sentence(experiment: &NetExperiment, effect: &FactorEffect) -> String {
     if let Some(share) = effect.rate.contrast.effect {
         parts.push(match effect.rate.contrast.verdict {
             verdict if verdict.differs() => {
-                format!("{} throughput ({})", change(share.value), ends(share))
+                format!("{} throughput ({})", change(share), ends(share))
             }
             Verdict::NoDifferenceBeyond { bound } => {
                 format!("throughput equal within {}", percent(bound))
@@ -215,15 +216,11 @@ fn cells(page: &mut Page, experiment: &NetExperiment) {
         .collect();
     page.headings(Tone::Faint, &format!("  {}", names.join(" ")), &head);
     for (at, cell) in experiment.arms.iter().enumerate() {
-        let values = cell.values.iter().enumerate();
-        let values: Vec<String> = values
-            .map(|(factor, &value)| value_of(experiment, factor, value))
-            .collect();
         let same = match cell.same_as {
             same if same == at => String::new(),
             same => format!(" (same as {})", same + 1),
         };
-        let name = format!("{} {}{same}", at + 1, values.join(" "));
+        let name = format!("{} {}{same}", at + 1, arm_name(experiment, cell));
         let cpu = &cell.cpu;
         let rate = bits(cell.rate);
         let each = [
@@ -269,17 +266,13 @@ fn effects(page: &mut Page, experiment: &NetExperiment) {
     for effect in &experiment.effects {
         let share = effect.cpu.contrast.effect;
         let cells = [
-            share.map_or_else(String::new, |effect| change(effect.value)),
+            share.map_or_else(String::new, change),
             share.map_or_else(String::new, ends),
             effect
                 .cpu
                 .amount
                 .map_or_else(String::new, |effect| amount(effect.value)),
-            effect
-                .rate
-                .contrast
-                .effect
-                .map_or_else(String::new, |effect| change(effect.value)),
+            effect.rate.contrast.effect.map_or_else(String::new, change),
         ];
         let cells = cells.each_ref().map(String::as_str);
         let tone = match effect.cpu.contrast.verdict {

@@ -24,6 +24,7 @@ use super::{foot, head};
 use crate::view::{Section, View};
 
 pub(super) use comparison::pace_comparison;
+pub(crate) use comparison::settings;
 
 impl Paged for PaceStatement {
     fn page(&self, style: &TextStyle) -> Written {

@@ -1,12 +1,12 @@
 //! The page about a prediction. It shows the measured figures, and the model's figures below them.
 
-use ticktax_model::Nanos;
 use ticktax_model::prediction::{Control, Measure, Origin, PredictionArm, PredictionStatement};
 
 use super::block::{Columns, Written};
 use super::head;
 use super::numbers::{counted, percent};
 use super::page::{Page, Tone, tied};
+use super::value::cell;
 use super::{Paged, TextStyle};
 
 impl Paged for PredictionStatement {
@@ -95,7 +95,7 @@ pub(super) fn prediction(statement: &PredictionStatement, style: &TextStyle) -> 
          CPU: share of one CPU, by actual run time. as top: the same by /proc/PID/stat. sampled: \
          the same by sampling at each tick. wakeups: of the thread, per second. busy: share of the \
          time of all CPUs. as shown: the same by /proc/stat. ticks: per second, on all CPUs. cost: \
-         time in ticks and their softirqs, per second. share: of the time of all CPUs.",
+         time in ticks and their softirqs, of one CPU. share: the same, of all CPUs.",
     );
     page.finish()
 }
@@ -216,10 +216,10 @@ fn cells_of(
     columns: &[Column],
     value: impl Fn(&PredictionArm, Measure) -> Option<f64>,
 ) -> Columns {
-    let cell = |&(_, measure): &Column| {
-        value(row, measure).map_or_else(String::new, |value| measure_text(measure, value))
-    };
-    side_by_side(columns.iter().map(cell))
+    let cells = columns.iter().map(|&(_, measure)| {
+        value(row, measure).map_or_else(String::new, |value| cell(measure.unit(), value))
+    });
+    side_by_side(cells)
 }
 
 /// Creates cells that all have the width [`WIDE`].
@@ -227,36 +227,6 @@ fn side_by_side<T: ToString>(cells: impl Iterator<Item = T>) -> Columns {
     cells.fold(Columns::default(), |line, cell| {
         line.and_right(0, WIDE, cell)
     })
-}
-
-/// Formats the value of a measure with its unit.
-pub(crate) fn measure_text(measure: Measure, value: f64) -> String {
-    match measure {
-        Measure::Fps => format!("{value:.2}"),
-        Measure::Dropped | Measure::Overshot => match value {
-            0.0 => "0".to_owned(),
-            v if v < 99.95 => format!("{v:.1}"),
-            v => format!("{v:.0}"),
-        },
-        Measure::Wakeups | Measure::Ticks => format!("{value:.1}"),
-        Measure::LateMedian | Measure::LateP99 | Measure::LateMax => time(value),
-        Measure::TickCost => time(value * 1e9),
-        Measure::Cpu
-        | Measure::Top
-        | Measure::Sampled
-        | Measure::Busy
-        | Measure::ShownBusy
-        | Measure::TickShare => percent(value),
-    }
-}
-
-fn time(ns: f64) -> String {
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "a time in ns fits in an i64"
-    )]
-    let time = Nanos(ns.round() as i64);
-    time.to_string()
 }
 
 #[cfg(test)]

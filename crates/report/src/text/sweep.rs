@@ -1,12 +1,12 @@
 //! The page about a sweep. It shows the outcome, and which arms (settings) have the highest and
 //! lowest values.
 
-use ticktax_model::Nanos;
 use ticktax_model::sweep::{GridStatement, RankedArm, Ranking};
 
 use super::block::Written;
 use super::numbers::{counted, grouped};
 use super::page::{Page, Tone, clean, tied};
+use super::value::value;
 use super::{Paged, TextStyle};
 
 impl Paged for GridStatement {
@@ -72,18 +72,14 @@ fn run(statement: &GridStatement) -> String {
 
 fn rank(page: &mut Page, statement: &GridStatement, ranking: &Ranking) {
     page.section(&format!("By {}", clean(&ranking.column)));
-    let names: Vec<&str> = statement
-        .axes
-        .iter()
-        .map(|(name, _)| name.as_str())
-        .collect();
     let row = |page: &mut Page, arm: &RankedArm| {
-        let values = names.iter().zip(&arm.values);
-        let values: Vec<String> = values
-            .map(|(name, value)| format!("{}={}", clean(name), clean(value)))
-            .collect();
-        let name = format!("#{} {}", arm.arm, values.join(" "));
-        page.row(Tone::Plain, 2, &name, &value(&ranking.column, arm.value));
+        let name = ranked_name(statement, arm);
+        page.row(
+            Tone::Plain,
+            2,
+            &name,
+            &format!("{:>14}", value(ranking.unit(), arm.value)),
+        );
     };
     if ranking.highest.is_empty() {
         page.line(Tone::Plain, "  no arm has this value");
@@ -101,20 +97,18 @@ fn rank(page: &mut Page, statement: &GridStatement, ranking: &Ranking) {
     }
 }
 
-/// Formats a value as a time, a share or a plain number, depending on the name of its column.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "the value was an integer number of ns"
-)]
-fn value(column: &str, value: f64) -> String {
-    let text = if column.ends_with("_ns") {
-        Nanos(value as i64).to_string()
-    } else if column.ends_with("fps") || column.ends_with("share") {
-        format!("{value:.3}")
-    } else {
-        format!("{value:.0}")
-    };
-    format!("{text:>14}")
+/// Returns the number and the settings of an arm.
+pub(crate) fn ranked_name(statement: &GridStatement, arm: &RankedArm) -> String {
+    format!("#{} {}", arm.arm, settings(statement, &arm.values))
+}
+
+/// Formats the values of an arm with the names of their axes.
+fn settings(statement: &GridStatement, values: &[String]) -> String {
+    let settings = statement.axes.iter().zip(values);
+    let settings: Vec<String> = settings
+        .map(|((name, _), value)| format!("{}={}", clean(name), clean(value)))
+        .collect();
+    settings.join(" ")
 }
 
 fn fail(page: &mut Page, statement: &GridStatement) {
@@ -124,11 +118,8 @@ fn fail(page: &mut Page, statement: &GridStatement) {
         counted(statement.arms, "arm")
     ));
     for failure in &statement.failures {
-        let names = statement.axes.iter().zip(&failure.values);
-        let values: Vec<String> = names
-            .map(|((name, _), value)| format!("{}={}", clean(name), clean(value)))
-            .collect();
-        let text = format!("{}: {}", values.join(" "), clean(&failure.why));
+        let settings = settings(statement, &failure.values);
+        let text = format!("{settings}: {}", clean(&failure.why));
         page.paragraph(Tone::Warning, &format!("  #{} ", failure.arm), &text);
     }
     let shown = statement.failures.len() as u64;

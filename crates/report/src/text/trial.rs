@@ -2,20 +2,19 @@
 
 mod checks;
 mod numbers;
-mod value;
 
 use ticktax_model::trial::{
     Arm, Comparison, Effect, FailIfResult, Metric, NumbersComparison, Outcome, RunPurpose,
     TrialStatement, Unit, Verdict,
 };
 
-use self::checks::{Names, check_text, is_constant};
-use self::value::{Shown, chance, value};
+use self::checks::{Names, check_text, is_constant, samples};
 use super::block::{Columns, Written};
 use super::knob::{is_back, undone};
 use super::numbers::{counted, date, grouped};
 use super::page::{Page, Tone, clean, tied};
 use super::screen::{explained, fitted, narrowed};
+use super::value::{Shown, chance, value};
 use super::{Paged, TextStyle};
 use crate::view::{Section, View};
 
@@ -138,7 +137,7 @@ fn checks(statement: &TrialStatement) -> Vec<String> {
             comparison.scale,
         );
         for check in &comparison.checks {
-            let text = check_text(check, &names, shown);
+            let text = check_text(check, &names, shown, samples(comparison));
             if !texts.contains(&text) {
                 texts.push(text);
             }
@@ -169,51 +168,62 @@ fn unit_of(metrics: &[Metric], comparison: &Comparison) -> Unit {
     metric.map_or(Unit::None, |metric| metric.unit)
 }
 
-/// Writes the verdicts on each arm, with one sentence for each kind of verdict.
+/// Writes the verdicts on each arm.
 fn verdicts(page: &mut Page, statement: &TrialStatement, brief: bool) {
-    let metrics = &statement.trial.metrics;
+    let first = label(statement, 0);
     for arm in 1..statement.trial.arms.len() {
-        let of_arm = statement
-            .comparisons
-            .iter()
-            .filter(|comparison| comparison.arm == arm);
-        let mut sentences: [Vec<String>; 5] = Default::default();
-        for comparison in of_arm {
-            let shown = Shown::new(unit_of(metrics, comparison), comparison.scale);
-            let (place, text) = clause(comparison, shown, brief);
-            sentences[place].push(text);
-        }
-        let (first, arm) = (label(statement, 0), label(statement, arm));
-        for (place, clauses) in sentences
-            .iter()
-            .enumerate()
-            .filter(|(_, clauses)| !clauses.is_empty())
-        {
-            let what = clauses.join(", ");
-            let (tone, text) = match place {
-                0 => (Tone::Good, format!("{arm} is better: {what}.")),
-                1 => (Tone::Alarm, format!("{arm} is worse: {what}.")),
-                2 => (Tone::Strong, format!("{arm} differs: {what}.")),
-                3 => (
-                    Tone::Strong,
-                    format!("{arm} makes no difference larger than {what}."),
-                ),
-                _ => (
-                    Tone::Warning,
-                    format!("{arm} and {first} may be equal: {what}."),
-                ),
-            };
-            page.paragraph(tone, "", &text);
-        }
+        let of_arm = statement.comparisons.iter();
+        let of_arm = of_arm.filter(|comparison| comparison.arm == arm);
+        let of_arm = of_arm.map(|comparison| {
+            let unit = unit_of(&statement.trial.metrics, comparison);
+            (comparison, Shown::new(unit, comparison.scale))
+        });
+        verdict_on(page, [&first, &label(statement, arm)], of_arm, brief);
     }
     if statement.comparisons.is_empty() {
         page.paragraph(Tone::Warning, "", "Nothing was compared.");
     }
 }
 
+/// Writes the verdicts on the second of two arms, in one sentence per kind of verdict.
+fn verdict_on<'a>(
+    page: &mut Page,
+    [first, arm]: [&str; 2],
+    comparisons: impl Iterator<Item = (&'a Comparison, Shown)>,
+    brief: bool,
+) {
+    let mut sentences: [Vec<String>; 5] = Default::default();
+    for (comparison, shown) in comparisons {
+        let (place, text) = clause(comparison, shown, brief);
+        sentences[place].push(text);
+    }
+    for (place, clauses) in sentences
+        .iter()
+        .enumerate()
+        .filter(|(_, clauses)| !clauses.is_empty())
+    {
+        let what = clauses.join(", ");
+        let (tone, text) = match place {
+            0 => (Tone::Good, format!("{arm} is better: {what}.")),
+            1 => (Tone::Alarm, format!("{arm} is worse: {what}.")),
+            2 => (Tone::Strong, format!("{arm} differs: {what}.")),
+            3 => (
+                Tone::Strong,
+                format!("{arm} makes no difference larger than {what}."),
+            ),
+            _ => (
+                Tone::Warning,
+                format!("{arm} and {first} may be equal: {what}."),
+            ),
+        };
+        page.paragraph(tone, "", &text);
+    }
+}
+
 /// Formats a comparison as part of a sentence. Also returns the index of that sentence.
 fn clause(comparison: &Comparison, shown: Shown, brief: bool) -> (usize, String) {
     let metric = clean(&comparison.metric);
+    let samples = samples(comparison);
     let effect = || match comparison.contrast.effect {
         Some(effect) if brief => format!("{metric} {}", tied(shown.effect(&effect))),
         Some(effect) => {
@@ -234,17 +244,16 @@ fn clause(comparison: &Comparison, shown: Shown, brief: bool) -> (usize, String)
             let why = match (more_blocks, comparison.contrast.effect) {
                 _ if is_constant(comparison) => "it is constant".to_owned(),
                 (_, None) => "too few values".to_owned(),
-                (Some(more), _) => format!("about {} would decide", counted_more(more)),
-                (None, _) => "even 10 000 blocks would not decide".to_owned(),
+                (Some(more), _) => {
+                    let plural = if more == 1 { "" } else { "s" };
+                    let more = tied(format!("{} more {samples}{plural}", grouped(more)));
+                    format!("about {more} would decide")
+                }
+                (None, _) => format!("even 10 000 {samples}s would not decide"),
             };
             (4, format!("{metric} ({why})"))
         }
     }
-}
-
-fn counted_more(more: u64) -> String {
-    let plural = if more == 1 { "block" } else { "blocks" };
-    tied(format!("{} more {plural}", grouped(more)))
 }
 
 /// Writes the outcome of each condition under which the trial fails.
@@ -388,36 +397,23 @@ fn table(page: &mut Page, statement: &TrialStatement, most: usize) {
             page.headings(Tone::Strong, "", &cells);
             before = Some(comparison.arm);
         }
-        let unit = unit_of(&trial.metrics, comparison);
-        let shown = Shown::new(unit, comparison.scale);
-        let mean =
-            |figures: Option<f64>| figures.map_or_else(|| "-".to_owned(), |mean| value(unit, mean));
-        let (a, b) = (
-            mean(comparison.first.map(|figures| figures.mean)),
-            mean(comparison.second.map(|figures| figures.mean)),
+        let shown = Shown::new(unit_of(&trial.metrics, comparison), comparison.scale);
+        let [a, b, effect, interval] = shown.cells(
+            comparison.first.map(|figures| figures.mean),
+            comparison.second.map(|figures| figures.mean),
+            comparison.contrast.effect,
         );
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-        let effect = or_dash(
-            comparison
-                .contrast
-                .effect
-                .map(|effect| shown.effect(&effect)),
-        );
-        let interval = or_dash(
-            comparison
-                .contrast
-                .effect
-                .map(|effect| shown.interval(&effect)),
-        );
         let detectable = or_dash(comparison.detectable.map(|effect| shown.size(effect)));
         let p = or_dash(comparison.contrast.chance.map(chance));
-        let (tone, verdict) = match comparison.contrast.verdict {
-            Verdict::Better => (Tone::Good, "better"),
-            Verdict::Worse => (Tone::Alarm, "worse"),
-            Verdict::Differs => (Tone::Strong, "differs"),
-            Verdict::NoDifferenceBeyond { .. } => (Tone::Plain, "none"),
-            Verdict::CannotTell { .. } => (Tone::Warning, "unclear"),
+        let tone = match comparison.contrast.verdict {
+            Verdict::Better => Tone::Good,
+            Verdict::Worse => Tone::Alarm,
+            Verdict::Differs => Tone::Strong,
+            Verdict::NoDifferenceBeyond { .. } => Tone::Plain,
+            Verdict::CannotTell { .. } => Tone::Warning,
         };
+        let verdict = verdict_word(comparison.contrast.verdict);
         let cells = cells(page, [&a, &b, &effect, &interval, &detectable, &p, verdict]);
         page.row(tone, 2, &clean(&comparison.metric), &cells);
     }
@@ -425,6 +421,17 @@ fn table(page: &mut Page, statement: &TrialStatement, most: usize) {
     if left > 0 {
         let text = format!("{left} more (--format json)");
         page.paragraph(Tone::Faint, "  ", &text);
+    }
+}
+
+/// Returns the word for a verdict in a table.
+pub(crate) fn verdict_word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Better => "better",
+        Verdict::Worse => "worse",
+        Verdict::Differs => "differs",
+        Verdict::NoDifferenceBeyond { .. } => "none",
+        Verdict::CannotTell { .. } => "unclear",
     }
 }
 

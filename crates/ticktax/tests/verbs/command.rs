@@ -450,7 +450,7 @@ fn lists_of_numbers_are_compared() {
         "B is better",
         "-2.53 %",
         "p = 0.0022",
-        "both lists are in sorted order",
+        "the values of A and B are in sorted order",
     ] {
         assert!(page.contains(words), "{words}: {page}");
     }

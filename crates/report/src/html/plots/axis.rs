@@ -1,15 +1,6 @@
 //! Axes of plots. An axis maps each value to a position, and has labelled ticks.
 
-/// Unit of the values on an axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unit {
-    /// Times in ns.
-    Time,
-    /// Numbers whose unit, if any, is in the title of the axis.
-    Number,
-    /// Shares from 0 to 1, shown in percent.
-    Share,
-}
+use ticktax_model::trial::Unit;
 
 /// An axis of a plot.
 #[derive(Clone, Debug)]
@@ -189,14 +180,16 @@ fn multiples(low: f64, high: f64, step: f64) -> Vec<f64> {
 /// the axis.
 fn label(value: f64, step: f64, most: f64, unit: Unit) -> String {
     let (value, step, name) = match unit {
-        Unit::Time => {
+        Unit::Ns | Unit::S => {
+            let ns = if unit == Unit::S { 1e9 } else { 1.0 };
+            let (value, step, most) = (value * ns, step * ns, most * ns);
             let units = [(1e9, " s"), (1e6, " ms"), (1e3, " µs"), (1.0, " ns")];
             let fits = units.into_iter().find(|(size, _)| most >= *size * 0.999);
             let (size, name) = fits.unwrap_or((1.0, " ns"));
             (value / size, step / size, name)
         }
         Unit::Share => (100.0 * value, 100.0 * step, " %"),
-        Unit::Number => (value, step, ""),
+        Unit::Hz | Unit::PerMinute | Unit::None => (value, step, ""),
     };
     format!("{}{name}", number(value, step))
 }
@@ -225,7 +218,9 @@ fn number(value: f64, step: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Axis, Unit};
+    use ticktax_model::trial::Unit;
+
+    use super::Axis;
 
     fn names(axis: &Axis) -> Vec<&str> {
         axis.ticks().iter().map(|(_, name)| &**name).collect()
@@ -233,25 +228,25 @@ mod tests {
 
     #[test]
     fn tick_labels_are_round_and_have_units() {
-        let axis = Axis::linear("time", (-5e6, 5e6), Unit::Time);
+        let axis = Axis::linear("time", (-5e6, 5e6), Unit::Ns);
         assert_eq!(names(&axis), ["-4 ms", "-2 ms", "0 ms", "2 ms", "4 ms"]);
         let axis = Axis::linear("share", (0.0, 0.03), Unit::Share);
         assert_eq!(names(&axis), ["0 %", "1 %", "2 %", "3 %"]);
-        let axis = Axis::log("time", (3.0, 2e9), Unit::Time);
+        let axis = Axis::log("time", (3.0, 2e9), Unit::Ns);
         assert_eq!(names(&axis).first(), Some(&"1 ns"));
         assert_eq!(names(&axis).last(), Some(&"10 s"));
-        let axis = Axis::linear("rate", (0.0, 1.0), Unit::Number);
+        let axis = Axis::linear("rate", (0.0, 1.0), Unit::None);
         assert_eq!(names(&axis), ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
     }
 
     #[test]
     fn every_value_has_a_position_on_every_axis() {
         let all = [
-            Axis::linear("", (1.0, 1.0), Unit::Number),
-            Axis::linear("", (f64::NAN, f64::INFINITY), Unit::Time),
-            Axis::log("", (0.0, f64::INFINITY), Unit::Number),
+            Axis::linear("", (1.0, 1.0), Unit::None),
+            Axis::linear("", (f64::NAN, f64::INFINITY), Unit::Ns),
+            Axis::log("", (0.0, f64::INFINITY), Unit::None),
             Axis::fitting("", [].into_iter(), Unit::Share),
-            Axis::fitting("", [1e-3, 1e9].into_iter(), Unit::Number),
+            Axis::fitting("", [1e-3, 1e9].into_iter(), Unit::None),
             Axis::percentiles(0),
         ];
         for axis in &all {

@@ -4,12 +4,11 @@
 use std::fmt::Write;
 
 use ticktax_model::case::{CaseStatement, Ends, Line, RowKind};
-use ticktax_model::kernels::{
-    KernelArm, KernelComparison, KernelRow, KernelTable, KernelsStatement, LoopFigures,
-};
+use ticktax_model::kernels::{KernelRow, KernelTable, KernelsStatement};
+use ticktax_model::trial::Unit;
 
 use super::Plot;
-use super::axis::{Axis, Unit};
+use super::axis::Axis;
 use super::strips::{Mark, Strips};
 use crate::html::escape::text;
 use crate::html::quantity::Quantity;
@@ -59,7 +58,7 @@ fn series(out: &mut String, lines: &[Line]) {
     } else {
         &first.unit
     };
-    let axis = Axis::fitting(unit, values.clone(), Unit::Number);
+    let axis = Axis::fitting(unit, values.clone(), Unit::None);
     let edges = edges(values);
     if edges.is_none() {
         return;
@@ -173,19 +172,15 @@ fn kernel_table(out: &mut String, table: &KernelTable) {
         vec![Axis::fitting(
             &titled("value", &table.unit),
             all,
-            Unit::Number,
+            Unit::None,
         )]
     } else {
         let first = Axis::fitting(
             &titled("publication", &table.unit),
             rows.iter().flat_map(given),
-            Unit::Number,
+            Unit::None,
         );
-        let second = Axis::fitting(
-            &titled("this kernel", &table.kernel_unit),
-            real,
-            Unit::Number,
-        );
+        let second = Axis::fitting(&titled("this kernel", &table.kernel_unit), real, Unit::None);
         vec![first, second]
     };
     // Writing to a `String` cannot fail.
@@ -244,90 +239,3 @@ fn marks(row: &KernelRow) -> (Vec<Mark>, Vec<Mark>) {
         on_kernel.chain([Mark::at(3, row.kernel)]).collect(),
     )
 }
-
-/// Draws loops on kernels next to the model of each loop: their rates, waits, and sampled CPU time.
-pub(super) fn loops_plot(comparison: &KernelComparison) -> Option<Plot> {
-    let arms = &comparison.arms;
-    if arms.is_empty() {
-        return None;
-    }
-    let mut html = format!("<p class=\"legend\">{MARKS}</p>\n");
-    for measure in MEASURES {
-        measure_table(&mut html, arms, measure);
-    }
-    Some(Plot {
-        id: "arms",
-        title: "Kernels and their models",
-        topic: Topic::Other,
-        html,
-    })
-}
-
-/// Draws one measure for every arm, that is, for every loop that was compared.
-fn measure_table(
-    out: &mut String,
-    arms: &[KernelArm],
-    (title, unit, figure): (&str, Unit, CellFigure),
-) {
-    let measured = arms.iter().filter_map(|arm| figure(&arm.measured));
-    if measured.clone().next().is_none() {
-        return;
-    }
-    let predicted = |arm: &KernelArm| {
-        let predicted = arm.predicted.as_ref()?;
-        Some(match title {
-            RATE => predicted.rate_hz,
-            WAIT => predicted.wait_ns,
-            _ => predicted.sampled_share,
-        })
-    };
-    let ranges = arms.iter().filter_map(predicted);
-    let values = measured.chain(ranges.flat_map(|(a, b)| [a, b]));
-    let axis = Axis::fitting(title, values, unit);
-    let _ = writeln!(out, "<h3>{}</h3>", text(title));
-    let mut table = Strips::new(
-        title,
-        &["measured", "model from", "to"],
-        &["kernel", "model"],
-        vec![axis],
-    );
-    for arm in arms {
-        let value = figure(&arm.measured);
-        let range = predicted(arm);
-        let shown = |value: f64| match unit {
-            Unit::Share => Quantity::share(value),
-            Unit::Time => Quantity::ns(value),
-            Unit::Number => Quantity::number(value, ""),
-        };
-        let texts = [
-            value.map_or_else(Quantity::default, shown),
-            range.map_or_else(Quantity::default, |ends| shown(ends.0)),
-            range.map_or_else(Quantity::default, |ends| shown(ends.1)),
-        ];
-        let marks = value.map(|value| Mark::at(0, value));
-        let marks = marks
-            .into_iter()
-            .chain(range.map(|ends| Mark::over(1, ends)));
-        let marks: Vec<Mark> = marks.collect();
-        let name = [
-            &*arm.kernel,
-            &*arm.cmdline,
-            &arm.sleep.to_string(),
-            &arm.rule.to_string(),
-        ];
-        let name: Vec<&str> = name.into_iter().filter(|word| !word.is_empty()).collect();
-        table.row(&name.join(" "), &texts, &[&marks]);
-    }
-    out.push_str(&table.finish());
-}
-
-const RATE: &str = "frames per second";
-const WAIT: &str = "mean start delay of a frame";
-type CellFigure = fn(&LoopFigures) -> Option<f64>;
-const MEASURES: [(&str, Unit, CellFigure); 3] = [
-    (RATE, Unit::Number, |figures| Some(figures.rate_hz)),
-    (WAIT, Unit::Time, |figures| Some(figures.wait_ns)),
-    ("CPU time by sampling", Unit::Share, |figures| {
-        figures.sampled_share
-    }),
-];

@@ -1,93 +1,20 @@
-//! Plots of the changes between two recordings: accounts with confidence intervals, and the
-//! program's waits in both recordings.
+//! A plot of the program's wake-up latencies in two recordings.
 
 use std::fmt::Write;
 
 use ticktax_model::changes::{Change, ChangeMeasure, ChangeStatement};
+use ticktax_model::trial::Unit;
 
 use super::Plot;
-use super::axis::{Axis, Unit};
+use super::axis::Axis;
 use super::chart::{Chart, key};
-use super::strips::{Mark, Strips};
 use crate::html::escape::text;
 use crate::html::quantity::Quantity;
 use crate::text::Topic;
 
-/// Maximum number of accounts drawn. If there are more, those that changed most are drawn.
-const ACCOUNTS: usize = 24;
 const WAITS: &str = "Wake-up latency in both recordings";
 /// Height of the plot that shows waits, in SVG units.
 const HEIGHT: f64 = 300.0;
-
-/// Draws the accounts that changed most. Shows the difference between the recordings and its
-/// confidence interval.
-pub(super) fn accounts(statement: &ChangeStatement) -> Option<Plot> {
-    let known = statement.accounts.iter();
-    let known: Vec<_> = known
-        .filter(|account| account.share.difference().is_some())
-        .take(ACCOUNTS)
-        .collect();
-    if known.is_empty() {
-        return None;
-    }
-    let values = known.iter().filter_map(|account| mark(&account.share));
-    let values: Vec<f64> = values.flat_map(|mark| mark.values()).collect();
-    let low = values.iter().copied().fold(0.0, f64::min);
-    let high = values.iter().copied().fold(0.0, f64::max);
-    let axis = Axis::linear("B minus A (percentage points)", (low, high), Unit::Share);
-    let columns = ["A", "B", "change from", "to", "certain"];
-    let title = "Largest changes of CPU time";
-    let mut table = Strips::new(title, &columns, &["change"], vec![axis]).with_zero();
-    for account in &known {
-        let share = |value: Option<f64>| value.map_or_else(Quantity::unknown, Quantity::share);
-        let points = |value: Option<f64>| value.map_or_else(Quantity::unknown, Quantity::points);
-        let certain = match account.share.contrast.differs() {
-            Some(true) => "yes",
-            Some(false) => "no",
-            None => "unknown",
-        };
-        let cells = [
-            share(account.share.first),
-            share(account.share.second),
-            points(account.share.contrast.effect.map(|effect| effect.low)),
-            points(account.share.contrast.effect.map(|effect| effect.high)),
-            certain.to_owned().into(),
-        ];
-        let marks: Vec<Mark> = mark(&account.share).into_iter().collect();
-        table.row(&account.name, &cells, &[&marks]);
-    }
-    let mut html = "<p class=\"legend\">A and B are the shares of the time of all CPUs in the \
-         first and in the second recording. The circle marks the difference, and the line its 95 % \
-         interval. The thick vertical line means no change. Certain: the change is larger than \
-         chance explains, with all accounts tested together.</p>\n"
-        .to_owned();
-    html.push_str(&table.finish());
-    let left = statement.accounts.len() - known.len();
-    if left > 0 {
-        // Writing to a `String` cannot fail.
-        let _ = writeln!(
-            html,
-            "<p class=\"legend\">{left} more accounts are in the section Accounts.</p>"
-        );
-    }
-    Some(Plot {
-        id: "changed",
-        title,
-        topic: Topic::Other,
-        html,
-    })
-}
-
-fn mark(change: &Change) -> Option<Mark> {
-    let ends = change
-        .contrast
-        .effect
-        .map(|effect| (effect.low, effect.high));
-    Some(Mark {
-        over: ends,
-        ..Mark::at(0, change.difference()?)
-    })
-}
 
 /// Draws the wake-up latencies of the watched program in both recordings.
 pub(super) fn waits(statement: &ChangeStatement) -> Option<Plot> {
@@ -114,7 +41,7 @@ pub(super) fn waits(statement: &ChangeStatement) -> Option<Plot> {
     if known.len() < 2 {
         return None;
     }
-    let y = Axis::log("wake-up latency", (low, high), Unit::Time);
+    let y = Axis::log("wake-up latency", (low, high), Unit::Ns);
     let mut chart = Chart::new(Axis::percentiles(1_000), y, HEIGHT);
     let files = [&statement.first.file, &statement.second.file];
     for place in 0..2 {

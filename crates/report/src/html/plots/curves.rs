@@ -5,9 +5,10 @@ use std::fmt::Write;
 use ticktax_model::Nanos;
 use ticktax_model::pace::{Bucket, Distribution, PaceComparison, PaceStatement, Quantile};
 use ticktax_model::statement::Statement;
+use ticktax_model::trial::Unit;
 
 use super::Plot;
-use super::axis::{Axis, Unit};
+use super::axis::Axis;
 use super::chart::{Chart, SERIES, key};
 use crate::html::escape::text;
 use crate::html::quantity::Quantity;
@@ -108,7 +109,7 @@ fn plot(title: &'static str, mut curves: Vec<Curve<'_>>) -> Option<Plot> {
     let most = curves.iter().map(|curve| curve.count).max()?;
     let ends = curves.iter().map(ends);
     let ends = ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
-    let (x, y) = (Axis::percentiles(most), Axis::log("time", ends, Unit::Time));
+    let (x, y) = (Axis::percentiles(most), Axis::log("time", ends, Unit::Ns));
     let mut chart = Chart::new(x, y, HEIGHT);
     for (place, curve) in curves.iter().enumerate() {
         chart.steps(place, steps(curve).into_iter());

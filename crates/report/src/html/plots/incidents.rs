@@ -5,8 +5,9 @@ use std::fmt::Write;
 
 use ticktax_model::Nanos;
 use ticktax_model::incident::{IncidentGroup, IncidentList, IncidentSheet};
+use ticktax_model::trial::Unit;
 
-use super::axis::{Axis, Unit};
+use super::axis::Axis;
 use super::strips::{Mark, Strips};
 use super::{Plot, bar};
 use crate::html::escape::text;
@@ -37,7 +38,7 @@ pub(super) fn times(list: &IncidentList) -> Option<Plot> {
         .unwrap_or(LENGTHS[3]);
     let since = |at: i64| at.saturating_sub(first) as f64 / size;
     let title = format!("{name} since the first incident");
-    let axis = Axis::linear(&title, (0.0, since(latest).max(1.0)), Unit::Number);
+    let axis = Axis::linear(&title, (0.0, since(latest).max(1.0)), Unit::None);
     let columns = ["incidents", "first", "last", "drawn"];
     let table_title = "Incidents over time";
     let mut table = Strips::new(table_title, &columns, &["incident"], vec![axis]);

@@ -3,9 +3,10 @@
 use std::fmt::Write;
 
 use ticktax_model::beats::{BeatLine, BeatStatement, EventSample, PeriodSpectrum};
+use ticktax_model::trial::Unit;
 
 use super::Plot;
-use super::axis::{Axis, Unit};
+use super::axis::Axis;
 use super::chart::Chart;
 use crate::html::escape::{attribute, text};
 use crate::html::quantity::Quantity;
@@ -38,10 +39,10 @@ pub(super) fn phases(statement: &BeatStatement) -> Option<Plot> {
         let x = Axis::linear(
             "time since the start of the recording",
             (0.0, last),
-            Unit::Time,
+            Unit::Ns,
         );
         let half = line.rhythm.period / 2.0;
-        let y = Axis::linear("phase", (-half, half), Unit::Time);
+        let y = Axis::linear("phase", (-half, half), Unit::Ns);
         let mut chart = Chart::new(x, y, PHASES);
         let dots = sample.began.iter();
         chart.dots(dots.map(|&time| (time.0 as f64, sample.phase(time, line.rhythm.period))));
@@ -135,11 +136,11 @@ pub(super) fn spectrum(statement: &BeatStatement) -> Option<Plot> {
         .map(|point| point.1)
         .filter(|strength| *strength > 0.0)
         .fold(strongest, f64::min);
-    let x = Axis::log("period", (spectrum.shortest, spectrum.longest), Unit::Time);
+    let x = Axis::log("period", (spectrum.shortest, spectrum.longest), Unit::Ns);
     let y = Axis::log(
         "strength above the noise (nats)",
         (weakest, strongest),
-        Unit::Number,
+        Unit::None,
     );
     let mut chart = Chart::new(x, y, SPECTRUM);
     chart.stems(points());

@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
-use ticktax_model::trial::{Metric, RunPurpose, TrialStatement, Unit as TrialUnit};
+use ticktax_model::trial::{Metric, RunPurpose, TrialStatement, Unit};
 
 use super::Plot;
-use super::axis::{Axis, Unit};
+use super::arms::{quantity, titled};
+use super::axis::Axis;
 use super::chart::{Chart, SERIES, key};
-use super::effects::quantity;
 use crate::html::escape::{attribute, text};
 use crate::text::Topic;
 
@@ -48,30 +48,19 @@ fn metric_plot(out: &mut String, statement: &TrialStatement, (place, metric): (u
     let Some(last) = runs.iter().map(|run| run.0).max() else {
         return;
     };
-    let (unit, words, factor) = match metric.unit {
-        TrialUnit::Ns => (Unit::Time, "", 1.0),
-        TrialUnit::S => (Unit::Time, "", 1e9),
-        TrialUnit::Share => (Unit::Share, "", 1.0),
-        TrialUnit::Hz => (Unit::Number, " per second", 1.0),
-        TrialUnit::PerMinute => (Unit::Number, " per minute", 1.0),
-        TrialUnit::None => (Unit::Number, "", 1.0),
-    };
-    let named = format!("{}{words}", metric.id);
-    let low = runs.iter().map(|run| run.2).fold(f64::MAX, f64::min) * factor;
-    let high = runs.iter().map(|run| run.2).fold(f64::MIN, f64::max) * factor;
+    let named = titled(&metric.id, metric.unit);
+    let low = runs.iter().map(|run| run.2).fold(f64::MAX, f64::min);
+    let high = runs.iter().map(|run| run.2).fold(f64::MIN, f64::max);
     let room = 0.06 * (high - low);
-    let y = Axis::linear(&named, (low - room, high + room), unit);
+    let y = Axis::linear(&named, (low - room, high + room), metric.unit);
     let x =
-        Axis::linear("block", (0.5, last as f64 + 1.5), Unit::Number).with_ticks(blocks(last + 1));
+        Axis::linear("block", (0.5, last as f64 + 1.5), Unit::None).with_ticks(blocks(last + 1));
     let mut chart = Chart::new(x, y, HEIGHT);
     let arms = trial.arms.len().min(SERIES);
     for arm in 0..arms {
         let offset = 0.16 * (arm as f64 - (arms as f64 - 1.0) / 2.0);
         let of_arm = runs.iter().filter(|run| run.1 == arm);
-        chart.marks(
-            arm,
-            of_arm.map(|run| (run.0 as f64 + 1.0 + offset, run.2 * factor)),
-        );
+        chart.marks(arm, of_arm.map(|run| (run.0 as f64 + 1.0 + offset, run.2)));
     }
     // Writing to a `String` cannot fail.
     let _ = writeln!(out, "<h3>{}</h3>", text(&metric.id));
@@ -100,7 +89,7 @@ fn blocks(count: u64) -> Vec<(f64, String)> {
 fn table(
     out: &mut String,
     statement: &TrialStatement,
-    (named, unit, runs): (&str, TrialUnit, &[(u64, usize, f64)]),
+    (named, unit, runs): (&str, Unit, &[(u64, usize, f64)]),
 ) {
     let title = format!("Runs by block as numbers: {named}");
     let _ = write!(

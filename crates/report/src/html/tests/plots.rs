@@ -5,6 +5,7 @@ use ticktax_model::document::Document;
 use ticktax_model::kernels::{Allowance, GuestClock, KernelRow, KernelTable, KernelsStatement};
 use ticktax_model::prediction::{Figure, Measure, Origin, PredictionArm, PredictionStatement};
 use ticktax_model::statement::Statement;
+use ticktax_model::trial::Scale;
 
 use super::reader::read;
 use crate::html::escape::text;
@@ -12,7 +13,7 @@ use crate::html::plots::draw;
 use crate::text::account_name;
 use crate::text::tests::samples::{empty, game_prediction, kernel_level};
 use crate::text::tests::{
-    accounting, beats, changes, grids, incidents, kernels, pace, trials, victims,
+    accounting, beats, changes, grids, incidents, kernels, net_experiment, pace, trials, victims,
 };
 
 /// Returns the HTML of the plot with this id.
@@ -339,16 +340,14 @@ fn kernels_have_a_verdict_in_words() {
 
 #[test]
 fn predictions_have_intervals_and_are_named() {
-    let html = plot(&predicted().into(), "predicted");
+    let html = plot(&predicted().into(), "arms");
     assert_eq!(count(&html, "class=\"over c2\""), 2, "{html}");
     assert!(
         html.contains("measured unchanged") && html.contains("predicted hz=1000"),
         "{html}"
     );
     assert!(
-        html.contains(
-            "<td title=\"33\">33.00</td><td title=\"32.8\">32.80</td><td title=\"33.2\">33.20</td>"
-        ),
+        html.contains("<td>33 /s</td><td>32.8 /s</td><td>33.2 /s</td>"),
         "{html}"
     );
 }
@@ -356,7 +355,7 @@ fn predictions_have_intervals_and_are_named() {
 #[test]
 fn changes_have_a_plot_and_a_single_percentile_has_none() {
     let statement = changes::moved();
-    let html = plot(&statement.clone().into(), "changed");
+    let html = plot(&statement.clone().into(), "effects");
     assert_eq!(
         count(&html, "<th scope=\"row\">"),
         statement.accounts.len(),
@@ -366,6 +365,33 @@ fn changes_have_a_plot_and_a_single_percentile_has_none() {
     // A curve needs more than one percentile.
     let plots = draw(&statement.into());
     assert!(plots.iter().all(|plot| plot.id != "waits"));
+}
+
+#[test]
+fn arms_and_effects_of_every_comparison_are_drawn() {
+    let html = plot(&pace::compared_loops().into(), "arms");
+    // Three metrics of five arms.
+    assert_eq!(count(&html, "<h3>"), 3, "{html}");
+    assert_eq!(count(&html, "class=\"mark c0\""), 15, "{html}");
+    let experiment = net_experiment::small_calls();
+    let html = plot(&experiment.clone().into(), "arms");
+    let arms = experiment.arms.len();
+    assert_eq!(count(&html, "<th scope=\"row\">"), 2 * arms, "{html}");
+    let html = plot(&experiment.into(), "effects");
+    assert!(html.contains("size=65536: CPU/byte"), "{html}");
+    assert!(html.contains("<td>better</td>"), "{html}");
+    let html = plot(&trials::lists().into(), "effects");
+    assert!(html.contains("<h3>values</h3>"), "{html}");
+}
+
+#[test]
+fn effects_on_different_scales_have_their_own_axes() {
+    let mut statement = trials::two_arms();
+    for comparison in statement.comparisons.iter_mut().skip(1) {
+        comparison.scale = Scale::Absolute;
+    }
+    let html = plot(&statement.into(), "effects");
+    assert!(count(&html, "class=\"strip axis\"") > 1, "{html}");
 }
 
 #[test]
@@ -380,7 +406,9 @@ fn every_measured_run_has_a_mark() {
 fn arms_of_a_sweep_and_incidents_have_marks() {
     let html = plot(&grids::statement().into(), "arms");
     assert!(html.contains("#3 hz=1000 task.game.work=1.5ms"), "{html}");
-    assert_eq!(count(&html, "class=\"mark c0\""), 4, "{html}");
+    // Two arms of each kind, and the key.
+    assert_eq!(count(&html, "class=\"mark c0\""), 3, "{html}");
+    assert_eq!(count(&html, "class=\"mark c1\""), 3, "{html}");
     let list = incidents::list();
     let times: usize = list.groups.iter().map(|group| group.at_unix_ms.len()).sum();
     let html = plot(&list.into(), "times");

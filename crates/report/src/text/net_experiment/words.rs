@@ -2,12 +2,17 @@
 
 use std::fmt::Write;
 
-use ticktax_model::net_experiment::{AliasPart, CostRefusal, CostUnit, NetExperiment, Term};
-use ticktax_model::trial::Effect;
+use ticktax_model::net_experiment::{
+    AliasPart, CostRefusal, CostUnit, ExperimentArm, NetExperiment, Term,
+};
+use ticktax_model::trial::{Effect, Scale, Unit};
 
 use super::super::numbers::percent;
 use super::super::page::{clean, tied};
+use super::super::value::Shown;
 use super::fraction;
+
+const RELATIVE: Shown = Shown::new(Unit::None, Scale::Relative);
 
 /// Returns the value of a factor as the user typed it.
 pub(super) fn value_of(experiment: &NetExperiment, factor: usize, value: usize) -> String {
@@ -16,9 +21,18 @@ pub(super) fn value_of(experiment: &NetExperiment, factor: usize, value: usize) 
     value.map_or_else(|| "?".to_owned(), |value| clean(value))
 }
 
+/// Returns the arm's values, in the order of the factors.
+pub(crate) fn arm_name(experiment: &NetExperiment, arm: &ExperimentArm) -> String {
+    let values = arm.values.iter().enumerate();
+    let values: Vec<String> = values
+        .map(|(factor, &value)| value_of(experiment, factor, value))
+        .collect();
+    values.join(" ")
+}
+
 /// Formats the name of an effect, such as `mss=536`. The name of an interaction contains two such
 /// terms.
-pub(super) fn effect_name(experiment: &NetExperiment, terms: &[Term]) -> String {
+pub(crate) fn effect_name(experiment: &NetExperiment, terms: &[Term]) -> String {
     let term_name = |term: &Term| {
         let factor = experiment.factors.get(term.factor);
         let name = factor.map_or_else(|| "?".to_owned(), |factor| clean(&factor.name));
@@ -55,24 +69,19 @@ fn trimmed(number: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Formats a share with its sign.
-pub(super) fn change(share: f64) -> String {
-    let sign = if share < 0.0 { "−" } else { "+" };
-    tied(format!("{sign}{}", percent(share.abs())))
+/// Formats a relative effect.
+pub(super) fn change(effect: Effect) -> String {
+    tied(RELATIVE.effect(&effect))
 }
 
-/// Formats the ends of the confidence interval of an effect.
+/// Formats the confidence interval of a relative effect.
 pub(super) fn ends(effect: Effect) -> String {
-    let end = |share: f64| {
-        let sign = if share < 0.0 { "−" } else { "+" };
-        format!("{sign}{:.1}", share.abs() * 100.0)
-    };
-    tied(format!("{} to {} %", end(effect.low), end(effect.high)))
+    tied(RELATIVE.interval_with_unit(&effect))
 }
 
 /// Formats a number. Only a negative number gets a sign.
 pub(super) fn signed(number: f64) -> String {
-    let sign = if number < 0.0 { "−" } else { "" };
+    let sign = if number < 0.0 { "-" } else { "" };
     format!("{sign}{}", fraction(number.abs()))
 }
 

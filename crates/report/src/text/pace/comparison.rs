@@ -98,7 +98,8 @@ fn heading(q: Option<f64>) -> String {
     format!("wait{q}")
 }
 
-fn settings(row: &PaceArm) -> String {
+/// Returns the arm's loop.
+pub(crate) fn settings(row: &PaceArm) -> String {
     let LoopSpec {
         rate,
         work,

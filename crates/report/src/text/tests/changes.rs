@@ -188,7 +188,7 @@ fn an_uncertain_change_whose_interval_excludes_0_is_marked() {
     let expected = "1 more may have changed, or it is chance (--section time)";
     assert!(page.contains(expected), "{page}");
     let full = statement.page(&everything(&TextStyle::default()));
-    assert!(full.contains("+1.80 to +4.20 pp ?"), "{full}");
+    assert!(full.contains("+1.8 to +4.2 ?"), "{full}");
     assert!(
         full.contains("?: may be chance; among 4 accounts"),
         "{full}"

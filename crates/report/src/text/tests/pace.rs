@@ -280,8 +280,8 @@ fn page_of_a_process_without_a_rhythm() {
     insta::assert_snapshot!(pace(&a_process(Vec::new()), &TextStyle::default()));
 }
 
-#[test]
-fn page_that_compares_loops() {
+/// Loops at three rates. The comparison was interrupted in its 23rd turn.
+pub(crate) fn compared_loops() -> PaceComparison {
     let row = |rate: f64, sleep, dropped| PaceArm {
         by_turn: Vec::new(),
         readings: Vec::new(),
@@ -308,7 +308,7 @@ fn page_that_compares_loops() {
         best: best.to_vec(),
         by,
     };
-    let statement = PaceComparison {
+    PaceComparison {
         world: World::Live,
         limitations: Vec::new(),
         tool_version: "0.1.0".to_owned(),
@@ -335,7 +335,12 @@ fn page_that_compares_loops() {
             turn: 23,
             turns: 25,
         }),
-    };
+    }
+}
+
+#[test]
+fn page_that_compares_loops() {
+    let statement = compared_loops();
     let first = pace_comparison(&statement, &TextStyle::default());
     assert!(!first.contains("lost: expected frames"), "{first}");
     let full = pace_comparison(&statement, &everything(&TextStyle::default()));

@@ -303,6 +303,7 @@ fn pages_of_inconclusive_comparisons() {
     document.first.failed = 2;
     document.second.name = Some("sleep 0.1 && a command that is longer than any line".to_owned());
     document.comparison = Comparison {
+        blocks: None,
         checks: vec![Check::TooFew { have: 3, need: 4 }],
         ..comparison(
             "value",

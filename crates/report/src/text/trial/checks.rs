@@ -4,12 +4,21 @@ use ticktax_model::trial::{Check, Comparison};
 
 use super::super::numbers::{counted, percent};
 use super::super::page::tied;
-use super::value::{Shown, chance};
+use super::super::value::{Shown, chance};
 
 /// Returns whether all values in the comparison were equal.
 pub(super) fn is_constant(comparison: &Comparison) -> bool {
     let mut checks = comparison.checks.iter();
     checks.any(|check| matches!(check, Check::Constant { .. }))
+}
+
+/// Returns the word for one observation of the comparison: a block of runs, or a value.
+pub(super) fn samples(comparison: &Comparison) -> &'static str {
+    if comparison.blocks.is_some() {
+        "block"
+    } else {
+        "value"
+    }
 }
 
 /// Names used in the text of a check.
@@ -22,8 +31,9 @@ pub(super) struct Names {
     pub(super) second: String,
 }
 
-/// Describes a check, that is, a doubt about a verdict, in words.
-pub(super) fn check_text(check: &Check, names: &Names, shown: Shown) -> String {
+/// Describes a check, that is, a doubt about a verdict, in words. [`samples`] returns the word
+/// `samples`.
+pub(super) fn check_text(check: &Check, names: &Names, shown: Shown, samples: &str) -> String {
     let Names {
         about,
         first: a,
@@ -38,7 +48,7 @@ pub(super) fn check_text(check: &Check, names: &Names, shown: Shown) -> String {
     match *check {
         Check::TooFew { have, need } => format!(
             "{about} has {}; a verdict needs at least {need}",
-            counted(have, "block")
+            counted(have, samples)
         ),
         Check::Missing { runs } => {
             format!("{about} could not be measured in {}", counted(runs, "run"))

@@ -1,14 +1,19 @@
 //! The page that shows a comparison of two lists of numbers.
 
-use ticktax_model::trial::{ArmFigures, Better, Check, Numbers, NumbersComparison, Unit, Verdict};
+use std::iter;
+
+use ticktax_model::trial::{
+    ArmFigures, Better, Comparison, Numbers, NumbersComparison, Unit, Verdict,
+};
 
 use super::super::TextStyle;
 use super::super::block::{Columns, Written};
 use super::super::numbers::{counted, grouped};
 use super::super::page::{Page, Tone, clean, tied};
 use super::super::screen::narrowed;
-use super::checks::is_constant;
-use super::value::{Shown, chance, value};
+use super::super::value::{Shown, chance, value};
+use super::checks::{Names, check_text, samples};
+use super::verdict_on;
 use crate::view::View;
 
 /// Explanation of the terms on the page.
@@ -23,7 +28,16 @@ pub(super) fn numbers(document: &NumbersComparison, style: &TextStyle) -> Writte
     let mut page = Page::new(narrowed(style));
     let comparison = &document.comparison;
     let shown = Shown::new(document.unit, comparison.scale);
-    verdict(&mut page, document, shown);
+    let means = Comparison {
+        metric: "mean".to_owned(),
+        ..comparison.clone()
+    };
+    let judged = iter::once((&means, shown));
+    verdict_on(&mut page, ["A", "B"], judged, false);
+    if document.better == Better::Unknown && comparison.contrast.verdict == Verdict::Differs {
+        let text = "Set --better lower or --better higher for a verdict.";
+        page.paragraph(Tone::Faint, "", text);
+    }
     let headings = cells(
         &page,
         ["count", "mean", "median", "deviation", "min", "max"],
@@ -43,14 +57,8 @@ pub(super) fn numbers(document: &NumbersComparison, style: &TextStyle) -> Writte
         comparison.second.as_ref(),
         document.unit,
     );
-    if let (Some(effect), Some(p)) = (&comparison.contrast.effect, comparison.chance) {
-        let text = format!(
-            "{} ({}), {}",
-            tied(shown.effect(effect)),
-            tied(format!("95 %: {}", shown.interval_with_unit(effect))),
-            tied(format!("p = {}", chance(p)))
-        );
-        page.paragraph(Tone::Plain, "B minus A: ", &text);
+    if let Some(p) = comparison.chance {
+        page.paragraph(Tone::Plain, "", &tied(format!("p = {}", chance(p))));
     }
     for (label, side) in [("A", &document.first), ("B", &document.second)] {
         if side.failed > 0 {
@@ -61,10 +69,14 @@ pub(super) fn numbers(document: &NumbersComparison, style: &TextStyle) -> Writte
             page.paragraph(Tone::Warning, "Check: ", &text);
         }
     }
+    let names = Names {
+        about: "the metric".to_owned(),
+        first: "A".to_owned(),
+        second: "B".to_owned(),
+    };
     for check in &comparison.checks {
-        if let Some(text) = check_words(check, document) {
-            page.paragraph(Tone::Warning, "Check: ", &text);
-        }
+        let text = check_text(check, &names, shown, samples(comparison));
+        page.paragraph(Tone::Warning, "Check: ", &text);
     }
     let between = "Changes of the machine between the two lists are part of the difference.";
     page.paragraph(Tone::Faint, "", between);
@@ -76,44 +88,6 @@ pub(super) fn numbers(document: &NumbersComparison, style: &TextStyle) -> Writte
         page.paragraph(Tone::Faint, "  ", WORDS);
     }
     page.finish()
-}
-
-/// Writes the verdict in one sentence.
-fn verdict(page: &mut Page, document: &NumbersComparison, shown: Shown) {
-    let comparison = &document.comparison;
-    let by = comparison.contrast.effect.as_ref();
-    let by = by.map_or_else(String::new, |effect| tied(shown.effect(effect)));
-    let lower = comparison
-        .contrast
-        .effect
-        .is_some_and(|effect| effect.value < 0.0);
-    let way = if lower { "lower" } else { "higher" };
-    let (tone, text) = match comparison.contrast.verdict {
-        Verdict::Better => (Tone::Good, format!("B is better: {way}, {by}.")),
-        Verdict::Worse => (Tone::Alarm, format!("B is worse: {way}, {by}.")),
-        Verdict::Differs => (Tone::Strong, format!("B is {way}: {by}.")),
-        Verdict::NoDifferenceBeyond { bound } => {
-            let bound = tied(shown.size(bound));
-            (Tone::Strong, format!("No difference larger than {bound}."))
-        }
-        Verdict::CannotTell { more_blocks } => {
-            let more = match (more_blocks, comparison.contrast.effect) {
-                _ if is_constant(comparison) => "every value is the same".to_owned(),
-                (_, None) => "one list has a single value".to_owned(),
-                (Some(more), _) => format!(
-                    "about {} in each list would",
-                    tied(format!("{} more values", grouped(more)))
-                ),
-                (None, _) => "even 10 000 values in each list would not".to_owned(),
-            };
-            (Tone::Warning, format!("Cannot tell A and B apart: {more}."))
-        }
-    };
-    page.paragraph(tone, "", &text);
-    if document.better == Better::Unknown && comparison.contrast.verdict == Verdict::Differs {
-        let text = "Set --better lower or --better higher for a verdict.";
-        page.paragraph(Tone::Faint, "", text);
-    }
 }
 
 fn cells(page: &Page, [n, mean, median, deviation, min, max]: [&str; 6]) -> Columns {
@@ -144,37 +118,4 @@ fn side(page: &mut Page, label: &str, list: &Numbers, figures: Option<&ArmFigure
     let [min, max] = [figures.min, figures.max].map(text);
     let cells = cells(page, [&n, &mean, &median, &deviation, &min, &max]);
     page.row(Tone::Plain, 0, &format!("{label}  {name}"), &cells);
-}
-
-fn check_words(check: &Check, document: &NumbersComparison) -> Option<String> {
-    let which = |first: bool, second: bool| match (first, second) {
-        (true, true) => "both lists are",
-        (true, false) => "A is",
-        (false, _) => "B is",
-    };
-    Some(match *check {
-        Check::Sorted {
-            first,
-            second,
-            chance: p,
-        } => format!(
-            "{} in sorted order ({} by chance): the values were sorted before, or the machine \
-             drifted",
-            which(first, second),
-            tied(format!("p = {}", chance(p)))
-        ),
-        Check::Constant { value: constant } => {
-            format!("every value is {}", value(document.unit, constant))
-        }
-        Check::Identical => "both lists have identical values".to_owned(),
-        Check::TooFew { have, need } => format!(
-            "{} in one list; a verdict needs at least {need}",
-            counted(have, "value")
-        ),
-        // The remaining checks concern the runs of a trial, which a list of numbers does not have.
-        Check::Missing { .. }
-        | Check::Drift { .. }
-        | Check::Order { .. }
-        | Check::Failures { .. } => return None,
-    })
 }

@@ -1,9 +1,9 @@
-//! Formats for the values and effects in trials.
+//! Formats values and effects. Every page that compares arms uses these formats.
 
 use ticktax_model::Nanos;
 use ticktax_model::trial::{Effect, Scale, Unit};
 
-use super::super::numbers::percent;
+use super::numbers::percent;
 
 /// Rounds a time in ns to an integer.
 #[expect(
@@ -16,26 +16,37 @@ fn time(ns: f64) -> Nanos {
 
 /// Formats a value with its unit.
 pub(super) fn value(unit: Unit, value: f64) -> String {
+    let suffix = match unit {
+        Unit::Hz => "/s",
+        Unit::PerMinute => "/min",
+        Unit::Ns | Unit::S | Unit::Share | Unit::None => "",
+    };
+    cell(unit, value) + suffix
+}
+
+/// Formats a value in a column whose heading says what is counted.
+pub(super) fn cell(unit: Unit, value: f64) -> String {
     match unit {
         Unit::Ns => time(value).to_string(),
         Unit::S => time(value * 1e9).to_string(),
         Unit::Share => percent(value),
-        Unit::Hz => format!("{}/s", plain(value)),
-        Unit::PerMinute => format!("{}/min", plain(value)),
-        Unit::None => plain(value),
+        Unit::Hz | Unit::PerMinute | Unit::None => plain(value),
     }
 }
 
-/// Formats a number without a unit, with four significant digits.
-pub(super) fn plain(value: f64) -> String {
+/// Formats a number without a unit, with four digits and at most two decimals, or with three digits
+/// below 1.
+fn plain(value: f64) -> String {
     let size = value.abs();
     match size {
         0.0 => "0".to_owned(),
         size if !(1e-4..1e7).contains(&size) => format!("{value:.3e}"),
         size if size >= 999.95 => format!("{value:.0}"),
         size => {
-            let digits = decimals(size, 4);
-            format!("{value:.digits$}")
+            let digits = if size < 1.0 { 3 } else { 4 };
+            let places = decimals(size, digits);
+            let places = if size < 1.0 { places } else { places.min(2) };
+            format!("{value:.places$}")
         }
     }
 }
@@ -70,7 +81,7 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    pub(super) fn new(unit: Unit, scale: Scale) -> Self {
+    pub(super) const fn new(unit: Unit, scale: Scale) -> Self {
         Self { unit, scale }
     }
 
@@ -87,6 +98,8 @@ impl Shown {
     /// Formats a difference with its sign. If it is a percentage, it has `places` decimals.
     fn signed(self, difference: f64, places: usize) -> String {
         if self.suffix().is_some() {
+            let is_points = self.scale == Scale::Absolute;
+            let places = if is_points { places.min(2) } else { places };
             let percent = 100.0 * difference;
             // A confidence interval from two or three blocks can be extremely wide.
             return if percent.abs() < 1e5 {
@@ -120,7 +133,36 @@ impl Shown {
         self.with_suffix(self.interval(effect))
     }
 
-    /// Formats the size of a difference without its sign.
+    /// Formats the values of two arms, the effect, and its interval without a unit. If the effect is
+    /// unknown but absolute, it is the difference of the values.
+    pub(super) fn cells(
+        self,
+        first: Option<f64>,
+        second: Option<f64>,
+        effect: Option<Effect>,
+    ) -> [String; 4] {
+        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        let difference = || match self.scale {
+            Scale::Absolute => {
+                let difference = second? - first?;
+                let places = decimals((100.0 * difference).abs().max(1e-3), 2).clamp(1, 3);
+                Some(self.with_suffix(self.signed(difference, places)))
+            }
+            Scale::Relative => None,
+        };
+        [
+            or_dash(first.map(|first| value(self.unit, first))),
+            or_dash(second.map(|second| value(self.unit, second))),
+            or_dash(
+                effect
+                    .map(|effect| self.effect(&effect))
+                    .or_else(difference),
+            ),
+            or_dash(effect.map(|effect| self.interval(&effect))),
+        ]
+    }
+
+    /// Formats the size of a difference, without a sign.
     pub(super) fn size(self, size: f64) -> String {
         match self.suffix() {
             Some(suffix) => {
@@ -184,8 +226,8 @@ mod tests {
             (61.970_333, "61.97"),
             (0.0, "0"),
             (1_234.6, "1235"),
-            (-3.5, "-3.500"),
-            (0.012_34, "0.01234"),
+            (-3.5, "-3.50"),
+            (0.012_34, "0.0123"),
             (1e9, "1.000e9"),
             (999.96, "1000"),
         ] {
