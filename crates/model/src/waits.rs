@@ -26,7 +26,11 @@ pub struct WaitStatement {
     /// caused, longest first. Processes with the same name have separate entries.
     pub behind: Vec<WaitedFor>,
     /// Part of `time` during which a thread of ticktax ran, its probe included.
-    #[serde(default, rename = "behind_ticktax_ns")]
+    #[serde(
+        default,
+        rename = "behind_ticktax_ns",
+        skip_serializing_if = "Nanos::is_zero"
+    )]
     pub behind_ticktax: Nanos,
     /// Real-time threads that a kernel limit kept from running although no thread of higher
     /// priority was runnable. If the CPU was idle, they did not wait for a CPU, so the times above

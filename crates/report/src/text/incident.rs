@@ -98,7 +98,10 @@ fn group(page: &mut Page, group: &IncidentGroup) {
     } else {
         let last = Utc::from_unix_ms(group.last_unix_ms);
         let longest = if group.signature.kind.is_measured() {
-            format!(", longest: {}", tied(format!("incident {}", group.max_number)))
+            format!(
+                ", longest: {}",
+                tied(format!("incident {}", group.max_number))
+            )
         } else {
             String::new()
         };

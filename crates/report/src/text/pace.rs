@@ -340,7 +340,10 @@ fn lost_in_words(figures: &Figures, subject: &Subject) -> Vec<String> {
         } else {
             "each delay shifted all later frames"
         };
-        parts.push(format!("{} more were lost to drift: {why}", tied(grouped(slipped))));
+        parts.push(format!(
+            "{} more were lost to drift: {why}",
+            tied(grouped(slipped))
+        ));
     }
     parts
 }

@@ -63,15 +63,17 @@ pub(crate) struct ChangesArguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Lists of numbers")]
 pub(crate) struct NumberArguments {
-    /// Read this CSV column from both files; give it twice if the columns differ
+    /// Read this CSV column of both files; repeatable
     ///
-    /// Give its name or number. [default: the only numeric column]
+    /// Give its name or number. If the two files' columns differ, give the option twice. [default:
+    /// the only numeric column]
     #[arg(long = "column", value_name = "NAME")]
     columns: Vec<String>,
 
-    /// Read this hyperfine result from both files; give it twice if they differ
+    /// Read this hyperfine result of both files; repeatable
     ///
-    /// Give its command or number. [default: the only result]
+    /// Give its command or number. If the two files' results differ, give the option twice.
+    /// [default: the only result]
     #[arg(long = "result", value_name = "NAME")]
     results: Vec<String>,
 

@@ -205,7 +205,7 @@ fn invalid_points_are_reported_and_set_the_exit_code() {
         assert_eq!(output.status.code(), Some(4), "{page}");
         assert!(page.contains("2 of 4 arms failed"), "{page}");
         assert!(
-            page.contains("a slice can only be set for the policy eevdf"),
+            page.contains("slice=1ms: a slice can only be set for the policy"),
             "{page}"
         );
     }

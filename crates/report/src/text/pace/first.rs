@@ -145,7 +145,10 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
         parts.push(tied(format!("{} dropped", grouped(figures.dropped))));
         // If frames follow a fixed schedule, the two numbers are equal, so print only one of them.
         if figures.overshot != figures.dropped {
-            parts.push(tied(format!("{} slots without a frame", grouped(figures.overshot))));
+            parts.push(tied(format!(
+                "{} slots without a frame",
+                grouped(figures.overshot)
+            )));
         }
         parts.push(late::over(figures.late, figures.late_threshold));
         if let Some(slipped @ 1..) = figures.slipped {
@@ -182,7 +185,10 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
                 let jitter = tied(rhythm.rhythm.jitter);
                 format!(", {}, jitter {jitter}", rate_in_words(rhythm, figures))
             });
-            let text = format!("Thread of the loop: {} ({}){rhythm}", thread.name, thread.tid);
+            let text = format!(
+                "Thread of the loop: {} ({}){rhythm}",
+                thread.name, thread.tid
+            );
             page.paragraph(Tone::Plain, "", &text);
             let busier = report.threads.iter();
             let mut busier =
