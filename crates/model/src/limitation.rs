@@ -77,6 +77,11 @@ pub enum Limitation {
         /// Requested and granted policy.
         policy: PolicyGrant,
     },
+    /// Events were lost or read late, because the kernel did not allow a real-time priority.
+    PriorityRefused {
+        /// The kernel's reason.
+        reason: String,
+    },
     /// The accounts include the hypervisor's time and the time of kernel entry and exit, which
     /// could not be separated.
     #[serde(alias = "outside-not-separated")]

@@ -1,23 +1,37 @@
 //! The thread that empties the tracer's buffers: where it runs and at which priority.
 //!
-//! It avoids the CPUs that the watched program uses if other CPUs are available. It starts at
-//! normal priority: at ten thousand events per second the buffers hold several seconds' worth, so a
-//! wait for the CPU loses nothing. It requests a higher priority only if it was woken far too late,
-//! or if the buffers fill quickly. The header reports the outcome.
+//! It avoids the CPUs that the watched program uses if other CPUs are available. It runs at normal
+//! priority, and a [`Governor`] raises it when a buffer is half full. If the kernel does not allow
+//! that, it requests a lower nice value when it was woken far too late, or when the buffers fill
+//! quickly. The header reports the outcome.
 //!
-//! The flight recorder's thread does the same while it keeps a window. The rest of the time it is
-//! an ordinary thread.
+//! The flight recorder's thread only uses nice values, while it keeps a window. The rest of the
+//! time it is an ordinary thread.
 
 use std::time::Duration;
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
+use ticktax_host::own_thread_cpu_time;
 use ticktax_model::{Cpu, CpuList, Nanos};
 use ticktax_probes::clock::now;
 use ticktax_trace::Tracer;
 
+use crate::governor::Governor;
+
 /// Wake-up latency above which the thread is considered starved of CPU time.
 const LATE: Nanos = Nanos::from_millis(100);
+
+/// CPU time after which the thread pauses, so that no program waits longer behind it.
+const BITE: Nanos = Nanos::from_micros(80);
+
+/// Length of a pause. The kernel adds up to 50 µs.
+const PAUSE: Duration = Duration::from_micros(10);
+
+/// Number of rows in the first bite, and the limits of later ones.
+const FIRST_BITE: usize = 256;
+const SMALLEST_BITE: usize = 32;
+const LARGEST_BITE: usize = 1 << 14;
 
 /// Rows per read above which a buffer might fill up before the next read: a quarter of a CPU's
 /// buffer.
@@ -31,7 +45,6 @@ const TURNS: u32 = 20;
 
 /// Affinity and priority of the calling thread while it empties buffers. Dropping this restores
 /// both.
-#[derive(Debug)]
 pub(crate) struct Collector {
     tid: Pid,
     /// CPUs that the thread could use before.
@@ -44,6 +57,11 @@ pub(crate) struct Collector {
     nice_before: i32,
     nice: i32,
     turn: u32,
+    /// Number of rows to read before the next pause.
+    bite: usize,
+    /// CPU time of the thread when it last began to read.
+    began: Nanos,
+    governor: Option<Governor>,
 }
 
 impl Collector {
@@ -59,7 +77,46 @@ impl Collector {
             nice_before: nice,
             nice,
             turn: 0,
+            bite: FIRST_BITE,
+            began: Nanos::ZERO,
+            governor: None,
         }
+    }
+
+    /// Starts with the calling thread's current affinity and with a governor of its priority.
+    pub(crate) fn governed(governor: Option<Governor>) -> Self {
+        let mut collector = Self::new();
+        collector.governor = governor;
+        collector
+    }
+
+    /// The governor, which then works for the end of the session. The buffers are not looked at any
+    /// more.
+    pub(crate) fn take_governor(&mut self) -> Option<Governor> {
+        let governor = self.governor.take()?;
+        governor.watch(None);
+        Some(governor)
+    }
+
+    /// CPU time that the thread has used at a real-time priority.
+    pub(crate) fn raised_time(&self) -> Nanos {
+        self.governor
+            .as_ref()
+            .map_or(Nanos::ZERO, Governor::raised_time)
+    }
+
+    /// Number of rows to read now. The caller handles them and then calls [`Collector::pause`] if
+    /// there are more.
+    pub(crate) fn bite(&mut self) -> usize {
+        self.began = own_thread_cpu_time();
+        self.bite
+    }
+
+    /// Lets other programs run after a bite, and chooses the size of the next one.
+    pub(crate) fn pause(&mut self) {
+        let took = own_thread_cpu_time() - self.began;
+        self.bite = next_bite(self.bite, took);
+        std::thread::sleep(PAUSE);
     }
 
     /// Sleeps for `time`. Raises the priority if the thread is woken too late.
@@ -86,6 +143,9 @@ impl Collector {
     }
 
     fn raise_priority(&mut self) {
+        if self.governor.is_some() {
+            return;
+        }
         if let Some(&next) = STEPS.iter().find(|&&step| step < self.nice)
             && Tracer::set_own_nice(next)
         {
@@ -117,7 +177,12 @@ impl Collector {
         let mut kept = off.len() == cpus.len();
         if off != self.kept_off {
             match sched_setaffinity(self.tid, &cpu_set(&others)) {
-                Ok(()) => self.kept_off = off,
+                Ok(()) => {
+                    self.kept_off = off;
+                    if let Some(governor) = &self.governor {
+                        governor.use_cpus(&cpu_set(&others));
+                    }
+                }
                 Err(_) => kept = false,
             }
         }
@@ -127,6 +192,11 @@ impl Collector {
     /// Whether the thread avoided all CPUs of the program at every check.
     pub(crate) fn is_apart(&self) -> bool {
         self.apart == Some(true)
+    }
+
+    /// Whether the thread has come so late that it requested a higher priority.
+    pub(crate) fn came_late(&self) -> bool {
+        self.nice != self.nice_before
     }
 
     /// The thread's current nice value.
@@ -146,6 +216,18 @@ impl Drop for Collector {
             Tracer::set_own_nice(self.nice_before);
         }
     }
+}
+
+/// Number of rows after which the thread should pause, if it took `took` for `bite` rows.
+fn next_bite(bite: usize, took: Nanos) -> usize {
+    let next = if took > BITE {
+        bite / 2
+    } else if took.0 * 2 < BITE.0 {
+        bite + bite / 4
+    } else {
+        bite
+    };
+    next.clamp(SMALLEST_BITE, LARGEST_BITE)
 }
 
 fn set_cpus(set: &CpuSet) -> CpuList {
@@ -173,10 +255,26 @@ mod tests {
     use ticktax_probes::clock::now;
     use ticktax_trace::Tracer;
 
-    use super::{Collector, set_cpus};
+    use super::{BITE, Collector, FIRST_BITE, next_bite, set_cpus};
 
     fn allowed() -> CpuList {
         set_cpus(&sched_getaffinity(gettid()).unwrap())
+    }
+
+    #[test]
+    fn a_bite_takes_80_microseconds_at_most() {
+        for row in [100, 500, 2_000] {
+            let mut bite = FIRST_BITE;
+            for _ in 0..50 {
+                bite = next_bite(bite, Nanos(row * i64::try_from(bite).unwrap()));
+            }
+            let took = Nanos(row * i64::try_from(bite).unwrap());
+            assert!(
+                took <= BITE || bite == super::SMALLEST_BITE,
+                "{row}: {took}"
+            );
+            assert!(took.0 * 3 >= BITE.0, "{row}: {took}");
+        }
     }
 
     #[test]

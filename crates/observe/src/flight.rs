@@ -24,6 +24,7 @@ use ticktax_trace::{Capture, Counted, Tracer, Triggers};
 
 use crate::collector::Collector;
 use crate::error::ObserveError;
+use crate::governor::Governor;
 use crate::plan::{Plan, Settings};
 
 mod frames;
@@ -138,6 +139,8 @@ impl Recorder {
         let cpu_before = own_thread_cpu_time();
         let room = proc.room_for_cpus();
         let per_cpu = sizes::records_per_cpu(&proc, settings.online.len(), room, &plan);
+        // On a busy machine, an ordinary thread would take many seconds to load the programs.
+        let _governor = Governor::start();
         let refused = |why| ObserveError::NoTracer {
             program: "this machine".to_owned(),
             why,

@@ -17,12 +17,14 @@
 #![forbid(unsafe_code)]
 
 mod autogroups;
+mod buffers;
 mod cgroups;
 mod collector;
 mod command;
 mod error;
 mod event;
 mod flight;
+mod governor;
 mod header;
 mod paced;
 mod plan;

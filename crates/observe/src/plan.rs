@@ -143,17 +143,15 @@ impl Keep {
         }
     }
 
-    /// Number of spans in a CPU's buffer. They take 4 MiB, and fill up in an eighth of a second at
-    /// 500,000 spans per second.
-    const SPANS_PER_CPU: u32 = 1 << 16;
     /// Capacity of the table of sums, in sources. A source counts once for each CPU. The table
     /// takes 10 MiB.
     const SUMS: u32 = 1 << 14;
 
-    pub(crate) fn output(self) -> Output {
+    /// The tracer's output, with room for `spans_per_cpu` spans.
+    pub(crate) fn output(self, spans_per_cpu: u32) -> Output {
         match self {
             Self::Spans => Output::Spans {
-                per_cpu: Self::SPANS_PER_CPU,
+                per_cpu: spans_per_cpu,
             },
             Self::Sums => Output::Sums {
                 entries: Self::SUMS,

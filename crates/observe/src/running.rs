@@ -19,8 +19,9 @@ use crate::collector::Collector;
 use crate::command::Audited;
 use crate::error::ObserveError;
 use crate::event::{Progress, Started};
+use crate::governor::Governor;
 use crate::header::End;
-use crate::plan::{ProbeChoice, Program, Settings};
+use crate::plan::{Keep, ProbeChoice, Program, Settings};
 use crate::probe::Probe;
 use crate::session::unix_time;
 use crate::victim::Watched;
@@ -48,6 +49,8 @@ pub(crate) struct Running {
     switches: Option<SwitchReading>,
     unprobed: CpuList,
     collector: Collector,
+    /// Why this thread cannot get a real-time priority.
+    refusal: Option<&'static str>,
     policies: Vec<ThreadPolicy>,
     autogroups: Autogroups,
     cgroups: Cgroups,
@@ -56,6 +59,8 @@ pub(crate) struct Running {
     begin: Nanos,
     /// Whether the buffers have been read at least once.
     looked: bool,
+    /// Whether the last read left records in the buffers.
+    is_behind: bool,
     /// Whether [`Running::stop`] was called.
     stopped: bool,
     /// Signal that caused the stop.
@@ -68,8 +73,8 @@ impl Running {
         proc: Proc,
         settings: Settings,
         machine: Machine,
-        mut tracer: Result<Tracer, TraceError>,
-        load: Nanos,
+        (mut tracer, load): (Result<Tracer, TraceError>, Nanos),
+        mut help: Help,
     ) -> Result<Self, ObserveError> {
         let mut victim = Watched::find(&settings, &proc, tracer.as_mut().ok());
         // Start the probes' threads early, because they have to calibrate first.
@@ -101,7 +106,13 @@ impl Running {
             victim.begin(tracer.as_mut().ok(), begin);
         }
         let command = match &settings.plan.program {
-            Some(Program::Command(argv)) => Some(Audited::start(argv)?),
+            Some(Program::Command(argv)) => {
+                // A child of a governed thread can lose its nice value.
+                help.end();
+                let started = Audited::start(argv)?;
+                help = Help::start();
+                Some(started)
+            }
             _ => None,
         };
         if let Some(victim) = &mut victim {
@@ -112,7 +123,7 @@ impl Running {
             cgroups.started(&proc, command.pid());
         }
         // Wait until the command has started, because it would inherit the CPU affinity.
-        let mut collector = Collector::new();
+        let mut collector = Collector::governed(help.for_buffers(tracer.as_mut().ok(), &settings));
         if let Some(victim) = &mut victim {
             collector.keep_off(&victim.busiest_cpus());
         }
@@ -132,12 +143,14 @@ impl Running {
             switches,
             unprobed,
             collector,
+            refusal: help.refusal,
             policies,
             autogroups,
             cgroups,
             run_queue: RunQueue::default(),
             begin,
             looked: false,
+            is_behind: false,
             stopped: false,
             signal: None,
             ended_early: None,
@@ -171,7 +184,10 @@ impl Running {
     /// may take seconds, in which this thread's CPU time keeps growing. That is why
     /// [`Running::finish`] reads the counters first.
     pub(crate) fn turn(&mut self, sources: &mut SourceTable, rows: &mut Vec<Row>) -> bool {
-        if self.looked && !self.stopped {
+        let goes_on = std::mem::take(&mut self.is_behind) && !self.stopped;
+        if goes_on {
+            self.collector.pause();
+        } else if self.looked && !self.stopped {
             let left = self.left(now()).and_then(|left| u64::try_from(left.0).ok());
             let interval = self.settings.plan.interval;
             let time = left.map_or(interval, Duration::from_nanos).min(interval);
@@ -187,7 +203,7 @@ impl Running {
         } else if self.stopped {
             self.ended_early = Some(EndedEarly::Interrupted);
             true
-        } else if self.ended(time) {
+        } else if !goes_on && self.ended(time) {
             // Without a length, a session is meant to end when its program exits.
             let early = self.settings.plan.length.is_some();
             self.ended_early = early.then_some(EndedEarly::ProgramExited);
@@ -199,7 +215,9 @@ impl Running {
             return true;
         }
         if let Ok(tracer) = &mut self.tracer {
-            tracer.drain(time, sources, &mut |_, row| rows.push(row.clone()));
+            let most = self.collector.bite();
+            let mut take = |_: &SourceTable, row: &Row| rows.push(row.clone());
+            self.is_behind = tracer.drain_some(time, most, sources, &mut take);
         }
         self.collector.drained(rows.len());
         self.probe.drain(sources, rows);
@@ -268,8 +286,14 @@ impl Running {
     }
 
     /// Stops the probes, reads the counters again, forwards a signal to the command, and ends the
-    /// accounting.
-    pub(crate) fn finish(mut self, sources: &mut SourceTable, rows: &mut Vec<Row>) -> Header {
+    /// accounting. Also returns the governor, which works until the caller has handled everything.
+    pub(crate) fn finish(
+        mut self,
+        sources: &mut SourceTable,
+        rows: &mut Vec<Row>,
+    ) -> (Header, Option<Governor>) {
+        let raised = self.collector.raised_time();
+        let governor = self.collector.take_governor();
         // If accounting has already ended, read the counters at once, because they include all time
         // up to the reading. If it has yet to end, it must also cover the time needed to stop the
         // probes.
@@ -311,6 +335,7 @@ impl Running {
             load: self.load,
             nice: self.collector.nice(),
             avoided_program_cpus: self.collector.is_apart(),
+            raised,
             ..ToolCost::default()
         };
         let mut header = match self.tracer {
@@ -328,7 +353,58 @@ impl Running {
             let not_kept = watched.and_then(|watched| length_not_kept(asked, watched));
             header.coverage.limitations.extend(not_kept);
         }
-        header
+        let came_late = self.collector.came_late() || header.coverage.events_lost() > 0;
+        let refused = self.refusal.filter(|_| came_late);
+        let refused = refused.map(|reason| Limitation::PriorityRefused {
+            reason: reason.to_owned(),
+        });
+        header.coverage.limitations.extend(refused);
+        (header, governor)
+    }
+}
+
+/// The governor of a session's thread, or the reason why there is none.
+pub(crate) struct Help {
+    governor: Option<Governor>,
+    refusal: Option<&'static str>,
+}
+
+impl Help {
+    /// Starts to govern the calling thread, if that is allowed.
+    pub(crate) fn start() -> Self {
+        match Governor::start() {
+            Ok(governor) => Self {
+                governor: Some(governor),
+                refusal: None,
+            },
+            Err(refusal) => Self {
+                governor: None,
+                refusal,
+            },
+        }
+    }
+
+    /// Whether the calling thread gets a real-time priority when it needs one.
+    pub(crate) fn is_granted(&self) -> bool {
+        self.governor.is_some()
+    }
+
+    /// Restores the thread's priority.
+    fn end(&mut self) {
+        self.governor = None;
+    }
+
+    /// The governor, which from now on watches the buffers. `None` if no buffer can lose anything:
+    /// a span that does not fit is added to the sums.
+    fn for_buffers(
+        &mut self,
+        tracer: Option<&mut Tracer>,
+        settings: &Settings,
+    ) -> Option<Governor> {
+        let governor = self.governor.take()?;
+        let tracer = tracer.filter(|_| settings.plan.keep == Keep::Spans)?;
+        governor.watch(Some(tracer.backlog().ok()?));
+        Some(governor)
     }
 }
 

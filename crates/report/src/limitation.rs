@@ -34,6 +34,7 @@ pub fn words(limitation: &Limitation) -> LimitationWords {
         | Limitation::CpusPluggedIn { .. }
         | Limitation::AccountsBeganLate { .. }
         | Limitation::CpusNotWatched { .. }
+        | Limitation::PriorityRefused { .. }
         | Limitation::ProgramNotFollowed
         | Limitation::PartOfRecording { .. }
         | Limitation::NotVerified
@@ -145,6 +146,13 @@ fn machine(limitation: &Limitation) -> Words {
         Limitation::CpusNotWatched { cpus } => clauses(
             format!("activity on {}", cpus.named()),
             "not among the watched CPUs",
+        ),
+        Limitation::PriorityRefused { reason } => clauses(
+            "events that did not fit into the buffers",
+            format!(
+                "ticktax needs a real-time priority on a machine this busy, but the kernel refused \
+                 it ({reason}); grant CAP_SYS_NICE, or run ticktax in the root control group"
+            ),
         ),
         Limitation::ProgramNotFollowed => clauses(
             "the program's own time",
