@@ -363,7 +363,7 @@ impl Running {
     }
 }
 
-/// The governor of a session's thread, or the reason why there is none.
+/// The governor of a session's thread, or the reason why the kernel refused it.
 pub(crate) struct Help {
     governor: Option<Governor>,
     refusal: Option<&'static str>,

@@ -284,8 +284,8 @@ impl Tracer {
         while self.drain_some(now, usize::MAX, sources, sink) {}
     }
 
-    /// Does the same as [`Tracer::drain`], but stops after about `most` rows, so that the caller can
-    /// pause. Returns whether finished records are left.
+    /// Does the same as [`Tracer::drain`], but stops after about `most` rows, so that the caller
+    /// can pause. Returns whether finished records are left.
     pub fn drain_some(
         &mut self,
         now: Nanos,
