@@ -110,7 +110,7 @@ fn start(tool: &Tool, folder: &Path) -> Result<f64, String> {
     )?;
     audit.finish(PATIENCE)?;
     let header = Recording::read(&file)?.header;
-    let first = header.books.iter().map(|books| books.begin).min();
+    let first = header.cpus.iter().map(|cpu| cpu.begin).min();
     let first = first.ok_or("the recording is empty")?;
     Ok((first - begin).as_secs_f64())
 }

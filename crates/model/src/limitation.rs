@@ -77,7 +77,7 @@ pub enum Limitation {
         /// Requested and granted policy.
         policy: PolicyGrant,
     },
-    /// Events were lost or read late, because the kernel did not allow a real-time priority.
+    /// Events were lost or read late, and the kernel refused the reader a real-time priority.
     PriorityRefused {
         /// The kernel's reason.
         reason: String,

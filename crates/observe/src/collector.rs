@@ -56,6 +56,8 @@ pub(crate) struct Collector {
     apart: Option<bool>,
     nice_before: i32,
     nice: i32,
+    /// Whether the thread has come too late.
+    is_late: bool,
     turn: u32,
     /// Number of rows to read before the next pause.
     bite: usize,
@@ -76,6 +78,7 @@ impl Collector {
             apart: None,
             nice_before: nice,
             nice,
+            is_late: false,
             turn: 0,
             bite: FIRST_BITE,
             began: Nanos::ZERO,
@@ -146,6 +149,7 @@ impl Collector {
         if self.governor.is_some() {
             return;
         }
+        self.is_late = true;
         if let Some(&next) = STEPS.iter().find(|&&step| step < self.nice)
             && Tracer::set_own_nice(next)
         {
@@ -194,9 +198,10 @@ impl Collector {
         self.apart == Some(true)
     }
 
-    /// Whether the thread has come so late that it requested a higher priority.
+    /// Whether the thread has come so late that it needed a higher priority, without a governor to
+    /// get one.
     pub(crate) fn came_late(&self) -> bool {
-        self.nice != self.nice_before
+        self.is_late
     }
 
     /// The thread's current nice value.

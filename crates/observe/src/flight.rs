@@ -24,7 +24,7 @@ use ticktax_trace::{Capture, Counted, Tracer, Triggers};
 
 use crate::collector::Collector;
 use crate::error::ObserveError;
-use crate::governor::Governor;
+use crate::head_start::HeadStart;
 use crate::plan::{Plan, Settings};
 
 mod frames;
@@ -125,6 +125,15 @@ impl Recorder {
     /// # Errors
     /// Returns an error if the plan does not fit this machine, or if the tracer cannot be loaded.
     pub fn start(plan: RecorderPlan) -> Result<Self, ObserveError> {
+        Self::start_with(plan, HeadStart::take())
+    }
+
+    /// Does the same as [`Recorder::start`], for a thread that has already taken a head start, which
+    /// ends when this returns.
+    ///
+    /// # Errors
+    /// Returns the same errors as [`Recorder::start`].
+    pub fn start_with(plan: RecorderPlan, _head_start: HeadStart) -> Result<Self, ObserveError> {
         let proc = Proc::default();
         let settings = Settings::new(
             Plan {
@@ -139,8 +148,6 @@ impl Recorder {
         let cpu_before = own_thread_cpu_time();
         let room = proc.room_for_cpus();
         let per_cpu = sizes::records_per_cpu(&proc, settings.online.len(), room, &plan);
-        // On a busy machine, an ordinary thread would take many seconds to load the programs.
-        let _governor = Governor::start();
         let refused = |why| ObserveError::NoTracer {
             program: "this machine".to_owned(),
             why,

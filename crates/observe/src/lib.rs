@@ -25,6 +25,7 @@ mod error;
 mod event;
 mod flight;
 mod governor;
+mod head_start;
 mod header;
 mod paced;
 mod plan;
@@ -41,6 +42,7 @@ pub use flight::{
     FrameState, FrameStatus, FrozenWindow, PercentileStatus, ProgramWindow, Recorder,
     RecorderEvent, RecorderPlan, RecorderStarted, RecorderStatus, SumsWindow, Waker,
 };
+pub use head_start::HeadStart;
 pub use paced::{LoopPlan, PacedLoop};
 pub use plan::{Keep, Plan, ProbeChoice, Program};
 pub use session::Session;

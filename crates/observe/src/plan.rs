@@ -43,6 +43,9 @@ pub struct Plan {
     /// Required capability level. With [`Level::Kernel`], a session does not start unless the
     /// tracer can be loaded.
     pub needs: Level,
+    /// Whether the caller gives up its rights once the session has started. The session then does
+    /// not raise its priority again.
+    pub drops_rights: bool,
 }
 
 impl Default for Plan {
@@ -59,6 +62,7 @@ impl Default for Plan {
             interval: Duration::from_millis(50),
             window: Nanos::from_secs(1),
             needs: Level::Proc,
+            drops_rights: false,
         }
     }
 }

@@ -20,8 +20,9 @@ use crate::command::Audited;
 use crate::error::ObserveError;
 use crate::event::{Progress, Started};
 use crate::governor::Governor;
+use crate::head_start::HeadStart;
 use crate::header::End;
-use crate::plan::{Keep, ProbeChoice, Program, Settings};
+use crate::plan::{ProbeChoice, Program, Settings};
 use crate::probe::Probe;
 use crate::session::unix_time;
 use crate::victim::Watched;
@@ -74,7 +75,7 @@ impl Running {
         settings: Settings,
         machine: Machine,
         (mut tracer, load): (Result<Tracer, TraceError>, Nanos),
-        mut help: Help,
+        mut head_start: HeadStart,
     ) -> Result<Self, ObserveError> {
         let mut victim = Watched::find(&settings, &proc, tracer.as_mut().ok());
         // Start the probes' threads early, because they have to calibrate first.
@@ -108,9 +109,9 @@ impl Running {
         let command = match &settings.plan.program {
             Some(Program::Command(argv)) => {
                 // A child of a governed thread can lose its nice value.
-                help.end();
+                drop(head_start);
                 let started = Audited::start(argv)?;
-                help = Help::start();
+                head_start = HeadStart::take();
                 Some(started)
             }
             _ => None,
@@ -123,7 +124,9 @@ impl Running {
             cgroups.started(&proc, command.pid());
         }
         // Wait until the command has started, because it would inherit the CPU affinity.
-        let mut collector = Collector::governed(help.for_buffers(tracer.as_mut().ok(), &settings));
+        let refusal = head_start.refusal();
+        let emptied = tracer.as_mut().ok().filter(|_| !settings.plan.drops_rights);
+        let mut collector = Collector::governed(head_start.for_buffers(emptied));
         if let Some(victim) = &mut victim {
             collector.keep_off(&victim.busiest_cpus());
         }
@@ -143,7 +146,7 @@ impl Running {
             switches,
             unprobed,
             collector,
-            refusal: help.refusal,
+            refusal,
             policies,
             autogroups,
             cgroups,
@@ -360,51 +363,6 @@ impl Running {
         });
         header.coverage.limitations.extend(refused);
         (header, governor)
-    }
-}
-
-/// The governor of a session's thread, or the reason why the kernel refused it.
-pub(crate) struct Help {
-    governor: Option<Governor>,
-    refusal: Option<&'static str>,
-}
-
-impl Help {
-    /// Starts to govern the calling thread, if that is allowed.
-    pub(crate) fn start() -> Self {
-        match Governor::start() {
-            Ok(governor) => Self {
-                governor: Some(governor),
-                refusal: None,
-            },
-            Err(refusal) => Self {
-                governor: None,
-                refusal,
-            },
-        }
-    }
-
-    /// Whether the calling thread gets a real-time priority when it needs one.
-    pub(crate) fn is_granted(&self) -> bool {
-        self.governor.is_some()
-    }
-
-    /// Restores the thread's priority.
-    fn end(&mut self) {
-        self.governor = None;
-    }
-
-    /// The governor, which from now on watches the buffers. `None` if no buffer can lose anything:
-    /// a span that does not fit is added to the sums.
-    fn for_buffers(
-        &mut self,
-        tracer: Option<&mut Tracer>,
-        settings: &Settings,
-    ) -> Option<Governor> {
-        let governor = self.governor.take()?;
-        let tracer = tracer.filter(|_| settings.plan.keep == Keep::Spans)?;
-        governor.watch(Some(tracer.backlog().ok()?));
-        Some(governor)
     }
 }
 

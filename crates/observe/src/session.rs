@@ -11,8 +11,9 @@ use crate::buffers::{RateMeter, Room};
 use crate::error::ObserveError;
 use crate::event::{Event, Observation, Progress, Started};
 use crate::governor::Governor;
+use crate::head_start::HeadStart;
 use crate::plan::{Plan, Program, Settings};
-use crate::running::{Help, Running};
+use crate::running::Running;
 
 /// A live observation of this machine. Dropping it unloads the tracer and stops the probes. A
 /// command started by the session keeps running.
@@ -46,8 +47,14 @@ impl Session {
     /// Returns an error if the plan does not fit this machine, or if something that it requires
     /// cannot be started. Nothing is left running in that case.
     pub fn start(plan: Plan) -> Result<Self, ObserveError> {
-        // On a busy machine, an ordinary thread would take many seconds for the rest.
-        let help = Help::start();
+        Self::start_with(plan, HeadStart::take())
+    }
+
+    /// Does the same as [`Session::start`], for a thread that has already taken a head start.
+    ///
+    /// # Errors
+    /// Returns the same errors as [`Session::start`].
+    pub fn start_with(plan: Plan, head_start: HeadStart) -> Result<Self, ObserveError> {
         let proc = Proc::default();
         let meter = RateMeter::start(&proc);
         let settings = Settings::new(plan, &proc)?;
@@ -57,11 +64,11 @@ impl Session {
             online: settings.online.len(),
             buffers: proc.room_for_cpus(),
             available: proc.available_memory(),
-            is_raised: help.is_granted(),
+            is_raised: head_start.is_granted(),
         };
         let (tracer, load) = load_tracer(&settings, room);
         let tracer = require(tracer, &settings)?;
-        let running = Running::start(proc, settings, machine, (tracer, load), help)?;
+        let running = Running::start(proc, settings, machine, (tracer, load), head_start)?;
         let started = running.started();
         let version = env!("CARGO_PKG_VERSION");
         Ok(Self {

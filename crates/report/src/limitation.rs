@@ -148,10 +148,10 @@ fn machine(limitation: &Limitation) -> Words {
             "not among the watched CPUs",
         ),
         Limitation::PriorityRefused { reason } => clauses(
-            "events that did not fit into the buffers",
+            "events that do not fit into the buffers while ticktax waits for a CPU",
             format!(
-                "ticktax needs a real-time priority on a machine this busy, but the kernel refused \
-                 it ({reason}); grant CAP_SYS_NICE, or run ticktax in the root control group"
+                "ticktax came late, and the kernel refused it a real-time priority ({reason}); \
+                 grant CAP_SYS_NICE, or run ticktax in the root control group"
             ),
         ),
         Limitation::ProgramNotFollowed => clauses(

@@ -2,12 +2,13 @@
 
 use ticktax_model::Nanos;
 
-/// The real-time priority to begin with: the lowest, so that no other real-time thread is delayed.
-pub(super) const LOWEST: u8 = 1;
+/// The real-time priorities, in the order in which they are tried while a real-time thread keeps the
+/// session's thread off its CPU. The lowest delays no other real-time thread. The second one delays
+/// no interrupt thread, because these have priority 50. The last one is just below the governor's.
+const PRIORITIES: [u8; 3] = [LOWEST, 49, 98];
 
-/// The priority to use if a real-time thread keeps the session's thread off its CPU: just below the
-/// governor's own.
-const ABOVE_OTHERS: u8 = 98;
+/// The lowest real-time priority.
+pub(super) const LOWEST: u8 = 1;
 
 /// Length of a slice. With the governor's own wake-up, nobody waits for more than 100 µs.
 pub(super) const RUN: Nanos = Nanos::from_micros(80);
@@ -37,8 +38,8 @@ const PAUSES: [(f64, Nanos); 4] = [
     (f64::INFINITY, Nanos::from_micros(20)),
 ];
 
-/// Number of slices in a row in which the raised thread did not run, after which a real-time thread
-/// must be in its way.
+/// Number of slices in a row in which the raised thread did not run, after which the next priority
+/// is tried.
 const BLOCKED: u32 = 5;
 
 /// What the session's thread has to do.
@@ -83,7 +84,8 @@ pub(super) struct Pacing {
     in_slice: bool,
     /// Whether slices and pauses alternate.
     is_raising: bool,
-    priority: u8,
+    /// Index of the priority in [`PRIORITIES`].
+    priority: usize,
     /// Number of slices in a row in which the thread hardly ran.
     blocked: u32,
 }
@@ -94,7 +96,7 @@ impl Pacing {
         Self {
             in_slice: true,
             is_raising: false,
-            priority: LOWEST,
+            priority: 0,
             blocked: 0,
         }
     }
@@ -112,7 +114,7 @@ impl Pacing {
                 // A thread that starts soon needs the next slice, at the priority that worked.
                 Need::Work => LOOK_AT_WORK,
                 Need::Buffers(_) => {
-                    (self.priority, self.blocked) = (LOWEST, 0);
+                    (self.priority, self.blocked) = (0, 0);
                     LOOK
                 }
             });
@@ -123,7 +125,7 @@ impl Pacing {
         }
         self.in_slice = true;
         Step {
-            priority: Some(self.priority),
+            priority: Some(PRIORITIES[self.priority]),
             time: RUN,
         }
     }
@@ -135,8 +137,8 @@ impl Pacing {
             return;
         }
         self.blocked += 1;
-        if self.blocked >= BLOCKED {
-            self.priority = ABOVE_OTHERS;
+        if self.blocked >= BLOCKED && self.priority + 1 < PRIORITIES.len() {
+            (self.priority, self.blocked) = (self.priority + 1, 0);
         }
     }
 
@@ -162,7 +164,7 @@ impl Pacing {
 mod tests {
     use ticktax_model::Nanos;
 
-    use super::{ABOVE_OTHERS, BLOCKED, LOOK, LOOK_AT_WORK, LOWEST, Need, Pacing, RUN, Step};
+    use super::{BLOCKED, LOOK, LOOK_AT_WORK, LOWEST, Need, PRIORITIES, Pacing, RUN, Step};
 
     /// A machine on which the thread runs in its slices and not in its pauses. Returns the CPU time
     /// of `steps` steps, the time that they took, and the longest slice.
@@ -225,16 +227,20 @@ mod tests {
     }
 
     #[test]
-    fn behind_a_real_time_thread_the_priority_rises_above_it() {
+    fn behind_a_real_time_thread_each_priority_is_tried_in_turn() {
         let mut pacing = Pacing::new();
+        let mut tried = Vec::new();
         let mut last = Step::first();
-        let mut slices = 0;
-        while last.priority != Some(ABOVE_OTHERS) {
-            assert!(slices <= BLOCKED, "still {last:?}");
-            slices += u32::from(last.priority.is_some());
+        for _ in 0..2 * BLOCKED * 4 {
+            tried.extend(last.priority);
             last = pacing.next(Need::Buffers(0.6), Nanos::ZERO, last.time);
         }
-        // It falls back once the buffers are empty.
+        let slices = |priority| tried.iter().filter(|&&tried| tried == priority).count();
+        assert!(tried.is_sorted(), "{tried:?}");
+        assert_eq!(slices(PRIORITIES[0]), BLOCKED as usize);
+        assert_eq!(slices(PRIORITIES[1]), BLOCKED as usize);
+        assert!(slices(PRIORITIES[2]) > 0, "{tried:?}");
+        // It falls back to the lowest once the buffers are empty.
         pacing.next(Need::Buffers(0.0), RUN, RUN);
         pacing.next(Need::Buffers(0.0), Nanos::ZERO, LOOK);
         let step = pacing.next(Need::Buffers(0.9), Nanos::ZERO, LOOK);
