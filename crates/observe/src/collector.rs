@@ -307,7 +307,9 @@ mod tests {
         let mut collector = Collector::new();
         collector.was_due(now(), Nanos::from_secs(60));
         assert_eq!(collector.nice(), before);
+        assert!(!collector.came_late());
         collector.was_due(now() - Nanos::from_secs(2), Nanos::from_secs(1));
+        assert!(collector.came_late());
         // Not every caller is allowed to raise its priority.
         let nice = collector.nice();
         assert!(nice <= before);

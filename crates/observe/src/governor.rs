@@ -1,19 +1,23 @@
 //! Gives the session's thread a real-time priority, in short slices, while it would otherwise come
 //! too late.
 //!
-//! A nice value counts for nothing against other sessions (autogroups) and other control groups: a
-//! thread of a group with a weight of 262,144 gets 256 times as much of a CPU as ticktax. So a
-//! second thread, the governor, raises the session's thread to the lowest real-time priority when
-//! that is needed: while the session starts or ends and gets less than half of a CPU, and while a
-//! buffer is more than half full. It takes the priority back after [`RUN`], so that nobody waits
-//! longer at once. The fuller the buffers, the sooner the next slice comes.
+//! A nice value has no effect on other sessions (autogroups) and other control groups: a thread of a
+//! group with a weight of 262,144 gets 256 times as much of a CPU as ticktax. So a second thread,
+//! the governor, raises the session's thread to the lowest real-time priority when that is needed:
+//! while the session starts or ends and gets less than half of a CPU, and while a buffer is more
+//! than half full. It takes the priority back after [`pacing::RUN`], so that other programs wait no
+//! longer than that at once. The fuller the buffers, the sooner the next slice comes.
 //!
-//! At other times, the governor itself runs for a few microseconds every [`LOOK`]. It has the
-//! highest real-time priority, because on a CPU that a real-time thread occupies a lower one would
-//! never run. Priorities end with the process, so nothing is left behind even after SIGKILL.
+//! At other times, the governor runs for a few microseconds every [`pacing::LOOK`]. It has the
+//! highest real-time priority, because with a lower one it would wait behind a real-time program
+//! for as long as the session's thread does. To the threads that it delays, among them the kernel's
+//! interrupt threads, it is like one more timer interrupt. Priorities end with the process, so
+//! nothing is left behind even after SIGKILL.
 
 mod pacing;
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -147,6 +151,7 @@ fn govern(session: ThreadPriority, shared: &Shared) {
         .tid
         .store(gettid().as_raw().into(), Ordering::Relaxed);
     let clock = thread_clock(session.tid());
+    let state = File::open(format!("/proc/self/task/{}/stat", session.tid())).ok();
     let mut pacing = Pacing::new();
     // The session's thread was raised when it started this one.
     let mut step = Step::first();
@@ -165,6 +170,7 @@ fn govern(session: ThreadPriority, shared: &Shared) {
             shared.raised.fetch_add(ran.0, Ordering::Relaxed);
         }
         let need = match &*shared.buffers() {
+            None if pacing::hardly_ran(ran) && is_asleep(state.as_ref()) => Need::Sleep,
             None => Need::Work,
             Some(buffers) => Need::Buffers(buffers.fullest()),
         };
@@ -183,6 +189,19 @@ fn govern(session: ThreadPriority, shared: &Shared) {
     }
 }
 
+/// Whether the thread with this `stat` file of `/proc` waits for something other than a CPU. `false`
+/// if the file cannot be read.
+fn is_asleep(stat: Option<&File>) -> bool {
+    // The thread's name comes before its state. It takes up to 16 bytes, and can contain brackets.
+    let mut start = [0; 64];
+    let Some(Ok(read)) = stat.map(|stat| stat.read_at(&mut start, 0)) else {
+        return false;
+    };
+    let name_end = start[..read].iter().rposition(|&byte| byte == b')');
+    let state = name_end.and_then(|end| start.get(end + 2));
+    state.is_some_and(|&state| state != b'R')
+}
+
 /// The clock that counts the CPU time of thread `tid` (`CPUCLOCK_PERTHREAD` and `CPUCLOCK_SCHED`).
 fn thread_clock(tid: i32) -> ClockId {
     ClockId::from_raw((!tid << 3) | 4 | 2)
@@ -197,6 +216,9 @@ fn cpu_time(clock: ClockId) -> Nanos {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::sync::mpsc;
+    use std::thread;
     use std::time::Duration;
 
     use ticktax_host::own_thread_cpu_time;
@@ -204,7 +226,7 @@ mod tests {
     use ticktax_probes::clock::now;
     use ticktax_trace::ThreadPriority;
 
-    use super::{Governor, cpu_time, thread_clock};
+    use super::{Governor, cpu_time, is_asleep, thread_clock};
 
     #[test]
     fn a_governor_leaves_its_thread_as_it_was() {
@@ -218,17 +240,37 @@ mod tests {
         while now() < end {
             std::hint::spin_loop();
         }
-        std::thread::sleep(Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(5));
         assert!(governor.cpu_time() > Nanos::ZERO);
         drop(governor);
         assert_eq!(ThreadPriority::of_caller(), before);
     }
 
     #[test]
+    fn a_sleeping_thread_is_told_from_a_running_one() {
+        let (wake, waits) = mpsc::channel::<()>();
+        let (send_tid, tid) = mpsc::channel();
+        let sleeper = thread::spawn(move || {
+            send_tid.send(nix::unistd::gettid().as_raw()).unwrap();
+            waits.recv().ok();
+        });
+        let stat = |tid: i32| File::open(format!("/proc/self/task/{tid}/stat"));
+        let asleep = stat(tid.recv().unwrap()).ok();
+        let own = stat(nix::unistd::gettid().as_raw()).unwrap();
+        assert!(!is_asleep(Some(&own)));
+        assert!(!is_asleep(None));
+        while !is_asleep(asleep.as_ref()) {
+            thread::yield_now();
+        }
+        wake.send(()).unwrap();
+        sleeper.join().unwrap();
+    }
+
+    #[test]
     fn the_cpu_time_of_another_thread_is_read() {
         let tid = nix::unistd::gettid().as_raw();
         let own = own_thread_cpu_time();
-        let seen = std::thread::spawn(move || cpu_time(thread_clock(tid))).join();
+        let seen = thread::spawn(move || cpu_time(thread_clock(tid))).join();
         let seen = seen.unwrap();
         assert!(seen >= own && seen <= own_thread_cpu_time(), "{seen}");
     }

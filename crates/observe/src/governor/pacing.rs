@@ -17,7 +17,7 @@ pub(super) const RUN: Nanos = Nanos::from_micros(80);
 /// takes this long from empty to half full.
 pub(super) const LOOK: Nanos = Nanos::from_millis(50);
 
-/// Interval between two looks at a thread that has work.
+/// Interval between two looks at a thread that has work or sleeps.
 const LOOK_AT_WORK: Nanos = Nanos::from_millis(1);
 
 /// Pause between two slices of a thread that starts or ends a session.
@@ -45,6 +45,8 @@ const BLOCKED: u32 = 5;
 /// What the session's thread has to do.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Need {
+    /// Nothing: the thread waits for something other than a CPU.
+    Sleep,
     /// Work, without a pause.
     Work,
     /// Buffers to empty, with the filled share of the fullest.
@@ -77,6 +79,11 @@ impl Step {
     }
 }
 
+/// Whether a thread that has used `ran` in a slice was held up or slept.
+pub(super) fn hardly_ran(ran: Nanos) -> bool {
+    ran.0 * 4 < RUN.0
+}
+
 /// State of the decision.
 #[derive(Debug)]
 pub(super) struct Pacing {
@@ -105,14 +112,14 @@ impl Pacing {
     /// `ran` of CPU time.
     pub(super) fn next(&mut self, need: Need, ran: Nanos, passed: Nanos) -> Step {
         let was_slice = std::mem::replace(&mut self.in_slice, false);
-        if was_slice {
+        if was_slice && need != Need::Sleep {
             self.note_slice(ran);
         }
         let Some(pause) = self.pause(need, was_slice, ran, passed) else {
             self.is_raising = false;
             return Step::pause(match need {
                 // A thread that starts soon needs the next slice, at the priority that worked.
-                Need::Work => LOOK_AT_WORK,
+                Need::Sleep | Need::Work => LOOK_AT_WORK,
                 Need::Buffers(_) => {
                     (self.priority, self.blocked) = (0, 0);
                     LOOK
@@ -132,7 +139,7 @@ impl Pacing {
 
     /// Raises the priority if the thread has not been running in its slices.
     fn note_slice(&mut self, ran: Nanos) {
-        if ran.0 * 4 >= RUN.0 {
+        if !hardly_ran(ran) {
             self.blocked = 0;
             return;
         }
@@ -145,6 +152,7 @@ impl Pacing {
     /// The pause after a slice. `None` if the thread needs no slices.
     fn pause(&self, need: Need, was_slice: bool, ran: Nanos, passed: Nanos) -> Option<Nanos> {
         match need {
+            Need::Sleep => None,
             // In a pause, a thread that is not held up runs at its ordinary priority.
             Need::Work => (was_slice || ran.0 * 2 < passed.0).then_some(WORK_PAUSE),
             Need::Buffers(filled) => {
@@ -193,6 +201,18 @@ mod tests {
             let time = LOOK_AT_WORK;
             assert_eq!(pacing.next(Need::Work, time, time), Step::pause(time));
         }
+    }
+
+    #[test]
+    fn a_sleeping_thread_gets_no_slices() {
+        let mut pacing = Pacing::new();
+        for _ in 0..2 * BLOCKED {
+            let step = pacing.next(Need::Sleep, Nanos::ZERO, LOOK_AT_WORK);
+            assert_eq!(step, Step::pause(LOOK_AT_WORK));
+        }
+        // It has not been held up, so it gets the lowest priority when it wakes up.
+        let step = pacing.next(Need::Work, Nanos::ZERO, LOOK_AT_WORK);
+        assert_eq!(step.priority, Some(LOWEST));
     }
 
     #[test]
