@@ -40,7 +40,8 @@ const MANY: usize = 1 << 14;
 /// Nice values to request in turn while the thread keeps being woken too late.
 const STEPS: [i32; 2] = [-10, -20];
 
-/// Number of reads between two checks of the CPUs that the program uses. They take one second.
+/// Number of reads between two checks of the CPUs that a program with many threads uses. They take
+/// one second.
 const TURNS: u32 = 20;
 
 /// Affinity and priority of the calling thread while it empties buffers. Dropping this restores
@@ -157,9 +158,10 @@ impl Collector {
         }
     }
 
-    /// Whether it is time to check which CPUs the program uses.
-    pub(crate) fn is_due(&mut self) -> bool {
-        let due = self.turn.is_multiple_of(TURNS);
+    /// Whether it is time to check which CPUs the program uses. A small program is checked before
+    /// every read, because it can move to this thread's CPU at any time.
+    pub(crate) fn is_due(&mut self, is_small: bool) -> bool {
+        let due = is_small || self.turn.is_multiple_of(TURNS);
         self.turn = self.turn.wrapping_add(1);
         due
     }

@@ -46,7 +46,9 @@ struct Shared {
     /// Whether the governor must end.
     stop: AtomicBool,
     /// Buffers that the session's thread must empty in time. `None` while it has other work.
-    buffers: Mutex<Option<Backlog>>,
+    buffers: Mutex<Option<Buffers>>,
+    /// Whether the session's thread has been raised because it would have come too late.
+    is_needed: AtomicBool,
     /// The governor's thread id; 0 until it runs.
     tid: AtomicI64,
     /// CPU time of the governor, in ns.
@@ -58,9 +60,16 @@ struct Shared {
 }
 
 impl Shared {
-    fn buffers(&self) -> MutexGuard<'_, Option<Backlog>> {
+    fn buffers(&self) -> MutexGuard<'_, Option<Buffers>> {
         self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Buffers that a session's thread empties until it has other work.
+pub(crate) struct Buffers {
+    pub(crate) backlog: Backlog,
+    /// When the session is due to end, if that is known. The thread has other work from then on.
+    pub(crate) end: Option<Nanos>,
 }
 
 impl Governor {
@@ -96,7 +105,7 @@ impl Governor {
 
     /// From now on, the calling thread only has to empty `buffers` in time. With `None`, it has
     /// other work again.
-    pub(crate) fn watch(&self, buffers: Option<Backlog>) {
+    pub(crate) fn watch(&self, buffers: Option<Buffers>) {
         if buffers.is_some() {
             let cpu = self.shared.cpu.load(Ordering::Relaxed);
             self.shared.cpu_before.store(cpu, Ordering::Relaxed);
@@ -124,6 +133,11 @@ impl Governor {
     /// CPU time that the session's thread has used at a real-time priority since then.
     pub(crate) fn raised_time(&self) -> Nanos {
         Nanos(self.shared.raised.load(Ordering::Relaxed))
+    }
+
+    /// Whether the session's thread has been raised because it would have come too late.
+    pub(crate) fn is_needed(&self) -> bool {
+        self.shared.is_needed.load(Ordering::Relaxed)
     }
 
     fn wake(&self) {
@@ -169,14 +183,21 @@ fn govern(session: ThreadPriority, shared: &Shared) {
         if step.priority.is_some() {
             shared.raised.fetch_add(ran.0, Ordering::Relaxed);
         }
-        let need = match &*shared.buffers() {
+        let filled = {
+            let buffers = shared.buffers();
+            let buffers = buffers.as_ref();
+            let buffers = buffers.filter(|buffers| buffers.end.is_none_or(|end| time < end));
+            buffers.map(|buffers| buffers.backlog.fullest())
+        };
+        let need = match filled {
             None if pacing::hardly_ran(ran) && is_asleep(state.as_ref()) => Need::Sleep,
             None => Need::Work,
-            Some(buffers) => Need::Buffers(buffers.fullest()),
+            Some(filled) => Need::Buffers(filled),
         };
         let next = pacing.next(need, ran, passed);
         match next.priority {
             Some(priority) => {
+                shared.is_needed.store(true, Ordering::Relaxed);
                 // It was granted at the start. If it is not any more, the buffers may run over,
                 // which the header reports.
                 let _ = session.raise(priority);

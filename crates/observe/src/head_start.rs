@@ -1,8 +1,9 @@
 //! A real-time priority for a thread that is about to start a session.
 
+use ticktax_model::Nanos;
 use ticktax_trace::Tracer;
 
-use crate::governor::Governor;
+use crate::governor::{Buffers, Governor};
 
 /// Gives the calling thread a real-time priority, in slices of 80 µs, while it gets less than half
 /// of a CPU. Ends when it is dropped, or with the session that it is passed to.
@@ -42,11 +43,16 @@ impl HeadStart {
         self.refusal
     }
 
-    /// The governor, which from now on watches the tracer's buffers. `None` without a tracer.
-    pub(crate) fn for_buffers(self, tracer: Option<&mut Tracer>) -> Option<Governor> {
-        let buffers = tracer?.backlog().ok()?;
+    /// The governor, which watches the tracer's buffers from now until `end`. `None` without a
+    /// tracer.
+    pub(crate) fn for_buffers(
+        self,
+        tracer: Option<&mut Tracer>,
+        end: Option<Nanos>,
+    ) -> Option<Governor> {
+        let backlog = tracer?.backlog().ok()?;
         let governor = self.governor?;
-        governor.watch(Some(buffers));
+        governor.watch(Some(Buffers { backlog, end }));
         Some(governor)
     }
 }

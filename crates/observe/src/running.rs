@@ -126,7 +126,7 @@ impl Running {
         // Wait until the command has started, because it would inherit the CPU affinity.
         let refusal = head_start.refusal();
         let emptied = tracer.as_mut().ok().filter(|_| !settings.plan.drops_rights);
-        let mut collector = Collector::governed(head_start.for_buffers(emptied));
+        let mut collector = Collector::governed(head_start.for_buffers(emptied, end));
         if let Some(victim) = &mut victim {
             collector.keep_off(&victim.busiest_cpus());
         }
@@ -195,7 +195,9 @@ impl Running {
             let interval = self.settings.plan.interval;
             let time = left.map_or(interval, Duration::from_nanos).min(interval);
             self.collector.sleep(time);
-            if let (Some(victim), true) = (&mut self.victim, self.collector.is_due()) {
+            if let Some(victim) = &mut self.victim
+                && self.collector.is_due(victim.is_small())
+            {
                 self.collector.keep_off(&victim.busiest_cpus());
             }
         }

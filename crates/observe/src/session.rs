@@ -170,6 +170,12 @@ impl Session {
         many
     }
 
+    /// Whether this thread has had to be raised to a real-time priority, because other programs use
+    /// all CPUs. Threads that it starts are not raised. `false` while the session is running.
+    pub fn is_starved(&self) -> bool {
+        self.governor.as_ref().is_some_and(Governor::is_needed)
+    }
+
     /// The sources of the rows so far.
     pub fn sources(&self) -> &SourceTable {
         &self.sources

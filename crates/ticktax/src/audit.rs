@@ -59,7 +59,13 @@ pub(crate) fn run(
         &mut |auditor, sources, progress| screen.show(progress.elapsed, auditor, sources),
     )?;
     screen.bar.done();
-    let mut statement = auditor.finish(&header, session.sources(), crate::beats::threads());
+    let threads = if session.is_starved() {
+        // This thread would wait for its slower helpers.
+        1
+    } else {
+        crate::beats::threads()
+    };
+    let mut statement = auditor.finish(&header, session.sources(), threads);
     extrapolate(statement.tick.as_mut(), typed.statement.fleet_of, terminal);
     check_watched(&statement, &header)?;
     let balances = statement.balances();
