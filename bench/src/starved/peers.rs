@@ -69,6 +69,9 @@ pub(super) fn run(bench: &Bench, folder: &Path) -> Outcome {
                     Err(why) => println!("\n{name}, {load}: {why}; this run is left out."),
                 }
             }
+            if start.n() == 0 {
+                continue;
+            }
             table.row([
                 format!("{name}, {load}"),
                 start.n().to_string(),

@@ -40,9 +40,11 @@ const MANY: usize = 1 << 14;
 /// Nice values to request in turn while the thread keeps being woken too late.
 const STEPS: [i32; 2] = [-10, -20];
 
-/// Number of reads between two checks of the CPUs that a program with many threads uses. They take
-/// one second.
-const TURNS: u32 = 20;
+/// Interval between two checks of the CPUs that the program uses.
+const CHECK: Nanos = Nanos::from_secs(1);
+
+/// The same for a small program. It can move to this thread's CPU at any time.
+const CHECK_SMALL: Nanos = Nanos::from_millis(50);
 
 /// Affinity and priority of the calling thread while it empties buffers. Dropping this restores
 /// both.
@@ -59,7 +61,8 @@ pub(crate) struct Collector {
     nice: i32,
     /// Whether the thread has come too late.
     is_late: bool,
-    turn: u32,
+    /// When the CPUs of the program were last checked.
+    checked: Option<Nanos>,
     /// Number of rows to read before the next pause.
     bite: usize,
     /// CPU time of the thread when it last began to read.
@@ -80,7 +83,7 @@ impl Collector {
             nice_before: nice,
             nice,
             is_late: false,
-            turn: 0,
+            checked: None,
             bite: FIRST_BITE,
             began: Nanos::ZERO,
             governor: None,
@@ -158,12 +161,15 @@ impl Collector {
         }
     }
 
-    /// Whether it is time to check which CPUs the program uses. A small program is checked before
-    /// every read, because it can move to this thread's CPU at any time.
+    /// Whether it is time to check which CPUs the program uses. The caller then checks them.
     pub(crate) fn is_due(&mut self, is_small: bool) -> bool {
-        let due = is_small || self.turn.is_multiple_of(TURNS);
-        self.turn = self.turn.wrapping_add(1);
-        due
+        let interval = if is_small { CHECK_SMALL } else { CHECK };
+        let time = now();
+        let is_due = self.checked.is_none_or(|last| time - last >= interval);
+        if is_due {
+            self.checked = Some(time);
+        }
+        is_due
     }
 
     /// Avoids `cpus`, in this order, as long as one CPU remains. An empty list means that the
@@ -262,7 +268,7 @@ mod tests {
     use ticktax_probes::clock::now;
     use ticktax_trace::Tracer;
 
-    use super::{BITE, Collector, FIRST_BITE, next_bite, set_cpus};
+    use super::{BITE, CHECK_SMALL, Collector, FIRST_BITE, next_bite, set_cpus};
 
     fn allowed() -> CpuList {
         set_cpus(&sched_getaffinity(gettid()).unwrap())
@@ -282,6 +288,16 @@ mod tests {
             );
             assert!(took.0 * 3 >= BITE.0, "{row}: {took}");
         }
+    }
+
+    #[test]
+    fn a_small_program_is_checked_more_often() {
+        let mut collector = Collector::new();
+        assert!(collector.is_due(false));
+        assert!(!collector.is_due(true));
+        collector.checked = Some(now() - CHECK_SMALL);
+        assert!(!collector.is_due(false));
+        assert!(collector.is_due(true));
     }
 
     #[test]

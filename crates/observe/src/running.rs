@@ -195,11 +195,12 @@ impl Running {
             let interval = self.settings.plan.interval;
             let time = left.map_or(interval, Duration::from_nanos).min(interval);
             self.collector.sleep(time);
-            if let Some(victim) = &mut self.victim
-                && self.collector.is_due(victim.is_small())
-            {
-                self.collector.keep_off(&victim.busiest_cpus());
-            }
+        }
+        // On the CPU of the program, this thread can be behind all the time.
+        if let Some(victim) = &mut self.victim
+            && self.collector.is_due(victim.is_small())
+        {
+            self.collector.keep_off(&victim.busiest_cpus());
         }
         self.looked = true;
         let time = now();
