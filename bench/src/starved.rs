@@ -87,7 +87,7 @@ struct Punctual(ThreadPriority);
 
 impl Punctual {
     fn start() -> Result<Self, &'static str> {
-        let own = ThreadPriority::of_caller().ok_or("run it at an ordinary priority")?;
+        let own = ThreadPriority::current().ok_or("run it at an ordinary priority")?;
         own.raise(30)?;
         Ok(Self(own))
     }

@@ -79,7 +79,7 @@ impl Governor {
     /// Returns the reason if the kernel does not allow a real-time priority. `None` stands for a
     /// caller that already has a policy other than the ordinary ones, and keeps it.
     pub(crate) fn start() -> Result<Self, Option<&'static str>> {
-        let own = ThreadPriority::of_caller().ok_or(None)?;
+        let own = ThreadPriority::current().ok_or(None)?;
         own.raise(pacing::LOWEST)?;
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
@@ -251,10 +251,10 @@ mod tests {
 
     #[test]
     fn a_governor_leaves_its_thread_as_it_was() {
-        let before = ThreadPriority::of_caller();
+        let before = ThreadPriority::current();
         let Ok(governor) = Governor::start() else {
             // Without the right, nothing has changed.
-            assert_eq!(ThreadPriority::of_caller(), before);
+            assert_eq!(ThreadPriority::current(), before);
             return;
         };
         let end = now() + Nanos::from_millis(20);
@@ -264,7 +264,7 @@ mod tests {
         thread::sleep(Duration::from_millis(5));
         assert!(governor.cpu_time() > Nanos::ZERO);
         drop(governor);
-        assert_eq!(ThreadPriority::of_caller(), before);
+        assert_eq!(ThreadPriority::current(), before);
     }
 
     #[test]

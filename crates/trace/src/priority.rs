@@ -22,8 +22,8 @@ impl ThreadPriority {
     pub const HIGHEST: u8 = 99;
 
     /// The calling thread's policy. `None` if it is not an ordinary one (`SCHED_OTHER` or
-    /// `SCHED_BATCH`): whoever chose another policy wants it to stay.
-    pub fn of_caller() -> Option<Self> {
+    /// `SCHED_BATCH`), because the user chose it on purpose.
+    pub fn current() -> Option<Self> {
         let tid = gettid().as_raw();
         let policy = sys::scheduler(tid).ok()? & !RESET_ON_FORK;
         matches!(policy, libc::SCHED_OTHER | libc::SCHED_BATCH).then_some(Self { tid, policy })
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_raised_thread_gets_its_policy_back() {
-        let own = ThreadPriority::of_caller().unwrap();
+        let own = ThreadPriority::current().unwrap();
         // Not every caller is allowed to raise its priority.
         if own.raise(1).is_ok() {
             assert_eq!(
@@ -74,12 +74,12 @@ mod tests {
                 Ok(libc::SCHED_FIFO | RESET_ON_FORK)
             );
             // A thread with a real-time policy is left alone.
-            assert_eq!(ThreadPriority::of_caller(), None);
-            let child = std::thread::spawn(ThreadPriority::of_caller).join();
+            assert_eq!(ThreadPriority::current(), None);
+            let child = std::thread::spawn(ThreadPriority::current).join();
             assert!(child.unwrap().is_some(), "a child inherited the priority");
         }
         own.restore();
-        assert_eq!(ThreadPriority::of_caller(), Some(own));
+        assert_eq!(ThreadPriority::current(), Some(own));
     }
 
     #[test]
