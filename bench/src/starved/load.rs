@@ -211,7 +211,7 @@ pub(crate) fn spin(spinner: &Spinner) -> Outcome {
         while now() < until {
             std::hint::spin_loop();
         }
-        begin = begin + INTERVAL;
+        begin += INTERVAL;
         let left = u64::try_from((begin - now()).0).unwrap_or(0);
         if spinner.percent < 100 {
             thread::sleep(Duration::from_nanos(left));
