@@ -119,11 +119,14 @@ impl Collector {
         self.bite
     }
 
-    /// Lets other programs run after a bite, and chooses the size of the next one.
+    /// Lets other programs run after a bite, unless the governor does. Chooses the size of the next
+    /// bite.
     pub(crate) fn pause(&mut self) {
         let took = own_thread_cpu_time() - self.began;
         self.bite = next_bite(self.bite, took);
-        std::thread::sleep(PAUSE);
+        if !self.governor.as_ref().is_some_and(Governor::in_slice) {
+            std::thread::sleep(PAUSE);
+        }
     }
 
     /// Sleeps for `time`. Raises the priority if the thread is woken too late.

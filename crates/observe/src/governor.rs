@@ -47,6 +47,8 @@ struct Shared {
     stop: AtomicBool,
     /// Buffers that the session's thread must empty in time. `None` while it has other work.
     buffers: Mutex<Option<Buffers>>,
+    /// Whether the session's thread has a real-time priority at the moment.
+    in_slice: AtomicBool,
     /// Whether the session's thread has been raised because it would have come too late.
     is_needed: AtomicBool,
     /// The governor's thread id; 0 until it runs.
@@ -135,6 +137,12 @@ impl Governor {
         Nanos(self.shared.raised.load(Ordering::Relaxed))
     }
 
+    /// Whether the session's thread has a real-time priority at the moment. It then need not pause
+    /// for other programs, because the governor takes the priority back in time.
+    pub(crate) fn in_slice(&self) -> bool {
+        self.shared.in_slice.load(Ordering::Relaxed)
+    }
+
     /// Whether the session's thread has been raised because it would have come too late.
     pub(crate) fn is_needed(&self) -> bool {
         self.shared.is_needed.load(Ordering::Relaxed)
@@ -195,6 +203,8 @@ fn govern(session: ThreadPriority, shared: &Shared) {
             Some(filled) => Need::Buffers(filled),
         };
         let next = pacing.next(need, ran, passed);
+        let in_slice = next.priority.is_some();
+        shared.in_slice.store(in_slice, Ordering::Relaxed);
         match next.priority {
             Some(priority) => {
                 shared.is_needed.store(true, Ordering::Relaxed);

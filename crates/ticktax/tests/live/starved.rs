@@ -89,8 +89,8 @@ fn group() -> Option<PathBuf> {
 /// The events come from real-time threads, so the spinners do not hold them up.
 pub(crate) fn nothing_is_lost_without_a_cpu_to_spare() -> Result<(), Failed> {
     let cpus = ticktax_inject::allowed_cpus()?;
-    // A timer's expiry, two switches and a wake-up every 50 µs.
-    let schedule = Schedule::every(Nanos::from_micros(50), Nanos::from_micros(2));
+    // A timer's expiry, two switches and a wake-up every 100 µs on each CPU.
+    let schedule = Schedule::every(Nanos::from_micros(100), Nanos::from_micros(2));
     let events = cpus.iter().map(|cpu| {
         let plan = Plan::new(Disturbance::Fifo { priority: 20 }, cpu);
         let plan = plan.schedule(schedule).duration(Nanos::from_secs(40));
@@ -142,15 +142,19 @@ pub(crate) fn a_refused_priority_is_reported() -> Result<(), Failed> {
     let audit = Command::new("setpriv")
         .args(["--bounding-set=-sys_nice", "--inh-caps=-sys_nice"])
         .arg(env!("CARGO_BIN_EXE_ticktax"))
-        .args(["audit", "--for", "4s", "--format", "json"])
+        .args(["audit", "--for", "8s", "--format", "json"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
     let pid = Pid::from_raw(i32::try_from(audit.id())?);
     attached::wait_for_all(audit.id())?;
-    kill(pid, Signal::SIGSTOP)?;
-    thread::sleep(Duration::from_millis(500));
-    kill(pid, Signal::SIGCONT)?;
+    // The first stops may come before the recording starts.
+    for _ in 0..6 {
+        kill(pid, Signal::SIGSTOP)?;
+        thread::sleep(Duration::from_millis(300));
+        kill(pid, Signal::SIGCONT)?;
+        thread::sleep(Duration::from_millis(500));
+    }
     let statement = statement(&audit.wait_with_output()?)?;
     check(statement.level == Level::Kernel, || {
         format!("{:?}", statement.coverage)
