@@ -31,6 +31,7 @@ mod recorder;
 mod recording;
 mod sleep;
 mod spin;
+mod starved;
 mod tool;
 mod tracing;
 
@@ -118,6 +119,15 @@ enum Verb {
         /// Seed of the random times
         seed: u64,
     },
+    /// Process that takes CPU time in the benchmark of starvation
+    #[command(name = starved::load::SPINNER, hide = true)]
+    StarvedSpinner(starved::load::Spinner),
+    /// Generator of events in that benchmark
+    #[command(name = starved::load::GENERATOR, hide = true)]
+    StarvedGenerator {
+        /// Length in seconds
+        seconds: u32,
+    },
     /// PID 1 of a guest
     #[command(name = ticktax_lab::guest::WORD, hide = true)]
     LabGuest,
@@ -140,6 +150,8 @@ enum Name {
     Coverage,
     /// CPU time, memory and lost events of the tool, by event rate
     Load,
+    /// Start and lost events on a machine without a CPU to spare, next to perf and bpftrace
+    Starved,
     /// CPU time and memory of the agent, by event rate
     Agent,
     /// Cost of monitoring continuously, next to other collectors and perf as a flight recorder
@@ -218,6 +230,8 @@ fn main() -> ExitCode {
             }),
             _,
         ) => recorder::stalls::inject(Cpu(cpu), (count, length, seed)),
+        (Some(Verb::StarvedSpinner(spinner)), _) => starved::load::spin(spinner),
+        (Some(Verb::StarvedGenerator { seconds }), _) => starved::load::generate(*seconds),
         (Some(Verb::LabGuest), _) if ticktax_lab::guest::is_init() => {
             Err(ticktax_lab::guest::run().into())
         }
@@ -277,7 +291,7 @@ fn run(asked: Name, arguments: &Arguments) -> Outcome {
     let online = ticktax_probes::online_cpus()?;
     let everywhere: Vec<Cpu> = online.iter().collect();
     println!("{}", machine::line());
-    let all: [(Name, Benchmark); 15] = [
+    let all: [(Name, Benchmark); 16] = [
         (Name::EventCost, event_cost::run),
         (Name::Spin, spin::run),
         (Name::Sleep, sleep::run),
@@ -285,6 +299,7 @@ fn run(asked: Name, arguments: &Arguments) -> Outcome {
         (Name::Accounting, accounting::run),
         (Name::Coverage, coverage::run),
         (Name::Load, load::run),
+        (Name::Starved, starved::run),
         (Name::Agent, agent::run),
         (Name::Collectors, collectors::run),
         (Name::Observer, observer::run),

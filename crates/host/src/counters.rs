@@ -51,7 +51,16 @@ impl Proc {
         Some(total("ctxt ")?.saturating_add(interrupts))
     }
 
-    /// Returns the stolen time of each CPU since boot, from `/proc/stat`.
+    /// Memory available to programs without swapping, in bytes, from `/proc/meminfo`.
+    pub fn available_memory(&self) -> Option<u64> {
+        let memory = self.text("proc/meminfo")?;
+        let mut lines = memory.lines();
+        let line = lines.find_map(|line| line.strip_prefix("MemAvailable:"))?;
+        let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+        kib.checked_mul(1024)
+    }
+
+    /// Stolen time since boot, by CPU number, from `/proc/stat`.
     pub fn steal(&self) -> BTreeMap<u32, Nanos> {
         let stat = self.text("proc/stat").unwrap_or_default();
         let times = cpu_times(&stat, user_hz()).into_iter();

@@ -78,8 +78,13 @@ pub enum Limitation {
         /// The requested and the granted scheduling policy.
         policy: PolicyGrant,
     },
-    /// The hypervisor's time and the time of kernel entry and exit could not be separated from the
-    /// time of the running task. Only a probe's gaps show them.
+    /// Events were lost or read late, and the kernel refused the reader a real-time priority.
+    PriorityRefused {
+        /// The kernel's reason.
+        reason: String,
+    },
+    /// The accounts include the hypervisor's time and the time of kernel entry and exit, which
+    /// could not be separated.
     #[serde(alias = "outside-not-separated")]
     HypervisorTimeNotSeparated {
         /// Why no gaps were recorded.

@@ -440,6 +440,10 @@ pub struct ToolCost {
     /// program.
     #[serde(default, alias = "apart")]
     pub avoided_program_cpus: bool,
+    /// CPU time that the thread draining the buffers used at a real-time priority, because a buffer
+    /// was more than half full.
+    #[serde(default, rename = "raised_time_ns")]
+    pub raised: Nanos,
 }
 
 /// The audited command.

@@ -1,39 +1,53 @@
 //! The thread that empties the tracer's buffers: the CPUs on which it runs, and its priority.
 //!
-//! It avoids the CPUs that the watched program uses if other CPUs are available. It starts at
-//! normal priority: at ten thousand events per second, the buffers can hold the events of several
-//! seconds, so nothing is lost while it waits for a CPU. It requests a higher priority only if it
-//! was woken far too late, or if the buffers fill quickly. The header reports its priority, and
-//! whether it avoided the program's CPUs.
+//! It avoids the CPUs that the watched program uses if other CPUs are available. It runs at normal
+//! priority, and a [`Governor`] raises it when a buffer is half full. If the kernel does not allow
+//! that, it requests a lower nice value when it was woken far too late, or when the buffers fill
+//! quickly. The header reports the outcome.
 //!
-//! The flight recorder's thread does the same while it keeps a window. The rest of the time, it is
-//! an ordinary thread.
+//! The flight recorder's thread only uses nice values, while it keeps a window. The rest of the
+//! time it is an ordinary thread.
 
 use std::time::Duration;
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
+use ticktax_host::own_thread_cpu_time;
 use ticktax_model::{Cpu, CpuList, Nanos};
 use ticktax_probes::clock::now;
 use ticktax_trace::Tracer;
 
+use crate::governor::Governor;
+
 /// Wake-up latency above which the thread is considered starved of CPU time.
 const LATE: Nanos = Nanos::from_millis(100);
 
-/// Number of rows per read above which a buffer might fill up before the next read. It is a quarter
-/// of the size of a CPU's buffer.
+/// CPU time after which the thread pauses, so that no program waits longer behind it.
+const BITE: Nanos = Nanos::from_micros(80);
+
+/// Length of a pause. The kernel adds up to 50 µs.
+const PAUSE: Duration = Duration::from_micros(10);
+
+/// Number of rows in the first bite, and the limits of later ones.
+const FIRST_BITE: usize = 256;
+const SMALLEST_BITE: usize = 32;
+const LARGEST_BITE: usize = 1 << 14;
+
+/// Rows per read above which a buffer might fill up before the next read: a quarter of a CPU's
+/// buffer.
 const MANY: usize = 1 << 14;
 
 /// Nice values to request, one after the other, if the thread is repeatedly woken too late.
 const STEPS: [i32; 2] = [-10, -20];
 
-/// The list of CPUs that the program uses is checked once per this many reads. By default, that is
-/// once per second.
-const TURNS: u32 = 20;
+/// Interval between two checks of the CPUs that the program uses.
+const CHECK: Nanos = Nanos::from_secs(1);
+
+/// The same for a small program. It can move to this thread's CPU at any time.
+const CHECK_SMALL: Nanos = Nanos::from_millis(50);
 
 /// Affinity and priority of the calling thread while it empties buffers. Dropping this restores
 /// both.
-#[derive(Debug)]
 pub(crate) struct Collector {
     tid: Pid,
     /// CPUs that the thread was allowed to use before.
@@ -45,7 +59,15 @@ pub(crate) struct Collector {
     apart: Option<bool>,
     nice_before: i32,
     nice: i32,
-    turn: u32,
+    /// Whether the thread has come too late.
+    is_late: bool,
+    /// When the CPUs of the program were last checked.
+    checked: Option<Nanos>,
+    /// Number of rows to read before the next pause.
+    bite: usize,
+    /// CPU time of the thread when it last began to read.
+    began: Nanos,
+    governor: Option<Governor>,
 }
 
 impl Collector {
@@ -60,7 +82,50 @@ impl Collector {
             apart: None,
             nice_before: nice,
             nice,
-            turn: 0,
+            is_late: false,
+            checked: None,
+            bite: FIRST_BITE,
+            began: Nanos::ZERO,
+            governor: None,
+        }
+    }
+
+    /// Starts with the calling thread's current affinity and with a governor of its priority.
+    pub(crate) fn governed(governor: Option<Governor>) -> Self {
+        let mut collector = Self::new();
+        collector.governor = governor;
+        collector
+    }
+
+    /// The governor, which then works for the end of the session. The buffers are not looked at any
+    /// more.
+    pub(crate) fn take_governor(&mut self) -> Option<Governor> {
+        let governor = self.governor.take()?;
+        governor.watch(None);
+        Some(governor)
+    }
+
+    /// CPU time that the thread has used at a real-time priority.
+    pub(crate) fn raised_time(&self) -> Nanos {
+        self.governor
+            .as_ref()
+            .map_or(Nanos::ZERO, Governor::raised_time)
+    }
+
+    /// Number of rows to read now. The caller handles them and then calls [`Collector::pause`] if
+    /// there are more.
+    pub(crate) fn bite(&mut self) -> usize {
+        self.began = own_thread_cpu_time();
+        self.bite
+    }
+
+    /// Lets other programs run after a bite, unless the governor does. Chooses the size of the next
+    /// bite.
+    pub(crate) fn pause(&mut self) {
+        let took = own_thread_cpu_time() - self.began;
+        self.bite = next_bite(self.bite, took);
+        if !self.governor.as_ref().is_some_and(Governor::in_slice) {
+            std::thread::sleep(PAUSE);
         }
     }
 
@@ -88,6 +153,10 @@ impl Collector {
     }
 
     fn raise_priority(&mut self) {
+        if self.governor.is_some() {
+            return;
+        }
+        self.is_late = true;
         if let Some(&next) = STEPS.iter().find(|&&step| step < self.nice)
             && Tracer::set_own_nice(next)
         {
@@ -95,11 +164,15 @@ impl Collector {
         }
     }
 
-    /// Returns whether it is time to check which CPUs the program uses.
-    pub(crate) fn is_due(&mut self) -> bool {
-        let due = self.turn.is_multiple_of(TURNS);
-        self.turn = self.turn.wrapping_add(1);
-        due
+    /// Whether it is time to check which CPUs the program uses. The caller then checks them.
+    pub(crate) fn is_due(&mut self, is_small: bool) -> bool {
+        let interval = if is_small { CHECK_SMALL } else { CHECK };
+        let time = now();
+        let is_due = self.checked.is_none_or(|last| time - last >= interval);
+        if is_due {
+            self.checked = Some(time);
+        }
+        is_due
     }
 
     /// Makes the thread avoid `cpus`, in this order, as long as it can still use one CPU. An empty
@@ -119,7 +192,12 @@ impl Collector {
         let mut kept = off.len() == cpus.len();
         if off != self.kept_off {
             match sched_setaffinity(self.tid, &cpu_set(&others)) {
-                Ok(()) => self.kept_off = off,
+                Ok(()) => {
+                    self.kept_off = off;
+                    if let Some(governor) = &self.governor {
+                        governor.use_cpus(&cpu_set(&others));
+                    }
+                }
                 Err(_) => kept = false,
             }
         }
@@ -131,7 +209,13 @@ impl Collector {
         self.apart == Some(true)
     }
 
-    /// Returns the thread's current nice value.
+    /// Whether the thread has come so late that it needed a higher priority, without a governor to
+    /// get one.
+    pub(crate) fn came_late(&self) -> bool {
+        self.is_late
+    }
+
+    /// The thread's current nice value.
     pub(crate) fn nice(&self) -> i32 {
         self.nice
     }
@@ -148,6 +232,18 @@ impl Drop for Collector {
             Tracer::set_own_nice(self.nice_before);
         }
     }
+}
+
+/// Number of rows after which the thread should pause, if it took `took` for `bite` rows.
+fn next_bite(bite: usize, took: Nanos) -> usize {
+    let next = if took > BITE {
+        bite / 2
+    } else if took.0 * 2 < BITE.0 {
+        bite + bite / 4
+    } else {
+        bite
+    };
+    next.clamp(SMALLEST_BITE, LARGEST_BITE)
 }
 
 fn set_cpus(set: &CpuSet) -> CpuList {
@@ -176,10 +272,36 @@ mod tests {
     use ticktax_probes::clock::now;
     use ticktax_trace::Tracer;
 
-    use super::{Collector, set_cpus};
+    use super::{BITE, CHECK_SMALL, Collector, FIRST_BITE, next_bite, set_cpus};
 
     fn allowed() -> CpuList {
         set_cpus(&sched_getaffinity(gettid()).unwrap())
+    }
+
+    #[test]
+    fn a_bite_takes_80_microseconds_at_most() {
+        for row in [100, 500, 2_000] {
+            let mut bite = FIRST_BITE;
+            for _ in 0..50 {
+                bite = next_bite(bite, Nanos(row * i64::try_from(bite).unwrap()));
+            }
+            let took = Nanos(row * i64::try_from(bite).unwrap());
+            assert!(
+                took <= BITE || bite == super::SMALLEST_BITE,
+                "{row}: {took}"
+            );
+            assert!(took.0 * 3 >= BITE.0, "{row}: {took}");
+        }
+    }
+
+    #[test]
+    fn a_small_program_is_checked_more_often() {
+        let mut collector = Collector::new();
+        assert!(collector.is_due(false));
+        assert!(!collector.is_due(true));
+        collector.checked = Some(now() - CHECK_SMALL);
+        assert!(!collector.is_due(false));
+        assert!(collector.is_due(true));
     }
 
     #[test]
@@ -208,8 +330,10 @@ mod tests {
         let mut collector = Collector::new();
         collector.was_due(now(), Nanos::from_secs(60));
         assert_eq!(collector.nice(), before);
+        assert!(!collector.came_late());
         collector.was_due(now() - Nanos::from_secs(2), Nanos::from_secs(1));
-        // If the test is not allowed to raise its priority, the nice value stays the same.
+        assert!(collector.came_late());
+        // Not every caller is allowed to raise its priority.
         let nice = collector.nice();
         assert!(nice <= before);
         assert_eq!(Tracer::own_nice(), nice);

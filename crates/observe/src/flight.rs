@@ -25,6 +25,7 @@ use ticktax_trace::{Capture, Counted, Tracer, Triggers};
 
 use crate::collector::Collector;
 use crate::error::ObserveError;
+use crate::head_start::HeadStart;
 use crate::plan::{Plan, Settings};
 
 mod frames;
@@ -127,6 +128,15 @@ impl Recorder {
     /// # Errors
     /// Returns an error if the plan does not fit this machine, or if the tracer cannot be loaded.
     pub fn start(plan: RecorderPlan) -> Result<Self, ObserveError> {
+        Self::start_with(plan, HeadStart::take())
+    }
+
+    /// Does the same as [`Recorder::start`], for a thread that has already taken a head start, which
+    /// ends when this returns.
+    ///
+    /// # Errors
+    /// Returns the same errors as [`Recorder::start`].
+    pub fn start_with(plan: RecorderPlan, _head_start: HeadStart) -> Result<Self, ObserveError> {
         let proc = Proc::default();
         let settings = Settings::new(
             Plan {

@@ -17,12 +17,15 @@
 #![forbid(unsafe_code)]
 
 mod autogroups;
+mod buffers;
 mod cgroups;
 mod collector;
 mod command;
 mod error;
 mod event;
 mod flight;
+mod governor;
+mod head_start;
 mod header;
 mod paced;
 mod plan;
@@ -39,6 +42,7 @@ pub use flight::{
     FrameState, FrameStatus, FrozenWindow, PercentileStatus, ProgramWindow, Recorder,
     RecorderEvent, RecorderPlan, RecorderStarted, RecorderStatus, SumsWindow, Waker,
 };
+pub use head_start::HeadStart;
 pub use paced::{LoopPlan, PacedLoop};
 pub use plan::{Keep, Plan, ProbeChoice, Program};
 pub use session::Session;

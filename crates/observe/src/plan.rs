@@ -43,6 +43,9 @@ pub struct Plan {
     /// Capability level that is required. With [`Level::Kernel`], the session does not start unless
     /// the tracer can be loaded.
     pub needs: Level,
+    /// Whether the caller gives up its rights once the session has started. The session then does
+    /// not raise its priority again.
+    pub drops_rights: bool,
 }
 
 impl Default for Plan {
@@ -60,6 +63,7 @@ impl Default for Plan {
             interval: Duration::from_millis(50),
             window: Nanos::from_secs(1),
             needs: Level::Proc,
+            drops_rights: false,
         }
     }
 }
@@ -145,17 +149,15 @@ impl Keep {
         }
     }
 
-    /// Number of spans that fit into a CPU's buffer. They take 4 MiB. At 500,000 spans per second,
-    /// the buffer fills up in an eighth of a second.
-    const SPANS_PER_CPU: u32 = 1 << 16;
-    /// Number of sources that the table of sums can hold. A source counts once for each CPU. The
-    /// table takes 10 MiB.
+    /// Capacity of the table of sums, in sources. A source counts once for each CPU. The table
+    /// takes 10 MiB.
     const SUMS: u32 = 1 << 14;
 
-    pub(crate) fn output(self) -> Output {
+    /// The tracer's output, with room for `spans_per_cpu` spans.
+    pub(crate) fn output(self, spans_per_cpu: u32) -> Output {
         match self {
             Self::Spans => Output::Spans {
-                per_cpu: Self::SPANS_PER_CPU,
+                per_cpu: spans_per_cpu,
             },
             Self::Sums => Output::Sums {
                 entries: Self::SUMS,

@@ -19,6 +19,8 @@ use crate::collector::Collector;
 use crate::command::Audited;
 use crate::error::ObserveError;
 use crate::event::{Progress, Started};
+use crate::governor::Governor;
+use crate::head_start::HeadStart;
 use crate::header::End;
 use crate::plan::{ProbeChoice, Program, Settings};
 use crate::probe::Probe;
@@ -49,6 +51,8 @@ pub(crate) struct Running {
     switches: Option<SwitchReading>,
     unprobed: CpuList,
     collector: Collector,
+    /// Why this thread cannot get a real-time priority.
+    refusal: Option<&'static str>,
     policies: Vec<ThreadPolicy>,
     autogroups: Autogroups,
     cgroups: Cgroups,
@@ -57,6 +61,8 @@ pub(crate) struct Running {
     begin: Nanos,
     /// Whether the buffers have been read at least once.
     looked: bool,
+    /// Whether the last read left records in the buffers.
+    is_behind: bool,
     /// Whether [`Running::stop`] was called.
     stopped: bool,
     /// Signal that requested the stop, or `None` if no signal did.
@@ -69,8 +75,8 @@ impl Running {
         proc: Proc,
         settings: Settings,
         machine: Machine,
-        mut tracer: Result<Tracer, TraceError>,
-        load: Nanos,
+        (mut tracer, load): (Result<Tracer, TraceError>, Nanos),
+        mut head_start: HeadStart,
     ) -> Result<Self, ObserveError> {
         let mut victim = Watched::find(&settings, &proc, tracer.as_mut().ok());
         // Start the probes' threads early, because they must calibrate themselves first.
@@ -102,7 +108,13 @@ impl Running {
             victim.begin(tracer.as_mut().ok(), begin);
         }
         let command = match &settings.plan.program {
-            Some(Program::Command(argv)) => Some(Audited::start(argv)?),
+            Some(Program::Command(argv)) => {
+                // A child of a governed thread can lose its nice value.
+                drop(head_start);
+                let started = Audited::start(argv)?;
+                head_start = HeadStart::take();
+                Some(started)
+            }
             _ => None,
         };
         if let Some(victim) = &mut victim {
@@ -112,9 +124,10 @@ impl Running {
             autogroups.started(&proc, command.pid());
             cgroups.started(&proc, command.pid());
         }
-        // Create this only after the command has been started, because the command would inherit
-        // the CPU affinity.
-        let mut collector = Collector::new();
+        // Wait until the command has started, because it would inherit the CPU affinity.
+        let refusal = head_start.refusal();
+        let emptied = tracer.as_mut().ok().filter(|_| !settings.plan.drops_rights);
+        let mut collector = Collector::governed(head_start.for_buffers(emptied, end));
         if let Some(victim) = &mut victim {
             collector.keep_off(&victim.busiest_cpus());
         }
@@ -134,12 +147,14 @@ impl Running {
             switches,
             unprobed,
             collector,
+            refusal,
             policies,
             autogroups,
             cgroups,
             run_queue: RunQueue::default(),
             begin,
             looked: false,
+            is_behind: false,
             stopped: false,
             signal: None,
             ended_early: None,
@@ -173,14 +188,20 @@ impl Running {
     /// Emptying may take seconds, and it uses CPU time of this thread. [`Running::finish`] must
     /// therefore be able to read the counters before that.
     pub(crate) fn turn(&mut self, sources: &mut SourceTable, rows: &mut Vec<Row>) -> bool {
-        if self.looked && !self.stopped {
+        let goes_on = std::mem::take(&mut self.is_behind) && !self.stopped;
+        if goes_on {
+            self.collector.pause();
+        } else if self.looked && !self.stopped {
             let left = self.left(now()).and_then(|left| u64::try_from(left.0).ok());
             let interval = self.settings.plan.interval;
             let time = left.map_or(interval, Duration::from_nanos).min(interval);
             self.collector.sleep(time);
-            if let (Some(victim), true) = (&mut self.victim, self.collector.is_due()) {
-                self.collector.keep_off(&victim.busiest_cpus());
-            }
+        }
+        // On the CPU of the program, this thread can be behind all the time.
+        if let Some(victim) = &mut self.victim
+            && self.collector.is_due(victim.is_small())
+        {
+            self.collector.keep_off(&victim.busiest_cpus());
         }
         self.looked = true;
         let time = now();
@@ -189,8 +210,8 @@ impl Running {
         } else if self.stopped {
             self.ended_early = Some(EndedEarly::Interrupted);
             true
-        } else if self.ended(time) {
-            // If a session has no fixed length, it is meant to end when its program exits.
+        } else if !goes_on && self.ended(time) {
+            // Without a length, a session is meant to end when its program exits.
             let early = self.settings.plan.length.is_some();
             self.ended_early = early.then_some(EndedEarly::ProgramExited);
             true
@@ -201,7 +222,9 @@ impl Running {
             return true;
         }
         if let Ok(tracer) = &mut self.tracer {
-            tracer.drain(time, sources, &mut |_, row| rows.push(row.clone()));
+            let most = self.collector.bite();
+            let mut take = |_: &SourceTable, row: &Row| rows.push(row.clone());
+            self.is_behind = tracer.drain_some(time, most, sources, &mut take);
         }
         self.collector.drained(rows.len());
         self.probe.drain(sources, rows);
@@ -269,12 +292,18 @@ impl Running {
         }
     }
 
-    /// Ends the session: stops the probes, reads the counters again, forwards a signal to the
-    /// command, and closes the accounts.
-    pub(crate) fn finish(mut self, sources: &mut SourceTable, rows: &mut Vec<Row>) -> Header {
-        // If accounting has already ended, read the counters immediately, because they would
-        // include any time after that end. If accounting has not ended yet, it must also cover the
-        // time that it takes to stop the probes.
+    /// Stops the probes, reads the counters again, forwards a signal to the command, and ends the
+    /// accounting. Also returns the governor, which works until the caller has handled everything.
+    pub(crate) fn finish(
+        mut self,
+        sources: &mut SourceTable,
+        rows: &mut Vec<Row>,
+    ) -> (Header, Option<Governor>) {
+        let raised = self.collector.raised_time();
+        let governor = self.collector.take_governor();
+        // If accounting has already ended, read the counters at once, because they include all time
+        // up to the reading. If it has yet to end, it must also cover the time needed to stop the
+        // probes.
         let over = self.is_over();
         let mut probe = Some(std::mem::replace(&mut self.probe, Probe::None));
         let mut stop = |probe: Option<Probe>| probe.map(|probe| probe.stop(sources, rows));
@@ -314,6 +343,7 @@ impl Running {
             load: self.load,
             nice: self.collector.nice(),
             avoided_program_cpus: self.collector.is_apart(),
+            raised,
             ..ToolCost::default()
         };
         let mut header = match self.tracer {
@@ -331,7 +361,13 @@ impl Running {
             let not_kept = watched.and_then(|watched| length_not_kept(asked, watched));
             header.coverage.limitations.extend(not_kept);
         }
-        header
+        let came_late = self.collector.came_late() || header.coverage.events_lost() > 0;
+        let refused = self.refusal.filter(|_| came_late);
+        let refused = refused.map(|reason| Limitation::PriorityRefused {
+            reason: reason.to_owned(),
+        });
+        header.coverage.limitations.extend(refused);
+        (header, governor)
     }
 }
 

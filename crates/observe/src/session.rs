@@ -7,8 +7,11 @@ use ticktax_model::{Nanos, SourceTable};
 use ticktax_probes::clock::now;
 use ticktax_trace::{Counted, TraceError, TraceSettings, Tracer};
 
+use crate::buffers::{RateMeter, Room};
 use crate::error::ObserveError;
 use crate::event::{Event, Observation, Progress, Started};
+use crate::governor::Governor;
+use crate::head_start::HeadStart;
 use crate::plan::{Plan, Program, Settings};
 use crate::running::Running;
 
@@ -16,16 +19,18 @@ use crate::running::Running;
 /// command that the session started keeps running.
 ///
 /// A session belongs to the thread that starts it. That thread's CPU time counts as the session's
-/// cost. During the session, the thread avoids the CPUs of the watched program if it can. It raises
-/// its priority if it cannot empty the buffers in time.
+/// cost. During the session, the thread avoids the CPUs of the watched program if it can. Another
+/// thread raises its priority, in slices of 80 µs, if it cannot empty the buffers in time. The same
+/// happens while the session starts, and from its end until it is dropped.
 pub struct Session {
     started: Started,
     start_reported: bool,
     /// The running parts, or `None` after the session has ended.
     running: Option<Box<Running>>,
     progress: Option<Progress>,
-    /// Header of the session after it has ended. While `uncounted` is true, the cost in the header
-    /// is incomplete.
+    /// Governs this thread from the end of the session until this is dropped.
+    governor: Option<Governor>,
+    /// Header of the ended session. While `uncounted`, the cost in it is incomplete.
     header: Header,
     uncounted: bool,
     /// CPU time that this thread had used before the session started.
@@ -43,12 +48,28 @@ impl Session {
     /// Returns an error if the plan does not fit this machine, or if something that it requires
     /// cannot be started. Nothing is left running in that case.
     pub fn start(plan: Plan) -> Result<Self, ObserveError> {
+        Self::start_with(plan, HeadStart::take())
+    }
+
+    /// Does the same as [`Session::start`], for a thread that has already taken a head start.
+    ///
+    /// # Errors
+    /// Returns the same errors as [`Session::start`].
+    pub fn start_with(plan: Plan, head_start: HeadStart) -> Result<Self, ObserveError> {
         let proc = Proc::default();
+        let meter = RateMeter::start(&proc);
         let settings = Settings::new(plan, &proc)?;
         let machine = proc.machine();
-        let (tracer, load) = load_tracer(&settings, &proc);
+        let room = Room {
+            rate: meter.rate(&proc),
+            online: settings.online.len(),
+            buffers: proc.room_for_cpus(),
+            available: proc.available_memory(),
+            is_raised: head_start.is_granted(),
+        };
+        let (tracer, load) = load_tracer(&settings, room);
         let tracer = require(tracer, &settings)?;
-        let running = Running::start(proc, settings, machine, tracer, load)?;
+        let running = Running::start(proc, settings, machine, (tracer, load), head_start)?;
         let started = running.started();
         let version = env!("CARGO_PKG_VERSION");
         Ok(Self {
@@ -58,6 +79,7 @@ impl Session {
             cpu_before: running.cpu_before,
             running: Some(Box::new(running)),
             progress: None,
+            governor: None,
             uncounted: true,
             sources: SourceTable::default(),
             rows: Vec::new(),
@@ -90,7 +112,7 @@ impl Session {
             let over = running.turn(&mut self.sources, &mut self.rows);
             self.progress = Some(running.progress());
             if over {
-                self.header = running.finish(&mut self.sources, &mut self.rows);
+                (self.header, self.governor) = running.finish(&mut self.sources, &mut self.rows);
             } else {
                 self.running = Some(running);
             }
@@ -108,8 +130,12 @@ impl Session {
     /// the last rows.
     fn ended(&mut self) -> &Header {
         if std::mem::take(&mut self.uncounted) {
-            self.header.cost.cpu = own_thread_cpu_time() - self.cpu_before;
-            // The tracer's buffers are included, because they are mapped into this process.
+            let governor = self
+                .governor
+                .as_ref()
+                .map_or(Nanos::ZERO, Governor::cpu_time);
+            self.header.cost.cpu = own_thread_cpu_time() - self.cpu_before + governor;
+            // This includes the tracer's buffers, because they are mapped into this process.
             self.header.cost.memory_bytes = own_peak_memory();
         }
         &self.header
@@ -147,7 +173,13 @@ impl Session {
         many
     }
 
-    /// Returns the sources of the rows so far.
+    /// Whether this thread has had to be raised to a real-time priority, because other programs use
+    /// all CPUs. Threads that it starts are not raised. `false` while the session is running.
+    pub fn is_starved(&self) -> bool {
+        self.governor.as_ref().is_some_and(Governor::is_needed)
+    }
+
+    /// The sources of the rows so far.
     pub fn sources(&self) -> &SourceTable {
         &self.sources
     }
@@ -167,17 +199,17 @@ impl Observation for Session {
     }
 }
 
-/// Loads the tracer. Also returns how long this took.
-fn load_tracer(settings: &Settings, proc: &Proc) -> (Result<Tracer, TraceError>, Nanos) {
+/// Loads the tracer. Also returns how long that took.
+fn load_tracer(settings: &Settings, room: Room) -> (Result<Tracer, TraceError>, Nanos) {
     let begin = now();
     let tracer = Tracer::load(
         &TraceSettings {
-            output: settings.plan.keep.output(),
+            output: settings.plan.keep.output(room.records()),
             window: settings.plan.window,
             following: settings.followed().is_some(),
             ..TraceSettings::default()
         },
-        proc.room_for_cpus(),
+        room.buffers,
     );
     let load = tracer.as_ref().map_or(Nanos::ZERO, |_| now() - begin);
     (tracer, load)

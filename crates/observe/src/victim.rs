@@ -22,7 +22,10 @@ use crate::plan::{Program, Settings};
 /// µs per thread.
 const LOOKED_AT: usize = 32;
 
-/// CPUs with a smaller share of the program's CPU time than this are ignored.
+/// Number of threads whose current CPUs can be read at every turn: it takes less than 100 µs.
+const FEW: usize = 4;
+
+/// A CPU with a smaller share of the program's CPU time is ignored.
 const LITTLE: f64 = 0.02;
 
 /// Returns the CPUs on which the program ran, busiest first. Omits CPUs that have only a tiny share
@@ -163,8 +166,14 @@ impl Watched {
         }
     }
 
-    /// Returns the CPUs that the program's first threads have used since the last call, busiest
-    /// first. Omits CPUs that have only a tiny share of the CPU time.
+    /// Whether [`Watched::busiest_cpus`] takes less than 100 µs.
+    pub(crate) fn is_small(&self) -> bool {
+        let is_one = matches!(self.program, Program::Process(_) | Program::Thread(_));
+        is_one && self.ran.len() <= FEW
+    }
+
+    /// CPUs that the program's first threads used since the last call, busiest first. CPUs with a
+    /// tiny share are omitted.
     pub(crate) fn busiest_cpus(&mut self) -> Vec<Cpu> {
         let pids = self.processes();
         let mut left = LOOKED_AT;

@@ -33,6 +33,7 @@ pub fn words(limitation: &Limitation) -> LimitationWords {
         | Limitation::CpusPluggedIn { .. }
         | Limitation::AccountsBeganLate { .. }
         | Limitation::CpusNotWatched { .. }
+        | Limitation::PriorityRefused { .. }
         | Limitation::ProgramNotFollowed
         | Limitation::PartOfRecording { .. }
         | Limitation::NotVerified
@@ -144,6 +145,13 @@ fn machine(limitation: &Limitation) -> Words {
         Limitation::CpusNotWatched { cpus } => clauses(
             format!("activity on {}", cpus.named()),
             "not among the watched CPUs",
+        ),
+        Limitation::PriorityRefused { reason } => clauses(
+            "events that do not fit into the buffers while ticktax waits for a CPU",
+            format!(
+                "ticktax came late, and the kernel refused it a real-time priority ({reason}); \
+                 grant CAP_SYS_NICE, or run ticktax in the root control group"
+            ),
         ),
         Limitation::ProgramNotFollowed => clauses(
             "the program's own time",

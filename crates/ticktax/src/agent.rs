@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ticktax_model::recording::Level;
-use ticktax_observe::{Keep, Plan, ProbeChoice};
+use ticktax_observe::{HeadStart, Keep, Plan, ProbeChoice};
 use ticktax_report::{metrics, metrics_protobuf};
 use ticktax_store::facts::{FactsFolder, FactsSettings};
 
@@ -32,7 +32,11 @@ use watching::{Keeping, Watcher};
 /// Interval at which the agent reads the tracer's buffers and checks whether a signal has arrived.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-pub(crate) fn run(typed: &AgentArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
+pub(crate) fn run(
+    typed: &AgentArguments,
+    head_start: HeadStart,
+    terminal: &Terminal,
+) -> Result<ExitCode, Failure> {
     let user = User::chosen(typed.user.as_deref())?;
     require_loopback(typed)?;
     let plan = plan(typed);
@@ -54,7 +58,7 @@ pub(crate) fn run(typed: &AgentArguments, terminal: &Terminal) -> Result<ExitCod
         endpoint = Endpoint::bind(&typed.listen, &user)?;
     }
     let interrupt = Interrupt::listen()?;
-    let watcher = Watcher::start(plan, keeping, typed)?;
+    let watcher = Watcher::start(plan, keeping, head_start, typed)?;
     user.become_user()?;
     filter::install();
     if is_for_user {
@@ -108,6 +112,7 @@ fn plan(typed: &AgentArguments) -> Plan {
         interval: INTERVAL,
         window: typed.every.0,
         needs: Level::Kernel,
+        drops_rights: true,
         ..Plan::default()
     }
 }

@@ -8,7 +8,7 @@ use ticktax_model::recording::{Header, Level};
 use ticktax_model::statement::Statement;
 use ticktax_model::tick::TickBill;
 use ticktax_model::{Nanos, SourceTable};
-use ticktax_observe::{Keep, Plan, ProbeChoice, Program, Session, Started};
+use ticktax_observe::{HeadStart, Keep, Plan, ProbeChoice, Program, Session, Started};
 use ticktax_probes::SchedulingPolicy;
 use ticktax_report::{RowsEnded, Section};
 
@@ -34,7 +34,11 @@ const GLANCE: Nanos = Nanos::from_millis(500);
 /// a second.
 const NEWS: Nanos = Nanos::from_secs(10);
 
-pub(crate) fn run(typed: &AuditArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
+pub(crate) fn run(
+    typed: &AuditArguments,
+    head_start: HeadStart,
+    terminal: &Terminal,
+) -> Result<ExitCode, Failure> {
     let plan = plan(typed)?;
     plan.check()?;
     let view = &typed.statement.print.view;
@@ -45,7 +49,7 @@ pub(crate) fn run(typed: &AuditArguments, terminal: &Terminal) -> Result<ExitCod
     };
     let mut files = output::begin(&typed.files, typed.output.as_deref())?;
     let interrupt = Interrupt::listen()?;
-    let mut session = Session::start(plan)?;
+    let mut session = Session::start_with(plan, head_start)?;
     let mut auditor = auditor(session.started(), terminal);
     let mut screen = Screen::new(session.started(), terminal);
     let header = watch(
@@ -55,7 +59,13 @@ pub(crate) fn run(typed: &AuditArguments, terminal: &Terminal) -> Result<ExitCod
         &mut |auditor, sources, progress| screen.show(progress.elapsed, auditor, sources),
     )?;
     screen.bar.done();
-    let mut statement = auditor.finish(&header, session.sources(), crate::beats::threads());
+    let threads = if session.is_starved() {
+        // This thread would wait for its slower helpers.
+        1
+    } else {
+        crate::beats::threads()
+    };
+    let mut statement = auditor.finish(&header, session.sources(), threads);
     extrapolate(statement.tick.as_mut(), typed.statement.fleet_of, terminal);
     check_watched(&statement, &header)?;
     let balances = statement.balances();

@@ -35,10 +35,12 @@ mod trial;
 mod wall_clock;
 mod watch;
 
+use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use clap::Parser;
+use ticktax_observe::HeadStart;
 
 use crate::arguments::{Arguments, Verb};
 use crate::failure::Failure;
@@ -61,9 +63,22 @@ fn report_usage(error: &clap::Error, terminal: &Terminal) -> ExitCode {
     ExitCode::from(2)
 }
 
+/// Raises this thread before it parses the arguments, if the verb traces from the start. Verbs that
+/// measure with this thread must not be raised.
+fn head_start() -> HeadStart {
+    match std::env::args_os()
+        .nth(1)
+        .as_deref()
+        .and_then(OsStr::to_str)
+    {
+        Some("agent" | "audit" | "record") => HeadStart::take(),
+        _ => HeadStart::default(),
+    }
+}
+
 fn main() -> ExitCode {
-    // A completion script passes its request in the environment. If there is one, answer it and
-    // exit.
+    let head_start = head_start();
+    // A shell asks for completions through the environment.
     clap_complete::CompleteEnv::with_factory(Arguments::completable).complete();
     process_limits::exit_on_abort();
     failure::hide_caught_panics();
@@ -81,12 +96,12 @@ fn main() -> ExitCode {
         return failure.exit_code();
     }
     let result = match arguments.verb {
-        Verb::Agent(typed) => agent::run(&typed, &terminal),
-        Verb::Audit(typed) => audit::run(&typed, &terminal),
+        Verb::Agent(typed) => agent::run(&typed, head_start, &terminal),
+        Verb::Audit(typed) => audit::run(&typed, head_start, &terminal),
         Verb::Beats(typed) => beats::run(&typed, &terminal),
         Verb::Compare(typed) => changes::run(&typed, &terminal),
         Verb::Case { question } => case::run(&question, &terminal),
-        Verb::Record(typed) => record::run(&typed, &terminal),
+        Verb::Record(typed) => record::run(&typed, head_start, &terminal),
         Verb::Report(typed) => report::run(&typed, &terminal),
         Verb::Incidents(typed) => incidents::run(&typed, &terminal),
         Verb::Mark(typed) => incidents::mark(&typed),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use ticktax_model::Nanos;
 use ticktax_model::incident::IncidentEntry;
 use ticktax_observe::{
-    GapProbe, PercentileStatus, Recorder, RecorderEvent, RecorderPlan, RecorderStarted,
+    GapProbe, HeadStart, PercentileStatus, Recorder, RecorderEvent, RecorderPlan, RecorderStarted,
     RecorderStatus, SumsWindow,
 };
 use ticktax_probes::clock;
@@ -32,7 +32,11 @@ use crate::terminal::Terminal;
 /// Longest time to wait for an event. Events and signals wake the recorder earlier.
 const IDLE: Duration = Duration::from_hours(1);
 
-pub(crate) fn run(typed: &RecordArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
+pub(crate) fn run(
+    typed: &RecordArguments,
+    head_start: HeadStart,
+    terminal: &Terminal,
+) -> Result<ExitCode, Failure> {
     let folder = match &typed.dir {
         Some(dir) => dir.clone(),
         None => StateFolder::Incidents.path("--dir")?,
@@ -46,7 +50,7 @@ pub(crate) fn run(typed: &RecordArguments, terminal: &Terminal) -> Result<ExitCo
         ring_grows: true,
         ..RecorderPlan::default()
     });
-    let started = Recorder::start(plan).map_err(Failure::from);
+    let started = Recorder::start_with(plan, head_start).map_err(Failure::from);
     let recorded = started.and_then(|mut recorder| {
         let asks = Asks::listen(&folder, recorder.waker())?;
         let until = typed.length.map(|length| clock::now() + length.0);

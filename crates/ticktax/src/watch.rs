@@ -9,7 +9,8 @@ use ticktax_observe::{Event, Observation, Progress};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 
-/// Passes every row to `analysis` and `files`, and calls `show` about twenty times a second.
+/// Feeds every row to `analysis` and `files`, and calls `show` after each batch of rows, at least
+/// about twenty times a second.
 pub(crate) fn watch<A: RowSink>(
     observed: &mut dyn Observation,
     (analysis, files): (&mut A, &mut RowFiles),

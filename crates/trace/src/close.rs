@@ -226,7 +226,7 @@ impl Tracer {
         if self.sizes.flight {
             return;
         }
-        self.drain_rings(monotonic(), sources, sink);
+        self.drain_rings(monotonic(), usize::MAX, sources, sink);
         for cpu in 0..self.sizes.cpus {
             for _ in 0..GRACE_PERIODS {
                 self.drain_ring(cpu, u64::MAX, sources, sink);

@@ -6,6 +6,7 @@
 //! period. It lies at the bottom of the CPU's stack of open spans. Interrupts are pushed on top of
 //! it.
 
+mod backlog;
 mod close;
 mod decode;
 mod drops;
@@ -17,6 +18,7 @@ mod load;
 mod names;
 mod nudge;
 mod object;
+mod priority;
 #[doc(hidden)]
 pub mod record;
 mod recycle;
@@ -24,6 +26,7 @@ mod seal;
 mod sys;
 mod tracer;
 
+pub use backlog::Backlog;
 pub use close::Closing;
 pub use decode::{Decoder, Identity};
 pub use drops::DropWatch;
@@ -32,6 +35,7 @@ pub use flight::{Capture, Delay, Frozen, FrozenRows, Noticed, PacedThread, Rule,
 pub use hooks::{Attach, HOOKS, HookPrograms, Need};
 pub use load::{Output, Programs, TraceSettings};
 pub use names::{KernelFunctions, Names};
+pub use priority::ThreadPriority;
 pub use record::{SpanRecord, SumRecord, kind};
 pub use recycle::Counted;
 pub use tracer::{PROBE_PREFIX, Tracer};

@@ -8,6 +8,7 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use ticktax_model::{Cpu, CpuList};
 
+use crate::priority::ThreadPriority;
 use crate::sys;
 
 /// Maximum time to wait for the next CPU to switch. A CPU on which a real-time thread runs without
@@ -23,12 +24,8 @@ pub(crate) fn nudge(cpus: &CpuList) -> CpuList {
     let visitor = thread::Builder::new()
         .name("ticktax-nudge".to_owned())
         .spawn(move || {
-            // On an overloaded machine, an ordinary thread would have to wait for a long time on
-            // some CPUs, and their accounting would start much later than that of others. This
-            // thread needs only a few µs per CPU.
-            if !sys::set_own_real_time() {
-                sys::set_own_nice(-20);
-            }
+            // This matters only if the kernel refuses the real-time priority below.
+            sys::set_own_nice(-20);
             for cpu in visits {
                 let mut only = CpuSet::new();
                 let moved = only
@@ -39,6 +36,12 @@ pub(crate) fn nudge(cpus: &CpuList) -> CpuList {
                 }
             }
         });
+    // On an overloaded machine, an ordinary thread would have to wait long for some CPUs, and their
+    // accounting would start much later than that of others. It would also wait long for its first
+    // turn, so this thread raises it. The visitor needs only a few µs per CPU.
+    if let Ok(visitor) = &visitor {
+        ThreadPriority::raise_started(visitor, ThreadPriority::HIGHEST);
+    }
     let mut stuck: Vec<Cpu> = wanted;
     // The thread that visits the CPUs ends after its last visit. If nothing receives its messages
     // any more, it ends after its next visit.

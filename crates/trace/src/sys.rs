@@ -3,8 +3,10 @@
 
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
+use std::os::unix::thread::JoinHandleExt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
+use std::thread::JoinHandle;
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
@@ -36,23 +38,45 @@ pub(crate) fn give_back_memory() {
     }
 }
 
-/// Gives the calling thread the highest real-time priority. Returns whether the kernel allowed it.
+/// The kernel's `struct sched_param`.
+#[repr(C)]
+struct SchedParam {
+    priority: libc::c_int,
+}
+
+/// Scheduling policy of thread `tid`, including the flag `SCHED_RESET_ON_FORK`.
+pub(crate) fn scheduler(tid: libc::pid_t) -> nix::Result<libc::c_int> {
+    // SAFETY: the call takes and returns numbers.
+    let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, tid) };
+    nix::errno::Errno::result(policy).map(|policy| libc::c_int::try_from(policy).unwrap_or(0))
+}
+
+/// Sets the scheduling policy and the real-time priority of thread `tid`.
 ///
 /// Makes the system call directly, because `sched_setscheduler` in musl always fails.
-pub(crate) fn set_own_real_time() -> bool {
-    const CALLING_THREAD: libc::pid_t = 0;
-    // The kernel's `struct sched_param` is just this number.
-    let highest: libc::c_int = 99;
-    // SAFETY: the kernel reads one number, which outlives the call.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_sched_setscheduler,
-            CALLING_THREAD,
-            libc::SCHED_FIFO,
-            &raw const highest,
-        )
+pub(crate) fn set_scheduler(
+    tid: libc::pid_t,
+    policy: libc::c_int,
+    priority: u8,
+) -> nix::Result<()> {
+    let param = SchedParam {
+        priority: priority.into(),
     };
-    result == 0
+    // SAFETY: the kernel reads `param`, which has its layout and outlives the call.
+    let result =
+        unsafe { libc::syscall(libc::SYS_sched_setscheduler, tid, policy, &raw const param) };
+    nix::errno::Errno::result(result).map(drop)
+}
+
+/// Gives a thread that this process has started a real-time priority, whether it has run yet or
+/// not. Returns whether the kernel allowed it.
+pub(crate) fn set_real_time<T>(thread: &JoinHandle<T>, priority: u8) -> bool {
+    // SAFETY: `sched_param` consists of numbers, and zero is a valid value for each.
+    let mut param: libc::sched_param = unsafe { std::mem::zeroed() };
+    param.sched_priority = priority.into();
+    let thread = thread.as_pthread_t();
+    // SAFETY: the handle exists, so the thread has not been joined, and its id is valid.
+    unsafe { libc::pthread_setschedparam(thread, libc::SCHED_FIFO, &raw const param) == 0 }
 }
 
 /// Types that can be copied from memory that the kernel may write at any time.
@@ -264,6 +288,15 @@ impl SharedArray<ThreadName> {
 }
 
 impl SharedArray<CpuControl> {
+    /// Number of records of CPU `index` that have been read.
+    pub(crate) fn tail(&self, index: usize) -> u64 {
+        let entry = self.entry(index).as_ptr();
+        // SAFETY: the field lies within a mapped entry.
+        let field = unsafe { &raw mut (*entry).tail };
+        // SAFETY: the field is aligned for a u64, and only the reader writes it, atomically.
+        unsafe { AtomicU64::from_ptr(field) }.load(Ordering::Acquire)
+    }
+
     /// Tells the BPF programs on CPU `index` that all records before `tail` have been read.
     pub(crate) fn set_tail(&self, index: usize, tail: u64) {
         let entry = self.entry(index).as_ptr();

@@ -1,5 +1,6 @@
 //! The tracer, which manages the BPF programs and reads the records that they write.
 
+use std::cell::Cell;
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
@@ -74,7 +75,9 @@ pub struct Tracer {
     pub(crate) since: Nanos,
     /// All records that ended before this time have been emitted.
     drained: Nanos,
-    /// When recording ends or ended. `None` if the end is not set yet.
+    /// Length of the next slice of time whose records are emitted.
+    slice: Nanos,
+    /// When recording ends or ended, once that is decided.
     pub(crate) until: Option<Nanos>,
     /// Interval at which sums are emitted.
     window_length: Nanos,
@@ -140,6 +143,7 @@ impl Tracer {
             window_begin: Nanos::ZERO,
             since: Nanos::ZERO,
             drained: Nanos::ZERO,
+            slice: MERGED,
             until: None,
             window_length: settings.window,
             is_before_5_12,
@@ -283,28 +287,54 @@ impl Tracer {
         sources: &mut SourceTable,
         sink: &mut dyn FnMut(&SourceTable, &Row),
     ) {
-        self.drain_rings(monotonic(), sources, sink);
+        while self.drain_some(now, usize::MAX, sources, sink) {}
+    }
+
+    /// Does the same as [`Tracer::drain`], but stops after about `most` rows, so that the caller
+    /// can pause. Returns whether finished records are left.
+    pub fn drain_some(
+        &mut self,
+        now: Nanos,
+        most: usize,
+        sources: &mut SourceTable,
+        sink: &mut dyn FnMut(&SourceTable, &Row),
+    ) -> bool {
+        let is_behind = self.drain_rings(monotonic(), most, sources, sink);
         if self.sizes.summing && now - self.window_begin >= self.window_length {
             self.drain_sums(now, sources, sink);
         }
+        is_behind
     }
 
-    /// Emits the records that ended before `now`. Time is divided into slices, and each slice is
-    /// emitted for all CPUs before the next one. Without slices, a reader that is seconds late
-    /// would emit seconds of one CPU's records before the first record of the next CPU.
+    /// Emits the records that ended before `now`, one slice of time after the other for all CPUs.
+    /// Otherwise, a reader that is seconds late would emit seconds of one CPU's records before
+    /// those of the next. Stops after the slice with which it has emitted `most` rows. Returns
+    /// whether it stopped early.
     pub(crate) fn drain_rings(
         &mut self,
         now: Nanos,
+        most: usize,
         sources: &mut SourceTable,
         sink: &mut dyn FnMut(&SourceTable, &Row),
-    ) {
+    ) -> bool {
+        let rows = Cell::new(0_usize);
+        let mut count = |sources: &SourceTable, row: &Row| {
+            rows.set(rows.get() + 1);
+            sink(sources, row);
+        };
         while self.drained < now {
-            self.drained = now.min(self.drained + MERGED);
+            let before = rows.get();
+            self.drained = now.min(self.drained + self.slice);
             let until = self.drained.0.cast_unsigned();
             for cpu in 0..self.sizes.cpus {
-                self.drain_ring(cpu, until, sources, sink);
+                self.drain_ring(cpu, until, sources, &mut count);
+            }
+            self.slice = next_slice(self.slice, rows.get() - before, most);
+            if rows.get() >= most {
+                return self.drained < now;
             }
         }
+        false
     }
 
     /// Emits the records of `cpu` that ended by `until`.
@@ -382,7 +412,20 @@ impl Tracer {
     }
 }
 
-/// Returns the end of a record's span. An edge ends when it starts.
+/// The length of the slice that follows one of `slice` with `rows` rows, so that it has about half
+/// of `most`. At most [`MERGED`], and at least 10 µs.
+fn next_slice(slice: Nanos, rows: usize, most: usize) -> Nanos {
+    let next = if rows > most / 2 {
+        slice.0 / 2
+    } else if rows < most / 8 {
+        slice.0 * 2
+    } else {
+        slice.0
+    };
+    Nanos(next.clamp(10_000, MERGED.0))
+}
+
+/// When a record's span ended. An edge has no length.
 fn end_of(record: &SpanRecord) -> u64 {
     if record.flags & EDGES == 0 {
         record.start.saturating_add(record.dur)
@@ -415,7 +458,9 @@ pub(crate) fn shared<T: Shared>(
 
 #[cfg(test)]
 mod tests {
-    use super::{end_of, skipped_in};
+    use ticktax_model::Nanos;
+
+    use super::{MERGED, end_of, next_slice, skipped_in};
     use crate::record::{SpanRecord, flag};
 
     #[test]
@@ -428,6 +473,25 @@ mod tests {
         assert_eq!(end_of(&span), 1_300);
         let flags = flag::WOKE | flag::KERNEL_THREAD;
         assert_eq!(end_of(&SpanRecord { flags, ..span }), 1_000);
+    }
+
+    #[test]
+    fn a_slice_fits_the_number_of_rows() {
+        // 200 rows per ms, in bites of 400.
+        let mut slice = MERGED;
+        for _ in 0..40 {
+            let rows = usize::try_from(slice.0 / 5_000).unwrap();
+            slice = next_slice(slice, rows, 400);
+        }
+        assert!((250_000..=1_000_000).contains(&slice.0), "{slice}");
+        // On a quiet machine, slices get as long as they may be.
+        for _ in 0..40 {
+            slice = next_slice(slice, 0, 400);
+        }
+        assert_eq!(slice, MERGED);
+        // A reader that takes everything has no reason to shorten them.
+        assert_eq!(next_slice(MERGED, 1_000_000, usize::MAX), MERGED);
+        assert_eq!(next_slice(Nanos(10_000), 1_000, 10), Nanos(10_000));
     }
 
     #[test]

@@ -68,6 +68,9 @@ fn machine_limitations() -> Vec<Limitation> {
         Limitation::CpusPluggedIn { cpus: cpus("3") },
         Limitation::AccountsBeganLate { cpus: cpus("1-3") },
         Limitation::CpusNotWatched { cpus: cpus("0,2") },
+        Limitation::PriorityRefused {
+            reason: "Operation not permitted".to_owned(),
+        },
         Limitation::CpusNotProbed { cpus: cpus("1") },
         Limitation::ProbePolicyRefused {
             cpu: Cpu(1),

@@ -304,6 +304,12 @@ fn cost(cost: &ToolCost, elapsed: Nanos) -> String {
     if cost.avoided_program_cpus {
         parts.push("collected on CPUs that the program did not use".to_owned());
     }
+    if cost.raised > Nanos::ZERO {
+        parts.push(format!(
+            "{} of it at real-time priority, because a buffer was half full",
+            share(cost.raised)
+        ));
+    }
     if cost.nice < 0 {
         parts.push(tied(format!("collected at nice {}", cost.nice)));
     }

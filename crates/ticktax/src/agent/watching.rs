@@ -11,7 +11,7 @@ use ticktax_model::incident::IncidentEntry;
 use ticktax_model::machine::Machine;
 use ticktax_model::recording::{CpuInterval, Loss, Row};
 use ticktax_model::totals::IncidentTotals;
-use ticktax_observe::{Event, Plan, Recorder, RecorderPlan, Session};
+use ticktax_observe::{Event, HeadStart, Plan, Recorder, RecorderPlan, Session};
 use ticktax_probes::clock::now;
 use ticktax_report::not_kept_line;
 use ticktax_store::incidents::{Budget, read_incidents};
@@ -70,19 +70,21 @@ impl Watcher {
     pub(super) fn start(
         plan: Plan,
         keeping: Option<Keeping>,
+        head_start: HeadStart,
         typed: &AgentArguments,
     ) -> Result<Self, Failure> {
         let Some(keeping) = keeping else {
-            return Ok(Self::Sums(Box::new(Session::start(plan)?)));
+            let session = Session::start_with(plan, head_start)?;
+            return Ok(Self::Sums(Box::new(session)));
         };
-        // The ring buffers cannot grow later, because growing them needs rights that the agent
-        // drops.
-        let recorder = Recorder::start(typed.ring.applied_to(RecorderPlan {
+        // Rings cannot grow later: growing needs rights that the agent drops.
+        let plan = typed.ring.applied_to(RecorderPlan {
             triggers: typed.triggers.clone(),
             window: typed.every.0,
             probe: typed.probe,
             ..RecorderPlan::default()
-        }))?;
+        });
+        let recorder = Recorder::start_with(plan, head_start)?;
         Ok(Self::Flight(Box::new(recorder), keeping))
     }
 

@@ -28,6 +28,7 @@ mod packet_path;
 mod packets;
 mod remount;
 mod screens;
+mod starved;
 mod ticks;
 mod victims;
 
@@ -50,6 +51,10 @@ const ROOT: &[(&str, Test)] = &[
         faults::spans_match_the_kernels_counts,
     ),
     ("sums_balance_too", faults::sums_balance_too),
+    (
+        "starved::a_refused_priority_is_reported",
+        starved::a_refused_priority_is_reported,
+    ),
     (
         "a_killed_audit_leaves_no_program_behind",
         faults::a_killed_audit_leaves_no_program_behind,
@@ -382,6 +387,10 @@ const REAL_TIME: &[(&str, Test)] = &[
     (
         "pace::names_the_culprit_of_late_frames",
         paces::names_the_culprit_of_late_frames,
+    ),
+    (
+        "starved::nothing_is_lost_without_a_cpu_to_spare",
+        starved::nothing_is_lost_without_a_cpu_to_spare,
     ),
     (
         "packets::a_stall_is_named_and_predicts_what_it_loses",

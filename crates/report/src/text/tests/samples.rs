@@ -413,6 +413,7 @@ pub(crate) fn kernel_level() -> Statement {
         probes: vec![probe(ProbeKind::Spin, 0), probe(ProbeKind::Spin, 1)],
         cost: ToolCost {
             nice: 0,
+            raised: Nanos::ZERO,
             avoided_program_cpus: false,
             load: Nanos::from_millis(812),
             cpu: Nanos::from_millis(22),

@@ -1,0 +1,135 @@
+//! Chooses the size of the buffers for spans.
+
+use ticktax_host::Proc;
+use ticktax_model::Nanos;
+use ticktax_probes::clock::now;
+
+/// Size of a record, in bytes.
+const RECORD: u64 = 64;
+
+/// Smallest number of records per CPU, unless memory is short: 4 MiB.
+const USUAL: u64 = 1 << 16;
+
+/// Largest number of records per CPU: 64 MiB.
+const LARGEST: u64 = 1 << 20;
+
+/// Number of records per CPU if memory is very short: 64 KiB.
+const SMALLEST: u64 = 1 << 10;
+
+/// Share of the available memory that all buffers may take together.
+const SHARE: u64 = 16;
+
+/// Factor by which a CPU's event rate may exceed its rate at the start.
+const HEADROOM: u64 = 2;
+
+/// Number of seconds that a buffer should hold if its reader gets a real-time priority when the
+/// buffer is half full. It then waits for 50 ms at most.
+const SECONDS_RAISED: u64 = 1;
+
+/// Number of seconds that a buffer should hold if its reader has to wait for its turn. Next to two
+/// programs with a weight of 262,144, that takes 0.8 s.
+const SECONDS_WAITING: u64 = 4;
+
+/// Measures the rate of events while a session starts.
+pub(crate) struct RateMeter {
+    begin: Nanos,
+    count: Option<u64>,
+}
+
+impl RateMeter {
+    pub(crate) fn start(proc: &Proc) -> Self {
+        Self {
+            begin: now(),
+            count: proc.activity(),
+        }
+    }
+
+    /// Context switches, interrupts and softirqs per second on all CPUs; 0 if unknown.
+    pub(crate) fn rate(&self, proc: &Proc) -> u64 {
+        let Some((before, after)) = self.count.zip(proc.activity()) else {
+            return 0;
+        };
+        let elapsed = u128::from((now() - self.begin).0.max(1).unsigned_abs());
+        let rate = u128::from(after.saturating_sub(before)) * 1_000_000_000 / elapsed;
+        u64::try_from(rate).unwrap_or(u64::MAX)
+    }
+}
+
+/// A machine, as far as it determines the size of buffers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// Events per second, on all CPUs.
+    pub(crate) rate: u64,
+    /// Number of CPUs that have these events.
+    pub(crate) online: usize,
+    /// Number of buffers. CPUs that are not plugged in have one, too.
+    pub(crate) buffers: usize,
+    /// Available memory in bytes, if known.
+    pub(crate) available: Option<u64>,
+    /// Whether the reader is raised to a real-time priority when a buffer is half full.
+    pub(crate) is_raised: bool,
+}
+
+impl Room {
+    /// Number of records per buffer: a power of two from 2^10 to 2^20.
+    pub(crate) fn records(self) -> u32 {
+        // Each event produces a span, and about every second event an edge.
+        let all = self.rate.saturating_add(self.rate / 2);
+        let each = all / (self.online as u64).max(1);
+        let seconds = if self.is_raised {
+            SECONDS_RAISED
+        } else {
+            SECONDS_WAITING
+        };
+        let wanted = each.saturating_mul(seconds * HEADROOM).max(USUAL);
+        let most = self.available.map_or(USUAL, |bytes| {
+            bytes / SHARE / RECORD / (self.buffers as u64).max(1)
+        });
+        let most = 1 << most.clamp(SMALLEST, LARGEST).ilog2();
+        let records = wanted.min(most).next_power_of_two();
+        u32::try_from(records).unwrap_or(u32::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LARGEST, Room, SMALLEST, USUAL};
+
+    const GIB: u64 = 1 << 30;
+
+    fn records(rate: u64, is_raised: bool, available: Option<u64>) -> u64 {
+        let room = Room {
+            rate,
+            online: 2,
+            buffers: 2,
+            available,
+            is_raised,
+        };
+        room.records().into()
+    }
+
+    #[test]
+    fn a_buffer_grows_with_the_event_rate() {
+        assert_eq!(records(0, true, Some(8 * GIB)), USUAL);
+        assert_eq!(records(20_000, true, Some(8 * GIB)), USUAL);
+        // A second at twice this rate is 300,000 records on each CPU.
+        assert_eq!(records(200_000, true, Some(64 * GIB)), 1 << 19);
+        assert_eq!(records(50_000, true, Some(8 * GIB)), 1 << 17);
+        // A reader that waits for its turn needs room for four times as long.
+        assert_eq!(records(20_000, false, Some(8 * GIB)), 1 << 17);
+        assert_eq!(records(u64::MAX, false, Some(64 * GIB)), LARGEST);
+    }
+
+    #[test]
+    fn buffers_never_take_more_than_a_sixteenth_of_the_memory() {
+        for megabytes in [64, 100, 1_000, 8_000] {
+            let available = megabytes << 20;
+            let bytes = records(u64::MAX, false, Some(available)) * 64 * 2;
+            assert!(bytes <= available / 16, "{bytes} of {available}");
+            assert!(bytes > available / 64, "{bytes} of {available}");
+        }
+        assert_eq!(records(u64::MAX, true, Some(0)), SMALLEST);
+        // If the memory is unknown, the usual size must do.
+        assert_eq!(records(u64::MAX, true, None), USUAL);
+    }
+}

@@ -1,0 +1,308 @@
+//! Gives the session's thread a real-time priority, in short slices, while it would otherwise come
+//! too late.
+//!
+//! A nice value has no effect on other sessions (autogroups) and other control groups: a thread of a
+//! group with a weight of 262,144 gets 256 times as much of a CPU as ticktax. So a second thread,
+//! the governor, raises the session's thread to the lowest real-time priority when that is needed:
+//! while the session starts or ends and gets less than half of a CPU, and while a buffer is more
+//! than half full. It takes the priority back after [`pacing::RUN`], so that other programs wait no
+//! longer than that at once. The fuller the buffers, the sooner the next slice comes.
+//!
+//! At other times, the governor runs for a few microseconds every [`pacing::LOOK`]. It has the
+//! highest real-time priority, because with a lower one it would wait behind a real-time program
+//! for as long as the session's thread does. To the threads that it delays, among them the kernel's
+//! interrupt threads, it is like one more timer interrupt. Priorities end with the process, so
+//! nothing is left behind even after SIGKILL.
+
+mod pacing;
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::{Pid, gettid};
+use ticktax_host::own_thread_cpu_time;
+use ticktax_model::Nanos;
+use ticktax_probes::clock::now;
+use ticktax_trace::{Backlog, ThreadPriority};
+
+use pacing::{Need, Pacing, Step};
+
+/// Raises the thread that creates it when necessary. Dropping it restores the thread's policy.
+pub(crate) struct Governor {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    own: ThreadPriority,
+}
+
+/// What the two threads tell each other.
+#[derive(Default)]
+struct Shared {
+    /// Whether the governor must end.
+    stop: AtomicBool,
+    /// Buffers that the session's thread must empty in time. `None` while it has other work.
+    buffers: Mutex<Option<Buffers>>,
+    /// Whether the session's thread has a real-time priority at the moment.
+    in_slice: AtomicBool,
+    /// Whether the session's thread has been raised because it would have come too late.
+    is_needed: AtomicBool,
+    /// The governor's thread id; 0 until it runs.
+    tid: AtomicI64,
+    /// CPU time of the governor, in ns.
+    cpu: AtomicI64,
+    /// The same when the session began to record.
+    cpu_before: AtomicI64,
+    /// CPU time of the session's thread at a real-time priority since then, in ns.
+    raised: AtomicI64,
+}
+
+impl Shared {
+    fn buffers(&self) -> MutexGuard<'_, Option<Buffers>> {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Buffers that a session's thread empties until it has other work.
+pub(crate) struct Buffers {
+    pub(crate) backlog: Backlog,
+    /// When the session is due to end, if that is known. The thread has other work from then on.
+    pub(crate) end: Option<Nanos>,
+}
+
+impl Governor {
+    /// Starts to govern the calling thread, which has work to do.
+    ///
+    /// # Errors
+    /// Returns the reason if the kernel does not allow a real-time priority. `None` stands for a
+    /// caller that already has a policy other than the ordinary ones, and keeps it.
+    pub(crate) fn start() -> Result<Self, Option<&'static str>> {
+        let own = ThreadPriority::current().ok_or(None)?;
+        own.raise(pacing::LOWEST)?;
+        let shared = Arc::new(Shared::default());
+        let theirs = Arc::clone(&shared);
+        let thread = thread::Builder::new()
+            .name("ticktax-govern".to_owned())
+            .spawn(move || govern(own, &theirs));
+        let Ok(thread) = thread else {
+            own.restore();
+            return Err(Some("no thread can be started"));
+        };
+        let is_raised = ThreadPriority::raise_started(&thread, ThreadPriority::HIGHEST);
+        let governor = Self {
+            shared,
+            thread: Some(thread),
+            own,
+        };
+        if is_raised {
+            Ok(governor)
+        } else {
+            Err(Some("the highest real-time priority is not permitted"))
+        }
+    }
+
+    /// From now on, the calling thread only has to empty `buffers` in time. With `None`, it has
+    /// other work again.
+    pub(crate) fn watch(&self, buffers: Option<Buffers>) {
+        if buffers.is_some() {
+            let cpu = self.shared.cpu.load(Ordering::Relaxed);
+            self.shared.cpu_before.store(cpu, Ordering::Relaxed);
+            self.shared.raised.store(0, Ordering::Relaxed);
+        }
+        *self.shared.buffers() = buffers;
+        self.wake();
+    }
+
+    /// Makes the governor use the same CPUs as the session's thread.
+    pub(crate) fn use_cpus(&self, cpus: &CpuSet) {
+        let tid = i32::try_from(self.shared.tid.load(Ordering::Relaxed)).unwrap_or(0);
+        if tid > 0 {
+            // It is useful on any CPU, so a refusal does no harm.
+            let _ = sched_setaffinity(Pid::from_raw(tid), cpus);
+        }
+    }
+
+    /// CPU time of the governor since the session began to record.
+    pub(crate) fn cpu_time(&self) -> Nanos {
+        let before = self.shared.cpu_before.load(Ordering::Relaxed);
+        Nanos(self.shared.cpu.load(Ordering::Relaxed) - before)
+    }
+
+    /// CPU time that the session's thread has used at a real-time priority since then.
+    pub(crate) fn raised_time(&self) -> Nanos {
+        Nanos(self.shared.raised.load(Ordering::Relaxed))
+    }
+
+    /// Whether the session's thread has a real-time priority at the moment. It then need not pause
+    /// for other programs, because the governor takes the priority back in time.
+    pub(crate) fn in_slice(&self) -> bool {
+        self.shared.in_slice.load(Ordering::Relaxed)
+    }
+
+    /// Whether the session's thread has been raised because it would have come too late.
+    pub(crate) fn is_needed(&self) -> bool {
+        self.shared.is_needed.load(Ordering::Relaxed)
+    }
+
+    fn wake(&self) {
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
+    }
+}
+
+impl Drop for Governor {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        self.wake();
+        if let Some(thread) = self.thread.take() {
+            // It can only have ended by itself, and then there is nothing to stop.
+            let _ = thread.join();
+        }
+        self.own.restore();
+    }
+}
+
+/// The governor's thread.
+fn govern(session: ThreadPriority, shared: &Shared) {
+    shared
+        .tid
+        .store(gettid().as_raw().into(), Ordering::Relaxed);
+    let clock = thread_clock(session.tid());
+    let state = File::open(format!("/proc/self/task/{}/stat", session.tid())).ok();
+    let mut pacing = Pacing::new();
+    // The session's thread was raised when it started this one.
+    let mut step = Step::first();
+    let (mut at, mut used) = (now(), cpu_time(clock));
+    loop {
+        if let Ok(time) = u64::try_from(step.time.0) {
+            thread::park_timeout(Duration::from_nanos(time));
+        }
+        if shared.stop.load(Ordering::Relaxed) {
+            return;
+        }
+        let (time, cpu) = (now(), cpu_time(clock));
+        let (passed, ran) = (time - at, cpu - used);
+        (at, used) = (time, cpu);
+        if step.priority.is_some() {
+            shared.raised.fetch_add(ran.0, Ordering::Relaxed);
+        }
+        let filled = {
+            let buffers = shared.buffers();
+            let buffers = buffers.as_ref();
+            let buffers = buffers.filter(|buffers| buffers.end.is_none_or(|end| time < end));
+            buffers.map(|buffers| buffers.backlog.fullest())
+        };
+        let need = match filled {
+            None if pacing::hardly_ran(ran) && is_asleep(state.as_ref()) => Need::Sleep,
+            None => Need::Work,
+            Some(filled) => Need::Buffers(filled),
+        };
+        let next = pacing.next(need, ran, passed);
+        let in_slice = next.priority.is_some();
+        shared.in_slice.store(in_slice, Ordering::Relaxed);
+        match next.priority {
+            Some(priority) => {
+                shared.is_needed.store(true, Ordering::Relaxed);
+                // It was granted at the start. If it is not any more, the buffers may run over,
+                // which the header reports.
+                let _ = session.raise(priority);
+            }
+            None if step.priority.is_some() => session.restore(),
+            None => {}
+        }
+        step = next;
+        shared.cpu.store(own_thread_cpu_time().0, Ordering::Relaxed);
+    }
+}
+
+/// Whether the thread with this `stat` file of `/proc` waits for something other than a CPU. `false`
+/// if the file cannot be read.
+fn is_asleep(stat: Option<&File>) -> bool {
+    // The thread's name comes before its state. It takes up to 16 bytes, and can contain brackets.
+    let mut start = [0; 64];
+    let Some(Ok(read)) = stat.map(|stat| stat.read_at(&mut start, 0)) else {
+        return false;
+    };
+    let name_end = start[..read].iter().rposition(|&byte| byte == b')');
+    let state = name_end.and_then(|end| start.get(end + 2));
+    state.is_some_and(|&state| state != b'R')
+}
+
+/// The clock that counts the CPU time of thread `tid` (`CPUCLOCK_PERTHREAD` and `CPUCLOCK_SCHED`).
+fn thread_clock(tid: i32) -> ClockId {
+    ClockId::from_raw((!tid << 3) | 4 | 2)
+}
+
+fn cpu_time(clock: ClockId) -> Nanos {
+    let time = clock_gettime(clock);
+    time.map_or(Nanos::ZERO, |time| {
+        Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    use ticktax_host::own_thread_cpu_time;
+    use ticktax_model::Nanos;
+    use ticktax_probes::clock::now;
+    use ticktax_trace::ThreadPriority;
+
+    use super::{Governor, cpu_time, is_asleep, thread_clock};
+
+    #[test]
+    fn a_governor_leaves_its_thread_as_it_was() {
+        let before = ThreadPriority::current();
+        let Ok(governor) = Governor::start() else {
+            // Without the right, nothing has changed.
+            assert_eq!(ThreadPriority::current(), before);
+            return;
+        };
+        let end = now() + Nanos::from_millis(20);
+        while now() < end {
+            std::hint::spin_loop();
+        }
+        thread::sleep(Duration::from_millis(5));
+        assert!(governor.cpu_time() > Nanos::ZERO);
+        drop(governor);
+        assert_eq!(ThreadPriority::current(), before);
+    }
+
+    #[test]
+    fn a_sleeping_thread_is_told_from_a_running_one() {
+        let (wake, waits) = mpsc::channel::<()>();
+        let (send_tid, tid) = mpsc::channel();
+        let sleeper = thread::spawn(move || {
+            send_tid.send(nix::unistd::gettid().as_raw()).unwrap();
+            waits.recv().ok();
+        });
+        let stat = |tid: i32| File::open(format!("/proc/self/task/{tid}/stat"));
+        let asleep = stat(tid.recv().unwrap()).ok();
+        let own = stat(nix::unistd::gettid().as_raw()).unwrap();
+        assert!(!is_asleep(Some(&own)));
+        assert!(!is_asleep(None));
+        while !is_asleep(asleep.as_ref()) {
+            thread::yield_now();
+        }
+        wake.send(()).unwrap();
+        sleeper.join().unwrap();
+    }
+
+    #[test]
+    fn the_cpu_time_of_another_thread_is_read() {
+        let tid = nix::unistd::gettid().as_raw();
+        let own = own_thread_cpu_time();
+        let seen = thread::spawn(move || cpu_time(thread_clock(tid))).join();
+        let seen = seen.unwrap();
+        assert!(seen >= own && seen <= own_thread_cpu_time(), "{seen}");
+    }
+}

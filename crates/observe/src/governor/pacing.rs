@@ -1,0 +1,273 @@
+//! Decides when the session's thread is raised, for how long, and to which priority.
+
+use ticktax_model::Nanos;
+
+/// The real-time priorities, in the order in which they are tried while a real-time thread keeps the
+/// session's thread off its CPU. The lowest delays no other real-time thread. The second one delays
+/// no interrupt thread, because these have priority 50. The last one is just below the governor's.
+const PRIORITIES: [u8; 3] = [LOWEST, 49, 98];
+
+/// The lowest real-time priority.
+pub(super) const LOWEST: u8 = 1;
+
+/// Length of a slice. With the governor's own wake-up, nobody waits for more than 100 µs.
+pub(super) const RUN: Nanos = Nanos::from_micros(80);
+
+/// Interval between two looks at the buffers. At 655,000 records per second, the smallest buffer
+/// takes this long from empty to half full.
+pub(super) const LOOK: Nanos = Nanos::from_millis(50);
+
+/// Interval between two looks at a thread that has work or sleeps.
+const LOOK_AT_WORK: Nanos = Nanos::from_millis(1);
+
+/// Pause between two slices of a thread that starts or ends a session.
+const WORK_PAUSE: Nanos = Nanos::from_micros(40);
+
+/// Filled share of a buffer above which its reader is raised.
+const FULL_FROM: f64 = 0.5;
+
+/// Filled share below which its reader is raised no more.
+const FULL_UNTIL: f64 = 0.25;
+
+/// Pause between two slices, by filled share of the buffers. The reader gets an eighth, a quarter
+/// and half of a CPU, and four fifths if events are about to be lost.
+const PAUSES: [(f64, Nanos); 4] = [
+    (0.625, Nanos::from_micros(560)),
+    (0.75, Nanos::from_micros(240)),
+    (0.875, Nanos::from_micros(80)),
+    (f64::INFINITY, Nanos::from_micros(20)),
+];
+
+/// Number of slices in a row in which the raised thread did not run, after which the next priority
+/// is tried.
+const BLOCKED: u32 = 5;
+
+/// What the session's thread has to do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Need {
+    /// Nothing: the thread waits for something other than a CPU.
+    Sleep,
+    /// Work, without a pause.
+    Work,
+    /// Buffers to empty, with the filled share of the fullest.
+    Buffers(f64),
+}
+
+/// The next thing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    /// Real-time priority of the session's thread; `None` for its ordinary policy.
+    pub(super) priority: Option<u8>,
+    /// How long this lasts.
+    pub(super) time: Nanos,
+}
+
+impl Step {
+    /// The step during which the governor starts.
+    pub(super) fn first() -> Self {
+        Self {
+            priority: Some(LOWEST),
+            time: RUN,
+        }
+    }
+
+    fn pause(time: Nanos) -> Self {
+        Self {
+            priority: None,
+            time,
+        }
+    }
+}
+
+/// Whether a thread that has used `ran` in a slice was held up or slept.
+pub(super) fn hardly_ran(ran: Nanos) -> bool {
+    ran.0 * 4 < RUN.0
+}
+
+/// State of the decision.
+#[derive(Debug)]
+pub(super) struct Pacing {
+    /// Whether the last step was a slice.
+    in_slice: bool,
+    /// Whether slices and pauses alternate.
+    is_raising: bool,
+    /// Index of the priority in [`PRIORITIES`].
+    priority: usize,
+    /// Number of slices in a row in which the thread hardly ran.
+    blocked: u32,
+}
+
+impl Pacing {
+    /// Begins during [`Step::first`].
+    pub(super) fn new() -> Self {
+        Self {
+            in_slice: true,
+            is_raising: false,
+            priority: 0,
+            blocked: 0,
+        }
+    }
+
+    /// Chooses the next step. In the last step, which took `passed`, the session's thread used
+    /// `ran` of CPU time.
+    pub(super) fn next(&mut self, need: Need, ran: Nanos, passed: Nanos) -> Step {
+        let was_slice = std::mem::replace(&mut self.in_slice, false);
+        if was_slice && need != Need::Sleep {
+            self.note_slice(ran);
+        }
+        let Some(pause) = self.pause(need, was_slice, ran, passed) else {
+            self.is_raising = false;
+            return Step::pause(match need {
+                // A thread that starts soon needs the next slice, at the priority that worked.
+                Need::Sleep | Need::Work => LOOK_AT_WORK,
+                Need::Buffers(_) => {
+                    (self.priority, self.blocked) = (0, 0);
+                    LOOK
+                }
+            });
+        };
+        self.is_raising = true;
+        if was_slice {
+            return Step::pause(pause);
+        }
+        self.in_slice = true;
+        Step {
+            priority: Some(PRIORITIES[self.priority]),
+            time: RUN,
+        }
+    }
+
+    /// Raises the priority if the thread has not been running in its slices.
+    fn note_slice(&mut self, ran: Nanos) {
+        if !hardly_ran(ran) {
+            self.blocked = 0;
+            return;
+        }
+        self.blocked += 1;
+        if self.blocked >= BLOCKED && self.priority + 1 < PRIORITIES.len() {
+            (self.priority, self.blocked) = (self.priority + 1, 0);
+        }
+    }
+
+    /// The pause after a slice. `None` if the thread needs no slices.
+    fn pause(&self, need: Need, was_slice: bool, ran: Nanos, passed: Nanos) -> Option<Nanos> {
+        match need {
+            Need::Sleep => None,
+            // In a pause, a thread that is not held up runs at its ordinary priority.
+            Need::Work => (was_slice || ran.0 * 2 < passed.0).then_some(WORK_PAUSE),
+            Need::Buffers(filled) => {
+                let from = if self.is_raising {
+                    FULL_UNTIL
+                } else {
+                    FULL_FROM
+                };
+                let pause = PAUSES.into_iter().find(|(below, _)| filled < *below);
+                pause.map(|(_, pause)| pause).filter(|_| filled >= from)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+
+    use super::{BLOCKED, LOOK, LOOK_AT_WORK, LOWEST, Need, PRIORITIES, Pacing, RUN, Step};
+
+    /// A machine on which the thread runs in its slices and not in its pauses. Returns the CPU time
+    /// of `steps` steps, the time that they took, and the longest slice.
+    fn alternate(pacing: &mut Pacing, need: Need, steps: u32) -> (Nanos, Nanos, Nanos) {
+        let (mut ran, mut all, mut longest) = (Nanos::ZERO, Nanos::ZERO, Nanos::ZERO);
+        let mut last = Step::first();
+        for _ in 0..steps {
+            let got = last.priority.map_or(Nanos::ZERO, |_| last.time);
+            (ran, all, longest) = (ran + got, all + last.time, longest.max(got));
+            last = pacing.next(need, got, last.time);
+        }
+        (ran, all, longest)
+    }
+
+    #[test]
+    fn a_calm_session_is_never_raised() {
+        let mut pacing = Pacing::new();
+        for filled in [0.0, 0.3, 0.49] {
+            let step = pacing.next(Need::Buffers(filled), Nanos::ZERO, LOOK);
+            assert_eq!(step, Step::pause(LOOK), "{filled}");
+        }
+        // A thread that runs without help is not raised while it works, either.
+        let mut pacing = Pacing::new();
+        pacing.next(Need::Work, RUN, RUN);
+        for _ in 0..3 {
+            let time = LOOK_AT_WORK;
+            assert_eq!(pacing.next(Need::Work, time, time), Step::pause(time));
+        }
+    }
+
+    #[test]
+    fn a_sleeping_thread_gets_no_slices() {
+        let mut pacing = Pacing::new();
+        for _ in 0..2 * BLOCKED {
+            let step = pacing.next(Need::Sleep, Nanos::ZERO, LOOK_AT_WORK);
+            assert_eq!(step, Step::pause(LOOK_AT_WORK));
+        }
+        // It has not been held up, so it gets the lowest priority when it wakes up.
+        let step = pacing.next(Need::Work, Nanos::ZERO, LOOK_AT_WORK);
+        assert_eq!(step.priority, Some(LOWEST));
+    }
+
+    #[test]
+    fn a_half_full_buffer_raises_its_reader_until_it_is_a_quarter_full() {
+        let mut pacing = Pacing::new();
+        pacing.next(Need::Buffers(0.0), RUN, RUN);
+        let mut next = |filled| pacing.next(Need::Buffers(filled), RUN, RUN).priority;
+        assert_eq!(next(0.5), Some(LOWEST));
+        assert_eq!(next(0.4), None);
+        assert_eq!(next(0.3), Some(LOWEST));
+        assert_eq!(next(0.2), None);
+        assert_eq!(next(0.4), None);
+        assert_eq!(next(0.4), None);
+    }
+
+    #[test]
+    fn the_share_of_a_cpu_grows_with_the_backlog_and_is_bounded() {
+        let mut before = 0.0;
+        for (filled, most) in [(0.5, 0.13), (0.7, 0.26), (0.8, 0.51), (1.0, 0.81)] {
+            let mut pacing = Pacing::new();
+            let (ran, all, longest) = alternate(&mut pacing, Need::Buffers(filled), 1_000);
+            let share = ran.share_of(all);
+            assert!(share > before && share <= most, "{filled}: {share}");
+            assert!(longest <= Nanos::from_micros(100), "{longest}");
+            before = share;
+        }
+        // A starved start gets two thirds, in slices as short.
+        let (ran, all, longest) = alternate(&mut Pacing::new(), Need::Work, 1_000);
+        let share = ran.share_of(all);
+        assert!((0.6..0.7).contains(&share), "{share}");
+        assert!(longest <= Nanos::from_micros(100), "{longest}");
+    }
+
+    #[test]
+    fn behind_a_real_time_thread_each_priority_is_tried_in_turn() {
+        let mut pacing = Pacing::new();
+        let mut tried = Vec::new();
+        let mut last = Step::first();
+        for _ in 0..2 * BLOCKED * 4 {
+            tried.extend(last.priority);
+            last = pacing.next(Need::Buffers(0.6), Nanos::ZERO, last.time);
+        }
+        let slices = BLOCKED as usize;
+        assert_eq!(tried[..slices], [PRIORITIES[0]; BLOCKED as usize]);
+        assert_eq!(tried[slices..2 * slices], [PRIORITIES[1]; BLOCKED as usize]);
+        assert!(
+            tried[2 * slices..]
+                .iter()
+                .all(|&last| last == PRIORITIES[2]),
+            "{tried:?}"
+        );
+        // It falls back to the lowest once the buffers are empty.
+        pacing.next(Need::Buffers(0.0), RUN, RUN);
+        pacing.next(Need::Buffers(0.0), Nanos::ZERO, LOOK);
+        let step = pacing.next(Need::Buffers(0.9), Nanos::ZERO, LOOK);
+        assert_eq!(step.priority, Some(LOWEST));
+    }
+}

@@ -1,0 +1,58 @@
+//! A real-time priority for a thread that is about to start a session.
+
+use ticktax_model::Nanos;
+use ticktax_trace::Tracer;
+
+use crate::governor::{Buffers, Governor};
+
+/// Gives the calling thread a real-time priority, in slices of 80 µs, while it gets less than half
+/// of a CPU. Ends when it is dropped, or with the session that it is passed to.
+///
+/// Take it as early as possible: on a machine without a CPU to spare, an ordinary thread needs
+/// seconds to parse its arguments. The kernel may refuse the priority. The session then starts at
+/// the thread's own priority, and its header gives the reason if events were lost or read late.
+#[derive(Default)]
+pub struct HeadStart {
+    governor: Option<Governor>,
+    refusal: Option<&'static str>,
+}
+
+impl HeadStart {
+    /// Raises the calling thread, if the kernel allows it. Does nothing if the thread already has a
+    /// policy other than `SCHED_OTHER` or `SCHED_BATCH`.
+    pub fn take() -> Self {
+        match Governor::start() {
+            Ok(governor) => Self {
+                governor: Some(governor),
+                refusal: None,
+            },
+            Err(refusal) => Self {
+                governor: None,
+                refusal,
+            },
+        }
+    }
+
+    /// Whether the calling thread gets a real-time priority when it needs one.
+    pub(crate) fn is_granted(&self) -> bool {
+        self.governor.is_some()
+    }
+
+    /// The kernel's reason for refusing the priority.
+    pub(crate) fn refusal(&self) -> Option<&'static str> {
+        self.refusal
+    }
+
+    /// The governor, which watches the tracer's buffers from now until `end`. `None` without a
+    /// tracer.
+    pub(crate) fn for_buffers(
+        self,
+        tracer: Option<&mut Tracer>,
+        end: Option<Nanos>,
+    ) -> Option<Governor> {
+        let backlog = tracer?.backlog().ok()?;
+        let governor = self.governor?;
+        governor.watch(Some(Buffers { backlog, end }));
+        Some(governor)
+    }
+}

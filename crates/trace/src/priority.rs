@@ -1,0 +1,97 @@
+//! Real-time priority for threads of this process.
+
+use std::thread::JoinHandle;
+
+use nix::unistd::gettid;
+
+use crate::sys;
+
+/// Children of a thread with this flag start with an ordinary policy.
+const RESET_ON_FORK: i32 = libc::SCHED_RESET_ON_FORK;
+
+/// The scheduling policy of a thread that has an ordinary one, so that it can be raised to a
+/// real-time priority and back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadPriority {
+    tid: i32,
+    policy: i32,
+}
+
+impl ThreadPriority {
+    /// The highest real-time priority.
+    pub const HIGHEST: u8 = 99;
+
+    /// The calling thread's policy. `None` if it is not an ordinary one (`SCHED_OTHER` or
+    /// `SCHED_BATCH`), because the user chose it on purpose.
+    pub fn current() -> Option<Self> {
+        let tid = gettid().as_raw();
+        let policy = sys::scheduler(tid).ok()? & !RESET_ON_FORK;
+        matches!(policy, libc::SCHED_OTHER | libc::SCHED_BATCH).then_some(Self { tid, policy })
+    }
+
+    /// Id of the thread.
+    pub fn tid(&self) -> i32 {
+        self.tid
+    }
+
+    /// Sets the thread's policy to `SCHED_FIFO` with `priority`, from 1 to 99. Its children do not
+    /// inherit this.
+    ///
+    /// # Errors
+    /// Returns the kernel's reason if it refuses. A control group with an `rt_runtime_us` of 0 is a
+    /// frequent reason besides missing rights.
+    pub fn raise(&self, priority: u8) -> Result<(), &'static str> {
+        let policy = libc::SCHED_FIFO | RESET_ON_FORK;
+        sys::set_scheduler(self.tid, policy, priority).map_err(nix::errno::Errno::desc)
+    }
+
+    /// Restores the thread's policy. The nice value is what it was.
+    pub fn restore(&self) {
+        // Without CAP_SYS_NICE, the flag cannot be removed any more.
+        let _ = sys::set_scheduler(self.tid, self.policy, 0)
+            .or_else(|_| sys::set_scheduler(self.tid, self.policy | RESET_ON_FORK, 0));
+    }
+
+    /// Sets the policy of a thread that this process has started to `SCHED_FIFO` with `priority`,
+    /// even if the thread has not run yet. Returns whether the kernel allowed it.
+    pub fn raise_started<T>(thread: &JoinHandle<T>, priority: u8) -> bool {
+        sys::set_real_time(thread, priority)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{RESET_ON_FORK, ThreadPriority};
+    use crate::sys;
+
+    #[test]
+    fn a_raised_thread_gets_its_policy_back() {
+        let own = ThreadPriority::current().unwrap();
+        // Not every caller is allowed to raise its priority.
+        if own.raise(1).is_ok() {
+            assert_eq!(
+                sys::scheduler(own.tid()),
+                Ok(libc::SCHED_FIFO | RESET_ON_FORK)
+            );
+            // A thread with a real-time policy is left alone.
+            assert_eq!(ThreadPriority::current(), None);
+            let child = std::thread::spawn(ThreadPriority::current).join();
+            assert!(child.unwrap().is_some(), "a child inherited the priority");
+        }
+        own.restore();
+        assert_eq!(ThreadPriority::current(), Some(own));
+    }
+
+    #[test]
+    fn a_thread_that_waits_is_raised_from_outside() {
+        let (go, waits) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            waits.recv().ok();
+            sys::scheduler(0)
+        });
+        let raised = ThreadPriority::raise_started(&thread, 1);
+        go.send(()).unwrap();
+        let policy = thread.join().unwrap().unwrap();
+        assert_eq!(policy == libc::SCHED_FIFO, raised);
+    }
+}
