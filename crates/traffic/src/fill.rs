@@ -89,7 +89,7 @@ impl Logging {
 }
 
 /// Requests a buffer size. If the kernel grants less because of its limit, tries to exceed the
-/// limit, which takes CAP_NET_ADMIN. Returns whether the limit was exceeded.
+/// limit, which takes `CAP_NET_ADMIN`. Returns whether the limit was exceeded.
 fn ask(socket: &UdpSocket, ask: BufferAsk) -> Result<bool, NetError> {
     let Some(bytes) = ask.bytes else {
         return Ok(false);
