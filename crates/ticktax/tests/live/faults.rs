@@ -19,7 +19,11 @@ use super::fixture::{Place, Recorded, check, statement, ticktax};
 const NOBODY: u32 = 65_534;
 
 fn time_of(statement: &Statement, class: Class) -> Nanos {
-    statement.cpus.iter().map(|books| books.of(class)).sum()
+    statement
+        .cpus
+        .iter()
+        .map(|books| books.time_of(class))
+        .sum()
 }
 
 pub(crate) fn accounts_balance_and_gaps_are_explained() -> Result<(), Failed> {
