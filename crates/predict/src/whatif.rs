@@ -259,7 +259,7 @@ impl Work<'_> {
         let mut runs = Vec::new();
         for number in 0..self.plan.runs.max(1) {
             let (setup, task) = self.setup(number, place, grids)?;
-            runs.push(judge::judge(judge::Run {
+            runs.push(judge::judge(judge::SimulatedRun {
                 setup: &setup,
                 task,
                 asked_for: self.loaded.asked_for,
