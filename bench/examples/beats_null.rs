@@ -24,7 +24,7 @@ fn main() {
         "no period", "false", "share"
     );
     for law in NullLaw::ALL {
-        let part = Part::of(trains, |i| {
+        let proportion = Proportion::count(trains, |i| {
             let train = law.train(seed * 1_000_003 + i);
             let found = beats(&train);
             if verbose && let Some(beat) = found.first() {
@@ -36,7 +36,7 @@ fn main() {
             }
             Some(!found.is_empty())
         });
-        println!("{:28} {part}", law.name());
+        println!("{:28} {proportion}", law.name());
     }
     println!(
         "\n{:28} {:>14} {:>8}  95 % interval",
@@ -45,7 +45,7 @@ fn main() {
     for law in TickBeat::ALL {
         for count in COUNTS {
             let mut lost = 0;
-            let part = Part::of(trains, |i| {
+            let proportion = Proportion::count(trains, |i| {
                 let (train, truth) = law.train(count, seed * 1_000_003 + i);
                 let found = beats(&train);
                 let near = |beat: &&Beat| (beat.period.value / truth - 1.0).abs() < 0.1;
@@ -56,8 +56,11 @@ fn main() {
                 }
                 Some(held)
             });
-            lost += trains - part.all;
-            println!("{:28} {part}  (n {count}, not found {lost})", law.name());
+            lost += trains - proportion.all;
+            println!(
+                "{:28} {proportion}  (n {count}, not found {lost})",
+                law.name()
+            );
         }
     }
 }
@@ -73,22 +76,22 @@ fn beats(train: &Train) -> Vec<Beat> {
 }
 
 /// Number of trials, and how many of them succeeded.
-struct Part {
+struct Proportion {
     hits: u64,
     all: u64,
 }
 
-impl Part {
-    /// Calls `of` for each train from 0 to `trains` (exclusive), spread over all CPUs. If `of`
+impl Proportion {
+    /// Calls `succeeds` for each train from 0 to `trains` (exclusive), spread over all CPUs. If it
     /// returns `None`, the train is not counted.
-    fn of(trains: u64, of: impl Fn(u64) -> Option<bool> + Sync) -> Self {
+    fn count(trains: u64, succeeds: impl Fn(u64) -> Option<bool> + Sync) -> Self {
         let trains: Vec<u64> = (0..trains).collect();
-        let mut part = Self { hits: 0, all: 0 };
-        for hit in on_all_cpus(&trains, |&i| of(i)).into_iter().flatten() {
-            part.all += 1;
-            part.hits += u64::from(hit);
+        let mut proportion = Self { hits: 0, all: 0 };
+        for hit in on_all_cpus(&trains, |&i| succeeds(i)).into_iter().flatten() {
+            proportion.all += 1;
+            proportion.hits += u64::from(hit);
         }
-        part
+        proportion
     }
 
     /// Returns the 95 % confidence interval for the fraction of trials that succeeded (Wilson
@@ -104,7 +107,7 @@ impl Part {
     }
 }
 
-impl std::fmt::Display for Part {
+impl std::fmt::Display for Proportion {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (low, high) = self.interval();
         let part = format!("{} of {}", self.hits, self.all);

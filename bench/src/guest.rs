@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use ticktax_lab::kernel::{Cache, Wanted, find};
 use ticktax_lab::qemu::{Clock, GuestSettings, Outcome, Stage};
-use ticktax_lab::{LabError, Program, Run};
+use ticktax_lab::{GuestRun, LabError, Program};
 
 /// Number of virtual CPUs. One is enough, because measurements are made one after the other.
 const CPUS: u32 = 1;
@@ -76,7 +76,7 @@ pub fn run(
     tell: &mut dyn FnMut(&str),
 ) -> Result<Outcome, LabError> {
     let kernel = find(job.kernel, &cache()?, tell)?;
-    let run = Run {
+    let run = GuestRun {
         kernel: &kernel,
         program: &own_program()?,
         arguments: job.arguments,

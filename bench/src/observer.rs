@@ -41,8 +41,8 @@ const LENGTH: Nanos = Nanos::from_secs(2);
 /// Target: maximum cost of an audit, in percent of the program's time.
 const TARGET: f64 = 0.1;
 
-/// A CPU on which the events occur, and the results for it.
-struct Place {
+/// A load that causes events on a CPU, and the results for it.
+struct EventLoad {
     name: &'static str,
     cpu: Option<Cpu>,
     /// Slowdown of the program's computation during an audit, in percent. Each run with an audit is
@@ -59,7 +59,7 @@ struct Place {
 pub(crate) fn run(bench: &Bench) -> Outcome {
     println!("\n## observer");
     let tool = Tool::find()?;
-    let place = |name, cpu| Place {
+    let load = |name, cpu| EventLoad {
         name,
         cpu,
         lost: Series::new(),
@@ -67,28 +67,28 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
         stated: Series::new(),
         events: Series::new(),
     };
-    let mut places = [
-        place("none but the machine's own", None),
-        place("switches on another CPU", Some(bench.other)),
-        place("switches on the program's CPU", Some(bench.measured)),
+    let mut loads = [
+        load("none but the machine's own", None),
+        load("switches on another CPU", Some(bench.other)),
+        load("switches on the program's CPU", Some(bench.measured)),
     ];
     for _ in 0..bench.choose(15, 2) {
-        for place in &mut places {
+        for load in &mut loads {
             bench.go_on()?;
-            turn(bench, &tool, place)?;
+            turn(bench, &tool, load)?;
         }
     }
-    print(&places);
+    print(&loads);
     Ok(())
 }
 
 /// Computes once without an audit, once with an audit, and once more without one.
-fn turn(bench: &Bench, tool: &Tool, place: &mut Place) -> Outcome {
+fn turn(bench: &Bench, tool: &Tool, load: &mut EventLoad) -> Outcome {
     let length = Nanos(3 * LENGTH.0 + 4 * 1_500_000_000);
     let cpu = bench.measured;
     let mut victim = Victim::start(cpu)?;
     thread::scope(|scope| {
-        let maker = place
+        let maker = load
             .cpu
             .map(|cpu| scope.spawn(move || ping_pong::run_paced(cpu, TRIPS, PACE, length)));
         let before = victim.compute()?;
@@ -102,12 +102,12 @@ fn turn(bench: &Bench, tool: &Tool, place: &mut Place) -> Outcome {
             made.map_err(|_| "the generator panicked")??;
         }
         let without = f64::midpoint(before, after);
-        place.lost.push(100.0 * (1.0 - with / without));
-        place.nothing.push(100.0 * (1.0 - after / before));
-        place.stated.push(stated(&statement)?);
+        load.lost.push(100.0 * (1.0 - with / without));
+        load.nothing.push(100.0 * (1.0 - after / before));
+        load.stated.push(stated(&statement)?);
         let watched = statement.cpus.iter().map(|books| books.elapsed).max();
         let watched = watched.unwrap_or_default().as_secs_f64();
-        place.events.push(statement.cost.events as f64 / watched);
+        load.events.push(statement.cost.events as f64 / watched);
         Ok(())
     })
 }
@@ -201,11 +201,11 @@ fn stated(statement: &Statement) -> Result<f64, String> {
 
 /// Describes whether the target is met. It is undecided if runs without an audit vary by more than
 /// the target.
-fn verdict(place: &Place) -> String {
-    let nothing = place.nothing.quantile(0.75) - place.nothing.quantile(0.25);
+fn verdict(load: &EventLoad) -> String {
+    let nothing = load.nothing.quantile(0.75) - load.nothing.quantile(0.25);
     let said = if nothing > TARGET {
         "not told apart"
-    } else if place.lost.median() <= TARGET {
+    } else if load.lost.median() <= TARGET {
         "met"
     } else {
         "not met"
@@ -213,7 +213,7 @@ fn verdict(place: &Place) -> String {
     format!("≤ {TARGET}: {said}")
 }
 
-fn print(places: &[Place]) {
+fn print(loads: &[EventLoad]) {
     let mut table = Table::new([
         "events",
         "n",
@@ -225,18 +225,18 @@ fn print(places: &[Place]) {
         "by the statement, %",
         "target",
     ]);
-    for place in places {
-        let lost = place.lost.median();
+    for load in loads {
+        let lost = load.lost.median();
         table.row([
-            place.name.to_owned(),
-            place.lost.n().to_string(),
-            format!("{:.0}", place.events.median()),
+            load.name.to_owned(),
+            load.lost.n().to_string(),
+            format!("{:.0}", load.events.median()),
             format!("{lost:.3}"),
-            place.lost.quartiles(3),
-            format!("{:.3}", place.nothing.median()),
-            place.nothing.quartiles(3),
-            format!("{:.4}", place.stated.median()),
-            verdict(place),
+            load.lost.quartiles(3),
+            format!("{:.3}", load.nothing.median()),
+            load.nothing.quartiles(3),
+            format!("{:.4}", load.stated.median()),
+            verdict(load),
         ]);
     }
     table.print();

@@ -91,7 +91,7 @@ impl Apart {
     /// Explains the difference between the predicted and the actual losses of a burst. `held` is
     /// the number of datagrams that fit into the buffer. Returns `None` if it is unknown how many
     /// datagrams were sent during the pause.
-    fn of(burst: &Burst, held: u64) -> Option<Self> {
+    fn from_burst(burst: &Burst, held: u64) -> Option<Self> {
         let (sent, queued, predicted) = (burst.sent_in_pause?, burst.queued?, burst.predicted?);
         Some(Self {
             lost: burst.lost,
@@ -160,7 +160,7 @@ impl Results {
             let is_within = off <= OFF.0 || share <= OFF.1;
             if !is_within {
                 self.apart
-                    .extend(held.and_then(|held| Apart::of(burst, held)));
+                    .extend(held.and_then(|held| Apart::from_burst(burst, held)));
             }
             self.bursts.add(is_within);
             let paused = burst.read_pause.map_or(f64::INFINITY, Nanos::as_secs_f64);
@@ -372,12 +372,12 @@ mod tests {
         // The buffer holds 277 datagrams, but 7 of those had already been read and were still
         // charged to it. The formula expects 1 021 datagrams to be sent during the pause, but 1 030
         // were. 20 datagrams were lost after the pause.
-        let apart = Apart::of(&burst(Some(1_030), Some(744)), 277).unwrap();
+        let apart = Apart::from_burst(&burst(Some(1_030), Some(744)), 277).unwrap();
         let parts = (apart.not_empty, apart.more_sent, apart.afterwards);
         assert_eq!(parts, (7, 9, 20));
         let off = i64::try_from(apart.lost - apart.predicted).unwrap();
         assert_eq!(parts.0 + parts.1 + parts.2, off);
-        assert!(Apart::of(&burst(None, Some(744)), 277).is_none());
-        assert!(Apart::of(&burst(Some(1_030), None), 277).is_none());
+        assert!(Apart::from_burst(&burst(None, Some(744)), 277).is_none());
+        assert!(Apart::from_burst(&burst(Some(1_030), None), 277).is_none());
     }
 }

@@ -34,7 +34,7 @@ impl Statistics {
 
     /// Adds up the statistics of those BPF programs that were loaded after this was created and
     /// whose name contains `part`.
-    pub(crate) fn of(&self, part: &str) -> Spent {
+    pub(crate) fn spent_by(&self, part: &str) -> Spent {
         let ours = programs().filter(|program| {
             let name = program.name_as_str().unwrap_or_default();
             !self.others.contains(&program.id()) && name.contains(part)

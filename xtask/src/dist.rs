@@ -82,7 +82,7 @@ fn release(
     let texts = Texts::of_host(folder)?;
     let mut made = Vec::new();
     for &target in targets {
-        let packages = Packages::of(target)?;
+        let packages = Packages::resolve(target)?;
         let release = Release {
             version: packages.own_version().to_owned(),
             time,

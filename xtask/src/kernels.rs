@@ -192,7 +192,7 @@ fn rows_of(
     for name in kernels {
         if is_wanted(name) || guest.is_known(name) {
             eprintln!("{name}");
-            rows.push(Row::of(name, guest.statement(name)));
+            rows.push(Row::new(name, guest.statement(name)));
         }
     }
     Ok(rows)

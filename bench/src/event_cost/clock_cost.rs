@@ -43,7 +43,7 @@ fn time(bench: &Bench, bpftrace: &Path, readings: u32) -> Result<f64, String> {
     bench
         .pause(Duration::from_millis(1_500))
         .map_err(|error| error.to_string())?;
-    let spent = statistics.of(INTERVAL);
+    let spent = statistics.spent_by(INTERVAL);
     running.interrupt()?;
     let time = spent.per_run();
     time.ok_or_else(|| "bpftrace's program did not run".to_owned())

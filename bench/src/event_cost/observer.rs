@@ -177,7 +177,7 @@ fn play(
 ) -> Result<Played, String> {
     let (bursts, trips) = bench.choose((9, 20_000), (5, 10_000));
     let cpu = bench.measured;
-    let before = statistics.map(|statistics| statistics.of(HOOK));
+    let before = statistics.map(|statistics| statistics.spent_by(HOOK));
     let taken: Vec<Taken> = thread::scope(|scope| {
         let player = scope.spawn(move || {
             let bursts = (0..bursts).map(|_| ping_pong::run(cpu, trips));
@@ -195,7 +195,8 @@ fn play(
     Ok(Played {
         bursts: taken.iter().map(|taken| taken.per_switch()).collect(),
         switches: taken.iter().map(|taken| taken.switches).sum(),
-        inside: inside.and_then(|(statistics, before)| statistics.of(HOOK).per_run_since(before)),
+        inside: inside
+            .and_then(|(statistics, before)| statistics.spent_by(HOOK).per_run_since(before)),
     })
 }
 

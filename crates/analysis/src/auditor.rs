@@ -13,7 +13,7 @@ use ticktax_model::{Nanos, SourceTable};
 use crate::accounting::AccountingCheck;
 use crate::beats::Finder;
 use crate::ledger::{Books, Ledger};
-use crate::pace::Watched;
+use crate::pace::WatchedProcess;
 use crate::pace::lateness::{self, late_frames};
 use crate::pace::watch::Process;
 use crate::packet_path::Packets;
@@ -118,7 +118,7 @@ impl Auditor {
         begin: Nanos,
         end: Nanos,
         overshot_from: Option<Nanos>,
-    ) -> Option<Watched> {
+    ) -> Option<WatchedProcess> {
         let frames = self.frames.as_ref()?;
         Some(frames.judge(begin, end, overshot_from))
     }

@@ -57,7 +57,7 @@ use self::routes::{Route, Routes};
 use self::starts::Starts;
 use self::streams::{NONE, StreamId, Streams};
 use self::ticks::Ticks;
-use self::trail::{Run, Trail};
+use self::trail::{CpuRun, Trail};
 use crate::ledger::{self, Proofs};
 use crate::timeline::{Event, EventKind, Keep, MAX_TIME, Timeline};
 use ticktax_beats::Tick;
@@ -273,7 +273,7 @@ impl Finder {
         }
     }
 
-    fn end_of_run(&mut self, run: Run) {
+    fn end_of_run(&mut self, run: CpuRun) {
         self.onset(run.stream, run.cpu, run.start, run.end);
     }
 

@@ -36,7 +36,11 @@ pub fn figures(statement: &Statement, pid: Option<i32>) -> Vec<Figure> {
         add(Measure::Sampled, sampled.map(|time| time.share_of(wall)));
     }
     let elapsed: Nanos = statement.cpus.iter().map(|cpu| cpu.elapsed).sum();
-    let idle: Nanos = statement.cpus.iter().map(|cpu| cpu.of(Class::Idle)).sum();
+    let idle: Nanos = statement
+        .cpus
+        .iter()
+        .map(|cpu| cpu.time_of(Class::Idle))
+        .sum();
     add(Measure::Busy, Some(1.0 - idle.share_of(elapsed)));
     if let Some(check) = &statement.accounting {
         let shares: Vec<f64> = check.cpus.iter().map(|cpu| cpu.shown_share).collect();

@@ -36,7 +36,7 @@ use ticktax_model::hook::Hook;
 use ticktax_model::recording::{Effect, Header, Level, Row};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span};
 
-use self::gaps::{Machine, Run};
+use self::gaps::{CpuRun, Machine};
 use crate::fast_map::FastMap;
 
 /// The program, thread or cgroup whose time is analysed.
@@ -166,7 +166,7 @@ pub struct Follow {
 struct Thread {
     /// A source of the thread's runs. It is the template for the sources of its waits.
     source: SourceId,
-    runs: Vec<Run>,
+    runs: Vec<CpuRun>,
     /// Whether the tracer followed the thread, in which case its waits are among the rows.
     is_followed: bool,
 }
@@ -341,7 +341,7 @@ impl Follow {
 
 impl Thread {
     fn ran(&mut self, span: &Span) {
-        let run = Run {
+        let run = CpuRun {
             start: span.start,
             end: span.end(),
             cpu: span.cpu,

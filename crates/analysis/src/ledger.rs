@@ -229,7 +229,7 @@ impl Ledger {
             self.contents.yielded &= gap.moves_time();
             let signature = if gap.moves_time() && !self.contents.incomplete {
                 let shape = self.contents.shape;
-                self.signatures.of(&self.contents.held, shape)
+                self.signatures.intern(&self.contents.held, shape)
             } else {
                 None
             };

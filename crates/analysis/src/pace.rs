@@ -28,4 +28,4 @@ pub use paced::loop_statement;
 pub use tick::sampled_at_tick;
 pub(crate) use times::buckets;
 pub use turns::TurnStats;
-pub use watch::Watched;
+pub use watch::WatchedProcess;

@@ -46,7 +46,7 @@ use self::asking::{Answer, Asked, Questions};
 use self::frames::CpuFrames;
 use self::sums::Sums;
 use self::threads::Receivers;
-use crate::timeline::{Event, EventKind, History, MAX_TIME, Occupant, Part, Timeline};
+use crate::timeline::{Event, EventKind, History, InterruptPart, MAX_TIME, Occupant, Timeline};
 
 /// A packet's path up to the wake-up of a thread.
 #[derive(Clone, Copy, Debug)]
@@ -152,7 +152,7 @@ impl Packets {
                     Effect::Raised(_) | Effect::Queued(_) => {}
                 }
             }
-            EventKind::Interrupt(interrupt) if interrupt.part == Part::Frame => {
+            EventKind::Interrupt(interrupt) if interrupt.part == InterruptPart::Frame => {
                 self.interrupt(interrupt.kind, event);
             }
             EventKind::OnCpu(occupant, onset) => {

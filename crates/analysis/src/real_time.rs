@@ -160,7 +160,7 @@ fn version(release: &str) -> Option<(u32, u32)> {
 
 /// A thread's on-CPU period.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct CpuRun {
     tid: i32,
     start: Nanos,
     end: Nanos,
@@ -168,23 +168,23 @@ struct Run {
 
 /// A CPU's recent activity.
 #[derive(Debug, Default)]
-struct Line {
+struct CpuActivity {
     /// The current run.
-    now: Option<Run>,
+    now: Option<CpuRun>,
     /// Completed runs of [`LONG`] or longer, in order.
-    long: VecDeque<Run>,
+    long: VecDeque<CpuRun>,
     /// Times at which the fair server's timer started.
     servers: VecDeque<Nanos>,
 }
 
-impl Line {
+impl CpuActivity {
     fn ran(&mut self, tid: i32, span: &Span) {
         let (start, end) = (span.start, span.end());
         match &mut self.now {
             Some(now) if now.tid == tid && now.end == start => now.end = end,
             _ => {
                 self.close();
-                self.now = Some(Run { tid, start, end });
+                self.now = Some(CpuRun { tid, start, end });
             }
         }
     }
@@ -194,7 +194,7 @@ impl Line {
             return;
         };
         self.long.push_back(run);
-        let old = |oldest: &Run| oldest.end < run.end - KEPT;
+        let old = |oldest: &CpuRun| oldest.end < run.end - KEPT;
         while self.long.len() > RUNS || self.long.front().is_some_and(old) {
             self.long.pop_front();
         }
@@ -249,7 +249,7 @@ struct Candidate {
 #[derive(Debug)]
 pub(crate) struct RealTime {
     limits: Limits,
-    lines: Vec<Line>,
+    cpus: Vec<CpuActivity>,
     found: Vec<Candidate>,
 }
 
@@ -257,7 +257,7 @@ impl RealTime {
     pub(crate) fn new(limits: Limits) -> Self {
         Self {
             limits,
-            lines: Vec::new(),
+            cpus: Vec::new(),
             found: Vec::new(),
         }
     }
@@ -266,11 +266,11 @@ impl RealTime {
         match event.kind() {
             EventKind::OnCpu(Occupant::Thread(on), _) => {
                 let tid = on.thread.map_or(0, |thread| thread.tid);
-                self.line(event.slot).ran(tid, event.span);
+                self.cpu(event.slot).ran(tid, event.span);
             }
-            EventKind::OnCpu(Occupant::Idle, _) => self.line(event.slot).close(),
+            EventKind::OnCpu(Occupant::Idle, _) => self.cpu(event.slot).close(),
             EventKind::Interrupt(interrupt) if interrupt.starts_server => {
-                let servers = &mut self.line(event.slot).servers;
+                let servers = &mut self.cpu(event.slot).servers;
                 servers.push_back(event.span.start);
                 if servers.len() > RUNS {
                     servers.pop_front();
@@ -280,11 +280,11 @@ impl RealTime {
         }
     }
 
-    fn line(&mut self, slot: usize) -> &mut Line {
-        if slot >= self.lines.len() {
-            self.lines.resize_with(slot + 1, Line::default);
+    fn cpu(&mut self, slot: usize) -> &mut CpuActivity {
+        if slot >= self.cpus.len() {
+            self.cpus.resize_with(slot + 1, CpuActivity::default);
         }
-        &mut self.lines[slot]
+        &mut self.cpus[slot]
     }
 
     /// Returns whether a limit can cause a wait of this length.
@@ -296,7 +296,7 @@ impl RealTime {
     /// Returns whether a limit may have held back a thread that now runs on the CPU in `slot`, from
     /// `start` on, since its last run there. That run must be the last long one on this CPU.
     pub(crate) fn left(&self, slot: usize, tid: i32, start: Nanos) -> bool {
-        let last = self.lines.get(slot).and_then(|line| line.long.back());
+        let last = self.cpus.get(slot).and_then(|cpu| cpu.long.back());
         last.is_some_and(|run| run.tid == tid && self.wants(start - run.end))
     }
 
@@ -312,7 +312,7 @@ impl RealTime {
         if !self.wants(wait.dur) || self.found.len() == CANDIDATES {
             return;
         }
-        let Some(line) = self.lines.get(slot) else {
+        let Some(cpu) = self.cpus.get(slot) else {
             return;
         };
         let end = wait.end();
@@ -325,14 +325,14 @@ impl RealTime {
             }
         }
         let begin = end - self.limits.period;
-        let Some(ran) = line.by_thread((begin, end), &during, self.limits.most_left()) else {
+        let Some(ran) = cpu.by_thread((begin, end), &during, self.limits.most_left()) else {
             return;
         };
         let started = |&at: &Nanos| (wait.start - SERVER_DELAY..=wait.start).contains(&at);
         // If only one thread ran after the wake-up, it may simply not have been preemptible, so do
         // not blame a limit.
         let passed_over = !woken || idled >= SHORTEST || during.len() > 1;
-        let limit = self.limits.which(idled, line.servers.iter().any(started));
+        let limit = self.limits.which(idled, cpu.servers.iter().any(started));
         if let Some(limit) = limit.filter(|_| passed_over && self.limits.used_up(ran.values())) {
             self.found.push(Candidate {
                 source: wait.source,
@@ -348,7 +348,7 @@ impl RealTime {
 
     /// Selects the waits that were caused by a limit, given the threads' policies at the end of the
     /// recording.
-    pub(crate) fn finish(self, header: &Header) -> Held {
+    pub(crate) fn finish(self, header: &Header) -> LimitedWaits {
         let tids = |matches: fn(SpecialPolicy) -> bool| -> BTreeSet<i32> {
             let threads = header.policies.iter();
             let threads = threads.filter(|thread| matches(thread.policy));
@@ -365,18 +365,18 @@ impl RealTime {
                 && wait.during.is_disjoint(&go_first)
                 && limits.used_up(ran.map(|(_, time)| time))
         });
-        Held { limits, found }
+        LimitedWaits { limits, found }
     }
 }
 
 /// Waits of real-time threads that were caused by a limit.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct LimitedWaits {
     limits: Limits,
     found: Vec<Candidate>,
 }
 
-impl Held {
+impl LimitedWaits {
     pub(crate) fn limit_of(&self, tid: i32, start: Nanos) -> Option<RealTimeLimit> {
         let mut found = self.found.iter();
         let wait = found.find(|wait| wait.tid == tid && wait.start == start)?;

@@ -29,7 +29,7 @@ use ticktax_model::{Kind, Nanos, SourceId, SourceTable};
 use self::cpu::CpuBook;
 use crate::ledger::JudgedGap;
 use crate::ledger::tally::{LengthTally, Tally};
-use crate::timeline::{Event, EventKind, Interrupt, Part, Role, Roles};
+use crate::timeline::{Event, EventKind, Interrupt, InterruptPart, Role, Roles};
 
 pub use self::bill::{add_fleet, fleet};
 
@@ -85,13 +85,13 @@ impl TickAccumulator {
     fn timer(&mut self, interrupt: Interrupt, event: &Event<'_>) {
         let span = event.span;
         match interrupt.part {
-            Part::Tick => {
+            InterruptPart::Tick => {
                 self.cpu(event).tick_function(span);
                 let function = self.functions.entry(span.source).or_default();
                 function.add(span.self_time, span.dur);
             }
-            Part::Function => self.others.add(span.self_time, span.dur),
-            Part::Frame => {
+            InterruptPart::Function => self.others.add(span.self_time, span.dur),
+            InterruptPart::Frame => {
                 self.frames.add(span.self_time, span.dur);
                 if let Some(cost) = self.cpu(event).frame(span) {
                     self.ticks.add(cost, cost);
@@ -103,7 +103,7 @@ impl TickAccumulator {
 
     fn softirq(&mut self, interrupt: Interrupt, event: &Event<'_>) {
         let span = event.span;
-        if interrupt.part != Part::Frame {
+        if interrupt.part != InterruptPart::Frame {
             self.cpu(event).softirq_function(span);
         } else if let Some(cost) = self.cpu(event).softirq(span) {
             let softirq = self.softirqs.entry(span.source).or_default();
@@ -129,7 +129,7 @@ impl TickAccumulator {
         };
         self.summed = true;
         match part {
-            Some(Part::Tick) => {
+            Some(InterruptPart::Tick) => {
                 self.ticks.add_sum(sum);
                 let tally = Tally {
                     time: sum.span.self_time,
@@ -142,7 +142,7 @@ impl TickAccumulator {
                     .merge(&tally);
                 self.cpu(event).ticks.all += sum.count;
             }
-            Some(Part::Frame) => {
+            Some(InterruptPart::Frame) => {
                 self.frames.add_sum(sum);
                 self.cpu(event).frames.all += sum.count;
             }
@@ -153,10 +153,10 @@ impl TickAccumulator {
     pub(crate) fn gap(&mut self, roles: &Roles, gap: &JudgedGap<'_>) {
         let mut ticks = 0;
         for held in gap.held {
-            match roles.of(held.source) {
+            match roles.role(held.source) {
                 Role::Interrupt(interrupt) if interrupt.is_tick() => ticks += held.count,
                 Role::Interrupt(interrupt)
-                    if (interrupt.is_local_timer() && interrupt.part == Part::Frame)
+                    if (interrupt.is_local_timer() && interrupt.part == InterruptPart::Frame)
                         || interrupt.kind == Kind::Softirq => {}
                 _ => return,
             }

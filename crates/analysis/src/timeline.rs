@@ -22,7 +22,7 @@ use crate::late::Inserter;
 
 pub(crate) use self::history::{History, Keep, Piece};
 pub(crate) use self::role::{
-    Interrupt, Line, Occupant, OffCpu, OnCpu, Part, Role, Roles, ThreadId,
+    Interrupt, InterruptLine, InterruptPart, Occupant, OffCpu, OnCpu, Role, Roles, ThreadId,
 };
 
 /// Largest plausible time or length of a row, 146 years. A row beyond that is damaged, and the

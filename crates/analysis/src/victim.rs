@@ -56,7 +56,7 @@ use crate::pace::lateness::Outside;
 use crate::ran::Ran;
 use crate::real_time::{Limits, RealTime};
 use crate::timeline::{
-    Event, EventKind, History, MAX_TIME, Occupant, OffCpu, Part, Piece, ThreadId, Timeline,
+    Event, EventKind, History, InterruptPart, MAX_TIME, Occupant, OffCpu, Piece, ThreadId, Timeline,
 };
 
 /// Minimum length of an idle period that counts as idle time. A shorter one may just be part of the
@@ -178,7 +178,7 @@ impl Victim {
         outside: &Outside,
     ) -> Option<(Vec<Loss>, Option<Nanos>)> {
         let losses = self.losses.as_ref()?;
-        Some((losses.of(tid, outside), losses.full_at()))
+        Some((losses.for_thread(tid, outside), losses.full_at()))
     }
 
     pub(crate) fn ran_while_waiting(&self, sources: &SourceTable) -> Ran {
@@ -246,7 +246,8 @@ impl Victim {
                 if interrupt.refills_quota {
                     self.quota.refill(event.span);
                 }
-                let is_complete = interrupt.part == Part::Frame || interrupt.kind == Kind::Nmi;
+                let is_complete =
+                    interrupt.part == InterruptPart::Frame || interrupt.kind == Kind::Nmi;
                 self.cpu(event).note(event.span, is_complete);
             }
             EventKind::OffCpu(off) => self.wait(off, event, history),

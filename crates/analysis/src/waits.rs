@@ -58,7 +58,7 @@ pub(crate) struct Waits {
     threads: FastMap<i32, Recent>,
     late: Inserter,
     /// Runs whose preceding wait has not been looked up yet, in order of arrival.
-    runs: VecDeque<Run>,
+    runs: VecDeque<RunStart>,
     /// Latest end among threads' rows.
     newest: Nanos,
     /// Waits whose start is known but that are not judged yet, by CPU slot.
@@ -87,7 +87,7 @@ struct Recent {
 
 /// The start of a thread's run.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct RunStart {
     slot: usize,
     tid: i32,
     source: SourceId,
@@ -98,20 +98,20 @@ struct Run {
 /// A possible wait before a run. It counts as a wait only if other threads ran on that CPU.
 #[derive(Clone, Copy, Debug)]
 struct Wait {
-    run: Run,
+    run: RunStart,
     start: Start,
 }
 
 /// Sums of waits, by whether they began with a wake-up or a preemption.
 #[derive(Debug, Default)]
 struct ByStart {
-    woken: Found,
-    preempted: Found,
+    woken: WaitSums,
+    preempted: WaitSums,
 }
 
 /// Sums of waits.
 #[derive(Debug, Default)]
-struct Found {
+struct WaitSums {
     /// Waits by the source that waited, each with the start of its longest wait.
     waiters: BTreeMap<SourceId, (Tally, Nanos)>,
     /// Waiting time by the source that waited and the source that ran.
@@ -162,7 +162,7 @@ impl Waits {
                     };
                     // On an idle CPU, nothing delays a thread except a limit on real-time threads.
                     if !onset.continues && (!onset.after_idle || may_be_held()) {
-                        self.runs.push_back(Run {
+                        self.runs.push_back(RunStart {
                             slot: event.slot,
                             tid: thread.tid,
                             source: span.source,
@@ -355,7 +355,7 @@ impl Recent {
     }
 }
 
-impl Found {
+impl WaitSums {
     /// Adds a wait. Time during which the probe ran counts only if `probe` is set.
     fn add(&mut self, span: &Span, history: &History, sources: &SourceTable, probe: bool) {
         let (tally, at) = self.waiters.entry(span.source).or_default();

@@ -4,9 +4,9 @@
 //! To choose the event nearest to a path is biased. Among unrelated events, even a wrong period
 //! finds some that confirm it. There are two remedies. First, a burst is represented by its first
 //! event, even if another event of the burst is nearer to the path. Second, if the beats are on a
-//! grid, the events are chosen again from the fitted line until the choice is stable.
+//! grid, the events are chosen again from the fitted grid until the choice is stable.
 //!
-//! Even then, the choice partly follows the line if the line is displaced. The fraction by which it
+//! Even then, the choice partly follows the grid if the grid is displaced. The fraction by which it
 //! follows is the *response*. The response widens the confidence interval, as the derivative of the
 //! estimating equation does in the variance of any M-estimator (Huber 1967).
 
@@ -18,7 +18,7 @@ use super::number::whole;
 use super::refine::{self, Fit};
 use super::steps;
 
-/// Maximum number of times to choose the events and fit the line to them.
+/// Maximum number of times to choose the events and fit the grid to them.
 const ROUNDS: usize = 12;
 /// Largest response r that is accounted for. The interval widens by a factor of 1 / (1 − r).
 const STIFFEST: f64 = 0.8;
@@ -61,8 +61,8 @@ pub(super) fn measure(
         return Some(fit);
     }
     for _ in 0..ROUNDS {
-        let line = Line::through(times, &train.entries, &fit);
-        let entries = line.choose(times, chain, train.gate);
+        let grid = FittedGrid::through(times, &train.entries, &fit);
+        let entries = grid.choose(times, chain, train.gate);
         let Some(next) =
             refine::fit(times, &entries, fit.period, rounding).filter(|_| entries.len() >= FEWEST)
         else {
@@ -77,10 +77,10 @@ pub(super) fn measure(
     }
     let mut displaced = fit;
     displaced.period += fit.margin;
-    let line = Line::through(times, &train.entries, &displaced);
+    let grid = FittedGrid::through(times, &train.entries, &displaced);
     if let Some(answer) = refine::fit(
         times,
-        &line.choose(times, chain, train.gate),
+        &grid.choose(times, chain, train.gate),
         fit.period,
         rounding,
     ) {
@@ -131,16 +131,16 @@ fn onset(times: &[f64], mut event: usize, chain: f64) -> usize {
 
 /// A grid that was fitted to events: the time of its slot 0, its period, and the spread of the
 /// events around it.
-struct Line {
+struct FittedGrid {
     origin: f64,
     period: f64,
     width: f64,
 }
 
-impl Line {
+impl FittedGrid {
     /// Returns the grid that has the fitted period and passes through the median of the entries.
     fn through(times: &[f64], entries: &[Entry], fit: &Fit) -> Self {
-        // Fix the line at the mean slot, so that a displaced period changes only its slope.
+        // Fix the grid at the mean slot, so that a displaced period changes only its slope.
         let n = entries.len() as f64;
         let slot = entries.iter().map(|e| e.slot as f64).sum::<f64>() / n;
         let mut offsets: Vec<f64> = entries

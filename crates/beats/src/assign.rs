@@ -166,24 +166,24 @@ fn place(times: &[f64], stretches: &[Range<usize>], track: &Track) -> Vec<(i64, 
 }
 
 /// A block of the path. Its phase is in periods and is not wrapped.
-struct Step {
+struct PathBlock {
     block: i64,
     phase: f64,
     segment: u32,
 }
 
-fn unwrap(track: &Track) -> Vec<Step> {
-    let mut steps: Vec<Step> = Vec::with_capacity(track.path.len());
+fn unwrap(track: &Track) -> Vec<PathBlock> {
+    let mut blocks: Vec<PathBlock> = Vec::with_capacity(track.path.len());
     let mut starts = track.starts.iter().skip(1).peekable();
     for (i, &(block, phase)) in track.path.iter().enumerate() {
         let new = starts.next_if(|&&start| start <= i).is_some();
-        let step = match steps.last() {
+        let first = match blocks.last() {
             None => (f64::from(phase) + 0.5) / PHASES as f64,
             Some(last) => {
                 let moved = turn(phase, track.path[i - 1].1);
                 let segment = last.segment + u32::from(new || track.drift_model.is_restart(moved));
                 let phase = last.phase + f64::from(moved) / PHASES as f64;
-                steps.push(Step {
+                blocks.push(PathBlock {
                     block,
                     phase,
                     segment,
@@ -191,13 +191,13 @@ fn unwrap(track: &Track) -> Vec<Step> {
                 continue;
             }
         };
-        steps.push(Step {
+        blocks.push(PathBlock {
             block,
-            phase: step,
+            phase: first,
             segment: 0,
         });
     }
-    steps
+    blocks
 }
 
 /// Returns the centre and the standard deviation of the pulse of events around the path. They come

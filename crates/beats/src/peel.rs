@@ -3,7 +3,7 @@
 
 use super::assign::Entry;
 use super::number::{index, whole};
-use super::search::{Found, Search};
+use super::search::{AcceptedBeat, Search};
 use super::{Beat, Events, FEWEST, Period, Rhythm, knowable, lengths_of};
 use ticktax_model::Nanos;
 
@@ -43,7 +43,7 @@ pub fn detect(events: &Events) -> Vec<Beat> {
 
 /// Returns whether the period that was found is a small rational multiple of the period of an
 /// earlier beat, to within its precision.
-fn is_multiple(found: &Found, beat: &Beat) -> bool {
+fn is_multiple(found: &AcceptedBeat, beat: &Beat) -> bool {
     let ratio = found.fit.period / beat.period.value;
     let slots = found.train.slots.min(beat.expected as f64);
     let tolerance = (0.3 / slots).max(0.002);
@@ -57,7 +57,7 @@ fn is_multiple(found: &Found, beat: &Beat) -> bool {
 impl Search<'_> {
     /// Returns the indices of the beat's events among the remaining times. There is one event per
     /// slot, plus the rest of its burst, which is at other phases of the same path.
-    fn members(&self, found: &Found) -> Vec<usize> {
+    fn members(&self, found: &AcceptedBeat) -> Vec<usize> {
         const BINS: usize = 64;
         let train = &found.train;
         let mut mine = vec![false; self.times.len()];
@@ -96,8 +96,8 @@ impl Search<'_> {
         self.cut();
     }
 
-    fn describe(&self, found: &Found, members: &[usize]) -> Beat {
-        let Found {
+    fn describe(&self, found: &AcceptedBeat, members: &[usize]) -> Beat {
+        let AcceptedBeat {
             train, fit, alarm, ..
         } = found;
         let lengths: Vec<Nanos> = members
@@ -138,7 +138,7 @@ impl Search<'_> {
 
     /// Returns when the first beat was due. This is the mean phase of the first few beats,
     /// extrapolated back to the start of the window.
-    fn first(&self, found: &Found) -> Nanos {
+    fn first(&self, found: &AcceptedBeat) -> Nanos {
         let segment = found.train.entries.first().map_or(0, |e| e.segment);
         let early: Vec<&Entry> = found
             .train

@@ -32,7 +32,7 @@ const LONGER: u32 = 16;
 const MANNERS: f64 = 12.0;
 
 /// A beat that has passed all tests.
-pub(super) struct Found {
+pub(super) struct AcceptedBeat {
     pub(super) train: Train,
     pub(super) fit: Fit,
     pub(super) alarm: f64,
@@ -115,7 +115,7 @@ impl<'a> Search<'a> {
     }
 
     /// Returns the beat of the tick itself if nearly every tick has an event.
-    fn every_tick(&self) -> Option<Found> {
+    fn every_tick(&self) -> Option<AcceptedBeat> {
         let lattice = self.lattice?;
         let chance = lattice.every_tick(&self.times, self.seen);
         let chance = chance.filter(|&chance| chance <= ALARM)?;
@@ -130,7 +130,7 @@ impl<'a> Search<'a> {
             .then_some(found)
     }
 
-    pub(super) fn strongest(&self) -> Option<Found> {
+    pub(super) fn strongest(&self) -> Option<AcceptedBeat> {
         if self.times.len() < FEWEST {
             return None;
         }
@@ -266,7 +266,13 @@ impl<'a> Search<'a> {
     /// Follows, fits and tests a period over the whole window. Returns `None` if there is no beat
     /// with this period. If events are missing in a regular pattern of slots, tests a longer period
     /// instead, up to `longer` times.
-    fn judge(&self, trial: &Trial, found: Track, clean: Option<f64>, longer: u32) -> Option<Found> {
+    fn judge(
+        &self,
+        trial: &Trial,
+        found: Track,
+        clean: Option<f64>,
+        longer: u32,
+    ) -> Option<AcceptedBeat> {
         let weighed = self.weighed();
         let stretches = self.stretches.iter();
         let all_times: Vec<&[f64]> = stretches.map(|s| &weighed[s.clone()]).collect();
@@ -311,7 +317,7 @@ impl<'a> Search<'a> {
             && fit.period <= self.longest * 1.05
             && fit.period >= self.shortest * 0.95
             && covers(&train);
-        ok.then_some(Found { train, fit, alarm })
+        ok.then_some(AcceptedBeat { train, fit, alarm })
     }
 }
 

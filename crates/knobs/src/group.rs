@@ -139,12 +139,12 @@ fn member<'a>(text: &'a str, controller: &str, version: Version) -> Option<&'a s
 /// The directory is always called `ticktax-try-N`, and its parent is `home` or an ancestor of
 /// `home`. Journal records with any other directory are rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct GroupPath {
     pub(crate) folder: PathBuf,
     pub(crate) home: PathBuf,
 }
 
-/// A [`Place`] whose directories have been opened.
+/// A [`GroupPath`] whose directories have been opened.
 struct Site<'a> {
     parent: Cgroup,
     name: &'a OsStr,
@@ -152,7 +152,7 @@ struct Site<'a> {
     home: Option<Cgroup>,
 }
 
-impl Place {
+impl GroupPath {
     /// Opens `home` and the parent of the temporary cgroup. Fails if ticktax would never create a
     /// cgroup at this path. Does not follow symbolic links.
     fn site(&self, system: &System) -> io::Result<Site<'_>> {
@@ -201,7 +201,7 @@ fn is_own(name: &OsStr) -> bool {
 
 /// Chooses where to create a temporary cgroup: in this process's own cgroup if that delegates the
 /// controller to its children, or else in the nearest ancestor that does.
-pub(crate) fn place(system: &System, controller: Controller) -> Result<Place, KnobError> {
+pub(crate) fn place(system: &System, controller: Controller) -> Result<GroupPath, KnobError> {
     let pid = i32::try_from(std::process::id()).unwrap_or(-1);
     let home = of_process(system, pid, controller)?;
     let name = format!("{PREFIX}{pid}");
@@ -227,7 +227,7 @@ pub(crate) fn place(system: &System, controller: Controller) -> Result<Place, Kn
             controller.name(),
         ),
     })?;
-    let place = Place {
+    let place = GroupPath {
         folder: parent.join(name),
         home,
     };
@@ -240,7 +240,7 @@ pub(crate) fn place(system: &System, controller: Controller) -> Result<Place, Kn
 }
 
 /// Creates the cgroup if it does not exist, and prepares it so that processes can join it.
-pub(crate) fn make(system: &System, place: &Place) -> Result<(), KnobError> {
+pub(crate) fn make(system: &System, place: &GroupPath) -> Result<(), KnobError> {
     let make = || -> io::Result<()> {
         let site = place.site(system)?;
         let group = site.parent.make(site.name)?;
@@ -270,7 +270,7 @@ pub(crate) fn join(system: &System, folder: &Path, pid: i32) -> Result<(), KnobE
 
 /// Moves the processes of the cgroup to `home` and removes the cgroup. Does nothing if it no longer
 /// exists. Fails if ticktax would never create a cgroup at this path.
-pub(crate) fn dissolve(system: &System, place: &Place) -> Result<(), KnobError> {
+pub(crate) fn dissolve(system: &System, place: &GroupPath) -> Result<(), KnobError> {
     let site = match place.site(system) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         opened => opened.map_err(|error| place.error("remove", &error))?,
@@ -319,7 +319,7 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::path::Path;
 
-    use super::{Controller, Place, dissolve, join, make, of_process, place};
+    use super::{Controller, GroupPath, dissolve, join, make, of_process, place};
     use crate::System;
     use crate::fixture::Machine;
 
@@ -400,7 +400,7 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
     #[test]
     fn missing_groups_count_as_removed() {
         let machine = Machine::new();
-        let place = Place {
+        let place = GroupPath {
             folder: "/cg/ticktax-try-7".into(),
             home: "/cg".into(),
         };
@@ -438,7 +438,7 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
             ("/cg/../cg/ticktax-try-8", "/cg/../cg"),
             ("/cg/ticktax-try-9", "/cg"),
         ] {
-            let place = Place {
+            let place = GroupPath {
                 folder: folder.into(),
                 home: home.into(),
             };
@@ -461,7 +461,7 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
         fs::create_dir(&group).unwrap();
         fs::write(group.join("cgroup.procs"), "attacker's text\n").unwrap();
         fs::write(root.join("cgroup.procs"), "precious\n").unwrap();
-        let place = Place {
+        let place = GroupPath {
             folder: group.clone(),
             home: root.clone(),
         };

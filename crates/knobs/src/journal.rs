@@ -81,9 +81,10 @@ pub(crate) enum Record {
     },
 }
 
-/// Points at which tests kill a session. Each is named after the action that was just completed.
+/// Steps of a session, at which tests kill it. Each is named after the action that was just
+/// completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Step {
+pub enum SessionStep {
     /// The journal is open and locked.
     Locked,
     /// Half of a line has been written.
@@ -100,7 +101,7 @@ pub enum Step {
     Cleared,
 }
 
-impl Step {
+impl SessionStep {
     /// All steps.
     pub const ALL: [Self; 7] = [
         Self::Locked,
@@ -113,8 +114,8 @@ impl Step {
     ];
 }
 
-/// A callback that is invoked at each [`Step`], so that tests can kill the session there.
-pub type OnStep = Box<dyn FnMut(Step)>;
+/// A callback that is invoked at each [`SessionStep`], so that tests can kill the session there.
+pub type OnStep = Box<dyn FnMut(SessionStep)>;
 
 /// An open and locked journal.
 pub(crate) struct Journal {
@@ -244,7 +245,7 @@ impl Journal {
         journal
             .cut()
             .map_err(|error| trouble("cut", path, &error))?;
-        journal.step(Step::Locked);
+        journal.step(SessionStep::Locked);
         Ok((journal, parsed.contents))
     }
 
@@ -258,7 +259,7 @@ impl Journal {
         &self.path
     }
 
-    pub(crate) fn step(&mut self, step: Step) {
+    pub(crate) fn step(&mut self, step: SessionStep) {
         (self.on_step)(step);
     }
 
@@ -279,7 +280,7 @@ impl Journal {
             return Err(trouble("write", &self.path, &error));
         }
         self.end += line.len() as u64;
-        self.step(Step::Synced);
+        self.step(SessionStep::Synced);
         Ok(())
     }
 
@@ -287,9 +288,9 @@ impl Journal {
         self.file.seek(SeekFrom::Start(self.end))?;
         let (first, second) = line.split_at(line.len() / 2);
         self.file.write_all(first)?;
-        self.step(Step::HalfLine);
+        self.step(SessionStep::HalfLine);
         self.file.write_all(second)?;
-        self.step(Step::Line);
+        self.step(SessionStep::Line);
         self.file.sync_all()
     }
 
@@ -301,7 +302,7 @@ impl Journal {
         self.end = 0;
         let cleared = self.cut();
         cleared.map_err(|error| trouble("clear", &self.path, &error))?;
-        self.step(Step::Cleared);
+        self.step(SessionStep::Cleared);
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use ticktax_model::Nanos;
 use ticktax_model::knob::{KnobLine, KnobReading, KnobReadings, KnobRisk, KnobScope, KnobSheet};
 
 use crate::error::{KnobError, Trouble};
-use crate::mechanism::{Held, Mechanism};
+use crate::mechanism::{HeldValue, Mechanism};
 use crate::session::Consent;
 use crate::system::System;
 use crate::target::{Presence, Target};
@@ -235,7 +235,7 @@ impl Knob {
         system: &System,
         target: &Target,
         value: &str,
-    ) -> Result<Option<Held>, Trouble> {
+    ) -> Result<Option<HeldValue>, Trouble> {
         self.mechanism.write(system, target, value)
     }
 

@@ -23,7 +23,7 @@ mod watchdog;
 
 pub use error::{KnobError, Trouble};
 pub use group::{Controller, of_process as cgroup_of_process};
-pub use journal::{OnStep, Step};
+pub use journal::{OnStep, SessionStep};
 pub use knob::{Knob, of_what};
 pub use session::{Change, Consent, Session, undo, undo_observed};
 pub use system::System;

@@ -57,7 +57,7 @@ pub(crate) enum Mechanism {
 
 /// Keeps a value in effect until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldValue {
     _file: File,
 }
 
@@ -115,13 +115,13 @@ impl Mechanism {
     }
 
     /// Writes a value, which must be in the form in which reading returns it. If this returns a
-    /// [`Held`], the value stays in effect until the `Held` is dropped.
+    /// [`HeldValue`], the value stays in effect until the `HeldValue` is dropped.
     pub(crate) fn write(
         &self,
         system: &System,
         target: &Target,
         value: &str,
-    ) -> Result<Option<Held>, Trouble> {
+    ) -> Result<Option<HeldValue>, Trouble> {
         match self {
             Self::File(path) | Self::Choice(path) => file::write_of(system, target, path, value)?,
             Self::Mask(path) => mask::write(system, &expanded(path, target), value)?,

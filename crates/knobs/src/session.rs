@@ -15,9 +15,9 @@ use ticktax_model::knob::{UndoOutcome, UndoStatement, UndoneSetting};
 
 use crate::error::{KnobError, RestoreError};
 use crate::group::{self, Controller};
-use crate::journal::{Contents, Journal, OnStep, Record, Step};
+use crate::journal::{Contents, Journal, OnStep, Record, SessionStep};
 use crate::knob::Knob;
-use crate::mechanism::Held;
+use crate::mechanism::HeldValue;
 use crate::registry;
 use crate::system::System;
 use crate::target::{Presence, Target};
@@ -52,7 +52,7 @@ pub struct Session {
     journal: Journal,
     boot: String,
     pending: Left,
-    held: BTreeMap<(String, Target), Held>,
+    held: BTreeMap<(String, Target), HeldValue>,
     ended: bool,
 }
 
@@ -160,7 +160,7 @@ impl Session {
             }
             Err(trouble) => Some(trouble),
         };
-        self.journal.step(Step::Set);
+        self.journal.step(SessionStep::Set);
         // Read the value back even if the kernel refused it, because the kernel may have accepted a
         // part of it.
         let got = knob.read(&self.system, target)?;
@@ -482,7 +482,7 @@ impl Session {
             return Ok(UndoOutcome::ChangedByOther);
         }
         let written = knob.write(&self.system, &target, &pending.original);
-        self.journal.step(Step::PutBack);
+        self.journal.step(SessionStep::PutBack);
         match written.and_then(|_| knob.look(&self.system, &target)) {
             Ok(now) if now == pending.original => {}
             Ok(found) => return Err(RestoreError::Changed { found }),

@@ -19,7 +19,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use nix::sys::signal::{Signal, raise};
 use tempfile::TempDir;
 use ticktax_knobs::{
-    Consent, Controller, KnobError, OnStep, Session, Step, System, Target, registry, undo,
+    Consent, Controller, KnobError, OnStep, Session, SessionStep, System, Target, registry, undo,
     undo_observed,
 };
 use ticktax_model::knob::{UndoOutcome, UndoStatement};
@@ -148,7 +148,7 @@ fn change_everything(session: &mut Session, machine: &Path) -> Result<(), KnobEr
 }
 
 /// Returns a callback that kills this process at step `die_at`.
-fn deadly(die_at: usize, seen: Rc<RefCell<Vec<Step>>>) -> OnStep {
+fn deadly(die_at: usize, seen: Rc<RefCell<Vec<SessionStep>>>) -> OnStep {
     Box::new(move |step| {
         let mut seen = seen.borrow_mut();
         if seen.len() == die_at {
@@ -191,7 +191,7 @@ fn as_victim() -> Option<ExitCode> {
     })
 }
 
-fn all_steps() -> Result<Vec<Step>, Failed> {
+fn all_steps() -> Result<Vec<SessionStep>, Failed> {
     let machine = Machine::new();
     let seen = Rc::new(RefCell::new(Vec::new()));
     let on_step = deadly(NEVER, Rc::clone(&seen));
@@ -204,8 +204,8 @@ fn all_steps() -> Result<Vec<Step>, Failed> {
 
 fn killed_at_every_step_of_a_run() -> Result<(), Failed> {
     let steps = all_steps()?;
-    let kinds: BTreeSet<Step> = steps.iter().copied().collect();
-    if kinds.len() != Step::ALL.len() {
+    let kinds: BTreeSet<SessionStep> = steps.iter().copied().collect();
+    if kinds.len() != SessionStep::ALL.len() {
         return Err(format!("a run has only {kinds:?}").into());
     }
     let mut restored = 0;

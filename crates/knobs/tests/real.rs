@@ -104,12 +104,12 @@ impl Drop for Namespace {
     }
 }
 
-struct Run {
+struct TestSession {
     folder: TempDir,
     session: Session,
 }
 
-impl Run {
+impl TestSession {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let journal = folder.path().join("journal");
@@ -134,13 +134,13 @@ fn read(id: &str, target: &Target) -> Result<String, KnobError> {
 /// ends.
 fn change_and_restore(id: &str, target: &Target, value: &str) -> Result<(), Failed> {
     let before = read(id, target)?;
-    let mut run = Run::new();
-    let change = run.set(id, target, value)?;
+    let mut test = TestSession::new();
+    let change = test.set(id, target, value)?;
     let now = read(id, target)?;
     if before == value || change.got != value || now != value || change.old != before {
         return Err(format!("{id}: {before}, {change:?}, {now}").into());
     }
-    let statement = run.session.undo();
+    let statement = test.session.undo();
     let after = read(id, target)?;
     let mut settings = statement.settings.iter();
     if after != before || !settings.any(|setting| setting.outcome == UndoOutcome::Restored) {
@@ -192,17 +192,17 @@ fn a_slice() -> Result<(), Failed> {
         };
     }
     change_and_restore("proc.slice", &task, "5000000")?;
-    let mut run = Run::new();
-    run.set("proc.slice", &task, "5000000")?;
+    let mut test = TestSession::new();
+    test.set("proc.slice", &task, "5000000")?;
     // The text of the policy includes the slice. Changing the nice value must leave the slice
     // unchanged.
-    run.set("proc.nice", &task, "3")?;
+    test.set("proc.nice", &task, "3")?;
     let policy = read("proc.policy", &task)?;
     if policy != "other,slice=5000000" {
         return Err(policy.into());
     }
-    run.set("proc.policy", &task, "fifo:1")?;
-    drop(run);
+    test.set("proc.policy", &task, "fifo:1")?;
+    drop(test);
     let (slice, nice) = (read("proc.slice", &task)?, read("proc.nice", &task)?);
     if (&*slice, &*nice) == ("default", "0") {
         Ok(())
@@ -215,21 +215,21 @@ fn a_slice() -> Result<(), Failed> {
 /// must read back.
 fn a_value_that_the_kernel_replaces() -> Result<(), Failed> {
     let (_sleeper, task) = sleeper_with_slack()?;
-    let mut run = Run::new();
-    let change = run.set("proc.timer_slack", &task, "0")?;
+    let mut test = TestSession::new();
+    let change = test.set("proc.timer_slack", &task, "0")?;
     if change.got == "0" || change.got == change.old {
         return Err(format!("{change:?}").into());
     }
-    drop(run);
+    drop(test);
     has_slack(&task, "123456")
 }
 
 fn refused_values_are_reported_and_undone() -> Result<(), Failed> {
     let (_sleeper, task) = sleeper();
     let before = read("proc.affinity", &task)?;
-    let mut run = Run::new();
+    let mut test = TestSession::new();
     // No machine has this CPU.
-    let error = run.set("proc.affinity", &task, "1023");
+    let error = test.set("proc.affinity", &task, "1023");
     let Err(error) = error else {
         return Err("CPU 1023 was allowed".into());
     };
@@ -237,7 +237,7 @@ fn refused_values_are_reported_and_undone() -> Result<(), Failed> {
     if !error.contains("rejected the value") || error.contains('\n') {
         return Err(error.into());
     }
-    let statement = run.session.undo();
+    let statement = test.session.undo();
     if read("proc.affinity", &task)? == before && statement.is_complete() {
         Ok(())
     } else {
@@ -247,14 +247,14 @@ fn refused_values_are_reported_and_undone() -> Result<(), Failed> {
 
 fn a_task_that_ends_during_the_session() -> Result<(), Failed> {
     let (sleeper, task) = sleeper();
-    let mut run = Run::new();
-    run.set("proc.nice", &task, "5")?;
+    let mut test = TestSession::new();
+    test.set("proc.nice", &task, "5")?;
     drop(sleeper);
-    let error = run.set("proc.nice", &task, "6");
+    let error = test.set("proc.nice", &task, "6");
     if !matches!(error, Err(KnobError::Gone { .. })) {
         return Err(format!("{error:?}").into());
     }
-    let statement = run.session.undo();
+    let statement = test.session.undo();
     let outcomes: Vec<UndoOutcome> = statement
         .settings
         .iter()
@@ -275,8 +275,8 @@ fn a_sysctl_of_a_network_namespace() -> Result<(), Failed> {
     let ours = read(id, &here)?;
     let other = if read(id, &there)? == "1" { "0" } else { "1" };
     change_and_restore(id, &there, other)?;
-    let mut run = Run::new();
-    run.set(id, &there, other)?;
+    let mut test = TestSession::new();
+    test.set(id, &there, other)?;
     if read(id, &here)? != ours {
         return Err("the namespace of the test was changed".into());
     }
@@ -294,10 +294,10 @@ fn a_quota_and_a_weight() -> Result<(), Failed> {
         "cgroup.cpu_weight"
     };
     change_and_restore(weight, &target, "512")?;
-    let mut run = Run::new();
-    run.set("cgroup.cpu_quota", &target, "max/50000")?;
+    let mut test = TestSession::new();
+    test.set("cgroup.cpu_quota", &target, "max/50000")?;
     drop(group);
-    let statement = run.session.undo();
+    let statement = test.session.undo();
     let outcomes: Vec<UndoOutcome> = statement
         .settings
         .iter()
@@ -320,12 +320,12 @@ fn a_sysctl_that_is_read_only() -> Result<(), Failed> {
         let bound = run(&["--bind", "/proc/sys", "/proc/sys"]).success();
         let read_only = run(&["-o", "remount,ro,bind", "/proc/sys"]).success();
         (private && bound && read_only).then(|| {
-            let mut run = Run::new();
+            let mut test = TestSession::new();
             let before = read("vm.stat_interval", &Target::Machine).unwrap();
             let other = if before == "1" { "2" } else { "1" };
-            let error = run.set("vm.stat_interval", &Target::Machine, other);
-            let statement = run.session.undo();
-            let journal = run.folder.path().join("journal");
+            let error = test.set("vm.stat_interval", &Target::Machine, other);
+            let statement = test.session.undo();
+            let journal = test.folder.path().join("journal");
             let again = undo(&System::default(), &journal).unwrap();
             (error, statement, again)
         })
@@ -381,14 +381,14 @@ fn a_group_for_a_command() -> Result<(), Failed> {
     let system = System::default();
     let group_of = || cgroup_of_process(&system, pid, Controller::Cpu);
     let home = group_of()?;
-    let mut run = Run::new();
-    let group = run.session.make_group(Controller::Cpu)?;
-    run.session.join_group(&group, pid)?;
+    let mut test = TestSession::new();
+    let group = test.session.make_group(Controller::Cpu)?;
+    test.session.join_group(&group, pid)?;
     if Target::Cgroup(group_of()?) != group {
         return Err(format!("it is in {}, and not in {group}", group_of()?.display()).into());
     }
-    run.set("cgroup.cpu_quota", &group, "50000/100000")?;
-    let statement = run.session.undo();
+    test.set("cgroup.cpu_quota", &group, "50000/100000")?;
+    let statement = test.session.undo();
     let (back, Target::Cgroup(folder)) = (group_of()?, group) else {
         return Err("it is no group".into());
     };
@@ -446,16 +446,16 @@ fn children_of_a_running_task_start_without_its_priority() -> Result<(), Failed>
             Ok([read("proc.policy", task)?, read("proc.nice", task)?])
         };
         let before = values(&task)?;
-        let mut run = Run::new();
+        let mut test = TestSession::new();
         let knob = registry::find(id)?;
         let original = knob.read(&System::default(), &task)?;
         let change =
-            (run.session).set_on_running(knob, &task, value, &original, Consent::Withheld)?;
+            (test.session).set_on_running(knob, &task, value, &original, Consent::Withheld)?;
         stdin.write_all(b"\n")?;
         let mut pid = String::new();
         stdout.read_line(&mut pid)?;
         let child = values(&Target::Task(pid.trim().parse()?))?;
-        drop(run);
+        drop(test);
         let after = values(&task)?;
         stdin.write_all(b"\n")?;
         parent.wait()?;
@@ -475,18 +475,18 @@ fn a_policy_changed_for_a_nice_value_is_restored() -> Result<(), Failed> {
             // Kernels before 6.12 do not support slices, which `a_slice` checks.
             return Ok(());
         }
-        let mut owner = Run::new();
+        let mut owner = TestSession::new();
         owner.set("proc.slice", &task, original)?;
         let ids = ["proc.policy", "proc.nice", "proc.slice"];
         let values = || ids.map(|id| read(id, &task).unwrap());
         let before = values();
-        let mut run = Run::new();
-        run.set("proc.slice", &task, "5000000")?;
+        let mut test = TestSession::new();
+        test.set("proc.slice", &task, "5000000")?;
         let nice = registry::find("proc.nice")?;
-        (run.session).set_on_running(nice, &task, "-5", "0", Consent::Withheld)?;
-        run.set("proc.slice", &task, last)?;
+        (test.session).set_on_running(nice, &task, "-5", "0", Consent::Withheld)?;
+        test.set("proc.slice", &task, last)?;
         let changed = values();
-        let statement = run.session.undo();
+        let statement = test.session.undo();
         let after = values();
         let is_reset = changed[0].contains("reset-on-fork") && changed[1] == "-5";
         if !is_reset || after != before || !statement.is_complete() {

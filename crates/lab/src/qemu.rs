@@ -57,7 +57,7 @@ pub fn boot(
     })?;
     let mut running = Running(child, machine.arch);
     let mut monitor = running.monitor()?;
-    let mut results = Results::open(&line)?;
+    let mut results = GuestResults::open(&line)?;
     let mut reported = None;
     loop {
         // If instructions are counted, wait until the guest halts, which it does after it has sent
@@ -137,7 +137,7 @@ impl Drop for Running {
 }
 
 /// Results received over the serial line so far.
-struct Results {
+struct GuestResults {
     line: File,
     reader: Reader,
     begun: bool,
@@ -145,7 +145,7 @@ struct Results {
     exit: Option<i32>,
 }
 
-impl Results {
+impl GuestResults {
     fn open(line: &Path) -> Result<Self, LabError> {
         Ok(Self {
             line: File::open(line).map_err(LabError::file("read", line))?,

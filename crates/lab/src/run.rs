@@ -26,7 +26,7 @@ pub struct Program {
 
 /// A verb to run in a guest, and the programs and settings that it needs.
 #[derive(Clone, Copy, Debug)]
-pub struct Run<'a> {
+pub struct GuestRun<'a> {
     /// Kernel to boot.
     pub kernel: &'a Kernel,
     /// Binary to run as PID 1. If its first argument is [`guest::WORD`], it must call
@@ -49,7 +49,7 @@ pub struct Run<'a> {
     pub console: Option<&'a Path>,
 }
 
-impl Run<'_> {
+impl GuestRun<'_> {
     /// Runs the guest and waits until it finishes. `stop` returns `true` to cancel the guest, and
     /// `tell` receives its progress.
     ///
@@ -160,7 +160,7 @@ mod tests {
             image: PathBuf::from("/nonexistent"),
             config: None,
         };
-        let run = Run {
+        let run = GuestRun {
             kernel: &kernel,
             program: Path::new("/proc/self/exe"),
             arguments: &[],

@@ -166,12 +166,12 @@ pub struct ClassTime {
 
 impl CpuAccounts {
     /// Returns the time of `class` on this CPU.
-    pub fn of(&self, class: Class) -> Nanos {
-        self.of_all(|other| other == class)
+    pub fn time_of(&self, class: Class) -> Nanos {
+        self.time_where(|other| other == class)
     }
 
     /// Returns the total time on this CPU of all classes that satisfy `belongs`.
-    pub fn of_all(&self, belongs: impl Fn(Class) -> bool) -> Nanos {
+    pub fn time_where(&self, belongs: impl Fn(Class) -> bool) -> Nanos {
         let parts = self.classes.iter().filter(|part| belongs(part.class));
         parts.map(|part| part.time).sum()
     }

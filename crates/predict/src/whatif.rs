@@ -92,23 +92,23 @@ struct Grids {
 
 /// An arm, given by its numbers in both grids. `None` means that the loop or the machine is
 /// unchanged.
-type Place = (Option<usize>, Option<usize>);
+type ArmNumbers = (Option<usize>, Option<usize>);
 
 impl Grids {
     /// Returns how an arm changes the loop.
-    fn pacing(&self, (number, _): &Place) -> Result<Pacing, ArmError> {
+    fn pacing(&self, (number, _): &ArmNumbers) -> Result<Pacing, ArmError> {
         number.map_or_else(|| Ok(Pacing::default()), |number| self.loops.arm(number))
     }
 
     /// Validates all machines, then lists the arms. The first one changes nothing.
-    fn places(&self) -> Result<Vec<Place>, ArmError> {
+    fn arms(&self) -> Result<Vec<ArmNumbers>, ArmError> {
         let machine = &self.machine;
         for number in 0..machine.len() {
             machine.arm(number)?;
         }
-        let mut places = vec![(None, None)];
+        let mut arms = vec![(None, None)];
         if machine.is_empty() && self.loops.is_empty() {
-            return Ok(places);
+            return Ok(arms);
         }
         let paced: Vec<Option<usize>> = if self.loops.is_empty() {
             vec![None]
@@ -121,13 +121,13 @@ impl Grids {
                 paced.is_some() || machine.arm(*number).as_ref() != Ok(machine.base())
             };
             let numbers = (0..machine.len()).filter(differs);
-            places.extend(numbers.map(|number| (paced, Some(number))));
+            arms.extend(numbers.map(|number| (paced, Some(number))));
         }
-        Ok(places)
+        Ok(arms)
     }
 
     /// Returns the changes that an arm makes, each in the form `NAME=VALUE`.
-    fn words(&self, (paced, machine): &Place) -> Vec<String> {
+    fn words(&self, (paced, machine): &ArmNumbers) -> Vec<String> {
         let mut words = paced.map_or_else(Vec::new, |number| self.loops.words(number));
         words.extend(machine.map_or_else(Vec::new, |number| self.machine.words(number)));
         words
@@ -169,19 +169,19 @@ impl Plan {
             loops,
             machine: Grid::new(&machine, base, MOST_ARMS)?,
         };
-        let places = grids.places()?;
+        let arms = grids.arms()?;
         let runs = u64::from(self.runs.max(1));
-        let all = places.len() as u64 * runs;
-        let mut predicted: Vec<PredictionArm> = Vec::with_capacity(places.len());
+        let all = arms.len() as u64 * runs;
+        let mut predicted: Vec<PredictionArm> = Vec::with_capacity(arms.len());
         let mut control = None;
         let mut last = None;
-        for (number, place) in (0..).zip(&places) {
+        for (number, arm) in (0..).zip(&arms) {
             let mut report_done = |done| progress(number * runs + done, all);
-            let (runs, first) = work.runs(place, &grids, &mut report_done)?;
+            let (runs, first) = work.runs(arm, &grids, &mut report_done)?;
             last = first.or(last);
             predicted.push(PredictionArm {
                 origin: Origin::Predicted,
-                settings: grids.words(place),
+                settings: grids.words(arm),
                 figures: figures(&runs),
             });
             if let ([as_it_was], Some(measured)) = (&*predicted, &loaded.row) {
@@ -251,15 +251,15 @@ impl Work<'_> {
     /// first run. `report_done` is called with the number of finished runs.
     fn runs(
         &self,
-        place: &Place,
+        arm: &ArmNumbers,
         grids: &Grids,
         report_done: &mut dyn FnMut(u64),
     ) -> Result<(Vec<Vec<Figure>>, Option<Drawn>), WhatIfError> {
         let mut first = None;
         let mut runs = Vec::new();
         for number in 0..self.plan.runs.max(1) {
-            let (setup, task) = self.setup(number, place, grids)?;
-            runs.push(judge::judge(judge::Run {
+            let (setup, task) = self.setup(number, arm, grids)?;
+            runs.push(judge::judge(judge::SimulatedRun {
                 setup: &setup,
                 task,
                 asked_for: self.loaded.asked_for,
@@ -271,10 +271,10 @@ impl Work<'_> {
     }
 
     /// Returns the setup of run `number` with a setting.
-    fn setup(&self, number: u32, place: &Place, grids: &Grids) -> Result<Drawn, WhatIfError> {
-        let pacing = grids.pacing(place)?;
+    fn setup(&self, number: u32, arm: &ArmNumbers, grids: &Grids) -> Result<Drawn, WhatIfError> {
+        let pacing = grids.pacing(arm)?;
         let (base, task) = self.base(number, &pacing);
-        let mut setup = match place.1 {
+        let mut setup = match arm.1 {
             Some(number) => grids.machine.arm_over(base, number)?,
             None => base,
         };
@@ -293,12 +293,12 @@ type Drawn = (Setup, Option<TaskId>);
 /// Returns the task to observe in a scenario. This is the task called `name` if a name is given,
 /// otherwise the first task that has frames.
 pub fn subject(setup: &Setup, name: Option<&str>) -> Option<TaskId> {
-    let place = setup.tasks.iter().position(|task| match name {
+    let index = setup.tasks.iter().position(|task| match name {
         Some(name) => task.name == name,
         None => task.program.contains(&Step::Frame),
     });
-    place
-        .and_then(|place| u32::try_from(place).ok())
+    index
+        .and_then(|index| u32::try_from(index).ok())
         .map(TaskId)
 }
 

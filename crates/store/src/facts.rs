@@ -18,7 +18,7 @@ use ticktax_model::facts::{Row, Table, Window, WindowLength};
 use ticktax_model::totals::FactsCount;
 
 use crate::disk::{Folder, LockedFile};
-use parts::{Part, clear_leftovers, day_of, make_day, make_table, next_name, parts};
+use parts::{FactsFile, clear_leftovers, day_of, facts_files, make_day, make_table, next_name};
 
 pub use file::{FactsError, PartWriter};
 
@@ -185,33 +185,33 @@ impl FactsFolder {
     /// comparing them with today's date, so that a clock that was set forward does not erase the
     /// history.
     fn retire(&mut self) {
-        let mut parts = parts(&self.folder);
+        let mut files = facts_files(&self.folder);
         for table in Table::EVERY.map(Table::name) {
-            let mut days: Vec<&str> = parts
+            let mut days: Vec<&str> = files
                 .iter()
-                .filter(|part| part.table == table)
-                .map(|part| &*part.day)
+                .filter(|file| file.table == table)
+                .map(|file| &*file.day)
                 .collect();
             days.sort_unstable();
             days.dedup();
             let many = days.len().saturating_sub(self.settings.max_days);
             if let Some(first_kept) = days.get(many).map(|&day| day.to_owned()) {
-                let is_old = |part: &Part| part.table == table && part.day < first_kept;
-                parts
+                let is_old = |file: &FactsFile| file.table == table && file.day < first_kept;
+                files
                     .iter()
-                    .filter(|part| is_old(part))
-                    .for_each(|part| part.remove(&self.folder));
-                parts.retain(|part| !is_old(part));
+                    .filter(|file| is_old(file))
+                    .for_each(|file| file.remove(&self.folder));
+                files.retain(|file| !is_old(file));
             }
         }
-        let mut bytes: u64 = parts.iter().map(|part| part.bytes).sum();
-        parts.sort_by(|a, b| (&a.day, a.table, a.number).cmp(&(&b.day, b.table, b.number)));
-        for part in &parts {
+        let mut bytes: u64 = files.iter().map(|file| file.bytes).sum();
+        files.sort_by(|a, b| (&a.day, a.table, a.number).cmp(&(&b.day, b.table, b.number)));
+        for file in &files {
             if bytes <= self.settings.max_bytes {
                 break;
             }
-            part.remove(&self.folder);
-            bytes -= part.bytes;
+            file.remove(&self.folder);
+            bytes -= file.bytes;
         }
         self.count.bytes = bytes;
     }

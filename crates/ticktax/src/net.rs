@@ -16,7 +16,7 @@ use ticktax_model::recording::{Header, Level, RowSink};
 use ticktax_observe::{Event, Observation, Plan, ProbeChoice, Session};
 use ticktax_probes::clock::{Clock, now};
 use ticktax_probes::sampler::{SampleReport, Sampler};
-use ticktax_traffic::{NetError, Outcome, PORT, Place, Prepared, Traffic, Tuning};
+use ticktax_traffic::{LocalLink, NetError, Outcome, PORT, Prepared, Traffic, Tuning};
 
 use crate::arguments::{NetTask, NetWatchArguments, PairArguments, net_cpu};
 use crate::failure::Failure;
@@ -49,10 +49,10 @@ pub(crate) fn run(task: &NetTask, terminal: &Terminal) -> Result<ExitCode, Failu
         ));
     }
     let ends = prepared(&mut traffic, &interrupt)?;
-    let watched = Watched::run(&mut traffic, &ends, watch, &interrupt, Some(terminal))?;
+    let observed = TrafficObservation::run(&mut traffic, &ends, watch, &interrupt, Some(terminal))?;
     let outcome = traffic.finish()?;
     let trouble = outcome.trouble.clone();
-    let statement = watched.statement(outcome, &ends, link);
+    let statement = observed.statement(outcome, &ends, link);
     output::put(&statement.into(), html, (format, output), terminal)?;
     match trouble {
         None => Ok(ExitCode::SUCCESS),
@@ -87,7 +87,7 @@ fn pair(typed: &PairArguments, terminal: &Terminal) -> Result<(Traffic, Link), F
     let spec = typed.traffic.spec(Some(mtu));
     let cpus = (net_cpu(typed.send_cpu), net_cpu(typed.recv_cpu));
     let plain = Tuning::default();
-    match Traffic::both(spec, Place::Namespaces { mtu, link }, cpus, &plain) {
+    match Traffic::both(spec, LocalLink::Namespaces { mtu, link }, cpus, &plain) {
         Ok(traffic) => {
             let shaping = traffic.shaping();
             Ok((traffic, Link::Veth { mtu, shaping }))
@@ -101,7 +101,7 @@ fn pair(typed: &PairArguments, terminal: &Terminal) -> Result<(Traffic, Link), F
             terminal.complain(&format_args!(
                 "using the loopback device, without --mtu: {why}"
             ));
-            let traffic = Traffic::both(spec, Place::Loopback, cpus, &plain)?;
+            let traffic = Traffic::both(spec, LocalLink::Loopback, cpus, &plain)?;
             Ok((traffic, Link::Loopback { reason: why }))
         }
         Err(error) => Err(error.into()),
@@ -140,7 +140,7 @@ pub(crate) fn prepared(
 }
 
 /// Everything that was observed on this machine while the traffic ran.
-struct Watched {
+struct TrafficObservation {
     session: Option<(Session, TrafficLedger, Box<Header>)>,
     sampled: Option<SampleReport>,
     no_books: Option<String>,
@@ -148,7 +148,7 @@ struct Watched {
     counter_hz: Option<u64>,
 }
 
-impl Watched {
+impl TrafficObservation {
     /// Starts observing, lets the traffic run, and waits until it ends. If `terminal` is given,
     /// prints messages and progress there.
     fn run(

@@ -59,7 +59,7 @@ pub(crate) fn run(
             until,
             with_programs: true,
         };
-        let ignore = &mut |_: Step<'_>, _: &Recorder, _: &Keeper| {};
+        let ignore = &mut |_: RecorderProgress<'_>, _: &Recorder, _: &Keeper| {};
         Ok(drive(
             &mut recorder,
             (&asks, &ends),
@@ -97,7 +97,7 @@ impl Ends<'_> {
 }
 
 /// Progress that a running recorder reports to its caller.
-pub(crate) enum Step<'a> {
+pub(crate) enum RecorderProgress<'a> {
     /// A time window has ended, and these are its sums.
     Sums(&'a SumsWindow),
     /// These incidents are complete: their recordings have been saved or dropped.
@@ -111,7 +111,7 @@ pub(crate) fn drive(
     recorder: &mut Recorder,
     (asks, ends): (&Asks, &Ends<'_>),
     (keeper, terminal): (&mut Keeper, &Terminal),
-    on_step: &mut dyn FnMut(Step<'_>, &Recorder, &Keeper),
+    on_progress: &mut dyn FnMut(RecorderProgress<'_>, &Recorder, &Keeper),
 ) -> (Nanos, RecorderStatus) {
     let begin = clock::now();
     // Exclude the CPU time that it took to load the tracer.
@@ -156,12 +156,12 @@ pub(crate) fn drive(
             thresholds.tell(&recorder.percentiles(), terminal);
             // Write the number of suppressed triggers to the index now rather than only at the end.
             keeper.suppressed(recorder.status().suppressed, terminal);
-            on_step(Step::Sums(&sums), recorder, keeper);
+            on_progress(RecorderProgress::Sums(&sums), recorder, keeper);
         }
         if let Some(frozen) = frozen {
             keeper.suppressed(recorder.status().suppressed, terminal);
             let complete = keeper.take(&frozen, terminal);
-            on_step(Step::Kept(&complete), recorder, keeper);
+            on_progress(RecorderProgress::Kept(&complete), recorder, keeper);
         }
         for ask in asks.take() {
             recorder.trigger(ask.kind, &ask.words);

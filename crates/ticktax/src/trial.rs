@@ -20,8 +20,8 @@ use ticktax_model::trial::{FailIf, Outcome, RunPurpose, Scale, Trial, Unit};
 use ticktax_observe::ObserveError;
 use ticktax_report::{Format, render};
 use ticktax_trial::run::{
-    Assignment, Named, Place, Prepared, Runner, Starter, Stepped, Subject, TrialMetric, TrialPlan,
-    TryError,
+    Assignment, Named, Prepared, Runner, Starter, Stepped, Subject, TrialEnvironment, TrialMetric,
+    TrialPlan, TryError,
 };
 use ticktax_trial::{Foretold, ForetoldError, judge, read_prediction};
 
@@ -66,7 +66,7 @@ pub(crate) fn run(typed: &TrialArguments, terminal: &Terminal) -> Result<ExitCod
     let interrupt = Interrupt::listen()?;
     let bar = terminal.progress(Extent::Runs(prepared.runs()), String::new());
     let by = format!("ticktax try (PID {})", std::process::id());
-    let (mut runner, undone) = prepared.begin(place(typed, &journal, &by)?)?;
+    let (mut runner, undone) = prepared.begin(environment(typed, &journal, &by)?)?;
     report_undo(&undone, terminal);
     let ended = drive(&mut runner, &interrupt, &bar, terminal);
     bar.done();
@@ -166,7 +166,11 @@ pub(crate) fn drawn_seed() -> u64 {
 
 /// Describes the processes that the trial starts. The watchdog and the process that becomes the
 /// command both run ticktax's own binary.
-fn place<'a>(typed: &TrialArguments, journal: &'a Path, by: &'a str) -> Result<Place<'a>, Failure> {
+fn environment<'a>(
+    typed: &TrialArguments,
+    journal: &'a Path,
+    by: &'a str,
+) -> Result<TrialEnvironment<'a>, Failure> {
     let own = env::current_exe();
     let own = own.map_err(|error| TryError::Start {
         command: "ticktax".to_owned(),
@@ -178,7 +182,7 @@ fn place<'a>(typed: &TrialArguments, journal: &'a Path, by: &'a str) -> Result<P
     if let Some(limit) = open_files::limit_at_start() {
         arguments.push(format!("--open-files={limit}").into());
     }
-    Ok(Place {
+    Ok(TrialEnvironment {
         journal,
         by,
         watchdog,

@@ -227,31 +227,31 @@ impl Receiving {
         } = self;
         let before = counters::read();
         control.say(&Message::Ready { departures: false })?;
-        let mut run = Run::new(control, spec);
+        let mut state = ReceiveState::new(control, spec);
         let mut facts = Vec::new();
         let datagrams = match data {
             Data::Stream(mut stream) => {
                 let mut chunk = vec![0; spec.call_bytes.max(TCP_CALL) as usize];
-                run.stream(shared, || stream.read(&mut chunk));
+                state.stream(shared, || stream.read(&mut chunk));
                 facts.extend(options.map(|options| options.receiver_facts(stream.as_fd())));
                 None
             }
             Data::Datagrams(socket, mut arrivals) => {
                 let mut datagram = vec![0; *UDP_CALLS.end() as usize];
-                run.datagrams(shared, &socket, &mut datagram, &mut arrivals);
+                state.datagrams(shared, &socket, &mut datagram, &mut arrivals);
                 facts.extend(options.map(|options| options.receiver_facts(socket.as_fd())));
-                let sent = run.sent.as_ref().map(|(sent, _)| sent.calls);
-                let since = run
+                let sent = state.sent.as_ref().map(|(sent, _)| sent.calls);
+                let since = state
                     .sent
                     .as_ref()
                     .map(|(_, at)| (now() - *at).max(Nanos::ZERO));
                 Some(arrivals.finish(sent, since.unwrap_or_default()))
             }
         };
-        let mut report = run.report();
+        let mut report = state.report();
         report.datagrams = datagrams;
         report.counters = counters::read().since(&before);
-        let mut outcome = run.finish(report);
+        let mut outcome = state.finish(report);
         outcome.facts = facts.into_iter().flatten().collect();
         Ok(outcome)
     }
@@ -259,7 +259,7 @@ impl Receiving {
 
 /// State of receiving data.
 #[derive(Debug)]
-struct Run {
+struct ReceiveState {
     control: Control,
     /// If nothing arrives for this long, the receiver assumes that the sender is gone.
     silence: Nanos,
@@ -275,7 +275,7 @@ struct Run {
     trouble: Option<NetError>,
 }
 
-impl Run {
+impl ReceiveState {
     fn new(control: Control, spec: TrafficSpec) -> Self {
         let begin = now();
         let bits = f64::from(spec.call_bytes) * 8.0;

@@ -130,13 +130,13 @@ impl Sending {
             return Err(NetError::NotOurs { address });
         };
         let before = counters::read();
-        let mut run = Run::new(&self.spec);
+        let mut state = SendState::new(&self.spec);
         match &mut self.data {
             Data::Stream(stream) => {
                 let size = self.spec.call_bytes as usize;
                 let chunk = vec![0; Pacer::call(self.spec.rate, size)];
-                run.drive(&mut self.control, shared, |_, _| stream.write(&chunk));
-                (run.facts, run.connection) = options.sender_facts(stream.as_fd());
+                state.drive(&mut self.control, shared, |_, _| stream.write(&chunk));
+                (state.facts, state.connection) = options.sender_facts(stream.as_fd());
                 // This fails if the receiver is gone, which does not matter here.
                 let _ = stream.shutdown(Shutdown::Write);
             }
@@ -146,7 +146,7 @@ impl Sending {
                 // Recording when each datagram is sent makes sending more expensive, so do it only
                 // if the receiver asks for it.
                 let mut departures_log = departures.then(Departures::default);
-                run.drive(&mut self.control, shared, |number, at| {
+                state.drive(&mut self.control, shared, |number, at| {
                     write_head(&mut datagram, token, number, at);
                     let sent = socket.send(&datagram)?;
                     if let Some(departures_log) = &mut departures_log {
@@ -154,13 +154,13 @@ impl Sending {
                     }
                     Ok(sent)
                 });
-                run.departures = departures_log.unwrap_or_default();
-                (run.facts, run.connection) = options.sender_facts(socket.as_fd());
+                state.departures = departures_log.unwrap_or_default();
+                (state.facts, state.connection) = options.sender_facts(socket.as_fd());
             }
         }
-        let mut report = run.report();
+        let mut report = state.report();
         report.counters = counters::read().since(&before);
-        Ok(self.finish(run, report))
+        Ok(self.finish(state, report))
     }
 
     /// Answers the receiver's questions about when datagrams were sent. Returns the first message
@@ -183,8 +183,8 @@ impl Sending {
     }
 
     /// Reports how much was sent, and waits for the receiver's report.
-    fn finish(mut self, run: Run, report: EndReport) -> Outcome {
-        let (mut other, mut trouble) = (run.other, run.trouble);
+    fn finish(mut self, state: SendState, report: EndReport) -> Outcome {
+        let (mut other, mut trouble) = (state.other, state.trouble);
         if other.is_none() {
             let limit = match report.ended_early {
                 Some(_) => REPORT_AFTER_STOP,
@@ -192,7 +192,7 @@ impl Sending {
             };
             let never = AtomicBool::new(false);
             let sent = self.control.say(&Message::Sent(Box::new(report.clone())));
-            match sent.and_then(|()| self.answer(&run.departures, limit, &never)) {
+            match sent.and_then(|()| self.answer(&state.departures, limit, &never)) {
                 Ok(Message::Received(report)) => other = Some(*report),
                 Ok(_) => {}
                 // After Ctrl-C, a missing report from the receiver is not an error.
@@ -205,8 +205,8 @@ impl Sending {
             other,
             log: None,
             trouble,
-            facts: run.facts,
-            connection: run.connection,
+            facts: state.facts,
+            connection: state.connection,
         }
     }
 }
@@ -298,7 +298,7 @@ fn stream_to(to: SocketAddr, options: Options<'_>) -> Result<TcpStream, NetError
 
 /// Progress of sending.
 #[derive(Debug)]
-struct Run {
+struct SendState {
     length: Nanos,
     protocol: Protocol,
     rate: Option<f64>,
@@ -314,7 +314,7 @@ struct Run {
     connection: Option<ConnectionFacts>,
 }
 
-impl Run {
+impl SendState {
     fn new(spec: &TrafficSpec) -> Self {
         let begin = now();
         Self {

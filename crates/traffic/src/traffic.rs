@@ -24,7 +24,7 @@ use super::{Namespace, PORT};
 
 /// Where the two ends of the traffic are, if both are on this machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Place {
+pub enum LocalLink {
     /// In two network namespaces, with a pair of virtual Ethernet devices between them.
     Namespaces {
         /// MTU of the link in bytes, within [`MTU`](super::MTU).
@@ -152,11 +152,11 @@ impl Traffic {
     /// the traffic is not possible.
     pub fn both(
         spec: TrafficSpec,
-        place: Place,
+        local: LocalLink,
         cpus: (Option<Cpu>, Option<Cpu>),
         tuning: &Tuning,
     ) -> Result<Self, NetError> {
-        Self::both_ends(spec, place, cpus, tuning, None)
+        Self::both_ends(spec, local, cpus, tuning, None)
     }
 
     /// Same as [`Traffic::both`], but the traffic consists of datagrams, and the receiver logs
@@ -166,32 +166,32 @@ impl Traffic {
     /// Returns the same errors as [`Traffic::both`].
     pub fn both_logged(
         spec: TrafficSpec,
-        place: Place,
+        local: LocalLink,
         cpus: (Option<Cpu>, Option<Cpu>),
         buffer: BufferAsk,
     ) -> Result<Self, NetError> {
-        Self::both_ends(spec, place, cpus, &Tuning::default(), Some(buffer))
+        Self::both_ends(spec, local, cpus, &Tuning::default(), Some(buffer))
     }
 
     fn both_ends(
         spec: TrafficSpec,
-        place: Place,
+        local: LocalLink,
         (sender, receiver): (Option<Cpu>, Option<Cpu>),
         tuning: &Tuning,
         buffer: Option<BufferAsk>,
     ) -> Result<Self, NetError> {
         Sending::check(&spec)?;
-        if matches!(place, Place::Loopback) && tuning.needs_namespaces() {
+        if matches!(local, LocalLink::Loopback) && tuning.needs_namespaces() {
             return Err(NetError::NoNamespaces {
                 why: "sysctls and offloads can only be varied inside them".to_owned(),
             });
         }
-        let (pair, shaping) = match place {
-            Place::Namespaces { mtu, link } => {
+        let (pair, shaping) = match local {
+            LocalLink::Namespaces { mtu, link } => {
                 let pair = NamespacePair::make(mtu, &link)?;
                 ((Some(pair.sender), Some(pair.receiver)), pair.shaping)
             }
-            Place::Loopback => ((None, None), None),
+            LocalLink::Loopback => ((None, None), None),
         };
         let logging = buffer
             .map(|buffer| {
@@ -200,9 +200,9 @@ impl Traffic {
                 Ok::<_, NetError>(Logging::beside_sender(buffer, charge))
             })
             .transpose()?;
-        let listen = match place {
-            Place::Namespaces { .. } => format!("{RECEIVER}:{PORT}"),
-            Place::Loopback => "127.0.0.1:0".to_owned(),
+        let listen = match local {
+            LocalLink::Namespaces { .. } => format!("{RECEIVER}:{PORT}"),
+            LocalLink::Loopback => "127.0.0.1:0".to_owned(),
         };
         let settings = || EndSettings {
             spec,

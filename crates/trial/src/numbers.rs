@@ -234,7 +234,7 @@ impl Source {
 
 /// A list that was found in a file of any format.
 #[derive(Debug)]
-struct Found {
+struct NumberList {
     values: Vec<f64>,
     name: Option<String>,
     failed: u64,
@@ -242,7 +242,7 @@ struct Found {
     better: Better,
 }
 
-impl Found {
+impl NumberList {
     /// Creates a list that has no metadata except a name.
     fn plain(values: Vec<f64>, name: Option<String>) -> Self {
         Self {

@@ -38,7 +38,7 @@ pub use held::Starter;
 pub use meter::TrialMetric;
 
 use arms::{Row, rows};
-use held::{Held, require_program, shown};
+use held::{HeldCommand, require_program, shown};
 use meter::{Audit, Measured, plan as watching};
 use setter::Setter;
 
@@ -105,7 +105,7 @@ pub struct TrialPlan {
 
 /// The journal of a trial, and how to start the programs that the trial needs.
 #[derive(Debug)]
-pub struct Place<'a> {
+pub struct TrialEnvironment<'a> {
     /// The journal file.
     pub journal: &'a Path,
     /// Owner to record in the journal. It consists of a command and its PID.
@@ -200,21 +200,24 @@ impl Prepared {
     /// # Errors
     /// Returns an error if another run is changing settings, if the journal is unusable, or if the
     /// cgroup cannot be created.
-    pub fn begin(self, place: Place<'_>) -> Result<(Runner, UndoStatement), TryError> {
+    pub fn begin(
+        self,
+        environment: TrialEnvironment<'_>,
+    ) -> Result<(Runner, UndoStatement), TryError> {
         let system = System::default();
-        let steps = schedule(&self.plan, self.arms());
-        let (session, undone) = Session::begin(&system, place.journal, place.by)?;
-        let watchdog = Watchdog::start(place.watchdog)?;
+        let schedule = schedule(&self.plan, self.arms());
+        let (session, undone) = Session::begin(&system, environment.journal, environment.by)?;
+        let watchdog = Watchdog::start(environment.watchdog)?;
         let setter = Setter::new(system, session, self.plan.consent, self.rows)?;
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let runner = Runner {
             setter,
             _watchdog: watchdog,
-            starter: place.starter,
-            version: place.version.to_owned(),
+            starter: environment.starter,
+            version: environment.version.to_owned(),
             plan: self.plan,
             settle: self.settle,
-            steps,
+            schedule,
             began: now(),
             began_unix: since.map_or(0, |since| {
                 i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
@@ -230,7 +233,9 @@ impl Prepared {
 impl TrialPlan {
     fn metrics(&self) -> Vec<Metric> {
         let metrics = self.metrics.iter();
-        metrics.map(|metric| metric.of(&self.subject)).collect()
+        metrics
+            .map(|metric| metric.to_metric(&self.subject))
+            .collect()
     }
 
     fn audits(&self) -> bool {
@@ -252,7 +257,7 @@ fn require_tracer() -> Result<(), TryError> {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Step {
+struct ScheduledRun {
     purpose: RunPurpose,
     block: u64,
     position: u64,
@@ -260,8 +265,8 @@ struct Step {
 }
 
 /// Returns all runs of the trial, in order.
-fn schedule(wanted: &TrialPlan, arms: usize) -> Vec<Step> {
-    let step = |purpose, block, position, arm| Step {
+fn schedule(wanted: &TrialPlan, arms: usize) -> Vec<ScheduledRun> {
+    let run = |purpose, block, position, arm| ScheduledRun {
         purpose,
         block,
         position,
@@ -269,26 +274,26 @@ fn schedule(wanted: &TrialPlan, arms: usize) -> Vec<Step> {
     };
     let warm_ups = (0..wanted.warm_ups).flat_map(|_| 0..arms);
     let warm_ups = (0..).zip(warm_ups);
-    let mut steps: Vec<Step> = warm_ups
-        .map(|(position, arm)| step(RunPurpose::WarmUp, 0, position, arm))
+    let mut runs: Vec<ScheduledRun> = warm_ups
+        .map(|(position, arm)| run(RunPurpose::WarmUp, 0, position, arm))
         .collect();
-    let noise = (0..wanted.noise_runs).map(|position| step(RunPurpose::Noise, 0, position, 0));
-    steps.extend(noise);
+    let noise = (0..wanted.noise_runs).map(|position| run(RunPurpose::Noise, 0, position, 0));
+    runs.extend(noise);
     let slots = plan(arms, wanted.blocks, wanted.seed).into_iter();
-    steps.extend(slots.map(|slot| step(RunPurpose::Measured, slot.block, slot.position, slot.arm)));
-    steps
+    runs.extend(slots.map(|slot| run(RunPurpose::Measured, slot.block, slot.position, slot.arm)));
+    runs
 }
 
-/// Returns whether `step` is the one after which to check that the arms are comparable. This is the
+/// Returns whether `run` is the one after which to check that the arms are comparable. This is the
 /// last warm-up or, if no warm-ups are planned, the last run of the first block. By then, every arm
 /// has run.
-fn is_last_look(step: Step, next: Option<&Step>, warm_ups: u64) -> bool {
-    let in_first = |other: &Step| match step.purpose {
+fn is_last_look(run: ScheduledRun, next: Option<&ScheduledRun>, warm_ups: u64) -> bool {
+    let in_first = |other: &ScheduledRun| match run.purpose {
         RunPurpose::WarmUp => other.purpose == RunPurpose::WarmUp,
         RunPurpose::Noise => true,
         RunPurpose::Measured => other.block == 0,
     };
-    let is_early = step.purpose == RunPurpose::WarmUp || warm_ups == 0 && step.block == 0;
+    let is_early = run.purpose == RunPurpose::WarmUp || warm_ups == 0 && run.block == 0;
     is_early && !next.is_some_and(in_first)
 }
 
@@ -302,7 +307,7 @@ pub struct Runner {
     version: String,
     plan: TrialPlan,
     settle: Nanos,
-    steps: Vec<Step>,
+    schedule: Vec<ScheduledRun>,
     began: Nanos,
     began_unix: i64,
     runs: Vec<TrialRun>,
@@ -332,32 +337,32 @@ impl Runner {
     /// process has exited, or if the first runs leave nothing to compare. After an error, call
     /// [`Runner::end`] or drop the runner to restore the settings.
     pub fn step(&mut self, asked: &dyn Fn() -> Option<i32>) -> Result<Stepped, TryError> {
-        let Some(&step) = self.steps.get(self.runs.len()) else {
+        let Some(&scheduled) = self.schedule.get(self.runs.len()) else {
             return Ok(Stepped::Over);
         };
-        self.setter.enter(step.arm)?;
+        self.setter.enter(scheduled.arm)?;
         if let Some(signal) = self.pause(asked) {
             return Ok(self.interrupted(signal));
         }
         let began = now() - self.began;
         let (succeeded, values) = match self.plan.subject.clone() {
-            Subject::Command(command) => self.run(step.arm, &command, asked)?,
+            Subject::Command(command) => self.run(scheduled.arm, &command, asked)?,
             Subject::Process { pid, each } => (true, self.watch(pid, each, asked)?),
         };
         if let Some(signal) = self.signal.or_else(asked) {
             return Ok(self.interrupted(signal));
         }
         self.runs.push(TrialRun {
-            purpose: step.purpose,
-            block: step.block,
-            position: step.position,
-            arm: step.arm,
+            purpose: scheduled.purpose,
+            block: scheduled.block,
+            position: scheduled.position,
+            arm: scheduled.arm,
             began,
             succeeded,
             values,
         });
-        let next = self.steps.get(self.runs.len());
-        if is_last_look(step, next, self.plan.warm_ups) {
+        let next = self.schedule.get(self.runs.len());
+        if is_last_look(scheduled, next, self.plan.warm_ups) {
             self.require_comparable()?;
         }
         Ok(next.map_or(Stepped::Over, |next| Stepped::Next(next.purpose)))
@@ -391,14 +396,14 @@ impl Runner {
         command: &[OsString],
         asked: &dyn Fn() -> Option<i32>,
     ) -> Result<(bool, Vec<Option<f64>>), TryError> {
-        let mut held = Held::start(&self.starter, command)?;
-        self.setter.enter_command(arm, held.pid())?;
+        let mut command = HeldCommand::start(&self.starter, command)?;
+        self.setter.enter_command(arm, command.pid())?;
         let mut audit = if self.plan.audits() {
-            Some(Audit::begin(held.pid(), None, &self.plan.metrics)?)
+            Some(Audit::begin(command.pid(), None, &self.plan.metrics)?)
         } else {
             None
         };
-        let begin = held.release();
+        let begin = command.release();
         let mut header = None;
         let end = loop {
             let look = match (&mut audit, &header) {
@@ -408,13 +413,13 @@ impl Runner {
                 }
                 _ => MOMENT,
             };
-            if let Some(end) = held.wait(look) {
+            if let Some(end) = command.wait(look) {
                 break end;
             }
             if let Some(signal) = asked() {
                 self.signal = Some(signal);
-                held.interrupt(signal);
-                break Held::abandoned();
+                command.interrupt(signal);
+                break HeldCommand::abandoned();
             }
         };
         if self.signal.is_some() {
@@ -429,7 +434,7 @@ impl Runner {
         }
         let measured = Measured {
             time: Some(end.at - begin),
-            cpu: Some(held.used()),
+            cpu: Some(command.used()),
             statement: statement.as_ref(),
         };
         Ok((succeeded, self.values(&measured)))
@@ -511,7 +516,7 @@ impl Runner {
                 difference: self.plan.difference,
             },
             runs: self.runs.clone(),
-            interrupted: self.runs.len() < self.steps.len(),
+            interrupted: self.runs.len() < self.schedule.len(),
         }
     }
 

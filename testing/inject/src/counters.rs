@@ -8,14 +8,14 @@ use crate::truth::Count;
 
 /// A kernel counter on one CPU, with its value at the start.
 #[derive(Debug)]
-pub(crate) struct Watched {
+pub(crate) struct CounterWatch {
     file: &'static str,
     row: &'static str,
     cpu: Cpu,
     before: Option<u64>,
 }
 
-impl Watched {
+impl CounterWatch {
     /// Watches a row of `/proc/interrupts`. `row` is the row's name, such as `CAL`, or the
     /// description after its counts. On arm64, the names of inter-processor interrupts are numbers
     /// that differ between kernels, so use the description there.

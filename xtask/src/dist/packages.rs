@@ -35,7 +35,7 @@ pub(super) struct Packages {
 
 impl Packages {
     /// Resolves the packages with cargo.
-    pub(super) fn of(target: Target) -> Result<Self, String> {
+    pub(super) fn resolve(target: Target) -> Result<Self, String> {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let output = Command::new(cargo)
             .current_dir(root())

@@ -36,7 +36,7 @@ pub(super) struct Truth {
 /// The results for one kernel.
 pub(super) struct Row {
     kernel: String,
-    outcome: Result<Seen, String>,
+    outcome: Result<AuditResult, String>,
 }
 
 /// Interrupts per second that a CPU sent to itself. `seen` is the rate according to the audit.
@@ -61,7 +61,7 @@ impl Interrupts {
 }
 
 /// Results of an audit.
-struct Seen {
+struct AuditResult {
     release: String,
     hz: String,
     missing: Vec<String>,
@@ -79,25 +79,31 @@ struct Seen {
 
 impl Row {
     /// Builds the row from the audit's statement and the injectors' reports.
-    pub(super) fn of(kernel: &str, outcome: Result<(Value, Truth), String>) -> Self {
+    pub(super) fn new(kernel: &str, outcome: Result<(Value, Truth), String>) -> Self {
         Self {
             kernel: kernel.to_owned(),
-            outcome: outcome.and_then(|(statement, truth)| Seen::in_statement(&statement, &truth)),
+            outcome: outcome
+                .and_then(|(statement, truth)| AuditResult::in_statement(&statement, &truth)),
         }
     }
 
     /// Returns whether all figures are within their tolerances.
     pub(super) fn is_right(&self) -> bool {
-        self.outcome.as_ref().is_ok_and(|seen| {
+        self.outcome.as_ref().is_ok_and(|audit| {
             let near = |(found, made): (f64, f64)| (found - made).abs() <= NEAR * made;
-            let right =
-                seen.every_entry && seen.balances && seen.tick.is_some() && seen.outside <= OUTSIDE;
-            right && near(seen.thread) && seen.thread.1 >= MADE.0 && seen.interrupts.are_all_seen()
+            let right = audit.every_entry
+                && audit.balances
+                && audit.tick.is_some()
+                && audit.outside <= OUTSIDE;
+            right
+                && near(audit.thread)
+                && audit.thread.1 >= MADE.0
+                && audit.interrupts.are_all_seen()
         })
     }
 }
 
-impl Seen {
+impl AuditResult {
     fn in_statement(statement: &Value, truth: &Truth) -> Result<Self, String> {
         if statement["level"] != "kernel" {
             let limitations = list(&statement["coverage"]["limitations"]);
@@ -207,8 +213,8 @@ fn text(value: &Value) -> String {
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kernel = &self.kernel;
-        let seen = match &self.outcome {
-            Ok(seen) => seen,
+        let audit = match &self.outcome {
+            Ok(audit) => audit,
             Err(why) => return write!(f, "| {kernel} | {why} | | | | | | | | | |"),
         };
         let or_none = |words: &[String]| {
@@ -218,33 +224,33 @@ impl fmt::Display for Row {
                 words.join(", ")
             }
         };
-        let (found, made) = seen.thread;
+        let (found, made) = audit.thread;
         let Interrupts {
             seen: received,
             counted,
             sent,
-        } = seen.interrupts;
+        } = audit.interrupts;
         write!(
             f,
             "| {kernel} | {} | {} | {} | {} | {} | {} | {:.2} %, {:.2} % | {received:.1}, {counted:.1}, {sent:.1} | {} | {:.4} % |",
-            seen.release,
-            seen.hz,
-            or_none(&seen.missing),
-            if seen.every_entry {
+            audit.release,
+            audit.hz,
+            or_none(&audit.missing),
+            if audit.every_entry {
                 "watched"
             } else {
                 "**not watched**"
             },
-            if seen.balances {
+            if audit.balances {
                 "balance"
             } else {
                 "**do not balance**"
             },
-            seen.tick.as_deref().unwrap_or("**none**"),
+            audit.tick.as_deref().unwrap_or("**none**"),
             100.0 * found,
             100.0 * made,
-            seen.proof,
-            100.0 * seen.outside,
+            audit.proof,
+            100.0 * audit.outside,
         )
     }
 }
@@ -293,7 +299,7 @@ mod tests {
     }
 
     fn row(statement: Value, truth: Truth) -> Row {
-        Row::of("bookworm:linux-image-cloud-arm64", Ok((statement, truth)))
+        Row::new("bookworm:linux-image-cloud-arm64", Ok((statement, truth)))
     }
 
     #[test]
@@ -326,7 +332,7 @@ mod tests {
         ] {
             assert!(!with(path, value).is_right(), "{path}");
         }
-        assert!(!Row::of("x", Err("no kernel".to_owned())).is_right());
+        assert!(!Row::new("x", Err("no kernel".to_owned())).is_right());
     }
 
     #[test]

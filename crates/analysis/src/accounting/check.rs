@@ -71,7 +71,7 @@ pub(super) fn make(
     let checked = closed.cpus.iter().filter_map(|books| {
         let samples = case.samples(books);
         let mut found = cpu(&case, books, samples)?;
-        found.causes = causes(&case, &found, samples, books.of(Class::EntryExit));
+        found.causes = causes(&case, &found, samples, books.time_of(Class::EntryExit));
         Some(found)
     });
     let cpus: Vec<CpuCheck> = checked.collect();
@@ -126,11 +126,11 @@ fn cpu(case: &Case<'_>, books: &CpuAccounts, samples: Option<Samples<'_>>) -> Op
     let shown_busy = (columns.busy() - of_probe).max(Nanos::ZERO);
     let sum = columns.busy() + columns.idle + columns.iowait + columns.steal;
     let kernel = header.level == Level::Kernel;
-    let interrupts = books.of_all(Class::is_interruption);
-    let unexplained = books.of(Class::Unexplained);
-    let outside = books.of_all(|class| class.holder() == Holder::Hypervisor);
+    let interrupts = books.time_where(Class::is_interruption);
+    let unexplained = books.time_of(Class::Unexplained);
+    let outside = books.time_where(|class| class.holder() == Holder::Hypervisor);
     let busy = if kernel {
-        Some(books.of_all(Class::is_busy))
+        Some(books.time_where(Class::is_busy))
     } else {
         left.map(|left| {
             // The probe or soaker may have started slightly later than the accounts, so apply its
@@ -182,7 +182,7 @@ fn of_probe(
     if let Some(samples) = samples {
         return samples.charged(samples.cpu.probe().found(samples.by));
     }
-    let got = books.of(Class::Probe);
+    let got = books.time_of(Class::Probe);
     if sampled(&header.machine, books.cpu) == Some(false) {
         return got.min(columns.nice);
     }
@@ -225,7 +225,7 @@ fn left(header: &Header, books: &CpuAccounts) -> Option<SpareTime> {
     Some(SpareTime {
         measured_by: SpareTimeSource::Spin,
         watched,
-        time: books.of(Class::Probe),
+        time: books.time_of(Class::Probe),
     })
 }
 

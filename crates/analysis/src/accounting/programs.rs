@@ -19,7 +19,7 @@ pub(super) fn programs(
     accounts: &[Account],
     unwatched: &CpuList,
 ) -> Vec<ProgramCheck> {
-    let mut found = Found {
+    let mut table = ProgramTable {
         names: &case.names,
         programs: BTreeMap::new(),
     };
@@ -29,33 +29,33 @@ pub(super) fn programs(
             .filter(|account| account.class == Class::Program)
         {
             if let Some(pid) = account.pid {
-                let check = found.entry(pid, &account.name);
+                let check = table.entry(pid, &account.name);
                 *check.ran.get_or_insert_default() += account.time;
             }
         }
     }
     if case.check.has_spans(case.header) {
-        charges(case, &mut found);
+        charges(case, &mut table);
     }
     if unwatched.is_empty() {
-        shown(case, &mut found);
+        shown(case, &mut table);
     }
     let weight = |check: &ProgramCheck| {
         let times = [check.on_cpu, check.ran, check.shown, check.sampled];
         times.into_iter().flatten().max().unwrap_or_default()
     };
-    let mut programs: Vec<ProgramCheck> = found.programs.into_values().collect();
+    let mut programs: Vec<ProgramCheck> = table.programs.into_values().collect();
     programs.retain(|check| weight(check) > Nanos::ZERO);
     programs.sort_by_key(|check| Reverse(weight(check)));
     programs
 }
 
-struct Found<'a> {
+struct ProgramTable<'a> {
     names: &'a BTreeMap<i32, String>,
     programs: BTreeMap<i32, ProgramCheck>,
 }
 
-impl Found<'_> {
+impl ProgramTable<'_> {
     fn entry(&mut self, pid: i32, name: &str) -> &mut ProgramCheck {
         self.programs.entry(pid).or_insert_with(|| ProgramCheck {
             name: self.names.get(&pid).map_or(name, String::as_str).to_owned(),
@@ -69,7 +69,7 @@ impl Found<'_> {
     }
 }
 
-fn charges(case: &Case<'_>, found: &mut Found<'_>) {
+fn charges(case: &Case<'_>, table: &mut ProgramTable<'_>) {
     // Samples by process id, only from CPUs whose columns are sampled.
     let mut sampled_there: BTreeMap<i32, Charge> = BTreeMap::new();
     let mut any = false;
@@ -77,7 +77,7 @@ fn charges(case: &Case<'_>, found: &mut Found<'_>) {
         let is_sampled = sampled(&case.header.machine, Cpu(number)) == Some(true);
         any |= is_sampled;
         for (pid, charge) in cpu.programs() {
-            *found.entry(pid, "?").on_cpu.get_or_insert_default() += charge.on_cpu;
+            *table.entry(pid, "?").on_cpu.get_or_insert_default() += charge.on_cpu;
             if is_sampled {
                 sampled_there.entry(pid).or_default().add(charge);
             }
@@ -86,7 +86,7 @@ fn charges(case: &Case<'_>, found: &mut Found<'_>) {
     let Some((by, tick)) = case.samples.filter(|_| any) else {
         return;
     };
-    for check in found.programs.values_mut() {
+    for check in table.programs.values_mut() {
         let charge = sampled_there.get(&check.pid).copied().unwrap_or_default();
         let on_cpu = check.on_cpu.unwrap_or_default();
         // On all other CPUs, the kernel measures time exactly.
@@ -96,12 +96,12 @@ fn charges(case: &Case<'_>, found: &mut Found<'_>) {
 }
 
 /// Adds the times from `/proc/PID/stat`, ignoring ticktax and kernel threads.
-fn shown(case: &Case<'_>, found: &mut Found<'_>) {
+fn shown(case: &Case<'_>, table: &mut ProgramTable<'_>) {
     for (&pid, after) in &case.header.after.programs {
         let before = case.header.before.programs.get(&pid);
         let time = after.time - before.map_or(Nanos::ZERO, |before| before.time);
         if !after.ticktax_or_kernel {
-            found.entry(pid, &after.name).shown = Some(time);
+            table.entry(pid, &after.name).shown = Some(time);
         }
     }
 }

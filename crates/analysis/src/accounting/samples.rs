@@ -6,7 +6,7 @@ use foldhash::fast::FixedState;
 use ticktax_model::{Nanos, Span};
 
 use super::counting::Grid;
-use crate::timeline::{Interrupt, Onset, Part};
+use crate::timeline::{Interrupt, InterruptPart, Onset};
 
 /// Maximum number of ticks held back. A tick waits for the row that it interrupted, which arrives
 /// only when that row ends.
@@ -26,8 +26,8 @@ impl By {
 
     pub(super) fn from_interrupt(interrupt: Interrupt) -> Option<Self> {
         match interrupt.part {
-            Part::Tick => Some(Self::Function),
-            Part::Frame if interrupt.is_local_timer() => Some(Self::Interrupt),
+            InterruptPart::Tick => Some(Self::Function),
+            InterruptPart::Frame if interrupt.is_local_timer() => Some(Self::Interrupt),
             _ => None,
         }
     }

@@ -200,7 +200,7 @@ fn overbooked(statement: &Statement, processes: &Processes<'_>) -> Option<(Nanos
         _ => return None,
     };
     let had_room = |cpu: &CpuAccounts| {
-        let spare = cpu.of_all(|class| class.holder() == Holder::Nothing);
+        let spare = cpu.time_where(|class| class.holder() == Holder::Nothing);
         spare.share_of(cpu.elapsed) > ROOM
     };
     let enough = wanted_cores < cpus as f64 * (1.0 + OVERBOOKED);

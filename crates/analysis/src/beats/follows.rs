@@ -21,7 +21,7 @@ use ticktax_model::{Kind, Nanos};
 
 use super::Finder;
 use super::causes::has_cause;
-use super::search::{Found, events};
+use super::search::{StreamBeat, events};
 use super::stream::Identity;
 use super::ticks::is_tick;
 use super::tie::members;
@@ -107,7 +107,7 @@ impl Moments {
     pub(super) fn followed_by(
         &self,
         finder: &Finder,
-        found: &Found,
+        found: &StreamBeat,
         tried: usize,
     ) -> Option<FollowsTick> {
         let stream = &finder.streams[found.stream as usize];

@@ -11,7 +11,7 @@ use ticktax_model::{Cpu, Nanos};
 
 use super::follows::Moments;
 use super::merge::merge;
-use super::search::{Found, SEARCHES, search, searchable};
+use super::search::{SEARCHES, StreamBeat, search, searchable};
 use super::stream::{Identity, Key, Stream};
 use super::tie::{agree, is_member};
 use super::{Finder, MAX_STREAMS, MAX_UNTIMED};
@@ -62,18 +62,18 @@ pub(super) fn so_far(finder: &Finder) -> Vec<BeatLine> {
 }
 
 /// Keeps only beats that remain significant given the number of searches (Bonferroni's bound).
-fn significant(found: Vec<Found>, searched: usize) -> Vec<Found> {
+fn significant(found: Vec<StreamBeat>, searched: usize) -> Vec<StreamBeat> {
     let limit = FAMILY / searched.max(1) as f64;
-    let passes = |found: &Found| found.beat.false_alarm <= limit;
+    let passes = |found: &StreamBeat| found.beat.false_alarm <= limit;
     found.into_iter().filter(passes).collect()
 }
 
 /// Drops an interrupt's beat if the functions in the interrupt account for nearly all its events,
 /// yet none of them has that beat. In a mixture of several timers, the search can find an event in
 /// nearly every slot of a period that none of the timers has.
-fn without_mixtures(finder: &Finder, found: Vec<Found>) -> Vec<Found> {
+fn without_mixtures(finder: &Finder, found: Vec<StreamBeat>) -> Vec<StreamBeat> {
     let streams = &finder.streams;
-    let is_mixture = |candidate: &Found| {
+    let is_mixture = |candidate: &StreamBeat| {
         let frame = &streams[candidate.stream as usize];
         let is_function = |stream: &Stream| {
             frame.key.identity.is_frame_of(&stream.key.identity) && stream.key.cpu == frame.key.cpu
@@ -81,7 +81,7 @@ fn without_mixtures(finder: &Finder, found: Vec<Found>) -> Vec<Found> {
         let functions = streams.iter().filter(|stream| is_function(stream));
         let events: u64 = functions.map(|stream| stream.collector.count()).sum();
         let mut others = found.iter();
-        let shares = |other: &Found| {
+        let shares = |other: &StreamBeat| {
             is_function(&streams[other.stream as usize]) && agree(&other.beat, &candidate.beat)
         };
         events * 5 >= frame.collector.count() * 4 && !others.any(shares)
@@ -174,7 +174,7 @@ fn not_before(first: Nanos, period: f64) -> Nanos {
     first + Nanos(shift)
 }
 
-fn causes(finder: &Finder, found: &Found) -> Vec<Identity> {
+fn causes(finder: &Finder, found: &StreamBeat) -> Vec<Identity> {
     let own = &finder.streams[found.stream as usize].key.identity;
     let (begin, end) = found.during.unwrap_or((Nanos(i64::MIN), Nanos::MAX));
     let member = |start| (begin..end).contains(&start) && is_member(&found.beat, start);
@@ -189,7 +189,7 @@ fn causes(finder: &Finder, found: &Found) -> Vec<Identity> {
 /// Working state for turning beats into lines.
 struct Lines<'a> {
     finder: &'a Finder,
-    found: Vec<Found>,
+    found: Vec<StreamBeat>,
     /// For each beat, its causes, nearest first.
     causes: Vec<Vec<Identity>>,
     /// For each beat, the index of the cause or effect that is reported instead of it, if any.
@@ -204,7 +204,7 @@ struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    fn new(finder: &'a Finder, found: Vec<Found>, searched: usize) -> Self {
+    fn new(finder: &'a Finder, found: Vec<StreamBeat>, searched: usize) -> Self {
         Self {
             replaced_by: vec![None; found.len()],
             gaps: vec![None; found.len()],
@@ -331,7 +331,7 @@ impl<'a> Lines<'a> {
         found
     }
 
-    fn line(&self, found: &Found) -> BeatLine {
+    fn line(&self, found: &StreamBeat) -> BeatLine {
         let stream = &self.finder.streams[found.stream as usize];
         let beat = &found.beat;
         BeatLine {
@@ -364,7 +364,7 @@ impl<'a> Lines<'a> {
     }
 
     /// Returns whether this beat belongs to a timer that wakes one of ticktax's own threads.
-    fn is_own_timer(&self, found: &Found) -> bool {
+    fn is_own_timer(&self, found: &StreamBeat) -> bool {
         let streams = &self.finder.streams;
         let cause = &streams[found.stream as usize].key.identity;
         matches!(cause, Identity::Frame { .. })

@@ -52,7 +52,7 @@ impl Routes {
             id,
             begin,
         };
-        let route = source.route(event.roles.of(id), streams);
+        let route = source.route(event.roles.role(id), streams);
         self.0[index] = Some(route);
         route
     }

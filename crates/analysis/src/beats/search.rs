@@ -20,7 +20,7 @@ const SHORTEST_LIFE: Nanos = Nanos::from_secs(1);
 
 /// A beat found in one source.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct StreamBeat {
     pub(super) stream: u32,
     pub(super) beat: Beat,
     /// The part of the observation during which the beat was present. `None` means all of it.
@@ -103,7 +103,7 @@ fn cut(events: &mut Events, (from, to): (Nanos, Nanos)) {
 }
 
 /// Searches `streams` on `threads` threads. The result is sorted by stream, then by strength.
-pub(super) fn search(finder: &Finder, streams: &[u32], threads: usize) -> Vec<Found> {
+pub(super) fn search(finder: &Finder, streams: &[u32], threads: usize) -> Vec<StreamBeat> {
     let next = AtomicUsize::new(0);
     let all = Mutex::new(Vec::new());
     let work = || {
@@ -136,13 +136,13 @@ pub(super) fn search(finder: &Finder, streams: &[u32], threads: usize) -> Vec<Fo
 /// Finds the beats in one stream. Searches the whole observation first. That search misses a beat
 /// that is present during only part of the observation, so if it finds nothing, the first, middle
 /// and last halves are searched.
-fn search_one(finder: &Finder, stream: u32) -> Vec<Found> {
+fn search_one(finder: &Finder, stream: u32) -> Vec<StreamBeat> {
     let events = events(finder, stream);
     if knowable(&events).is_err() {
         return Vec::new();
     }
     let with_window = |beats: Vec<Beat>, during| {
-        let found = move |beat| Found {
+        let found = move |beat| StreamBeat {
             stream,
             beat,
             during,

@@ -12,7 +12,7 @@ const HOLES: usize = 64;
 
 /// A period in which the rows of one thread follow each other without a break.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Run {
+pub(super) struct CpuRun {
     pub(super) stream: u32,
     pub(super) cpu: Cpu,
     pub(super) start: Nanos,
@@ -21,7 +21,7 @@ pub(super) struct Run {
 
 #[derive(Debug, Default)]
 pub(super) struct Trail {
-    run: Option<Run>,
+    run: Option<CpuRun>,
     covered: Option<(Nanos, Nanos)>,
     pub(super) holes: Vec<(Nanos, Nanos)>,
     pub(super) holes_left_out: u64,
@@ -54,7 +54,7 @@ impl Trail {
     }
 
     /// Adds a thread's row. Returns the run that it ended, if any.
-    pub(super) fn thread(&mut self, stream: u32, span: &Span) -> Option<Run> {
+    pub(super) fn thread(&mut self, stream: u32, span: &Span) -> Option<CpuRun> {
         let end = span.end();
         if let Some(open) = &mut self.run
             && open.stream == stream
@@ -64,7 +64,7 @@ impl Trail {
             open.end = open.end.max(end);
             return None;
         }
-        self.run.replace(Run {
+        self.run.replace(CpuRun {
             stream,
             cpu: span.cpu,
             start: span.start,
@@ -72,7 +72,7 @@ impl Trail {
         })
     }
 
-    pub(super) fn close(&mut self) -> Option<Run> {
+    pub(super) fn close(&mut self) -> Option<CpuRun> {
         self.run.take()
     }
 }

@@ -10,7 +10,7 @@ use ticktax_model::{Cpu, Nanos, SourceId, Span};
 const MAX_IDLE: Nanos = Nanos::from_millis(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Run {
+pub(super) struct CpuRun {
     pub(super) start: Nanos,
     pub(super) end: Nanos,
     pub(super) cpu: Cpu,
@@ -109,9 +109,9 @@ impl Machine {
     /// Determines why a thread was off its CPU before its first run and between its `runs`. Runs
     /// and wake-ups must be in order. For a real-time thread, idle time does not disprove a wait,
     /// because the kernel can keep such a thread from running even if the CPU is idle.
-    pub(super) fn gaps(&self, runs: &[Run], wakes: &[Nanos], is_real_time: bool) -> Vec<Gap> {
+    pub(super) fn gaps(&self, runs: &[CpuRun], wakes: &[Nanos], is_real_time: bool) -> Vec<Gap> {
         let mut gaps = Vec::new();
-        let mut before: Option<Run> = None;
+        let mut before: Option<CpuRun> = None;
         for run in runs {
             let left = before.map(|run| run.end);
             // Overlapping runs have no gap between them. Either a row is damaged, or the thread id
@@ -127,8 +127,8 @@ impl Machine {
     fn gap(
         &self,
         gaps: &mut Vec<Gap>,
-        before: Option<Run>,
-        run: Run,
+        before: Option<CpuRun>,
+        run: CpuRun,
         wakes: &[Nanos],
         is_real_time: bool,
     ) {
@@ -170,7 +170,7 @@ impl Machine {
     }
 
     /// Returns whether a thread that was not woken between two runs waited for a CPU all that time.
-    fn is_preempted(&self, before: Run, run: Run, is_real_time: bool) -> bool {
+    fn is_preempted(&self, before: CpuRun, run: CpuRun, is_real_time: bool) -> bool {
         let (from, to) = (before.end, run.start);
         let was_busy = |cpu: Cpu| !overlaps(self.idle_of(cpu), from, to, MAX_IDLE);
         self.is_complete

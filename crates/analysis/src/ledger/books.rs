@@ -17,7 +17,7 @@ impl ClassTimes {
         self.0[to as usize] += time;
     }
 
-    pub(super) fn of(&self, class: Class) -> Nanos {
+    pub(super) fn time_of(&self, class: Class) -> Nanos {
         self.0[class as usize]
     }
 
@@ -28,7 +28,7 @@ impl ClassTimes {
     pub(super) fn to_books(self, cpu: Cpu, elapsed: Nanos) -> CpuAccounts {
         let classes = Class::ALL.into_iter().map(|class| ClassTime {
             class,
-            time: self.of(class),
+            time: self.time_of(class),
         });
         let classes = classes.filter(|part| part.time != Nanos::ZERO).collect();
         CpuAccounts {
@@ -74,8 +74,8 @@ mod tests {
         times.shift(Class::Probe, Class::HypervisorOrFirmware, Nanos(30));
         assert_eq!(
             (
-                times.of(Class::Probe),
-                times.of(Class::HypervisorOrFirmware)
+                times.time_of(Class::Probe),
+                times.time_of(Class::HypervisorOrFirmware)
             ),
             (Nanos(70), Nanos(30))
         );

@@ -50,7 +50,7 @@ impl<'a> Closing<'a> {
         (bounds, registry): (&Bounds, &Registry),
         header: &Header,
     ) -> Option<Settled> {
-        let book = self.ledger?.gaps.of(probe)?;
+        let book = self.ledger?.gaps.book(probe)?;
         Some(Settled::new(
             book,
             &self.proof,
@@ -118,7 +118,7 @@ pub(super) fn close(ledger: &Ledger, header: &Header, sources: &SourceTable) -> 
 fn bounds(ledger: &Ledger, closings: &[Closing<'_>], header: &Header) -> Bounds {
     let books = closings.iter().filter_map(|closing| {
         let ledger = closing.ledger.filter(|_| !closing.unplaceable)?;
-        ledger.gaps.of(ProbeKind::Spin)
+        ledger.gaps.book(ProbeKind::Spin)
     });
     // Each edge of a gap lies between two clock readings. Each reading can be off by `clock`.
     let spinning = header.probes.iter();
@@ -191,7 +191,7 @@ fn by_counters(closings: &[Closing<'_>], header: &Header) -> (Vec<ClassTimes>, V
     let close = |closing: &Closing<'_>| {
         let gaps = closing
             .ledger
-            .and_then(|ledger| ledger.gaps.of(ProbeKind::Spin));
+            .and_then(|ledger| ledger.gaps.book(ProbeKind::Spin));
         proc_level::class_times(header, closing.cpu, closing.elapsed, gaps)
     };
     let classes: Vec<ClassTimes> = closings.iter().map(close).collect();
@@ -216,7 +216,7 @@ fn coverage(header: &Header, closings: &[Closing<'_>], unreported: Vec<Limitatio
     let saw_gaps = |closing: &Closing<'_>| {
         let gaps = closing.ledger.map(|ledger| &ledger.gaps);
         let probes = [ProbeKind::Spin, ProbeKind::Sleep];
-        gaps.is_some_and(|gaps| probes.into_iter().any(|probe| gaps.of(probe).is_some()))
+        gaps.is_some_and(|gaps| probes.into_iter().any(|probe| gaps.book(probe).is_some()))
     };
     let list = |which: &dyn Fn(&Closing<'_>) -> bool| -> CpuList {
         closings

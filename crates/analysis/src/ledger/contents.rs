@@ -10,7 +10,7 @@ use crate::timeline::Piece;
 
 /// One source's rows and time within a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct SourceInGap {
     pub(crate) source: SourceId,
     /// Self time, which excludes rows nested in the source's rows.
     pub(super) own: Nanos,
@@ -26,13 +26,13 @@ pub(crate) struct JudgedGap<'a> {
     pub(crate) span: Span,
     /// The part of the gap that no named row covers.
     pub(crate) residual: Nanos,
-    pub(crate) held: &'a [Held],
+    pub(crate) held: &'a [SourceInGap],
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     /// One entry per source, in the order in which the sources first occur.
-    pub(super) held: Vec<Held>,
+    pub(super) held: Vec<SourceInGap>,
     /// Total self time of the sources, from 0 to the gap's length.
     pub(super) named: Nanos,
     /// The part of `named` in rows with an unknown thread. It is already booked as unexplained.
@@ -158,7 +158,7 @@ impl Contents {
     fn hold(&mut self, source: SourceId, length: Nanos) -> usize {
         let found = self.held.iter().position(|held| held.source == source);
         let index = found.unwrap_or_else(|| {
-            let nothing = Held {
+            let nothing = SourceInGap {
                 source,
                 own: Nanos::ZERO,
                 count: 0,

@@ -246,7 +246,7 @@ impl Bounds {
         }
     }
 
-    pub(super) fn of(&self, signature: usize) -> Option<Bound> {
+    pub(super) fn bound(&self, signature: usize) -> Option<Bound> {
         self.bounds.get(signature).copied().flatten()
     }
 
@@ -264,7 +264,7 @@ impl Bounds {
     ) -> Vec<EntryExitBound> {
         let mut around: Vec<EntryExitBound> = Vec::new();
         for (signature, residuals) in residuals {
-            let Some(bound) = self.of(signature) else {
+            let Some(bound) = self.bound(signature) else {
                 continue;
             };
             let beyond = residuals.split(Some(bound)).beyond;
@@ -368,7 +368,7 @@ mod tests {
         let softirqs = shape(&[Class::Irq, Class::Softirq]);
         let mut all = Vec::new();
         let mut add = |sources: &[u32], shape: Shape, residual: i64, count: u64| {
-            let signature = signatures.of(&held(sources), shape).unwrap();
+            let signature = signatures.intern(&held(sources), shape).unwrap();
             let mut residuals = Residuals::default();
             (0..count).for_each(|_| residuals.add(Nanos(residual)));
             all.push((signature, residuals));
@@ -385,11 +385,16 @@ mod tests {
         };
         let bounds = Bounds::new(&signatures, residuals(), Nanos(10));
         let none_beyond = |(signature, residuals): (usize, &Residuals)| {
-            let beyond = residuals.split(bounds.of(signature)).beyond;
-            assert_eq!(beyond.count, 0, "{signature}: {:?}", bounds.of(signature));
+            let beyond = residuals.split(bounds.bound(signature)).beyond;
+            assert_eq!(
+                beyond.count,
+                0,
+                "{signature}: {:?}",
+                bounds.bound(signature)
+            );
         };
         residuals().for_each(none_beyond);
-        let most = |signature| bounds.of(signature).unwrap().most.0;
+        let most = |signature| bounds.bound(signature).unwrap().most.0;
         assert!((6_000..7_000).contains(&most(tick)), "{}", most(tick));
         assert!((30_000..35_000).contains(&most(rare)), "{}", most(rare));
         // This shape has too few gaps for a separate bound. Its bound is computed from the gaps of

@@ -10,7 +10,7 @@ use ticktax_model::witness::CpuProof;
 use ticktax_model::{Cpu, Nanos, SourceTable};
 
 use super::accounts::{AccountId, Registry};
-use super::contents::{Contents, Held};
+use super::contents::{Contents, SourceInGap};
 use super::entry_exit::Bounds;
 use super::gaps::{CpuGaps, GapBook, parts};
 use super::matching::Gap;
@@ -36,7 +36,11 @@ impl CauseKey {
     };
 
     /// Returns the cause of a gap that contained `held`. `ranking` is scratch space.
-    fn new(held: &[Held], registry: &Registry, ranking: &mut Vec<(AccountId, Nanos)>) -> Self {
+    fn new(
+        held: &[SourceInGap],
+        registry: &Registry,
+        ranking: &mut Vec<(AccountId, Nanos)>,
+    ) -> Self {
         ranking.clear();
         for held in held {
             let account = registry.account_of(held.source);
@@ -92,7 +96,7 @@ struct Cause {
 #[derive(Debug)]
 struct Noted {
     gap: Gap,
-    held: Vec<Held>,
+    held: Vec<SourceInGap>,
     named: Nanos,
     incomplete: bool,
     near: Option<u8>,
@@ -108,12 +112,12 @@ pub(super) struct Closed<'a> {
 }
 
 impl Closed<'_> {
-    fn of(&self, probe: ProbeKind) -> Option<(&GapBook, &Settled)> {
+    fn settled_book(&self, probe: ProbeKind) -> Option<(&GapBook, &Settled)> {
         let settled = match probe {
             ProbeKind::Spin => &self.spin,
             ProbeKind::Sleep => &self.sleep,
         };
-        self.gaps.of(probe).zip(settled.as_ref())
+        self.gaps.book(probe).zip(settled.as_ref())
     }
 }
 
@@ -180,7 +184,7 @@ impl Noted {
             let outside = settled.is_outside(self.gap.span.dur, self.near);
             return [(or_outside(outside), residual), nothing];
         }
-        let bound = self.signature.and_then(|signature| bounds.of(signature));
+        let bound = self.signature.and_then(|signature| bounds.bound(signature));
         let usual = bound
             .filter(|bound| residual > bound.most)
             .map_or(residual, |bound| bound.median);
@@ -250,7 +254,7 @@ impl GapCauses {
         sources: &SourceTable,
     ) -> Option<GapStatement> {
         let ran = |probe| header.probes.iter().any(|report| report.probe == probe);
-        let saw = |probe| cpus.iter().any(|cpu| cpu.gaps.of(probe).is_some());
+        let saw = |probe| cpus.iter().any(|cpu| cpu.gaps.book(probe).is_some());
         let kinds = [ProbeKind::Spin, ProbeKind::Sleep];
         let reported = kinds.into_iter().find(|&probe| ran(probe));
         let probe = reported.or_else(|| kinds.into_iter().find(|&probe| saw(probe)))?;
@@ -258,11 +262,13 @@ impl GapCauses {
             ProbeKind::Spin => &self.spin,
             ProbeKind::Sleep => &self.sleep,
         };
-        let books: Vec<(&GapBook, &Settled)> =
-            cpus.iter().filter_map(|cpu| cpu.of(probe)).collect();
+        let books: Vec<(&GapBook, &Settled)> = cpus
+            .iter()
+            .filter_map(|cpu| cpu.settled_book(probe))
+            .collect();
         let settled_on = |at| {
             let found = cpus.iter().find(|cpu| cpu.proof.cpu == at)?;
-            Some(found.of(probe)?.1)
+            Some(found.settled_book(probe)?.1)
         };
         let of_side = |place: usize| {
             let sides = books.iter();
@@ -270,7 +276,7 @@ impl GapCauses {
         };
         let spinning = probe == ProbeKind::Spin && header.level == Level::Kernel;
         let placed = books.iter().filter(|(_, settled)| !settled.unplaceable);
-        let proofs = cpus.iter().filter(|cpu| cpu.of(probe).is_some());
+        let proofs = cpus.iter().filter(|cpu| cpu.settled_book(probe).is_some());
         let worst = view.worst.iter();
         let of_probe = header.probes.iter().filter(|report| report.probe == probe);
         Some(GapStatement {

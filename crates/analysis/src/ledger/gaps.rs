@@ -248,14 +248,14 @@ pub(super) struct CpuGaps {
 }
 
 impl CpuGaps {
-    pub(super) fn of(&self, probe: ProbeKind) -> Option<&GapBook> {
+    pub(super) fn book(&self, probe: ProbeKind) -> Option<&GapBook> {
         match probe {
             ProbeKind::Spin => self.spin.as_deref(),
             ProbeKind::Sleep => self.sleep.as_deref(),
         }
     }
 
-    fn book(&mut self, probe: ProbeKind) -> &mut GapBook {
+    fn book_mut(&mut self, probe: ProbeKind) -> &mut GapBook {
         let book = match probe {
             ProbeKind::Spin => &mut self.spin,
             ProbeKind::Sleep => &mut self.sleep,
@@ -271,7 +271,7 @@ impl CpuGaps {
         registry: &Registry,
         signature: Option<usize>,
     ) {
-        self.book(gap.probe)
+        self.book_mut(gap.probe)
             .note(gap, contents, registry, signature);
     }
 
@@ -283,7 +283,7 @@ impl CpuGaps {
         max: Nanos,
         histogram: &Histogram,
     ) {
-        self.book(probe).note_sum(time, count, max, histogram);
+        self.book_mut(probe).note_sum(time, count, max, histogram);
     }
 }
 

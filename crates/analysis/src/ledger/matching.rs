@@ -183,13 +183,13 @@ mod tests {
     use crate::timeline::{Keep, Timeline};
 
     /// The gaps and rows of one CPU.
-    struct Line {
+    struct CpuQueue {
         queue: GapQueue,
         timeline: Timeline,
         sources: SourceTable,
     }
 
-    impl Default for Line {
+    impl Default for CpuQueue {
         fn default() -> Self {
             let mut sources = SourceTable::default();
             sources.intern(Source::kernel(Kind::Irq, "x", ""));
@@ -202,7 +202,7 @@ mod tests {
         }
     }
 
-    impl Line {
+    impl CpuQueue {
         fn push(&mut self, start: Nanos, dur: Nanos, source: u32) -> Span {
             let span = Span {
                 cpu: Cpu(0),
@@ -240,79 +240,79 @@ mod tests {
 
     #[test]
     fn a_gap_waits_for_rows_that_come_after_it() {
-        let mut line = Line::default();
-        line.push_gap(Nanos(1_000), Nanos(1_000));
-        assert_eq!(line.judge(), None);
-        line.push_span(Nanos(1_200), Nanos(300));
-        assert_eq!(line.judge(), None);
-        line.push_span(Nanos::from_secs(2), Nanos(300));
-        assert_eq!(line.judge(), Some((Nanos(300), false)));
+        let mut cpu = CpuQueue::default();
+        cpu.push_gap(Nanos(1_000), Nanos(1_000));
+        assert_eq!(cpu.judge(), None);
+        cpu.push_span(Nanos(1_200), Nanos(300));
+        assert_eq!(cpu.judge(), None);
+        cpu.push_span(Nanos::from_secs(2), Nanos(300));
+        assert_eq!(cpu.judge(), Some((Nanos(300), false)));
     }
 
     #[test]
     fn a_gap_finds_rows_that_came_before_it() {
-        let mut line = Line::default();
-        line.push_span(Nanos(1_200), Nanos(300));
-        line.push_span(Nanos::from_secs(2), Nanos(300));
-        line.push_gap(Nanos(1_000), Nanos(1_000));
-        assert_eq!(line.judge(), Some((Nanos(300), false)));
+        let mut cpu = CpuQueue::default();
+        cpu.push_span(Nanos(1_200), Nanos(300));
+        cpu.push_span(Nanos::from_secs(2), Nanos(300));
+        cpu.push_gap(Nanos(1_000), Nanos(1_000));
+        assert_eq!(cpu.judge(), Some((Nanos(300), false)));
     }
 
     /// The interrupt that reveals the thread ends before the thread's row.
     #[test]
     fn a_thread_found_after_the_gap_is_in_the_gap() {
-        let mut line = Line::default();
-        line.push_gap(Nanos(1_000), Nanos(1_000));
-        line.push_span(Nanos(2_500), Nanos(100));
-        line.push_span(Nanos(1_500), Nanos(1_100));
-        line.push_span(Nanos::from_secs(2), Nanos(300));
-        assert_eq!(line.judge(), Some((Nanos(500), false)));
+        let mut cpu = CpuQueue::default();
+        cpu.push_gap(Nanos(1_000), Nanos(1_000));
+        cpu.push_span(Nanos(2_500), Nanos(100));
+        cpu.push_span(Nanos(1_500), Nanos(1_100));
+        cpu.push_span(Nanos::from_secs(2), Nanos(300));
+        assert_eq!(cpu.judge(), Some((Nanos(500), false)));
     }
 
     #[test]
     fn gaps_alone_move_a_quiet_cpu_along() {
-        let mut line = Line::default();
+        let mut cpu = CpuQueue::default();
         for second in 0..6 {
-            line.push_gap(Nanos::from_secs(second), Nanos(1_000));
+            cpu.push_gap(Nanos::from_secs(second), Nanos(1_000));
         }
-        assert_eq!(line.judge(), Some((Nanos::ZERO, false)));
-        assert_eq!(line.judge(), Some((Nanos::ZERO, false)));
-        assert_eq!(line.judge(), None);
+        assert_eq!(cpu.judge(), Some((Nanos::ZERO, false)));
+        assert_eq!(cpu.judge(), Some((Nanos::ZERO, false)));
+        assert_eq!(cpu.judge(), None);
     }
 
     #[test]
     fn a_gap_whose_rows_were_forgotten_is_incomplete() {
-        let mut line = Line::default();
+        let mut cpu = CpuQueue::default();
         for second in 0..30 {
-            line.push_span(Nanos::from_secs(second), Nanos::from_secs(1));
+            cpu.push_span(Nanos::from_secs(second), Nanos::from_secs(1));
         }
-        line.push_gap(Nanos::from_secs(1), Nanos::from_secs(29));
-        line.queue.close();
-        let (named, incomplete) = line.judge().unwrap();
+        cpu.push_gap(Nanos::from_secs(1), Nanos::from_secs(29));
+        cpu.queue.close();
+        let (named, incomplete) = cpu.judge().unwrap();
         assert!(incomplete);
-        line.queue.settle(line.timeline.history(0).unwrap().0);
-        assert_eq!(named + line.queue.unplaced(), Nanos::from_secs(30));
+        cpu.queue.settle(cpu.timeline.history(0).unwrap().0);
+        assert_eq!(named + cpu.queue.unplaced(), Nanos::from_secs(30));
     }
 
     #[test]
     fn the_queue_is_bounded_and_a_gap_judged_early_is_incomplete() {
-        let mut line = Line::default();
+        let mut cpu = CpuQueue::default();
         let many = i64::try_from(GapQueue::MAX).unwrap() + 2;
-        (0..many).for_each(|at| line.push_gap(Nanos(at * 10), Nanos(5)));
-        assert_eq!(line.judge(), Some((Nanos::ZERO, true)));
-        line.push_span(Nanos(many * 10), Nanos(5));
-        assert_eq!(line.judge(), Some((Nanos::ZERO, false)));
+        (0..many).for_each(|at| cpu.push_gap(Nanos(at * 10), Nanos(5)));
+        assert_eq!(cpu.judge(), Some((Nanos::ZERO, true)));
+        cpu.push_span(Nanos(many * 10), Nanos(5));
+        assert_eq!(cpu.judge(), Some((Nanos::ZERO, false)));
     }
 
     #[test]
     fn a_row_that_comes_after_its_gap_was_judged_is_noticed() {
-        let mut line = Line::default();
-        line.push_gap(Nanos(1_000), Nanos(1_000));
-        line.push_span(Nanos::from_secs(2), Nanos(1));
-        assert!(line.judge().is_some());
-        assert!(!line.queue.is_unplaceable());
-        line.push_span(Nanos(1_200), Nanos(300));
-        assert!(line.queue.is_unplaceable());
-        assert_eq!(line.queue.unplaced(), Nanos(300));
+        let mut cpu = CpuQueue::default();
+        cpu.push_gap(Nanos(1_000), Nanos(1_000));
+        cpu.push_span(Nanos::from_secs(2), Nanos(1));
+        assert!(cpu.judge().is_some());
+        assert!(!cpu.queue.is_unplaceable());
+        cpu.push_span(Nanos(1_200), Nanos(300));
+        assert!(cpu.queue.is_unplaceable());
+        assert_eq!(cpu.queue.unplaced(), Nanos(300));
     }
 }

@@ -71,12 +71,12 @@ fn loop_time(header: &Header, cpu: Cpu, gaps: Option<&GapBook>) -> Nanos {
 /// Returns the accounts of all CPUs together. They have no intervals, because counters contain only
 /// total times.
 pub(super) fn accounts(cpus: &[ClassTimes]) -> Vec<Account> {
-    let of_all = |class| cpus.iter().map(|classes| classes.of(class)).sum();
+    let time_of = |class| cpus.iter().map(|classes| classes.time_of(class)).sum();
     let accounts = Class::ALL.into_iter();
     let accounts = accounts.filter_map(|class| Some((class, class.counted_account()?)));
     let accounts = accounts.map(|(class, name)| Account {
         sampled: !matches!(class, Class::Probe | Class::Unexplained),
-        ..LengthTally::default().to_account(class, name, of_all(class))
+        ..LengthTally::default().to_account(class, name, time_of(class))
     });
     accounts
         .filter(|account| account.time != Nanos::ZERO)

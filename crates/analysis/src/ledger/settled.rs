@@ -133,7 +133,7 @@ impl Settled {
         let mut longest = Nanos::ZERO;
         let mut beyond = Vec::new();
         for (signature, sides) in book.residuals.iter().enumerate() {
-            let bound = bounds.of(signature);
+            let bound = bounds.bound(signature);
             for (side, residuals) in sides.iter().enumerate() {
                 let split = residuals.split(bound);
                 longest = longest.max(split.longest);

@@ -7,7 +7,7 @@ use foldhash::fast::FixedState;
 use ticktax_model::SourceId;
 use ticktax_model::statement::Class;
 
-use super::contents::Held;
+use super::contents::SourceInGap;
 
 /// Maximum number of exact signatures. Further gaps are identified only by their first row.
 const MAX_SIGNATURES: usize = 4_096;
@@ -60,9 +60,9 @@ pub(super) struct Signatures {
 }
 
 impl Signatures {
-    /// Returns the signature of a gap of `shape` that contained `held`, or `None` if the gap was
-    /// empty.
-    pub(super) fn of(&mut self, held: &[Held], shape: Shape) -> Option<usize> {
+    /// Returns the signature of a gap of `shape` that contained `held`, and adds it if it is new.
+    /// Returns `None` if the gap was empty.
+    pub(super) fn intern(&mut self, held: &[SourceInGap], shape: Shape) -> Option<usize> {
         let first = (held.first()?.source, shape);
         if held.len() > 1 {
             return Some(self.look_up(first, held));
@@ -81,7 +81,7 @@ impl Signatures {
 
     /// Returns the signature for a set of sources, and adds it if it is new. `first` contains the
     /// source of the first row.
-    fn look_up(&mut self, first: (SourceId, Shape), held: &[Held]) -> usize {
+    fn look_up(&mut self, first: (SourceId, Shape), held: &[SourceInGap]) -> usize {
         self.sources.clear();
         self.sources.extend(held.iter().map(|held| held.source));
         self.sources[1..].sort_unstable();
@@ -119,11 +119,11 @@ pub(super) mod tests {
     };
     use ticktax_model::{Nanos, SourceId};
 
-    use super::{Held, MAX_SIGNATURES, Shape, Signatures};
+    use super::{MAX_SIGNATURES, Shape, Signatures, SourceInGap};
 
     /// Returns the contents of a gap in which each of these sources ran once.
-    pub(in crate::ledger) fn held(sources: &[u32]) -> Vec<Held> {
-        let one = |&source| Held {
+    pub(in crate::ledger) fn held(sources: &[u32]) -> Vec<SourceInGap> {
+        let one = |&source| SourceInGap {
             source: SourceId(source),
             own: Nanos(1),
             count: 1,
@@ -156,7 +156,7 @@ pub(super) mod tests {
     #[test]
     fn a_signature_is_the_first_source_and_the_set_of_the_others() {
         let mut signatures = Signatures::default();
-        let mut number_of = |sources: &[u32]| signatures.of(&held(sources), Shape::default());
+        let mut number_of = |sources: &[u32]| signatures.intern(&held(sources), Shape::default());
         assert_eq!(number_of(&[]), None);
         assert_eq!(number_of(&[7]), number_of(&[7]));
         assert_eq!(number_of(&[7, 1, 2]), number_of(&[7, 2, 1]));
@@ -169,10 +169,10 @@ pub(super) mod tests {
         let mut signatures = Signatures::default();
         let max = u32::try_from(MAX_SIGNATURES).unwrap();
         for source in 0..max {
-            signatures.of(&held(&[1, source + 10]), Shape::default());
+            signatures.intern(&held(&[1, source + 10]), Shape::default());
         }
         let mut number_of =
-            |sources: &[u32]| signatures.of(&held(sources), Shape::default()).unwrap();
+            |sources: &[u32]| signatures.intern(&held(sources), Shape::default()).unwrap();
         assert!(Signatures::is_exact(number_of(&[1, 10])));
         assert!(!Signatures::is_exact(number_of(&[1, 2, 3])));
         assert_eq!(number_of(&[1, 2, 3]), number_of(&[1]));

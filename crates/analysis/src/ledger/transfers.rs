@@ -65,7 +65,7 @@ impl Transfers {
         loss: Loss,
         classes: &mut ClassTimes,
     ) {
-        let Some(book) = cpu.gaps.of(ProbeKind::Spin) else {
+        let Some(book) = cpu.gaps.book(ProbeKind::Spin) else {
             return;
         };
         let mut unmatched = book.unmatched.clone();
@@ -120,7 +120,7 @@ impl Transfers {
     /// Books stolen time as steal instead of outside time, up to the amount of outside time. Any
     /// further stolen time is part of other rows, where it cannot be identified.
     pub(super) fn book_steal(&mut self, stolen: Nanos, classes: &mut ClassTimes) {
-        let stolen = stolen.min(classes.of(Class::HypervisorOrFirmware));
+        let stolen = stolen.min(classes.time_of(Class::HypervisorOrFirmware));
         if stolen > Nanos::ZERO {
             classes.shift(Class::HypervisorOrFirmware, Class::Steal, stolen);
             self.steal += stolen;

@@ -19,7 +19,7 @@ pub(super) struct Waits {
 impl Waits {
     /// Notes one wait.
     pub(super) fn note(&mut self, off: OffCpu, span: &Span) {
-        if let Some(lengths) = self.of(off, span.source) {
+        if let Some(lengths) = self.throttled_lengths(off, span.source) {
             // Count the whole wait, until the thread ran again. The row's self time covers only the
             // throttled part of the wait, and only if the end of throttling was seen.
             lengths.add(span.dur, span.dur);
@@ -27,12 +27,12 @@ impl Waits {
     }
 
     pub(super) fn note_sum(&mut self, off: OffCpu, sum: &Sum) {
-        if let Some(lengths) = self.of(off, sum.span.source) {
+        if let Some(lengths) = self.throttled_lengths(off, sum.span.source) {
             lengths.add_sum(sum);
         }
     }
 
-    fn of(&mut self, off: OffCpu, source: SourceId) -> Option<&mut LengthTally> {
+    fn throttled_lengths(&mut self, off: OffCpu, source: SourceId) -> Option<&mut LengthTally> {
         let throttled = off.reason == Some(OffCpuReason::Throttled);
         throttled.then(|| self.by_source.entry(source).or_default())
     }

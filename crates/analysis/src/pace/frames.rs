@@ -8,7 +8,7 @@
 use ticktax_model::Nanos;
 use ticktax_model::pace::Frame;
 
-use super::watch::Run;
+use super::watch::ThreadRun;
 use ticktax_beats::Beat;
 
 /// Share of wake-ups assumed to have been on time.
@@ -22,7 +22,7 @@ const EARLY: f64 = 0.25;
 
 /// Finds the frames among `runs`. Returns the period by which they are counted, and the frames. For
 /// `nap`, see [`delays_add_up`].
-pub(crate) fn frames(runs: &[Run], beat: &Beat, nap: Nanos) -> (Nanos, Vec<Frame>) {
+pub(crate) fn frames(runs: &[ThreadRun], beat: &Beat, nap: Nanos) -> (Nanos, Vec<Frame>) {
     if delays_add_up(runs, beat.period.value, nap) {
         rearmed(runs, beat.period.value)
     } else {
@@ -49,7 +49,7 @@ const POLLS: usize = 100;
 /// number of naps, consecutive delays are similar, so they seem to add up even on a grid. On a
 /// grid, however, they stay within one nap. `nap` is the length of a nap, or 0 for a loop that
 /// sleeps until its frame is due.
-pub(crate) fn delays_add_up(runs: &[Run], period: f64, nap: Nanos) -> bool {
+pub(crate) fn delays_add_up(runs: &[ThreadRun], period: f64, nap: Nanos) -> bool {
     let mut residuals: Vec<f64> = Vec::with_capacity(runs.len());
     let mut last: Option<Nanos> = None;
     let mut off = 0.0;
@@ -108,7 +108,7 @@ fn keep_within(residuals: &[f64], limit: f64) -> bool {
     left[left.len() - 1 - tenth] - left[tenth] <= limit
 }
 
-fn frame(run: &Run, due: Nanos) -> Frame {
+fn frame(run: &ThreadRun, due: Nanos) -> Frame {
     Frame {
         due: due.min(run.began),
         began: run.began,
@@ -119,13 +119,13 @@ fn frame(run: &Run, due: Nanos) -> Frame {
 
 /// A wake-up assigned to a slot.
 struct Placed<'a> {
-    run: &'a Run,
+    run: &'a ThreadRun,
     slot: i64,
     /// Time since the slot started, ns. It is preliminary until all wake-ups are assigned.
     after: f64,
 }
 
-fn on_grid(runs: &[Run], period: f64, first: Nanos) -> (Nanos, Vec<Frame>) {
+fn on_grid(runs: &[ThreadRun], period: f64, first: Nanos) -> (Nanos, Vec<Frame>) {
     let whole_period = Nanos(rounded(period));
     let mut placed: Vec<Placed<'_>> = Vec::new();
     let mut phase = 0.0;
@@ -170,10 +170,10 @@ fn low<T: Copy>(sorted: &[T]) -> Option<T> {
     sorted.get(usize::try_from(place).unwrap_or(0)).copied()
 }
 
-fn rearmed(runs: &[Run], period: f64) -> (Nanos, Vec<Frame>) {
+fn rearmed(runs: &[ThreadRun], period: f64) -> (Nanos, Vec<Frame>) {
     // Wake-ups less than half a period apart belong to the same frame.
     let apart = Nanos(rounded(period / 2.0));
-    let mut starts: Vec<&Run> = Vec::new();
+    let mut starts: Vec<&ThreadRun> = Vec::new();
     for run in runs {
         if starts
             .last()
@@ -209,11 +209,11 @@ fn rounded(value: f64) -> i64 {
 mod tests {
     use ticktax_model::{Cpu, Nanos};
 
-    use super::super::watch::Run;
+    use super::super::watch::ThreadRun;
     use super::delays_add_up;
 
-    fn runs(woken: impl Iterator<Item = i64>) -> Vec<Run> {
-        let run = |woken| Run {
+    fn runs(woken: impl Iterator<Item = i64>) -> Vec<ThreadRun> {
+        let run = |woken| ThreadRun {
             woken: Nanos(woken),
             began: Nanos(woken),
             ended: Nanos(woken + 1_000),

@@ -77,8 +77,9 @@ impl Outside {
         let stolen = |&cpu: &Cpu| {
             let clock = header.after.steal_since(&header.before, cpu)?;
             let books = books.cpus.iter().filter(|books| books.cpu == cpu);
-            let seen =
-                books.map(|books| books.of(Class::Steal) + books.of(Class::HypervisorOrFirmware));
+            let seen = books.map(|books| {
+                books.time_of(Class::Steal) + books.time_of(Class::HypervisorOrFirmware)
+            });
             let seen: Nanos = seen.sum();
             (tells || seen > Nanos::ZERO).then(|| clock.max(seen))
         };

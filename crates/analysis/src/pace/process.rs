@@ -9,7 +9,7 @@ use ticktax_model::recording::{EndedEarly, Header};
 use ticktax_model::victim::LateFrames;
 
 use super::tick::sampled_at_tick;
-use super::watch::{Process, Watched};
+use super::watch::{Process, WatchedProcess};
 
 impl Process {
     /// Returns the statement about the process's frames, from all rows and the header. `late` lists
@@ -88,7 +88,7 @@ fn unseen(header: &Header) -> Vec<Limitation> {
 }
 
 /// Returns the chosen thread's CPU time as measured by each clock.
-fn readings(header: &Header, watched: &Watched, elapsed: Nanos) -> Vec<CpuReading> {
+fn readings(header: &Header, watched: &WatchedProcess, elapsed: Nanos) -> Vec<CpuReading> {
     let chosen = watched.chosen.and_then(|place| watched.threads.get(place));
     let Some(thread) = chosen else {
         return Vec::new();

@@ -7,7 +7,7 @@ use ticktax_model::pace::{FrameMark, RhythmReport};
 use ticktax_model::{Lengths, Nanos};
 
 use super::frames;
-use super::watch::Run;
+use super::watch::ThreadRun;
 use ticktax_beats::{Beat, BeatCollector, FEWEST, Period, Rhythm, knowable};
 
 /// A long run takes at least this many times the CPU time of the usual run.
@@ -18,15 +18,15 @@ const CERTAIN: f64 = 1e-9;
 
 /// The rhythms found in one thread.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct ThreadRhythms {
     /// Rhythms, strongest first, each with the kind of runs that it applies to.
     pub(crate) beats: Vec<(FrameMark, Beat)>,
     pub(crate) long_from: Nanos,
     why: Option<String>,
 }
 
-impl Found {
-    pub(crate) fn reports(&self, runs: &[Run]) -> Vec<RhythmReport> {
+impl ThreadRhythms {
+    pub(crate) fn reports(&self, runs: &[ThreadRun]) -> Vec<RhythmReport> {
         let report = |(mark, beat): &(FrameMark, Beat)| RhythmReport {
             events: *mark,
             rhythm: Periodicity {
@@ -47,7 +47,7 @@ impl Found {
     }
 
     /// Returns the runs that can be frames of a rhythm with this `mark`.
-    pub(crate) fn marked(&self, mark: FrameMark, runs: &[Run]) -> Vec<Run> {
+    pub(crate) fn marked(&self, mark: FrameMark, runs: &[ThreadRun]) -> Vec<ThreadRun> {
         match mark {
             FrameMark::Wakeups => runs.to_vec(),
             FrameMark::LongRuns => long(runs, self.long_from),
@@ -57,7 +57,7 @@ impl Found {
 
 /// Returns how long the thread usually naps between two looks at the clock, if only its long runs
 /// are frames. Otherwise returns 0.
-pub(crate) fn nap(mark: FrameMark, runs: &[Run]) -> Nanos {
+pub(crate) fn nap(mark: FrameMark, runs: &[ThreadRun]) -> Nanos {
     if mark == FrameMark::Wakeups {
         return Nanos::ZERO;
     }
@@ -69,7 +69,7 @@ pub(crate) fn nap(mark: FrameMark, runs: &[Run]) -> Nanos {
     naps.get(naps.len() / 2).copied().unwrap_or_default()
 }
 
-fn long(runs: &[Run], from: Nanos) -> Vec<Run> {
+fn long(runs: &[ThreadRun], from: Nanos) -> Vec<ThreadRun> {
     runs.iter().copied().filter(|run| run.cpu >= from).collect()
 }
 
@@ -78,11 +78,17 @@ fn long(runs: &[Run], from: Nanos) -> Vec<Run> {
 /// A loop that naps and checks the clock until a frame is due wakes up far more often than it has
 /// frames. In such a loop, the frames are the runs that do the work. Each takes at least eight
 /// times the CPU time of the usual run, and together they take most of the thread's CPU time.
-pub(crate) fn find(runs: &[Run], begin: Nanos, end: Nanos, slept: bool, ran: bool) -> Found {
+pub(crate) fn find(
+    runs: &[ThreadRun],
+    begin: Nanos,
+    end: Nanos,
+    slept: bool,
+    ran: bool,
+) -> ThreadRhythms {
     let mut cpu: Vec<Nanos> = runs.iter().map(|run| run.cpu).collect();
     cpu.sort_unstable();
     let usual = cpu.get(cpu.len() / 2).copied().unwrap_or_default();
-    let mut found = Found {
+    let mut found = ThreadRhythms {
         beats: Vec::new(),
         long_from: Nanos(usual.0.saturating_mul(LONG).max(1)),
         why: None,
@@ -114,7 +120,7 @@ pub(crate) fn find(runs: &[Run], begin: Nanos, end: Nanos, slept: bool, ran: boo
 
 /// Treats every wake-up of a thread without a rhythm as a frame of a loop with the requested
 /// `period`. Returns `None` if there are too few wake-ups. The resulting beat has `seen` = 0.
-pub(crate) fn asked_for(runs: &[Run], period: Nanos) -> Option<Found> {
+pub(crate) fn asked_for(runs: &[ThreadRun], period: Nanos) -> Option<ThreadRhythms> {
     let first = runs.first().filter(|_| runs.len() >= FEWEST)?.woken;
     let beat = Beat {
         period: Period::new(period.0 as f64, 0.0),
@@ -129,14 +135,14 @@ pub(crate) fn asked_for(runs: &[Run], period: Nanos) -> Option<Found> {
         lengths: Lengths::default(),
         share: 0.0,
     };
-    Some(Found {
+    Some(ThreadRhythms {
         beats: vec![(FrameMark::Wakeups, beat)],
         long_from: Nanos::ZERO,
         why: None,
     })
 }
 
-fn collect(runs: &[Run], begin: Nanos) -> BeatCollector {
+fn collect(runs: &[ThreadRun], begin: Nanos) -> BeatCollector {
     let mut collector = BeatCollector::new(begin);
     for run in runs {
         collector.push(run.woken, run.ended - run.began);
@@ -144,8 +150,8 @@ fn collect(runs: &[Run], begin: Nanos) -> BeatCollector {
     collector
 }
 
-impl Found {
-    fn add(&mut self, mark: FrameMark, runs: &[Run], begin: Nanos, end: Nanos) {
+impl ThreadRhythms {
+    fn add(&mut self, mark: FrameMark, runs: &[ThreadRun], begin: Nanos, end: Nanos) {
         let beats = collect(runs, begin).detect(end);
         self.beats
             .extend(beats.into_iter().map(|beat| (mark, beat)));
@@ -162,7 +168,7 @@ impl Found {
 
 /// Orders by certainty. Rhythms beyond doubt are ordered by their share of the time, because a
 /// thread that only polls can be as regular as the one that does the work.
-pub(crate) fn by_strength(a: &Found, b: &Found) -> Ordering {
+pub(crate) fn by_strength(a: &ThreadRhythms, b: &ThreadRhythms) -> Ordering {
     let (a, b) = (a.strength(), b.strength());
     a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1))
 }

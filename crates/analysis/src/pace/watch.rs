@@ -18,7 +18,7 @@ use ticktax_model::{Cpu, CpuList, Nanos};
 
 use super::book::{FrameStats, Terms};
 use super::frames;
-use super::rhythm::{self, Found};
+use super::rhythm::{self, ThreadRhythms};
 use crate::timeline::{Event, EventKind, Occupant, ThreadId};
 
 /// Maximum number of rows kept, which take up to 40 MiB.
@@ -60,7 +60,7 @@ pub(crate) struct Piece {
 
 /// Everything that a thread does from a wake-up until it sleeps again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Run {
+pub(crate) struct ThreadRun {
     /// Time at which the thread was woken.
     pub(crate) woken: Nanos,
     /// Time at which the thread first ran after the wake-up.
@@ -77,7 +77,7 @@ pub(crate) struct Run {
 
 /// The threads, rhythms and frames found in a process.
 #[derive(Clone, Debug)]
-pub struct Watched {
+pub struct WatchedProcess {
     /// Threads of the process, strongest rhythm first.
     pub threads: Vec<ThreadReport>,
     /// Index of the thread whose rhythm defines the frames.
@@ -114,16 +114,21 @@ impl Process {
 
     /// Returns the rhythm and frames of the process that the recording followed, or `None` if it
     /// followed none.
-    pub(crate) fn watched(&self, header: &Header) -> Option<Watched> {
+    pub(crate) fn watched(&self, header: &Header) -> Option<WatchedProcess> {
         let begin = header.followed_since()?;
         Some(self.judge(begin, header.end(), header.overshot_threshold))
     }
 
     /// Finds rhythm and frames in the rows so far, watched from `begin` to `end`. For
     /// `overshot_from`, see [`Terms`].
-    pub(crate) fn judge(&self, begin: Nanos, end: Nanos, overshot_from: Option<Nanos>) -> Watched {
+    pub(crate) fn judge(
+        &self,
+        begin: Nanos,
+        end: Nanos,
+        overshot_from: Option<Nanos>,
+    ) -> WatchedProcess {
         let end = self.full_at.map_or(end, |full| full.min(end));
-        let mut found: Vec<(i32, Vec<Run>, Found)> = self
+        let mut found: Vec<(i32, Vec<ThreadRun>, ThreadRhythms)> = self
             .threads
             .iter()
             .map(|(&tid, rows)| {
@@ -150,7 +155,7 @@ impl Process {
                 no_frames_reason: found.why_none().or_else(|| why_not(tid)),
             })
             .collect();
-        let mut watched = Watched {
+        let mut watched = WatchedProcess {
             threads,
             chosen: None,
             long_from: None,
@@ -243,7 +248,7 @@ impl Process {
     }
 }
 
-impl Watched {
+impl WatchedProcess {
     /// Returns the facts needed to wait for the next frame.
     ///
     /// # Errors
@@ -282,7 +287,7 @@ impl Rows {
 
     /// Returns the thread's runs between its sleeps. Runs before the first recorded sleep and after
     /// the last one are omitted, because it is unknown when they started or ended.
-    fn runs(&self) -> Vec<Run> {
+    fn runs(&self) -> Vec<ThreadRun> {
         let mut off = self.off.clone();
         off.sort_unstable();
         let mut on = self.on_cpu.clone();
@@ -292,7 +297,7 @@ impl Rows {
 }
 
 /// Returns a thread's runs between consecutive intervals in `off`. Both lists must be sorted.
-pub(crate) fn runs_between(on: &[Piece], off: &[(Nanos, Nanos)]) -> Vec<Run> {
+pub(crate) fn runs_between(on: &[Piece], off: &[(Nanos, Nanos)]) -> Vec<ThreadRun> {
     let mut runs = Vec::with_capacity(off.len());
     let mut at = 0;
     for pair in off.windows(2) {
@@ -302,7 +307,7 @@ pub(crate) fn runs_between(on: &[Piece], off: &[(Nanos, Nanos)]) -> Vec<Run> {
         let pieces = &on[at..at + count];
         at += count;
         if let (Some(first), Some(last)) = (pieces.first(), pieces.last()) {
-            runs.push(Run {
+            runs.push(ThreadRun {
                 woken,
                 began: first.start,
                 ended: last.end,

@@ -39,7 +39,7 @@ pub(super) struct Sums(BTreeMap<Option<i32>, Process>);
 struct Process {
     threads: BTreeMap<i32, Thread>,
     ways: BTreeMap<(Option<Raiser>, ReceivedIn), LengthTally>,
-    steps: [Held; Step::ALL.len()],
+    steps: [LongDelays; Step::ALL.len()],
     /// The longest delays, longest first.
     longest: Vec<Followed>,
     not_followed: NotFollowed,
@@ -48,7 +48,7 @@ struct Process {
 /// Long delays in one step: how many there were, and how long each source was on the CPU during
 /// them.
 #[derive(Debug, Default)]
-struct Held {
+struct LongDelays {
     count: u64,
     by: BTreeMap<SourceId, Nanos>,
 }
@@ -123,10 +123,10 @@ impl Sums {
         add(process.ways.entry(path).or_default(), arrival.length());
         let (step, time) = arrival.longest();
         if time >= PacketPaths::LOOKED_AT {
-            let held = &mut process.steps[step as usize];
-            held.count += 1;
+            let slow = &mut process.steps[step as usize];
+            slow.count += 1;
             for &(by, time) in &followed.by {
-                *held.by.entry(by).or_default() += time;
+                *slow.by.entry(by).or_default() += time;
             }
         }
         keep(&mut process.longest, followed);
@@ -154,9 +154,9 @@ impl Sums {
             for (path, tally) in process.ways {
                 all.ways.entry(path).or_default().merge(&tally);
             }
-            for (sum, held) in all.steps.iter_mut().zip(process.steps) {
-                sum.count += held.count;
-                for (by, time) in held.by {
+            for (sum, slow) in all.steps.iter_mut().zip(process.steps) {
+                sum.count += slow.count;
+                for (by, time) in slow.by {
                     *sum.by.entry(by).or_default() += time;
                 }
             }
@@ -297,18 +297,18 @@ fn holders(
 
 fn steps(
     lengths: &Lengths,
-    held: [Held; Step::ALL.len()],
+    slow: [LongDelays; Step::ALL.len()],
     sources: &SourceTable,
 ) -> Vec<PacketStep> {
     let all = lengths.to_steps().into_iter();
-    let mut held: Vec<Option<Held>> = held.into_iter().map(Some).collect();
+    let mut slow: Vec<Option<LongDelays>> = slow.into_iter().map(Some).collect();
     let steps = all.map(|StepLength { step, length }| {
-        let held = held[step as usize].take().unwrap_or_default();
+        let slow = slow[step as usize].take().unwrap_or_default();
         PacketStep {
             step,
             length,
-            slow_count: held.count,
-            ran: holders(held.by, sources),
+            slow_count: slow.count,
+            ran: holders(slow.by, sources),
         }
     });
     steps.collect()

@@ -30,7 +30,7 @@ struct Wake {
 
 /// An on-CPU period of a thread.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Run {
+pub(super) struct CpuRun {
     thread: ThreadId,
     source: SourceId,
     start: Nanos,
@@ -44,7 +44,7 @@ pub(super) struct Run {
 /// A run, ordered by its end, then by its arrival.
 #[derive(Debug)]
 struct Ended {
-    run: Run,
+    run: CpuRun,
     number: u64,
 }
 
@@ -81,7 +81,7 @@ struct Receiver {
     lost: usize,
     /// Wake-ups that no run has followed yet, sorted by time.
     wakes: VecDeque<Wake>,
-    last: Option<Run>,
+    last: Option<CpuRun>,
 }
 
 /// All threads woken by packets.
@@ -129,7 +129,7 @@ impl Receivers {
         if self.threads.is_empty() || !self.threads.contains_key(&thread.tid) {
             return;
         }
-        let run = Run {
+        let run = CpuRun {
             thread,
             source: span.source,
             start: span.start,
@@ -146,7 +146,7 @@ impl Receivers {
     }
 
     /// Removes and returns the next run whose surrounding rows must have arrived by `now`.
-    pub(super) fn settled(&mut self, now: Nanos) -> Option<Run> {
+    pub(super) fn settled(&mut self, now: Nanos) -> Option<CpuRun> {
         let Reverse(first) = self.runs.peek()?;
         if first.run.end >= now - SETTLED {
             return None;
@@ -156,7 +156,7 @@ impl Receivers {
 
     /// Passes to `found` the packets that led to `run`. A packet that led to no run is passed as an
     /// error that contains the process id.
-    pub(super) fn look_at(&mut self, run: Run, found: &mut impl FnMut(Result<Arrival, i32>)) {
+    pub(super) fn look_at(&mut self, run: CpuRun, found: &mut impl FnMut(Result<Arrival, i32>)) {
         if let Some(receiver) = self.threads.get_mut(&run.thread.tid) {
             receiver.look_at(run, found);
         }
@@ -195,11 +195,11 @@ impl Receiver {
         late.insert(&mut self.wakes, wake, |wake| wake.at);
     }
 
-    fn look_at(&mut self, run: Run, found: &mut impl FnMut(Result<Arrival, i32>)) {
+    fn look_at(&mut self, run: CpuRun, found: &mut impl FnMut(Result<Arrival, i32>)) {
         self.pid = Some(run.thread.pid);
         let run = match self.last {
             // A page fault splits a run into two rows.
-            Some(last) if run.continues && last.end == run.start => Run {
+            Some(last) if run.continues && last.end == run.start => CpuRun {
                 start: last.start,
                 ..run
             },
@@ -213,7 +213,7 @@ impl Receiver {
     }
 
     /// Processes the start of a run. The last wake-up before the run caused it.
-    fn began(&mut self, run: &Run, found: &mut impl FnMut(Result<Arrival, i32>)) {
+    fn began(&mut self, run: &CpuRun, found: &mut impl FnMut(Result<Arrival, i32>)) {
         let before = self.wakes.partition_point(|wake| wake.at <= run.start);
         let wakes: Vec<Wake> = self.wakes.drain(..before).collect();
         for (index, wake) in wakes.iter().enumerate() {
@@ -231,7 +231,7 @@ impl Receiver {
 
     /// Processes wake-ups during a run. They kept the thread running, except for one that came
     /// while the thread was leaving the CPU.
-    fn kept_on(&mut self, run: &Run, found: &mut impl FnMut(Result<Arrival, i32>)) {
+    fn kept_on(&mut self, run: &CpuRun, found: &mut impl FnMut(Result<Arrival, i32>)) {
         let mut leaving = None;
         while let Some(wake) = self.wakes.pop_front_if(|wake| wake.at < run.end) {
             let Some(path) = wake.path else { continue };
@@ -254,7 +254,7 @@ impl Receiver {
     }
 }
 
-impl Run {
+impl CpuRun {
     /// Returns the arrival of a packet whose thread was running at the wake-up and kept running.
     fn goes_on(&self, path: Path) -> Arrival {
         self.at(path.woke, path, None)

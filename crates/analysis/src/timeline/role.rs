@@ -74,8 +74,8 @@ impl OffCpu {
 pub(crate) struct Interrupt {
     /// [`Kind::Irq`], [`Kind::Softirq`] or [`Kind::Nmi`].
     pub(crate) kind: Kind,
-    pub(crate) line: Line,
-    pub(crate) part: Part,
+    pub(crate) line: InterruptLine,
+    pub(crate) part: InterruptPart,
     /// Whether the interrupt replenishes the CPU quota of throttled threads.
     pub(crate) refills_quota: bool,
     /// Whether the interrupt starts the fair server, which lets ordinary threads run ahead of
@@ -85,7 +85,7 @@ pub(crate) struct Interrupt {
 
 /// Interrupt lines that consumers distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Line {
+pub(crate) enum InterruptLine {
     /// The local timer's interrupt or, if that has no tracepoint, its substitute.
     LocalTimer,
     /// The softirq that runs low-resolution timers.
@@ -96,7 +96,7 @@ pub(crate) enum Line {
 
 /// The part of an interrupt that a row covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum InterruptPart {
     /// The whole interrupt or softirq.
     Frame,
     /// The tick's function, which runs within the local timer interrupt.
@@ -108,14 +108,16 @@ pub(crate) enum Part {
 impl Interrupt {
     fn from_source(source: &Source) -> Self {
         let line = match (source.kind, &*source.name) {
-            (Kind::Irq, LOCAL_TIMER | UNTRACED_TIMER) => Line::LocalTimer,
-            (Kind::Softirq, TIMER_SOFTIRQ) => Line::TimerSoftirq,
-            _ => Line::Other,
+            (Kind::Irq, LOCAL_TIMER | UNTRACED_TIMER) => InterruptLine::LocalTimer,
+            (Kind::Softirq, TIMER_SOFTIRQ) => InterruptLine::TimerSoftirq,
+            _ => InterruptLine::Other,
         };
         let part = match (line, &*source.detail) {
-            (_, "") => Part::Frame,
-            (Line::LocalTimer, function) if TICK_FUNCTIONS.contains(&function) => Part::Tick,
-            _ => Part::Function,
+            (_, "") => InterruptPart::Frame,
+            (InterruptLine::LocalTimer, function) if TICK_FUNCTIONS.contains(&function) => {
+                InterruptPart::Tick
+            }
+            _ => InterruptPart::Function,
         };
         Self {
             kind: source.kind,
@@ -127,11 +129,11 @@ impl Interrupt {
     }
 
     pub(crate) fn is_local_timer(self) -> bool {
-        self.line == Line::LocalTimer
+        self.line == InterruptLine::LocalTimer
     }
 
     pub(crate) fn is_tick(self) -> bool {
-        self.part == Part::Tick
+        self.part == InterruptPart::Tick
     }
 }
 
@@ -230,11 +232,11 @@ impl Roles {
     }
 
     /// Returns the role of a source. This source or one with a higher id must have had a row.
-    pub(crate) fn of(&self, id: SourceId) -> Role {
+    pub(crate) fn role(&self, id: SourceId) -> Role {
         self.0[id.0 as usize].0
     }
 
-    /// Returns the class of a source, under the same condition as [`Self::of`].
+    /// Returns the class of a source, under the same condition as [`Self::role`].
     pub(crate) fn class(&self, id: SourceId) -> Option<Class> {
         self.0[id.0 as usize].1
     }
@@ -247,7 +249,7 @@ mod tests {
     use ticktax_model::statement::Class;
     use ticktax_model::{Kind, Owner, Source};
 
-    use super::{Line, Part, Role, class_of};
+    use super::{InterruptLine, InterruptPart, Role, class_of};
 
     #[test]
     fn the_owner_takes_precedence_over_the_kind() {
@@ -284,23 +286,23 @@ mod tests {
         let tick = "tick_sched_timer";
         assert_eq!(
             part(Kind::Irq, "local_timer", tick),
-            (Line::LocalTimer, Part::Tick)
+            (InterruptLine::LocalTimer, InterruptPart::Tick)
         );
         assert_eq!(
             part(Kind::Irq, UNTRACED_TIMER, tick),
-            (Line::LocalTimer, Part::Tick)
+            (InterruptLine::LocalTimer, InterruptPart::Tick)
         );
         assert_eq!(
             part(Kind::Irq, "local_timer", "hrtimer_wakeup"),
-            (Line::LocalTimer, Part::Function)
+            (InterruptLine::LocalTimer, InterruptPart::Function)
         );
         assert_eq!(
             part(Kind::Softirq, "x", tick),
-            (Line::Other, Part::Function)
+            (InterruptLine::Other, InterruptPart::Function)
         );
         assert_eq!(
             part(Kind::Softirq, "TIMER", ""),
-            (Line::TimerSoftirq, Part::Frame)
+            (InterruptLine::TimerSoftirq, InterruptPart::Frame)
         );
     }
 }

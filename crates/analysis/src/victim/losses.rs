@@ -196,7 +196,7 @@ impl Losses {
 
     /// Returns the losses of thread `tid`, sorted by start. If `outside` names the thread's CPU,
     /// they include the time that the hypervisor took.
-    pub(crate) fn of(&self, tid: i32, outside: &Outside) -> Vec<Loss> {
+    pub(crate) fn for_thread(&self, tid: i32, outside: &Outside) -> Vec<Loss> {
         let mut losses = self.threads.get(&tid).cloned().unwrap_or_default();
         if let Some(cpu) = outside.cpu {
             let on_cpu = |by_cpu: &BTreeMap<Cpu, Vec<(Nanos, Nanos)>>| {
@@ -247,6 +247,6 @@ mod tests {
         let at = |nth: usize| Some(Nanos::from_micros(i64::try_from(nth).unwrap() * 100));
         assert_eq!(wait(Losses::MAX + 9), at(Losses::MAX + 9));
         assert_eq!(wait(Losses::MAX + 1), at(Losses::MAX + 1));
-        assert_eq!(losses.of(8, &Outside::default()).len(), Losses::MAX);
+        assert_eq!(losses.for_thread(8, &Outside::default()).len(), Losses::MAX);
     }
 }

@@ -19,7 +19,7 @@ use super::{Victim, WaitsBehind};
 use crate::fast_map::FastMap;
 use crate::ledger::tally::Tally;
 use crate::pace::buckets;
-use crate::real_time::Held;
+use crate::real_time::LimitedWaits;
 
 pub(super) fn make(
     victim: Victim,
@@ -131,10 +131,10 @@ fn threads(
         culprit.same_program = culprit.pid.is_some_and(|pid| pids.contains(&pid));
     }
     times.interrupted_by = interruptions(interrupted_by, sources, rhythms);
-    let held = victim.real_time.map(|real_time| real_time.finish(header));
-    times.delays = longest(victim.worst, held.as_ref(), begin, sources);
-    if let Some(held) = held {
-        times.real_time = held.programs(sources, |pid| pids.contains(&pid));
+    let limited = victim.real_time.map(|real_time| real_time.finish(header));
+    times.delays = longest(victim.worst, limited.as_ref(), begin, sources);
+    if let Some(limited) = limited {
+        times.real_time = limited.programs(sources, |pid| pids.contains(&pid));
     }
     times
 }
@@ -309,10 +309,15 @@ fn interferers<'a>(
 }
 
 /// Returns the longest delays. If a limit held back a real-time thread, the delay names that limit.
-fn longest(worst: Worst, held: Option<&Held>, begin: Nanos, sources: &SourceTable) -> Vec<Delay> {
+fn longest(
+    worst: Worst,
+    limited: Option<&LimitedWaits>,
+    begin: Nanos,
+    sources: &SourceTable,
+) -> Vec<Delay> {
     let delays = worst.into_longest();
     let delays = delays.iter().map(|delay| Delay {
-        limit: held.and_then(|held| held.limit_of(delay.tid, delay.span.start)),
+        limit: limited.and_then(|waits| waits.limit_of(delay.tid, delay.span.start)),
         ..delay_of(delay, begin, sources)
     });
     delays.collect()

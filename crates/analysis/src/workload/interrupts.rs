@@ -7,7 +7,7 @@ use ticktax_model::workload::{InterruptLoad, TickLoad};
 use ticktax_model::{Cpu, Kind, Nanos, SourceId, SourceTable, Span};
 
 use crate::tick::RETURN;
-use crate::timeline::{Interrupt, Line, Part};
+use crate::timeline::{Interrupt, InterruptLine, InterruptPart};
 
 /// Longest delay from a timer's function to the start of a thread that it woke.
 const WOKEN: Nanos = Nanos::from_micros(100);
@@ -69,9 +69,9 @@ impl Interrupts {
         let mut pieces = std::mem::take(&mut self.pieces);
         // An enclosing row starts no later and ends no earlier than the rows that it contains.
         pieces.sort_by_key(|piece| (piece.start, std::cmp::Reverse(piece.end)));
-        let functions = pieces
-            .iter()
-            .any(|piece| piece.interrupt.is_local_timer() && piece.interrupt.part != Part::Frame);
+        let functions = pieces.iter().any(|piece| {
+            piece.interrupt.is_local_timer() && piece.interrupt.part != InterruptPart::Frame
+        });
         for piece in pieces {
             let softirq = piece.interrupt.kind == Kind::Softirq;
             let trigger = trigger(piece.interrupt, functions);
@@ -144,10 +144,10 @@ fn trigger(interrupt: Interrupt, functions: bool) -> Trigger {
 /// [`trigger`].
 fn wakes(interrupt: Interrupt, functions: bool) -> bool {
     match interrupt.line {
-        Line::LocalTimer if functions => interrupt.part == Part::Function,
-        Line::LocalTimer => true,
-        Line::TimerSoftirq => interrupt.part == Part::Function,
-        Line::Other => false,
+        InterruptLine::LocalTimer if functions => interrupt.part == InterruptPart::Function,
+        InterruptLine::LocalTimer => true,
+        InterruptLine::TimerSoftirq => interrupt.part == InterruptPart::Function,
+        InterruptLine::Other => false,
     }
 }
 

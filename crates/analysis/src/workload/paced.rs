@@ -8,8 +8,8 @@ use ticktax_model::workload::{PacedFrame, PacedLoad};
 
 use super::threads::ThreadRows;
 use super::{Asked, NoWorkload};
-use crate::pace::rhythm::{self, Found};
-use crate::pace::watch::Run;
+use crate::pace::rhythm::{self, ThreadRhythms};
+use crate::pace::watch::ThreadRun;
 use crate::pace::{FrameStats, Terms, frames};
 use ticktax_beats::Beat;
 
@@ -20,8 +20,8 @@ const NAMED: usize = 5;
 
 pub(super) struct Rhythmic {
     tid: i32,
-    runs: Vec<Run>,
-    found: Found,
+    runs: Vec<ThreadRun>,
+    found: ThreadRhythms,
 }
 
 /// Workload and statistics of a paced thread.
@@ -105,7 +105,7 @@ pub(super) fn find(
 impl Asked {
     /// Returns whether the rhythm's period is near the requested one. If no period was requested,
     /// any rhythm will do.
-    fn is_near(&self, found: &Found) -> bool {
+    fn is_near(&self, found: &ThreadRhythms) -> bool {
         let ratio = |period: Nanos| found.beats[0].1.period.value / period.0 as f64;
         self.period
             .is_none_or(|period| (0.75..1.5).contains(&ratio(period)))
@@ -180,7 +180,7 @@ impl Rhythmic {
 /// Decides which pacing rule the loop follows. Returns that rule, and the period and frames that it
 /// implies.
 fn judge(
-    runs: &[Run],
+    runs: &[ThreadRun],
     beat: &Beat,
     nap: Nanos,
     asked: Option<Nanos>,
@@ -241,7 +241,7 @@ fn spread(frames: &[Frame], from: impl Fn(&Frame) -> Nanos) -> f64 {
 /// Converts frames into work that can be repeated. A frame's work includes everything else that the
 /// thread did until the next frame. Its delay excludes waits behind other threads. It also excludes
 /// `timer`, the cost of the interrupt that wakes the thread, because a model adds that cost itself.
-fn paced_frames(frames: &[Frame], runs: &[Run], timer: Nanos) -> Vec<PacedFrame> {
+fn paced_frames(frames: &[Frame], runs: &[ThreadRun], timer: Nanos) -> Vec<PacedFrame> {
     // If a thread is woken on an idle CPU, no other task runs before it does.
     let undisturbed = runs.iter().filter(|run| run.ended_idle);
     let mut latencies: Vec<Nanos> = undisturbed.map(|run| run.began - run.woken).collect();
@@ -250,7 +250,7 @@ fn paced_frames(frames: &[Frame], runs: &[Run], timer: Nanos) -> Vec<PacedFrame>
         .get(latencies.len() / 2)
         .copied()
         .unwrap_or_default();
-    let late = |run: &Run, due: Nanos| {
+    let late = |run: &ThreadRun, due: Nanos| {
         let arrival = if run.ended_idle {
             run.began
         } else {

@@ -10,7 +10,7 @@ use ticktax_model::{Cpu, Kind, Nanos, Owner, Source};
 
 use super::SMALL;
 use super::interrupts::by_timer;
-use crate::pace::watch::{Piece, Run, runs_between};
+use crate::pace::watch::{Piece, ThreadRun, runs_between};
 
 /// A thread with at least this many bursts is listed separately.
 const FEWEST: usize = 4;
@@ -68,7 +68,7 @@ impl ThreadRows {
             .then_some(first)
     }
 
-    pub(super) fn runs(&self) -> Vec<Run> {
+    pub(super) fn runs(&self) -> Vec<ThreadRun> {
         runs_between(&self.on, &self.off)
     }
 
@@ -130,7 +130,7 @@ pub(super) fn loads(
     others.sort_by_key(|(_, ran)| std::cmp::Reverse(*ran));
     let mut loads = Vec::new();
     let mut small: BTreeMap<Cpu, Vec<Piece>> = BTreeMap::new();
-    let mut brief: Vec<(&ThreadRows, Vec<Run>)> = Vec::new();
+    let mut brief: Vec<(&ThreadRows, Vec<ThreadRun>)> = Vec::new();
     for (rows, ran) in others {
         let runs = rows.runs();
         // A thread that runs almost continuously matters even if it has very few runs.
@@ -164,7 +164,7 @@ pub(super) fn loads(
     loads
 }
 
-fn bursts(runs: &[Run], begin: Nanos, timers: &[&[(Nanos, Nanos)]]) -> Vec<Burst> {
+fn bursts(runs: &[ThreadRun], begin: Nanos, timers: &[&[(Nanos, Nanos)]]) -> Vec<Burst> {
     let mut before = begin;
     runs.iter()
         .map(|run| {
@@ -183,7 +183,10 @@ fn bursts(runs: &[Run], begin: Nanos, timers: &[&[(Nanos, Nanos)]]) -> Vec<Burst
 /// Merges short-lived threads, such as a compiler's, into lanes. The number of lanes is the largest
 /// number of such threads alive at the same time. A new thread takes over an exited one's lane. If
 /// the threads were merged per CPU instead, they would compete less than they actually did.
-fn lanes(mut brief: Vec<(&ThreadRows, Vec<Run>)>, (begin, end): (Nanos, Nanos)) -> Vec<ThreadLoad> {
+fn lanes(
+    mut brief: Vec<(&ThreadRows, Vec<ThreadRun>)>,
+    (begin, end): (Nanos, Nanos),
+) -> Vec<ThreadLoad> {
     struct Lane<'a> {
         until: Nanos,
         members: Vec<&'a ThreadRows>,

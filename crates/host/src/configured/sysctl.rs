@@ -33,7 +33,7 @@ const MAX: usize = 4_096;
 
 /// A line in a settings file that sets a parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Line {
+struct SysctlLine {
     /// Path of the parameter below `/proc/sys`. It may be a pattern.
     path: String,
     /// The value to set. `None` if the line only excludes the parameter from patterns.
@@ -88,7 +88,7 @@ fn files(reading: &mut Reading) -> Vec<String> {
     by_name.into_values().filter(|path| !linked(path)).collect()
 }
 
-fn parse(file: &str, text: &str) -> Vec<Line> {
+fn parse(file: &str, text: &str) -> Vec<SysctlLine> {
     let numbered = (1..).zip(text.lines());
     let line = |(number, line): (usize, &str)| {
         let line = line.trim();
@@ -107,7 +107,7 @@ fn parse(file: &str, text: &str) -> Vec<Line> {
             return None;
         }
         let path = path_of(excluded.unwrap_or(name).trim())?;
-        Some(Line { path, value, place })
+        Some(SysctlLine { path, value, place })
     };
     numbered.filter_map(line).collect()
 }
@@ -149,7 +149,7 @@ fn dotted(path: &str) -> String {
 }
 
 /// Returns the value that wins for each parameter, and the place in the files that sets it.
-fn winners(reading: &mut Reading, lines: &[Line]) -> BTreeMap<String, (String, String)> {
+fn winners(reading: &mut Reading, lines: &[SysctlLine]) -> BTreeMap<String, (String, String)> {
     let exact: BTreeSet<&str> = lines
         .iter()
         .map(|line| &*line.path)

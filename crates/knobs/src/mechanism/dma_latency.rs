@@ -5,7 +5,7 @@
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
 
-use super::Held;
+use super::HeldValue;
 use crate::error::Trouble;
 use crate::system::System;
 
@@ -20,14 +20,14 @@ pub(super) fn read(system: &System) -> Result<String, Trouble> {
     Ok(i32::from_ne_bytes(bytes).to_string())
 }
 
-pub(super) fn hold(system: &System, value: &str) -> Result<Held, Trouble> {
+pub(super) fn hold(system: &System, value: &str) -> Result<HeldValue, Trouble> {
     let limit: i32 = value
         .parse()
         .map_err(|_| Trouble::new(format!("`{value}` is not a time in µs")))?;
     let opened = OpenOptions::new().write(true).open(system.path(DEVICE));
     let held = opened.and_then(|mut device| {
         device.write_all(&limit.to_ne_bytes())?;
-        Ok(Held { _file: device })
+        Ok(HeldValue { _file: device })
     });
     held.map_err(|error| Trouble::of_file(DEVICE, &error))
 }

@@ -1,7 +1,7 @@
 //! The settings and cgroups that still have to be restored or removed, according to the records in
 //! a journal.
 
-use crate::group::Place;
+use crate::group::GroupPath;
 use crate::journal::Record;
 use crate::target::Target;
 
@@ -28,7 +28,7 @@ pub(super) struct Left {
     /// Settings, in the order in which they were first changed.
     pub(super) settings: Vec<Pending>,
     /// The cgroups that were created, each with the ID of the boot during which it was created.
-    pub(super) groups: Vec<(Place, String)>,
+    pub(super) groups: Vec<(GroupPath, String)>,
 }
 
 impl Left {
@@ -55,10 +55,11 @@ impl Left {
         match record {
             Record::Began { .. } => {}
             Record::Making { folder, home } => {
-                self.groups.push((Place { folder, home }, boot.to_owned()));
+                self.groups
+                    .push((GroupPath { folder, home }, boot.to_owned()));
             }
             Record::Dissolved { folder } => {
-                self.groups.retain(|(place, _)| place.folder != folder);
+                self.groups.retain(|(path, _)| path.folder != folder);
             }
             Record::Intended {
                 knob,

@@ -23,12 +23,12 @@ const FRESH: Duration = Duration::from_hours(24);
 /// A package source: an architecture and a Debian suite. If `suite` is `None`, apt uses the sources
 /// that are configured on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place<'a> {
+pub(super) struct PackageSource<'a> {
     arch: Arch,
     suite: Option<&'a str>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> PackageSource<'a> {
     /// Splits `SUITE:PACKAGE` into the package source and the package's name. `SUITE:` is optional.
     pub(super) fn parse(name: &'a str, arch: Arch) -> (Self, &'a str) {
         match name.split_once(':') {
@@ -105,7 +105,7 @@ impl<'a> Place<'a> {
     }
 }
 
-impl std::fmt::Display for Place<'_> {
+impl std::fmt::Display for PackageSource<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.suite {
             Some(suite) => write!(f, "{suite}, {}", self.arch),
@@ -121,7 +121,7 @@ fn age(file: &Path) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use super::Place;
+    use super::PackageSource;
     use crate::arch::Arch;
     use crate::kernel::Cache;
 
@@ -130,8 +130,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::at(folder.path().to_owned());
         let arguments = |name: &str, arch| {
-            let (place, name) = Place::parse(name, arch);
-            let apt = place.apt_get(&cache).unwrap();
+            let (source, name) = PackageSource::parse(name, arch);
+            let apt = source.apt_get(&cache).unwrap();
             let words = apt
                 .get_args()
                 .map(|word| word.to_string_lossy().into_owned());

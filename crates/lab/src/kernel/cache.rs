@@ -34,7 +34,7 @@ pub(super) struct Keep<'a> {
 }
 
 /// A lock on a cache entry, held while the entry is being created.
-pub struct Held(#[expect(dead_code, reason = "dropping it releases the lock")] Flock<File>);
+pub struct EntryLock(#[expect(dead_code, reason = "dropping it releases the lock")] Flock<File>);
 
 impl Cache {
     /// Creates a cache in the directory `root`, which need not exist yet.
@@ -172,11 +172,12 @@ impl Cache {
     ///
     /// # Errors
     /// Returns an error if another process holds the lock, or if the lock file cannot be created.
-    pub fn hold(&self, what: &str) -> Result<Held, LabError> {
+    pub fn hold(&self, what: &str) -> Result<EntryLock, LabError> {
         let path = self.folder("locks")?.join(what);
         let file = File::create(&path).map_err(LabError::file("create", &path))?;
         let held = Flock::lock(file, FlockArg::LockExclusiveNonblock);
-        held.map(Held).map_err(|_| LabError::Busy(what.to_owned()))
+        held.map(EntryLock)
+            .map_err(|_| LabError::Busy(what.to_owned()))
     }
 
     /// Returns the path of `part` in the cache. The path need not exist.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use ticktax_host::helper;
 
 use super::Kernel;
-use super::apt::Place;
+use super::apt::PackageSource;
 use super::cache::{Cache, Keep};
 use super::tool::{run, text};
 use crate::arch::Arch;
@@ -35,8 +35,8 @@ pub(super) fn fetch_kernel(
     tell: &mut dyn FnMut(&str),
 ) -> Result<Kernel, LabError> {
     let _held = cache.hold(kept)?;
-    let (place, name) = Place::parse(name, arch);
-    let package = fetch_from(place, name, "linux-image-", cache, tell)?;
+    let (source, name) = PackageSource::parse(name, arch);
+    let package = fetch_from(source, name, "linux-image-", cache, tell)?;
     let mut parts = vec![package];
     // Since version 6.19, the package itself is empty and depends on two others: one that contains
     // the image and one that contains the configuration.
@@ -44,7 +44,7 @@ pub(super) fn fetch_kernel(
         let depends = packages_in(&parts[0].depends).find(|name| name.starts_with(part));
         if let Some(name) = depends.map(str::to_owned) {
             tell(&format!("fetching {name} with apt"));
-            parts.push(unpack(download(place, &name, cache)?, name)?);
+            parts.push(unpack(download(source, &name, cache)?, name)?);
         }
     }
     let package = &parts[0];
@@ -82,25 +82,25 @@ pub(super) fn fetch(
     cache: &Cache,
     tell: &mut dyn FnMut(&str),
 ) -> Result<Unpacked, LabError> {
-    let (place, name) = Place::parse(name, Arch::HOST);
-    fetch_from(place, name, prefix, cache, tell)
+    let (source, name) = PackageSource::parse(name, Arch::HOST);
+    fetch_from(source, name, prefix, cache, tell)
 }
 
-/// Fetches and unpacks a package like [`fetch`], but from the package source `place`.
+/// Fetches and unpacks a package like [`fetch`], but from `source`.
 fn fetch_from(
-    place: Place<'_>,
+    source: PackageSource<'_>,
     name: &str,
     prefix: &str,
     cache: &Cache,
     tell: &mut dyn FnMut(&str),
 ) -> Result<Unpacked, LabError> {
-    place.update(cache, tell)?;
+    source.update(cache, tell)?;
     let mut name = name.to_owned();
     // Follow dependencies such as linux-source → linux-source-6.1 or linux-image-rt-amd64 →
     // linux-image-6.1.0-9-rt-amd64.
     for _ in 0..3 {
         tell(&format!("fetching {name} with apt"));
-        let package = download(place, &name, cache)?;
+        let package = download(source, &name, cache)?;
         let other = depends(&package)?;
         let other = packages_in(&other).find(|word| word.starts_with(prefix));
         let Some(other) = other.filter(|other| *other != name) else {
@@ -126,11 +126,11 @@ pub fn fetch_with_libraries(
     tell: &mut dyn FnMut(&str),
 ) -> Result<Vec<Unpacked>, LabError> {
     let mut wanted: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
-    let (place, _) = Place::parse("", Arch::HOST);
+    let (source, _) = PackageSource::parse("", Arch::HOST);
     let mut all = Vec::new();
     while let Some(name) = wanted.get(all.len()).cloned() {
         tell(&format!("fetching {name} with apt"));
-        let package = download(place, &name, cache)?;
+        let package = download(source, &name, cache)?;
         for library in libraries_in(&depends(&package)?) {
             if !wanted.contains(&library) {
                 wanted.push(library);
@@ -174,11 +174,11 @@ fn depends(package: &Download) -> Result<String, LabError> {
 /// Path of a downloaded package file, and the temporary directory that contains the file.
 type Download = (PathBuf, tempfile::TempDir);
 
-fn download(place: Place<'_>, name: &str, cache: &Cache) -> Result<Download, LabError> {
+fn download(source: PackageSource<'_>, name: &str, cache: &Cache) -> Result<Download, LabError> {
     let root = cache.folder("fresh")?;
     let folder =
         tempfile::tempdir_in(&root).map_err(LabError::file("create a directory in", &root))?;
-    let mut apt = place.apt_get(cache)?;
+    let mut apt = source.apt_get(cache)?;
     apt.args(["download", name]).current_dir(folder.path());
     run(&mut apt, "apt").map_err(|error| match error {
         LabError::Missing { .. } => LabError::Missing {

@@ -19,7 +19,7 @@ const EXTREMES: usize = 5;
 
 /// Contents of a results file.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Found {
+pub(super) struct ResultsSummary {
     /// Number of failed arms.
     pub(super) failed: u64,
     /// The first few failed arms.
@@ -55,7 +55,7 @@ pub fn statement(
     let count = |len| u64::try_from(len).unwrap_or(u64::MAX);
     let axes = plan.grid().axes().iter();
     let axes = axes.map(|axis| (axis.name().to_owned(), count(axis.values().len())));
-    let Found {
+    let ResultsSummary {
         failed,
         failures,
         ranking,
@@ -92,10 +92,14 @@ pub(super) fn difference(metadata: &BTreeMap<String, String>, ours: &Identity) -
 }
 
 /// Reads a sweep's results. If `column` is given, ranks the arms by it.
-pub(super) fn read(results: &Path, plan: &Plan, column: Option<&str>) -> Result<Found, TableError> {
-    let mut found = Found::default();
+pub(super) fn read(
+    results: &Path,
+    plan: &Plan,
+    column: Option<&str>,
+) -> Result<ResultsSummary, TableError> {
+    let mut summary = ResultsSummary::default();
     let Some(table) = TableReader::open(results)? else {
-        return Ok(found);
+        return Ok(summary);
     };
     let place = |name: &str| plan.columns().iter().position(|column| column.name == name);
     let error = place("error").unwrap_or(0);
@@ -105,9 +109,9 @@ pub(super) fn read(results: &Path, plan: &Plan, column: Option<&str>) -> Result<
     let mut arm = 0;
     table.rows(|row| {
         if let Some(Cell::Text(why)) = row.get(error) {
-            found.failed += 1;
-            if found.failures.len() < LISTED_FAILURES {
-                found.failures.push(ArmFailure {
+            summary.failed += 1;
+            if summary.failures.len() < LISTED_FAILURES {
+                summary.failures.push(ArmFailure {
                     arm: arm as u64,
                     values: values(arm),
                     why: why.clone(),
@@ -137,6 +141,6 @@ pub(super) fn read(results: &Path, plan: &Plan, column: Option<&str>) -> Result<
             lowest: rest.iter().take(EXTREMES).map(ranked).collect(),
         }
     };
-    found.ranking = column.map(ranking);
-    Ok(found)
+    summary.ranking = column.map(ranking);
+    Ok(summary)
 }

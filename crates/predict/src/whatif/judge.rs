@@ -10,7 +10,7 @@ use ticktax_sim::{Frames, Setup, SetupError, Step, TaskId, follow, record};
 
 /// A simulated run whose figures are computed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Run<'a> {
+pub(super) struct SimulatedRun<'a> {
     /// The setup to simulate.
     pub(super) setup: &'a Setup,
     /// The task to observe.
@@ -33,7 +33,7 @@ impl RowSink for Judge {
 }
 
 /// Simulates the run and returns its figures.
-pub(super) fn judge(run: Run<'_>) -> Result<Vec<Figure>, SetupError> {
+pub(super) fn judge(run: SimulatedRun<'_>) -> Result<Vec<Figure>, SetupError> {
     let mut judge = Judge {
         auditor: Auditor::new(&ticktax_sim::facts(run.setup)).without_beats(),
         frames: Frames::default(),
@@ -84,7 +84,7 @@ pub(super) fn judge(run: Run<'_>) -> Result<Vec<Figure>, SetupError> {
 
 /// Returns the criteria by which frames are judged. If the program has no period, the mean time
 /// between its frames is used instead.
-fn terms(run: &Run<'_>, task: TaskId, frames: &[Frame]) -> Terms {
+fn terms(run: &SimulatedRun<'_>, task: TaskId, frames: &[Frame]) -> Terms {
     let period = run.setup.tasks[task.index()].period();
     Terms {
         period: period.or_else(|| mean_interval(frames)).unwrap_or(Nanos(1)),

@@ -9,7 +9,7 @@ use nix::fcntl::OFlag;
 use nix::sys::stat::stat;
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 
-use super::output::{Place, check_pipe, is_pipe};
+use super::output::{PinnedPath, check_pipe, is_pipe};
 use super::{Distrust, error_words};
 
 /// Opens a path for reading. Another user's named pipe is refused, because reading from it would
@@ -20,9 +20,9 @@ use super::{Distrust, error_words};
 /// Returns a [`Distrust`](super::Distrust) if a pipe is refused. Also returns an error if a system
 /// call fails.
 pub fn open_input(path: &Path) -> io::Result<File> {
-    let place = Place::find(path)?;
-    if let Some(place) = place.filter(Place::holds_descriptors) {
-        return place.open(OFlag::O_RDONLY);
+    let pinned = PinnedPath::find(path)?;
+    if let Some(pinned) = pinned.filter(PinnedPath::holds_descriptors) {
+        return pinned.open(OFlag::O_RDONLY);
     }
     let found = stat(path)?;
     check_pipe(path, &found)?;

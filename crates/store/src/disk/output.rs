@@ -50,20 +50,20 @@ pub fn check_output(path: &Path) -> io::Result<()> {
 /// anything else or does not exist. If `truncate` is set and the descriptor is that of a regular
 /// file, truncates the file.
 fn open_stream(path: &Path, truncate: bool) -> io::Result<Option<File>> {
-    let Some(place) = Place::find(path)? else {
+    let Some(pinned) = PinnedPath::find(path)? else {
         return Ok(None);
     };
-    let Some(found) = place.look()? else {
+    let Some(found) = pinned.look()? else {
         return Ok(None);
     };
     match kind(&found) {
-        SFlag::S_IFLNK if place.holds_descriptors() => {
+        SFlag::S_IFLNK if pinned.holds_descriptors() => {
             let truncate = if truncate {
                 OFlag::O_TRUNC
             } else {
                 OFlag::empty()
             };
-            match place.open(OFlag::O_WRONLY | truncate) {
+            match pinned.open(OFlag::O_WRONLY | truncate) {
                 // The descriptor is that of a directory.
                 Err(error) if error.kind() == io::ErrorKind::IsADirectory => Ok(None),
                 opened => opened.map(Some),
@@ -72,19 +72,19 @@ fn open_stream(path: &Path, truncate: bool) -> io::Result<Option<File>> {
         SFlag::S_IFREG | SFlag::S_IFDIR | SFlag::S_IFLNK => Ok(None),
         _ => {
             check_pipe(path, &found)?;
-            place.open_as_found(path, &found).map(Some)
+            pinned.open_as_found(path, &found).map(Some)
         }
     }
 }
 
 /// A path whose directory is opened only once. Another user who controls a part of the path could
 /// otherwise replace the directory after it was checked and before it is opened.
-pub(super) struct Place {
+pub(super) struct PinnedPath {
     folder: OwnedFd,
     name: OsString,
 }
 
-impl Place {
+impl PinnedPath {
     /// Opens the directory that contains `path`. Returns `None` if the path has no last component,
     /// or if the directory does not exist or cannot be accessed.
     pub(super) fn find(path: &Path) -> io::Result<Option<Self>> {
@@ -219,7 +219,7 @@ mod tests {
         let place = place();
         let path = place.path().join("path");
         mkfifo(&path, Mode::S_IRUSR | Mode::S_IWUSR).expect("a pipe");
-        let opened = Place::find(&path).expect("opened").expect("there");
+        let opened = PinnedPath::find(&path).expect("opened").expect("there");
         let found = opened.look().expect("seen").expect("a pipe");
         fs::remove_file(&path).expect("removed");
         fs::write(&path, "precious").expect("written");
@@ -261,7 +261,7 @@ mod tests {
         fs::create_dir(&other).expect("a folder");
         symlink(&victim, other.join(&name)).expect("a link");
         symlink("/proc/self/fd", &out).expect("a link");
-        let found = Place::find(&out.join(&name))
+        let found = PinnedPath::find(&out.join(&name))
             .expect("opened")
             .expect("there");
         assert!(found.holds_descriptors());

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use super::LockedFile;
 use super::folder::Folder;
-use super::output::Place;
+use super::output::PinnedPath;
 
 /// A file with a temporary name, in the directory where it will appear. If it is dropped before it
 /// appears, the file is removed.
@@ -49,7 +49,7 @@ impl Temporary {
             Ok(facts) if facts.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
             Ok(facts) if !facts.is_file() => return Err(io::ErrorKind::InvalidInput.into()),
             // Without this check, root would replace `/dev/stdout` itself.
-            Ok(_) if Place::find(path)?.is_some_and(|place| place.holds_descriptors()) => {
+            Ok(_) if PinnedPath::find(path)?.is_some_and(|pinned| pinned.holds_descriptors()) => {
                 return Err(io::ErrorKind::InvalidInput.into());
             }
             _ => {}

@@ -13,7 +13,7 @@ use crate::disk::{Folder, remove_abandoned};
 
 /// A facts file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct FactsFile {
     pub(super) table: &'static str,
     /// Day in UTC, in the format YYYY-MM-DD.
     pub(super) day: String,
@@ -21,7 +21,7 @@ pub(super) struct Part {
     pub(super) bytes: u64,
 }
 
-impl Part {
+impl FactsFile {
     /// Removes the file, and also the directory of its day if that is then empty. If the removal
     /// fails, it is tried again when the next file is written.
     pub(super) fn remove(&self, folder: &Folder) {
@@ -36,13 +36,13 @@ impl Part {
     }
 }
 
-pub(super) fn parts(folder: &Folder) -> Vec<Part> {
-    let mut parts = Vec::new();
+pub(super) fn facts_files(folder: &Folder) -> Vec<FactsFile> {
+    let mut files = Vec::new();
     for (table, day, inside) in days(folder) {
         for name in names(&inside) {
             let number = name.to_str().and_then(number_of);
             let found = number.and_then(|number| Some((number, inside.size(&name)?)));
-            parts.extend(found.map(|(number, bytes)| Part {
+            files.extend(found.map(|(number, bytes)| FactsFile {
                 table,
                 day: day.clone(),
                 number,
@@ -50,7 +50,7 @@ pub(super) fn parts(folder: &Folder) -> Vec<Part> {
             }));
         }
     }
-    parts
+    files
 }
 
 /// Removes the files that killed agents did not finish.

@@ -21,13 +21,13 @@ const NOON: i64 = 1_763_812_800_000;
 const RECORDING: &str = "incident-20251122T120000.000Z.parquet";
 
 /// An incident directory, and a file outside it.
-struct Place {
+struct IncidentDir {
     root: TempDir,
     folder: PathBuf,
     victim: PathBuf,
 }
 
-impl Place {
+impl IncidentDir {
     fn new() -> Self {
         let root = tempfile::tempdir().expect("a folder");
         let [folder, victim] = ["incidents", "victim"].map(|name| root.path().join(name));
@@ -103,25 +103,25 @@ fn one_line(error: &str) {
 
 #[test]
 fn names_outside_the_folder_are_neither_removed_nor_read() {
-    let place = Place::new();
-    let inside = place.folder.join("notes.parquet");
+    let dir = IncidentDir::new();
+    let inside = dir.folder.join("notes.parquet");
     fs::write(&inside, "precious\nlines").expect("written");
     let names = [
-        place.victim.display().to_string(),
+        dir.victim.display().to_string(),
         "../victim".to_owned(),
         "notes.parquet".to_owned(),
         format!("{RECORDING}/../../victim"),
     ];
-    place.write_index(&names);
-    let read = place.read();
+    dir.write_index(&names);
+    let read = dir.read();
     assert_eq!((read.entries().count(), read.damaged), (0, 8));
-    let mut store = place.open().expect("it starts in spite of damaged lines");
+    let mut store = dir.open().expect("it starts in spite of damaged lines");
     assert_eq!(store.kept.len(), 0);
     keep_and_make_room(&mut store);
     store.close(NOON).expect("a line");
-    place.victim_is_untouched();
+    dir.victim_is_untouched();
     assert!(inside.exists());
-    let reading = IncidentFolder::open(&place.folder).expect("a folder");
+    let reading = IncidentFolder::open(&dir.folder).expect("a folder");
     for name in &names {
         assert_eq!(reading.size(name), None);
         reading.recording(name).expect_err("refused");
@@ -130,15 +130,15 @@ fn names_outside_the_folder_are_neither_removed_nor_read() {
 
 #[test]
 fn a_link_instead_of_a_recording_is_not_followed() {
-    let place = Place::new();
-    place.write_index(&[RECORDING.to_owned()]);
+    let dir = IncidentDir::new();
+    dir.write_index(&[RECORDING.to_owned()]);
     // Only the user who runs `incidents show` can read this recording.
-    let folder = Folder::open(place.root.path()).expect("a folder");
+    let folder = Folder::open(dir.root.path()).expect("a folder");
     let secret = RecordingWriter::create_in_folder(folder, "secret".as_ref()).expect("begun");
     secret.finish(&header()).expect("written");
-    let link = place.folder.join(RECORDING);
-    symlink(place.root.path().join("secret"), &link).expect("a link");
-    let reading = IncidentFolder::open(&place.folder).expect("a folder");
+    let link = dir.folder.join(RECORDING);
+    symlink(dir.root.path().join("secret"), &link).expect("a link");
+    let reading = IncidentFolder::open(&dir.folder).expect("a folder");
     let refused = reading.recording(RECORDING).expect_err("a link");
     let refused = refused.to_string();
     assert!(
@@ -147,57 +147,57 @@ fn a_link_instead_of_a_recording_is_not_followed() {
     );
     one_line(&refused);
     assert_eq!(reading.size(RECORDING), None);
-    let mut store = place.open().expect("our folder");
+    let mut store = dir.open().expect("our folder");
     keep_and_make_room(&mut store);
-    assert!(link.is_symlink() && place.root.path().join("secret").exists());
+    assert!(link.is_symlink() && dir.root.path().join("secret").exists());
 }
 
 #[test]
 fn an_index_that_is_a_link_is_neither_truncated_nor_read() {
-    let place = Place::new();
-    symlink(&place.victim, place.index()).expect("a link");
-    let reading = read_incidents(&place.folder).expect_err("a link");
-    for refused in [place.open().expect_err("a link"), reading.to_string()] {
+    let dir = IncidentDir::new();
+    symlink(&dir.victim, dir.index()).expect("a link");
+    let reading = read_incidents(&dir.folder).expect_err("a link");
+    for refused in [dir.open().expect_err("a link"), reading.to_string()] {
         assert!(refused.contains("is not a regular file"), "{refused}");
         one_line(&refused);
     }
-    place.victim_is_untouched();
+    dir.victim_is_untouched();
 }
 
 #[test]
 fn an_index_that_becomes_a_link_is_not_written_to() {
-    let place = Place::new();
-    let mut store = place.open().expect("our folder");
+    let dir = IncidentDir::new();
+    let mut store = dir.open().expect("our folder");
     assert_eq!(store.began(NOON), None);
-    fs::remove_file(place.index()).expect("the file is ours");
-    symlink(&place.victim, place.index()).expect("a link");
+    fs::remove_file(dir.index()).expect("the file is ours");
+    symlink(&dir.victim, dir.index()).expect("a link");
     assert!(store.lose(LossCause::Suppressed, 1).is_some());
-    place.victim_is_untouched();
+    dir.victim_is_untouched();
 }
 
 #[test]
 fn a_file_with_other_lines_is_not_truncated() {
-    let place = Place::new();
+    let dir = IncidentDir::new();
     for text in ["precious\nlines", "precious", "{\"lines\":1}\n{\"line"] {
-        fs::write(place.index(), text).expect("written");
-        let refused = place.open().expect_err("not an index");
+        fs::write(dir.index(), text).expect("written");
+        let refused = dir.open().expect_err("not an index");
         assert!(
             refused.contains("is not an index of incidents: move or remove it"),
             "{refused}"
         );
         one_line(&refused);
-        let kept = fs::read_to_string(place.index()).expect("a file");
+        let kept = fs::read_to_string(dir.index()).expect("a file");
         assert_eq!(kept, text);
     }
 }
 
 #[test]
 fn a_huge_index_is_refused() {
-    let place = Place::new();
-    let file = fs::File::create(place.index()).expect("made");
+    let dir = IncidentDir::new();
+    let file = fs::File::create(dir.index()).expect("made");
     file.set_len(1 << 40).expect("a sparse file");
-    let reading = read_incidents(&place.folder).expect_err("1 TiB");
-    for refused in [place.open().expect_err("1 TiB"), reading.to_string()] {
+    let reading = read_incidents(&dir.folder).expect_err("1 TiB");
+    for refused in [dir.open().expect_err("1 TiB"), reading.to_string()] {
         assert!(refused.contains("is larger than 8 MiB"), "{refused}");
         one_line(&refused);
     }
@@ -205,13 +205,13 @@ fn a_huge_index_is_refused() {
 
 #[test]
 fn the_largest_number_does_not_overflow() {
-    let place = Place::new();
-    place.write_index(&[RECORDING.to_owned()]);
-    let text = fs::read_to_string(place.index()).expect("an index");
+    let dir = IncidentDir::new();
+    dir.write_index(&[RECORDING.to_owned()]);
+    let text = fs::read_to_string(dir.index()).expect("an index");
     let text = text.replace("\"number\":1,", &format!("\"number\":{},", u64::MAX));
-    fs::write(place.index(), text).expect("written");
-    fs::write(place.folder.join(RECORDING.replace("000Z", "001Z")), "").expect("written");
-    let reading = IncidentFolder::open(&place.folder).expect("a folder");
+    fs::write(dir.index(), text).expect("written");
+    fs::write(dir.folder.join(RECORDING.replace("000Z", "001Z")), "").expect("written");
+    let reading = IncidentFolder::open(&dir.folder).expect("a folder");
     let (mut index, unindexed) = reading.read().expect("a readable index");
     assert_eq!(index.last_number(), u64::MAX);
     reading.add_found(
@@ -219,18 +219,18 @@ fn the_largest_number_does_not_overflow() {
         &unindexed[0],
         Incident::new(TriggerKind::Wait, NOON),
     );
-    let mut store = place.open().expect("our folder");
+    let mut store = dir.open().expect("our folder");
     store.tell(Incident::new(TriggerKind::Wait, NOON));
 }
 
 #[test]
 fn a_folder_or_index_that_others_can_write_to_is_refused() {
-    let place = Place::new();
-    drop(place.open().expect("our folder"));
-    for path in [place.folder.clone(), place.index()] {
+    let dir = IncidentDir::new();
+    drop(dir.open().expect("our folder"));
+    for path in [dir.folder.clone(), dir.index()] {
         let before = fs::metadata(&path).expect("the file exists").permissions();
         fs::set_permissions(&path, Permissions::from_mode(0o777)).expect("a mode");
-        let refused = place.open().expect_err("others can write");
+        let refused = dir.open().expect_err("others can write");
         assert!(
             refused.starts_with("cannot store incidents in"),
             "{refused}"
@@ -241,15 +241,15 @@ fn a_folder_or_index_that_others_can_write_to_is_refused() {
         );
         one_line(&refused);
         // A directory that is only read need not be trusted.
-        place.read();
+        dir.read();
         fs::set_permissions(&path, before).expect("a mode");
     }
-    place.open().expect("the folder is ours again");
+    dir.open().expect("the folder is ours again");
 }
 
 #[test]
 fn unfinished_files_with_other_names_stay() {
-    let place = Place::new();
+    let dir = IncidentDir::new();
     let hidden = format!(".{RECORDING}.17-0.part");
     let others = [
         ".incident-mine.17-0.part".to_owned(),
@@ -257,16 +257,16 @@ fn unfinished_files_with_other_names_stay() {
         format!(".{RECORDING}.part"),
     ];
     for name in others.iter().chain([&hidden]) {
-        fs::write(place.folder.join(name), "half").expect("written");
+        fs::write(dir.folder.join(name), "half").expect("written");
     }
-    let link = place.folder.join(format!(".{RECORDING}.18-0.part"));
-    symlink(&place.victim, link).expect("a link");
-    drop(place.open().expect("our folder"));
-    assert!(!place.folder.join(hidden).exists());
+    let link = dir.folder.join(format!(".{RECORDING}.18-0.part"));
+    symlink(&dir.victim, link).expect("a link");
+    drop(dir.open().expect("our folder"));
+    assert!(!dir.folder.join(hidden).exists());
     for other in others {
-        assert!(place.folder.join(&other).exists(), "{other}");
+        assert!(dir.folder.join(&other).exists(), "{other}");
     }
-    place.victim_is_untouched();
+    dir.victim_is_untouched();
 }
 
 mod root {
@@ -284,23 +284,23 @@ mod root {
     #[test]
     fn a_folder_an_index_and_a_parent_of_another_user_are_refused() {
         for theirs in ["incidents", "incidents/index.jsonl", ""] {
-            let place = Place::new();
-            if fs::metadata(&place.folder).expect("a folder").uid() != 0 {
+            let dir = IncidentDir::new();
+            if fs::metadata(&dir.folder).expect("a folder").uid() != 0 {
                 return;
             }
-            drop(place.open().expect("our folder"));
-            give_away(&place.root.path().join(theirs));
-            let refused = place.open().expect_err("another user owns it");
+            drop(dir.open().expect("our folder"));
+            give_away(&dir.root.path().join(theirs));
+            let refused = dir.open().expect_err("another user owns it");
             assert!(refused.contains("user 65534"), "{refused}");
             one_line(&refused);
-            place.read();
+            dir.read();
         }
     }
 }
 
 #[test]
 fn lines_with_impossible_times_count_as_damaged() {
-    let place = Place::new();
+    let dir = IncidentDir::new();
     for (at, lasted, damaged) in [
         (NOON, 0, 0),
         (i64::MAX, 0, 1),
@@ -321,7 +321,7 @@ fn lines_with_impossible_times_count_as_damaged() {
         };
         let line = IndexLine::Incident(Box::new(entry));
         let line = serde_json::to_string(&line).expect("JSON") + "\n";
-        fs::write(place.index(), line).expect("written");
-        assert_eq!(place.read().damaged, damaged, "{at} {lasted}");
+        fs::write(dir.index(), line).expect("written");
+        assert_eq!(dir.read().damaged, damaged, "{at} {lasted}");
     }
 }

@@ -351,14 +351,14 @@ mod tests {
         // A dictionary that contains 2 values, followed by a page that contains 10 values.
         static PAGES: [u8; 28] = {
             let (dictionary, data) = (page(4, 0x4c, 4, 0), page(0, 0x2c, 20, 16));
-            let mut both = [0; 28];
+            let mut pages = [0; 28];
             let mut at = 0;
             while at < 14 {
-                both[at] = dictionary[at];
-                both[14 + at] = data[at];
+                pages[at] = dictionary[at];
+                pages[14 + at] = data[at];
                 at += 1;
             }
-            both
+            pages
         };
         assert_eq!(check(&PAGES, 0), Ok(100 + 2 * 40 + 100));
     }

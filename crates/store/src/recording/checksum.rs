@@ -41,7 +41,7 @@ const CHUNK: u64 = 1 << 20;
 
 /// The part of the file that belongs to a row group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Part {
+struct RowGroupSum {
     /// Offset of the first byte after the part.
     end: u64,
     crc: u32,
@@ -52,7 +52,7 @@ pub(super) struct SummedOutput {
     inner: Box<dyn Write + Send>,
     hasher: Hasher,
     written: u64,
-    parts: Vec<Part>,
+    parts: Vec<RowGroupSum>,
     /// Footer, which is held back until its checksum is known.
     footer: Option<Vec<u8>>,
 }
@@ -71,7 +71,7 @@ impl SummedOutput {
     /// Ends the part of the file that belongs to the current row group.
     pub(super) fn end_part(&mut self) {
         let hasher = std::mem::take(&mut self.hasher);
-        self.parts.push(Part {
+        self.parts.push(RowGroupSum {
             end: self.written,
             crc: hasher.finalize(),
         });
@@ -146,19 +146,19 @@ pub(super) enum Failure {
 }
 
 /// Result of looking for checksums in a file.
-pub(super) enum Found {
+pub(super) enum FoundChecksums {
     /// The file has no checksums, because another program wrote it.
     None,
     /// The file has no checksums, although it claims that ticktax wrote it.
     Missing,
     /// The file has checksums for its row groups, and the footer's own checksum is correct.
-    Parts(Checksums),
+    Present(Checksums),
 }
 
 /// Checksums of the row groups in a file.
 #[derive(Debug)]
 pub(super) struct Checksums {
-    parts: Vec<Part>,
+    parts: Vec<RowGroupSum>,
 }
 
 impl Checksums {
@@ -168,22 +168,22 @@ impl Checksums {
     /// tool also stores its own name as the writer. The name alone is no reason to ignore the
     /// checksums, because a single changed byte would then disable them. They are ignored only if
     /// the first row group does not match its checksum either.
-    pub(super) fn read(footer: &Footer, fetch: &Fetch) -> Result<Found, Failure> {
+    pub(super) fn read(footer: &Footer, fetch: &Fetch) -> Result<FoundChecksums, Failure> {
         let has = |text: &str| memchr::memmem::find(&footer.bytes, text.as_bytes()).is_some();
         match (has(MAKER), has(KEY)) {
-            (false, false) => return Ok(Found::None),
-            (true, false) => return Ok(Found::Missing),
+            (false, false) => return Ok(FoundChecksums::None),
+            (true, false) => return Ok(FoundChecksums::Missing),
             (_, true) => {}
         }
         let failure = match Self::from_footer(footer, fetch) {
-            Ok(checksums) => return Ok(Found::Parts(checksums)),
+            Ok(checksums) => return Ok(FoundChecksums::Present(checksums)),
             Err(failure) => failure,
         };
         let is_own = has(MAKER) || Self::matches_first_part(footer, fetch)?;
         if is_own || !matches!(failure, Failure::Footer) {
             return Err(failure);
         }
-        Ok(Found::None)
+        Ok(FoundChecksums::None)
     }
 
     /// Returns the checksums of the row groups. Returns an error if the footer does not match its
@@ -242,11 +242,11 @@ fn add(hasher: &mut Hasher, range: Range<u64>, fetch: &Fetch) -> Result<(), Deco
     Ok(())
 }
 
-fn parts(text: &[u8]) -> Option<Vec<Part>> {
+fn parts(text: &[u8]) -> Option<Vec<RowGroupSum>> {
     let text = std::str::from_utf8(text).ok()?;
     let part = |word: &str| {
         let (end, crc) = word.split_once(':')?;
-        Some(Part {
+        Some(RowGroupSum {
             end: u64::from_str_radix(end, 16).ok()?,
             crc: u32::from_str_radix(crc, 16).ok()?,
         })

@@ -44,13 +44,13 @@ impl Fault {
 
 /// Position of a column in the file.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct ColumnPosition {
     name: &'static str,
     index: usize,
     descriptor: ColumnDescPtr,
 }
 
-impl Place {
+impl ColumnPosition {
     /// Finds the top-level column called `name`. Its values must have the type `T`.
     pub(super) fn find<T: DataType>(
         schema: &SchemaDescriptor,
@@ -81,7 +81,7 @@ impl Place {
     }
 }
 
-impl Place {
+impl ColumnPosition {
     pub(super) fn index(&self) -> usize {
         self.index
     }
@@ -110,15 +110,18 @@ pub(super) struct Column<T: DataType> {
 }
 
 impl<T: DataType> Column<T> {
-    /// Opens a column of `group`. Its `place` must have been found with the same type `T`.
-    pub(super) fn open(group: &dyn RowGroupReader, place: &Place) -> Result<Self, Fault> {
-        let pages = decode(|| group.get_column_page_reader(place.index))
-            .map_err(|why| Fault::undecodable(place.name, &why))?;
-        let reader = get_column_reader(Arc::clone(&place.descriptor), pages);
+    /// Opens a column of `group`. Its `position` must have been found with the same type `T`.
+    pub(super) fn open(
+        group: &dyn RowGroupReader,
+        position: &ColumnPosition,
+    ) -> Result<Self, Fault> {
+        let pages = decode(|| group.get_column_page_reader(position.index))
+            .map_err(|why| Fault::undecodable(position.name, &why))?;
+        let reader = get_column_reader(Arc::clone(&position.descriptor), pages);
         Ok(Self {
-            name: place.name,
+            name: position.name,
             reader: get_typed_column_reader::<T>(reader),
-            optional: place.descriptor.max_def_level() > 0,
+            optional: position.descriptor.max_def_level() > 0,
             position: 0,
             values: Vec::new(),
             levels: Vec::new(),

@@ -8,14 +8,14 @@ use parquet::file::reader::RowGroupReader;
 use parquet::schema::types::SchemaDescriptor;
 use ticktax_model::recording::{EdgeKind, Effect};
 
-use super::column::{Column, Fault, Place};
+use super::column::{Column, ColumnPosition, Fault};
 use super::limits::{RowLimits, short};
 use super::schema;
 
 pub(super) struct EdgePlaces {
-    kind: Place,
-    tid: Place,
-    to: Place,
+    kind: ColumnPosition,
+    tid: ColumnPosition,
+    to: ColumnPosition,
 }
 
 impl EdgePlaces {
@@ -29,16 +29,16 @@ impl EdgePlaces {
             return Ok(None);
         }
         Ok(Some(Self {
-            kind: Place::find::<ByteArrayType>(columns, schema::EDGE)?,
-            tid: Place::find::<Int32Type>(columns, schema::EDGE_TID)?,
-            to: Place::find::<ByteArrayType>(columns, schema::EDGE_TO)?,
+            kind: ColumnPosition::find::<ByteArrayType>(columns, schema::EDGE)?,
+            tid: ColumnPosition::find::<Int32Type>(columns, schema::EDGE_TID)?,
+            to: ColumnPosition::find::<ByteArrayType>(columns, schema::EDGE_TO)?,
         }))
     }
 }
 
 impl EdgePlaces {
     pub(super) fn indexes(&self) -> [usize; 3] {
-        [&self.kind, &self.tid, &self.to].map(Place::index)
+        [&self.kind, &self.tid, &self.to].map(ColumnPosition::index)
     }
 }
 

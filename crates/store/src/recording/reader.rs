@@ -12,7 +12,7 @@ use ticktax_model::SourceTable;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::{Header, OLDEST_SCHEMA_VERSION, Row, RowSource, SCHEMA_VERSION};
 
-use super::checksum::{Checksums, Failure, Found};
+use super::checksum::{Checksums, Failure, FoundChecksums};
 use super::column::Fault;
 use super::error::RecordingError;
 use super::rows::{Known, Places, replay_group};
@@ -131,9 +131,9 @@ impl RecordingReader {
         limits::check_header(&header).map_err(refused)?;
         let places = Places::find(facts.schema_descr()).map_err(|fault| name(path, fault))?;
         let checksums = match found {
-            Found::Parts(checksums) => Some(checksums),
-            Found::Missing => return Err(damaged(path, FOOTER)),
-            Found::None => None,
+            FoundChecksums::Present(checksums) => Some(checksums),
+            FoundChecksums::Missing => return Err(damaged(path, FOOTER)),
+            FoundChecksums::None => None,
         };
         if checksums.is_none() {
             let limitations = &mut header.coverage.limitations;
@@ -258,10 +258,10 @@ fn name(path: &Path, fault: Fault) -> RecordingError {
     }
 }
 
-fn checksums(path: &Path, file: &Unopened) -> Result<Found, RecordingError> {
+fn checksums(path: &Path, file: &Unopened) -> Result<FoundChecksums, RecordingError> {
     // If the footer is missing, the Parquet library reports an error later.
     let Some(footer) = file.footer() else {
-        return Ok(Found::None);
+        return Ok(FoundChecksums::None);
     };
     Checksums::read(footer, file.fetch()).map_err(|failure| match failure {
         Failure::Unreadable(why) => RecordingError::undecodable(path, &why),

@@ -8,7 +8,7 @@ use ticktax_model::{
     Cpu, Histogram, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread,
 };
 
-use super::column::{Batch, Column, Fault, Place};
+use super::column::{Batch, Column, ColumnPosition, Fault};
 use super::edges::{EdgeColumns, EdgePlaces};
 use super::limits::{Numbers, RowLimits, short};
 use super::schema;
@@ -19,22 +19,22 @@ const BATCH_ROWS: usize = 4096;
 
 /// Positions of the columns in the file.
 pub(super) struct Places {
-    cpu: Place,
-    start: Place,
-    dur: Place,
-    self_time: Place,
-    kind: Place,
-    source: Place,
-    detail: Place,
-    owner: Place,
-    program: Place,
-    pid: Place,
-    tid: Place,
-    count: Place,
-    max: Place,
-    histogram: Place,
-    source_id: Place,
-    due: Place,
+    cpu: ColumnPosition,
+    start: ColumnPosition,
+    dur: ColumnPosition,
+    self_time: ColumnPosition,
+    kind: ColumnPosition,
+    source: ColumnPosition,
+    detail: ColumnPosition,
+    owner: ColumnPosition,
+    program: ColumnPosition,
+    pid: ColumnPosition,
+    tid: ColumnPosition,
+    count: ColumnPosition,
+    max: ColumnPosition,
+    histogram: ColumnPosition,
+    source_id: ColumnPosition,
+    due: ColumnPosition,
     /// Positions of the edge columns. `None` if the file was written before edges were introduced.
     edges: Option<EdgePlaces>,
 }
@@ -42,22 +42,22 @@ pub(super) struct Places {
 impl Places {
     pub(super) fn find(columns: &SchemaDescriptor) -> Result<Self, Fault> {
         Ok(Self {
-            cpu: Place::find::<Int32Type>(columns, schema::CPU)?,
-            start: Place::find::<Int64Type>(columns, schema::START)?,
-            dur: Place::find::<Int64Type>(columns, schema::DUR)?,
-            self_time: Place::find::<Int64Type>(columns, schema::SELF)?,
-            kind: Place::find::<ByteArrayType>(columns, schema::KIND)?,
-            source: Place::find::<ByteArrayType>(columns, schema::SOURCE)?,
-            detail: Place::find::<ByteArrayType>(columns, schema::DETAIL)?,
-            owner: Place::find::<ByteArrayType>(columns, schema::OWNER)?,
-            program: Place::find::<ByteArrayType>(columns, schema::PROGRAM)?,
-            pid: Place::find::<Int32Type>(columns, schema::PID)?,
-            tid: Place::find::<Int32Type>(columns, schema::TID)?,
-            count: Place::find::<Int64Type>(columns, schema::COUNT)?,
-            max: Place::find::<Int64Type>(columns, schema::MAX)?,
-            histogram: Place::find::<ByteArrayType>(columns, schema::HISTOGRAM)?,
-            source_id: Place::find::<Int32Type>(columns, schema::SOURCE_ID)?,
-            due: Place::find::<Int64Type>(columns, schema::DUE)?,
+            cpu: ColumnPosition::find::<Int32Type>(columns, schema::CPU)?,
+            start: ColumnPosition::find::<Int64Type>(columns, schema::START)?,
+            dur: ColumnPosition::find::<Int64Type>(columns, schema::DUR)?,
+            self_time: ColumnPosition::find::<Int64Type>(columns, schema::SELF)?,
+            kind: ColumnPosition::find::<ByteArrayType>(columns, schema::KIND)?,
+            source: ColumnPosition::find::<ByteArrayType>(columns, schema::SOURCE)?,
+            detail: ColumnPosition::find::<ByteArrayType>(columns, schema::DETAIL)?,
+            owner: ColumnPosition::find::<ByteArrayType>(columns, schema::OWNER)?,
+            program: ColumnPosition::find::<ByteArrayType>(columns, schema::PROGRAM)?,
+            pid: ColumnPosition::find::<Int32Type>(columns, schema::PID)?,
+            tid: ColumnPosition::find::<Int32Type>(columns, schema::TID)?,
+            count: ColumnPosition::find::<Int64Type>(columns, schema::COUNT)?,
+            max: ColumnPosition::find::<Int64Type>(columns, schema::MAX)?,
+            histogram: ColumnPosition::find::<ByteArrayType>(columns, schema::HISTOGRAM)?,
+            source_id: ColumnPosition::find::<Int32Type>(columns, schema::SOURCE_ID)?,
+            due: ColumnPosition::find::<Int64Type>(columns, schema::DUE)?,
             edges: EdgePlaces::find(columns)?,
         })
     }
@@ -84,7 +84,7 @@ impl Places {
             &self.due,
         ];
         let edges = self.edges.as_ref().map(EdgePlaces::indexes);
-        let always = always.map(Place::index).into_iter();
+        let always = always.map(ColumnPosition::index).into_iter();
         always.chain(edges.into_iter().flatten())
     }
 }

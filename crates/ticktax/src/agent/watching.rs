@@ -20,7 +20,7 @@ use super::counting::{Agent, has};
 use crate::arguments::AgentArguments;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::record::{Asks, Ends, Keeper, Step, drive};
+use crate::record::{Asks, Ends, Keeper, RecorderProgress, drive};
 use crate::state::StateFolder;
 use crate::terminal::Terminal;
 use crate::wall_clock;
@@ -200,30 +200,33 @@ impl Agent {
         self.caught(totals(&recorder, &keeper));
         self.show();
         let mut beats = Beats::default();
-        let mut on_step = |step: Step<'_>, recorder: &Recorder, keeper: &Keeper| {
-            self.caught(totals(recorder, keeper));
-            match step {
-                Step::Sums(sums) => {
-                    // Each window of sums has its own source table.
-                    self.forget_sources();
-                    for row in &sums.rows {
-                        self.take(&sums.sources, row);
+        let mut on_progress =
+            |progress: RecorderProgress<'_>, recorder: &Recorder, keeper: &Keeper| {
+                self.caught(totals(recorder, keeper));
+                match progress {
+                    RecorderProgress::Sums(sums) => {
+                        // Each window of sums has its own source table.
+                        self.forget_sources();
+                        for row in &sums.rows {
+                            self.take(&sums.sources, row);
+                        }
+                        let closed = self.summed(sums.end, Some(recorder.counted()));
+                        if has(&closed, WindowLength::Hour) {
+                            beats.look(self, keeper);
+                        }
+                        self.keep_facts(&closed, terminal);
                     }
-                    let closed = self.summed(sums.end, Some(recorder.counted()));
-                    if has(&closed, WindowLength::Hour) {
-                        beats.look(self, keeper);
+                    RecorderProgress::Kept(entries) => {
+                        self.note(entries.iter().map(IncidentEntry::row));
                     }
-                    self.keep_facts(&closed, terminal);
                 }
-                Step::Kept(entries) => self.note(entries.iter().map(IncidentEntry::row)),
-            }
-            self.show();
-        };
+                self.show();
+            };
         drive(
             &mut recorder,
             (asks, ends),
             (&mut keeper, terminal),
-            &mut on_step,
+            &mut on_progress,
         );
         beats.look(self, &keeper);
         let count = keeper.count();

@@ -10,7 +10,7 @@ use std::time::Duration;
 use ticktax_lab::kernel::{Kernel, find_for};
 use ticktax_lab::qemu::{GuestSettings, Outcome};
 use ticktax_lab::wire::Frame;
-use ticktax_lab::{Arch, LabError, Program, Run, guest};
+use ticktax_lab::{Arch, GuestRun, LabError, Program, guest};
 use ticktax_store::disk::{Folder, Temporary, write_output};
 
 use super::cache;
@@ -97,7 +97,7 @@ impl Guest<'_> {
     ) -> Result<Outcome, Failure> {
         let program = program(kernel.arch, self.typed.binary.as_deref())?;
         let (programs, beside) = programs_beside(&self.typed.beside)?;
-        let run = Run {
+        let run = GuestRun {
             kernel,
             program: &program,
             arguments: self.arguments,

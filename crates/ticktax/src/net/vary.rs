@@ -13,9 +13,9 @@ use ticktax_traffic::experiment::{
     Factors, Judged, MOST_RUNS, MeasuredRun, PILOT_BLOCKS, RunFigures, Setup, blocks_to_resolve,
     judge, needed, spread,
 };
-use ticktax_traffic::{NetError, Place, SysctlError, Traffic, Tuning, has_sysctl};
+use ticktax_traffic::{LocalLink, NetError, SysctlError, Traffic, Tuning, has_sysctl};
 
-use super::{Watched, prepared};
+use super::{TrafficObservation, prepared};
 use crate::arguments::{NetWatchArguments, PairArguments, net_cpu};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
@@ -146,7 +146,7 @@ fn link(
 ) -> Result<Link, Failure> {
     let base = factors.base();
     let (mtu, asked) = (typed.link.mtu(), typed.link.spec());
-    let plain = Place::Namespaces { mtu, link: asked };
+    let plain = LocalLink::Namespaces { mtu, link: asked };
     let untuned = Tuning::default();
     let (why, shaping) = match Traffic::both(base.spec(), plain, (None, None), &untuned) {
         Ok(traffic) => (None, traffic.shaping()),
@@ -180,7 +180,7 @@ fn link(
         let setup = factors.setup(arm);
         let tried = Traffic::both(
             setup.spec(),
-            place(&link, &setup),
+            local_link(&link, &setup),
             (None, None),
             &setup.tuning,
         )
@@ -204,13 +204,13 @@ fn with_sysctl_scope(failure: Failure) -> Failure {
     }
 }
 
-fn place(link: &Link, setup: &Setup) -> Place {
+fn local_link(link: &Link, setup: &Setup) -> LocalLink {
     match (link, setup.mtu) {
-        (Link::Veth { mtu, .. }, own) => Place::Namespaces {
+        (Link::Veth { mtu, .. }, own) => LocalLink::Namespaces {
             mtu: own.unwrap_or(*mtu),
             link: setup.link,
         },
-        _ => Place::Loopback,
+        _ => LocalLink::Loopback,
     }
 }
 
@@ -324,16 +324,17 @@ impl Runner<'_> {
     }
 
     fn measure(&mut self, setup: &Setup) -> Result<RunFigures, Failure> {
-        let place = place(&self.link, setup);
-        let mut traffic = Traffic::both(setup.spec(), place, self.cpus, &setup.tuning)?;
+        let local = local_link(&self.link, setup);
+        let mut traffic = Traffic::both(setup.spec(), local, self.cpus, &setup.tuning)?;
         let ends = prepared(&mut traffic, self.interrupt)?;
-        let watched = Watched::run(&mut traffic, &ends, self.watch, self.interrupt, None)?;
+        let observed =
+            TrafficObservation::run(&mut traffic, &ends, self.watch, self.interrupt, None)?;
         let outcome = traffic.finish()?;
         if let Some(trouble) = outcome.trouble {
             return Err(trouble.into());
         }
         let (facts, connection) = (outcome.facts.clone(), outcome.connection);
-        let statement = watched.statement(outcome, &ends, Some(self.link.clone()));
+        let statement = observed.statement(outcome, &ends, Some(self.link.clone()));
         if self.is_first {
             self.no_books.clone_from(&statement.untraced_reason);
             self.is_first = false;

@@ -14,7 +14,7 @@ use ticktax_model::recording::{EndedEarly, Header, Level, Paced, RowSink};
 use ticktax_model::{Cpu, SourceTable};
 use ticktax_observe::{DropWatch, Event, Observation, Plan, Program, Session};
 use ticktax_report::RowsEnded;
-use ticktax_traffic::{NetError, Outcome, Place, Prepared, Traffic};
+use ticktax_traffic::{LocalLink, NetError, Outcome, Prepared, Traffic};
 
 use crate::arguments::{ETHERNET, PaceArguments};
 use crate::failure::Failure;
@@ -35,7 +35,7 @@ pub(super) fn run(typed: &PaceArguments, terminal: &Terminal) -> Result<ExitCode
         ));
     }
     let ends = prepared(&mut traffic, &interrupt)?;
-    let watched = Watched::run(
+    let observed = ReceiverObservation::run(
         &mut traffic,
         &ends,
         typed,
@@ -44,7 +44,7 @@ pub(super) fn run(typed: &PaceArguments, terminal: &Terminal) -> Result<ExitCode
     )?;
     let outcome = traffic.finish()?;
     let trouble = outcome.trouble.clone();
-    let (header, sources, statement) = watched.concluded(outcome, &ends, link, typed);
+    let (header, sources, statement) = observed.concluded(outcome, &ends, link, typed);
     let ended = RowsEnded {
         header: &header,
         sources: &sources,
@@ -72,7 +72,7 @@ fn begin(typed: &PaceArguments, terminal: &Terminal) -> Result<(Traffic, Option<
     }
     let (spec, mtu) = (typed.packet_spec(), ETHERNET);
     let link = LinkSpec::default();
-    match Traffic::both_logged(spec, Place::Namespaces { mtu, link }, cpus, buffer) {
+    match Traffic::both_logged(spec, LocalLink::Namespaces { mtu, link }, cpus, buffer) {
         Ok(traffic) => {
             let shaping = traffic.shaping();
             Ok((traffic, Some(Link::Veth { mtu, shaping })))
@@ -80,7 +80,7 @@ fn begin(typed: &PaceArguments, terminal: &Terminal) -> Result<(Traffic, Option<
         Err(error @ (NetError::NoNamespaces { .. } | NetError::NoVeth { .. })) => {
             let why = error.to_string();
             terminal.complain(&format_args!("using the loopback device: {why}"));
-            let traffic = Traffic::both_logged(spec, Place::Loopback, cpus, buffer)?;
+            let traffic = Traffic::both_logged(spec, LocalLink::Loopback, cpus, buffer)?;
             Ok((traffic, Some(Link::Loopback { reason: why })))
         }
         Err(error) => Err(error.into()),
@@ -88,7 +88,7 @@ fn begin(typed: &PaceArguments, terminal: &Terminal) -> Result<(Traffic, Option<
 }
 
 /// Everything that was observed on this machine while the traffic ran.
-struct Watched {
+struct ReceiverObservation {
     session: Option<(Session, Option<ReceiverWatch>, Box<Header>)>,
     thread: Option<(i32, i32)>,
     no_trace: Option<String>,
@@ -97,7 +97,7 @@ struct Watched {
     header: Header,
 }
 
-impl Watched {
+impl ReceiverObservation {
     /// Starts tracing the receiver if it is on this machine, lets the traffic run, and waits until
     /// it ends.
     fn run(

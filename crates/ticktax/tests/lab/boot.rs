@@ -8,7 +8,7 @@ use libtest_mimic::Failed;
 use ticktax_lab::guest::STANDARD_ERROR;
 use ticktax_lab::kernel::{Cache, find};
 use ticktax_lab::qemu::{Clock, GuestSettings, Outcome};
-use ticktax_lab::{Program, Run};
+use ticktax_lab::{GuestRun, Program};
 
 use crate::inside::COMMAND;
 
@@ -44,7 +44,7 @@ impl Guest<'_> {
         };
         fs::create_dir_all(folder)?;
         let console = folder.join("console");
-        let run = Run {
+        let run = GuestRun {
             kernel: &kernel,
             program: &own,
             arguments: &[self.verb.to_owned()],

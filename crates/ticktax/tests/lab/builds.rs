@@ -44,13 +44,13 @@ pub(crate) fn why_not() -> Option<String> {
 }
 
 /// A directory with a kernel source and a cache.
-struct Place(tempfile::TempDir);
+struct BuildDir(tempfile::TempDir);
 
-impl Place {
+impl BuildDir {
     fn new() -> Self {
-        let place = Self(tempfile::tempdir().unwrap());
+        let dir = Self(tempfile::tempdir().unwrap());
         let write = |file: &str, text: &str| {
-            let file = place.source().join(file);
+            let file = dir.source().join(file);
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(&file, text).unwrap();
             file
@@ -62,7 +62,7 @@ impl Place {
         let merge = write("scripts/kconfig/merge_config.sh", MERGE);
         let all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(merge, all).unwrap();
-        place
+        dir
     }
 
     fn source(&self) -> PathBuf {
@@ -104,22 +104,19 @@ impl Place {
 }
 
 pub(crate) fn a_killed_build_resumes() {
-    let place = Place::new();
-    fs::write(place.hold(), "").unwrap();
-    let mut child = place.build(&[]).spawn().unwrap();
-    assert!(
-        eventually(|| place.compiled() == [1]),
-        "nothing is compiled"
-    );
+    let dir = BuildDir::new();
+    fs::write(dir.hold(), "").unwrap();
+    let mut child = dir.build(&[]).spawn().unwrap();
+    assert!(eventually(|| dir.compiled() == [1]), "nothing is compiled");
     child.kill().unwrap();
     child.wait().unwrap();
-    assert_eq!(place.image("hz250"), None);
-    fs::remove_file(place.hold()).unwrap();
+    assert_eq!(dir.image("hz250"), None);
+    fs::remove_file(dir.hold()).unwrap();
     for compiled in [true, false] {
-        let output = place.built(&["--format", "json"]);
+        let output = dir.built(&["--format", "json"]);
         assert!(output.status.success(), "{}", text(&output.stderr));
         let build: KernelBuild = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(build.source, place.source().to_str().unwrap());
+        assert_eq!(build.source, dir.source().to_str().unwrap());
         let kernel = &build.kernels[0];
         assert_eq!(
             (&*kernel.name, &*kernel.release, kernel.hz, kernel.compiled),
@@ -128,23 +125,23 @@ pub(crate) fn a_killed_build_resumes() {
         assert!(kernel.origin.starts_with("linux-6.9.0-"), "{kernel:?}");
         assert_eq!(fs::read(&kernel.image).unwrap(), b"ab");
         assert!(kernel.took.0 > 0);
-        assert_eq!(place.compiled(), [1], "finished work was repeated");
-        assert_eq!(place.image("hz250").unwrap(), b"ab");
+        assert_eq!(dir.compiled(), [1], "finished work was repeated");
+        assert_eq!(dir.image("hz250").unwrap(), b"ab");
     }
 }
 
 pub(crate) fn another_source_or_configuration_is_another_build() {
-    let place = Place::new();
-    assert!(place.built(&[]).status.success());
-    fs::write(place.source().join("a.c"), "other").unwrap();
-    assert!(place.built(&[]).status.success());
-    assert_eq!(place.image("hz250").unwrap(), b"otherb");
-    assert_eq!(place.compiled(), [1, 1]);
+    let dir = BuildDir::new();
+    assert!(dir.built(&[]).status.success());
+    fs::write(dir.source().join("a.c"), "other").unwrap();
+    assert!(dir.built(&[]).status.success());
+    assert_eq!(dir.image("hz250").unwrap(), b"otherb");
+    assert_eq!(dir.compiled(), [1, 1]);
 
-    let fragment = place.0.path().join("rt.config");
+    let fragment = dir.0.path().join("rt.config");
     fs::write(&fragment, "CONFIG_MORE=y\n").unwrap();
     let config = ["--config", path(&fragment)];
-    let output = place.built(&config);
+    let output = dir.built(&config);
     let page = text(&output.stdout);
     assert!(
         page.contains(" with ") && page.contains("rt.config\n"),
@@ -152,17 +149,17 @@ pub(crate) fn another_source_or_configuration_is_another_build() {
     );
     let row = page.lines().find(|line| line.starts_with("  hz250+rt "));
     assert!(row.is_some_and(|row| row.contains("built in ")), "{page}");
-    assert_eq!(place.compiled(), [1, 1, 1]);
-    assert!(place.image("hz250+rt").is_some() && place.image("hz250").is_some());
+    assert_eq!(dir.compiled(), [1, 1, 1]);
+    assert!(dir.image("hz250+rt").is_some() && dir.image("hz250").is_some());
 
     fs::write(&fragment, "CONFIG_NEVER=y\n").unwrap();
-    let refused = place.built(&config);
+    let refused = dir.built(&config);
     assert_eq!(refused.status.code(), Some(2));
     assert!(
         text(&refused.stderr).contains("CONFIG_NEVER=y"),
         "{refused:?}"
     );
-    assert!(place.image("hz250+rt").is_some());
+    assert!(dir.image("hz250+rt").is_some());
 }
 
 fn path(file: &Path) -> &str {

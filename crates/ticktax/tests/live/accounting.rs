@@ -13,7 +13,7 @@ use ticktax_model::statement::Statement;
 use ticktax_model::{Cpu, Nanos};
 
 use super::checks::accounting::{self as checks, accounting, line};
-use super::fixture::{Place, Recorded, check, injector, statement, ticktax};
+use super::fixture::{Recorded, RecordingDir, check, injector, statement, ticktax};
 
 /// Allowed error, as a fraction of the elapsed time.
 const POINTS: f64 = 0.005;
@@ -37,9 +37,9 @@ impl Audited {
 /// Audits a program that makes the disturbance of `plan`. `probe` is the probe that runs during the
 /// audit.
 fn audit(plan: &Plan, probe: &str) -> Result<Audited, Failed> {
-    let place = Place::new();
-    let (command, truth_file) = injector(plan, &place)?;
-    let recording = place.file("recording.parquet");
+    let dir = RecordingDir::new();
+    let (command, truth_file) = injector(plan, &dir)?;
+    let recording = dir.file("recording.parquet");
     let output = ticktax(&["audit", "--format", "json", "--probe", probe, "--save"])
         .arg(&recording)
         .arg("--")

@@ -7,7 +7,7 @@ use ticktax_model::Nanos;
 use ticktax_model::beats::BeatStatement;
 
 use super::checks::beats as checks;
-use super::fixture::{Place, audit_to, check, ticktax};
+use super::fixture::{RecordingDir, audit_to, check, ticktax};
 
 const SHORT: Nanos = Nanos::from_secs(5);
 
@@ -18,9 +18,9 @@ fn beats_of(schedule: Schedule, duration: Nanos) -> Result<(Truth, BeatStatement
     let plan = Plan::new(disturbance, ticktax_inject::default_cpu()?)
         .schedule(schedule)
         .duration(duration);
-    let place = Place::new();
-    let recording = place.file("recording.parquet");
-    let truth = audit_to(&plan, &place, &recording)?;
+    let dir = RecordingDir::new();
+    let recording = dir.file("recording.parquet");
+    let truth = audit_to(&plan, &dir, &recording)?;
     let output = ticktax(&["beats", "--format", "json"])
         .arg(&recording)
         .output()?;

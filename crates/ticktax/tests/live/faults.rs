@@ -14,12 +14,16 @@ use ticktax_model::statement::{Class, Statement};
 use super::attached;
 use super::checks::{Tolerance, counters, gaps};
 use super::common::let_children_hear_ctrl_c;
-use super::fixture::{Place, Recorded, check, statement, ticktax};
+use super::fixture::{Recorded, RecordingDir, check, statement, ticktax};
 
 const NOBODY: u32 = 65_534;
 
 fn time_of(statement: &Statement, class: Class) -> Nanos {
-    statement.cpus.iter().map(|books| books.of(class)).sum()
+    statement
+        .cpus
+        .iter()
+        .map(|books| books.time_of(class))
+        .sum()
 }
 
 pub(crate) fn accounts_balance_and_gaps_are_explained() -> Result<(), Failed> {
@@ -54,8 +58,8 @@ const BETWEEN: Tolerance = Tolerance {
 };
 
 pub(crate) fn spans_match_the_kernels_counts() -> Result<(), Failed> {
-    let place = Place::new();
-    let file = place.file("x.parquet");
+    let dir = RecordingDir::new();
+    let file = dir.file("x.parquet");
     let output = ticktax(&[
         "audit", "--for", "3s", "--probe", "sleep", "--format", "json", "--save",
     ])
@@ -113,8 +117,8 @@ pub(crate) fn a_first_interrupt_still_prints() -> Result<(), Failed> {
 /// Audits onto a full disk. The disk is a small file system in a mount namespace, which ends with
 /// the process.
 pub(crate) fn a_full_disk_still_prints_the_statement() -> Result<(), Failed> {
-    let place = Place::new();
-    let folder = place.file("disk");
+    let dir = RecordingDir::new();
+    let folder = dir.file("disk");
     std::fs::create_dir(&folder)?;
     let script = "mount -t tmpfs -o size=16k none \"$1\" && \
                   \"$2\" audit --for 1s --format json --save \"$1/x.parquet\"; code=$?; \
@@ -142,9 +146,9 @@ pub(crate) fn a_full_disk_still_prints_the_statement() -> Result<(), Failed> {
 }
 
 pub(crate) fn without_root_the_level_is_proc() -> Result<(), Failed> {
-    let place = folder_for_nobody()?;
+    let dir = folder_for_nobody()?;
     for probe in ["spin", "sleep", "none"] {
-        let output = as_nobody(place.path())
+        let output = as_nobody(dir.path())
             .args(["audit", "--for", "1s", "--format", "json", "--probe", probe])
             .output()?;
         let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -163,9 +167,9 @@ pub(crate) fn without_root_the_level_is_proc() -> Result<(), Failed> {
 }
 
 pub(crate) fn without_root_other_users_loops_are_not_watched() -> Result<(), Failed> {
-    let place = folder_for_nobody()?;
+    let dir = folder_for_nobody()?;
     let pid = std::process::id().to_string();
-    let output = as_nobody(place.path())
+    let output = as_nobody(dir.path())
         .args(["pace", "--for", "1s", "--pid", &pid])
         .output()?;
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -202,21 +206,21 @@ pub(crate) fn a_tracer_without_files_is_explained() -> Result<(), Failed> {
 
 /// Creates a directory with a copy of the ticktax binary that every user can run.
 pub(super) fn folder_for_nobody() -> Result<tempfile::TempDir, Failed> {
-    let place = tempfile::Builder::new()
+    let dir = tempfile::Builder::new()
         .prefix("ticktax-test")
         .tempdir_in("/tmp")?;
-    let copy = place.path().join("ticktax");
+    let copy = dir.path().join("ticktax");
     std::fs::copy(env!("CARGO_BIN_EXE_ticktax"), &copy)?;
-    for path in [place.path(), &copy] {
+    for path in [dir.path(), &copy] {
         let all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(path, all)?;
     }
-    Ok(place)
+    Ok(dir)
 }
 
 /// Returns a command that runs the ticktax binary in `place` as an ordinary user.
-pub(super) fn as_nobody(place: &Path) -> Command {
-    let mut command = Command::new(place.join("ticktax"));
+pub(super) fn as_nobody(dir: &Path) -> Command {
+    let mut command = Command::new(dir.join("ticktax"));
     command.current_dir("/").uid(NOBODY).gid(NOBODY);
     command
 }

@@ -64,9 +64,9 @@ pub(crate) fn as_injector() -> Option<ExitCode> {
 }
 
 /// A temporary directory for recordings.
-pub(crate) struct Place(TempDir);
+pub(crate) struct RecordingDir(TempDir);
 
-impl Place {
+impl RecordingDir {
     pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
@@ -87,8 +87,11 @@ pub(crate) fn ticktax(arguments: &[&str]) -> Command {
 ///
 /// If the disturbance is a spinning thread, it runs as a real-time thread, so that a busy machine
 /// does not delay it.
-pub(crate) fn injector(plan: &Plan, place: &Place) -> Result<(Vec<OsString>, PathBuf), Failed> {
-    let (plan_file, truth_file) = (place.file("plan"), place.file("truth"));
+pub(crate) fn injector(
+    plan: &Plan,
+    dir: &RecordingDir,
+) -> Result<(Vec<OsString>, PathBuf), Failed> {
+    let (plan_file, truth_file) = (dir.file("plan"), dir.file("truth"));
     fs::write(&plan_file, serde_json::to_vec(plan)?)?;
     let spins = matches!(
         plan.disturbance,
@@ -111,15 +114,15 @@ pub(crate) fn injector(plan: &Plan, place: &Place) -> Result<(Vec<OsString>, Pat
 
 /// Audits the disturbance of `plan`. Returns its `Truth` and the recording.
 pub(crate) fn audit_of(plan: &Plan) -> Result<(Truth, Recorded), Failed> {
-    let place = Place::new();
-    let recording = place.file("recording.parquet");
-    let truth = audit_to(plan, &place, &recording)?;
+    let dir = RecordingDir::new();
+    let recording = dir.file("recording.parquet");
+    let truth = audit_to(plan, &dir, &recording)?;
     Ok((truth, Recorded::read(&recording)?))
 }
 
 /// Audits the disturbance of `plan` and saves the recording. Returns its `Truth`.
-pub(crate) fn audit_to(plan: &Plan, place: &Place, recording: &Path) -> Result<Truth, Failed> {
-    let (command, truth_file) = injector(plan, place)?;
+pub(crate) fn audit_to(plan: &Plan, dir: &RecordingDir, recording: &Path) -> Result<Truth, Failed> {
+    let (command, truth_file) = injector(plan, dir)?;
     let output = ticktax(&["audit", "--probe", "none", "--format", "json", "--save"])
         .arg(recording)
         .arg("--")

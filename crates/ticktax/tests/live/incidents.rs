@@ -19,7 +19,7 @@ use ticktax_model::Nanos;
 use ticktax_model::incident::TriggerKind;
 
 use super::checks::incidents::is_stall;
-use super::fixture::{Place, check, injector, ticktax};
+use super::fixture::{RecordingDir, check, injector, ticktax};
 use recorder::{Recorder, Victim, incidents, triggers_of};
 
 pub(crate) use faults::{
@@ -39,8 +39,8 @@ pub(crate) use kinds::{
 const STALL: Nanos = Nanos::from_millis(20);
 
 pub(crate) fn a_stall_is_caught_with_its_culprit() -> Result<(), Failed> {
-    let place = Place::new();
-    let folder = place.file("incidents");
+    let dir = RecordingDir::new();
+    let folder = dir.file("incidents");
     let cpu = ticktax_inject::default_cpu()?;
     let _victim = Victim::start(cpu)?;
     let recorder = Recorder::start(&folder, "wait:comm=ttx-victim>14ms")?;
@@ -48,7 +48,7 @@ pub(crate) fn a_stall_is_caught_with_its_culprit() -> Result<(), Failed> {
     let plan = Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
         .schedule(Schedule::every(Nanos::from_millis(4_500), STALL))
         .duration(Nanos::from_secs(10));
-    let (command, _) = injector(&plan, &place)?;
+    let (command, _) = injector(&plan, &dir)?;
     let [program, arguments @ ..] = &*command else {
         return Err("no injector".into());
     };

@@ -10,7 +10,7 @@ use std::thread;
 use libtest_mimic::Failed;
 use ticktax_model::statement::Statement;
 
-use super::fixture::{Place, check};
+use super::fixture::{RecordingDir, check};
 
 /// Memory limit of the group, in bytes.
 const LIMIT: u64 = 96 << 20;
@@ -108,10 +108,10 @@ fn while_processes_start<T>(job: impl FnOnce() -> T) -> T {
 }
 
 pub(crate) fn little_memory_is_enough_among_many_processes() -> Result<(), Failed> {
-    let place = Place::new();
+    let dir = RecordingDir::new();
     let group = MemoryGroup::new()?;
     let sleepers = Sleepers::new()?;
-    let (incidents, facts) = (place.file("incidents"), place.file("facts"));
+    let (incidents, facts) = (dir.file("incidents"), dir.file("facts"));
     let (incidents, facts) = (incidents.to_string_lossy(), facts.to_string_lossy());
     let ticktax = env!("CARGO_BIN_EXE_ticktax");
     let runs: [&[&str]; 3] = [

@@ -18,7 +18,7 @@ use ticktax_model::recording::{Effect, Row};
 use ticktax_model::{Cpu, Intervals, Kind, Nanos};
 use ticktax_store::recording::RecordingReader;
 
-use super::fixture::{Place, check, statement, ticktax};
+use super::fixture::{RecordingDir, check, statement, ticktax};
 
 /// A thread that reads packets on one CPU, and a thread that sends them from the other CPUs. Both
 /// stop when this is dropped.
@@ -285,8 +285,8 @@ pub(crate) fn packets_wait_behind_a_fifo_thread() -> Result<(), Failed> {
         .duration(Nanos::from_secs(3600));
     let traffic = Traffic::start(cpu, Duration::from_millis(1))?;
     let running = ticktax_inject::spawn(&plan)?;
-    let place = Place::new();
-    let recording = place.file("recording.parquet");
+    let dir = RecordingDir::new();
+    let recording = dir.file("recording.parquet");
     let output = ticktax(&[
         "audit", "--probe", "none", "--net", "--format", "json", "--for", "2s", "--save",
     ])

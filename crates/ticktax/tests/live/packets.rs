@@ -13,7 +13,7 @@ use ticktax_model::net::Link;
 use ticktax_model::packets::{Burst, PacketStatement};
 
 use super::faults::{as_nobody, folder_for_nobody};
-use super::fixture::{Place, check, ticktax};
+use super::fixture::{RecordingDir, check, ticktax};
 use super::nets;
 
 const STALL: Nanos = Nanos::from_millis(17);
@@ -73,8 +73,8 @@ pub(crate) fn a_stall_is_named_and_predicts_what_it_loses() -> Result<(), Failed
     let Some((sender, receiver)) = cpus()? else {
         return Ok(());
     };
-    let place = Place::new();
-    let file = place.file("packets.parquet");
+    let dir = RecordingDir::new();
+    let file = dir.file("packets.parquet");
     let saved = file.to_str().ok_or("the path of the folder is not UTF-8")?;
     let options = [
         "--rate", "20k", "--rcvbuf", "40000", "--for", "3s", "--save", saved,
@@ -186,8 +186,8 @@ pub(crate) fn a_killed_pair_leaves_nothing() -> Result<(), Failed> {
 }
 
 pub(crate) fn without_rights_it_goes_over_loopback() -> Result<(), Failed> {
-    let place = folder_for_nobody()?;
-    let output = as_nobody(place.path())
+    let dir = folder_for_nobody()?;
+    let output = as_nobody(dir.path())
         .args(["pace", "--udp", "--for", "200ms", "--format", "json"])
         .args(["--rcvbuf", "500000000"])
         .output()?;

@@ -6,7 +6,7 @@ use std::process::Command;
 use libtest_mimic::Failed;
 use serde_json::Value;
 
-use super::fixture::{Place, check};
+use super::fixture::{RecordingDir, check};
 
 /// Script that runs in a mount namespace, which ends with the process. Once the recording of an
 /// incident is complete, the recorder has no file open for writing. The kernel may still have one
@@ -39,14 +39,14 @@ const SCRIPT: &str = r#"
 "#;
 
 pub(crate) fn a_disk_can_become_read_only_and_writable_again() -> Result<(), Failed> {
-    let place = Place::new();
-    let folder = place.file("disk");
+    let dir = RecordingDir::new();
+    let folder = dir.file("disk");
     fs::create_dir(&folder)?;
     let output = Command::new("unshare")
         .args(["-m", "sh", "-c", SCRIPT, "sh"])
         .arg(&folder)
         .arg(env!("CARGO_BIN_EXE_ticktax"))
-        .arg(place.file("lines"))
+        .arg(dir.file("lines"))
         .output()?;
     let complaint = String::from_utf8_lossy(&output.stderr);
     check(output.status.success(), || {

@@ -20,7 +20,7 @@ use ticktax_model::victim::{Target, VictimHeader};
 use ticktax_model::{Kind, Nanos, Owner, Source, SourceTable};
 use ticktax_store::recording::RecordingWriter;
 
-use super::fixture::{Place, check, injector};
+use super::fixture::{RecordingDir, check, injector};
 
 /// Time between two checks of the screen.
 const LOOK: Duration = Duration::from_millis(200);
@@ -86,8 +86,8 @@ fn machine() -> Result<String, Failed> {
 /// Checks that the note about a saved file is printed above the other output. Below it, the note
 /// would scroll the first line off the screen.
 pub(crate) fn a_page_that_is_saved_keeps_its_verdict() -> Result<(), Failed> {
-    let place = Place::new();
-    let file = place.file("saved.parquet");
+    let dir = RecordingDir::new();
+    let file = dir.file("saved.parquet");
     let screen = screen_of(&format!(
         "{} audit --for 3 --save {}",
         ticktax(),
@@ -133,17 +133,17 @@ impl Drop for Running {
 }
 
 /// Copies a program to a file called `name`, which is the name that the screen then shows.
-fn renamed(program: &Path, name: &str, place: &Place) -> Result<PathBuf, Failed> {
-    let named = place.file(name);
+fn renamed(program: &Path, name: &str, dir: &RecordingDir) -> Result<PathBuf, Failed> {
+    let named = dir.file(name);
     fs::copy(program, &named)?;
     Ok(named)
 }
 
 /// Starts a shell called `name` that runs a script on the disturbed CPU.
-fn shell(name: &str, script: &str, place: &Place) -> Result<Running, Failed> {
-    let shell = place.file(name);
+fn shell(name: &str, script: &str, dir: &RecordingDir) -> Result<Running, Failed> {
+    let shell = dir.file(name);
     if !shell.exists() {
-        renamed(Path::new("/bin/sh"), name, place)?;
+        renamed(Path::new("/bin/sh"), name, dir)?;
     }
     on_the_cpu(vec![shell.into(), "-c".into(), script.into()])
 }
@@ -156,19 +156,23 @@ fn on_the_cpu(program: Vec<OsString>) -> Result<Running, Failed> {
     Running::above(&["-r", "1"], &command)
 }
 
-fn busy_server(place: &Place) -> Result<Running, Failed> {
-    shell("gamesrv", "while :; do :; done", place)
+fn busy_server(dir: &RecordingDir) -> Result<Running, Failed> {
+    shell("gamesrv", "while :; do :; done", dir)
 }
 
 /// Starts a program called `backupd` that makes a disturbance. It runs for longer than every audit
 /// here.
-fn backup(disturbance: Disturbance, schedule: Schedule, place: &Place) -> Result<Running, Failed> {
+fn backup(
+    disturbance: Disturbance,
+    schedule: Schedule,
+    dir: &RecordingDir,
+) -> Result<Running, Failed> {
     let cpu = ticktax_inject::default_cpu()?;
     let plan = Plan::new(disturbance, cpu)
         .schedule(schedule)
         .duration(Nanos::from_secs(60));
-    let (command, _) = injector(&plan, place)?;
-    let named = renamed(&env::current_exe()?, "backupd", place)?;
+    let (command, _) = injector(&plan, dir)?;
+    let named = renamed(&env::current_exe()?, "backupd", dir)?;
     let rest = command
         .into_iter()
         .skip_while(|word| Path::new(word) != env::current_exe().unwrap());
@@ -181,8 +185,8 @@ fn audit(server: &Running) -> String {
 }
 
 /// Starts a server whose loop measures itself: it is a copy of ticktax that runs `pace`.
-fn paced_server(rate: &str, work: &str, place: &Place) -> Result<Running, Failed> {
-    let server = renamed(Path::new(ticktax()), "gamesrv", place)?;
+fn paced_server(rate: &str, work: &str, dir: &RecordingDir) -> Result<Running, Failed> {
+    let server = renamed(Path::new(ticktax()), "gamesrv", dir)?;
     let cpu = ticktax_inject::default_cpu()?.to_string();
     // Give this loop a higher priority than all ordinary programs, too.
     let arguments = [
@@ -195,14 +199,14 @@ fn paced_server(rate: &str, work: &str, place: &Place) -> Result<Running, Failed
 }
 
 pub(crate) fn a_real_time_thief_is_named() -> Result<(), Failed> {
-    let place = Place::new();
+    let dir = RecordingDir::new();
     // The server and the thief leave half of the CPU unused. If they left less than a twentieth,
     // the kernel would throttle all real-time threads in each second, and the thief would drift.
     // The two rates have no common phase, so some frames are late regardless of when the programs
     // start.
-    let server = paced_server("37", "8ms", &place)?;
+    let server = paced_server("37", "8ms", &dir)?;
     let schedule = Schedule::every(Nanos::from_millis(50), Nanos::from_millis(10));
-    let _thief = backup(Disturbance::Fifo { priority: 50 }, schedule, &place)?;
+    let _thief = backup(Disturbance::Fifo { priority: 50 }, schedule, &dir)?;
     shows(
         &audit(&server),
         "gamesrv (",
@@ -211,10 +215,10 @@ pub(crate) fn a_real_time_thief_is_named() -> Result<(), Failed> {
 }
 
 pub(crate) fn a_compiler_is_one_name_with_its_processes() -> Result<(), Failed> {
-    let place = Place::new();
-    let server = busy_server(&place)?;
+    let dir = RecordingDir::new();
+    let server = busy_server(&dir)?;
     // Do not use the name of a real compiler, because this machine may be building something.
-    let compile = |_| shell("ttx-cc1", "while :; do :; done", &place);
+    let compile = |_| shell("ttx-cc1", "while :; do :; done", &dir);
     let _compilers = (0..3).map(compile).collect::<Result<Vec<_>, _>>()?;
     shows(
         &audit(&server),
@@ -225,14 +229,14 @@ pub(crate) fn a_compiler_is_one_name_with_its_processes() -> Result<(), Failed> 
 }
 
 pub(crate) fn a_quota_is_named() -> Result<(), Failed> {
-    let place = Place::new();
+    let dir = RecordingDir::new();
     let cpu = ticktax_inject::default_cpu()?;
     // The quota is so small that it is used up even on a busy machine.
     let quota = Nanos::from_millis(5);
     let plan = Plan::new(Disturbance::Throttle { quota }, cpu)
         .schedule(Schedule::every(Nanos::from_millis(100), Nanos::ZERO))
         .duration(Nanos::from_secs(3));
-    let (command, _) = injector(&plan, &place)?;
+    let (command, _) = injector(&plan, &dir)?;
     let program = env::current_exe()?;
     let program = program.file_name().unwrap_or_default().to_string_lossy();
     // The kernel keeps only the first 15 characters of a program's name.
@@ -248,11 +252,11 @@ pub(crate) fn a_quota_is_named() -> Result<(), Failed> {
 }
 
 pub(crate) fn packets_that_take_long_are_named() -> Result<(), Failed> {
-    let place = Place::new();
+    let dir = RecordingDir::new();
     // The disturbance uses a third of the CPU, nearly all of it in the softirq. This is at least a
     // tenth of the used time, even if other programs use the rest.
     let schedule = Schedule::every(Nanos::from_millis(3), Nanos::from_millis(1));
-    let _filter = backup(Disturbance::Filter, schedule, &place)?;
+    let _filter = backup(Disturbance::Filter, schedule, &dir)?;
     shows(
         &format!("{} audit --for 3 --probe none", ticktax()),
         &machine()?,
@@ -261,10 +265,10 @@ pub(crate) fn packets_that_take_long_are_named() -> Result<(), Failed> {
 }
 
 pub(crate) fn a_storm_of_timers_is_named() -> Result<(), Failed> {
-    let place = Place::new();
-    let server = busy_server(&place)?;
+    let dir = RecordingDir::new();
+    let server = busy_server(&dir)?;
     let schedule = Schedule::every(Nanos::from_micros(100), Nanos::ZERO);
-    let _storm = backup(Disturbance::Timer, schedule, &place)?;
+    let _storm = backup(Disturbance::Timer, schedule, &dir)?;
     shows(
         &audit(&server),
         "gamesrv (",
@@ -273,8 +277,8 @@ pub(crate) fn a_storm_of_timers_is_named() -> Result<(), Failed> {
 }
 
 pub(crate) fn an_undisturbed_program_is_reported_as_such() -> Result<(), Failed> {
-    let place = Place::new();
-    let server = paced_server("50", "8ms", &place)?;
+    let dir = RecordingDir::new();
+    let server = paced_server("50", "8ms", &dir)?;
     let words = ["OK (", "Nothing to change"];
     // If the hypervisor delayed a frame, the screen rightly blames the hypervisor. Try again in
     // that case.
@@ -291,13 +295,13 @@ pub(crate) fn an_undisturbed_program_is_reported_as_such() -> Result<(), Failed>
 /// Saves a 2 s recording of one CPU. `cycle` contains a source and a length in ms for each row.
 /// These rows are repeated until the recording is full.
 fn recording(
-    place: &Place,
+    dir: &RecordingDir,
     change: impl Fn(&mut Header),
     cycle: &[(Source, i64)],
 ) -> Result<PathBuf, Failed> {
     const MS: i64 = 1_000_000;
     let mut sources = SourceTable::default();
-    let file = place.file("screen.parquet");
+    let file = dir.file("screen.parquet");
     let mut writer = RecordingWriter::create(&file)?;
     let mut now = 0;
     while now < 2_000 * MS {
@@ -326,13 +330,13 @@ fn report(file: &Path) -> String {
 }
 
 pub(crate) fn a_hypervisor_that_takes_time_is_named() -> Result<(), Failed> {
-    let place = Place::new();
+    let dir = RecordingDir::new();
     let cycle = [
         (process(Owner::Program, "gamesrv", 4_290), 40),
         (Source::kernel(Kind::Steal, "steal", ""), 10),
     ];
     let guest = |header: &mut Header| header.machine.hypervisor = Some("KVM".to_owned());
-    let file = recording(&place, guest, &cycle)?;
+    let file = recording(&dir, guest, &cycle)?;
     shows(
         &report(&file),
         "vm-7 SIMULATED, ",
@@ -341,7 +345,7 @@ pub(crate) fn a_hypervisor_that_takes_time_is_named() -> Result<(), Failed> {
 }
 
 pub(crate) fn a_storm_of_page_faults_is_named() -> Result<(), Failed> {
-    let place = Place::new();
+    let dir = RecordingDir::new();
     let server = process(Owner::Program, "gamesrv", 4_290);
     let fault = Source {
         detail: "page_fault".into(),
@@ -370,7 +374,7 @@ pub(crate) fn a_storm_of_page_faults_is_named() -> Result<(), Failed> {
             only_thread: None,
         });
     };
-    let file = recording(&place, followed, &cycle)?;
+    let file = recording(&dir, followed, &cycle)?;
     shows(
         &report(&file),
         "gamesrv (4290)",

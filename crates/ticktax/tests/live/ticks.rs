@@ -6,7 +6,7 @@ use ticktax_model::statement::{Class, Statement};
 
 use super::checks::Tolerance;
 use super::checks::counters::{bill, tick_costs_add_up, ticks_match_counts};
-use super::fixture::{Place, Recorded, check, statement, ticktax};
+use super::fixture::{Recorded, RecordingDir, check, statement, ticktax};
 
 /// Allowance for the events between the kernel's readings and the accounts.
 const BETWEEN: Tolerance = Tolerance {
@@ -20,8 +20,8 @@ fn audit(arguments: &[&str]) -> Result<Statement, Failed> {
 }
 
 pub(crate) fn ticks_match_the_kernels_counts() -> Result<(), Failed> {
-    let place = Place::new();
-    let file = place.file("x.parquet");
+    let dir = RecordingDir::new();
+    let file = dir.file("x.parquet");
     let statement = audit(&["--probe", "spin", "--save", file.to_str().ok_or("a name")?])?;
     ticks_match_counts(&statement, &Recorded::read(&file)?, BETWEEN)?;
     let bill = bill(&statement)?;
@@ -50,8 +50,8 @@ pub(crate) fn ticks_match_the_kernels_counts() -> Result<(), Failed> {
 /// Checks that a saved recording results in the same tick costs and findings, and that the tick
 /// stops on an idle machine.
 pub(crate) fn a_saved_recording_makes_the_same_bill() -> Result<(), Failed> {
-    let place = Place::new();
-    let file = place.file("x.parquet");
+    let dir = RecordingDir::new();
+    let file = dir.file("x.parquet");
     let name = file.to_str().ok_or("a name")?;
     let live = audit(&["--probe", "none", "--fleet-of", "20", "--save", name])?;
     let arguments = ["report", name, "--fleet-of", "20", "--format", "json"];

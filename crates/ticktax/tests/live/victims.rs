@@ -23,7 +23,7 @@ use ticktax_model::{Cpu, Nanos};
 use super::attached;
 use super::checks::Tolerance;
 use super::checks::victims::{self as checks, threads, time};
-use super::fixture::{Place, Recorded, check, close, injector, statement, ticktax};
+use super::fixture::{Recorded, RecordingDir, check, close, injector, statement, ticktax};
 
 struct Shell(Child);
 
@@ -45,8 +45,8 @@ impl Shell {
     }
 
     fn audit(&self) -> Result<ThreadTimes, Failed> {
-        let place = Place::new();
-        self.audit_to(&place.file("recording.parquet"))
+        let dir = RecordingDir::new();
+        self.audit_to(&dir.file("recording.parquet"))
     }
 
     fn audit_to(&self, recording: &Path) -> Result<ThreadTimes, Failed> {
@@ -70,8 +70,8 @@ impl Drop for Shell {
 }
 
 fn audit_of(plan: &Plan) -> Result<(Truth, ThreadTimes), Failed> {
-    let place = Place::new();
-    let (command, truth) = injector(plan, &place)?;
+    let dir = RecordingDir::new();
+    let (command, truth) = injector(plan, &dir)?;
     let output = ticktax(&["audit", "--probe", "none", "--format", "json", "--"])
         .args(command)
         .output()?;
@@ -121,8 +121,8 @@ pub(crate) fn waits_behind_a_fifo_thread() -> Result<(), Failed> {
         .duration(Nanos::from_secs(3600));
     let loop_forever = Shell::run("while :; do :; done", Some(cpu))?;
     let running = ticktax_inject::spawn(&plan)?;
-    let place = Place::new();
-    let recording = place.file("recording.parquet");
+    let dir = RecordingDir::new();
+    let recording = dir.file("recording.parquet");
     let threads = loop_forever.audit_to(&recording)?;
     let truth = running.stop()?;
     let recorded = Recorded::read(&recording)?;
@@ -217,7 +217,7 @@ pub(crate) fn ends_with_the_victim() -> Result<(), Failed> {
 }
 
 pub(crate) fn follows_children_and_threads() -> Result<(), Failed> {
-    let place = Place::new();
+    let dir = RecordingDir::new();
     // The script starts eight processes in addition to the shell, and then this test binary, which
     // lists its tests and has several threads.
     let script = "for i in 1 2 3 4 5 6 7 8; do /bin/true; done; \"$1\" --list > \"$2\"";
@@ -226,7 +226,7 @@ pub(crate) fn follows_children_and_threads() -> Result<(), Failed> {
     ])
     .args([script, "sh"])
     .arg(env::current_exe()?)
-    .arg(place.file("list"))
+    .arg(dir.file("list"))
     .output()?;
     let threads = threads(&statement(&output)?)?;
     check(threads.processes >= 9, || {
@@ -289,13 +289,13 @@ pub(crate) fn reclaims_for_its_limit() -> Result<(), Failed> {
         return Ok(());
     };
     // Do not use a tmpfs, because its pages cannot be dropped.
-    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
     let script = "echo $$ > \"$1\"/cgroup.procs; \
                   dd if=/dev/zero of=\"$2\"/big bs=1M count=128 2>/dev/null; \
                   cat \"$2\"/big > /dev/null";
     let output = ticktax(&["audit", "--format", "json", "--", "sh", "-c", script, "sh"])
         .arg(&limit.0)
-        .arg(place.path())
+        .arg(dir.path())
         .output()?;
     let statement = statement(&output)?;
     let limitations = statement.coverage.limitations.iter();
@@ -329,12 +329,12 @@ pub(crate) fn a_missing_process_is_named() -> Result<(), Failed> {
 
 pub(crate) fn without_root_the_counters_are_reported() -> Result<(), Failed> {
     const NOBODY: u32 = 65_534;
-    let place = tempfile::Builder::new()
+    let dir = tempfile::Builder::new()
         .prefix("ticktax-test")
         .tempdir_in("/tmp")?;
-    let copy = place.path().join("ticktax");
+    let copy = dir.path().join("ticktax");
     fs::copy(env!("CARGO_BIN_EXE_ticktax"), &copy)?;
-    for path in [place.path(), &copy] {
+    for path in [dir.path(), &copy] {
         let all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(path, all)?;
     }

@@ -4,7 +4,7 @@ use libtest_mimic::Failed;
 
 use crate::Test;
 use crate::common::{complaint, text};
-use crate::fixture::{Place, check};
+use crate::fixture::{JournalDir, check};
 
 pub(crate) const ALL: &[(&str, Test)] = &[
     (
@@ -28,7 +28,7 @@ pub(crate) const ALL: &[(&str, Test)] = &[
 /// Checks that invalid trials are refused in one line. The commands are children of this test, and
 /// no setting of the machine changes.
 fn invalid_trials_are_refused_in_one_line() -> Result<(), Failed> {
-    let place = Place::new();
+    let dir = JournalDir::new();
     let mut wrong = Vec::new();
     for (arguments, code, why) in [
         (
@@ -78,7 +78,7 @@ fn invalid_trials_are_refused_in_one_line() -> Result<(), Failed> {
             "/nonexistent/x",
         ),
     ] {
-        let output = place.run(arguments);
+        let output = dir.run(arguments);
         let errors = text(&output.stderr);
         let is_expected = errors.lines().count() == 1 && errors.contains(why);
         if !is_expected || output.status.code() != Some(code) {
@@ -86,14 +86,12 @@ fn invalid_trials_are_refused_in_one_line() -> Result<(), Failed> {
         }
     }
     check(wrong.is_empty(), || format!("{wrong:#?}"))?;
-    check(!place.journal().exists(), || {
-        "there is a journal".to_owned()
-    })
+    check(!dir.journal().exists(), || "there is a journal".to_owned())
 }
 
 fn a_command_that_always_fails_is_not_compared() -> Result<(), Failed> {
-    let place = Place::new();
-    let output = place.run(&["proc.nice=now,5", "--", "false"]);
+    let dir = JournalDir::new();
+    let output = dir.run(&["proc.nice=now,5", "--", "false"]);
     let why = complaint(&output);
     check(output.status.code() == Some(1), || {
         format!("{}", output.status)
@@ -102,12 +100,12 @@ fn a_command_that_always_fails_is_not_compared() -> Result<(), Failed> {
         why.contains("COMMAND fails in every arm (exit status: 1)"),
         || why.clone(),
     )?;
-    place.require_clear()
+    dir.require_clear()
 }
 
 fn arms_are_compared_by_success_too() -> Result<(), Failed> {
-    let place = Place::new();
-    let statement = place.statement(&[
+    let dir = JournalDir::new();
+    let statement = dir.statement(&[
         "proc.nice=now,5",
         "--blocks",
         "6",
@@ -125,7 +123,7 @@ fn arms_are_compared_by_success_too() -> Result<(), Failed> {
 }
 
 fn a_fail_if_condition_sets_the_exit_code() -> Result<(), Failed> {
-    let place = Place::new();
+    let dir = JournalDir::new();
     // The command sleeps longer in the second arm.
     let script = "[ $(nice) -lt 5 ] || sleep 0.15; sleep 0.02";
     let (met, unmet) = ("time > +20%", "time < -1%");
@@ -134,7 +132,7 @@ fn a_fail_if_condition_sets_the_exit_code() -> Result<(), Failed> {
         let conditions = conditions
             .iter()
             .flat_map(|condition| ["--fail-if", condition]);
-        let output = place
+        let output = dir
             .command(&arguments)
             .args(conditions.clone())
             .args(["--", "sh", "-c", script])

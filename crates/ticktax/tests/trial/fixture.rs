@@ -30,9 +30,9 @@ pub(crate) fn check(holds: bool, why: impl FnOnce() -> String) -> Result<(), Fai
 }
 
 /// A directory that contains the journal of one test.
-pub(crate) struct Place(TempDir);
+pub(crate) struct JournalDir(TempDir);
 
-impl Place {
+impl JournalDir {
     pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }

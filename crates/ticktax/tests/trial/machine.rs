@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::common::{complaint, let_children_hear_ctrl_c, text};
-use crate::fixture::{Place, QUIET, QUIET_FILE, Quiet, Running, check, verdict};
+use crate::fixture::{JournalDir, QUIET, QUIET_FILE, Quiet, Running, check, verdict};
 use crate::{AS_SLEEPER, AS_WORKER, Test, own};
 
 pub(crate) const ALL: &[(&str, Test)] = &[
@@ -33,8 +33,8 @@ pub(crate) const EFFECTS: &[(&str, Test)] = &[
 ];
 
 /// Returns a trial of the harmless setting that takes minutes.
-fn long(place: &Place, quiet: &Quiet) -> Command {
-    place.command(&[
+fn long(dir: &JournalDir, quiet: &Quiet) -> Command {
+    dir.command(&[
         &quiet.assignment(),
         "--format",
         "json",
@@ -51,8 +51,8 @@ fn long(place: &Place, quiet: &Quiet) -> Command {
 }
 
 fn timer_slack_of_a_paced_loop() -> Result<(), Failed> {
-    let place = Place::new();
-    let statement = place.statement(&[
+    let dir = JournalDir::new();
+    let statement = dir.statement(&[
         "proc.timer_slack=now,20000000",
         // With this nice value, the loop runs as soon as its timer fires, even on a busy machine.
         "proc.nice=-20",
@@ -75,12 +75,12 @@ fn timer_slack_of_a_paced_loop() -> Result<(), Failed> {
     check(settings[0]["target"] == "the command", || {
         format!("{settings:?}")
     })?;
-    place.require_clear()
+    dir.require_clear()
 }
 
 fn a_quota_of_a_separate_cgroup() -> Result<(), Failed> {
-    let place = Place::new();
-    let statement = place.statement(&[
+    let dir = JournalDir::new();
+    let statement = dir.statement(&[
         "cgroup.cpu_quota=now,1000/20000",
         "--metric",
         "time,throttled",
@@ -98,7 +98,7 @@ fn a_quota_of_a_separate_cgroup() -> Result<(), Failed> {
             format!("{metric}: {verdict}, {effect}: {statement:#}")
         })?;
     }
-    place.require_clear()?;
+    dir.require_clear()?;
     let left = groups_left();
     check(left.is_empty(), || format!("{left:?}"))
 }
@@ -116,8 +116,8 @@ fn groups_left() -> Vec<PathBuf> {
 }
 
 fn a_setting_that_does_nothing() -> Result<(), Failed> {
-    let (place, quiet) = (Place::new(), Quiet::new());
-    let statement = place.statement(&[
+    let (dir, quiet) = (JournalDir::new(), Quiet::new());
+    let statement = dir.statement(&[
         &quiet.assignment(),
         "--blocks",
         "6",
@@ -146,14 +146,14 @@ fn a_setting_that_does_nothing() -> Result<(), Failed> {
         format!("{restored:?}")
     })?;
     check(Quiet::now() == quiet.0, Quiet::now)?;
-    place.require_clear()
+    dir.require_clear()
 }
 
 /// Kills a trial with SIGKILL in the middle of a block. The watchdog must restore the setting
 /// without the help of a later command.
 fn a_watchdog_restores_a_killed_trial() -> Result<(), Failed> {
-    let (place, quiet) = (Place::new(), Quiet::new());
-    let running = Running::start(long(&place, &quiet));
+    let (dir, quiet) = (JournalDir::new(), Quiet::new());
+    let running = Running::start(long(&dir, &quiet));
     Quiet::wait_for(quiet.other())?;
     running.signal(Signal::SIGKILL);
     Quiet::wait_for(&quiet.0)?;
@@ -163,14 +163,14 @@ fn a_watchdog_restores_a_killed_trial() -> Result<(), Failed> {
     })?;
     let errors = text(&output.stderr);
     check(errors.contains(QUIET), || errors.clone())?;
-    place.require_clear()
+    dir.require_clear()
 }
 
 fn ctrl_c_restores_everything() -> Result<(), Failed> {
     let_children_hear_ctrl_c();
     for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
-        let (place, quiet) = (Place::new(), Quiet::new());
-        let running = Running::start(long(&place, &quiet));
+        let (dir, quiet) = (JournalDir::new(), Quiet::new());
+        let running = Running::start(long(&dir, &quiet));
         Quiet::wait_for(quiet.other())?;
         running.signal(signal);
         let output = running.output();
@@ -182,16 +182,16 @@ fn ctrl_c_restores_everything() -> Result<(), Failed> {
         check(statement["interrupted"] == true, || {
             format!("{statement:#}")
         })?;
-        place.require_clear()?;
+        dir.require_clear()?;
     }
     Ok(())
 }
 
 fn a_second_trial_refuses() -> Result<(), Failed> {
-    let (place, quiet) = (Place::new(), Quiet::new());
-    let running = Running::start(long(&place, &quiet));
+    let (dir, quiet) = (JournalDir::new(), Quiet::new());
+    let running = Running::start(long(&dir, &quiet));
     Quiet::wait_for(quiet.other())?;
-    let second = place.run(&["proc.nice=0,1", "--", "true"]);
+    let second = dir.run(&["proc.nice=0,1", "--", "true"]);
     let why = complaint(&second);
     let by = format!("ticktax try (PID {})", running.0.id());
     check(second.status.code() == Some(1) && why.contains(&by), || {
@@ -203,8 +203,8 @@ fn a_second_trial_refuses() -> Result<(), Failed> {
 }
 
 fn settings_changed_by_other_programs_are_left_alone() -> Result<(), Failed> {
-    let (place, quiet) = (Place::new(), Quiet::new());
-    let running = Running::start(long(&place, &quiet));
+    let (dir, quiet) = (JournalDir::new(), Quiet::new());
+    let running = Running::start(long(&dir, &quiet));
     Quiet::wait_for(quiet.other())?;
     fs::write(QUIET_FILE, "77")?;
     let output = running.output();
@@ -214,18 +214,18 @@ fn settings_changed_by_other_programs_are_left_alone() -> Result<(), Failed> {
         why.clone()
     })?;
     check(Quiet::now() == "77", Quiet::now)?;
-    place.require_clear()
+    dir.require_clear()
 }
 
 fn a_running_process_is_watched() -> Result<(), Failed> {
-    let place = Place::new();
+    let dir = JournalDir::new();
     let sleeper = Running::start({
         let mut command = Command::new("sh");
         command.args(["-c", "while sleep 0.005; do :; done"]);
         command
     });
     let pid = sleeper.0.id().to_string();
-    let statement = place.statement(&[
+    let statement = dir.statement(&[
         "proc.timer_slack=now,1000000",
         "--pid",
         &pid,
@@ -244,5 +244,5 @@ fn a_running_process_is_watched() -> Result<(), Failed> {
     check(runs.iter().all(has_cpu), || format!("{runs:#?}"))?;
     let slack = fs::read_to_string(format!("/proc/{pid}/timerslack_ns"))?;
     check(slack.trim() == "50000", || slack.clone())?;
-    place.require_clear()
+    dir.require_clear()
 }

@@ -8,7 +8,7 @@ use libtest_mimic::Failed;
 use serde_json::Value;
 
 use crate::common::text;
-use crate::fixture::{Place, check, verdict};
+use crate::fixture::{JournalDir, check, verdict};
 
 const PAGE: &str = include_str!("../../../../docs/reference/try.md");
 /// Start of the comment before a story: `<!-- story NAME: METRIC WHAT, … -->`.
@@ -47,11 +47,11 @@ fn story(text: &'static str) -> Story {
 
 impl Story {
     pub(crate) fn check(&self) -> Result<(), Failed> {
-        let place = Place::new();
+        let dir = JournalDir::new();
         let typed = self.command.strip_prefix("sudo ticktax try ");
         let typed = typed.ok_or_else(|| format!("{}: {}", self.name, self.command))?;
         let program = env!("CARGO_BIN_EXE_ticktax");
-        let journal = place.journal();
+        let journal = dir.journal();
         let script = format!(
             "{program} try --format json --journal {} {typed}",
             journal.display()
@@ -71,7 +71,7 @@ impl Story {
                 format!("{metric}: {verdict}, {effect}: {statement:#}")
             })?;
         }
-        place.require_clear()
+        dir.require_clear()
     }
 }
 

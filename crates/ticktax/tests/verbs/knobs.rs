@@ -8,7 +8,7 @@ use crate::common::{complaint, text, ticktax};
 use serde_json::Value;
 use tempfile::TempDir;
 use ticktax_fixture::Sleeper;
-use ticktax_knobs::{Consent, Session, Step, System, Target, registry};
+use ticktax_knobs::{Consent, Session, SessionStep, System, Target, registry};
 
 const POLICY: &str = "proc.policy";
 
@@ -40,7 +40,7 @@ fn journal_of(subject: &Subject, folder: &Path) -> PathBuf {
     let (original, copy) = (folder.join("original"), folder.join("copy"));
     let (from, to) = (original.clone(), copy.clone());
     let keep = move |step| {
-        if step == Step::Set {
+        if step == SessionStep::Set {
             fs::copy(&from, &to).unwrap();
         }
     };

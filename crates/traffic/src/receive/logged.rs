@@ -13,7 +13,7 @@ use ticktax_model::packets::SocketBuffer;
 
 use super::super::fill::Logging;
 use super::super::log::Log;
-use super::{Data, Listening, Receiving, Run};
+use super::{Data, Listening, ReceiveState, Receiving};
 use crate::error::NetError;
 use crate::sys::socket_memory;
 use crate::traffic::{Outcome, Shared};
@@ -63,26 +63,26 @@ impl Receiving {
         let mut log = Log::new(arrivals, coming, logged.same_clock, logged.buffer);
         let before = counters::read();
         control.say(&Message::Ready { departures: true })?;
-        let mut run = Run::new(control, spec);
+        let mut state = ReceiveState::new(control, spec);
         let mut reader = Reader::new(&socket);
-        run.logged(shared, &mut reader, &mut log);
-        let sent = run.sent.as_ref().map(|(sent, _)| sent.calls);
-        let since = run.sent.as_ref().map(|(_, at)| now() - *at);
+        state.logged(shared, &mut reader, &mut log);
+        let sent = state.sent.as_ref().map(|(sent, _)| sent.calls);
+        let since = state.sent.as_ref().map(|(_, at)| now() - *at);
         let drained = since.unwrap_or_default().max(Nanos::ZERO);
-        let mut report = run.report();
+        let mut report = state.report();
         report.datagrams = Some(log.arrivals.finish(sent, drained));
         report.counters = counters::read().since(&before);
         let (socket_drops, never_read) = left(&log, &mut reader);
         log.end(sent, socket_drops);
-        run.ask(&mut log);
+        state.ask(&mut log);
         let log = log.finish(socket_drops, never_read);
-        let mut outcome = run.finish(report);
+        let mut outcome = state.finish(report);
         outcome.log = Some(Box::new(log));
         Ok(outcome)
     }
 }
 
-impl Run {
+impl ReceiveState {
     /// Reads datagrams until all of them have arrived or no more are expected. Also records when no
     /// datagram is waiting.
     fn logged(&mut self, shared: &Shared, reader: &mut Reader<'_>, log: &mut Log) {
@@ -107,7 +107,7 @@ impl Run {
     }
 }
 
-impl Run {
+impl ReceiveState {
     /// Asks the sender when the missing datagrams were sent, unless the sender is gone. If the
     /// sender does not answer, they are assumed to have been sent at even intervals.
     fn ask(&mut self, log: &mut Log) {

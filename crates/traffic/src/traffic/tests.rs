@@ -8,7 +8,7 @@ use std::time::Duration;
 use ticktax_model::Nanos;
 use ticktax_model::net::{End, EndedBy, Protocol, TrafficSpec};
 
-use super::{NetError, Outcome, Place, Traffic, Tuning};
+use super::{LocalLink, NetError, Outcome, Traffic, Tuning};
 
 const WAIT: Duration = Duration::from_secs(20);
 
@@ -28,7 +28,7 @@ fn begin(traffic: &mut Traffic) {
 
 fn over_loopback(spec: TrafficSpec) -> Outcome {
     let mut traffic =
-        Traffic::both(spec, Place::Loopback, (None, None), &Tuning::default()).unwrap();
+        Traffic::both(spec, LocalLink::Loopback, (None, None), &Tuning::default()).unwrap();
     begin(&mut traffic);
     traffic.finish().unwrap()
 }
@@ -90,7 +90,7 @@ fn a_stopped_sender_reports_what_it_sent() {
             ..spec(protocol, Some(1_000.0))
         };
         let mut traffic =
-            Traffic::both(spec, Place::Loopback, (None, None), &Tuning::default()).unwrap();
+            Traffic::both(spec, LocalLink::Loopback, (None, None), &Tuning::default()).unwrap();
         begin(&mut traffic);
         while traffic.begun().is_none() {
             thread::sleep(Duration::from_millis(1));
@@ -111,7 +111,7 @@ fn dropped_traffic_ends() {
         ..spec(Protocol::Tcp, None)
     };
     let mut traffic =
-        Traffic::both(spec, Place::Loopback, (None, None), &Tuning::default()).unwrap();
+        Traffic::both(spec, LocalLink::Loopback, (None, None), &Tuning::default()).unwrap();
     begin(&mut traffic);
     drop(traffic);
     drop(Traffic::receive("127.0.0.1:0".to_owned(), None).unwrap());
@@ -246,7 +246,7 @@ fn call_sizes_out_of_range_are_refused() {
             ..spec(protocol, None)
         };
         let error =
-            Traffic::both(spec, Place::Loopback, (None, None), &Tuning::default()).unwrap_err();
+            Traffic::both(spec, LocalLink::Loopback, (None, None), &Tuning::default()).unwrap_err();
         assert!(matches!(error, NetError::Size { .. }), "{error}");
     }
 }

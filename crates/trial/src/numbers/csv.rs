@@ -2,15 +2,15 @@
 
 use csv::{Position, Reader, ReaderBuilder, StringRecord, Trim};
 
-use super::{Found, MAX_VALUES, Problem, listed, number, place};
+use super::{MAX_VALUES, NumberList, Problem, listed, number, place};
 
 /// Reads the chosen column. If none was chosen, reads the only column of numbers. The first line is
 /// a header if any of its fields is not a number.
-pub(super) fn read(text: &str, delimiter: u8, chosen: Option<&str>) -> Result<Found, Problem> {
+pub(super) fn read(text: &str, delimiter: u8, chosen: Option<&str>) -> Result<NumberList, Problem> {
     let table = Table { text, delimiter };
     let mut first = StringRecord::new();
     if !table.reader().read_record(&mut first).map_err(broken)? {
-        return Ok(Found::plain(Vec::new(), None));
+        return Ok(NumberList::plain(Vec::new(), None));
     }
     let has_names = !first.iter().all(is_number);
     let names: Vec<String> = if has_names {
@@ -32,7 +32,7 @@ pub(super) fn read(text: &str, delimiter: u8, chosen: Option<&str>) -> Result<Fo
         values.push(number(row.get(column).unwrap_or_default(), line)?);
         Ok(values.len() <= MAX_VALUES)
     })?;
-    Ok(Found::plain(values, Some(names[column].clone())))
+    Ok(NumberList::plain(values, Some(names[column].clone())))
 }
 
 struct Table<'a> {

@@ -5,7 +5,7 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 use ticktax_model::trial::{Better, Unit};
 
-use super::{Found, Problem, listed, place};
+use super::{NumberList, Problem, listed, place};
 
 /// The fields by which a hyperfine export is distinguished from a ticktax document.
 #[derive(Deserialize)]
@@ -33,7 +33,7 @@ pub(super) fn results(text: &str) -> Option<Value> {
 
 /// Reads the run times of the chosen result. If none was chosen, the export must contain only one
 /// result. Skips failed runs.
-pub(super) fn read(results: &Value, chosen: Option<&str>) -> Result<Found, Problem> {
+pub(super) fn read(results: &Value, chosen: Option<&str>) -> Result<NumberList, Problem> {
     let results = Vec::<Timed>::deserialize(results)
         .map_err(|error| Problem::Content(format!("not a hyperfine export: {error}")))?;
     let names: Vec<String> = results
@@ -66,7 +66,7 @@ pub(super) fn read(results: &Value, chosen: Option<&str>) -> Result<Found, Probl
     };
     let kept = times.iter().enumerate().filter(|(run, _)| !failed(*run));
     let values: Vec<f64> = kept.map(|(_, time)| *time).collect();
-    Ok(Found {
+    Ok(NumberList {
         failed: (times.len() - values.len()) as u64,
         values,
         name: Some(result.command.clone()),

@@ -1,9 +1,9 @@
 //! Reads files with one number per line.
 
-use super::{Found, MAX_VALUES, Problem, number};
+use super::{MAX_VALUES, NumberList, Problem, number};
 
 /// Parses one number per line. Skips empty lines, and ignores everything after `#`.
-pub(super) fn read(text: &str) -> Result<Found, Problem> {
+pub(super) fn read(text: &str) -> Result<NumberList, Problem> {
     let mut values = Vec::new();
     for (line, text) in (1..).zip(text.lines()) {
         let text = text.split('#').next().unwrap_or_default().trim();
@@ -14,5 +14,5 @@ pub(super) fn read(text: &str) -> Result<Found, Problem> {
             break;
         }
     }
-    Ok(Found::plain(values, None))
+    Ok(NumberList::plain(values, None))
 }

@@ -60,7 +60,7 @@ pub struct Named {
 
 /// The objects that a setting applies to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum SettingTargets {
     /// Objects that exist throughout the trial.
     Fixed(Vec<Target>),
     /// The command. The setting must be applied anew in each run.
@@ -71,7 +71,7 @@ pub(super) enum Place {
     Threads(i32),
 }
 
-impl Place {
+impl SettingTargets {
     /// Returns the description for reports.
     pub(super) fn words(&self) -> String {
         match self {
@@ -108,7 +108,7 @@ pub(super) enum Value {
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) knob: &'static Knob,
-    pub(super) place: Place,
+    pub(super) targets: SettingTargets,
     pub(super) values: Vec<Value>,
 }
 
@@ -131,8 +131,8 @@ pub(super) fn rows(
     for assignment in assignments {
         let knob = assignment.knob;
         knob.permits(consent)?;
-        let place = place(knob, subject, named, system)?;
-        let asked = asked_of(&place);
+        let targets = targets_of(knob, subject, named, system)?;
+        let asked = asked_of(&targets);
         let value = |text: &String| match &**text {
             NOW => Ok(Value::Now),
             text => knob.parse(system, &asked, text).map(Value::Is),
@@ -144,7 +144,7 @@ pub(super) fn rows(
         }
         rows.push(Row {
             knob,
-            place,
+            targets,
             values,
         });
     }
@@ -161,7 +161,7 @@ fn require_reset(rows: &[Row]) -> Result<(), TryError> {
     let values = |id: &str| {
         let mut running = rows
             .iter()
-            .filter(|row| matches!(row.place, Place::Threads(_)));
+            .filter(|row| matches!(row.targets, SettingTargets::Threads(_)));
         running
             .find(|row| row.knob.id() == id)
             .map(|row| &row.values)
@@ -247,22 +247,22 @@ fn require_used(assignments: &[Assignment], named: &Named) -> Result<(), TryErro
 }
 
 /// Returns the objects that `knob` applies to in this trial.
-fn place(
+fn targets_of(
     knob: &Knob,
     subject: &Subject,
     named: &Named,
     system: &System,
-) -> Result<Place, TryError> {
+) -> Result<SettingTargets, TryError> {
     let scope = knob.scope();
     let unnamed = |of: &str, hint: &str| KnobError::Scope {
         id: knob.id().to_owned(),
         of: of.to_owned(),
         hint: hint.to_owned(),
     };
-    let fixed = |target| Place::Fixed(vec![target]);
+    let fixed = |target| SettingTargets::Fixed(vec![target]);
     Ok(match (scope, subject) {
         (KnobScope::Machine, _) => fixed(Target::Machine),
-        (KnobScope::Cpu, _) => Place::Fixed(match &named.cpus {
+        (KnobScope::Cpu, _) => SettingTargets::Fixed(match &named.cpus {
             Some(cpus) => cpus.iter().map(|cpu| Target::Cpu(cpu.0)).collect(),
             None => Target::all(scope, system).unwrap_or_default(),
         }),
@@ -278,10 +278,10 @@ fn place(
                 unnamed("a disk", "give it with --disk NAME")
             })?))
         }
-        (KnobScope::Task, Subject::Command(_)) => Place::Command,
-        (KnobScope::Task, Subject::Process { pid, .. }) => Place::Threads(*pid),
+        (KnobScope::Task, Subject::Command(_)) => SettingTargets::Command,
+        (KnobScope::Task, Subject::Process { pid, .. }) => SettingTargets::Threads(*pid),
         (KnobScope::Cgroup, Subject::Command(_)) => {
-            Place::CommandGroup(Controller::of_knob(knob.id()))
+            SettingTargets::CommandGroup(Controller::of_knob(knob.id()))
         }
         (KnobScope::Cgroup, Subject::Process { pid, .. }) => {
             let controller = Controller::of_knob(knob.id());
@@ -297,13 +297,13 @@ fn place(
 
 /// Returns an object that exists before the command runs. Reading the setting of this object shows
 /// which values the kernel offers, and which value the command will inherit.
-fn asked_of(place: &Place) -> Target {
+fn asked_of(targets: &SettingTargets) -> Target {
     let own = || Target::Task(i32::try_from(std::process::id()).unwrap_or(-1));
-    match place {
-        Place::Fixed(targets) => targets.first().cloned().unwrap_or(Target::Machine),
-        Place::Command => own(),
-        Place::CommandGroup(_) => Target::Machine,
-        Place::Threads(pid) => Target::Task(*pid),
+    match targets {
+        SettingTargets::Fixed(targets) => targets.first().cloned().unwrap_or(Target::Machine),
+        SettingTargets::Command => own(),
+        SettingTargets::CommandGroup(_) => Target::Machine,
+        SettingTargets::Threads(pid) => Target::Task(*pid),
     }
 }
 
@@ -312,10 +312,10 @@ fn asked_of(place: &Place) -> Target {
 fn present(rows: &[Row], system: &System) -> Result<Vec<Vec<String>>, TryError> {
     let mut all = Vec::new();
     for row in rows {
-        let targets = match &row.place {
-            Place::Fixed(targets) => targets.clone(),
-            Place::CommandGroup(_) => Vec::new(),
-            place => vec![asked_of(place)],
+        let targets = match &row.targets {
+            SettingTargets::Fixed(targets) => targets.clone(),
+            SettingTargets::CommandGroup(_) => Vec::new(),
+            targets => vec![asked_of(targets)],
         };
         let mut values = Vec::new();
         for target in &targets {

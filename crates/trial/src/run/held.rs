@@ -44,7 +44,7 @@ pub(super) struct CommandEnd {
 }
 
 /// A command that is waiting to be released, or that is already running.
-pub(super) struct Held {
+pub(super) struct HeldCommand {
     pid: i32,
     socket: UnixStream,
     end: Receiver<CommandEnd>,
@@ -54,7 +54,7 @@ pub(super) struct Held {
     children_before: Nanos,
 }
 
-impl Held {
+impl HeldCommand {
     /// Starts the process that will later execute `command`.
     pub(super) fn start(starter: &Starter, command: &[OsString]) -> Result<Self, TryError> {
         let refused = |error: &io::Error| TryError::Start {

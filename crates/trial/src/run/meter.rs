@@ -77,7 +77,7 @@ impl TrialMetric {
 
     /// Describes the metric for `subject`: its unit, which direction is better, and where its
     /// values come from.
-    pub(super) fn of(self, subject: &Subject) -> Metric {
+    pub(super) fn to_metric(self, subject: &Subject) -> Metric {
         let (unit, better) = match self {
             Self::Time | Self::Cpu | Self::P99 => (Unit::Ns, Better::Lower),
             Self::Noise | Self::Wait | Self::Throttled => (Unit::Share, Better::Lower),

@@ -7,7 +7,7 @@ use ticktax_model::knob::UndoStatement;
 use ticktax_model::trial::{Arm, ArmSetting};
 
 use super::TryError;
-use super::arms::{Place, Row, Value, label, threads};
+use super::arms::{Row, SettingTargets, Value, label, threads};
 
 /// ID of a setting, and the object that it applies to.
 type Key = (&'static str, Target);
@@ -43,7 +43,7 @@ impl Setter {
     ) -> Result<Self, TryError> {
         let mut groups: BTreeMap<Controller, Target> = BTreeMap::new();
         for row in &rows {
-            let Place::CommandGroup(controller) = row.place else {
+            let SettingTargets::CommandGroup(controller) = row.targets else {
                 continue;
             };
             let target = match groups.get(&controller) {
@@ -74,14 +74,14 @@ impl Setter {
         for at in 0..self.rows.len() {
             let row = &self.rows[at];
             let (knob, value) = (row.knob, row.values[arm].clone());
-            let (targets, of) = match &row.place {
-                Place::Fixed(targets) => (targets.clone(), None),
-                Place::Threads(pid) => (threads(*pid), Some(*pid)),
-                Place::CommandGroup(controller) => (
+            let (targets, of) = match &row.targets {
+                SettingTargets::Fixed(targets) => (targets.clone(), None),
+                SettingTargets::Threads(pid) => (threads(*pid), Some(*pid)),
+                SettingTargets::CommandGroup(controller) => (
                     self.groups.get(controller).cloned().into_iter().collect(),
                     None,
                 ),
-                Place::Command => continue,
+                SettingTargets::Command => continue,
             };
             for target in targets {
                 let set = self.set(knob, &target, &value, of.map(Target::Task));
@@ -144,7 +144,7 @@ impl Setter {
             self.session.join_group(group, pid)?;
         }
         for row in &self.rows {
-            if let (Place::Command, Value::Is(value)) = (&row.place, &row.values[arm]) {
+            if let (SettingTargets::Command, Value::Is(value)) = (&row.targets, &row.values[arm]) {
                 let target = Target::Task(pid);
                 let change = self.session.set(row.knob, &target, value, self.consent)?;
                 self.taken
@@ -164,7 +164,7 @@ impl Setter {
         let arms = self.rows.first().map_or(0, |row| row.values.len());
         let setting = |row: &Row, arm: usize| ArmSetting {
             knob: row.knob.id().to_owned(),
-            target: row.place.words(),
+            target: row.targets.words(),
             value: self.shown(row, arm),
         };
         (0..arms)
@@ -185,7 +185,7 @@ impl Setter {
                 taken.unwrap_or(value).clone()
             }
             // The command inherits the value that this process has.
-            Value::Now if row.place == Place::Command => {
+            Value::Now if row.targets == SettingTargets::Command => {
                 let own = Target::Task(i32::try_from(std::process::id()).unwrap_or(-1));
                 let inherited = row.knob.read(&self.system, &own);
                 inherited.unwrap_or_else(|_| "now".to_owned())

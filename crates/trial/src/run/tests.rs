@@ -24,10 +24,10 @@ fn wanted(warm_ups: u64, noise_runs: u64, blocks: u64) -> TrialPlan {
 
 #[test]
 fn warm_ups_come_first_then_noise_runs_then_blocks() {
-    let steps = schedule(&wanted(2, 3, 5), 2);
+    let schedule = schedule(&wanted(2, 3, 5), 2);
     let runs = |purpose| -> Vec<(u64, usize)> {
-        let steps = steps.iter().filter(|step| step.purpose == purpose);
-        steps.map(|step| (step.position, step.arm)).collect()
+        let runs = schedule.iter().filter(|run| run.purpose == purpose);
+        runs.map(|run| (run.position, run.arm)).collect()
     };
     let warm_ups = [(0, 0), (1, 1), (2, 0), (3, 1)];
     assert_eq!(runs(RunPurpose::WarmUp), warm_ups);
@@ -38,7 +38,7 @@ fn warm_ups_come_first_then_noise_runs_then_blocks() {
         let arms: Vec<usize> = block.iter().map(|run| run.1).collect();
         assert!(arms == [0, 1, 1, 0] || arms == [1, 0, 0, 1], "{arms:?}");
     }
-    let purposes: Vec<RunPurpose> = steps.iter().map(|step| step.purpose).collect();
+    let purposes: Vec<RunPurpose> = schedule.iter().map(|run| run.purpose).collect();
     assert!(
         purposes[..4]
             .iter()
@@ -61,9 +61,9 @@ fn comparability_is_checked_once() {
         (0, 0, 1, 3),
         (0, 0, 5, 3),
     ] {
-        let steps = schedule(&wanted(warm_ups, noise_runs, blocks), 2);
-        let looks =
-            (0..steps.len()).filter(|&at| is_last_look(steps[at], steps.get(at + 1), warm_ups));
+        let schedule = schedule(&wanted(warm_ups, noise_runs, blocks), 2);
+        let looks = (0..schedule.len())
+            .filter(|&at| is_last_look(schedule[at], schedule.get(at + 1), warm_ups));
         let looks: Vec<usize> = looks.collect();
         assert_eq!(looks, [expected], "{warm_ups} {noise_runs} {blocks}");
     }

@@ -12,7 +12,7 @@ use ticktax_model::Nanos;
 
 use crate::clock;
 use crate::control::{Arm, Control};
-use crate::counters::Watched;
+use crate::counters::CounterWatch;
 use crate::error::InjectError;
 use crate::place;
 use crate::plan::Plan;
@@ -64,7 +64,7 @@ pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> 
     let more = needed.saturating_sub(filters.len());
     add(&mut filters, more)?;
 
-    let counter = Watched::softirqs("NET_RX", plan.cpu);
+    let counter = CounterWatch::softirqs("NET_RX", plan.cpu);
     let walk = control.walk(plan, Arm::WhenEarly, |due, _| {
         let (start, end) = send(&sender)?;
         drain(&receiver);

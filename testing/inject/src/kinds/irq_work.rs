@@ -18,7 +18,7 @@ use ticktax_model::Nanos;
 
 use crate::clock;
 use crate::control::{Control, Walk};
-use crate::counters::Watched;
+use crate::counters::CounterWatch;
 use crate::error::InjectError;
 use crate::plan::Plan;
 use crate::sys::SampledClock;
@@ -39,7 +39,7 @@ pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> 
     let cpu_before = clock::thread_cpu();
     let start = control.begin();
     control.sleep_until(start + Truth::LEAD)?;
-    let counted = Watched::interrupts(ROW, plan.cpu);
+    let counted = CounterWatch::interrupts(ROW, plan.cpu);
     let clock = SampledClock::start(plan.cpu, period).map_err(failed)?;
     let first = clock::now();
     control.sleep_until(start + Truth::LEAD + plan.duration)?;

@@ -8,7 +8,7 @@ use ticktax_model::Nanos;
 
 use crate::clock;
 use crate::control::Control;
-use crate::counters::Watched;
+use crate::counters::CounterWatch;
 use crate::error::InjectError;
 use crate::plan::Plan;
 use crate::sys;
@@ -26,7 +26,7 @@ pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> 
     let worker = Worker::start(plan.cpu, c"ttx-inj-itimer", room, |channel| {
         alarms(plan, channel)
     })?;
-    let counter = Watched::interrupts("LOC", plan.cpu);
+    let counter = CounterWatch::interrupts("LOC", plan.cpu);
     let left = worker.run(plan, control)?;
     let comm = plan.disturbance.comm();
     let method = format!("the CPU clock of {comm} from start to end");

@@ -10,7 +10,7 @@ use nix::sched::{CloneFlags, unshare};
 
 use crate::clock;
 use crate::control::{Arm, Control};
-use crate::counters::Watched;
+use crate::counters::CounterWatch;
 use crate::error::InjectError;
 use crate::place;
 use crate::plan::Plan;
@@ -27,7 +27,7 @@ pub(super) fn run(plan: &Plan, packets: u32, control: &Control) -> Result<Truth,
     let (sender, receiver) = own_loopback()?;
 
     let mut arrived = 0;
-    let counter = Watched::softirqs("NET_RX", plan.cpu);
+    let counter = CounterWatch::softirqs("NET_RX", plan.cpu);
     let walk = control.walk(plan, Arm::WhenEarly, |due, _| {
         let (start, before) = (clock::now(), clock::thread_cpu());
         for _ in 0..packets {

@@ -13,7 +13,7 @@
 use ticktax_model::Nanos;
 
 use crate::control::{Arm, Control, Walk};
-use crate::counters::Watched;
+use crate::counters::CounterWatch;
 use crate::error::InjectError;
 use crate::place;
 use crate::plan::Plan;
@@ -62,7 +62,7 @@ impl<F: FnMut() -> Result<(Nanos, Nanos), InjectError>> Storm<F> {
         let half = Nanos(plan.duration.0 / 2).min(LONGEST_CONTROL);
         let before = crate::clock::now();
         control.sleep_until(before + half)?;
-        let counter = Watched::interrupts(self.row, plan.cpu);
+        let counter = CounterWatch::interrupts(self.row, plan.cpu);
         let walk = control.walk(plan, Arm::WhenEarly, |due, _| {
             let (start, end) = (self.call)()?;
             Ok(Event {

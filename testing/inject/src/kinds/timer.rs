@@ -8,7 +8,7 @@ use ticktax_model::Nanos;
 
 use crate::clock;
 use crate::control::{Arm, Control};
-use crate::counters::Watched;
+use crate::counters::CounterWatch;
 use crate::error::InjectError;
 use crate::place;
 use crate::plan::Plan;
@@ -18,7 +18,7 @@ use super::{thread, truth_of};
 
 pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> {
     place::pin(place::SELF, plan.cpu)?;
-    let counter = Watched::interrupts("LOC", plan.cpu);
+    let counter = CounterWatch::interrupts("LOC", plan.cpu);
     let walk = control.walk(plan, Arm::Always, |due, _| {
         Ok(Event {
             due,

@@ -13,7 +13,7 @@ use nix::sys::statfs::{TMPFS_MAGIC, fstatfs};
 
 use crate::clock;
 use crate::control::{Arm, Control};
-use crate::counters::Watched;
+use crate::counters::CounterWatch;
 use crate::error::InjectError;
 use crate::place;
 use crate::plan::Plan;
@@ -41,7 +41,7 @@ pub(super) fn run(
     };
     let data = vec![b't'; bytes as usize];
 
-    let counter = Watched::softirqs("BLOCK", plan.cpu);
+    let counter = CounterWatch::softirqs("BLOCK", plan.cpu);
     let walk = control.walk(plan, Arm::WhenEarly, |due, _| {
         let (start, before) = (clock::now(), clock::thread_cpu());
         file.write_all_at(&data, 0).map_err(failed)?;

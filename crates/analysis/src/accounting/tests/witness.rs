@@ -186,7 +186,7 @@ fn a_soaker_that_failed_is_no_witness() {
     assert_eq!((cpu.spare, cpu.busy), (None, None));
     assert_eq!(cpu.shown_busy, Nanos::from_millis(10));
     // It is unknown whether the soaker used the time in the nice column.
-    let time = |class| statement.cpus[0].of(class);
+    let time = |class| statement.cpus[0].time_of(class);
     assert_eq!(time(Class::Program), Nanos::from_millis(10));
     assert_eq!(time(Class::Unexplained), Nanos::from_millis(990));
 }

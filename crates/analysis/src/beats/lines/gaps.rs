@@ -6,7 +6,7 @@ use ticktax_model::recording::ProbeKind;
 use ticktax_model::{Cpu, Nanos};
 
 use super::super::outside::outside;
-use super::super::search::{Found, events};
+use super::super::search::{StreamBeat, events};
 use super::super::tie::{agree, holding, is_tied, locked, members, share_holding, share_inside};
 use super::Lines;
 use ticktax_beats::{Beat, Events, FEWEST, explains, lengths_of};
@@ -187,7 +187,7 @@ impl Lines<'_> {
         named: &[BeatLine],
     ) -> Option<AliasLine> {
         const MAX: usize = 16;
-        let mut near: Vec<&Found> = self
+        let mut near: Vec<&StreamBeat> = self
             .found
             .iter()
             .filter(|other| {
@@ -214,7 +214,7 @@ impl Lines<'_> {
                 });
                 if both_run_in_gaps {
                     let name =
-                        |f: &Found| self.finder.streams[f.stream as usize].key.identity.name();
+                        |f: &StreamBeat| self.finder.streams[f.stream as usize].key.identity.name();
                     return Some(AliasLine {
                         first: name(a),
                         first_period: a.beat.period.value,

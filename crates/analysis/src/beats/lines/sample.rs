@@ -4,7 +4,7 @@
 use ticktax_model::Nanos;
 use ticktax_model::beats::{BeatKind, BeatLine, EventSample, PeriodSpectrum};
 
-use super::super::search::{Found, events};
+use super::super::search::{StreamBeat, events};
 use super::Lines;
 use ticktax_beats::{Events, knowable, spectrum};
 
@@ -55,7 +55,7 @@ impl Lines<'_> {
 
     /// Returns the beat that `line` was made from. If the line was merged from several beats, this
     /// is the one that determined its period.
-    fn found_of(&self, line: &BeatLine) -> Option<&Found> {
+    fn found_of(&self, line: &BeatLine) -> Option<&StreamBeat> {
         let mut all = self.found.iter();
         all.find(|found| {
             let identity = &self.finder.streams[found.stream as usize].key.identity;
@@ -69,7 +69,7 @@ impl Lines<'_> {
         })
     }
 
-    fn sample_of(&self, found: &Found, kept: &Events) -> EventSample {
+    fn sample_of(&self, found: &StreamBeat, kept: &Events) -> EventSample {
         let stream = &self.finder.streams[found.stream as usize];
         let began = sampled(&kept.starts, EventSample::MAX);
         EventSample {

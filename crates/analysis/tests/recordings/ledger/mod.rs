@@ -27,7 +27,11 @@ fn time_of(statement: &Statement, class: Class) -> Nanos {
         .iter()
         .filter(|account| account.class == class);
     let time = accounts.map(|account| account.time).sum();
-    let by_cpu: Nanos = statement.cpus.iter().map(|books| books.of(class)).sum();
+    let by_cpu: Nanos = statement
+        .cpus
+        .iter()
+        .map(|books| books.time_of(class))
+        .sum();
     assert_eq!(time, by_cpu, "{class:?}: accounts and CPUs disagree");
     time
 }

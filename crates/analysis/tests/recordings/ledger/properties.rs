@@ -216,7 +216,7 @@ proptest! {
         prop_assert_eq!(lost.map(|part| (part.time, part.count)), Some((self_time, 1)));
         // An empty gap on a CPU that lost rows proves nothing.
         let books = mended.cpus.iter().find(|books| books.cpu == cpu);
-        let outside = books.map(|books| books.of(Class::HypervisorOrFirmware));
+        let outside = books.map(|books| books.time_of(Class::HypervisorOrFirmware));
         prop_assert_eq!(outside, Some(Nanos::ZERO));
         // If it is unknown whether lost time fell into a gap, it is charged twice at worst, in gaps
         // that contain other rows.

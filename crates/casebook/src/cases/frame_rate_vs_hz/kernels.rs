@@ -26,7 +26,7 @@ struct Figure {
     series: &'static str,
     unit: &'static str,
     allowed: Option<Allowance>,
-    value: fn(&Seen) -> f64,
+    value: fn(&LoopRates) -> f64,
 }
 
 const FIGURES: [Figure; 4] = [
@@ -35,14 +35,14 @@ const FIGURES: [Figure; 4] = [
         series: "frames",
         unit: "1/s",
         allowed: Some(Allowance::Share(0.01)),
-        value: |seen| seen.frames,
+        value: |rates| rates.frames,
     },
     Figure {
         what: "CPU as sampled at ticks",
         series: "cpu",
         unit: "%",
         allowed: Some(Allowance::Of(0.5)),
-        value: |seen| seen.sampled,
+        value: |rates| rates.sampled,
     },
     Figure {
         what: "CPU as used",
@@ -50,19 +50,19 @@ const FIGURES: [Figure; 4] = [
         unit: "%",
         // The model takes this value as an input. The kernel's own clock measured it.
         allowed: None,
-        value: |seen| seen.used,
+        value: |rates| rates.used,
     },
     Figure {
         what: "overshot",
         series: "overshot",
         unit: "1/s",
         allowed: None,
-        value: |seen| seen.overshot,
+        value: |rates| rates.overshot,
     },
 ];
 
 /// Results of the loop, per second or in % of a CPU.
-struct Seen {
+struct LoopRates {
     frames: f64,
     sampled: f64,
     used: f64,
@@ -82,7 +82,7 @@ impl KernelCase for Frames {
         let case = cases::find(&file.name);
         let programs = case.map_or_else(Vec::new, |case| case.programs(&file.values()));
         let modelled = modelled(file);
-        let seen: Vec<(u32, Seen, Vec<Seen>)> = trials
+        let results: Vec<(u32, LoopRates, Vec<LoopRates>)> = trials
             .iter()
             .filter_map(|trial| {
                 let task = programs.first()?;
@@ -90,7 +90,7 @@ impl KernelCase for Frames {
             })
             .collect();
         let table = |figure: &Figure| {
-            let rows = seen.iter().map(|(hz, kernel, expected)| {
+            let rows = results.iter().map(|(hz, kernel, expected)| {
                 let (published, modelled) = published(file, &modelled, figure.series, *hz);
                 let range = Range::from_values(expected.iter().map(figure.value));
                 KernelRow {
@@ -136,11 +136,11 @@ impl KernelCase for Frames {
     }
 }
 
-fn measured(trial: &Trial) -> Option<Seen> {
+fn measured(trial: &Trial) -> Option<LoopRates> {
     let replay = &trial.replay;
     let task = replay.tasks.first()?;
     let seconds = replay.elapsed.as_secs_f64();
-    Some(Seen {
+    Some(LoopRates {
         frames: task.frames as f64 / seconds,
         sampled: replay.sampled.as_secs_f64() / seconds * 100.0,
         used: task.ran.as_secs_f64() / seconds * 100.0,
@@ -151,7 +151,7 @@ fn measured(trial: &Trial) -> Option<Seen> {
 /// Returns the model's results for the same loop on this kernel. There is one result for each phase
 /// of the tick at which the loop may start. Each burst of work includes the CPU time that kernel
 /// entry and exit add.
-fn expected(trial: &Trial, task: &TaskSpec) -> Vec<Seen> {
+fn expected(trial: &Trial, task: &TaskSpec) -> Vec<LoopRates> {
     let Some(kernel) = Kernel::from_machine(&trial.replay.machine) else {
         return Vec::new();
     };
@@ -164,7 +164,7 @@ fn expected(trial: &Trial, task: &TaskSpec) -> Vec<Seen> {
         let mut setup = Setup::new(machine(kernel, phase), trial.job.length);
         setup.tasks.push(longer(task, more));
         let report = run(&setup).unwrap_or_else(|error| panic!("the case's machine: {error}"));
-        seen(&report, kernel.hz)
+        rates_of(&report, kernel.hz)
     });
     phases.collect()
 }
@@ -180,10 +180,10 @@ fn longer(task: &TaskSpec, more: Nanos) -> TaskSpec {
     task
 }
 
-fn seen(report: &Report, hz: u32) -> Seen {
+fn rates_of(report: &Report, hz: u32) -> LoopRates {
     let seconds = report.elapsed.as_secs_f64();
     let task = report.tasks[0];
-    Seen {
+    LoopRates {
         frames: task.frames as f64 / seconds,
         sampled: task.sampled as f64 / f64::from(hz) / seconds * 100.0,
         used: task.ran.as_secs_f64() / seconds * 100.0,

@@ -18,7 +18,7 @@ const MOST_LINKS: usize = 40;
 const PASSING: OFlag = DIRECTORY.union(OFlag::O_PATH);
 
 /// A component of a path that has been opened.
-enum Step {
+enum PathComponent {
     Folder(Folder),
     Link(PathBuf),
 }
@@ -36,9 +36,9 @@ impl Folder {
         let mut links = 0;
         while let Some(name) = left.pop() {
             folder = match folder.step(&name)? {
-                Step::Folder(next) => next,
-                Step::Link(_) if links == MOST_LINKS => return Err(Errno::ELOOP.into()),
-                Step::Link(target) => {
+                PathComponent::Folder(next) => next,
+                PathComponent::Link(_) if links == MOST_LINKS => return Err(Errno::ELOOP.into()),
+                PathComponent::Link(target) => {
                     links += 1;
                     push(&mut left, &target);
                     if target.is_absolute() {
@@ -55,7 +55,7 @@ impl Folder {
 
     /// Opens a component of the path, which may be `..`. Returns an error if another user can
     /// change it.
-    fn step(&self, name: &OsStr) -> io::Result<Step> {
+    fn step(&self, name: &OsStr) -> io::Result<PathComponent> {
         let path = match name.to_str() {
             Some("..") => self.path.parent().unwrap_or(&self.path).to_owned(),
             _ => self.path.join(single(name)?),
@@ -64,7 +64,7 @@ impl Folder {
             Ok(handle) => {
                 let folder = Self { handle, path };
                 folder.check_parent()?;
-                return Ok(Step::Folder(folder));
+                return Ok(PathComponent::Folder(folder));
             }
             Err(Errno::ENOTDIR | Errno::ELOOP) => {}
             Err(error) => return Err(error.into()),
@@ -79,7 +79,7 @@ impl Folder {
         if !is_ours_or_roots(owner) {
             return Err(Distrust::Owner { path, owner }.into());
         }
-        Ok(Step::Link(readlinkat(&handle, "")?.into()))
+        Ok(PathComponent::Link(readlinkat(&handle, "")?.into()))
     }
 }
 

@@ -18,11 +18,11 @@ use ticktax_model::{Cpu, Nanos};
 use ticktax_probes::clock::now;
 
 use super::recorder::{Recorder, incidents};
-use crate::fixture::{Place, check, injector, ticktax};
+use crate::fixture::{RecordingDir, check, injector, ticktax};
 
 pub(crate) fn a_killed_recorder_leaves_a_usable_folder() -> Result<(), Failed> {
-    let place = Place::new();
-    let folder = place.file("incidents");
+    let dir = RecordingDir::new();
+    let folder = dir.file("incidents");
     let mut recorder = Recorder::start(&folder, "signal")?;
     recorder.mark("first")?;
     check(recorder.line()?.ends_with("marked: first"), || {
@@ -58,8 +58,8 @@ pub(crate) fn a_killed_recorder_leaves_a_usable_folder() -> Result<(), Failed> {
 }
 
 pub(crate) fn a_full_disk_is_reported_and_counted() -> Result<(), Failed> {
-    let place = Place::new();
-    let folder = place.file("disk");
+    let dir = RecordingDir::new();
+    let folder = dir.file("disk");
     fs::create_dir(&folder)?;
     let script = "mount -t tmpfs -o size=16k none \"$1\" || exit 1; \
          \"$2\" record --trigger signal --dir \"$1/i\" >\"$3\" & recorder=$!; \
@@ -67,7 +67,7 @@ pub(crate) fn a_full_disk_is_reported_and_counted() -> Result<(), Failed> {
          until grep -q marked \"$3\"; do kill -0 $recorder || exit 1; sleep 0.1; done; \
          kill -TERM $recorder; wait $recorder; code=$?; \
          \"$2\" incidents --dir \"$1/i\" --format json; exit $code";
-    let (complaint, list) = run_with_mounts(script, &folder, &place)?;
+    let (complaint, list) = run_with_mounts(script, &folder, &dir)?;
     check(complaint.contains("the disk is full"), || complaint.clone())?;
     check(list["not_kept"][0]["cause"] == "disk_full", || {
         list.to_string()
@@ -77,8 +77,8 @@ pub(crate) fn a_full_disk_is_reported_and_counted() -> Result<(), Failed> {
 
 pub(crate) fn a_folder_that_becomes_read_only_is_reported_and_the_recorder_continues()
 -> Result<(), Failed> {
-    let place = Place::new();
-    let folder = place.file("incidents");
+    let dir = RecordingDir::new();
+    let folder = dir.file("incidents");
     // The directory is a separate mount. It becomes read-only while the recorder holds a handle to
     // it.
     let script = "mkdir \"$1\" && mount --bind \"$1\" \"$1\" || exit 9; \
@@ -96,7 +96,7 @@ pub(crate) fn a_folder_that_becomes_read_only_is_reported_and_the_recorder_conti
          \"$2\" mark last --dir \"$1\" || exit 9; wait_for \"$3\" 'marked: last'; \
          kill -TERM $recorder; wait $recorder; code=$?; cat \"$3.err\" >&2; \
          \"$2\" incidents --dir \"$1\" --format json; exit $code";
-    let (complaint, list) = run_with_mounts(script, &folder, &place)?;
+    let (complaint, list) = run_with_mounts(script, &folder, &dir)?;
     check(complaint.contains("read-only"), || complaint.clone())?;
     let causes = list["not_kept"].as_array().into_iter().flatten();
     let unwritten: u64 = causes
@@ -123,7 +123,11 @@ fn is_recording(entry: &fs::DirEntry) -> bool {
 /// Runs a script in a separate mount namespace. Its arguments are the directory, the ticktax binary
 /// and a file for the recorder's output lines. Returns the error messages, and the list of
 /// incidents that the script printed as JSON.
-fn run_with_mounts(script: &str, folder: &Path, place: &Place) -> Result<(String, Value), Failed> {
+fn run_with_mounts(
+    script: &str,
+    folder: &Path,
+    dir: &RecordingDir,
+) -> Result<(String, Value), Failed> {
     let Output {
         status,
         stdout,
@@ -132,7 +136,7 @@ fn run_with_mounts(script: &str, folder: &Path, place: &Place) -> Result<(String
         .args(["-m", "sh", "-c", script, "sh"])
         .arg(folder)
         .arg(env!("CARGO_BIN_EXE_ticktax"))
-        .arg(place.file("lines"))
+        .arg(dir.file("lines"))
         .output()?;
     let complaint = String::from_utf8_lossy(&stderr).into_owned();
     check(status.success(), || format!("{status}: {complaint}"))?;
@@ -144,8 +148,8 @@ fn run_with_mounts(script: &str, folder: &Path, place: &Place) -> Result<(String
 /// window. Each mark extends the window, so the recording ends after the last mark.
 pub(crate) fn an_extended_recording_does_not_delay_its_lines() -> Result<(), Failed> {
     const MARKS: usize = 20;
-    let place = Place::new();
-    let folder = place.file("incidents");
+    let dir = RecordingDir::new();
+    let folder = dir.file("incidents");
     let mut recorder = Recorder::start(&folder, "signal")?;
     let place_of_marks = folder.clone();
     let marks = thread::spawn(move || {
@@ -229,8 +233,8 @@ impl Drop for Busy {
 /// Checks that triggers beyond the limit are counted. A real-time thread preempts the running
 /// thread a thousand times a second, each time for long enough to trigger.
 pub(crate) fn excess_triggers_are_counted() -> Result<(), Failed> {
-    let place = Place::new();
-    let folder = place.file("incidents");
+    let dir = RecordingDir::new();
+    let folder = dir.file("incidents");
     let cpu = ticktax_inject::default_cpu()?;
     let busy = Busy::start(cpu)?;
     let recorder = Recorder::start(&folder, "wait>50us")?;
@@ -240,7 +244,7 @@ pub(crate) fn excess_triggers_are_counted() -> Result<(), Failed> {
             Nanos::from_micros(200),
         ))
         .duration(Nanos::from_secs(2));
-    let (command, truth) = injector(&plan, &place)?;
+    let (command, truth) = injector(&plan, &dir)?;
     let [program, arguments @ ..] = &*command else {
         return Err("no injector".into());
     };

@@ -19,7 +19,7 @@ use ticktax_probes::clock::now;
 use super::recorder::{Recorder, incidents, triggers_of};
 use crate::checks::incidents::{Caught, OFF, frames_were_lost, lost_frames_name_the_culprit};
 use crate::checks::{Grid, Reading};
-use crate::fixture::{Place, check, injector};
+use crate::fixture::{RecordingDir, check, injector};
 
 const PERIOD: Nanos = Nanos::from_millis(20);
 
@@ -94,9 +94,9 @@ impl Drop for Loop {
 
 /// Starts a recorder that watches the frames of this process, and waits until it has learned their
 /// rhythm.
-fn record(place: &Place) -> Result<Recorder, Failed> {
+fn record(dir: &RecordingDir) -> Result<Recorder, Failed> {
     let trigger = format!("frame:pid={}", std::process::id());
-    let mut recorder = Recorder::start(&place.file("incidents"), &trigger)?;
+    let mut recorder = Recorder::start(&dir.file("incidents"), &trigger)?;
     let message = recorder.remark(" Hz from ")?;
     // After five seconds on a busy machine, the learned rate must be accurate to half a percent.
     let rate = message.split_once(" Hz from the wake-ups of ttx-paced (");
@@ -110,8 +110,8 @@ fn record(place: &Place) -> Result<Recorder, Failed> {
 
 /// Returns the incidents in the directory, each with the triggers in its recording. Fails if a
 /// trigger is not about a frame of the loop.
-fn caught(place: &Place) -> Result<Vec<(Value, Vec<Trigger>)>, Failed> {
-    let folder = place.file("incidents");
+fn caught(dir: &RecordingDir) -> Result<Vec<(Value, Vec<Trigger>)>, Failed> {
+    let folder = dir.file("incidents");
     let mut all = Vec::new();
     for line in incidents(&folder)? {
         let triggers = triggers_of(&folder, &line)?;
@@ -132,16 +132,16 @@ fn were_lost(paced: &Loop, caught: &[(Value, Vec<Trigger>)]) -> Result<(), Faile
 
 pub(crate) fn a_lost_frame_is_caught_with_its_culprit() -> Result<(), Failed> {
     const STALL: Nanos = Nanos::from_millis(60);
-    let place = Place::new();
+    let dir = RecordingDir::new();
     let cpu = ticktax_inject::default_cpu()?;
     let paced = Loop::start(cpu, true, None)?;
-    let recorder = record(&place)?;
+    let recorder = record(&dir)?;
     let since = now();
     // The stalls are so far apart that each is a separate incident.
     let plan = Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
         .schedule(Schedule::every(Nanos::from_millis(4_500), STALL))
         .duration(Nanos::from_secs(10));
-    let (command, truth) = injector(&plan, &place)?;
+    let (command, truth) = injector(&plan, &dir)?;
     let [program, arguments @ ..] = &*command else {
         return Err("no injector".into());
     };
@@ -151,7 +151,7 @@ pub(crate) fn a_lost_frame_is_caught_with_its_culprit() -> Result<(), Failed> {
     let lost = paced.lost(since);
     let messages = recorder.end()?;
     let truth: Truth = serde_json::from_slice(&fs::read(truth)?)?;
-    let caught = caught(&place)?;
+    let caught = caught(&dir)?;
     were_lost(&paced, &caught)?;
     let caught = Caught {
         truth,
@@ -190,17 +190,17 @@ impl Drop for Load {
 }
 
 pub(crate) fn frames_caught_under_load_were_lost() -> Result<(), Failed> {
-    let place = Place::new();
+    let dir = RecordingDir::new();
     let cpu = ticktax_inject::default_cpu()?;
     // Every four seconds, a long frame makes the loop lose the next two frames.
     let paced = Loop::start(cpu, false, Some(200))?;
-    let recorder = record(&place)?;
+    let recorder = record(&dir)?;
     let load = Load::start(cpu, 2)?;
     thread::sleep(Duration::from_secs(12));
     drop(load);
     thread::sleep(Duration::from_millis(2_500));
     recorder.end()?;
-    let caught = caught(&place)?;
+    let caught = caught(&dir)?;
     were_lost(&paced, &caught)?;
     check(!caught.is_empty(), || "nothing was lost".to_owned())?;
     // Each delay must be fully explained: its rows and its sleep must add up to it.
@@ -217,10 +217,10 @@ pub(crate) fn frames_caught_under_load_were_lost() -> Result<(), Failed> {
 }
 
 pub(crate) fn a_program_that_ends_loses_no_more_frames() -> Result<(), Failed> {
-    let place = Place::new();
+    let dir = RecordingDir::new();
     let mut program = Load(vec![Command::new("sleep").arg("600").spawn()?]);
     let trigger = format!("frame:pid={}", program.0[0].id());
-    let mut recorder = Recorder::start(&place.file("incidents"), &trigger)?;
+    let mut recorder = Recorder::start(&dir.file("incidents"), &trigger)?;
     recorder.remark("no frame rate yet; the trigger is inactive")?;
     program.0[0].kill()?;
     program.0[0].wait()?;

@@ -11,15 +11,15 @@ use ticktax_model::incident::{Trigger, TriggerKind};
 
 use super::recorder::Recorder;
 use crate::checks::incidents::{self as checks, Caught};
-use crate::fixture::{Place, check, injector};
+use crate::fixture::{RecordingDir, check, injector};
 
 /// Runs the disturbance of `plan` while a recorder watches for `trigger`. Returns what the recorder
 /// caught.
 fn caught(plan: &Plan, trigger: &str) -> Result<Caught, Failed> {
-    let place = Place::new();
-    let folder = place.file("incidents");
+    let dir = RecordingDir::new();
+    let folder = dir.file("incidents");
     let recorder = Recorder::start(&folder, trigger)?;
-    let (command, truth) = injector(plan, &place)?;
+    let (command, truth) = injector(plan, &dir)?;
     let [program, arguments @ ..] = &*command else {
         return Err("no injector".into());
     };

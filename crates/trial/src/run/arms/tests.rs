@@ -4,7 +4,7 @@
 use ticktax_knobs::{Consent, System};
 use ticktax_model::{Cpu, Nanos};
 
-use super::{Assignment, Named, Place, Row, Value, label, rows};
+use super::{Assignment, Named, Row, SettingTargets, Value, label, rows};
 use crate::run::{Subject, TryError};
 
 fn command() -> Subject {
@@ -35,12 +35,15 @@ fn a_single_value_applies_to_every_arm() {
     let rows = parsed(&["proc.nice=0, 5,10", "proc.timer_slack=1000"]).unwrap();
     assert_eq!(values(&rows[0]), ["0", "5", "10"]);
     assert_eq!(values(&rows[1]), ["1000"; 3]);
-    assert!(rows.iter().all(|row| row.place == Place::Command));
+    assert!(
+        rows.iter()
+            .all(|row| row.targets == SettingTargets::Command)
+    );
     let rows = parsed(&["proc.policy=other;batch,reset-on-fork"]).unwrap();
     assert_eq!(values(&rows[0]), ["other", "batch,reset-on-fork"]);
     let rows = parsed(&["cgroup.cpu_quota=now,20000"]).unwrap();
     assert_eq!(values(&rows[0]), ["now", "20000/100000"]);
-    assert_eq!(rows[0].place.words(), "the command's cgroup");
+    assert_eq!(rows[0].targets.words(), "the command's cgroup");
     assert_eq!((label(0), label(2)), ("A".to_owned(), "C".to_owned()));
 }
 
@@ -50,8 +53,8 @@ fn settings_of_a_process_apply_to_all_its_threads() {
     let each = Nanos::from_secs(1);
     let own = Subject::Process { pid, each };
     let rows = resolved(&["proc.nice=0,5"], &own, &Named::default()).unwrap();
-    assert_eq!(rows[0].place, Place::Threads(pid));
-    let words = rows[0].place.words();
+    assert_eq!(rows[0].targets, SettingTargets::Threads(pid));
+    let words = rows[0].targets.words();
     assert_eq!(words, format!("all threads of process {pid}"));
 }
 
@@ -111,7 +114,7 @@ fn a_negative_nice_value_needs_policies_that_reset_children() {
         pid,
         each: Nanos::from_secs(1),
     };
-    let both = |policy: &str, nice: &str| {
+    let resolve = |policy: &str, nice: &str| {
         let texts = [
             &*format!("proc.policy={policy}"),
             &*format!("proc.nice={nice}"),
@@ -119,11 +122,11 @@ fn a_negative_nice_value_needs_policies_that_reset_children() {
         resolved(&texts, &process, &Named::default())
     };
     for policy in ["other;batch", "now;batch,reset-on-fork"] {
-        let refused = both(policy, "0,-5").unwrap_err().to_string();
+        let refused = resolve(policy, "0,-5").unwrap_err().to_string();
         assert!(refused.contains("append `,reset-on-fork`"), "{refused}");
     }
-    both("other,reset-on-fork;batch,reset-on-fork", "0,-5").unwrap();
-    both("other;batch", "0,5").unwrap();
+    resolve("other,reset-on-fork;batch,reset-on-fork", "0,-5").unwrap();
+    resolve("other;batch", "0,5").unwrap();
 }
 
 #[test]
