@@ -101,13 +101,14 @@ fn without_a_tick(recorded: &Recorded, cpu: Cpu) -> u64 {
     count
 }
 
-/// Returns how much of the time between the two counter readings is not covered by the accounts of
-/// `cpu`.
+/// Returns by how much the time between the two counter readings differs from the time that the
+/// accounts of `cpu` cover.
 fn unaccounted(recorded: &Recorded, cpu: Cpu) -> Nanos {
     let header = &recorded.header;
     let mut books = header.cpus.iter().filter(|books| books.cpu == cpu);
     let elapsed = books.next().map(CpuInterval::elapsed).unwrap_or_default();
-    header.after.at - header.before.at - elapsed
+    let between = header.after.at - header.before.at;
+    (between - elapsed).max(elapsed - between)
 }
 
 /// Checks that LOC in `/proc/interrupts` rose by the number of ticks plus the number of interrupts
