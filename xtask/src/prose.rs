@@ -366,9 +366,12 @@ fn sentences(paragraph: &str, line: usize) -> Vec<Block> {
 fn mark(text: &str) -> Option<String> {
     let words: Vec<String> = text
         .split_whitespace()
-        .map(|word| {
-            word.trim_matches(|c: char| !c.is_alphanumeric())
-                .to_lowercase()
+        .map(|word| match word.contains('`') {
+            // Code is not prose: `None` is not "none".
+            true => String::new(),
+            false => word
+                .trim_matches(|c: char| !c.is_alphanumeric())
+                .to_lowercase(),
         })
         .collect();
     let holds = |phrase: &str| {
@@ -414,6 +417,7 @@ mod tests {
             "Waits that cross either end of the recording are not reported.",
             "What would HZ=1000 change?",
             "Besides, an offset of 4 KiB is allowed.",
+            "The result is `None` if nothing was recorded.",
         ] {
             assert_eq!(mark(plain), None, "{plain}");
         }

@@ -380,8 +380,8 @@ impl Types {
         }
     }
 
-    /// Formats a module with the names of those variables in a section for which `wanted` returns
-    /// `true`.
+    /// Generates the source of a module that lists the names of the variables in `section` that
+    /// `wanted` accepts.
     fn variables(
         &self,
         section: &str,

@@ -34,7 +34,7 @@ const INTERVAL: Nanos = Nanos::from_millis(100);
 const HOG: &str = "10";
 const ABOVE_HOG: &str = "20";
 
-/// What takes the CPUs.
+/// A load that takes the CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
     Nothing,
@@ -193,7 +193,7 @@ pub(crate) struct Spinner {
     percent: u32,
 }
 
-/// Computes in a session of its own.
+/// Computes in a separate session.
 pub(crate) fn spin(spinner: &Spinner) -> Outcome {
     set_pdeathsig(Signal::SIGKILL)?;
     // A process that leads its group cannot start a session. The benchmark's children do not.

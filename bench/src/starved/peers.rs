@@ -26,7 +26,7 @@ const BPFTRACE: Tool = Tool {
 /// Length of a recording, in seconds.
 const SECONDS: u32 = 8;
 
-/// What one start of a peer showed.
+/// Results of one start of a peer.
 struct Seen {
     /// Seconds from `exec` to the first event.
     start: f64,

@@ -322,7 +322,7 @@ impl<'a> Search<'a> {
 }
 
 /// Returns by which factor the true period is longer, if events are missing in a regular pattern of
-/// slots. Returns `None` if there is no such pattern.
+/// slots. Returns `None` if it finds no pattern.
 fn every_other(train: &Train) -> Option<f64> {
     if train.fill > 0.62 || train.entries.len() < 8 || train.entries.last()?.segment > 0 {
         return None;

@@ -42,7 +42,7 @@ const ROUNDS: u32 = 14;
 /// Number of successive rounds that do not improve the fit before it stops.
 const PATIENCE: u32 = 4;
 
-/// Fits all constants for which the file gives a search range.
+/// Fits all constants that have a search range in the file.
 ///
 /// The search is deterministic. It first tries every point of a grid over the ranges, then finer
 /// and finer grids around the best point. Returns `None` if the file has no constant to fit.

@@ -1,7 +1,7 @@
 //! Runs cases on real kernels, and compares the results with published and modelled figures.
 //!
 //! These kernels and their clocks differ from the published ones, so the figures may differ, too.
-//! But the mechanism must be the same. What a case claims about ticks and sleeps must be true of
+//! But the mechanism must be the same. A case's claims about ticks and sleeps must hold for
 //! any kernel that is configured to tick and sleep in that way.
 
 use std::collections::BTreeSet;

@@ -11,7 +11,7 @@ use crate::judge::lines;
 /// the parameter.
 const MIN_POINTS: usize = 3;
 
-/// Varies each parameter for which the file has alternative values, one parameter at a time.
+/// Varies each parameter that has alternative values in the file, one parameter at a time.
 pub fn sensitivity(case: &dyn Case, file: &CaseFile) -> Vec<Sensitivity> {
     // Skip rows that have no target, because the model can neither match nor miss them.
     let rows = file.with_rows(|row| row.target().is_some());

@@ -262,7 +262,7 @@ pub struct Grid<P: Parameter> {
 }
 
 impl<P: Parameter> Grid<P> {
-    /// Parses the options. If there are none, the only arm is `base`. `most` is the maximum number
+    /// Parses the options. Without options, the only arm is `base`. `most` is the maximum number
     /// of arms.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
 //! Changes and restores settings of the running kernel. The targets are child processes, a network
-//! namespace and a cgroup, all of which the test creates. The settings of the machine itself stay
+//! namespace and a cgroup, and the test creates them all. The settings of the machine itself stay
 //! unchanged.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]

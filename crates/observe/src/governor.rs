@@ -40,7 +40,7 @@ pub(crate) struct Governor {
     own: ThreadPriority,
 }
 
-/// What the two threads tell each other.
+/// State that the two threads share.
 #[derive(Default)]
 struct Shared {
     /// Whether the governor must end.

@@ -32,8 +32,8 @@ pub use machine::machine;
 /// Probability with which an interval should contain the value of another run.
 pub const COVERAGE: f64 = 0.95;
 
-/// Number of runs for which the value of another run lies between the minimum and the maximum with
-/// probability [`COVERAGE`].
+/// Number of runs. The value of another run lies between their minimum and maximum with probability
+/// [`COVERAGE`].
 pub const RUNS: u32 = 39;
 
 /// Why a prediction failed.
@@ -335,8 +335,7 @@ fn figures(runs: &[Vec<Figure>]) -> Vec<Figure> {
         .collect()
 }
 
-/// Returns how many values to exclude from the interval at each end. This is the highest number for
-/// which the coverage is at least [`COVERAGE`].
+/// Returns how many values to exclude from the interval at each end. This is the highest number with a coverage of at least [`COVERAGE`].
 fn cut(runs: usize) -> usize {
     let n = runs as f64;
     let max = ((n + 1.0) * (1.0 - COVERAGE) / 2.0 + 1e-9).floor();

@@ -216,7 +216,7 @@ impl NetError {
         }
     }
 
-    /// Same as [`NetError::system`], but for errors of the nix crate.
+    /// Like [`NetError::system`], with an error of the nix crate.
     pub(super) fn errno(what: &'static str) -> impl Fn(Errno) -> Self {
         move |error| Self::System {
             what,
@@ -235,7 +235,7 @@ pub(super) fn reason(error: &io::Error) -> String {
     }
 }
 
-/// Same as [`reason`], but for an error number.
+/// Like [`reason`], with an error number.
 pub(super) fn words(error: Errno) -> String {
     error.desc().to_lowercase()
 }

@@ -56,7 +56,7 @@ pub enum Subject {
     Process {
         /// Process ID.
         pid: i32,
-        /// Time for which to watch the process in each run.
+        /// Length of each run, in which the process is watched.
         each: Nanos,
     },
 }

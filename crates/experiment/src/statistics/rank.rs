@@ -9,7 +9,7 @@ use super::student_chance;
 /// Maximum for the number of all values multiplied by the size of the smaller sample, if all
 /// choices are counted. This limits the work to 32 million additions.
 const COUNTED: usize = 4_000;
-/// Maximum number of differences for which all combinations of signs are counted.
+/// Maximum number of differences. With more, not all combinations of signs are counted.
 const SIGNED: usize = 200;
 
 /// Returns twice the rank of each value. Ranks start at 1, and equal values share their mean rank.

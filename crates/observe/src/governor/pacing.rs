@@ -42,7 +42,7 @@ const PAUSES: [(f64, Nanos); 4] = [
 /// is tried.
 const BLOCKED: u32 = 5;
 
-/// What the session's thread has to do.
+/// Work of the session's thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Need {
     /// Nothing: the thread waits for something other than a CPU.
@@ -58,7 +58,7 @@ pub(super) enum Need {
 pub(super) struct Step {
     /// Real-time priority of the session's thread; `None` for its ordinary policy.
     pub(super) priority: Option<u8>,
-    /// How long this lasts.
+    /// Length of this phase.
     pub(super) time: Nanos,
 }
 

@@ -135,7 +135,7 @@ pub(crate) fn audit_to(plan: &Plan, dir: &RecordingDir, recording: &Path) -> Res
     Ok(serde_json::from_slice(&fs::read(&truth_file)?)?)
 }
 
-/// Checks that `found` differs from `truth` by at most 5 % or `slack`, whichever is larger.
+/// Checks that `found` differs from `truth` by at most 5 %, or by at most `slack`.
 pub(crate) fn close(what: &str, found: f64, truth: f64, slack: f64) -> Result<(), Failed> {
     let allowed = (0.05 * truth).max(slack);
     check((found - truth).abs() <= allowed, || {

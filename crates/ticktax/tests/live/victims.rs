@@ -79,7 +79,7 @@ fn audit_of(plan: &Plan) -> Result<(Truth, ThreadTimes), Failed> {
     Ok((serde_json::from_slice(&fs::read(truth)?)?, threads))
 }
 
-/// Checks that a program counts as throttled only because of its own quota. The quota of another
+/// Checks that a program only counts as throttled if its own quota is used up. The quota of another
 /// cgroup is refilled every 10 ms, and a real-time thread runs for most of the time. Once the
 /// program's own cgroup has quota again, waiting behind that thread is not throttling, even if it
 /// lasts for several quota periods.

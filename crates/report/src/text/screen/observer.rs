@@ -15,7 +15,7 @@ const LARGE: f64 = 0.005;
 /// Minimum share of CPU time that other threads waited for ticktax. Shorter waits are left out.
 const WAITED: f64 = 0.001;
 
-/// What ticktax took from the watched program, or from the machine if no program was watched.
+/// The cost of observing to the watched program, or to the machine if no program was watched.
 pub(super) struct ObserverCost {
     /// A sentence.
     pub(super) text: String,
