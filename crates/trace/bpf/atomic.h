@@ -3,9 +3,10 @@
  * Atomic operations on words that belong to one CPU. An interrupt may arrive between any two
  * instructions, and its programs change the same words.
  *
- * Before 5.12, the only atomic instruction is an addition without a result. It is enough: an
- * interrupt's programs finish first, so the interrupted one can check what they changed. A word
- * that is only ever added to has the right sum. For preemptible programs, see enter_alone().
+ * Before 5.12, the only atomic instruction is an addition without a result. It is sufficient: an
+ * interrupt's programs finish before the interrupted program continues, which can then detect their
+ * changes. A word that is only ever added to has the right sum. For preemptible programs, see
+ * enter_alone().
  */
 #ifndef TICKTAX_ATOMIC_H
 #define TICKTAX_ATOMIC_H
@@ -24,25 +25,25 @@ static __always_inline void add(__u64 *word, __u64 amount)
 
 #ifndef BEFORE_5_12
 
-/* Sets `word` to `to` if it is `from`. Returns whether it was. */
+/* Sets `word` to `to` if it is equal to `from`. Returns whether it was. */
 static __always_inline int claim(__u64 *word, __u64 from, __u64 to)
 {
 	return __sync_val_compare_and_swap(word, from, to) == from;
 }
 
-/* Takes what has been added to `word` since it was last taken. */
+/* Returns the value of `word` and resets it to 0. */
 static __always_inline __u64 take(__u64 *word)
 {
 	return __sync_lock_test_and_set(word, 0);
 }
 
-/* The unique number for this CPU's next record. */
+/* Returns a unique number for this CPU's next record. */
 static __always_inline __u64 take_number(struct cpu_state *state)
 {
 	return __sync_fetch_and_add(&state->head, 1);
 }
 
-/* A store that other CPUs see after all earlier stores and before any later one. */
+/* Stores `value` so that other CPUs see it after all earlier stores and before all later ones. */
 static __always_inline void store_in_order(__u32 *word, __u32 value)
 {
 	__sync_lock_test_and_set(word, value);
@@ -65,8 +66,9 @@ static __always_inline __u64 now_in(const __u64 *word)
 }
 
 /*
- * Same as above. If the word was claimed after the check, or on top of this claim, the addition is
- * undone. Sums stay right, but the run after the claim on top starts `to - from` early.
+ * Same as above. The addition is undone if an interrupt claimed the word between the check and the
+ * addition, or right after the addition. Sums stay correct, but in the second case, the run that
+ * starts with the interrupt's claim starts `to - from` too early.
  */
 static __always_inline int claim(__u64 *word, __u64 from, __u64 to)
 {
@@ -79,7 +81,10 @@ static __always_inline int claim(__u64 *word, __u64 from, __u64 to)
 	return 0;
 }
 
-/* Same as above. Later additions stay. If an interrupt has taken it meanwhile, it is restored. */
+/*
+ * Same as above. Additions that follow the load are kept. If an interrupt took the value after the
+ * load, the subtraction is undone.
+ */
 static __always_inline __u64 take(__u64 *word)
 {
 	__u64 there = now_in(word);
@@ -91,13 +96,13 @@ static __always_inline __u64 take(__u64 *word)
 	return 0;
 }
 
-/* Number of records claimed so far, and the sum of their numbers, both at the same moment. */
+/* Number of claimed records and the sum of their numbers, at one moment. */
 struct claimed {
 	__u64 records;
 	__u64 numbers;
 };
 
-/* Three loads, repeated only if an interrupt has claimed a record in between. */
+/* Maximum number of tries. One is enough unless an interrupt claims a record between the loads. */
 #define LOOKS 4
 
 static __always_inline struct claimed claimed_so_far(const struct cpu_state *state)
@@ -114,8 +119,9 @@ static __always_inline struct claimed claimed_so_far(const struct cpu_state *sta
 }
 
 /*
- * Same as above. An interrupt that claims a record in between adds that number to `numbers` before
- * it ends. This program's number is the sum of the claimed numbers minus the growth of `numbers`.
+ * Same as above. If interrupts claim records between `before` and `after`, they add the numbers of
+ * these records to `numbers` before they end. This program's number is the sum of all numbers
+ * claimed between `before` and `after`, minus the growth of `numbers`.
  */
 static __always_inline __u64 take_number(struct cpu_state *state)
 {
@@ -132,7 +138,10 @@ static __always_inline __u64 take_number(struct cpu_state *state)
 	return number;
 }
 
-/* Same as above if CPUs see stores in order. If not, these kernels' BPF has no such store. */
+/*
+ * Same as above on CPUs that see each other's stores in program order. For other CPUs, these
+ * kernels' BPF has no store that keeps the order.
+ */
 static __always_inline void store_in_order(__u32 *word, __u32 value)
 {
 	barrier();
@@ -141,8 +150,9 @@ static __always_inline void store_in_order(__u32 *word, __u32 value)
 }
 
 /*
- * If the kernel allows it, these programs are preemptible: another thread's can start on this CPU
- * before this one ends. Only one at a time may change the accounts. Returns whether this one may.
+ * On preemptible kernels, a program at a function's entry or exit can be preempted by a thread that
+ * starts such a program on the same CPU. Only one of them at a time may change the accounts.
+ * Returns whether this program may do so.
  */
 static __always_inline int enter_alone(struct cpu_state *state)
 {

@@ -16,7 +16,10 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 /* The first eight bytes of data in each datagram of the stream. */
 volatile const __u64 token;
 
-/* The lower half is enum skb_drop_reason. The upper half is a subsystem with its own reasons. */
+/*
+ * Number of dropped datagrams by reason. The lower half of a reason is enum skb_drop_reason. The
+ * upper half is the subsystem, if that defines its own reasons.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__type(key, __u32);
@@ -24,7 +27,7 @@ struct {
 	__uint(max_entries, 256);
 } dropped SEC(".maps");
 
-/* The reason exists since 5.17. Packets consumed normally are not reported. */
+/* The reason exists since 5.17. Packets that are consumed normally do not trigger this hook. */
 SEC("tp_btf/kfree_skb")
 int kfree_skb(__u64 *ctx)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0 */
 /*
- * Follows threads: records what they do while off CPU.
+ * Follows threads: records their waits while they are off CPU.
  *
- * A followed thread is in `threads` from its first moment to its last. The reader inserts the first
- * threads, and their children are added automatically. Each wait, either from a switch to the
- * wake-up or from there to the next switch, starts exactly when the previous interval ended. A
- * thread's waits and its spans on CPUs thus cover its time without gaps, which the reader checks.
+ * A followed thread has an entry in `threads` until it exits. The reader inserts the first threads,
+ * and their children are added automatically. A wait lasts from a switch to the wake-up, or from
+ * the wake-up to the next switch, and starts exactly when the previous interval ended. A thread's
+ * waits and its spans on CPUs thus cover its time without gaps, which the reader checks.
  *
  * Only one CPU at a time writes a thread's entry, because the kernel switches and wakes a thread
  * under its run-queue lock, and no other CPU knows about a new thread.
@@ -53,7 +53,9 @@ static __always_inline int is_in_iowait(struct task_struct *task)
 	return word >> __builtin_preserve_field_info(task->in_iowait, BPF_FIELD_RSHIFT_U64) != 0;
 }
 
-/* Same as account(), for any thread. Sums contain no times, so nothing is followed when summing. */
+/*
+ * Same as account(), for any thread. Sums contain no times, so no waits are emitted when summing.
+ */
 static __always_inline void account_followed(struct here *here, const struct frame *frame, __u64 end,
 					     struct task_struct *task)
 {
@@ -73,7 +75,7 @@ static __noinline void end_absence(struct here *here, struct followed_thread *th
 	/* end_wait() reports throttled threads, whether followed or not. */
 	if (thread->detail == DETAIL_THROTTLED)
 		return;
-	/* A wait from before the first event has no start here, but the reader knows it. */
+	/* If the wait started before the first event, only the reader knows the start. */
 	ended.start = thread->since ? within_books(here, thread->since) : 0;
 	ended.detail = thread->detail;
 	ended.id = FIELD(task, pid);
@@ -87,7 +89,7 @@ static __noinline void end_absence(struct here *here, struct followed_thread *th
 	account_followed(here, &ended, end, task);
 }
 
-/* Why a thread leaves its CPU, unless it is throttled. */
+/* Returns why a thread that is not throttled leaves its CPU. */
 static __always_inline __u32 why_absent(struct task_struct *task, __u32 state, int preempted)
 {
 	if (preempted || state == 0)
@@ -114,7 +116,7 @@ static __noinline void sched_out(struct here *here, struct task_struct *task, in
 		bpf_map_delete_elem(&threads, &tid);
 		return;
 	}
-	/* Its arrival was not seen, because it came before following or accounting had started. */
+	/* The thread arrived before following or accounting had started. */
 	if (unlikely(thread->detail != DETAIL_NONE))
 		end_absence(here, thread, task,
 			    here->began > thread->since ? here->began : thread->since);
@@ -141,7 +143,7 @@ static __noinline void lose_thread(__u32 tid, __u64 seen)
 {
 	struct followed_thread *thread = followed(tid);
 
-	/* It may already be running on another CPU, and may have started there after that time. */
+	/* The thread may already run on another CPU, and may have started there after `seen`. */
 	if (thread && thread->detail == DETAIL_NONE && thread->since < seen)
 		thread->since = seen;
 }
@@ -169,7 +171,7 @@ static __always_inline int wake(struct task_struct *task)
 	struct followed_thread *thread = followed(task->pid);
 	struct here here;
 
-	/* Not blocked: either woken before it had left its CPU, or throttled. */
+	/* The thread was not blocked: either it had not left its CPU yet, or it is throttled. */
 	if (likely(!thread) || thread->detail < DETAIL_SLEEPING || thread->detail > DETAIL_UNSEEN)
 		return 0;
 	if (!arrive(&here) || !(here.running & RUN_FOLLOW))
@@ -229,7 +231,7 @@ static __always_inline int change_number(struct task_struct *task, __u32 before)
 	thread = followed(before);
 	if (!thread || !arrive(&here) || !here.state->opened)
 		return 0;
-	/* Its run continues under the new ID. */
+	/* The thread's current run continues under the new ID. */
 	if (here.state->thread == (__u64)task)
 		here.state->stack[0].id = tid;
 	moved = *thread;

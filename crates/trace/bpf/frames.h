@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0 */
 /*
- * A paced thread's late frames, as triggers of the flight recorder. A rule contains what the reader
- * learns from the ring: which thread runs frames, and how often. The next due time is kept here,
- * because only a switch shows when a frame started. books.h includes this after trigger.h.
+ * Detects late frames of paced threads, which trigger the flight recorder. The reader learns from
+ * the ring which thread runs frames and how often, and stores this in a rule. The next due time is
+ * kept here, because only a switch shows when a frame started. books.h includes this after
+ * trigger.h.
  *
  * Frames and due times are the same as in crates/analysis/src/pace/frames.rs, except that only past
  * frames determine the grid.
@@ -23,7 +24,7 @@ struct frame_clock {
 	__u64 came;   /* ns: when the thread got its CPU */
 	__u64 ran;    /* ns: CPU time of the run before `came` */
 	__u64 late;   /* ns: how late the last frame started */
-	__u64 least;  /* ns: the smallest lateness within its slot of all frames in this round */
+	__u64 least;  /* ns: smallest delay after the start of a slot in this round */
 	__u32 round;  /* number of frames in this round */
 	__u32 cpu;    /* CPU on which the run started */
 	__u32 stands; /* one of the states above; 0 before the thread was seen */
@@ -37,7 +38,10 @@ struct frame_clock {
 #define ROUND 64
 #define NEVER_LATE (~0ULL)
 
-/* A frame may start this fraction of a period early: the next one, or one after skipped slots. */
+/*
+ * A frame may start up to a quarter of a period early (period / EARLY). After skipped slots, it may
+ * start up to an eighth of a period early (period / EARLY_AFTER_LOST).
+ */
 #define EARLY 4
 #define EARLY_AFTER_LOST 8
 
@@ -56,12 +60,14 @@ static __always_inline struct frame_clock *frame_clock(__u32 rule)
 }
 
 /*
- * Whether the new run is a frame, and how late. Only one run per slot counts. Timers are never
- * early, so an early frame marks its slot's start. If all frames of a round were late, the earliest
- * marks it: the loop restarted, or its clock differs slightly from the learnt rate.
+ * Returns whether the new run is a frame, and stores how late it is. Only one run per slot counts.
+ * Timers never fire early, so a frame before the expected start of its slot marks the actual start.
+ * If all frames of a round were late, the one with the smallest delay marks it: the loop has
+ * restarted, or its clock differs slightly from the learnt rate.
  *
- * Frames start about 100 us around the start of their slot. If the slot before is empty, one just
- * before the start belongs to this slot. If it were a very late one, the next would be due at once.
+ * Frames start within about 100 us of the start of their slot. If the previous slot is empty, a
+ * frame just before the start of a slot counts for that slot. If it counted as a very late frame of
+ * the previous slot, the next frame would be due immediately.
  */
 static __always_inline int is_frame(struct frame_clock *clock, const struct trigger_rule *rule)
 {
@@ -102,9 +108,10 @@ static __always_inline int is_frame(struct frame_clock *clock, const struct trig
 }
 
 /*
- * A rule's thread arrived or left, depending on `what`. Returns whether that makes a frame: a run
- * counts when it starts or, if only long runs count, when it ends after running long enough. After
- * a missed switch, a frame may have started unseen. The next frame then only sets the slot.
+ * Updates a frame clock when the rule's thread arrives on a CPU or leaves it. `what` is the
+ * thread's new state. Returns whether a run counts as a frame now. A run counts when it starts or,
+ * if only long runs count, when it ends after running long enough. After a missed switch, a frame
+ * may have started without being noticed. The next frame then only sets the slot.
  */
 static __always_inline int step_frame(struct frame_clock *clock, const struct trigger_rule *rule, __u32 cpu,
 				      __u64 now, __u32 what, __u64 left)
@@ -140,7 +147,7 @@ static __always_inline int step_frame(struct frame_clock *clock, const struct tr
 	       clock->ran >= rule->long_from && is_frame(clock, rule);
 }
 
-/* The rule's thread is arriving or leaving. The caller knows its address. */
+/* Emits a trigger for the late frame of a rule's thread, which is `task`. */
 static __always_inline void hand_out_frame(struct cpu_state *state, const struct trigger_plan *plan, __u32 rule,
 					   const struct task_struct *task)
 {
@@ -169,8 +176,9 @@ static __always_inline void hand_out_frame(struct cpu_state *state, const struct
 }
 
 /*
- * The slow path of watch_frames(), for threads that may have a rule. A global function, which the
- * verifier checks once. Rules about one thread share a rhythm, so any of their clocks will do.
+ * The slow path of watch_frames(), for threads that may have a rule. This is a global function,
+ * which the verifier checks only once. Rules for the same thread share a rhythm, so any of their
+ * clocks will do.
  */
 __noinline int follow_frames(__u32 cpu, __u64 now, __u32 tid, __u32 what)
 {
@@ -184,7 +192,7 @@ __noinline int follow_frames(__u32 cpu, __u64 now, __u32 tid, __u32 what)
 
 	if (!state || !plan || !tid)
 		return 0;
-	/* The arriving thread is already `thread`, and the leaving one is still current. */
+	/* An arriving thread is already in `state->thread`, and a leaving one is still current. */
 	if (what == STANDS_RUNNING)
 		task = (const void *)state->thread;
 	else
@@ -192,7 +200,7 @@ __noinline int follow_frames(__u32 cpu, __u64 now, __u32 tid, __u32 what)
 	bpf_probe_read_kernel(&left, sizeof(left), __builtin_preserve_access_index(&task->nvcsw));
 	bpf_probe_read_kernel(&forced, sizeof(forced), __builtin_preserve_access_index(&task->nivcsw));
 	left += forced;
-	/* See rules_of_wait(). */
+	/* rules_of_wait() explains why these are not local variables. */
 	fitting = &state->fitting;
 	firing = &state->firing;
 	*fitting = 0;
@@ -224,7 +232,10 @@ __noinline int follow_frames(__u32 cpu, __u64 now, __u32 tid, __u32 what)
 	return 0;
 }
 
-/* At a switch, when a thread arrives or leaves (`what`). Returns early if no rule can match. */
+/*
+ * Updates the frame clocks at a switch. `what` is the new state of the thread that arrives or
+ * leaves. Returns early if no rule can match.
+ */
 static __always_inline void watch_frames(struct here *here, const struct trigger_plan *plan, __u32 tid, __u32 what)
 {
 	if (likely(!plan || !(plan->framed >> (tid & 31) & 1)))

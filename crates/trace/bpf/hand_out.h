@@ -12,7 +12,10 @@ static __always_inline int names_thread(__u8 kind)
 	return kind == KIND_TASK || kind == KIND_WAIT;
 }
 
-/* Names the owner: `task`, or the thread in `seen_tgid` and `seen_comm` if `task` is 0. */
+/*
+ * Stores the owner's name and process ID. The owner is `task` or, if that is 0, the thread in
+ * `seen_tgid` and `seen_comm`.
+ */
 static __always_inline void name_thread(__u32 *tgid, char *comm, const struct here *here,
 					struct task_struct *task)
 {
@@ -38,19 +41,22 @@ static __always_inline void name_thread(__u32 *tgid, char *comm, const struct he
 #define FLAGS_AT 40
 #define CPU_AT 48
 
-/* A frame's ID, kind and flags as one word: its last 8 bytes, on a little-endian machine. */
+/*
+ * Returns the address of a frame's ID, kind and flags as one word: the frame's last 8 bytes, on a
+ * little-endian machine.
+ */
 static __always_inline __u64 *name_in(struct frame *frame)
 {
 	return (__u64 *)&frame->id;
 }
 
-/* The same word, for a frame in registers. */
+/* Returns the same word, for a frame in registers. */
 static __always_inline __u64 frame_name(const struct frame *frame)
 {
 	return frame->id | (__u64)frame->kind << KIND_AT | (__u64)frame->flags << FLAGS_AT;
 }
 
-/* The key is never 0, because CPUs count from 1 in it. */
+/* Returns the key of an entry. It is never 0, because it contains the CPU number plus 1. */
 static __always_inline __u64 sum_key(__u64 name, __u32 cpu)
 {
 	return name | (__u64)(cpu + 1) << CPU_AT;
@@ -60,15 +66,18 @@ static __always_inline __u64 sum_key(__u64 name, __u32 cpu)
 
 #define NO_SUM (~0U)
 
-/* In a key, above the CPU number: selects the flight recorder's second table. */
+/* Bit in a key, above the CPU number: selects the flight recorder's second table. */
 #define SECOND_TABLE (1ULL << 63)
 
-/* Extra arguments of sum_up() in a key's free bits: whether it is another thread's time; `left`. */
+/*
+ * Free bits of a key, which pass two more arguments to sum_up(): whether the time belongs to the
+ * thread in `seen_tgid` and `seen_comm`, and the value of `left`.
+ */
 #define SEEN_BEFORE (1ULL << 62)
 #define LEFT_AT (KIND_AT + LEFT_SHIFT)
 #define BESIDE_KEY (SEEN_BEFORE | 15ULL << LEFT_AT)
 
-/* The slot to check in try number `probe`, for this source on this CPU. */
+/* Returns the slot to check in try number `probe`, for a source on a CPU. */
 static __always_inline __u32 sum_place(__u64 key, __u64 detail, __u32 probe)
 {
 	__u64 hash = (key ^ (detail * 0x9e3779b97f4a7c15ULL)) * 0xff51afd7ed558ccdULL;
@@ -78,8 +87,8 @@ static __always_inline __u32 sum_place(__u64 key, __u64 detail, __u32 probe)
 }
 
 /*
- * The index of the entry for this source on this CPU, or NO_SUM if the table is full. This is a
- * global function, which the verifier checks only once instead of in every caller.
+ * Returns the index of the entry for a source on a CPU, or NO_SUM if none of its slots is free.
+ * This is a global function, which the verifier checks only once instead of in every caller.
  */
 __noinline __u32 sum_index(__u64 key, __u64 detail)
 {
@@ -101,7 +110,7 @@ __noinline __u32 sum_index(__u64 key, __u64 detail)
 	return NO_SUM;
 }
 
-/* The owner of the time, in the form that name_thread() takes. */
+/* Returns the owner of the time, in the form that name_thread() takes. */
 static __always_inline struct task_struct *whose(__u64 what)
 {
 	return what & SEEN_BEFORE ? 0 : current_task();
@@ -115,7 +124,7 @@ static __always_inline void add_to_sum(struct here *here, const struct frame *fr
 	__u8 flags = frame->flags;
 	__u32 index, length;
 
-	/* The first slot is usually the right one, which saves a call. */
+	/* Try the first slot here. It is usually the right one, which saves a call. */
 	index = sum_place(key, frame->detail, 0);
 	sum = bpf_map_lookup_elem(&sums, &index);
 	if (unlikely(!sum || sum->key != key || sum->detail != frame->detail)) {
@@ -201,15 +210,16 @@ static __always_inline void hand_out(struct here *here, const struct frame *fram
 }
 
 /*
- * Whether an interval keeps its times when summing. There are few long ones, even in hours. If the
- * buffer is full, the interval is summed and loses nothing but its times.
+ * Returns whether an interval is recorded individually even when summing. Long intervals are few,
+ * even in hours. If the buffer is full, the interval is added to a sum, and only its times are
+ * lost.
  */
 static __always_inline int keeps_time(const struct here *here, const struct frame *frame, __u64 dur)
 {
 	return dur >= LONG_NS && frame->kind != KIND_IDLE && !ring_is_full(here);
 }
 
-/* Adds an interval that has ended to a sum. `what` is its key plus extra bits. */
+/* Adds an interval that has ended to a sum, or records it. `what` is its key plus extra bits. */
 static __always_inline void add_up(struct here *here, const struct frame *frame, __u64 what, __u64 dur,
 				   __s64 self)
 {
@@ -255,8 +265,9 @@ static __always_inline __u64 what_to_sum(const struct here *here, __u64 name)
 }
 
 /*
- * `task` is the owner if the time was a thread's, and any thread if it was not. 0 stands for the
- * thread in `seen_tgid` and `seen_comm`. When summing, it must be the current thread or 0.
+ * Emits an interval that has ended. `task` is its owner if the interval belongs to a thread,
+ * otherwise any thread. 0 stands for the thread in `seen_tgid` and `seen_comm`. When summing,
+ * `task` must be the current thread or 0.
  */
 static __always_inline void account(struct here *here, const struct frame *frame, __u64 end,
 				    struct task_struct *task)
@@ -278,8 +289,8 @@ static __always_inline void account(struct here *here, const struct frame *frame
 }
 
 /*
- * Same as account(), for the current thread at a switch, with its frame in place. This happens so
- * often that a call and its repeated look-ups would matter.
+ * Same as account(), for the current thread at a switch. Uses the frame on the stack without a
+ * copy. Switches are so frequent that a call, with its repeated look-ups, would be too expensive.
  */
 static __always_inline void account_switch(struct here *here, struct frame *frame, __u64 dur, __s64 self,
 					   struct task_struct *task)

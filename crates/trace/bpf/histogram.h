@@ -8,7 +8,7 @@
 #include "kernel.h"
 #include "record.h"
 
-/* Number of set bits, computed without a branch (see bucket()). Hacker's Delight, 5-1. */
+/* Returns the number of set bits, computed without a branch. Hacker's Delight, 5-1. */
 static __always_inline __u32 bits_set(__u64 word)
 {
 	word -= (word >> 1) & 0x5555555555555555ULL;
@@ -17,7 +17,7 @@ static __always_inline __u32 bits_set(__u64 word)
 	return (word * 0x0101010101010101ULL) >> 56;
 }
 
-/* The buckets of lengths below 256. */
+/* Buckets for lengths below 256. */
 static const __u8 bucket_of_short[256] = {
 	0, 1, 2, 3, 4, 5, 6, 7, 8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 12, 12, 13, 13, 13, 13, 14, 14,
 	14, 14, 15, 15, 15, 15, 16, 16, 16, 16, 16, 16, 16, 16, 17, 17, 17, 17, 17, 17, 17, 17, 18,
@@ -36,9 +36,10 @@ static const __u8 bucket_of_short[256] = {
 #define BUCKET_BITS 6
 
 /*
- * The bucket in a log-linear histogram with four steps per octave (crates/model/src/histogram.rs).
- * Six bits are six octaves. Most lengths at a switch are between 1 us and 1 ms, and need three
- * comparisons. Each comparison tells the verifier an upper limit.
+ * Returns the bucket of a length in a log-linear histogram with four steps per octave
+ * (crates/model/src/histogram.rs). A shift by six bits is six octaves. Most lengths at a switch are
+ * between 1 us and 1 ms, and need three comparisons. Each comparison also gives the verifier an
+ * upper limit.
  */
 static __always_inline __u32 bucket(__u64 value)
 {

@@ -118,7 +118,10 @@ struct task_struct {
 	unsigned in_iowait : 1;
 };
 
-/* Its name before 5.14. CO-RE ignores the part after the three underscores. */
+/*
+ * Before 5.14, `__state` was named `state`. CO-RE ignores the part of a type name after three
+ * underscores.
+ */
 struct task_struct___before_5_14 {
 	long state;
 };
@@ -153,8 +156,8 @@ struct sk_buff {
 #pragma clang attribute pop
 
 /*
- * The current thread, and a field of a thread that may be the current one. Before 5.11, the
- * verifier treats its address as a plain number, so fields are read with a helper.
+ * Access to the current thread, and to fields of a thread that may be the current one. Before 5.11,
+ * the verifier treats the current thread's address as a number, so fields are read with a helper.
  */
 #ifdef BEFORE_5_12
 #define FIELD(task, field)                                                                         \
@@ -178,7 +181,7 @@ static __always_inline struct task_struct *current_task(void)
 }
 #endif
 
-/* A thread's name as two words. A helper that copies bytes would cost as much as all the rest. */
+/* A thread's name as two words. Calling a helper to copy it would double the cost of a program. */
 struct name {
 	__u64 words[2];
 };

@@ -23,7 +23,7 @@ struct {
 	__type(value, struct thread_name);
 } thread_names SEC(".maps");
 
-/* The longest time that an entry can store. */
+/* Longest time that an entry can store, in ns. */
 #define RING_LONGEST ((1ULL << (RING_TIME_BITS - 1)) - 1)
 
 #define EDGES (FLAG_WOKE | FLAG_QUEUED | FLAG_RAISED)
@@ -36,7 +36,7 @@ static __always_inline void write_entry(struct here *here, const struct frame *f
 	struct ring_entry *entry;
 	__u32 index;
 
-	/* Of an interval that lasted minutes, keep only the end. Windows are shorter than that. */
+	/* Keep only the end of an interval that lasted minutes. Windows are shorter than that. */
 	if (unlikely(dur > RING_LONGEST) && !(frame->flags & EDGES)) {
 		start += dur - RING_LONGEST;
 		dur = RING_LONGEST;
@@ -62,9 +62,9 @@ static __always_inline void write_entry(struct here *here, const struct frame *f
 }
 
 /*
- * At a switch, stores the leaving thread's name, which is usually there already. Two threads that
- * share a slot evict each other, and are stored again when they run. On arm64 before 5.12, a reader
- * may combine the ID of one with the name of the other.
+ * At a switch, stores the leaving thread's name, unless it is stored already. Two threads that
+ * share a slot evict each other, and each is stored again when it next leaves a CPU. On arm64
+ * before 5.12, a reader may combine the ID of one thread with the name of the other.
  */
 static __always_inline void note_name(struct task_struct *task, __u32 tid)
 {

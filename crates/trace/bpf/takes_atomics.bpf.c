@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0
 /*
- * Loaded but never attached: shows whether the kernel accepts ticktax.bpf.c's atomics, as Linux
- * does since 5.12. The JIT of arm64 did so only from 5.18: without an interpreter, loading fails.
+ * Tests whether the kernel accepts the atomic instructions in ticktax.bpf.c, and is loaded but
+ * never attached. Linux accepts them since 5.12, but the JIT of arm64 only since 5.18. Between
+ * these versions, loading fails on arm64 kernels without a BPF interpreter.
  */
 #include "kernel.h"
 

@@ -17,8 +17,9 @@ struct {
 } throttled SEC(".maps");
 
 /*
- * When quota timers of cgroups that throttle a thread last ran, by address; 0 if not since. Needed
- * before 6.6, where queues do not count throttled time. After a refill, a thread waits for a CPU.
+ * Time of the last run of each quota timer that may end a thread's throttling. The key is the
+ * timer's address, and the time is 0 until the timer runs. This is needed before 6.6, where queues
+ * do not count throttled time. After a refill, a thread is no longer throttled and waits for a CPU.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -27,13 +28,16 @@ struct {
 	__type(value, __u64);
 } refills SEC(".maps");
 
-/* Maximum depth of cgroups to check: any ancestor's quota can throttle a thread. */
+/* Maximum number of nested cgroups to check. Any ancestor's quota can throttle a thread. */
 #define MAX_NESTED 8
 
 /* Value for an unlimited quota: RUNTIME_INF in kernel/sched/sched.h. */
 #define NO_QUOTA (~0ULL)
 
-/* Only separate spans can show how a wait was spent. */
+/*
+ * Returns whether to split a wait into its throttled part and the wait for a CPU that follows. Only
+ * individual spans can show these parts.
+ */
 static __always_inline int splits_waits(void)
 {
 	return !summing && !flight;
@@ -42,7 +46,7 @@ static __always_inline int splits_waits(void)
 /* Number of throttled threads. While it is 0, switches need no look-up. */
 __s64 throttled_now = 0;
 
-/* The start of a wait, but no earlier than the start of accounting. */
+/* Returns the start of a wait, but no earlier than the start of accounting. */
 static __always_inline __u64 within_books(const struct here *here, __u64 start)
 {
 	__u64 since = here->control->since;
@@ -77,7 +81,7 @@ static __noinline void await_refills(struct task_struct *task)
 	}
 }
 
-/* A timer is running that may refill a cgroup's quota. */
+/* Stores the time if `timer` may refill the quota of a throttled thread's cgroup. */
 static __always_inline void note_refill(const struct here *here, struct hrtimer *timer)
 {
 	__u64 key = (__u64)timer, *at;
@@ -90,8 +94,9 @@ static __always_inline void note_refill(const struct here *here, struct hrtimer 
 }
 
 /*
- * Total time that a quota (the queue's own or an ancestor's) has throttled a queue. The kernel adds
- * to it when the queue has quota again. If threads have overrun, one refill may not be enough.
+ * Returns the total time for which a quota (the queue's own or an ancestor's) has throttled a
+ * queue. The kernel adds to it when the queue has quota again. If threads have overrun their quota,
+ * this may take more than one refill.
  */
 static __always_inline __u64 held_so_far(const struct cfs_rq *queue)
 {
@@ -137,7 +142,7 @@ static __always_inline __u64 later_refill(__u64 latest, struct hrtimer *timer)
 	return at && *at > latest ? *at : latest;
 }
 
-/* When a cgroup of `task` was last refilled, if that was after `since`. Otherwise 0. */
+/* Returns when a cgroup of `task` was last refilled, or 0 if that was not after `since`. */
 static __noinline __u64 refilled_after(struct task_struct *task, __u64 since)
 {
 	struct task_group *group;
@@ -157,7 +162,7 @@ static __noinline __u64 refilled_after(struct task_struct *task, __u64 since)
 	return latest > since ? latest : 0;
 }
 
-/* When throttling of `task` ended. 0 if unknown. */
+/* Returns when throttling of `task` ended, or 0 if unknown. */
 static __always_inline __u64 held_until(struct task_struct *task, const struct throttled_wait *wait)
 {
 	const struct cfs_rq *queue = (void *)wait->queue;
@@ -167,7 +172,7 @@ static __always_inline __u64 held_until(struct task_struct *task, const struct t
 	if (!bpf_core_field_exists(queue->throttled_clock_self_time) || !queue)
 		return refilled_after(task, wait->since);
 	time = held_so_far(queue);
-	/* No change means that nothing got quota there: the thread now has another queue. */
+	/* If the time is unchanged, that queue got no quota: the thread has changed queues. */
 	return time > wait->held ? wait->since + (time - wait->held) : 0;
 }
 

@@ -35,7 +35,9 @@ static __always_inline int leave(__u8 kind, __u32 id, __u8 flags)
 	return 0;
 }
 
-/* A function in the interrupt or softirq at the top of the stack. Its frame has the same ID. */
+/*
+ * Enters a function in the interrupt or softirq at the top of the stack. Its frame has the same ID.
+ */
 static __always_inline int enter_function(__u64 function)
 {
 	struct here here;
@@ -43,7 +45,7 @@ static __always_inline int enter_function(__u64 function)
 
 	if (!arrive(&here))
 		return 0;
-	/* At depth 0 (a thread that runs timers or calls itself), no frame needs a name. */
+	/* At depth 0, a thread runs the function, and no interrupt or softirq is open. */
 	if (here.state->depth == 0)
 		return 0;
 	top = &here.state->stack[here.state->depth & (MAX_DEPTH - 1)];
@@ -91,7 +93,7 @@ static __always_inline int enter_timer(struct hrtimer *timer)
 	return 0;
 }
 
-/* Returns whether there was a frame to leave. */
+/* Ends the top frame if it belongs to a function. Returns whether any frame was open. */
 static __always_inline int leave_top(struct here *here)
 {
 	struct frame *top;
@@ -127,8 +129,9 @@ static __always_inline int leave_timer(void)
 }
 
 /*
- * Whether a thread leaves its CPU because its cgroup's quota is used up. Since 6.18, the thread has
- * a flag for this. Before, its run queue shows it, and the thread is still runnable.
+ * Returns whether a thread leaves its CPU because its cgroup's quota is used up. Since 6.18, the
+ * thread has a flag for this. Before 6.18, such a thread is runnable, and its run queue is
+ * throttled.
  */
 static __always_inline int is_throttled(struct task_struct *task)
 {
@@ -139,7 +142,10 @@ static __always_inline int is_throttled(struct task_struct *task)
 	return state_of(task) == 0 && task->se.cfs_rq && task->se.cfs_rq->throttle_count > 0;
 }
 
-/* At a switch, updates the flight recorder: names, start of off-CPU time, end of a wait, frames. */
+/*
+ * Updates the flight recorder at a switch: thread names, the start and end of off-CPU times, and
+ * frames.
+ */
 static __always_inline void note_switch(struct here *here, struct task_struct *prev, struct task_struct *next)
 {
 	__u32 leaves = prev->pid, comes = here->state->stack[0].id;
@@ -169,7 +175,7 @@ int sched_switch(__u64 *ctx)
 		/*
 		 * After the end of recording, switches are still counted, because a reader may
 		 * compare them with the kernel's count. Throttled waits open at the end stay open.
-		 * If a wait ends while this CPU is not watched, it must not seem to continue.
+		 * If a wait ends while this CPU is not recorded, it must not appear to continue.
 		 */
 		if (here.running && here.state)
 			here.state->switches++;
@@ -285,7 +291,7 @@ int sched_process_exec(__u64 *ctx)
 	return change_number((void *)ctx[0], ctx[1]);
 }
 
-/* Whether the current thread has a run on this CPU that can be split. */
+/* Returns whether the current thread has a run on this CPU that can be split. */
 static __always_inline int may_split(struct here *here)
 {
 	return arrive(here) && here->state->opened && here->state->depth == 0;
@@ -344,8 +350,8 @@ int page_fault_exit(__u64 *ctx)
 }
 
 /*
- * Sleeping splits reclaim in the same way as a fault. A kernel thread that reclaims for others is
- * doing its own work, and keeps its work item's name.
+ * If reclaim sleeps, the switch splits it in the same way as a page fault. A kernel thread that
+ * reclaims memory for others is doing its own work, and keeps the name of its work item.
  */
 static __always_inline int turn_reclaim(__u64 detail)
 {
@@ -366,7 +372,7 @@ int mm_vmscan_direct_reclaim_end(__u64 *ctx)
 	return turn_reclaim(DETAIL_NONE);
 }
 
-/* The same when a memory cgroup reaches its limit although the machine has enough memory. */
+/* Reclaim because a memory cgroup reached its limit, although the machine has enough memory. */
 SEC("tp_btf/mm_vmscan_memcg_reclaim_begin")
 int mm_vmscan_memcg_reclaim_begin(__u64 *ctx)
 {
@@ -462,7 +468,7 @@ int timer_expire_exit(__u64 *ctx)
 }
 
 /*
- * The function that another CPU asked this one to call. A raw tracepoint is used because the
+ * A function that another CPU asked this one to call. This is a raw tracepoint, because the
  * verifier rejects function pointers among the typed arguments of other tracepoints.
  */
 SEC("raw_tp/csd_function_entry")
@@ -477,13 +483,13 @@ int csd_function_exit(__u64 *ctx)
 	return leave_function();
 }
 
-/* This is only counted, because another hook already sees the time that it takes. */
+/* Tick stops are only counted, because another hook already records the time that they take. */
 SEC("tp_btf/tick_stop")
 int tick_stop(__u64 *ctx)
 {
 	struct here here;
 
-	/* If this is 0, something needs the tick, and it continues. */
+	/* If the first argument is 0, the tick is still needed and does not stop. */
 	if ((__u32)ctx[0] && arrive(&here))
 		here.state->ticks_stopped++;
 	return 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0 */
 /*
- * The flight recorder's triggers: delays long enough to be worth keeping the ring for.
+ * Triggers of the flight recorder: delays that are long enough to save the ring.
  *
- * `waiting`, a table indexed by thread ID, stores when each thread went off CPU. It takes one store
- * when the thread leaves or is woken, one look-up when it runs again, and no lock. Two threads that
- * share a slot evict each other, which can lose a trigger but never invents one. books.h includes
- * this after the maps.
+ * The table `waiting`, indexed by thread ID, stores when each thread went off CPU. This costs one
+ * store when the thread leaves or is woken, one look-up when it runs again, and no lock. Two
+ * threads that share a slot evict each other. This can lose a trigger but never causes a false one.
+ * books.h includes this after the maps.
  */
 #ifndef TICKTAX_TRIGGER_H
 #define TICKTAX_TRIGGER_H
@@ -36,12 +36,12 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 65536); /* the loader sets one page if nothing triggers */
+	__uint(max_entries, 65536); /* the loader sets one page if there are no triggers */
 } triggers SEC(".maps");
 
 /*
- * An entry of `waiting`: the time, one of `enum trigger`, and those bits of the thread ID that the
- * slot does not imply. Times are compared modulo 2^55 ns, which is more than a year.
+ * Layout of an entry of `waiting`: the time, the bits of the thread ID that the slot does not
+ * imply, and one of `enum trigger`. Times are compared modulo 2^55 ns, which is more than a year.
  */
 #define WAITING_TIME 9
 #define WAITING_TAG (127ULL << 2)
@@ -81,7 +81,7 @@ static __always_inline struct trigger_plan *plan_of_triggers(void)
 	return bpf_map_lookup_elem(&trigger_plans, &first);
 }
 
-/* Whether this CPU may emit another trigger. Limits their number per second. */
+/* Returns whether this CPU may emit another trigger. Limits the number of triggers per second. */
 static __always_inline int may_trigger(struct cpu_state *state, __u64 now)
 {
 	if (now - state->burst_began >= BURST_NS) {
@@ -149,8 +149,8 @@ static __always_inline int is_wanted(struct task_struct *task, const struct trig
 }
 
 /*
- * Counts a length for these rules, given as one bit each. Only rules whose threshold is a
- * percentile count lengths. The reader computes the threshold from the counts.
+ * Counts the length of a delay for each rule in `rules`, a set of bits. Only rules whose threshold
+ * is a percentile count lengths. The reader computes the threshold from the counts.
  */
 static __always_inline void count_length(__u32 cpu, __u32 rules, __u64 length)
 {
@@ -164,7 +164,7 @@ static __always_inline void count_length(__u32 cpu, __u32 rules, __u64 length)
 		if (!(rules >> i & 1))
 			continue;
 		histogram = bpf_map_lookup_elem(&rule_lengths, &place);
-		/* Makes sure that the index that was checked is the one that is used. */
+		/* Makes the compiler use the index that was checked. */
 		barrier_var(index);
 		if (histogram && index < HISTOGRAM_BUCKETS)
 			add(&histogram->counts[index], 1);
@@ -181,8 +181,9 @@ __noinline int count_wait(__u32 cpu, __u32 rules, __u64 length)
 #define NO_RULE (~0U)
 
 /*
- * Stores the rules that match a thread's wait and those that it triggers, one bit each, in the
- * CPU's state. Elsewhere, the verifier would track every possible value from rule to rule.
+ * Stores the rules that match a thread's wait, and the rules that it triggers, as sets of bits in
+ * the CPU's state. In local variables, the verifier would track every possible value from rule to
+ * rule.
  */
 static __always_inline void rules_of_wait(struct cpu_state *state, const struct trigger_plan *plan,
 					  struct task_struct *task, __u64 lasted, __u64 why)
@@ -208,7 +209,7 @@ static __always_inline void rules_of_wait(struct cpu_state *state, const struct 
 	}
 }
 
-/* Returns the first rule triggered by an uninterrupted run of kernel code. */
+/* Returns the first rule that an uninterrupted run of kernel code triggers, or NO_RULE. */
 static __always_inline __u32 rule_of_stretch(const struct trigger_plan *plan, __u64 lasted)
 {
 #pragma unroll
@@ -221,7 +222,10 @@ static __always_inline __u32 rule_of_stretch(const struct trigger_plan *plan, __
 	return NO_RULE;
 }
 
-/* Reserves a record; 0 if the ring is full. Old kernels' stacks are too small for a record. */
+/*
+ * Reserves a record in the ring buffer, or returns 0 if that is full. A record on the stack would
+ * be too large for old kernels.
+ */
 static __always_inline struct trigger_record *begin_trigger(struct cpu_state *state)
 {
 	struct trigger_record *record = bpf_ringbuf_reserve(&triggers, sizeof(*record), 0);
@@ -250,7 +254,7 @@ static __noinline void trigger_wait(struct here *here, struct task_struct *task,
 	record = begin_trigger(state);
 	if (!record)
 		return;
-	/* The lowest bit, without a branch. */
+	/* Index of the lowest set bit, computed without a branch. */
 	rule = bits_set((firing & -firing) - 1) & (TRIGGER_RULES - 1);
 	record->time = here->now;
 	record->lasted = lasted;
@@ -267,13 +271,13 @@ static __noinline void trigger_wait(struct here *here, struct task_struct *task,
 	bpf_ringbuf_submit(record, 0);
 }
 
-/* Whether the delay reaches the limit, which is 0 if delays must be counted. */
+/* Returns whether a delay reaches the limit, which is 0 if all delays must be counted. */
 static __always_inline int is_too_long(const struct trigger_plan *plan, __u64 lasted, __u64 why)
 {
 	return plan && lasted >= plan->limits[why & WAITING_WHY];
 }
 
-/* At a switch, when the thread goes off CPU. `left` is one of `enum detail`. */
+/* At a switch, stores when and why (`left`, one of `enum detail`) a thread goes off CPU. */
 static __always_inline void note_leaving(struct here *here, __u32 tid, __u32 left)
 {
 	__u64 *slot = waiting_slot(tid);
@@ -290,7 +294,10 @@ static __always_inline void note_leaving(struct here *here, __u32 tid, __u32 lef
 		*slot = 0;
 }
 
-/* The thread starts to wait for a CPU, unless it is already waiting. */
+/*
+ * Stores at a wake-up that the thread starts to wait for a CPU, unless it is waiting already.
+ * Checks whether the thread was blocked for too long.
+ */
 static __always_inline void note_waking(struct here *here, struct task_struct *task, __u32 tid)
 {
 	__u64 *slot = waiting_slot(tid);
@@ -310,7 +317,7 @@ static __always_inline void note_waking(struct here *here, struct task_struct *t
 	*slot = waiting_entry(here->now, tid, TRIGGER_WOKEN);
 }
 
-/* At a switch, when the thread gets a CPU and its wait ends. */
+/* At a switch, checks whether the arriving thread waited too long. */
 static __always_inline void look_at_wait(struct here *here, const struct trigger_plan *plan,
 					 struct task_struct *task, __u32 tid)
 {
@@ -329,8 +336,8 @@ static __always_inline void look_at_wait(struct here *here, const struct trigger
 }
 
 /*
- * Triggers on, or counts, an uninterrupted run of kernel code. `what` is its kind, with its ID from
- * bit 32 on. This is a global function, which the verifier checks only once.
+ * Counts an uninterrupted run of kernel code, and emits a trigger if a rule matches. `what` is the
+ * kind, with the ID from bit 32 on. This is a global function, which the verifier checks only once.
  */
 __noinline int trigger_stretch(__u32 cpu, __u64 now, __u64 lasted, __u64 detail, __u64 what)
 {

@@ -1,33 +1,37 @@
-// What a timeline is made of. All times are ns since the recording began.
+// Data of a timeline, and queries on it. All times are in ns since the start of the recording.
 
 import { Numbers } from "./numbers";
 
-/** What the page says before the numbers. */
+/** Metadata for decoding the numbers. `Meta` in timeline/section.rs writes it. */
 export interface Meta {
   from: number;
   to: number;
   columns: { begin: number; width: number; count: number };
   classes: Class[];
-  /** A name, and the place of its class. */
+  /** Name of each source, and the index of its class. */
   sources: [string, number][];
   cpus: { cpu: number; spans: number }[];
   lanes: { name: string; waits: number }[];
   reasons: string[];
   wakeups: number;
   marks: Mark[];
-  /** Spans that are shorter are in the columns alone. */
+  /** Length of the shortest spans that are kept. Shorter spans appear only in the columns. */
   floor: number;
 }
 
-/** What is drawn alike. */
+/** A class of sources that are drawn alike. */
 export interface Class {
   name: string;
-  /** From below: threads, softirqs, interrupts, what lies across these. */
+  /**
+   * Lane within the CPU's row, counted from the bottom: 0 for threads, 1 for softirqs, 2 for
+   * interrupts, 3 for time that lies across these lanes.
+   */
   lane: number;
+  /** Name of the class's colour and pattern. */
   look: string;
 }
 
-/** A place that the page speaks of. */
+/** A moment that the page links to. */
 export interface Mark {
   at: number;
   length: number;
@@ -35,39 +39,49 @@ export interface Mark {
   name: string;
 }
 
-/** Intervals by when they began. */
+/** Intervals, sorted by start. */
 export interface Intervals {
   start: Float64Array;
   dur: Float64Array;
-  /** The latest end of this and all before it. */
+  /** For each interval, the latest end of this interval and all intervals before it. */
   reach: Float64Array;
 }
 
-/** The spans of a CPU: what is outside comes before what is within. */
+/** Spans of a CPU. Each span comes before the spans that are nested in it. */
 export interface Spans extends Intervals {
+  /** Time without interruptions. */
   own: Float64Array;
+  /** Indices in `Meta.sources`. */
   source: Uint32Array;
 }
 
-/** What a thread waited for. */
+/** Waits of a thread. */
 export interface Waits extends Intervals {
   name: string;
+  /** Indices in `Meta.reasons`. */
   reason: Uint32Array;
 }
 
-/** Sums by column and class, and behind the classes how many spans began; each level has columns twice as wide. */
+/** Spans and sums of a CPU. */
 export interface Cpu extends Spans {
   cpu: number;
+  /**
+   * Sums at several resolutions. The columns of each level are twice as wide as those of the level
+   * before. Each column contains the time of each class, then the number of spans that start in it.
+   */
   levels: Float64Array[];
 }
 
-/** Runs of threads and what woke them, by when they ran. */
+/** Runs of threads and the sources that woke these threads, sorted by the start of the run. */
 export interface WakeUps {
+  /** Start of the run. */
   ran: Float64Array;
+  /** Time from the wake-up to the start of the run. */
   latency: Float64Array;
+  /** Indices in `Meta.sources`, of the source that woke the thread and of the thread itself. */
   by: Uint32Array;
   source: Uint32Array;
-  /** Places of CPUs. */
+  /** Indices in `Timeline.cpus`, of the CPUs where the thread was woken and where it ran. */
   from: Uint32Array;
   to: Uint32Array;
 }
@@ -79,7 +93,7 @@ export interface Timeline {
   wakeups: WakeUps;
 }
 
-/** The latest end of each interval and all before it. */
+/** Returns, for each interval, the latest end of this interval and all intervals before it. */
 export function reach(start: Float64Array, dur: Float64Array): Float64Array {
   const all = new Float64Array(start.length);
   let latest = -Infinity;
@@ -90,7 +104,10 @@ export function reach(start: Float64Array, dur: Float64Array): Float64Array {
   return all;
 }
 
-/** Sums of twice as wide columns, until one is left. */
+/**
+ * Returns the sums at all resolutions. Each item has columns twice as wide as those of the item
+ * before it. The last item has a single column.
+ */
 export function levels(sums: Float64Array, stride: number): Float64Array[] {
   const all = [sums];
   for (let last = sums; last.length > stride; ) {
@@ -105,7 +122,9 @@ export function levels(sums: Float64Array, stride: number): Float64Array[] {
   return all;
 }
 
-/** Reads the numbers in the order in which the export writes them. */
+/**
+ * Decodes a timeline. The order of the numbers is that in `View::numbers` (timeline/section.rs).
+ */
 export function read(meta: Meta, bytes: Uint8Array): Timeline {
   const numbers = new Numbers(bytes);
   const stride = meta.classes.length + 1;
@@ -141,7 +160,10 @@ export function read(meta: Meta, bytes: Uint8Array): Timeline {
   return { meta, cpus, lanes, wakeups };
 }
 
-/** The first place whose value is above `value`; values only grow. */
+/**
+ * Returns the index of the first element that is greater than `value`, or the length if there is
+ * none. The elements must be in ascending order.
+ */
 export function firstAbove(values: Float64Array, value: number): number {
   let low = 0;
   let high = values.length;
@@ -153,12 +175,18 @@ export function firstAbove(values: Float64Array, value: number): number {
   return low;
 }
 
-/** The places between which all intervals lie that have a part between two times. */
+/**
+ * Returns the start and end of an index range that contains all intervals overlapping the given
+ * time range. It can also contain intervals that end earlier.
+ */
 export function between(intervals: Intervals, from: number, to: number): [number, number] {
   return [firstAbove(intervals.reach, from), firstAbove(intervals.start, to)];
 }
 
-/** The sums of a CPU between two times, by class, from whole columns that begin there; and the time that these cover. */
+/**
+ * Adds up the columns that overlap a time range, for one CPU. Returns the time of each class,
+ * followed by the number of spans that start (`by`), and the total width of these columns.
+ */
 export function sums(timeline: Timeline, cpu: Cpu, from: number, to: number): { by: Float64Array; length: number } {
   const { columns, classes } = timeline.meta;
   const stride = classes.length + 1;
@@ -172,7 +200,10 @@ export function sums(timeline: Timeline, cpu: Cpu, from: number, to: number): { 
   return { by, length: (last - first) * columns.width };
 }
 
-/** The innermost span of a CPU at a time that is drawn in `lane`, or within `near` of it; -1 where there is none. */
+/**
+ * Returns the index of the innermost span that is drawn in `lane` at the time `at`. If there is
+ * none, returns the nearest span that is less than `near` away, or -1.
+ */
 export function spanAt(timeline: Timeline, cpu: Cpu, lane: number, at: number, near: number): number {
   const { classes, sources } = timeline.meta;
   const [first, last] = between(cpu, at - near, at + near);
@@ -183,7 +214,7 @@ export function spanAt(timeline: Timeline, cpu: Cpu, lane: number, at: number, n
     const end = start + cpu.dur[i]!;
     if (end <= at - near || classes[sources[cpu.source[i]!]![1]]!.lane !== lane) continue;
     const away = at < start ? start - at : at >= end ? at - end + 1e-9 : 0;
-    // Of several at the time, the innermost comes last.
+    // If several spans contain the time, the innermost one comes last.
     if (away <= distance) {
       found = i;
       distance = away;
@@ -192,7 +223,10 @@ export function spanAt(timeline: Timeline, cpu: Cpu, lane: number, at: number, n
   return found;
 }
 
-/** What woke the thread that began to run on a CPU at a time; -1 where it is not known. */
+/**
+ * Returns the index of the wake-up that led to a run. The thread `source` started this run at the
+ * time `start` on the CPU with the index `place`. Returns -1 if the wake-up is unknown.
+ */
 export function wakeUpOf(timeline: Timeline, place: number, source: number, start: number): number {
   const { ran, to, source: of } = timeline.wakeups;
   for (let i = firstAbove(ran, start) - 1; i >= 0 && ran[i] === start; i--) {

@@ -1,10 +1,14 @@
-// Draws a range of a timeline on a canvas: columns where they are fine enough, single spans below that.
+// Draws a time range of a timeline on a canvas. Long ranges are drawn from the columns, and short
+// ranges from individual spans.
 
 import { between, firstAbove, type Cpu, type Timeline, type Waits } from "./data";
 import { AXIS, laneOf, type Row } from "./layout";
 import { length, tick, ticks, type Range } from "./range";
 
-/** The strokes over a colour, so that looks are told apart without it: from and to, in eighths. */
+/**
+ * Lines of the pattern for each look, which distinguish looks without colour. The numbers are the
+ * coordinates x and y of the start and end of a line, in a tile of 8 by 8 pixels.
+ */
 const STROKES: Record<string, number[][]> = {
   p1: [[0, 8, 8, 0]],
   p2: [[0, 0, 8, 8]],
@@ -16,13 +20,13 @@ const STROKES: Record<string, number[][]> = {
   nmi: [[0, 4, 4, 0], [4, 0, 8, 4]],
   gap: [[0, 6, 8, 6], [0, 2, 8, 2]],
 };
-/** Spans of a CPU that are drawn one by one. */
+/** Maximum number of spans per CPU that are drawn individually. */
 const SINGLE = 20_000;
-/** Wake-ups that are drawn at once. */
+/** Maximum number of wake-ups in the visible range. If there are more, none is drawn. */
 const EDGES = 250;
 const FONT = "11px system-ui, sans-serif";
 
-/** Colours as the page's style has them. */
+/** Colours from the page's style sheet. */
 export interface Palette {
   ground: string;
   line: string;
@@ -30,7 +34,7 @@ export interface Palette {
   soft: string;
   wait: string;
   mark: string;
-  /** By class. */
+  /** Colour of each class, with and without its pattern. */
   fill: (string | CanvasPattern)[];
   plain: string[];
 }
@@ -71,38 +75,41 @@ function pattern(colour: string, strokes: string, lines: number[][] | undefined)
   return ctx.createPattern(tile, "repeat");
 }
 
-/** What is drawn, and where. */
+/** A timeline, its layout on the canvas, the visible part and the selection. */
 export interface Scene {
   timeline: Timeline;
   rows: Row[];
   range: Range;
   colours: Palette;
-  /** Of the canvas, in CSS pixels. */
+  /** Size of the canvas, in CSS pixels. */
   width: number;
   height: number;
-  /** What is left of that for names. */
+  /** Width of the area for names at the left edge. */
   left: number;
-  /** How far it is scrolled down. */
+  /** Vertical scroll position. */
   scroll: number;
-  /** The place of the CPU that the keyboard is at. */
+  /** Index of the selected CPU, which keys act on. */
   focus: number | null;
-  /** The span that is spoken of. */
+  /** Selected span: the index of its CPU, and its index on that CPU. */
   chosen: { place: number; span: number } | null;
 }
 
-/** Where a time is. */
+/** Returns the horizontal position of a time. */
 export function xOf(scene: Scene, at: number): number {
   const { range, left, width } = scene;
   return left + ((at - range.from) / (range.to - range.from)) * (width - left);
 }
 
-/** Which time is there. */
+/** Returns the time at a horizontal position. */
 export function timeAt(scene: Scene, x: number): number {
   const { range, left, width } = scene;
   return range.from + ((x - left) / (width - left)) * (range.to - range.from);
 }
 
-/** Whether columns are drawn in place of single spans: they are as fine, and spans are too many or not all there. */
+/**
+ * Returns whether to draw columns instead of individual spans. This requires that a column is not
+ * wider than a pixel, and that there are too many spans or some spans were left out.
+ */
 export function isCoarse(scene: Scene, cpu: Cpu): boolean {
   const { range, width, left, timeline } = scene;
   if ((range.to - range.from) / (width - left) < timeline.meta.columns.width) return false;
@@ -143,7 +150,7 @@ function cpuRow(ctx: CanvasRenderingContext2D, scene: Scene, row: Row): void {
     columns(ctx, scene, cpu, row);
   } else {
     if (scene.timeline.meta.floor > 0) {
-      // What is too short to be there as a span is in the sums.
+      // Short spans were left out, but the columns include their time. Draw it in the background.
       ctx.globalAlpha = 0.3;
       columns(ctx, scene, cpu, row);
       ctx.globalAlpha = 1;
@@ -167,12 +174,12 @@ function cpuRow(ctx: CanvasRenderingContext2D, scene: Scene, row: Row): void {
   }
 }
 
-/** Whether two shares look alike. */
+/** Returns whether two shares have nearly the same height in a lane that is `tall` pixels high. */
 function alike(share: number, other: number, tall: number): boolean {
   return other > 0 && Math.abs(other - share) * tall < 0.25;
 }
 
-/** Sums by pixel and class, stacked within the lane of each class. */
+/** Draws the share of each class in each pixel. Classes in the same lane are stacked. */
 function bars(ctx: CanvasRenderingContext2D, scene: Scene, sums: Float32Array, row: Row): void {
   const { timeline, colours, left, scroll } = scene;
   const y = row.y - scroll;
@@ -193,7 +200,7 @@ function bars(ctx: CanvasRenderingContext2D, scene: Scene, sums: Float32Array, r
       }
       const below = base[x * 4 + it.lane]!;
       const size = Math.min(tall - below, Math.max(share * tall, it.lane > 0 ? 1.5 : 0));
-      // As many alike as there are, at once.
+      // Combine adjacent pixels that have nearly the same height into one rectangle.
       let end = x;
       do {
         base[end * 4 + it.lane] = below + size;
@@ -228,7 +235,7 @@ function columns(ctx: CanvasRenderingContext2D, scene: Scene, cpu: Cpu, row: Row
     const at = (range.from + x * pixel - columns.begin) / step;
     const first = Math.max(0, Math.floor(at));
     const last = Math.min(count, Math.max(first + 1, Math.floor(at + pixel / step)));
-    // The first and the last column may begin before the recording, or end after it.
+    // The first column may start before the recording, and the last one may end after it.
     const from = Math.max(timeline.meta.from, columns.begin + first * step);
     const to = Math.min(timeline.meta.to, columns.begin + last * step);
     const covered = Math.max(1, to - from);
@@ -239,7 +246,7 @@ function columns(ctx: CanvasRenderingContext2D, scene: Scene, cpu: Cpu, row: Row
   bars(ctx, scene, sums, row);
 }
 
-/** Spans that are wide enough one by one, what is narrower as a share of each pixel. */
+/** Draws wide spans individually, and the own time of narrow spans as a share of each pixel. */
 function spans(ctx: CanvasRenderingContext2D, scene: Scene, cpu: Cpu, row: Row): void {
   const { timeline, range, colours, width, left, scroll } = scene;
   const y = row.y - scroll;
@@ -274,7 +281,9 @@ function spans(ctx: CanvasRenderingContext2D, scene: Scene, cpu: Cpu, row: Row):
   }
 }
 
-/** A name where there is room for some of it, on a ground of one colour. */
+/**
+ * Draws a name on a plain background and shortens it to fit. Omits it if there is too little room.
+ */
 function label(ctx: CanvasRenderingContext2D, colours: Palette, name: string, ground: string, [from, to, y]: [number, number, number], tall: number): void {
   const room = Math.floor((to - from - 8) / 6.2);
   if (room < 3 || tall < 10) return;
@@ -322,7 +331,7 @@ function waitsRow(ctx: CanvasRenderingContext2D, scene: Scene, row: Row, waits: 
   });
 }
 
-/** An arrow from where a thread was woken to where it ran. */
+/** Draws an arrow from each wake-up to the run that followed it. */
 function wakeUps(ctx: CanvasRenderingContext2D, scene: Scene, visible: Row[]): void {
   const { timeline, range, colours, scroll } = scene;
   const { ran, latency, from, to } = timeline.wakeups;
@@ -355,14 +364,16 @@ function wakeUps(ctx: CanvasRenderingContext2D, scene: Scene, visible: Row[]): v
   }
 }
 
-/** How many wake-ups of a range are not drawn because there are too many. */
+/**
+ * Returns the number of wake-ups in the visible range if there are too many to draw, otherwise 0.
+ */
 export function wakeUpsLeftOut(scene: Scene): number {
   const { ran } = scene.timeline.wakeups;
   const count = firstAbove(ran, scene.range.to) - firstAbove(ran, scene.range.from);
   return count > EDGES ? count : 0;
 }
 
-/** Lines down from the marks above. */
+/** Draws vertical lines at the start and end of each mark. */
 function marked(ctx: CanvasRenderingContext2D, scene: Scene): void {
   const { timeline, colours, height } = scene;
   ctx.strokeStyle = colours.mark;

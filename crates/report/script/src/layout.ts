@@ -1,26 +1,29 @@
-// Which row of a timeline is where: threads' waits, then each CPU in lanes, threads at its foot.
+// Layout of a timeline's rows. The rows for threads' waits come first, followed by a row for each
+// CPU, which is divided into lanes. The lane for threads is at the bottom.
 
 import type { Timeline } from "./data";
 
 export interface Row {
   kind: "waits" | "cpu";
-  /** Which thread, or which CPU. */
+  /** Index in `timeline.lanes` (waits) or `timeline.cpus`. */
   place: number;
   y: number;
   height: number;
-  /** The heights of its lanes, from below. */
+  /** Heights of the row's lanes, from bottom to top. */
   lanes: number[];
 }
 
 export const AXIS = 34;
 const WAITS = 20;
 const GAP = 10;
-/** The heights of a CPU's lanes, from below: threads, softirqs, interrupts, what lies across these. */
+/** Heights of a CPU's lanes, from bottom to top. `Class.lane` explains the order. */
 const LANES = [26, 10, 10, 8];
-/** How tall all CPUs together should be at least. */
+/**
+ * Desired minimum height of all CPUs' lanes together. Lanes are enlarged up to twofold to reach it.
+ */
 const ROOM = 220;
 
-/** Where a lane lies within its CPU's row: its top and its height. */
+/** Returns the top of a lane within its CPU's row, and its height. */
 export function laneOf(row: Row, place: number): [number, number] {
   const lanes = row.lanes;
   let foot = row.height - GAP / 2;
@@ -29,7 +32,7 @@ export function laneOf(row: Row, place: number): [number, number] {
   return [foot - height, height];
 }
 
-/** All rows, and how tall they are together. */
+/** Returns all rows and their total height. */
 export function rows(timeline: Timeline): { rows: Row[]; height: number } {
   const all: Row[] = [];
   let y = AXIS;
@@ -42,7 +45,7 @@ export function rows(timeline: Timeline): { rows: Row[]; height: number } {
   const classes = timeline.meta.classes;
   const used = LANES.slice(0, classes.some((it) => it.lane === 3) ? 4 : 3);
   const sum = used.reduce((sum, it) => sum + it, 0);
-  // A few CPUs may be taller.
+  // If there are few CPUs, enlarge their rows.
   const scale = Math.min(2, Math.max(1, ROOM / timeline.cpus.length / sum));
   const lanes = used.map((it) => Math.round(it * scale));
   const height = lanes.reduce((sum, it) => sum + it, GAP);
@@ -50,12 +53,12 @@ export function rows(timeline: Timeline): { rows: Row[]; height: number } {
   return { rows: all, height: y + 4 };
 }
 
-/** The row at a height. */
+/** Returns the row at a vertical position. */
 export function rowAt(all: Row[], y: number): Row | null {
   return all.find((row) => y >= row.y && y < row.y + row.height) ?? null;
 }
 
-/** The lane of a row at a height within it. */
+/** Returns the index of the lane at a vertical position within a row. */
 export function laneAt(row: Row, y: number): number {
   const place = row.lanes.findIndex((_, place) => y >= laneOf(row, place)[0]);
   return place < 0 ? row.lanes.length - 1 : place;

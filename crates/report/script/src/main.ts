@@ -1,4 +1,5 @@
-// The timeline of a page: reads its numbers, draws them, and lets pointer, fingers and keyboard zoom and move.
+// The interactive timeline of a page. Decodes the data, draws it, and handles mouse, touch and
+// keyboard input for zooming and moving.
 
 import { firstAbove, read, type Meta, type Timeline } from "./data";
 import { draw, palette, timeAt, wakeUpsLeftOut, type Scene } from "./draw";
@@ -91,7 +92,7 @@ class View {
     this.follow(false);
   }
 
-  /** Makes the canvas as large as there is room. */
+  /** Fits the canvas to the available space. */
   private fit(): void {
     const width = this.stage.clientWidth;
     const height = Math.min(this.tall, Math.max(200, Math.floor(window.innerHeight * 0.75)));
@@ -132,7 +133,10 @@ class View {
     return `${point(from, to - from)} to ${point(to, to - from)} (${length(to - from)})`;
   }
 
-  /** Shows a range; who cannot see it is told once it stays. */
+  /**
+   * Shows a range. If it does not change for 300 ms, puts it into the page's address and announces
+   * it to screen readers.
+   */
   private go(range: Range): void {
     this.scene.range = within(this.whole, range);
     this.tip.hidden = true;
@@ -156,7 +160,10 @@ class View {
     this.go(zoom(this.whole, range, at ?? this.middle(), factor));
   }
 
-  /** What the keyboard zooms at: the span that is read out, where it is in sight. */
+  /**
+   * Returns the time at which keys and buttons zoom: the middle of the selected span if it is
+   * visible, otherwise the middle of the range.
+   */
   private middle(): number {
     const { range, chosen } = this.scene;
     if (chosen) {
@@ -172,7 +179,7 @@ class View {
     this.go(pan(this.whole, range, (range.to - range.from) * share));
   }
 
-  /** Goes where the link leads, if it leads here. */
+  /** Shows the range in the page's address, if there is one. */
   private follow(isAsked: boolean): void {
     const wanted = ofHash(location.hash);
     if (!wanted) return;
@@ -189,7 +196,7 @@ class View {
   private listen(): void {
     const { stage } = this;
     window.addEventListener("hashchange", () => this.follow(true));
-    // The same link again is no change.
+    // A click on a link to the current address does not fire `hashchange`.
     document.addEventListener("click", (event) => {
       const link = event.target instanceof Element ? event.target.closest("a") : null;
       if (link && link.hash === location.hash && ofHash(link.hash)) this.follow(true);
@@ -224,7 +231,7 @@ class View {
     });
   }
 
-  /** A place within the canvas. */
+  /** Returns the position of an event within the canvas. */
   private place(event: MouseEvent): { x: number; y: number } {
     const box = this.canvas.getBoundingClientRect();
     return { x: event.clientX - box.left, y: event.clientY - box.top };
@@ -268,7 +275,10 @@ class View {
     }
   }
 
-  /** Says what is under the pointer. */
+  /**
+   * Describes the item under the pointer in a tooltip. After a click (`isAsked`), also announces
+   * the description to screen readers and selects the CPU.
+   */
   private point(event: MouseEvent, isAsked: boolean): void {
     const { x, y } = this.place(event);
     const words = wordsAt(this.scene, x, y);
@@ -287,7 +297,7 @@ class View {
     tip.style.top = `${stage.scrollTop + (above > 2 ? above : y + 18)}px`;
   }
 
-  /** What a key does; whether it does something. */
+  /** Handles a key. Returns whether the key had an effect. */
   private key(key: string): boolean {
     switch (key) {
       case "ArrowLeft":
@@ -327,7 +337,7 @@ class View {
     }
   }
 
-  /** Goes to the CPU above or below. */
+  /** Selects the CPU above (`by` is -1) or below (1). */
   private choose(by: number): void {
     const { scene, timeline } = this;
     const last = timeline.cpus.length - 1;
@@ -341,7 +351,10 @@ class View {
     this.due();
   }
 
-  /** Goes to the next span of the CPU that is not idle time, in sight or not, and reads it out. */
+  /**
+   * Selects the next span (`by` is 1) or previous span (-1) on the selected CPU, skips idle time,
+   * and announces the span to screen readers. Moves the range if the span is not entirely visible.
+   */
   private walk(by: number): void {
     const { scene, timeline } = this;
     scene.focus ??= 0;
@@ -375,7 +388,7 @@ class View {
 async function begin(): Promise<void> {
   const root = document.getElementById("timeline-zoom");
   const text = (id: string) => document.getElementById(id)?.textContent ?? "";
-  // Without it, the drawing of the whole run stays.
+  // Browsers without `DecompressionStream` keep the static drawing of the whole recording.
   if (!root || !("DecompressionStream" in window)) return;
   const meta = JSON.parse(text("ticktax-timeline")) as Meta;
   const timeline = read(meta, await unpack(text("ticktax-timeline-numbers")));

@@ -1,6 +1,10 @@
-// Reads what the export packed: columns of numbers, deflated, in base 64.
+// Decodes the numbers of a timeline. timeline/pack.rs encodes them as bytes, compresses the bytes
+// with DEFLATE and writes the result in base64.
 
-/** Numbers of a column one after the other, in groups of 7 bits. */
+/**
+ * Reads numbers from bytes. A number is stored in groups of 7 bits, lowest group first, like
+ * LEB128.
+ */
 export class Numbers {
   private at = 0;
 
@@ -18,13 +22,13 @@ export class Numbers {
     }
   }
 
-  /** One whose lowest bit is its sign. */
+  /** Reads a signed number in zigzag encoding, in which the lowest bit is the sign. */
   signed(): number {
     const number = this.next();
     return number % 2 === 0 ? number / 2 : -(number + 1) / 2;
   }
 
-  /** `count` numbers of which the steps are written down. */
+  /** Reads `count` numbers, each of which is stored as its difference from the previous one. */
   steps(count: number): Float64Array {
     const all = new Float64Array(count);
     let now = 0;
@@ -45,7 +49,7 @@ export class Numbers {
   }
 }
 
-/** The bytes behind a text. */
+/** Decodes a base64 text and decompresses the bytes. */
 export async function unpack(text: string): Promise<Uint8Array> {
   const packed = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate-raw"));

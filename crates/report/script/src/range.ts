@@ -1,14 +1,16 @@
-// Ranges of time: how they are zoomed and moved, written and read.
+// Time ranges: zooming, moving, links to ranges, and formatting of times.
 
 export interface Range {
   from: number;
   to: number;
 }
 
-/** The shortest that can be shown, ns. */
+/** Length of the shortest range that can be shown, in ns. */
 export const SHORTEST = 1_000;
 
-/** The range within `whole`, no shorter than can be shown. */
+/**
+ * Returns `range`, moved into `whole` and shortened or lengthened to a length that can be shown.
+ */
 export function within(whole: Range, range: Range): Range {
   const most = whole.to - whole.from;
   const length = Math.min(most, Math.max(Math.min(SHORTEST, most), range.to - range.from));
@@ -18,7 +20,10 @@ export function within(whole: Range, range: Range): Range {
   return { from, to: from + length };
 }
 
-/** The range `factor` times as long, with `at` where it was. */
+/**
+ * Returns a range that is `factor` times as long. The time `at` keeps its relative position, as far
+ * as the limits of `whole` allow.
+ */
 export function zoom(whole: Range, range: Range, at: number, factor: number): Range {
   const length = Math.min(whole.to - whole.from, Math.max(SHORTEST, (range.to - range.from) * factor));
   const share = (at - range.from) / (range.to - range.from);
@@ -26,14 +31,17 @@ export function zoom(whole: Range, range: Range, at: number, factor: number): Ra
   return within(whole, { from, to: from + length });
 }
 
-/** The range moved by a time. */
+/** Returns `range`, moved by a time but not beyond the ends of `whole`. */
 export function pan(whole: Range, range: Range, by: number): Range {
   const length = range.to - range.from;
   const from = Math.min(whole.to - length, Math.max(whole.from, range.from + by));
   return { from, to: from + length };
 }
 
-/** What a link names: `#timeline=FROM,TO` or `#timeline=FROM,TO,CPU`, in ns. */
+/**
+ * Parses a link to a range: `#timeline=FROM,TO` or `#timeline=FROM,TO,CPU`, with times in ns.
+ * Returns null for any other link.
+ */
 export function ofHash(hash: string): (Range & { cpu: number | null }) | null {
   const found = /^#timeline=(-?\d{1,18}),(-?\d{1,18})(?:,(\d{1,6}))?$/.exec(hash);
   if (!found) return null;
@@ -41,7 +49,7 @@ export function ofHash(hash: string): (Range & { cpu: number | null }) | null {
   return from < to ? { from, to, cpu: found[3] === undefined ? null : Number(found[3]) } : null;
 }
 
-/** The link to a range. */
+/** Returns a link to a range. */
 export function toHash(range: Range, cpu: number | null): string {
   return `#timeline=${Math.round(range.from)},${Math.round(range.to)}${cpu === null ? "" : `,${cpu}`}`;
 }
@@ -53,7 +61,7 @@ const UNITS: [string, number][] = [
   ["ns", 1],
 ];
 
-/** A length of time to three digits, as pages print it. */
+/** Formats a duration with three significant digits, in the style of the page. */
 export function length(ns: number): string {
   const size = Math.abs(ns);
   const [unit, scale] = UNITS.find(([, scale]) => size >= scale) ?? ["ns", 1];
@@ -62,13 +70,15 @@ export function length(ns: number): string {
   return `${value.toFixed(digits)}\u00a0${unit}`;
 }
 
-/** A point in time, fine enough to tell the ends of a range of that length apart. */
+/**
+ * Formats a time, with enough digits to distinguish both ends of a range whose length is `range`.
+ */
 export function point(ns: number, range: number): string {
   const digits = Math.min(9, Math.max(3, Math.ceil(9 - Math.log10(Math.max(1, range))) + 3));
   return `${(ns / 1e9).toFixed(digits)}\u00a0s`;
 }
 
-/** Round times within a range, about `count` of them, and how far they are apart. */
+/** Returns about `count` round times within a range, and the distance between them. */
 export function ticks(range: Range, count: number): { step: number; at: number[] } {
   const raw = (range.to - range.from) / Math.max(1, count);
   const power = 10 ** Math.floor(Math.log10(raw));
@@ -78,7 +88,7 @@ export function ticks(range: Range, count: number): { step: number; at: number[]
   return { step, at };
 }
 
-/** A tick's time, as fine as the step. */
+/** Formats the time of a tick, with as many digits as the step needs. */
 export function tick(at: number, step: number): string {
   const digits = Math.min(9, Math.max(0, 9 - Math.floor(Math.log10(step))));
   return (at / 1e9).toFixed(digits);

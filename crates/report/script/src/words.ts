@@ -1,11 +1,11 @@
-// What is under the pointer or the keyboard, in words.
+// Descriptions of the item that is under the pointer or selected with the keyboard.
 
 import { spanAt, sums, wakeUpOf, between, type Timeline } from "./data";
 import { isCoarse, timeAt, type Scene } from "./draw";
 import { AXIS, laneAt, rowAt } from "./layout";
 import { length, point } from "./range";
 
-/** A span of a CPU, in lines. */
+/** Describes a span of a CPU, in several lines. */
 export function spanWords(timeline: Timeline, place: number, span: number): string {
   const cpu = timeline.cpus[place]!;
   const { classes, sources } = timeline.meta;
@@ -23,7 +23,7 @@ export function spanWords(timeline: Timeline, place: number, span: number): stri
   return lines.join("\n");
 }
 
-/** What a CPU did between two times, by class. */
+/** Describes how a CPU spent its time between two times, by class. */
 export function sumWords(timeline: Timeline, place: number, from: number, to: number): string {
   const cpu = timeline.cpus[place]!;
   const { classes } = timeline.meta;
@@ -37,7 +37,7 @@ export function sumWords(timeline: Timeline, place: number, from: number, to: nu
   return lines.join("\n");
 }
 
-/** What is at a place of the canvas; empty where nothing is. */
+/** Describes the item at a position on the canvas. Returns an empty text if there is none. */
 export function wordsAt(scene: Scene, x: number, y: number): string {
   const { timeline, scroll, left } = scene;
   const at = timeAt(scene, x);
