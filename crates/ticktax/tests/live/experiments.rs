@@ -136,7 +136,7 @@ pub(crate) fn invalid_factors_are_refused_before_any_run() -> Result<(), Failed>
     refused(&["--vary", "net.ipv4.tcp_sack=0,many"], "to `many`")?;
     refused(
         &["--vary", "net.ipv4.tcp_mem=1 2 3,4 5 6"],
-        "belongs to the whole machine",
+        "applies to the whole machine",
     )?;
     refused(
         &["--vary", "congestion=cubic,fast"],

@@ -224,7 +224,7 @@ pub(crate) fn a_program_that_ends_loses_no_more_frames() -> Result<(), Failed> {
     recorder.remark("no frame rate yet; the trigger is inactive")?;
     program.0[0].kill()?;
     program.0[0].wait()?;
-    recorder.remark("the process has ended")?;
+    recorder.remark("the process has exited")?;
     // The recorder must exit, because it has nothing else to watch.
     let status = recorder.child.wait()?;
     check(status.success(), || format!("{status}"))
