@@ -62,7 +62,7 @@ impl GuestVerb {
             {
                 invalid(output_option)
             }
-            Verb::Pace(pace) if pace.pid.is_some() => invalid(no_programs),
+            Verb::Pace(pace) if pace.pid.is_some() || pace.comm.is_some() => invalid(no_programs),
             Verb::Pace(pace) => pace.arms().map(|_| Self::Pace),
             _ => invalid("the guest can only run `audit` and `pace`"),
         }

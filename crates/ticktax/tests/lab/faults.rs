@@ -96,6 +96,7 @@ pub(crate) fn verbs_that_no_guest_can_run_are_refused() {
         (&["audit", "--save", "x"], "before `--`"),
         (&["audit", "--pid", "1"], "no other programs"),
         (&["pace", "--pid", "1"], "no other programs"),
+        (&["pace", "--comm", "init"], "no other programs"),
     ] {
         let output = lab_run("hz250").arg("--").args(verb).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{verb:?}");
