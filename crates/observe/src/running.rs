@@ -110,10 +110,8 @@ impl Running {
         let command = match &settings.plan.program {
             Some(Program::Command(argv)) => {
                 // A child of a governed thread can lose its nice value.
-                drop(head_start);
-                let started = Audited::start(argv)?;
-                head_start = HeadStart::take();
-                Some(started)
+                drop(std::mem::take(&mut head_start));
+                Some(Audited::start(argv)?)
             }
             _ => None,
         };
@@ -121,6 +119,9 @@ impl Running {
             victim.started(command.as_ref(), tracer.as_mut().ok());
         }
         if let Some(command) = &command {
+            // Until here, the tracer follows each child of this thread as a part of the command, and
+            // a governor is such a child.
+            head_start = HeadStart::take();
             autogroups.started(&proc, command.pid());
             cgroups.started(&proc, command.pid());
         }
