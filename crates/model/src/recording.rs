@@ -442,7 +442,11 @@ pub struct ToolCost {
     pub avoided_program_cpus: bool,
     /// CPU time that the thread draining the buffers used at a real-time priority, because a buffer
     /// was more than half full.
-    #[serde(default, rename = "raised_time_ns")]
+    #[serde(
+        default,
+        rename = "raised_time_ns",
+        skip_serializing_if = "Nanos::is_zero"
+    )]
     pub raised: Nanos,
 }
 

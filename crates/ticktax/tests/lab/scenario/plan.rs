@@ -125,7 +125,7 @@ pub(crate) fn victim() -> Vec<Injected> {
         injected(
             "thief",
             Disturbance::Fifo { priority: 50 },
-            Schedule::every(ms(20), ms(4)),
+            Schedule::every(ms(20), ms(8)),
             300,
         ),
         injected(
