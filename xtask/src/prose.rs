@@ -366,12 +366,13 @@ fn sentences(paragraph: &str, line: usize) -> Vec<Block> {
 fn mark(text: &str) -> Option<String> {
     let words: Vec<String> = text
         .split_whitespace()
-        .map(|word| match word.contains('`') {
-            // Code is not prose: `None` is not "none".
-            true => String::new(),
-            false => word
-                .trim_matches(|c: char| !c.is_alphanumeric())
-                .to_lowercase(),
+        .map(|word| {
+            // Code is not prose: `None` is not the word "none".
+            if word.contains('`') {
+                return String::new();
+            }
+            word.trim_matches(|c: char| !c.is_alphanumeric())
+                .to_lowercase()
         })
         .collect();
     let holds = |phrase: &str| {

@@ -12,11 +12,11 @@
 #include "atomic.h"
 
 /* Set by the loader. */
-volatile const __u32 ring_mask = 0;	/* records per CPU (a power of two) - 1 */
+volatile const __u32 ring_mask = 0;	/* records per CPU - 1; a power of two - 1 */
 volatile const __u32 ring_order = 0;	/* log2 of the records per CPU */
 volatile const __u32 summing = 0;	/* sum spans shorter than LONG_NS */
 volatile const __u32 sum_mask = 0;	/* entries of the table of sums - 1 */
-volatile const __u32 flight = 0;	/* flight recorder: keep sums and an overwritten ring */
+volatile const __u32 flight = 0;	/* the flight recorder: sums plus a ring that is overwritten */
 volatile const __u32 stores_in_order = 0; /* CPUs see each other's stores in program order, as on x86 */
 volatile const struct record_constants record_constants = {};
 
@@ -66,19 +66,19 @@ struct here {
 	struct cpu_control *control;
 	__u64 now;
 	__u64 running;
-	__u64 began; /* in sched_switch: start of the leaving thread's interval */
+	__u64 began; /* sched_switch: when the leaving thread got the CPU */
 	__u32 cpu;
-	__u32 left; /* flight recorder: why the thread leaves at this switch, otherwise 0 */
+	__u32 left; /* flight recorder, while a thread's run ends at a switch: why it leaves */
 };
 
 /*
- * Starts the accounting of this CPU. All CPUs start at the same moment, so that the effect of a
- * wake-up is recorded on whichever CPU the thread runs. Before that moment, the stack is maintained
- * but no spans or sums are emitted. The first event after that moment cuts off all earlier time. If
- * the reader set the moment too late and this CPU has had an event since, accounting starts now.
+ * Starts the accounting of this CPU. All CPUs start at the same moment, so that a wake-up on one of
+ * them is seen wherever it leads. Before that moment, the stack is maintained but nothing is
+ * emitted. The first event after it cuts off everything earlier. If this CPU learned the moment too
+ * late and has had an event since, it starts now.
  *
- * The start is claimed in one step, because an interrupted program may be about to claim it, too.
- * Time that is charged to a frame after `child` was read is kept.
+ * The start is claimed in one step, because an event in between may be about to claim it, too. Any
+ * time that such an event charges to a frame afterwards is kept.
  */
 static __noinline void open_books(struct here *here)
 {
@@ -107,9 +107,9 @@ static __noinline void open_books(struct here *here)
 }
 
 /*
- * Stores which thread is on this CPU at the first event after the end of recording. If there was no
- * switch since the end, that thread also ran at the end. The reader uses this to get the thread's
- * name, and to check whether the last switch reported the same thread.
+ * Notes which thread is on this CPU at the first event after the end of recording. If there was no
+ * switch since the end, that thread also ran at the end. The reader learns the thread's name, and
+ * whether it is the one that the last switch reported.
  */
 static __noinline void note_end(struct cpu_state *state, __u64 now)
 {
@@ -143,10 +143,7 @@ static __always_inline int arrive(struct here *here)
 	if (flight)
 		here->left = 0;
 	here->now = bpf_ktime_get_ns();
-	/*
-	 * All CPUs stop at the same time. Otherwise, a thread's departure from one CPU could be
-	 * recorded without its arrival on another.
-	 */
+	/* All CPUs stop at once. Otherwise a thread could be seen to leave but not to arrive. */
 	if (unlikely(here->now >= here->control->until)) {
 		note_end(here->state, here->now);
 		return 0;
@@ -157,7 +154,7 @@ static __always_inline int arrive(struct here *here)
 	return 1;
 }
 
-/* Fills in parts of `here` in a global function, because global functions cannot take pointers. */
+/* Restores parts of `here` in a global function, because these cannot take pointers. */
 static __always_inline int find_books(struct here *here, __u32 cpu)
 {
 	here->control = bpf_map_lookup_elem(&controls, &cpu);
@@ -169,7 +166,7 @@ static __always_inline int find_books(struct here *here, __u32 cpu)
 	return 1;
 }
 
-/* Multiplier derived from the golden ratio. It is odd, so that every input bit matters. */
+/* Odd, so that every input bit matters. Derived from the golden ratio. */
 #define MIXER 0x9e3779b97f4a7c15ULL
 
 /*
@@ -199,7 +196,7 @@ static __always_inline void publish(void *record, __u32 words, __u32 *mark, __u3
 #include "ring.h"
 #include "hand_out.h"
 
-/* Returns the work function that a worker thread is currently executing. */
+/* The function that a worker thread is currently executing. */
 static __noinline __u64 work_in_progress(struct task_struct *task)
 {
 	struct worker *worker = 0;
@@ -218,8 +215,8 @@ static __noinline __u64 work_in_progress(struct task_struct *task)
 }
 
 /*
- * Stores the thread in the bottom frame, with the work function that it is executing, if any. Its
- * ID and type are kept there until it leaves, because every access to a thread costs a check.
+ * Sets the thread at the bottom of the stack, and what it does. Its ID and type are kept there
+ * until it leaves, because every access to a thread is checked.
  */
 static __always_inline void set_current(struct here *here, struct task_struct *task)
 {
@@ -237,10 +234,7 @@ static void lose_thread(__u32 tid, __u64 seen);
 /* follow.h: the thread is here now, and arrived no earlier than `seen`. */
 static void find_thread(struct here *here, struct task_struct *task, __u64 seen);
 
-/*
- * Returns whether the thread of the last switch still has the ID in the bottom frame. Also stores
- * the thread's name and process ID.
- */
+/* Whether the last switch's thread still has its ID. Also saves its name. */
 static __always_inline int name_known(struct cpu_state *state)
 {
 	struct task_struct *known = (void *)state->thread;
@@ -255,8 +249,8 @@ static __always_inline int name_known(struct cpu_state *state)
 }
 
 /*
- * Returns whether an interrupt was accounted for after this program read the clock, that is,
- * between two of its instructions.
+ * Whether an interrupt was accounted for after this program had read the clock, and thus between
+ * two of its instructions.
  */
 static __always_inline int was_interrupted(const struct here *here)
 {
@@ -264,14 +258,12 @@ static __always_inline int was_interrupted(const struct here *here)
 }
 
 /*
- * Handles a switch that the kernel did not report. The current thread is then not the one of the
- * last reported switch. (On 6.18 in a virtual machine, this happens a few times per second.) The
- * known thread gets the time until it was last seen. The time since then belongs to no known
- * thread.
+ * The current thread is not the one of the last switch, so the kernel has not reported a switch.
+ * (6.18 in a virtual machine does that a few times per second.) The known thread gets the time
+ * until it was last seen. The time since then belongs to no known thread.
  *
- * The time is claimed in one step, because an interrupted program may be about to claim it, too.
- * Returns `now`, which may have become later. This is a global function, which the verifier checks
- * only once.
+ * The time is claimed in one step: an interrupted program may be about to claim it, too. Returns
+ * `now`, which may be later by then. A global function, which the verifier checks only once.
  */
 __noinline __u64 lost_sight(__u32 cpu, __u64 now, __u32 left)
 {
@@ -299,7 +291,7 @@ __noinline __u64 lost_sight(__u32 cpu, __u64 now, __u32 left)
 	if (unlikely(was_interrupted(here)))
 		here->now = bpf_ktime_get_ns();
 	child = base->child;
-	/* `child` includes an interrupt after the clock was read, so let the next event retry. */
+	/* `child` includes an interrupt after the clock was read, so retry next time. */
 	if (unlikely(was_interrupted(here)))
 		return here->now;
 	if (!claim(&base->start, start, here->now))
@@ -334,8 +326,8 @@ __noinline __u64 lost_sight(__u32 cpu, __u64 now, __u32 left)
 #define TRIES 4
 
 /*
- * Checks that the current thread is the one in the bottom frame. Called when no other frame is
- * open. `seen_child` must contain exactly the interrupts until `seen`.
+ * No frame is left above the bottom of the stack, so check that the current thread is the known
+ * one. The time at which it was seen must match the interrupts charged up to then.
  */
 static __always_inline void look(struct here *here, struct task_struct *task)
 {
@@ -357,8 +349,8 @@ static __always_inline void look(struct here *here, struct task_struct *task)
 }
 
 /*
- * Reads the clock again after an interrupt. Removes the time that interrupts have charged to
- * `frame` until then, and returns it. Time that later interrupts charge to `frame` remains there.
+ * An interrupt arrived after the clock was read. Reads the clock again. Takes and returns the time
+ * that interrupts charged to `frame` up to then. Later interrupts stay charged to it.
  */
 static __noinline __u64 catch_up(struct here *here, struct frame *frame)
 {
@@ -373,8 +365,8 @@ static __noinline __u64 catch_up(struct here *here, struct frame *frame)
 
 /*
  * Pushes a frame onto the stack. Until `depth` is raised, interrupts are charged to the frame
- * below, and afterwards to the new frame, whose `child` is already 0. If an interrupt arrived after
- * the clock was read, the new frame starts after that interrupt, whose time the frame below gets.
+ * below, and afterwards to the new frame, whose `child` is already 0. If one arrived after the
+ * clock was read, the new frame starts after it, and all of them belong to the frame below.
  */
 static __noinline void push(struct here *here, __u8 kind, __u32 id, __u64 detail, __u8 flags)
 {
@@ -404,9 +396,8 @@ static __noinline void push(struct here *here, __u8 kind, __u32 id, __u64 detail
 }
 
 /*
- * Returns the time that interrupts charged to a frame, and resets it to 0. It is usually 0 already,
- * which saves an expensive locked instruction. Otherwise, it is read and reset in one step, because
- * the next interrupt may add to it.
+ * The time that interrupts charged to a frame. It is usually 0, and a locked instruction is
+ * expensive. If it is not 0, it is taken in one step, because the next interrupt may add to it.
  */
 static __always_inline __u64 take_child(struct frame *frame)
 {
@@ -414,9 +405,8 @@ static __always_inline __u64 take_child(struct frame *frame)
 }
 
 /*
- * Ends the top frame. If an interrupt arrives after the clock was read, the frame ends later and
- * contains the interrupt. If it arrives too late for that, but before `depth` is lowered, its time
- * is charged to the frame below.
+ * Ends the top frame. An interrupt after the clock was read belongs to this frame, which then ends
+ * later. If it comes too late for that, but before `depth` is lowered, the frame below gets it.
  */
 static __always_inline void end_top(struct here *here)
 {
@@ -452,8 +442,8 @@ static __always_inline void end_top(struct here *here)
 }
 
 /*
- * Same as end_top(), for additional frames, which are rare. Returns `now`, which may have become
- * later. This is a global function, which the verifier checks only once instead of for every frame.
+ * Same as end_top(), for further frames, which are rare. Returns `now`, which may have become
+ * later. A global function, which the verifier checks only once instead of for every frame.
  */
 __noinline __u64 end_another(__u32 cpu, __u64 now)
 {
@@ -518,14 +508,14 @@ found:
 }
 
 /*
- * At a switch, ends the run of the thread at the bottom of the stack and starts the next run.
- * set_current() then stores the thread of that run. Only an NMI can interrupt this.
+ * At a switch, ends the run of the thread at the bottom of the stack and starts the next run, for
+ * which set_current() adds the thread. Only an NMI can come in between.
  */
 static __always_inline void end_stretch(struct here *here, struct task_struct *task)
 {
 	struct frame *base = &here->state->stack[0];
 	__u64 dur = here->now - base->start;
-	/* end_top() explains how an NMI that arrives here is accounted for. */
+	/* See end_top() for an NMI that arrives here. */
 	__s64 self = dur - take_child(base);
 
 	here->state->last = here->now;
@@ -556,13 +546,13 @@ static __noinline void split_stretch(struct here *here, struct task_struct *task
 	for (int i = 0; i < TRIES; i++) {
 		ended.start = base->start;
 		ended.detail = base->detail;
-		/* If this thread was switched out and in again, the part starts after `now`. */
+		/* Meanwhile, this thread may have been switched away from and back. */
 		if (unlikely(here->now < ended.start || was_interrupted(here)))
 			here->now = bpf_ktime_get_ns();
 		if (here->now < ended.start)
 			return;
 		ended.child = base->child;
-		/* `child` may include an interrupt after the clock was read, so start again. */
+		/* `child` includes an interrupt after the clock was read: the next part's. */
 		if (unlikely(was_interrupted(here)))
 			continue;
 		if (claim(&base->start, ended.start, here->now))
@@ -580,8 +570,8 @@ claimed:
 }
 
 /*
- * Emits an edge: the top frame has made a thread, work item or softirq runnable. `flag` is the kind
- * of edge, and `effect` identifies the thread, work item or softirq.
+ * Emits an edge: the top frame has made something else runnable. `flag` is the kind of edge, and
+ * `effect` is the thing made runnable.
  */
 static __always_inline void edge(struct here *here, __u8 flag, __u64 effect)
 {
@@ -592,7 +582,7 @@ static __always_inline void edge(struct here *here, __u8 flag, __u64 effect)
 
 	if (unlikely(state->opened <= OPENING))
 		return;
-	/* Make sure that the bottom frame contains the current thread. */
+	/* Make sure that the named thread is still the one here. */
 	if (state->depth == 0)
 		look(here, task);
 	cause.start = here->now;
