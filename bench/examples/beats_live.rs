@@ -1,5 +1,5 @@
-//! Tests the search for periodic sources on this machine by auditing disturbances whose periods are
-//! known.
+//! Tests the search for periodic sources on this machine by auditing disturbances that have a known
+//! period.
 //!
 //! `cargo build --release -p ticktax && cargo run --release -p ticktax-bench --example beats_live
 //! [quick|full|slow|sums] [seed]`, as root, prints a Markdown table. `quick` takes three minutes

@@ -1,5 +1,5 @@
-//! The loads: processes that compute, and a generator of events. All end by themselves, and with
-//! the benchmark.
+//! Loads for the benchmark: processes that compute, and a generator of events. Each ends after a
+//! set time, or when the benchmark ends.
 
 use std::fs;
 use std::path::{Path, PathBuf};

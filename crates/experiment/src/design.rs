@@ -1,10 +1,11 @@
 //! Determines which effects an experiment can estimate if it covers all combinations of its
 //! factors' values.
 //!
-//! Each combination of values is an arm. The effect of a value is a comparison of arms. An interaction is one, too, which is the additional effect of a value when it is combined with a value of
-//! another factor. Arms with the same settings in effect count as one arm. As a result, some
-//! comparisons vanish, and some are equal to a combination of others. This module needs to know
-//! which arms are the same, but not what the factors mean.
+//! Each combination of values is an arm. The effect of a value is a comparison of arms. An
+//! interaction is the additional effect of a value when it is combined with a value of another
+//! factor. Arms with the same settings in effect count as one arm. As a result, some comparisons
+//! vanish, and some are equal to a combination of others. This module needs to know which arms are
+//! the same, but not what the factors mean.
 //!
 //! ```
 //! use ticktax_experiment::design::{Factorial, same};

@@ -1,8 +1,8 @@
 //! The design and statistics that all experiments share. Nothing here runs an experiment.
 //!
-//! [`vary`] lists an experiment's arms, [`plan`](fn@plan) orders its runs, and [`design`] determines
-//! which effects it can estimate. [`detectable`] estimates the smallest effect that it can detect.
-//! [`statistics`] contains tests and intervals for small samples.
+//! [`vary`] lists an experiment's arms, [`plan`](fn@plan) orders its runs, and [`design`]
+//! determines which effects it can estimate. [`detectable`] estimates the smallest effect that it
+//! can detect. [`statistics`] contains tests and intervals for small samples.
 #![forbid(unsafe_code)]
 
 pub mod design;

@@ -6,15 +6,15 @@
 //!   start of its slot. If a loop does not keep to a grid, its [rule](PaceRule) defines when frames
 //!   are due.
 //! - *Dropped*: a slot in which no frame started. There are two causes. Either the work of the
-//!   previous frame continued into this slot, so the loop cannot keep up. Or the loop *slept through*
-//!   the slot: it was asleep from the start of the slot until the start of the next one.
+//!   previous frame continued into this slot, so the loop cannot keep up. Or the loop *slept
+//!   through* the slot: it was asleep from the start of the slot until the start of the next one.
 //! - *Overshot*: a step of a fixed [schedule](Schedule) that no frame reached in time. The schedule
 //!   has a step every period from the first frame on; the loop's rule does not matter. A frame
-//!   performs the last step that is due, and any earlier steps that were not performed are overshot.
-//!   Under [`PaceRule::Deadline`], these are the dropped slots. Under the other rules, slipped
-//!   frames count as well. If a threshold is given, a step is also overshot if its frame started
-//!   later than that. The same definition holds in cases, `sim`, sweeps and the lab. If a program
-//!   has fixed steps, they are the schedule.
+//!   performs the last step that is due, and any earlier steps that were not performed are
+//!   overshot. Under [`PaceRule::Deadline`], these are the dropped slots. Under the other rules,
+//!   slipped frames count as well. If a threshold is given, a step is also overshot if its frame
+//!   started later than that. The same definition holds in cases, `sim`, sweeps and the lab. If a
+//!   program has fixed steps, they are the schedule.
 //! - *Late*: a frame that started more than [`late_from`], or the given threshold, after it was
 //!   due. None of this depends on the kernel's tick.
 //! - *Slipped*: a frame that the rate calls for but that was never due. Under a relative rule, each

@@ -131,8 +131,8 @@ impl Recorder {
         Self::start_with(plan, HeadStart::take())
     }
 
-    /// Does the same as [`Recorder::start`], for a thread that has already taken a head start, which
-    /// ends when this returns.
+    /// Does the same as [`Recorder::start`], for a thread that has already taken a head start,
+    /// which ends when this returns.
     ///
     /// # Errors
     /// Returns the same errors as [`Recorder::start`].

@@ -1,8 +1,8 @@
 //! Gives the session's thread a real-time priority, in short slices, while it would otherwise come
 //! too late.
 //!
-//! A nice value has no effect on other sessions (autogroups) and other control groups: a thread of a
-//! group with a weight of 262,144 gets 256 times as much of a CPU as ticktax. So a second thread,
+//! A nice value has no effect on other sessions (autogroups) and other control groups: a thread of
+//! a group with a weight of 262,144 gets 256 times as much of a CPU as ticktax. So a second thread,
 //! the governor, raises the session's thread to the lowest real-time priority when that is needed:
 //! while the session starts or ends and gets less than half of a CPU, and while a buffer is more
 //! than half full. It takes the priority back after [`pacing::RUN`], so that other programs wait no
@@ -160,7 +160,7 @@ impl Drop for Governor {
         self.shared.stop.store(true, Ordering::Relaxed);
         self.wake();
         if let Some(thread) = self.thread.take() {
-            // It can only have ended by itself, and then there is nothing to stop.
+            // If the thread has already ended, nothing has to be stopped.
             let _ = thread.join();
         }
         self.own.restore();
@@ -220,8 +220,8 @@ fn govern(session: ThreadPriority, shared: &Shared) {
     }
 }
 
-/// Whether the thread with this `stat` file of `/proc` waits for something other than a CPU. `false`
-/// if the file cannot be read.
+/// Whether the thread with this `stat` file of `/proc` waits for something other than a CPU.
+/// `false` if the file cannot be read.
 fn is_asleep(stat: Option<&File>) -> bool {
     // The thread's name comes before its state. It takes up to 16 bytes, and can contain brackets.
     let mut start = [0; 64];

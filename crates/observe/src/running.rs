@@ -119,8 +119,8 @@ impl Running {
             victim.started(command.as_ref(), tracer.as_mut().ok());
         }
         if let Some(command) = &command {
-            // Until here, the tracer follows each child of this thread as a part of the command, and
-            // a governor is such a child.
+            // Until here, the tracer follows each child of this thread as a part of the command,
+            // and a governor is such a child.
             head_start = HeadStart::take();
             autogroups.started(&proc, command.pid());
             cgroups.started(&proc, command.pid());

@@ -335,7 +335,8 @@ fn figures(runs: &[Vec<Figure>]) -> Vec<Figure> {
         .collect()
 }
 
-/// Returns how many values to exclude from the interval at each end. This is the highest number with a coverage of at least [`COVERAGE`].
+/// Returns how many values to exclude from the interval at each end. This is the highest number
+/// with a coverage of at least [`COVERAGE`].
 fn cut(runs: usize) -> usize {
     let n = runs as f64;
     let max = ((n + 1.0) * (1.0 - COVERAGE) / 2.0 + 1e-9).floor();

@@ -163,7 +163,8 @@ pub trait RunQueue {
     /// Called when `task`, which is running, blocks or exits.
     fn leave(&mut self, _tasks: &mut [Self::Entity], _task: TaskId) {}
 
-    /// Removes and returns a queued task that another CPU can run, that is, one that `movable` accepts. Returns `None` if the queue has no such task.
+    /// Removes and returns a queued task that another CPU can run, that is, one that `movable`
+    /// accepts. Returns `None` if the queue has no such task.
     fn steal(
         &mut self,
         tasks: &mut [Self::Entity],

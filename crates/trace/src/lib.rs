@@ -1,6 +1,9 @@
 //! Records the activity of a live kernel.
 //!
-//! [`Tracer`] loads the BPF programs in `bpf/` and turns the records that they emit into the model's rows. Within a CPU's accounting interval ([`CpuInterval`](ticktax_model::recording::CpuInterval)), the self times of the CPU's spans add up exactly to the elapsed time.
+//! [`Tracer`] loads the BPF programs in `bpf/` and turns the records that they emit into the
+//! model's rows. Within a CPU's accounting interval
+//! ([`CpuInterval`](ticktax_model::recording::CpuInterval)), the self times of the CPU's spans add
+//! up exactly to the elapsed time.
 //!
 //! A *stretch* is the time between two switches on a CPU: a thread's time on the CPU, or an idle
 //! period. It lies at the bottom of the CPU's stack of open spans. Interrupts are pushed on top of

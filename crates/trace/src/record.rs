@@ -444,7 +444,7 @@ pub const SOFTIRQS: usize = 16;
 /// Number of bits of a time in a [`RingEntry`], including the sign: up to 9 minutes.
 pub const RING_TIME_BITS: usize = 40;
 
-/// Kinds of spans, from the lowest level to the highest. A higher level can interrupt a lower one.
+/// Kinds of spans, from the lowest level to the highest. Higher levels interrupt lower ones.
 pub mod kind {
     /// The idle loop.
     pub const IDLE: u8 = 0;

@@ -271,7 +271,8 @@ impl Traffic {
         })
     }
 
-    /// Returns the address on which the receiver in this process listens. Returns `None` if this process has no receiver.
+    /// Returns the address on which the receiver in this process listens. Returns `None` if this
+    /// process has no receiver.
     pub fn listens(&self) -> Option<SocketAddr> {
         self.listens
     }

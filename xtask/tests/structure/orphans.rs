@@ -8,7 +8,8 @@ use crate::workspace::{files, packages, read, root, shown, sources};
 /// File name extensions that test data does not have.
 const OTHERS: &[&str] = &["rs", "snap", "toml", "c", "h", "o", "md"];
 
-/// [insta](https://insta.rs) names a snapshot `crate__module__NAME.snap`. NAME is the test's name, or a name that the test chooses. It may be followed by a number.
+/// [insta](https://insta.rs) names a snapshot `crate__module__NAME.snap`. NAME is the test's name,
+/// or a name that the test chooses. It may be followed by a number.
 #[test]
 fn every_snapshot_belongs_to_a_test() {
     let mut wrong = Vec::new();

@@ -43,8 +43,8 @@ impl Gap {
             cpu: self.cpu,
             start: self.start,
             dur,
-            // In a wait row, the self time is the throttled part. A self time equal to the length
-            // means that this part is unknown, as it is here.
+            // In a wait row, the self time is the throttled part. Here, that part is unknown, which a
+            // self time equal to the length indicates.
             self_time: dur,
             source,
         }

@@ -71,8 +71,8 @@ impl Outside {
             };
         }
         let proof = books.proofs.iter().find(|proof| Some(proof.cpu) == cpu);
-        // If the steal clock never advanced, the hypervisor may not implement it, so its zero
-        // proves nothing.
+        // If the steal clock never advanced, the hypervisor possibly does not implement it, so its
+        // zero proves nothing.
         let tells = header.after.tells_steal();
         let stolen = |&cpu: &Cpu| {
             let clock = header.after.steal_since(&header.before, cpu)?;

@@ -17,8 +17,8 @@ pub(super) static KNOBS: [Knob; 6] = [
     )
     .words(
         "I/O scheduler of a disk",
-        "`none` uses the least CPU time. `mq-deadline` and `kyber` limit waits. `bfq` shares the disk \
-         fairly between programs.",
+        "`none` uses the least CPU time. `mq-deadline` and `kyber` limit waits. `bfq` shares the \
+         disk fairly between programs.",
     )
     .also(&["disk.requests", "disk.writeback_latency"])
     .from("2.6.10 and later", "block/switching-sched.rst"),

@@ -113,8 +113,8 @@ impl Programs {
         self.all.iter().filter_map(|program| program.visit).min()
     }
 
-    /// Visits the programs that are due for a visit. Returns the ID of a process whose rhythm must
-    /// be searched for now, or `None` if no search is due.
+    /// Visits the programs that are due for a visit. Returns the ID of a process if a search for
+    /// its rhythm is due, or `None` otherwise.
     fn visit(&mut self, now: Nanos, proc: &Proc) -> Option<i32> {
         for program in &mut self.all {
             if program.visit.is_none_or(|visit| now < visit) {
@@ -438,8 +438,8 @@ mod tests {
         programs.status().next().unwrap().state
     }
 
-    /// Makes the next visit. Returns the time of the visit, and the id of the process whose rhythm
-    /// must be searched for now.
+    /// Makes the next visit. Returns the time of the visit, and the ID of the process if a search
+    /// for its rhythm is due.
     fn visit(programs: &mut Programs, world: &World) -> (Nanos, Option<i32>) {
         let at = programs.next_visit().unwrap();
         (at, programs.visit(at, &world.proc()))

@@ -1,10 +1,11 @@
-//! Decides when the session's thread is raised, for how long, and to which priority.
+//! Decides when the session's thread is raised, how long it stays raised, and its priority.
 
 use ticktax_model::Nanos;
 
-/// The real-time priorities, in the order in which they are tried while a real-time thread keeps the
-/// session's thread off its CPU. The lowest delays no other real-time thread. The second one delays
-/// no interrupt thread, because these have priority 50. The last one is just below the governor's.
+/// The real-time priorities, in the order in which they are tried while a real-time thread keeps
+/// the session's thread off its CPU. The lowest delays no other real-time thread. The second one
+/// delays no interrupt thread, because these have priority 50. The last one is just below the
+/// governor's.
 const PRIORITIES: [u8; 3] = [LOWEST, 49, 98];
 
 /// The lowest real-time priority.

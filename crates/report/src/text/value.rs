@@ -133,8 +133,8 @@ impl Shown {
         self.with_suffix(self.interval(effect))
     }
 
-    /// Formats the values of two arms, the effect, and its interval without a unit. If the effect is
-    /// unknown but absolute, it is the difference of the values.
+    /// Formats the values of two arms, the effect, and its interval without a unit. If the effect
+    /// is unknown but absolute, it is the difference of the values.
     pub(super) fn cells(
         self,
         first: Option<f64>,

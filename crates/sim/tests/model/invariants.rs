@@ -95,8 +95,8 @@ proptest! {
         }
         let report = run(&setup).unwrap();
         for task in &report.tasks {
-            // A round takes at most the task's sleep (twice the total work of all tasks), three times
-            // that total work, and 2 ms for rounding to ticks.
+            // A round takes at most the task's sleep (twice the total work of all tasks), three
+            // times that total work, and 2 ms for rounding to ticks.
             let min = 4_000 / (2 * demand + 3 * demand + 2) - 1;
             prop_assert!(task.bursts >= min.max(1).unsigned_abs(), "{task:?} of {min}");
         }

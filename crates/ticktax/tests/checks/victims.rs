@@ -70,7 +70,8 @@ pub(crate) fn is_throttled(truth: &Truth, threads: &ThreadTimes) -> Result<(), F
     check(threads.processes >= 2, || "its child is missing".to_owned())
 }
 
-/// Checks that a victim is throttled for as long as its own quota requires. The allowed error is the larger of 5 % and 20 ms.
+/// Checks that a victim is throttled for as long as its own quota requires. The allowed error is
+/// the larger of 5 % and 20 ms.
 pub(crate) fn is_held_by_its_own_quota(
     what: &str,
     time: Nanos,

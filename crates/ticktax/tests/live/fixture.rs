@@ -82,8 +82,8 @@ pub(crate) fn ticktax(arguments: &[&str]) -> Command {
     command
 }
 
-/// Returns the command that makes the disturbance of `plan`, and the path of the file to which it
-/// writes its `Truth`.
+/// Returns the command that makes the disturbance of `plan`, and the path of the file that will
+/// contain its `Truth`.
 ///
 /// If the disturbance is a spinning thread, it runs as a real-time thread, so that a busy machine
 /// does not delay it.

@@ -17,8 +17,8 @@ const LIMIT: u64 = 96 << 20;
 /// Number of processes that sleep.
 const SLEEPERS: usize = 2_000;
 
-/// A cgroup with a memory limit, above which the kernel kills its processes. It is removed when this
-/// is dropped.
+/// A cgroup with a memory limit, above which the kernel kills its processes. It is removed when
+/// this is dropped.
 struct MemoryGroup {
     folder: PathBuf,
 }

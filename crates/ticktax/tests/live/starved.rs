@@ -160,8 +160,9 @@ pub(crate) fn a_refused_priority_is_reported() -> Result<(), Failed> {
         format!("{:?}", statement.coverage)
     })?;
     let limitations = &statement.coverage.limitations;
-    let is_refused = |limitation: &Limitation| matches!(limitation, Limitation::PriorityRefused { reason } if !reason.is_empty());
-    check(limitations.iter().any(is_refused), || {
-        format!("{limitations:?}")
-    })
+    let is_refused = limitations.iter().any(|limitation| match limitation {
+        Limitation::PriorityRefused { reason } => !reason.is_empty(),
+        _ => false,
+    });
+    check(is_refused, || format!("{limitations:?}"))
 }

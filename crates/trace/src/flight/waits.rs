@@ -66,7 +66,7 @@ impl Thread {
     }
 }
 
-/// Returns those waits within the window that belong to threads for which `its` returns `true`.
+/// Returns the waits within the window of all threads that `its` accepts.
 /// `cpus` contains each CPU's events in the window, and `name` returns the source of a wait.
 /// Threads that did not run in the window are unknown, so they have no waits.
 pub(super) fn waits_of<I: Iterator<Item = Event>>(

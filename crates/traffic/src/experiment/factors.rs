@@ -69,7 +69,8 @@ pub struct Factor {
     pub values: &'static str,
     /// Description for the help text.
     pub about: &'static str,
-    /// Facts, read back from the kernel, that show the effect of the factor. If this is empty, the value of the factor is shown instead.
+    /// Facts, read back from the kernel, that show the effect of the factor. If this is empty, the
+    /// value of the factor is shown instead.
     shown_by: &'static [&'static str],
     set: Set,
 }

@@ -72,7 +72,8 @@ fn title(page: &mut Page, beats: &BeatStatement, others: &[&BeatLine]) {
             format!("{found} found in {sources}.")
         }
         Some(beat) => format!(
-            "{} found in {sources}. The costliest is {}, every {}, with {} of the time of its CPUs.",
+            "{} found in {sources}. The costliest is {}, every {}, with {} of the time of its \
+             CPUs.",
             counted(others.len() as u64, "period"),
             beat_name(beat),
             tied(plain(beat.rhythm.period)),
