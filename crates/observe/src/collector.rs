@@ -97,8 +97,8 @@ impl Collector {
         collector
     }
 
-    /// The governor, which then works for the end of the session. The buffers are not looked at any
-    /// more.
+    /// Takes the governor, which no longer looks at the buffers: it raises this thread until the
+    /// session has ended.
     pub(crate) fn take_governor(&mut self) -> Option<Governor> {
         let governor = self.governor.take()?;
         governor.watch(None);

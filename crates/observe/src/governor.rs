@@ -49,8 +49,6 @@ struct Shared {
     buffers: Mutex<Option<Buffers>>,
     /// Whether the session's thread has a real-time priority at the moment.
     in_slice: AtomicBool,
-    /// Whether the session's thread has been raised because it would have come too late.
-    is_needed: AtomicBool,
     /// The governor's thread id; 0 until it runs.
     tid: AtomicI64,
     /// CPU time of the governor, in ns.
@@ -143,11 +141,6 @@ impl Governor {
         self.shared.in_slice.load(Ordering::Relaxed)
     }
 
-    /// Whether the session's thread has been raised because it would have come too late.
-    pub(crate) fn is_needed(&self) -> bool {
-        self.shared.is_needed.load(Ordering::Relaxed)
-    }
-
     fn wake(&self) {
         if let Some(thread) = &self.thread {
             thread.thread().unpark();
@@ -207,7 +200,6 @@ fn govern(session: ThreadPriority, shared: &Shared) {
         shared.in_slice.store(in_slice, Ordering::Relaxed);
         match next.priority {
             Some(priority) => {
-                shared.is_needed.store(true, Ordering::Relaxed);
                 // It was granted at the start. If it is not any more, the buffers may run over,
                 // which the header reports.
                 let _ = session.raise(priority);

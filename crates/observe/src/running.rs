@@ -19,7 +19,6 @@ use crate::collector::Collector;
 use crate::command::Audited;
 use crate::error::ObserveError;
 use crate::event::{Progress, Started};
-use crate::governor::Governor;
 use crate::head_start::HeadStart;
 use crate::header::End;
 use crate::plan::{ProbeChoice, Program, Settings};
@@ -294,12 +293,13 @@ impl Running {
     }
 
     /// Stops the probes, reads the counters again, forwards a signal to the command, and ends the
-    /// accounting. Also returns the governor, which works until the caller has handled everything.
+    /// accounting. Also returns the CPU time of the governor, which ends here: what is left to do
+    /// can wait for a CPU.
     pub(crate) fn finish(
         mut self,
         sources: &mut SourceTable,
         rows: &mut Vec<Row>,
-    ) -> (Header, Option<Governor>) {
+    ) -> (Header, Nanos) {
         let raised = self.collector.raised_time();
         let governor = self.collector.take_governor();
         // If accounting has already ended, read the counters at once, because they include all time
@@ -368,7 +368,8 @@ impl Running {
             reason: reason.to_owned(),
         });
         header.coverage.limitations.extend(refused);
-        (header, governor)
+        let governed = governor.map_or(Nanos::ZERO, |governor| governor.cpu_time());
+        (header, governed)
     }
 }
 

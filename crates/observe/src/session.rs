@@ -10,7 +10,6 @@ use ticktax_trace::{Counted, TraceError, TraceSettings, Tracer};
 use crate::buffers::{RateMeter, Room};
 use crate::error::ObserveError;
 use crate::event::{Event, Observation, Progress, Started};
-use crate::governor::Governor;
 use crate::head_start::HeadStart;
 use crate::plan::{Plan, Program, Settings};
 use crate::running::Running;
@@ -21,15 +20,15 @@ use crate::running::Running;
 /// A session belongs to the thread that starts it. That thread's CPU time counts as the session's
 /// cost. During the session, the thread avoids the CPUs of the watched program if it can. Another
 /// thread raises its priority, in slices of 80 µs, if it cannot empty the buffers in time. The same
-/// happens while the session starts, and from its end until it is dropped.
+/// happens while the session starts and ends.
 pub struct Session {
     started: Started,
     start_reported: bool,
     /// The running parts, or `None` after the session has ended.
     running: Option<Box<Running>>,
     progress: Option<Progress>,
-    /// Governs this thread from the end of the session until this is dropped.
-    governor: Option<Governor>,
+    /// CPU time of the governor of this thread.
+    governed: Nanos,
     /// Header of the ended session. While `uncounted`, the cost in it is incomplete.
     header: Header,
     uncounted: bool,
@@ -79,7 +78,7 @@ impl Session {
             cpu_before: running.cpu_before,
             running: Some(Box::new(running)),
             progress: None,
-            governor: None,
+            governed: Nanos::ZERO,
             uncounted: true,
             sources: SourceTable::default(),
             rows: Vec::new(),
@@ -112,7 +111,7 @@ impl Session {
             let over = running.turn(&mut self.sources, &mut self.rows);
             self.progress = Some(running.progress());
             if over {
-                (self.header, self.governor) = running.finish(&mut self.sources, &mut self.rows);
+                (self.header, self.governed) = running.finish(&mut self.sources, &mut self.rows);
             } else {
                 self.running = Some(running);
             }
@@ -130,11 +129,7 @@ impl Session {
     /// the last rows.
     fn ended(&mut self) -> &Header {
         if std::mem::take(&mut self.uncounted) {
-            let governor = self
-                .governor
-                .as_ref()
-                .map_or(Nanos::ZERO, Governor::cpu_time);
-            self.header.cost.cpu = own_thread_cpu_time() - self.cpu_before + governor;
+            self.header.cost.cpu = own_thread_cpu_time() - self.cpu_before + self.governed;
             // This includes the tracer's buffers, because they are mapped into this process.
             self.header.cost.memory_bytes = own_peak_memory();
         }
@@ -171,12 +166,6 @@ impl Session {
             self.sources = SourceTable::default();
         }
         many
-    }
-
-    /// Whether this thread has had to be raised to a real-time priority, because other programs use
-    /// all CPUs. Threads that it starts are not raised. `false` while the session is running.
-    pub fn is_starved(&self) -> bool {
-        self.governor.as_ref().is_some_and(Governor::is_needed)
     }
 
     /// The sources of the rows so far.

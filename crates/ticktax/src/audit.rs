@@ -59,13 +59,7 @@ pub(crate) fn run(
         &mut |auditor, sources, progress| screen.show(progress.elapsed, auditor, sources),
     )?;
     screen.bar.done();
-    let threads = if session.is_starved() {
-        // This thread would wait for its slower helpers.
-        1
-    } else {
-        crate::beats::threads()
-    };
-    let mut statement = auditor.finish(&header, session.sources(), threads);
+    let mut statement = auditor.finish(&header, session.sources(), crate::beats::threads());
     extrapolate(statement.tick.as_mut(), typed.statement.fleet_of, terminal);
     check_watched(&statement, &header)?;
     let balances = statement.balances();

@@ -43,8 +43,8 @@ impl Gap {
             cpu: self.cpu,
             start: self.start,
             dur,
-            // In a wait row, the self time is the throttled part. Here, that part is unknown, which a
-            // self time equal to the length indicates.
+            // In a wait row, the self time is the throttled part. Here, that part is unknown, which
+            // a self time equal to the length indicates.
             self_time: dur,
             source,
         }
