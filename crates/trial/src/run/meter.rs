@@ -23,8 +23,8 @@ pub enum TrialMetric {
     Noise,
     /// Time that the program waited for a CPU, as a share of the time in which it needed one.
     Wait,
-    /// How long the quota of the cgroup throttled the program, as a share of the time that the
-    /// program needed a CPU.
+    /// Share of the time in which the quota of the cgroup throttled the program, out of the time
+    /// that the program needed a CPU.
     Throttled,
     /// 99th percentile of wake-up latency.
     P99,
