@@ -74,7 +74,9 @@ pub(crate) fn set_real_time<T>(thread: &JoinHandle<T>, priority: u8) -> bool {
     // SAFETY: `sched_param` consists of numbers, and zero is a valid value for each.
     let mut param: libc::sched_param = unsafe { std::mem::zeroed() };
     param.sched_priority = priority.into();
-    let thread = thread.as_pthread_t();
+    // `pthread_t` is an integer in glibc and a pointer in musl.
+    #[allow(clippy::unnecessary_cast)]
+    let thread = thread.as_pthread_t() as libc::pthread_t;
     // SAFETY: the handle exists, so the thread has not been joined, and its id is valid.
     unsafe { libc::pthread_setschedparam(thread, libc::SCHED_FIFO, &raw const param) == 0 }
 }
