@@ -15,7 +15,7 @@ const HARMONICS: u32 = 12;
 pub enum AliasKind {
     /// The slower beat samples the faster one once per period, at a phase that drifts slowly.
     Sampled,
-    /// Harmonics of the two beats pass each other.
+    /// A harmonic of one beat drifts past a harmonic of the other.
     Coincidence,
 }
 
@@ -28,8 +28,8 @@ pub struct Alias {
     pub first: u32,
     /// Number of the harmonic of the second beat.
     pub second: u32,
-    /// Period of the rhythm. Its confidence interval follows from the intervals of the two beats.
-    /// If the beats could be in step, `high` is infinite.
+    /// Period of the rhythm. Its confidence interval is derived from those of the two beats. If the
+    /// beats might be exactly in step, `high` is infinite.
     pub period: Period,
 }
 
@@ -54,8 +54,8 @@ pub fn coincidence(a: &Period, k: u32, b: &Period, n: u32) -> Period {
     }
 }
 
-/// Returns the slow rhythms that `a` and `b` produce together, with the simplest one first. A
-/// rhythm is slow if its period is longer than twice the period of either beat.
+/// Returns the slow rhythms that `a` and `b` produce together, simplest first. A rhythm is slow if
+/// its period is longer than twice the period of either beat.
 pub fn aliases(a: &Period, b: &Period) -> Vec<Alias> {
     let slower = a.value.max(b.value);
     let mut found = Vec::new();

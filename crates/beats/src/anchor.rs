@@ -160,7 +160,7 @@ impl FittedGrid {
         }
     }
 
-    /// Chooses the event nearest to each slot of the grid, then replaces it by the first event of
+    /// Chooses the event nearest to each slot of the grid, then replaces it with the first event of
     /// its burst.
     fn choose(&self, times: &[f64], chain: f64, gate: f64) -> Vec<Entry> {
         let gate = (3.5 * self.width / self.period + 1e-7).min(gate);

@@ -26,7 +26,7 @@ pub(super) struct Entry {
 
 #[derive(Clone, Debug)]
 pub(super) struct Train {
-    /// The beats that were observed, in order. There is at most one per slot.
+    /// The observed beats, ordered by slot. There is at most one per slot.
     pub(super) entries: Vec<Entry>,
     /// For every event, its slot and its signed distance from the path, in periods.
     pub(super) residuals: Vec<(i64, f64)>,
@@ -73,8 +73,8 @@ pub(super) fn along(times: &[f64], stretches: &[Range<usize>], seen: f64, track:
             })
             .count() as f64
     };
-    // Count the slots that have an event by chance at phases away from the beat. By taking the
-    // median of three phases, another pulse of a burst does not count as chance.
+    // Count the slots that have an event by chance at phases away from the beat. The median of
+    // three phases is used, so that another pulse of a burst is not mistaken for chance.
     let mut others = if gate < 0.16 {
         vec![hits(0.33), hits(0.5), hits(-0.33)]
     } else {

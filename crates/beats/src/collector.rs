@@ -27,7 +27,7 @@ pub struct BeatCollector {
     begin: Nanos,
     /// Events per block.
     block: usize,
-    /// The full blocks in order, followed by the block that is being filled.
+    /// The full blocks from oldest to newest, followed by the block that is being filled.
     blocks: Vec<Block>,
     bins: Vec<u32>,
     width: i64,
@@ -69,8 +69,8 @@ impl BeatCollector {
         }
     }
 
-    /// Adds the next event. Events must arrive in the order of their starts. If an event starts
-    /// before the previous one, it is recorded with the start of the previous one.
+    /// Adds the next event. Events must arrive in order of start time. If an event starts before
+    /// the previous one, it is recorded with the start time of the previous one.
     pub fn push(&mut self, start: Nanos, duration: Nanos) {
         self.count += 1;
         if self

@@ -14,8 +14,8 @@ const WIDTH: f64 = 0.01;
 const SAMPLE: usize = 2048;
 const KEPT: usize = 6;
 
-/// Finds the lags that are more frequent than their neighbours, with the strongest first. `times`
-/// must be sorted and are in ns.
+/// Finds the lags that are more frequent than their neighbours, strongest first. `times` must be
+/// sorted and are in ns.
 pub(super) fn peaks(times: &[f64], shortest: f64, longest: f64) -> Vec<Candidate> {
     let bins = bin(longest / shortest) + 2;
     let mut counts = vec![0.0_f64; bins];
@@ -41,7 +41,8 @@ pub(super) fn peaks(times: &[f64], shortest: f64, longest: f64) -> Vec<Candidate
             continue;
         }
         let around = mean(&counts, i, 25).max(0.04);
-        // This is the mean of five bins. By chance alone, their sum is a Poisson count.
+        // `here` is the mean of five bins. By chance alone, the sum of these bins is a Poisson
+        // count.
         let strength = 5.0 * (here * (here / around).ln() - here + around);
         if here > around && strength > 1.5 {
             found.push(Candidate {

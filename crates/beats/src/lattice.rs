@@ -19,13 +19,13 @@ use super::null::binomial_tail;
 use super::number::{index, whole};
 use super::track::PHASES;
 
-/// Maximum distance between an event and a lattice point for the event to be on the lattice, as a
-/// share of a tick.
+/// An event is on the lattice if its distance from the nearest lattice point is at most this share
+/// of a tick.
 const NEAR: f64 = 0.1;
-/// Minimum share of the events that must be on the lattice.
+/// The lattice is used only if at least this share of the events is on it.
 const MAX: f64 = 0.5;
-/// Minimum Rayleigh power, n·R², of events that are on the lattice. By chance, the power of one
-/// train in fifty exceeds this.
+/// Minimum Rayleigh power, n·R², of events that are on the lattice. By chance alone, one train in
+/// fifty exceeds this power.
 const POWER: f64 = 4.0;
 /// Maximum delay between a tick and an event that the tick caused, as a share of a tick.
 const LATE: f64 = 0.25;
@@ -39,7 +39,7 @@ const OFFSETS: usize = 64;
 /// Share of all ticks above which events count as occurring on every tick.
 pub(super) const EVERY: f64 = 0.7;
 
-/// The lattice of ticks on which the events of a train are.
+/// The lattice of ticks on which a train's events lie.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lattice {
     /// Tick period, ns.
@@ -69,8 +69,8 @@ impl Lattice {
         let near = sample.iter().filter(|&&phase| off(phase).abs() <= NEAR);
         let is_on_it =
             (sin * sin + cos * cos) / count.max(1.0) > POWER && near.count() as f64 >= MAX * count;
-        // The events of a different timer may be on a lattice that has the same width but another
-        // phase.
+        // The events of a different timer may lie on a lattice that has the same spacing but a
+        // different phase.
         let is_after_tick = tick.at.is_none_or(|at| {
             let late = centre - (at.0 as f64 - begin) / length;
             (late + NEAR).rem_euclid(1.0) <= NEAR + LATE
@@ -85,7 +85,7 @@ impl Lattice {
         ((time - self.phase) / self.tick).round()
     }
 
-    /// Replaces each time by the time of the nearest tick.
+    /// Replaces each time with the time of the nearest tick.
     pub(super) fn snap(&self, times: &[f64]) -> Vec<f64> {
         let tick = |&time: &f64| self.number(time) * self.tick + self.phase;
         times.iter().map(tick).collect()
@@ -166,9 +166,9 @@ impl Comb {
         (turns < 1.0 || point < 0.5).then(|| index(turns * PHASES as f64).min(PHASES - 1))
     }
 
-    /// Finds the lattice point of an event `into` ns after the start of its slot, which is at
-    /// `begin`. Returns the phase of that point, and the factors by which the event's density is
-    /// multiplied there, indexed by the phase of the path.
+    /// Finds the lattice point of an event. The event is `into` ns after the start of its slot, and
+    /// the slot starts at `begin`. Returns the phase of that point, and the factors by which the
+    /// event's density is multiplied there, indexed by the phase of the path.
     pub(super) fn place(&self, begin: f64, into: f64) -> (usize, &[f32; PHASES]) {
         let tick = self.lattice.tick;
         let first = (self.lattice.phase - begin).rem_euclid(tick);

@@ -65,8 +65,8 @@ pub struct Events {
     pub starts: Vec<Nanos>,
     /// Durations of the events, one per start.
     pub durations: Vec<Nanos>,
-    /// Intervals in which no event is missing, ascending and disjoint. They cover either the whole
-    /// observation, or the parts of it whose events were kept.
+    /// Disjoint intervals in which no event is missing, in chronological order. They cover either
+    /// the whole observation, or the parts of it whose events were kept.
     pub observed: Vec<(Nanos, Nanos)>,
     /// The kernel's tick. `None` if it is unknown, or if the tick itself is the source of the
     /// events. Events that occur only on ticks look periodic at the period of the tick, but that
@@ -103,7 +103,7 @@ impl Events {
         }
     }
 
-    /// Returns the same events with this tick of the kernel.
+    /// Returns the events with the kernel's tick set to `tick`.
     #[must_use]
     pub fn with_tick(mut self, tick: Option<Tick>) -> Self {
         self.tick = tick;
@@ -141,8 +141,8 @@ impl Period {
         }
     }
 
-    /// Returns whether the confidence intervals overlap. If they do, both can describe the same
-    /// period.
+    /// Returns whether the confidence intervals overlap. If they do, the two periods may be the
+    /// same.
     pub fn agrees(&self, other: &Self) -> bool {
         self.low <= other.high && other.low <= self.high
     }

@@ -17,11 +17,11 @@
 
 use statrs::distribution::{DiscreteCDF, Hypergeometric};
 
-/// Coefficient of variation of the narrowest distribution of intervals that still counts as
-/// irregular. A gamma distribution with shape 11 has this coefficient.
+/// Arrivals count as irregular if the coefficient of variation of their intervals is at least this.
+/// A gamma distribution with shape 11 has this coefficient.
 const BROAD: f64 = 0.3;
-/// Maximum number of intervals that [`clean`] tests. With more intervals, following the path is
-/// enough.
+/// Maximum number of intervals that [`clean`] tests. If there are more, the evidence from following
+/// the path is enough.
 const FEW: usize = 64;
 
 /// Bounds the probability that chance produces a path with this score (in nats) at any of the
@@ -71,10 +71,10 @@ pub(super) fn clean(times: &[f64], tick: f64) -> Option<(f64, f64)> {
     Some((mean, poisson_regular(n, spread).max(renewal)))
 }
 
-/// Returns an upper bound on the probability that `n` Poisson intervals that fill a given time are
-/// this similar. If their sum is given, the intervals are uniform on a simplex (Greenwood 1946). In
-/// it, the intervals up to a given coefficient of variation form a ball. The bound is loose if the
-/// ball extends beyond the simplex.
+/// Returns an upper bound on the probability that `n` Poisson intervals with a given sum vary as
+/// little as `spread`, their coefficient of variation. Given their sum, the intervals are uniform
+/// on a simplex (Greenwood 1946). In it, the intervals up to a given coefficient of variation form
+/// a ball. The bound is loose if the ball extends beyond the simplex.
 fn poisson_regular(n: usize, spread: f64) -> f64 {
     let n = n as f64;
     let dimension = n - 1.0;
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn fishers_test_matches_his_published_examples() {
-        // The lady who tastes tea gets at least 3 of 4 cups right by chance with the probability
+        // By chance, the lady who tastes tea gets at least 3 of 4 cups right with a probability of
         // 17/70.
         assert!((fisher([3, 1], [1, 3]) - 17.0 / 70.0).abs() < 1e-12);
         // This is Fisher's table of convictions of twins of criminals (The Logic of Inductive

@@ -10,8 +10,8 @@ use ticktax_model::Nanos;
 /// Maximum number of beats to report per source.
 const MAX: usize = 8;
 
-/// Finds the beats among `events`, with the strongest first. Returns an empty list if [`knowable`]
-/// says that no period can be found.
+/// Finds the beats among `events`, strongest first. Returns an empty list if [`knowable`] says that
+/// no period can be found.
 pub fn detect(events: &Events) -> Vec<Beat> {
     let Ok((shortest, longest)) = knowable(events) else {
         return Vec::new();
@@ -42,7 +42,7 @@ pub fn detect(events: &Events) -> Vec<Beat> {
 }
 
 /// Returns whether the period that was found is a small rational multiple of the period of an
-/// earlier beat, to within its precision.
+/// earlier beat, to within the precision of the measurement.
 fn is_multiple(found: &AcceptedBeat, beat: &Beat) -> bool {
     let ratio = found.fit.period / beat.period.value;
     let slots = found.train.slots.min(beat.expected as f64);

@@ -54,12 +54,13 @@ const FROM: f64 = 0.1;
 /// Maximum difference between the log likelihoods of the best λ and of a plausible one. This is
 /// half the 99 % quantile of χ² with one degree of freedom.
 const PLAUSIBLE: f64 = 3.317;
-/// Minimum number of one-slot intervals for their mean to count.
+/// The mean of the one-slot intervals is considered only if there are at least this many of them.
 const STEPS: usize = 20;
-/// Minimum distance of that mean from the fitted period for it to count, in standard errors.
+/// The mean of the one-slot intervals counts as different from the fitted period if it lies more
+/// than this many of its standard errors outside the period's confidence interval.
 const FAR: f64 = 4.0;
-/// Maximum difference between an interval of the timer and the median interval, as a share of the
-/// median.
+/// An interval counts as near the median interval if it differs from it by at most this share of
+/// the median.
 const NEAR: f64 = 0.25;
 /// If at least this share of the intervals is near the median, the other intervals are attributed
 /// to early rearming. The share is well above half, so that a timer that has two interval lengths
@@ -217,7 +218,7 @@ impl Steps {
         self.all.len() >= STEPS && off > fit.margin + FAR * self.error()
     }
 
-    /// Returns the fit for a timer that is rearmed for the mean of these intervals.
+    /// Returns the fit of a rearmed timer whose period is the mean of these intervals.
     fn fit(&self) -> Fit {
         let freedom = (self.all.len() as f64 - 1.0).max(1.0);
         Fit {

@@ -19,7 +19,7 @@ const ALARM: f64 = 1e-3;
 /// Maximum false-alarm probability in the test for a few regular intervals ([`null::clean`]). This
 /// test runs once per source.
 const ALARM_CLEAN: f64 = 5e-3;
-/// Maximum spread of the events around the path for a beat to be accepted, in periods.
+/// A beat is accepted only if the spread of its events around the path is at most this, in periods.
 const WIDEST: f64 = 0.21;
 /// Maximum share of slots that may have an event by chance. With more unrelated events, a path
 /// always finds some that confirm a period.
@@ -212,7 +212,7 @@ impl<'a> Search<'a> {
         ranked
     }
 
-    /// Selects the events with which periods near `period` are compared.
+    /// Selects the events that are used to compare periods near `period`.
     fn trial(&self, period: f64) -> Trial {
         let wanted = TRIAL_SLOTS * period;
         let dense = self.times.len() as f64 * period / self.seen > 8.0;
@@ -321,8 +321,8 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Returns by which factor the true period is longer, if events are missing in a regular pattern of
-/// slots. Returns `None` if it finds no pattern.
+/// Returns the factor by which the true period is longer than the tested one, if events are missing
+/// in a regular pattern of slots. Returns `None` if there is no such pattern.
 fn every_other(train: &Train) -> Option<f64> {
     if train.fill > 0.62 || train.entries.len() < 8 || train.entries.last()?.segment > 0 {
         return None;

@@ -41,8 +41,8 @@ pub struct Candidate {
     pub strength: f64,
 }
 
-/// Finds the spectral peaks between two periods, with the strongest first. `times` must be sorted
-/// and are in ns from the start of the window. `span` is the length of the window, in ns.
+/// Finds the spectral peaks between two periods, strongest first. `times` must be sorted and are in
+/// ns from the start of the window. `span` is the length of the window, in ns.
 pub(super) fn peaks(times: &[f64], span: f64, shortest: f64, longest: f64) -> Vec<Candidate> {
     let mut found = Vec::new();
     each_scale(times, span, (shortest, longest), |mut local| {
@@ -92,7 +92,8 @@ struct Pair<'a> {
     waiting: Vec<Complex<f32>>,
     is_half: bool,
     scratch: Vec<Complex<f32>>,
-    /// Twice the sum of the power at each frequency, up to half the length of the transform.
+    /// For each frequency, twice the power summed over all segments. The frequencies go up to half
+    /// the length of the transform.
     sum: Vec<f64>,
 }
 
@@ -131,7 +132,7 @@ impl<'a> Pair<'a> {
         z.fill(Complex::default());
     }
 
-    /// Returns the sum of the power at each frequency.
+    /// Returns, for each frequency, the power summed over all segments.
     fn finish(mut self) -> Vec<f64> {
         if self.is_half {
             self.transform();
@@ -143,7 +144,7 @@ impl<'a> Pair<'a> {
 
 /// The averaged spectrum at one bin width.
 struct Scale {
-    /// Power at each frequency. For white noise, it is 1.
+    /// Power at each frequency, normalised so that white noise has a power of 1.
     power: Vec<f64>,
     /// Number of segments over which the power is averaged.
     segments: f64,
@@ -154,8 +155,8 @@ struct Scale {
 impl Scale {
     fn measure(times: &[f64], span: f64, bin: f64, transforms: &mut Transforms) -> Self {
         let bins = index(span / bin).max(1);
-        // Treat a window of up to two segments as one segment. To average two would only lose
-        // resolution.
+        // Treat a window of up to two segments as one segment, because averaging two would only
+        // lose resolution.
         let (segment, length) = if bins <= 2 * SEGMENT {
             (bins + 1, (bins * 4).next_power_of_two())
         } else {

@@ -8,10 +8,10 @@
 use super::anchor::RESTARTS;
 use super::assign::Entry;
 
-/// Minimum deviation of a step that counts as a restart, in periods.
+/// A step counts as a restart only if it deviates by more than this, in periods.
 const MIN: f64 = 0.04;
 
-/// Counts the slots again. The slot of each beat follows from its distance from the previous beat.
+/// Renumbers the slots. Each beat's slot follows from its distance from the previous beat.
 pub(super) fn number(times: &[f64], entries: &mut [Entry], period: f64) {
     for i in 1..entries.len() {
         let before = entries[i - 1];

@@ -1,4 +1,4 @@
-//! Tests what the detector guarantees, with generated events.
+//! Tests the detector's guarantees with generated events.
 
 mod nulls;
 

@@ -174,7 +174,7 @@ fn block_gain(
     (block, used, product.map(f32::ln), slots)
 }
 
-/// Density of events around the path. By chance, it would be 1.
+/// Density of events around the path. If the events were there by chance, it would be 1.
 struct Pulse {
     period: f64,
     kernel: [f32; 2 * PHASES],
@@ -361,8 +361,8 @@ impl State {
         self.came_from.push(from);
     }
 
-    /// Extends every path by `blocks`. Returns, for each phase, the phase from which the best path
-    /// to it comes.
+    /// Extends every path by `blocks`. Returns, for each phase, the previous phase of the best path
+    /// that ends there.
     fn advance(&mut self, blocks: Option<i64>) -> [u8; PHASES] {
         let mut from: [u8; PHASES] = std::array::from_fn(|i| u8::try_from(i).unwrap_or(0));
         let top = max(&self.best);

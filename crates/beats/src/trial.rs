@@ -1,27 +1,26 @@
-//! Compares periods with the help of a part of the events, and chooses among the multiples of a
-//! period.
+//! Compares periods using part of the events, and chooses among the multiples of a period.
 
 use super::lattice::Lattice;
 use super::track::{DriftModel, Track, follow};
 
-/// Minimum share of its slots in which a beat must have an event, beyond the slots that have one by
-/// chance.
+/// A beat must have an event in at least this share of its slots, not counting slots that have one
+/// by chance.
 pub(super) const FILL: f64 = 0.4;
-/// Minimum share of a period's evidence that a multiple of the period must explain to be preferred.
+/// A multiple of a period is preferred if it explains at least this share of the period's evidence.
 /// Twice the true period explains less than half of the evidence. The true period explains as much
-/// as its fractions.
+/// as its fractions do.
 const AS_GOOD: f64 = 0.72;
 /// Share of slots that have a beat, as assumed in the likelihood.
 const WEIGHT: f32 = 0.8;
 
-/// The part of the events with which periods are compared.
+/// The part of the events that is used to compare periods.
 pub(super) struct Trial {
     /// Event times in the window, in ns, divided into pieces. No piece extends across a hole in the
     /// observation.
     pub(super) pieces: Vec<Vec<f64>>,
-    /// Observed time of all pieces together, in ns.
+    /// Total observed time of all pieces, in ns.
     pub(super) length: f64,
-    /// The lattice of ticks on which the event times are. `None` if many of them are between ticks.
+    /// The lattice of ticks on which the event times lie. `None` if many of them lie between ticks.
     pub(super) lattice: Option<Lattice>,
 }
 
