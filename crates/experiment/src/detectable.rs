@@ -11,8 +11,8 @@ const POWER: f64 = 0.8;
 const FEWEST_RUNS: usize = 6;
 /// Maximum number of blocks to suggest.
 const MOST_BLOCKS: u64 = 10_000;
-/// Ratio between the effect that a rank test can find and the effect that a t test can find, if
-/// values are normal: 1/√(3/π) (Lehmann 1975, 2.4).
+/// Ratio of the smallest effect that a rank test can find to the smallest that a t test can find,
+/// if values are normally distributed: 1/√(3/π) (Lehmann 1975, 2.4).
 const RANKS: f64 = 1.023_3;
 /// Correction of the detectable effect for a small number of blocks. It is divided by the square of
 /// that number. With few values, a rank test is coarse, and the interval must also exclude 0. The
@@ -105,8 +105,8 @@ pub fn effect_of(scale: Scale, sum: f64) -> f64 {
     }
 }
 
-/// Returns the mean of additive differences as an effect, with its interval. Returns `None` if
-/// there are fewer than two differences.
+/// Returns the mean of additive differences as an effect, with its confidence interval. Returns
+/// `None` if there are fewer than two differences.
 pub fn mean_effect(scale: Scale, differences: &[f64]) -> Option<Effect> {
     mean_interval(differences).map(|(low, high)| Effect {
         value: effect_of(scale, mean(differences)),
@@ -197,8 +197,8 @@ mod tests {
 
     #[test]
     fn fewer_than_the_minimum_of_blocks_detect_nothing() {
-        // For six blocks, the p-value of equal signs is 2/2^6 = 3.1 %. Five comparisons have a
-        // level of 1 %, which takes 2/2^8, that is, eight blocks.
+        // For six blocks, the p-value of equal signs is 2/2^6 = 3.1 %. With five comparisons, the
+        // level is 1 %. This takes eight blocks, for which the p-value is 2/2^8 = 0.8 %.
         assert_eq!(fewest_blocks(1), 6);
         assert_eq!(fewest_blocks(5), 8);
         let aa = [10.0, 10.1, 9.9, 10.0, 10.2, 9.8, 10.0, 10.1];

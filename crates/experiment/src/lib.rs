@@ -13,5 +13,5 @@ pub mod vary;
 
 pub use plan::{Slot, plan};
 
-/// Default for the largest effect that counts as no difference, as a fraction.
+/// By default, effects up to this size count as no difference, as a fraction.
 pub const DIFFERENCE: f64 = 0.05;

@@ -311,7 +311,7 @@ impl<P: Parameter> Grid<P> {
         self.axes.is_empty()
     }
 
-    /// Returns the settings that all arms change.
+    /// Returns the settings that every arm is based on.
     pub fn base(&self) -> &P::Arm {
         &self.base
     }
@@ -321,7 +321,7 @@ impl<P: Parameter> Grid<P> {
         &self.axes
     }
 
-    /// Returns how many values each parameter takes.
+    /// Returns the number of values of each parameter.
     pub fn levels(&self) -> Vec<usize> {
         self.axes.iter().map(|axis| axis.values.len()).collect()
     }

@@ -6,10 +6,10 @@ use statrs::function::factorial::ln_factorial;
 
 use super::student_chance;
 
-/// Maximum for the number of all values multiplied by the size of the smaller sample, if all
-/// choices are counted. This limits the work to 32 million additions.
+/// All choices are counted if the total number of values, multiplied by the size of the smaller
+/// sample, is at most this. This limits the work to 32 million additions.
 const COUNTED: usize = 4_000;
-/// Maximum number of differences. With more, not all combinations of signs are counted.
+/// All combinations of signs are counted for at most this many differences.
 const SIGNED: usize = 200;
 
 /// Returns twice the rank of each value. Ranks start at 1, and equal values share their mean rank.
@@ -30,10 +30,10 @@ fn doubled_ranks(values: &[f64]) -> Vec<usize> {
 /// Returns the two-sided p-value of the Mann–Whitney test (Mann and Whitney 1947), or 1 if either
 /// sample is empty.
 ///
-/// If the number of all values multiplied by the size of the smaller sample is at most 4,000, every
-/// way to draw the smaller sample is counted. The test is then exact, even with ties. For larger
-/// samples, the normal approximation is used, with corrections for ties and continuity (Lehmann
-/// 1975, 1.4).
+/// If the total number of values, multiplied by the size of the smaller sample, is at most 4,000,
+/// every way to draw the smaller sample is counted. The test is then exact, even with ties. For
+/// larger samples, the normal approximation is used, with corrections for ties and continuity
+/// (Lehmann 1975, 1.4).
 pub fn mann_whitney(a: &[f64], b: &[f64]) -> f64 {
     let (few, many) = if a.len() <= b.len() { (a, b) } else { (b, a) };
     let all: Vec<f64> = few.iter().chain(many).copied().collect();

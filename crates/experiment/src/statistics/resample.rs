@@ -31,8 +31,8 @@ impl Places {
         Self(Stream::new(SEED, 0))
     }
 
-    /// Fills `into` with a resample of `values`, that is, with as many values, drawn with
-    /// replacement.
+    /// Fills `into` with a resample of `values`, that is, with the same number of values, drawn
+    /// with replacement.
     fn sample(&mut self, values: &[f64], into: &mut Vec<f64>) {
         let size = i64::try_from(values.len()).unwrap_or(i64::MAX);
         let law = Law::Uniform(Nanos(0), Nanos(size));
@@ -97,14 +97,14 @@ pub fn means_interval(a: &[f64], b: &[f64], as_ratio: bool) -> Option<(f64, f64)
     }))
 }
 
-/// Returns the interval according to Student's t distribution.
+/// Returns the 95 % confidence interval according to Student's t distribution.
 fn by_student((centre, error): (f64, f64), freedom: f64) -> (f64, f64) {
     let margin = error * student_quantile(0.975, freedom);
     (centre - margin, centre + margin)
 }
 
-/// Returns the interval according to the distribution of resamples. Each call to `again` draws a
-/// resample and returns its mean and standard error.
+/// Returns the 95 % confidence interval according to the distribution of resamples. Each call to
+/// `again` draws a resample and returns its mean and standard error.
 fn studentised(
     (centre, error): (f64, f64),
     freedom: f64,
@@ -167,8 +167,8 @@ mod tests {
         assert_eq!(mean_interval(&[1.0]), None);
         assert_eq!(mean_interval(&[2.0; 6]), Some((2.0, 2.0)));
         assert_eq!(mean_interval(&[2.0; 9]), Some((2.0, 2.0)));
-        // A third of the resamples have no spread, so Student's interval must be used, which is ±
-        // 2.26 · 0.1.
+        // A third of the resamples have no spread, so Student's interval must be used. It is ± 2.26
+        // · 0.1.
         let mut one = [0.0; 10];
         one[4] = 1.0;
         let (low, high) = mean_interval(&one).unwrap();
