@@ -67,8 +67,8 @@ impl Proc {
         times.map(|(cpu, times)| (cpu, times.steal)).collect()
     }
 
-    /// Returns the idle time of each CPU since boot, from `/proc/stat`. It includes the time in
-    /// which the CPU was idle and waited for I/O.
+    /// Returns the idle time of each CPU since boot, from `/proc/stat`. It includes iowait, that
+    /// is, idle time during which a thread waited for I/O.
     pub fn idle_times(&self) -> BTreeMap<u32, Nanos> {
         let stat = self.text("proc/stat").unwrap_or_default();
         let times = cpu_times(&stat, user_hz()).into_iter();
@@ -151,8 +151,8 @@ fn cpu_times(stat: &str, hz: i64) -> BTreeMap<u32, CpuTimes> {
 }
 
 /// Parses `/proc/net/softnet_stat`, which has one line of hexadecimal numbers per online CPU. Since
-/// Linux 5.10, the 13th column is the CPU number. On earlier kernels, the first line is taken as
-/// that of CPU 0, the second as that of CPU 1, and so on.
+/// Linux 5.10, the 13th column is the CPU number. On earlier kernels, the first line is attributed
+/// to CPU 0, the second to CPU 1, and so on.
 fn softnet(text: &str) -> BTreeMap<u32, SoftnetCounts> {
     let line = |(place, line): (u32, &str)| {
         let words = line.split_ascii_whitespace();
@@ -231,8 +231,8 @@ fn softirqs(text: &str) -> BTreeMap<String, BTreeMap<u32, u64>> {
     rows.map(|(name, row)| (name, row.counts)).collect()
 }
 
-/// Rows of `/proc/interrupts` whose interrupts have no tracepoint on x86. The others have one in
-/// `arch/x86/include/asm/trace/irq_vectors.h`.
+/// Rows of `/proc/interrupts` whose interrupts have no tracepoint on x86. The interrupts in all
+/// other rows have one in `arch/x86/include/asm/trace/irq_vectors.h`.
 pub const UNTRACED: [&str; 7] = ["HYP", "HRE", "HVS", "MCE", "PIN", "NPI", "PIW"];
 
 /// Returns the interrupts that have no tracepoint and occurred on `cpu` between two readings. Each

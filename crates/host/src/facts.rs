@@ -297,7 +297,7 @@ fn has_parameter(cmdline: Option<&str>, name: &str, value: &str) -> bool {
     parameter(cmdline.unwrap_or_default(), name) == Some(value)
 }
 
-/// Returns in which situations the tick stops. If the kernel was built without support for
+/// Returns the situations in which the tick stops. If the kernel was built without support for
 /// `nohz_full=`, this function ignores the parameter. A finding reports it instead.
 fn tick_mode(
     config: Option<&str>,
@@ -487,8 +487,8 @@ mod tests {
         assert_eq!(machine.preemption, Some(Preemption::Rt));
         assert_eq!(machine.evidence[&MachineFact::TickMode], Evidence::Btf);
         assert_eq!(machine.evidence[&MachineFact::Accounting], Evidence::Btf);
-        // The directory with the test's files is another machine, so the clocks of the real machine
-        // must not be used.
+        // The directory with the test's files stands for another machine, so the clocks of the real
+        // machine must not be used.
         assert_eq!(machine.hz_configured, None);
         let configured = "CONFIG_HZ=250\nCONFIG_NO_HZ_COMMON=y\nCONFIG_TICK_CPU_ACCOUNTING=y\n";
         put(root.path(), "proc/sys/kernel/osrelease", "6.1.0-test\n");

@@ -51,7 +51,7 @@ pub fn with_limit_from_start<T>(start: impl FnOnce() -> T) -> T {
     start()
 }
 
-/// Raises the soft limit again when it is dropped, even if the caller panics.
+/// When dropped, raises the soft limit again, even if the caller panics.
 struct RaisedAgain;
 
 impl Drop for RaisedAgain {

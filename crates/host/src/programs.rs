@@ -120,9 +120,9 @@ impl Proc {
         Some(pids.filter_map(|pid| self.autogroup(pid)).collect())
     }
 
-    /// Returns the IDs of the processes in each cgroup. The path of a cgroup is that in the
-    /// hierarchy of the CPU controller. The root cgroup, which contains all kernel threads, is left
-    /// out. Returns `None` if `/proc` cannot be read.
+    /// Returns the IDs of the processes in each cgroup. The cgroups are identified by their paths
+    /// in the hierarchy of the CPU controller. The root cgroup, which contains all kernel threads,
+    /// is left out. Returns `None` if `/proc` cannot be read.
     pub fn cgroups(&self) -> Option<BTreeMap<String, BTreeSet<i32>>> {
         self.text("proc/self/cgroup")?;
         let mut cgroups: BTreeMap<String, BTreeSet<i32>> = BTreeMap::new();
@@ -197,8 +197,7 @@ impl Proc {
         tids.filter_map(times).collect()
     }
 
-    /// Returns the IDs of the [`MAX_PROCESSES`] processes that have the lowest IDs, in ascending
-    /// order.
+    /// Returns the lowest [`MAX_PROCESSES`] process IDs, in ascending order.
     fn processes(&self) -> Vec<i32> {
         let mut pids = self.pids();
         pids.truncate(MAX_PROCESSES);

@@ -21,7 +21,7 @@ impl Functions {
         memchr::memmem::find(&self.0, &name).is_some()
     }
 
-    /// Returns in which situations the tick stops if `nohz_full=` and other boot parameters are
+    /// Returns the situations in which the tick stops if `nohz_full=` and other boot parameters are
     /// ignored.
     pub(super) fn tick_mode(&self) -> TickMode {
         if self.has("tick_nohz_idle_stop_tick") {

@@ -11,7 +11,7 @@ use super::reading::Reading;
 
 /// Maximum number of disks to check. No machine has this many.
 const MAX_DISKS: usize = 4_096;
-/// Library that replaces fsync by a function that does nothing.
+/// Library that replaces fsync with a function that does nothing.
 const FSYNC_LIBRARY: &str = "libeatmydata";
 
 /// Returns the write caches of SCSI and ATA disks. Other disks are left out: they do not report the

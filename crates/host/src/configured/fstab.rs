@@ -20,7 +20,7 @@ const KEEP_DATA: [&str; 8] = [
 pub(super) fn read(reading: &mut Reading) -> (Vec<FstabLine>, Vec<OtherMount>) {
     let fstab = reading.text("etc/fstab").unwrap_or_default();
     let Some(mounts) = reading.text("proc/mounts") else {
-        // If the list of mounts is unknown, every line would seem to be unmounted.
+        // Without the list of mounts, every line would seem to be unmounted.
         return (Vec::new(), Vec::new());
     };
     let mounts: Vec<[String; 4]> = mounts.lines().filter_map(fields).collect();

@@ -97,9 +97,9 @@ fn holders(reading: &mut Reading, device: &str) -> Vec<String> {
     holders
 }
 
-/// Largest number of interrupts with which affinities are always read. Reading them takes two files
-/// per interrupt, so on machines with more interrupts they are read only if they are sure to
-/// matter.
+/// If there are at most this many interrupts, their affinities are always read. Reading them takes
+/// two files per interrupt, so on machines with more interrupts, they are read only if they are
+/// sure to matter.
 const FEW_INTERRUPTS: usize = 256;
 
 /// Returns the CPUs that each device interrupt can be routed to. Returns nothing if there are more

@@ -148,7 +148,7 @@ fn dotted(path: &str) -> String {
     swapped.collect()
 }
 
-/// Returns the value that wins for each parameter, and the place in the files that sets it.
+/// Returns, for each parameter, the value that takes effect and the file and line that set it.
 fn winners(reading: &mut Reading, lines: &[SysctlLine]) -> BTreeMap<String, (String, String)> {
     let exact: BTreeSet<&str> = lines
         .iter()
