@@ -63,7 +63,7 @@ pub struct CpuCheck {
     /// Time between the two readings of `/proc/stat`.
     #[serde(rename = "stat_elapsed_ns", alias = "between_ns")]
     pub stat_elapsed: Nanos,
-    /// Time added to each column of the CPU's line between the readings.
+    /// Time added to each column of the CPU's line between the two readings of `/proc/stat`.
     pub columns: CpuTimes,
     /// Busy time according to the columns: user, nice, system, irq and softirq. The time of
     /// ticktax's spin probe or soaker is excluded.
@@ -183,7 +183,7 @@ pub struct Bias {
 #[serde(rename_all = "snake_case")]
 pub enum BiasKind {
     /// Error of sampling at the tick, summed over all threads except probe threads. It includes
-    /// chance and programs whose bursts are in phase with the tick.
+    /// random error and the error due to programs whose bursts are in phase with the tick.
     Sampling,
     /// A program's bursts of work stay at one phase of the tick, so that ticks hit the program too
     /// rarely or too often. Its samples differ from their expected number by at least five standard

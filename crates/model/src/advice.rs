@@ -243,7 +243,8 @@ pub enum Advice {
     },
 }
 
-/// Processes of a program that would not slow down if their nice value were raised, by reason.
+/// Processes of a program that would not slow down if their nice value were raised, grouped by
+/// reason.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExemptPids {
     /// Processes that had exited when the recording ended.

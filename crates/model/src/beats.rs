@@ -70,7 +70,8 @@ pub struct Periodicity {
     /// Upper end of the 95 % confidence interval of the period, in ns.
     #[serde(rename = "period_high_ns")]
     pub high: f64,
-    /// Upper bound on the probability that events without any period would produce one this strong.
+    /// Upper bound on the probability that events without any period would show a period as strong
+    /// as this one by chance.
     #[serde(rename = "false_alarm_probability")]
     pub false_alarm: f64,
     /// Number of periods within the observed time in which an event occurred.
@@ -131,8 +132,8 @@ pub struct BeatLine {
     /// the next one in at least 80 % of cases. Empty if the kernel reported no wake-ups that lead
     /// to the source.
     pub chain: Vec<String>,
-    /// Evidence that the source follows the kernel's tick. Only recordings that contain no wake-ups
-    /// have it.
+    /// Evidence that the source follows the kernel's tick. Present only in recordings that contain
+    /// no wake-ups.
     #[serde(default)]
     pub follows_tick: Option<FollowsTick>,
     /// Probe gaps that the source explains. If the source itself consists of unexplained gaps,
@@ -149,8 +150,8 @@ pub struct BeatLine {
     /// explains.
     #[serde(default)]
     pub same_period: Vec<SamePeriod>,
-    /// Likely cause if the kernel ran nothing in these gaps. Only known if every kernel entry was
-    /// watched.
+    /// Likely cause if the source consists of probe gaps in which the kernel ran nothing. Known
+    /// only if every kernel entry was watched.
     #[serde(default, alias = "outside")]
     pub hypervisor_or_firmware: Option<HypervisorOrFirmware>,
     /// A sample of the source's events, for plots of their phases. Only the costliest sources have
@@ -191,8 +192,8 @@ pub struct SamePeriod {
     /// Name of the source that has the same period.
     pub name: String,
     /// Constant delay of the gaps after the source's events. `None` if the delay varies, if
-    /// unrelated gaps are mixed in, or if the source also has events on other CPUs. Even then, the
-    /// source may have caused some of the gaps.
+    /// unrelated gaps are mixed in, or if the source also has events on other CPUs. Even if there
+    /// is no constant delay, the source may have caused some of the gaps.
     #[serde(rename = "offset_ns", alias = "locked_at_ns")]
     pub offset: Option<Nanos>,
 }

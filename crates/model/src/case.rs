@@ -65,7 +65,7 @@ pub struct Remark {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RowKind {
-    /// The model was fitted to this row, so it is not a prediction.
+    /// The model was fitted to this row, so its result is not a prediction.
     Fit,
     /// The model was not fitted to this row, and there is a published number to compare its result
     /// with.
@@ -120,7 +120,7 @@ impl Line {
     /// compare.
     pub fn met(&self) -> Option<bool> {
         let value = self.modelled.unwrap_or_default();
-        // Tolerates rounding errors in the 12th digit, which are not the model's fault.
+        // Tolerate rounding errors in the 12th digit, which are not the model's fault.
         let limit = self.allowed + 1e-12 * value.abs();
         Some(self.residual?.abs() <= limit)
     }

@@ -22,8 +22,9 @@ pub struct ChangeStatement {
     /// Upper limit on the probability that at least one change marked as certain is due to chance.
     #[serde(rename = "false_alarm_probability")]
     pub family_alarm: f64,
-    /// Changes of the accounts that occur in at least one of the recordings, as shares of the time
-    /// of all CPUs, largest change first. Processes with the same name share one account.
+    /// Changes in the accounts that occur in at least one of the recordings, largest change first.
+    /// Each value is a share of the time of all CPUs. Processes with the same name share one
+    /// account.
     pub accounts: Vec<AccountChange>,
     /// Periodic sources that occur in only one of the recordings, or whose period changed.
     pub beats: Vec<BeatChange>,

@@ -1,7 +1,6 @@
 //! A machine's configured settings, for comparison with the settings in effect.
 //!
-//! This module contains only facts, as far as they could be read. The analysis derives findings
-//! from them.
+//! This module contains only the facts that could be read. The analysis derives findings from them.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +34,7 @@ pub struct Configured {
     pub other_mounts: Vec<OtherMount>,
     /// Write cache of each SCSI or ATA disk, as reported by the kernel and by the disk itself.
     pub write_caches: Vec<WriteCache>,
-    /// Processes in which `fsync` has no effect, as far as `/proc` shows.
+    /// Processes in which `fsync` has no effect, according to `/proc`.
     pub fsync_off: Vec<FsyncOff>,
     /// Frequency scaling of the CPUs. CPUs that share a policy have one entry.
     pub frequency: Vec<FrequencyPolicy>,

@@ -2,8 +2,8 @@
 //! can be queried across many machines.
 //!
 //! `docs/reference/data.md` describes the tables and their columns. The rows of each file are
-//! sorted and written at once. This keeps files small, and a query for one name or one time can
-//! skip most of a file.
+//! sorted, and the file is written in one go. This keeps files small, and a query for one name or
+//! one time can skip most of a file.
 
 mod rows;
 mod table;

@@ -217,7 +217,7 @@ pub struct IncidentGroup {
     pub last_unix_ms: i64,
     /// Number of the last incident in the group.
     pub last_number: u64,
-    /// Times of the incidents, in ascending order and in ms since 1970. Only the latest
+    /// Times of the incidents in ms since 1970, in chronological order. Only the latest
     /// [`MAX_TIMES`](Self::MAX_TIMES) are listed.
     #[serde(default)]
     pub at_unix_ms: Vec<i64>,
@@ -251,7 +251,7 @@ pub struct IncidentSheet {
     pub entry: IncidentEntry,
     /// Path of the incident's recording; `None` if it was not kept or no longer exists.
     pub path: Option<String>,
-    /// Position among the similar incidents in time order, starting from 1.
+    /// Position among the similar incidents in chronological order, starting from 1.
     pub position: u64,
     /// Number of similar incidents.
     pub similar_count: u64,

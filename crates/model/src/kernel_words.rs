@@ -28,7 +28,7 @@ pub fn is_ksoftirqd(name: &str) -> bool {
         .is_some_and(|cpu| cpu.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Name of the tick's timer function: in recent kernels, then in earlier ones.
+/// Names of the tick's timer function. Recent kernels use the first, earlier ones the second.
 pub const TICK_FUNCTIONS: [&str; 2] = ["tick_nohz_handler", "tick_sched_timer"];
 
 /// Timer function that wakes a thread from a timed sleep.
@@ -81,8 +81,8 @@ impl TaskDetail {
         }
     }
 
-    /// Returns the detail whose [`TaskDetail::name`] is `name`; `None` for other details, such as
-    /// the function of a work item.
+    /// Returns the detail whose [`TaskDetail::name`] is `name`. Returns `None` if no detail has
+    /// this name, for example if `name` is the function of a work item.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|detail| detail.name() == name)
     }

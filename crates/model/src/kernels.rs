@@ -31,8 +31,8 @@ pub enum GuestClock {
 }
 
 impl GuestClock {
-    /// Prefix of the word that stands for an instruction-counting clock. The clock's shift follows
-    /// it.
+    /// Prefix of the word that stands for an instruction-counting clock. It is followed by the
+    /// shift, which determines the time per instruction.
     const COUNTED: &str = "icount:";
 
     /// Returns a clock that advances by 2^`shift` ns per instruction. As in QEMU, `shift` is
@@ -146,8 +146,8 @@ pub struct KernelsStatement {
 }
 
 impl KernelsStatement {
-    /// Returns the number of judged rows that are close enough, and the number of all judged rows.
-    /// Rows used for calibration are excluded, because they agree by construction.
+    /// Returns the number of judged rows that are close enough, and the total number of judged
+    /// rows. Rows used for calibration are excluded, because they agree by construction.
     pub fn met(&self) -> (usize, usize) {
         let rows = self.tables.iter().flat_map(|table| {
             let rows = table.rows.iter().filter(|row| !row.fit);

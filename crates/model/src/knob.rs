@@ -225,7 +225,7 @@ pub enum UndoOutcome {
     /// The original value was restored.
     Restored,
     /// The original value was restored. It is unknown whether ticktax had set the value that was in
-    /// effect before, because that invocation was killed before it could read its value back.
+    /// effect before, because ticktax was killed before it could read that value back.
     RestoredUnread,
     /// The setting already had its original value.
     #[serde(alias = "already")]

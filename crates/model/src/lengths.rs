@@ -38,7 +38,8 @@ pub struct Lengths {
     pub max: Nanos,
 }
 
-/// Minimum probability that at least one of the observed times exceeds a quantile that is reported.
+/// A quantile is reported only if at least one observed time exceeds it with at least this
+/// probability.
 const CONFIDENCE: f64 = 0.95;
 
 /// Returns whether `count` times are enough to report their quantile `q`. They are enough if at
@@ -72,8 +73,8 @@ impl Lengths {
         }
     }
 
-    /// Returns the larger value of each figure. If only the figures of two sets of intervals are
-    /// known, this is an upper bound for their union.
+    /// Returns, for each figure, the larger of the two values. This is an upper bound on the figure
+    /// for the union of the two sets of intervals.
     #[must_use]
     pub fn longer(self, other: Self) -> Self {
         Self {

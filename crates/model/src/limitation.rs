@@ -199,7 +199,8 @@ pub enum Limitation {
         count: u64,
     },
     /// The entry or exit events of some interrupts or functions are missing, or entries were nested
-    /// too deeply. Their time counts for the activity around them.
+    /// too deeply. The time of these interrupts and functions counts toward the activity around
+    /// them.
     #[serde(alias = "borders-missed")]
     EntriesMissed {
         /// Number of events.
@@ -260,15 +261,16 @@ pub enum Limitation {
         /// Number of rows that sum intervals.
         rows: u64,
     },
-    /// Some windows had no room for the times of long intervals, so these intervals were summed as
-    /// well.
+    /// Some windows had no room for the times of long intervals, so these intervals were summed
+    /// like the short ones.
     BeatLongTimesSummed {
-        /// Number of such windows, counted over all sources.
+        /// Number of windows in which long intervals were summed, counted over all sources.
         windows: u64,
-        /// Number of sources that were not searched for periods, because they had too many such
-        /// windows.
+        /// Number of sources that were not searched for periods, because they had too many windows
+        /// in which long intervals were summed.
         sources: u64,
-        /// Maximum number of such windows in a source that is still searched.
+        /// A source is searched for periods only if it has at most this many windows in which long
+        /// intervals were summed.
         #[serde(default = "default_max_windows")]
         max_windows: u64,
     },
@@ -317,7 +319,7 @@ pub enum Limitation {
     RecordingHoles {
         /// CPU on which nothing was recorded.
         cpu: Cpu,
-        /// Minimum total length of these intervals.
+        /// Minimum total length of the intervals in which nothing was recorded.
         #[serde(rename = "time_ns")]
         time: Nanos,
         /// Number of holes.
@@ -341,12 +343,14 @@ pub enum Limitation {
     },
 }
 
-/// Returns the default of [`Limitation::BeatsTooFewEvents`] for recordings that lack the number.
+/// Returns the default of `min_events` in [`Limitation::BeatsTooFewEvents`], for recordings that
+/// lack this field.
 fn default_min_events() -> u64 {
     5
 }
 
-/// Returns the default of [`Limitation::BeatLongTimesSummed`] for recordings that lack the maximum.
+/// Returns the default of `max_windows` in [`Limitation::BeatLongTimesSummed`], for recordings that
+/// lack this field.
 fn default_max_windows() -> u64 {
     64
 }

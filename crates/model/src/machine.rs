@@ -136,7 +136,7 @@ pub struct Counters {
         alias = "programs_cut"
     )]
     pub programs_truncated: bool,
-    /// Ids of the processes that existed. Only recordings that lack `programs` have it, such as
+    /// Ids of the processes that existed. Present only in recordings that lack `programs`, such as
     /// part of a longer recording.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pids: Option<BTreeSet<i32>>,
@@ -250,8 +250,8 @@ pub struct ClockChanges {
 }
 
 impl ClockOffsets {
-    /// Smallest change of an offset that counts. The clocks are not all read at exactly the same
-    /// time, so smaller changes mean nothing.
+    /// Changes smaller than this are ignored. The clocks are not all read at exactly the same time,
+    /// so such changes mean nothing.
     const SHORTEST: Nanos = Nanos::from_millis(1);
 
     /// Returns the changes of the offsets since `before`.

@@ -249,13 +249,13 @@ pub struct NetStatement {
     pub traced: Option<TracedTraffic>,
     /// Why nothing was traced; `None` if the traffic was traced.
     pub untraced_reason: Option<String>,
-    /// Result of ticktax's own sampler over the same time. Only measured if a soaker ran as well.
+    /// Result of ticktax's own sampler during the traffic. Only measured if a soaker ran as well.
     #[serde(default)]
     pub sampled: Option<Sampled>,
-    /// CPU time that the soaker got in the same time, computed from the work that it completed.
+    /// CPU time that the soaker got during the traffic, computed from the work that it completed.
     #[serde(rename = "soaked_ns", default)]
     pub soaked: Option<Nanos>,
-    /// CPU times in `/proc/stat` over the same time. Most kernels determine them by sampling at the
+    /// CPU times in `/proc/stat` during the traffic. Most kernels determine them by sampling at the
     /// tick.
     pub shown: Option<ShownTimes>,
     /// Frequency of the CPUs' counter in Hz, which converts times to cycles; `None` if the counter

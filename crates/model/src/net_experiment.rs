@@ -91,8 +91,9 @@ pub struct ExperimentPlan {
     /// Number of pilot blocks, which were run first to compute how many blocks are needed. They are
     /// not part of `blocks`. `None` if there was no pilot.
     pub pilot_blocks: Option<u64>,
-    /// Standard deviation of the effect measured in one block, as a share. It is the largest one of
-    /// all effects in the pilot blocks or, if there were none, in the blocks.
+    /// Standard deviation of the effect measured in one block, as a share. It is the largest of all
+    /// effects' standard deviations in the pilot blocks or, if there was no pilot, in the blocks of
+    /// the experiment.
     #[serde(rename = "spread_share")]
     pub spread: Option<f64>,
     /// Number of blocks that would be needed to detect smaller effects; empty if the spread is

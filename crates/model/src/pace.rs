@@ -208,8 +208,7 @@ impl PaceRule {
         }
     }
 
-    /// Returns the time that the next period is counted from: one period later, the frame after
-    /// `frame` is due.
+    /// Returns the start of the period at whose end the frame after `frame` is due.
     pub fn origin(self, frame: &Frame, period: Nanos) -> Nanos {
         match self {
             Self::Fixed => frame.ended,
@@ -324,7 +323,7 @@ impl Schedule {
     }
 
     /// Performs the last step that is due at `now`, and returns the number of earlier steps that
-    /// were missed. Returns `None` if no step is due, and then does nothing.
+    /// were missed. Does nothing and returns `None` if no step is due.
     pub fn take(&mut self, now: Nanos) -> Option<u64> {
         let due = *self.next.get_or_insert(now);
         if due > now {

@@ -13,7 +13,8 @@ pub struct PacketPaths {
     /// Number of times that the softirq `NET_RX` woke a thread. If a program is watched, only
     /// wake-ups of its threads count.
     pub wakeups: u64,
-    /// Number of these wake-ups whose path is known until the thread ran.
+    /// Number of these wake-ups whose path is completely known, up to the moment when the thread
+    /// ran.
     pub followed: u64,
     /// Why the other wake-ups could not be followed.
     pub not_followed: NotFollowed,
@@ -91,8 +92,8 @@ pub struct PacketStep {
     /// [`PacketPaths::LOOKED_AT`].
     #[serde(alias = "held")]
     pub slow_count: u64,
-    /// Activities that used the CPU during this step of these paths, largest total time first. Some
-    /// may be missing.
+    /// Activities that used the CPU during this step of the paths counted in `slow_count`, largest
+    /// total time first. Some may be missing.
     #[serde(alias = "by")]
     pub ran: Vec<PacketRan>,
 }

@@ -44,7 +44,7 @@ pub struct PacketStatement {
     /// if drops were not traced.
     #[serde(default)]
     pub drop_reasons: Option<Vec<DropReason>>,
-    /// Bursts of losses, in time order; `None` on the sender's host.
+    /// Bursts of losses, in chronological order; `None` on the sender's host.
     pub bursts: Option<Vec<Burst>>,
     /// Number of datagrams lost in further bursts, which did not fit into the log.
     pub lost_outside_bursts: u64,
@@ -184,8 +184,9 @@ pub struct NeededBuffer {
     /// buffer. It is the number of datagrams that arrive during `spare_pause`.
     #[serde(default)]
     pub spare_datagrams: u64,
-    /// Length assumed for that second pause. It is the longest pause in which no datagram was lost,
-    /// but at most the longest pause around a burst.
+    /// Assumed length of a further pause, which occurs while the receiver empties the buffer. It is
+    /// the longest pause in which no datagram was lost, but at most the longest pause around a
+    /// burst.
     #[serde(rename = "spare_pause_ns", default)]
     pub spare_pause: Nanos,
     /// Size as the kernel counts it, in bytes. `getsockopt(SO_RCVBUF)` would return this value.

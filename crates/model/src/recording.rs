@@ -100,7 +100,7 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Length from which intervals get their own rows. It is the lower bound of the histogram
+    /// Intervals of at least this length get their own rows. It is the lower bound of the histogram
     /// bucket that contains 1 ms (`LONG_NS` in `record.h`).
     pub const TIMED_FROM: Nanos = Nanos(917_504);
 
@@ -181,8 +181,8 @@ pub struct Header {
     /// end of the recording.
     #[serde(default)]
     pub policies: Vec<ThreadPolicy>,
-    /// Autogroup of each program's process that existed at the start or at the end of the
-    /// recording. Empty if autogroups are turned off; `None` if it is unknown whether they are.
+    /// Autogroup of each process that existed at the start or at the end of the recording, if it
+    /// was in one. Empty if autogroups are turned off; `None` if it is unknown whether they are.
     #[serde(default)]
     pub autogroups: Option<Vec<ProcessAutogroup>>,
     /// Process ids in each cgroup at the start or at the end of the recording, by cgroup path. The
@@ -215,8 +215,8 @@ pub struct Header {
         skip_serializing_if = "Option::is_none"
     )]
     pub overshot_threshold: Option<Nanos>,
-    /// Triggers that made the flight recorder save this recording, in time order. Empty for other
-    /// recordings.
+    /// Triggers that made the flight recorder save this recording, in chronological order. Empty
+    /// for other recordings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub triggers: Vec<Trigger>,
 }
@@ -303,7 +303,7 @@ impl Header {
         }
     }
 
-    /// Returns a header in which only these values are set.
+    /// Returns a header in which only the arguments and the format version are set.
     pub fn new(world: World, level: Level, tool_version: &str) -> Self {
         Self {
             schema: SCHEMA_VERSION,
@@ -432,8 +432,8 @@ pub struct ToolCost {
     /// about them.
     #[serde(rename = "tracer_time_ns")]
     pub tracer: Option<Nanos>,
-    /// Nice value, -20 to 19, at the end of the recording, of the thread that reads the tracer's
-    /// buffers.
+    /// Nice value (-20 to 19) that the thread that reads the tracer's buffers had at the end of the
+    /// recording.
     #[serde(default)]
     pub nice: i32,
     /// Whether the thread that reads the tracer's buffers stayed off the CPUs of the watched

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Cpu, Nanos};
 
-/// Kind of activity on a CPU, in ascending order. An activity can only be interrupted by a higher
-/// kind.
+/// Kind of activity on a CPU. The kinds are in ascending order: an activity can only be interrupted
+/// by an activity of a higher kind.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]

@@ -267,7 +267,7 @@ pub struct GapStatement {
 }
 
 impl GapStatement {
-    /// Length from which gaps count as long.
+    /// Gaps of at least this length count as long.
     pub const FLOOR: Nanos = Nanos(1_000);
 }
 
@@ -275,7 +275,7 @@ impl GapStatement {
 /// which more time passed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EntryExitBound {
-    /// Account of the first activity in these gaps.
+    /// Account of the first activity in the gaps.
     #[serde(alias = "around")]
     pub account: String,
     /// Number of gaps.

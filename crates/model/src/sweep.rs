@@ -22,7 +22,7 @@ pub struct GridStatement {
     pub damaged: u64,
     /// Number of arms that could not be simulated.
     pub failed: u64,
-    /// The first of the arms that could not be simulated.
+    /// The first few arms that could not be simulated.
     pub failures: Vec<ArmFailure>,
     /// Number of events that this invocation simulated.
     pub events: u64,
@@ -61,7 +61,7 @@ pub struct Ranking {
 }
 
 impl Ranking {
-    /// Unit of the column's values, which is the end of the column's name.
+    /// Returns the unit of the column's values, which is taken from the end of the column's name.
     pub fn unit(&self) -> Unit {
         match self.column.rsplit(['.', '_']).next() {
             Some("ns") => Unit::Ns,

@@ -97,9 +97,9 @@ pub struct CpuTicks {
     pub frequency: Option<Frequency>,
     /// Number of times that the kernel stopped the tick, according to its own count.
     pub stopped: Option<u64>,
-    /// Number of times that the idle CPU had no tick for at least two tick periods.
+    /// Number of times that the idle CPU had no tick for at least two tick periods (pauses).
     pub pauses: u64,
-    /// Number of ticks that were left out during these times.
+    /// Number of ticks that were omitted during these pauses.
     pub saved: u64,
     /// Number of local timer interrupts during the recording, according to the kernel's own count.
     pub interrupts: Option<u64>,
@@ -154,7 +154,7 @@ impl TickCost {
 /// Cost of kernel entry and exit around a tick, measured in probe gaps that contain only a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Around {
-    /// Number of these gaps.
+    /// Number of probe gaps that contain only a tick.
     pub count: u64,
     /// Median cost.
     #[serde(rename = "median_ns")]

@@ -122,7 +122,8 @@ pub struct FactsCount {
     pub rows: u64,
     /// Number of files written.
     pub files: u64,
-    /// Number of attempts to write a file that failed.
+    /// Number of rows that were dropped because the agent had been unable to write them for too
+    /// long.
     pub errors: u64,
     /// Number of rows that were dropped because the agent could not write them for too long.
     pub dropped: u64,

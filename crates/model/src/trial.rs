@@ -38,7 +38,7 @@ pub struct Trial {
     pub metrics: Vec<Metric>,
     /// Number and order of the runs.
     pub design: Design,
-    /// All runs, in time order.
+    /// All runs, in chronological order.
     pub runs: Vec<TrialRun>,
     /// Whether the trial was stopped before its last block.
     pub interrupted: bool,

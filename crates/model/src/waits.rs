@@ -33,8 +33,8 @@ pub struct WaitStatement {
     )]
     pub behind_ticktax: Nanos,
     /// Real-time threads that a kernel limit kept from running although no thread of higher
-    /// priority was runnable. If the CPU was idle, they did not wait for a CPU, so the times above
-    /// exclude that time.
+    /// priority was runnable. If the CPU was idle, they did not wait for a CPU, so no other field
+    /// of this statement includes that time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub real_time: Vec<RealTimeHeld>,
 }
@@ -60,8 +60,8 @@ pub struct WaitingProgram {
     /// Start of the longest wait, relative to the start of the recording.
     #[serde(rename = "max_at_ns")]
     pub max_at: Nanos,
-    /// Programs and kernel threads that ran during these waits, longest time first. Some may be
-    /// missing.
+    /// Programs and kernel threads that ran while the program waited, longest time first. Some may
+    /// be missing.
     pub behind: Vec<WaitedFor>,
 }
 

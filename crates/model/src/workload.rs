@@ -85,7 +85,7 @@ pub struct ThreadLoad {
     pub policy: Option<SpecialPolicy>,
     /// Autogroup of the thread's process; `None` if it is unknown or autogroups are off.
     pub autogroup: Option<Autogroup>,
-    /// Pairs of a wait and the work after it, in time order.
+    /// Pairs of a wait and the work after it, in chronological order.
     pub bursts: Vec<Burst>,
 }
 

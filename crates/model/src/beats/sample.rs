@@ -19,7 +19,7 @@ pub struct EventSample {
     /// observation.
     #[serde(rename = "first_ns")]
     pub first: Nanos,
-    /// Start times of the sampled events, in ascending order, relative to the start of the
+    /// Start times of the sampled events, in chronological order, relative to the start of the
     /// observation.
     #[serde(rename = "began_ns")]
     pub began: Vec<Nanos>,

@@ -20,8 +20,8 @@ pub struct CaseFit {
 pub struct FitOutcome {
     /// Constants with their fitted values.
     pub constants: Vec<(Constant, f64)>,
-    /// Remaining misfit: the sum over the fitted rows of the squared residual, in units of the
-    /// allowed deviation.
+    /// Remaining misfit: the sum of the squared residuals of the fitted rows, where each residual
+    /// is in units of its row's allowed deviation.
     pub misfit: f64,
     /// Number of times that the fit ran the model.
     pub runs: u64,

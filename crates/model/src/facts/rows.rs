@@ -228,7 +228,7 @@ impl Window {
         accounts.chain(ticks)
     }
 
-    /// Returns the values of the columns from `time` onwards that describe `sum`.
+    /// Returns the values of the columns that describe `sum`, starting with the column `time`.
     fn sums(&self, sum: &IntervalSum) -> [Cell; 5] {
         [
             Cell::Number(self.begin_unix_ms),

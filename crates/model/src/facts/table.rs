@@ -207,7 +207,7 @@ impl Table {
         }
     }
 
-    /// Returns all columns of the table. A file may lack the last ones.
+    /// Returns all columns of the table. A file may lack the last of these columns.
     pub const fn columns(self) -> &'static [Column] {
         match self {
             Self::Accounts(_) => &ACCOUNTS,

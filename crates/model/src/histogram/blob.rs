@@ -99,7 +99,7 @@ mod tests {
     use super::{BlobError, Histogram};
     use crate::Nanos;
 
-    /// Generates arbitrary histograms. Most of them have mostly empty buckets.
+    /// Generates arbitrary histograms. About two in three of their buckets are empty.
     fn histograms() -> impl Strategy<Value = Histogram> {
         let count = prop_oneof![4 => Just(0), 1 => 1..200_u64, 1 => any::<u64>()];
         prop::collection::vec(count, Histogram::BUCKETS)
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(Histogram::from_blob(&[]), Err(BlobError::Damaged));
         assert_eq!(Histogram::from_blob(&[2]), Err(BlobError::Version(2)));
         assert_eq!(Histogram::from_blob(&[1, 0]), Err(BlobError::Damaged));
-        // The index of this bucket is one too high.
+        // Bucket 140 does not exist, because the last index is 139.
         assert_eq!(
             Histogram::from_blob(&[1, 0x8c, 1, 1]),
             Err(BlobError::Damaged)

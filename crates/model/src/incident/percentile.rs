@@ -23,8 +23,7 @@ pub struct Percentile {
 }
 
 impl Percentile {
-    /// Number of values that are expected above a percentile when there are enough values to
-    /// estimate it.
+    /// A percentile is estimated only if at least this many values are expected above it.
     const BEYOND: u32 = 10;
 
     /// Returns the share of values below the percentile, 0 to 1.

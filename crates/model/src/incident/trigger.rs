@@ -112,10 +112,10 @@ pub struct Trigger {
     /// Thread id of the delayed thread. For a stretch, thread id of the kernel thread that ran for
     /// a long time; 0 if it was an interrupt or softirq.
     pub tid: i32,
-    /// Process id of that thread; 0 for an interrupt or softirq.
+    /// Process id of the thread in `tid`; 0 for an interrupt or softirq.
     pub pid: i32,
-    /// Name of that thread, interrupt or softirq. For a mark, the text that was given with it,
-    /// which may be empty.
+    /// Name of the thread in `tid`, or of the interrupt or softirq. For a mark, the text that was
+    /// given with it, which may be empty.
     pub comm: String,
     /// Length of the delay when the trigger fired.
     #[serde(rename = "lasted_ns")]

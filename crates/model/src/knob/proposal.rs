@@ -89,8 +89,8 @@ impl KnobProposal {
 impl fmt::Display for KnobProposal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { knob, value, .. } = self;
-        // The value contains a comma, so separate the values with a semicolon, and quote the
-        // argument because the shell would split it there.
+        // The value contains a comma, so separate the two values with a semicolon instead. Quote
+        // the argument, because the shell would split it at the semicolon.
         if value.contains(',') {
             write!(f, "'{knob}=now;{value}'")?;
         } else {

@@ -105,7 +105,7 @@ impl fmt::Display for Evidence {
     }
 }
 
-/// In which code the kernel can be preempted (`preempt=`).
+/// Code in which the kernel can be preempted (`preempt=`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Preemption {

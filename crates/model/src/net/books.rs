@@ -37,7 +37,8 @@ pub enum TrafficAccount {
     Program,
     /// ticktax itself, which reads the tracer's buffers.
     Tool,
-    /// Stolen time reported by the hypervisor. Only recordings that have rows for it contain it.
+    /// Stolen time reported by the hypervisor. Present only if the recording has rows for stolen
+    /// time.
     Steal,
     /// Remaining CPU time that a lowest-priority soaker used.
     Soaker,

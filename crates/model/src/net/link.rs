@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::Nanos;
 
-/// Restrictions that apply to each direction of a pair of virtual devices. Where no value is set,
-/// the devices keep their defaults.
+/// Restrictions that apply to each direction of a pair of virtual devices. If a value is `None`,
+/// the devices keep their default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkSpec {
-    /// Maximum rate in bits per second. Entire Ethernet frames count.
+    /// Maximum rate in bits per second, counting entire Ethernet frames.
     #[serde(rename = "rate_bps", alias = "rate_bits_hz")]
     pub rate: Option<f64>,
     /// Delay that is added to each packet.
@@ -95,7 +95,7 @@ pub enum Link {
         #[serde(alias = "why")]
         reason: String,
     },
-    /// The network that connects this host with another address.
+    /// The network between this host and another address.
     Network {
         /// Address of the other end.
         peer: String,

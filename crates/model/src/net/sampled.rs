@@ -107,8 +107,8 @@ pub struct Sampled {
 }
 
 impl Sampled {
-    /// Returns the share of samples in which a CPU was doing `doing`, first by code, then by
-    /// thread.
+    /// Returns the share of samples in which a CPU was performing the activity `doing`, first by
+    /// code, then by thread.
     pub fn shares(&self, doing: SampledActivity) -> (f64, f64) {
         let all: u64 = self.counts.iter().map(|count| count.by_code).sum();
         let share = |count: u64| count as f64 / all.max(1) as f64;

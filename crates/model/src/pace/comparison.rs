@@ -135,7 +135,7 @@ pub struct Choice {
     #[serde(rename = "work_ns")]
     pub work: Nanos,
     /// Indices of the best arms. Several arms are listed if the measurements do not show which one
-    /// is better.
+    /// is the best.
     pub best: Vec<usize>,
     /// Criterion by which the last arms were excluded from `best`; `None` if all arms are listed
     /// there.

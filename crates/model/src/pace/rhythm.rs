@@ -7,9 +7,10 @@ use crate::Nanos;
 /// extrapolated from the period, so that an error in it adds up.
 const TOLERANCE: f64 = 0.001;
 
-/// The same tolerance for loops whose delays accumulate. Their period is derived from the shortest
-/// intervals between frames, which vary, so the tolerance is larger. An error in the period does
-/// not add up, because the next due time depends only on the current frame.
+/// Relative difference above which the periods of two loops count as different if their delays
+/// accumulate. Their period is derived from the shortest intervals between frames, which vary, so
+/// this tolerance is larger than for grids. An error in the period does not add up, because the
+/// next due time depends only on the current frame.
 const TOLERANCE_REARMED: f64 = 0.01;
 
 /// Why no frame period was found in a program.

@@ -50,7 +50,8 @@ pub struct LoopTurns {
     /// Arms, in the order in which they run within a round. There is at least one.
     #[serde(alias = "variants")]
     pub arms: Vec<LoopSpec>,
-    /// Results of the turns, in time order. If `pace` ended early, there are fewer than planned.
+    /// Results of the turns, in chronological order. If `pace` ended early, there are fewer than
+    /// planned.
     pub runs: Vec<LoopRun>,
 }
 

@@ -51,13 +51,13 @@ pub struct DropReason {
 pub struct PacketLog {
     /// Receive buffer of the receiver's socket.
     pub buffer: SocketBuffer,
-    /// Bursts of losses, in time order.
+    /// Bursts of losses, in chronological order.
     pub bursts: Vec<LossBurst>,
     /// Number of datagrams lost in further bursts, which did not fit into the log.
     #[serde(alias = "not_kept")]
     pub lost_outside_bursts: u64,
-    /// Intervals around the bursts, in time order. They show the datagrams sent and the receiver's
-    /// pauses.
+    /// Intervals around the bursts, in chronological order. They show the datagrams sent and the
+    /// receiver's pauses.
     #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "courses")]
     pub burst_windows: Vec<BurstWindow>,
     /// Whether the intervals around some bursts did not fit into `burst_windows`.
@@ -68,7 +68,7 @@ pub struct PacketLog {
     pub other_pause: Nanos,
     /// Number of datagrams that the socket counted as dropped.
     pub socket_drops: u64,
-    /// Number of datagrams that still were in the socket's buffer when the receiver stopped. They
+    /// Number of datagrams that were still in the socket's buffer when the receiver stopped. They
     /// count as lost.
     pub never_read: u64,
     /// Time from sending a datagram to reading it; `None` if sender and receiver use different
@@ -135,7 +135,7 @@ pub struct LossBurst {
     pub pause: Option<Pause>,
 }
 
-/// A pause between two reads, from the moment when data was waiting.
+/// A pause between two reads, counted from the moment data became available.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pause {
     /// Start of the pause, on the receiver's `CLOCK_MONOTONIC`. The pause starts when the previous

@@ -3,8 +3,8 @@
 use super::{DropReason, PacketLog, PacketLosses};
 use crate::net::EndReport;
 
-/// Drop reasons that a counter covers as well, and the reasons that kernels give if they do not
-/// know the reason.
+/// Drop reasons that are also covered by a counter, and the reasons that kernels give if the actual
+/// reason is unknown.
 const COUNTED: [&str; 5] = [
     "SOCKET_RCVBUFF",
     "PROTO_MEM",

@@ -116,7 +116,8 @@ pub struct ProbeReport {
     /// time between wake-ups.
     #[serde(rename = "period_ns")]
     pub period: Nanos,
-    /// For `spin`, the length from which gaps are recorded. For `sleep`, the timer slack in effect.
+    /// For `spin`, the minimum length of a gap that is recorded. For `sleep`, the timer slack in
+    /// effect.
     #[serde(rename = "threshold_ns")]
     pub threshold: Nanos,
     /// Number of iterations of the loop (`spin`) or of wake-ups (`sleep`).
@@ -181,7 +182,7 @@ impl SoakReport {
     }
 
     /// Returns the number of blocks completed by time `at`, interpolated between recorded values;
-    /// `None` if `at` lies outside the work.
+    /// `None` if the soaker was not working at that time.
     fn done_at(&self, at: Nanos) -> Option<f64> {
         let after = self.progress.partition_point(|(time, _)| *time <= at);
         let (began, before) = *self.progress.get(after.checked_sub(1)?)?;

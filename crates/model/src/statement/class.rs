@@ -135,8 +135,8 @@ impl Class {
         )
     }
 
-    /// Returns whether the time of this class is busy time for `/proc/stat`. The time of a probe's
-    /// loop is not: without the probe, it would be idle time.
+    /// Returns whether the time of this class counts as busy time in `/proc/stat`. The time of a
+    /// probe's loop does not: without the probe, it would be idle time.
     pub const fn is_busy(self) -> bool {
         matches!(
             self.holder(),

@@ -155,7 +155,7 @@ pub enum Verdict {
         /// Largest possible difference, on the scale of the comparison.
         bound: f64,
     },
-    /// The values prove neither a difference nor that the arms are equal.
+    /// The values prove neither that the arms differ nor that they are equal.
     CannotTell {
         /// Approximate number of additional blocks that would decide the question if the effect is
         /// as large as it appears. For lists, the number of additional values in each list. `None`
@@ -190,19 +190,20 @@ pub enum Check {
     },
     /// Some successful runs of one or both arms have no value for this metric.
     Missing {
-        /// Number of these runs.
+        /// Number of successful runs without a value.
         runs: u64,
     },
     /// All values of both arms are the same.
     Constant {
-        /// This value, in the metric's unit.
+        /// The value that all runs of both arms share, in the metric's unit.
         value: f64,
     },
     /// Both arms have exactly the same list of values.
     Identical,
     /// The mean value of both arms in a block rose or fell during the trial.
     Drift {
-        /// Change of this mean from the first block to the last, on the scale of the comparison.
+        /// Change of the mean value from the first block to the last, on the scale of the
+        /// comparison.
         change: f64,
         /// Probability that chance alone produces such a trend (Spearman 1904).
         #[serde(rename = "chance_probability")]
