@@ -7,27 +7,28 @@ use ticktax_probes::clock::now;
 /// Size of a record, in bytes.
 const RECORD: u64 = 64;
 
-/// Smallest number of records per CPU, unless memory is short: 4 MiB.
+/// Minimum number of records per CPU, unless memory is short. They take 4 MiB.
 const USUAL: u64 = 1 << 16;
 
-/// Largest number of records per CPU: 64 MiB.
+/// Maximum number of records per CPU. They take 64 MiB.
 const LARGEST: u64 = 1 << 20;
 
-/// Number of records per CPU if memory is very short: 64 KiB.
+/// Number of records per CPU if memory is very short. They take 64 KiB.
 const SMALLEST: u64 = 1 << 10;
 
-/// Share of the available memory that all buffers may take together.
+/// All buffers together may take at most one part in this many of the available memory.
 const SHARE: u64 = 16;
 
 /// Factor by which a CPU's event rate may exceed its rate at the start.
 const HEADROOM: u64 = 2;
 
-/// Number of seconds that a buffer should hold if its reader gets a real-time priority when the
-/// buffer is half full. It then waits for 50 ms at most.
+/// Number of seconds of events that a buffer should hold if its reader gets a real-time priority
+/// when the buffer is half full. The reader then waits for at most 50 ms.
 const SECONDS_RAISED: u64 = 1;
 
-/// Number of seconds that a buffer should hold if its reader has to wait for its turn. Next to two
-/// programs with a weight of 262,144, that takes 0.8 s.
+/// Number of seconds of events that a buffer should hold if its reader has to wait for its turn on
+/// the CPU. If the reader competes with two programs that have a weight of 262,144, it waits for
+/// 0.8 s.
 const SECONDS_WAITING: u64 = 4;
 
 /// Measures the rate of events while a session starts.
@@ -44,7 +45,8 @@ impl RateMeter {
         }
     }
 
-    /// Context switches, interrupts and softirqs per second on all CPUs; 0 if unknown.
+    /// Returns the number of context switches, interrupts and softirqs per second on all CPUs; 0 if
+    /// unknown.
     pub(crate) fn rate(&self, proc: &Proc) -> u64 {
         let Some((before, after)) = self.count.zip(proc.activity()) else {
             return 0;
@@ -55,14 +57,14 @@ impl RateMeter {
     }
 }
 
-/// A machine, as far as it determines the size of buffers.
+/// Properties of a machine that determine the size of the buffers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     /// Events per second, on all CPUs.
     pub(crate) rate: u64,
-    /// Number of CPUs that have these events.
+    /// Number of CPUs on which these events occur.
     pub(crate) online: usize,
-    /// Number of buffers. CPUs that are not plugged in have one, too.
+    /// Number of buffers. CPUs that are not plugged in also have one.
     pub(crate) buffers: usize,
     /// Available memory in bytes, if known.
     pub(crate) available: Option<u64>,
@@ -71,7 +73,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Number of records per buffer: a power of two from 2^10 to 2^20.
+    /// Returns the number of records per buffer, which is a power of two from 2^10 to 2^20.
     pub(crate) fn records(self) -> u32 {
         // Each event produces a span, and about every second event an edge.
         let all = self.rate.saturating_add(self.rate / 2);
@@ -112,10 +114,11 @@ mod tests {
     fn a_buffer_grows_with_the_event_rate() {
         assert_eq!(records(0, true, Some(8 * GIB)), USUAL);
         assert_eq!(records(20_000, true, Some(8 * GIB)), USUAL);
-        // A second at twice this rate is 300,000 records on each CPU.
+        // At twice this rate, each of the two CPUs produces 300,000 records in a second. The number
+        // is rounded up to a power of two.
         assert_eq!(records(200_000, true, Some(64 * GIB)), 1 << 19);
         assert_eq!(records(50_000, true, Some(8 * GIB)), 1 << 17);
-        // A reader that waits for its turn needs room for four times as long.
+        // A reader that waits for its turn needs room for four seconds instead of one.
         assert_eq!(records(20_000, false, Some(8 * GIB)), 1 << 17);
         assert_eq!(records(u64::MAX, false, Some(64 * GIB)), LARGEST);
     }
@@ -129,7 +132,7 @@ mod tests {
             assert!(bytes > available / 64, "{bytes} of {available}");
         }
         assert_eq!(records(u64::MAX, true, Some(0)), SMALLEST);
-        // If the memory is unknown, the usual size must do.
+        // If the available memory is unknown, the usual size is used.
         assert_eq!(records(u64::MAX, true, None), USUAL);
     }
 }

@@ -1,12 +1,12 @@
 //! The thread that empties the tracer's buffers: the CPUs on which it runs, and its priority.
 //!
-//! It avoids the CPUs that the watched program uses if other CPUs are available. It runs at normal
-//! priority, and a [`Governor`] raises it when a buffer is half full. If the kernel does not allow
-//! that, it requests a lower nice value when it was woken far too late, or when the buffers fill
-//! quickly. The header reports the outcome.
+//! The thread avoids the CPUs that the watched program uses if other CPUs are available. It runs at
+//! normal priority, and a [`Governor`] raises it when a buffer is half full. If the kernel does not
+//! allow that, the thread requests a lower nice value when it was woken far too late, or when the
+//! buffers fill quickly. The header reports the outcome.
 //!
-//! The flight recorder's thread only uses nice values, while it keeps a window. The rest of the
-//! time it is an ordinary thread.
+//! The flight recorder's thread uses only nice values, and only while it keeps a window. The rest
+//! of the time, it is an ordinary thread.
 
 use std::time::Duration;
 
@@ -22,19 +22,20 @@ use crate::governor::Governor;
 /// Wake-up latency above which the thread is considered starved of CPU time.
 const LATE: Nanos = Nanos::from_millis(100);
 
-/// CPU time after which the thread pauses, so that no program waits longer behind it.
+/// CPU time after which the thread pauses, so that no program waits behind it for longer than this.
 const BITE: Nanos = Nanos::from_micros(80);
 
-/// Length of a pause. The kernel adds up to 50 µs.
+/// Length of a pause. The kernel may extend it by up to 50 µs.
 const PAUSE: Duration = Duration::from_micros(10);
 
-/// Number of rows in the first bite, and the limits of later ones.
+/// Number of rows to read before the first pause (a bite), and the limits of this number for later
+/// bites.
 const FIRST_BITE: usize = 256;
 const SMALLEST_BITE: usize = 32;
 const LARGEST_BITE: usize = 1 << 14;
 
-/// Rows per read above which a buffer might fill up before the next read: a quarter of a CPU's
-/// buffer.
+/// If one read returns more rows than this, the buffer might fill up before the next read. This is
+/// a quarter of a CPU's buffer.
 const MANY: usize = 1 << 14;
 
 /// Nice values to request, one after the other, if the thread is repeatedly woken too late.
@@ -43,7 +44,8 @@ const STEPS: [i32; 2] = [-10, -20];
 /// Interval between two checks of the CPUs that the program uses.
 const CHECK: Nanos = Nanos::from_secs(1);
 
-/// The same for a small program. It can move to this thread's CPU at any time.
+/// Interval between two checks of the CPUs that a small program uses. Such a program can move to
+/// this thread's CPU at any time.
 const CHECK_SMALL: Nanos = Nanos::from_millis(50);
 
 /// Affinity and priority of the calling thread while it empties buffers. Dropping this restores
@@ -59,7 +61,7 @@ pub(crate) struct Collector {
     apart: Option<bool>,
     nice_before: i32,
     nice: i32,
-    /// Whether the thread has come too late.
+    /// Whether the thread has ever been too late while it had no governor.
     is_late: bool,
     /// When the CPUs of the program were last checked.
     checked: Option<Nanos>,
@@ -97,30 +99,30 @@ impl Collector {
         collector
     }
 
-    /// Takes the governor, which no longer looks at the buffers: it raises this thread until the
-    /// session has ended.
+    /// Takes the governor out of the collector. The governor then no longer looks at the buffers,
+    /// but raises this thread whenever it needs the CPU, until the session has ended.
     pub(crate) fn take_governor(&mut self) -> Option<Governor> {
         let governor = self.governor.take()?;
         governor.watch(None);
         Some(governor)
     }
 
-    /// CPU time that the thread has used at a real-time priority.
+    /// Returns the CPU time that the thread has used at a real-time priority.
     pub(crate) fn raised_time(&self) -> Nanos {
         self.governor
             .as_ref()
             .map_or(Nanos::ZERO, Governor::raised_time)
     }
 
-    /// Number of rows to read now. The caller handles them and then calls [`Collector::pause`] if
-    /// there are more.
+    /// Returns the number of rows to read now. The caller handles these rows, and then calls
+    /// [`Collector::pause`] if more rows are waiting.
     pub(crate) fn bite(&mut self) -> usize {
         self.began = own_thread_cpu_time();
         self.bite
     }
 
-    /// Lets other programs run after a bite, unless the governor does. Chooses the size of the next
-    /// bite.
+    /// Pauses after a bite so that other programs can run, unless the governor already ensures
+    /// this. Chooses the size of the next bite.
     pub(crate) fn pause(&mut self) {
         let took = own_thread_cpu_time() - self.began;
         self.bite = next_bite(self.bite, took);
@@ -209,13 +211,13 @@ impl Collector {
         self.apart == Some(true)
     }
 
-    /// Whether the thread has come so late that it needed a higher priority, without a governor to
-    /// get one.
+    /// Returns whether the thread has been so late that it needed a higher priority, but had no
+    /// governor to raise it.
     pub(crate) fn came_late(&self) -> bool {
         self.is_late
     }
 
-    /// The thread's current nice value.
+    /// Returns the thread's current nice value.
     pub(crate) fn nice(&self) -> i32 {
         self.nice
     }
@@ -234,7 +236,7 @@ impl Drop for Collector {
     }
 }
 
-/// Number of rows after which the thread should pause, if it took `took` for `bite` rows.
+/// Returns the size of the next bite. The last one was `bite` rows and took `took` of CPU time.
 fn next_bite(bite: usize, took: Nanos) -> usize {
     let next = if took > BITE {
         bite / 2
@@ -316,8 +318,8 @@ mod tests {
         collector.keep_off(&all);
         assert!(!collector.is_apart());
         assert_eq!(allowed(), all[all.len() - 1..].iter().copied().collect());
-        // If the thread shared a CPU with the program at one check, it counts as not apart from
-        // then on.
+        // Once the thread has shared a CPU with the program at a check, it no longer counts as
+        // having avoided the program.
         collector.keep_off(&all[..1]);
         assert!(!collector.is_apart());
         drop(collector);
@@ -333,7 +335,7 @@ mod tests {
         assert!(!collector.came_late());
         collector.was_due(now() - Nanos::from_secs(2), Nanos::from_secs(1));
         assert!(collector.came_late());
-        // Not every caller is allowed to raise its priority.
+        // Not every caller is allowed to raise its priority, so the nice value may be unchanged.
         let nice = collector.nice();
         assert!(nice <= before);
         assert_eq!(Tracer::own_nice(), nice);

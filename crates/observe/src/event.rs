@@ -27,8 +27,8 @@ pub trait Observation {
 pub enum Event<'a> {
     /// The first event of a session: everything is running.
     Started(&'a Started),
-    /// Rows recorded since the last batch. Each CPU's rows are in the order of their end times. The
-    /// rows of different CPUs can come in any order.
+    /// Rows recorded since the last batch. The rows of each CPU are sorted by end time. The rows of
+    /// different CPUs can come in any order.
     Rows {
         /// Sources of the rows. Later batches only add sources to this table.
         sources: &'a SourceTable,

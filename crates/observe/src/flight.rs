@@ -51,10 +51,11 @@ use window::{Margins, Window};
 /// hypervisor stopped their CPU.
 const SETTLE: Nanos = Nanos::from_millis(20);
 
-/// Number of times that a ring is read in the time that it takes to wrap, while a window is open.
+/// While a window is open, each ring is read this many times in the time that it takes to wrap
+/// around.
 const READINGS: i64 = 4;
 
-/// Minimum interval between two such reads.
+/// Minimum interval between two reads of a ring while a window is open.
 const SHORTEST: Nanos = Nanos::from_millis(10);
 
 /// Number of windows of sums after which the names of programs are forgotten.
@@ -131,8 +132,8 @@ impl Recorder {
         Self::start_with(plan, HeadStart::take())
     }
 
-    /// Does the same as [`Recorder::start`], for a thread that has already taken a head start,
-    /// which ends when this returns.
+    /// Does the same as [`Recorder::start`], for a thread that has already taken a head start. The
+    /// head start ends when this function returns.
     ///
     /// # Errors
     /// Returns the same errors as [`Recorder::start`].

@@ -1,18 +1,19 @@
-//! Gives the session's thread a real-time priority, in short slices, while it would otherwise come
+//! Gives the session's thread a real-time priority, in short slices, when it would otherwise run
 //! too late.
 //!
 //! A nice value has no effect on other sessions (autogroups) and other control groups: a thread of
-//! a group with a weight of 262,144 gets 256 times as much of a CPU as ticktax. So a second thread,
-//! the governor, raises the session's thread to the lowest real-time priority when that is needed:
-//! while the session starts or ends and gets less than half of a CPU, and while a buffer is more
-//! than half full. It takes the priority back after [`pacing::RUN`], so that other programs wait no
-//! longer than that at once. The fuller the buffers, the sooner the next slice comes.
+//! a group with a weight of 262,144 gets 256 times as much of a CPU as ticktax. Therefore a second
+//! thread, the governor, raises the session's thread to the lowest real-time priority when
+//! necessary. This is the case while the session starts or ends and gets less than half of a CPU,
+//! and while a buffer is more than half full. The governor takes the priority back after
+//! [`pacing::RUN`], so that no other program waits for longer than that at a stretch. The fuller
+//! the buffers, the sooner the next slice comes.
 //!
 //! At other times, the governor runs for a few microseconds every [`pacing::LOOK`]. It has the
-//! highest real-time priority, because with a lower one it would wait behind a real-time program
-//! for as long as the session's thread does. To the threads that it delays, among them the kernel's
-//! interrupt threads, it is like one more timer interrupt. Priorities end with the process, so
-//! nothing is left behind even after SIGKILL.
+//! highest real-time priority. With a lower priority, it would itself wait behind a real-time
+//! program that keeps the session's thread from running. To the threads that the governor delays,
+//! among them the kernel's interrupt threads, it is like one more timer interrupt. Priorities end
+//! with the process, so nothing is left behind even after SIGKILL.
 
 mod pacing;
 
@@ -33,14 +34,15 @@ use ticktax_trace::{Backlog, ThreadPriority};
 
 use pacing::{Need, Pacing, Step};
 
-/// Raises the thread that creates it when necessary. Dropping it restores the thread's policy.
+/// Raises the priority of the thread that creates it whenever this is necessary. Dropping it
+/// restores the thread's policy.
 pub(crate) struct Governor {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     own: ThreadPriority,
 }
 
-/// State that the two threads share.
+/// State that the governor and the session's thread share.
 #[derive(Default)]
 struct Shared {
     /// Whether the governor must end.
@@ -53,9 +55,10 @@ struct Shared {
     tid: AtomicI64,
     /// CPU time of the governor, in ns.
     cpu: AtomicI64,
-    /// The same when the session began to record.
+    /// CPU time of the governor when the session began to record, in ns.
     cpu_before: AtomicI64,
-    /// CPU time of the session's thread at a real-time priority since then, in ns.
+    /// CPU time that the session's thread has used at a real-time priority since the session began
+    /// to record, in ns.
     raised: AtomicI64,
 }
 
@@ -73,11 +76,11 @@ pub(crate) struct Buffers {
 }
 
 impl Governor {
-    /// Starts to govern the calling thread, which has work to do.
+    /// Starts to govern the calling thread, which at first has work other than emptying buffers.
     ///
     /// # Errors
-    /// Returns the reason if the kernel does not allow a real-time priority. `None` stands for a
-    /// caller that already has a policy other than the ordinary ones, and keeps it.
+    /// Returns the reason if the kernel does not allow a real-time priority. Returns `None` if the
+    /// caller already has a policy other than the ordinary ones, which it then keeps.
     pub(crate) fn start() -> Result<Self, Option<&'static str>> {
         let own = ThreadPriority::current().ok_or(None)?;
         own.raise(pacing::LOWEST)?;
@@ -103,8 +106,8 @@ impl Governor {
         }
     }
 
-    /// From now on, the calling thread only has to empty `buffers` in time. With `None`, it has
-    /// other work again.
+    /// From now on, the calling thread only has to empty `buffers` in time. If `buffers` is `None`,
+    /// the thread has other work again.
     pub(crate) fn watch(&self, buffers: Option<Buffers>) {
         if buffers.is_some() {
             let cpu = self.shared.cpu.load(Ordering::Relaxed);
@@ -119,24 +122,25 @@ impl Governor {
     pub(crate) fn use_cpus(&self, cpus: &CpuSet) {
         let tid = i32::try_from(self.shared.tid.load(Ordering::Relaxed)).unwrap_or(0);
         if tid > 0 {
-            // It is useful on any CPU, so a refusal does no harm.
+            // The governor is useful on any CPU, so a refusal does no harm.
             let _ = sched_setaffinity(Pid::from_raw(tid), cpus);
         }
     }
 
-    /// CPU time of the governor since the session began to record.
+    /// Returns the CPU time of the governor since the session began to record.
     pub(crate) fn cpu_time(&self) -> Nanos {
         let before = self.shared.cpu_before.load(Ordering::Relaxed);
         Nanos(self.shared.cpu.load(Ordering::Relaxed) - before)
     }
 
-    /// CPU time that the session's thread has used at a real-time priority since then.
+    /// Returns the CPU time that the session's thread has used at a real-time priority since the
+    /// session began to record.
     pub(crate) fn raised_time(&self) -> Nanos {
         Nanos(self.shared.raised.load(Ordering::Relaxed))
     }
 
-    /// Whether the session's thread has a real-time priority at the moment. It then need not pause
-    /// for other programs, because the governor takes the priority back in time.
+    /// Returns whether the session's thread has a real-time priority at the moment. If so, it need
+    /// not pause for other programs, because the governor takes the priority back in time.
     pub(crate) fn in_slice(&self) -> bool {
         self.shared.in_slice.load(Ordering::Relaxed)
     }
@@ -168,7 +172,7 @@ fn govern(session: ThreadPriority, shared: &Shared) {
     let clock = thread_clock(session.tid());
     let state = File::open(format!("/proc/self/task/{}/stat", session.tid())).ok();
     let mut pacing = Pacing::new();
-    // The session's thread was raised when it started this one.
+    // The session's thread raised its own priority before it started this thread.
     let mut step = Step::first();
     let (mut at, mut used) = (now(), cpu_time(clock));
     loop {
@@ -200,8 +204,8 @@ fn govern(session: ThreadPriority, shared: &Shared) {
         shared.in_slice.store(in_slice, Ordering::Relaxed);
         match next.priority {
             Some(priority) => {
-                // It was granted at the start. If it is not any more, the buffers may run over,
-                // which the header reports.
+                // The kernel granted the priority at the start. If it no longer does, the buffers
+                // may overflow, which the header reports.
                 let _ = session.raise(priority);
             }
             None if step.priority.is_some() => session.restore(),
@@ -212,8 +216,8 @@ fn govern(session: ThreadPriority, shared: &Shared) {
     }
 }
 
-/// Whether the thread with this `stat` file of `/proc` waits for something other than a CPU.
-/// `false` if the file cannot be read.
+/// Returns whether a thread waits for something other than a CPU. `stat` is the thread's `stat`
+/// file in `/proc`. Returns `false` if the file cannot be read.
 fn is_asleep(stat: Option<&File>) -> bool {
     // The thread's name comes before its state. It takes up to 16 bytes, and can contain brackets.
     let mut start = [0; 64];
@@ -225,7 +229,8 @@ fn is_asleep(stat: Option<&File>) -> bool {
     state.is_some_and(|&state| state != b'R')
 }
 
-/// The clock that counts the CPU time of thread `tid` (`CPUCLOCK_PERTHREAD` and `CPUCLOCK_SCHED`).
+/// Returns the clock that counts the CPU time of thread `tid` (`CPUCLOCK_PERTHREAD` and
+/// `CPUCLOCK_SCHED`).
 fn thread_clock(tid: i32) -> ClockId {
     ClockId::from_raw((!tid << 3) | 4 | 2)
 }
@@ -255,7 +260,7 @@ mod tests {
     fn a_governor_leaves_its_thread_as_it_was() {
         let before = ThreadPriority::current();
         let Ok(governor) = Governor::start() else {
-            // Without the right, nothing has changed.
+            // This process may not use a real-time priority, so nothing has changed.
             assert_eq!(ThreadPriority::current(), before);
             return;
         };

@@ -33,18 +33,18 @@ impl HeadStart {
         }
     }
 
-    /// Whether the calling thread gets a real-time priority when it needs one.
+    /// Returns whether the calling thread gets a real-time priority when it needs one.
     pub(crate) fn is_granted(&self) -> bool {
         self.governor.is_some()
     }
 
-    /// The kernel's reason for refusing the priority.
+    /// Returns the kernel's reason for refusing the priority, or `None` if it did not refuse.
     pub(crate) fn refusal(&self) -> Option<&'static str> {
         self.refusal
     }
 
-    /// The governor, which watches the tracer's buffers from now until `end`. `None` without a
-    /// tracer.
+    /// Returns the governor, which watches the tracer's buffers from now until `end`. Returns
+    /// `None` if there is no tracer or no governor.
     pub(crate) fn for_buffers(
         self,
         tracer: Option<&mut Tracer>,

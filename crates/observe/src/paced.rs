@@ -90,8 +90,8 @@ fn last_cpu() -> Result<Cpu, ObserveError> {
     Ok(last.ok_or(ProbeError::NoCpu { online })?)
 }
 
-/// Returns the number of frames in two seconds. On a busy machine, the reader may be late by this
-/// much.
+/// Returns the number of frames in two seconds. On a busy machine, the reader may be late by up to
+/// two seconds.
 fn ring_capacity(period: Nanos) -> usize {
     let frames = 2_000_000_000 / period.0.max(1);
     usize::try_from(frames).unwrap_or(0).clamp(1 << 8, 1 << 18)

@@ -153,7 +153,7 @@ impl Keep {
     /// takes 10 MiB.
     const SUMS: u32 = 1 << 14;
 
-    /// The tracer's output, with room for `spans_per_cpu` spans.
+    /// Returns the tracer's output settings, with room for `spans_per_cpu` spans.
     pub(crate) fn output(self, spans_per_cpu: u32) -> Output {
         match self {
             Self::Spans => Output::Spans {

@@ -108,7 +108,8 @@ impl Running {
         }
         let command = match &settings.plan.program {
             Some(Program::Command(argv)) => {
-                // A child of a governed thread can lose its nice value.
+                // Drop the head start first, because a child of a governed thread can lose its nice
+                // value.
                 drop(std::mem::take(&mut head_start));
                 Some(Audited::start(argv)?)
             }
@@ -118,13 +119,14 @@ impl Running {
             victim.started(command.as_ref(), tracer.as_mut().ok());
         }
         if let Some(command) = &command {
-            // Until here, the tracer follows each child of this thread as a part of the command,
-            // and a governor is such a child.
+            // Don't take a new head start earlier. Until here, the tracer follows each child of
+            // this thread as part of the command, and a governor is such a child.
             head_start = HeadStart::take();
             autogroups.started(&proc, command.pid());
             cgroups.started(&proc, command.pid());
         }
-        // Wait until the command has started, because it would inherit the CPU affinity.
+        // Restrict this thread's CPUs only after the command has started, because the command would
+        // inherit the affinity.
         let refusal = head_start.refusal();
         let emptied = tracer.as_mut().ok().filter(|_| !settings.plan.drops_rights);
         let mut collector = Collector::governed(head_start.for_buffers(emptied, end));
@@ -197,7 +199,8 @@ impl Running {
             let time = left.map_or(interval, Duration::from_nanos).min(interval);
             self.collector.sleep(time);
         }
-        // On the CPU of the program, this thread can be behind all the time.
+        // Check this even if records are left, because on the CPU of the program, this thread can
+        // be behind all the time.
         if let Some(victim) = &mut self.victim
             && self.collector.is_due(victim.is_small())
         {

@@ -27,7 +27,7 @@ pub struct Session {
     /// The running parts, or `None` after the session has ended.
     running: Option<Box<Running>>,
     progress: Option<Progress>,
-    /// CPU time of the governor of this thread.
+    /// CPU time of this thread's governor.
     governed: Nanos,
     /// Header of the ended session. While `uncounted`, the cost in it is incomplete.
     header: Header,
@@ -168,7 +168,7 @@ impl Session {
         many
     }
 
-    /// The sources of the rows so far.
+    /// Returns the sources of the rows so far.
     pub fn sources(&self) -> &SourceTable {
         &self.sources
     }

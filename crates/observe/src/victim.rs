@@ -22,10 +22,11 @@ use crate::plan::{Program, Settings};
 /// µs per thread.
 const LOOKED_AT: usize = 32;
 
-/// Number of threads whose current CPUs can be read at every turn: it takes less than 100 µs.
+/// A program with at most this many threads is small. Its threads' current CPUs can be read at
+/// every turn, because that takes less than 100 µs.
 const FEW: usize = 4;
 
-/// A CPU with a smaller share of the program's CPU time is ignored.
+/// CPUs with less than this share of the program's CPU time are ignored.
 const LITTLE: f64 = 0.02;
 
 /// Returns the CPUs on which the program ran, busiest first. Omits CPUs that have only a tiny share
@@ -53,8 +54,8 @@ pub(crate) struct Watched {
     /// Path of the executable of the command's process. It changes, for example, when `taskset`
     /// executes the actual program.
     executable: Option<PathBuf>,
-    /// Whether the name was read so soon after the executable changed that it may still be the
-    /// previous one.
+    /// Whether the name was read so soon after the executable changed that it may still be the name
+    /// of the previous executable.
     is_name_new: bool,
     begin: Nanos,
     followed: bool,
@@ -166,14 +167,14 @@ impl Watched {
         }
     }
 
-    /// Whether [`Watched::busiest_cpus`] takes less than 100 µs.
+    /// Returns whether [`Watched::busiest_cpus`] takes less than 100 µs.
     pub(crate) fn is_small(&self) -> bool {
         let is_one = matches!(self.program, Program::Process(_) | Program::Thread(_));
         is_one && self.ran.len() <= FEW
     }
 
-    /// CPUs that the program's first threads used since the last call, busiest first. CPUs with a
-    /// tiny share are omitted.
+    /// Returns the CPUs that the program's first threads used since the last call, busiest first.
+    /// CPUs with a tiny share are omitted.
     pub(crate) fn busiest_cpus(&mut self) -> Vec<Cpu> {
         let pids = self.processes();
         let mut left = LOOKED_AT;
@@ -261,7 +262,7 @@ impl Watched {
         }
     }
 
-    /// Makes the command that the session has started the watched program.
+    /// Makes the session's command, which has just been started, the watched program.
     pub(crate) fn started(&mut self, command: Option<&Audited>, tracer: Option<&mut Tracer>) {
         if let (Program::Command(_), Some(command)) = (&self.program, command) {
             self.pids = vec![command.pid()];

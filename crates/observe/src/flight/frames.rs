@@ -18,17 +18,17 @@ use crate::error::ObserveError;
 /// Length of the recording in which a rhythm is searched for.
 const LOOK: Nanos = Nanos::from_secs(5);
 
-/// Fraction of a window's memory limit that this recording may use. The results of the search need
-/// the rest. If the recording reaches its limit, it ends early.
+/// One part in this many of a window's memory limit may be used by the recording of a search. The
+/// results of the search need the rest. A recording that reaches its limit ends early.
 const MEMORY: usize = 4;
 
 /// Interval between two visits to a program. A visit checks whether the thread that runs the frames
 /// still exists, and whether a search for the rhythm is due.
 const VISIT: Nanos = Nanos::from_secs(10);
 
-/// Number of visits between two searches once the rhythm is known. It is searched for again because
-/// it may change without a lost frame. Until a rhythm is found, the number of visits doubles after
-/// each search, up to this limit, because searching costs CPU time.
+/// Number of visits between two searches once the rhythm is known. The search is repeated because
+/// the rhythm may change without a lost frame. Until a rhythm is found, the number of visits
+/// doubles after each search, up to this limit, because searching costs CPU time.
 const ANEW: u32 = 6;
 
 /// If this many frames trigger within [`OFTEN`], the frame rate has probably changed.
@@ -316,8 +316,8 @@ impl Recorder {
         self.update_kernel();
     }
 
-    /// Returns whether only explicit requests can still trigger. This is the case if all triggers
-    /// are about frames, and all their processes have exited for good.
+    /// Returns whether only explicit requests can still fire a trigger. This is the case if all
+    /// triggers are about frames, and all their processes have exited for good.
     pub fn has_nobody_left(&self) -> bool {
         let is_frame = |spec: &TriggerSpec| spec.kind == TriggerKind::Frame;
         !self.plan.triggers.is_empty()

@@ -97,8 +97,8 @@ impl Recorder {
             Some((larger, triggers))
         });
         let Some((mut larger, triggers)) = ready else {
-            // Rights or memory are missing. The rings stay as they are, and the header reports how
-            // far back they reach.
+            // The process lacks rights or memory. The rings stay as they are, and the header
+            // reports how far back they reach.
             self.plan.ring_grows = false;
             return None;
         };

@@ -45,8 +45,8 @@ impl Recorder {
     }
 
     /// Returns the current state of a window that stays open. The state ends at the time by which
-    /// the triggers that have not been reported yet must be reported. It does not contain the waits
-    /// of the program's threads, which only the complete window contains.
+    /// the pending triggers must be reported. It lacks the waits of the program's threads, which
+    /// only the complete window contains.
     pub(super) fn look(
         &mut self,
         window: &mut Window,

@@ -8,8 +8,8 @@ use ticktax_model::{Histogram, Nanos};
 /// Number of minutes whose delays are remembered.
 const MINUTES: usize = 60;
 
-/// A threshold that is learnt from the number of delays in each minute. Keeps 60 histograms, which
-/// take 1 KiB each.
+/// A threshold that is learnt from the delays in each minute. Keeps 60 histograms, which take 1 KiB
+/// each.
 #[derive(Debug)]
 pub(super) struct Learner {
     percentile: Percentile,

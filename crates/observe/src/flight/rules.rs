@@ -118,7 +118,7 @@ impl Rules {
         Ok(rules)
     }
 
-    /// Loads the rules into the kernel. Counting starts anew.
+    /// Loads the rules into the kernel. Delays are counted from zero again.
     pub(super) fn begin(&mut self, tracer: &mut Tracer) -> Result<(), TraceError> {
         for (number, rule) in self.kernel.iter_mut().enumerate() {
             let percentile = rule.learner.as_ref().map(Learner::percentile);

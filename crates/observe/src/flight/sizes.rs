@@ -63,9 +63,9 @@ fn size(rate: u64, online: usize, room: usize, bytes: u64) -> u32 {
     records(wanted.clamp(smallest, largest).next_power_of_two())
 }
 
-/// Returns the number of records per ring that should replace the current number `now`, with which
-/// the rings reach back by `reach`. `room` rings share `bytes` of memory. Returns `None` if the
-/// rings need not or cannot grow.
+/// Returns the number of records that each larger ring should have. The current rings have `now`
+/// records each and reach back by `reach`. `room` rings share `bytes` of memory. Returns `None` if
+/// the rings need not or cannot grow.
 pub(super) fn more(now: usize, reach: Nanos, room: usize, bytes: u64) -> Option<u32> {
     let (now, reach) = (now as u64, reach.0.max(1).unsigned_abs());
     let wanted = u128::from(now) * u128::from(REACH.0.unsigned_abs()) / u128::from(reach);

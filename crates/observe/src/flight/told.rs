@@ -19,7 +19,7 @@ pub struct RecorderPlan {
     /// [`Signal`](ticktax_model::incident::TriggerKind::Signal) has no effect in this list. Call
     /// [`Recorder::trigger`](super::Recorder::trigger) for it instead.
     pub triggers: Vec<TriggerSpec>,
-    /// Length of time to keep before the start of the delay that triggered.
+    /// Length of time to keep before the start of the delay that fired the trigger.
     pub before: Nanos,
     /// Length of time to keep after the last trigger.
     pub after: Nanos,
@@ -101,8 +101,8 @@ pub struct RecorderStatus {
     pub suppressed: u64,
     /// Current number of records in each CPU's ring.
     pub ring_records: usize,
-    /// Length of the time, up to now, that the rings contain. If the rings differ, it is the
-    /// shortest of their times. `None` if no ring has been full yet.
+    /// Length of the time up to now that the rings cover. If the rings cover different lengths, it
+    /// is the shortest. `None` if no ring has been full yet.
     pub reach: Option<Nanos>,
     /// CPU time used since the start by the thread that drives the recorder.
     pub cpu: Nanos,
@@ -143,7 +143,7 @@ pub enum FrameState {
     /// The rhythm has not been searched for yet, or must be searched for again because the thread
     /// that ran the frames has exited.
     Sought,
-    /// It is known when the frames are due, so lost frames trigger.
+    /// The due times of the frames are known, so lost frames fire the trigger.
     Known {
         /// Rhythm that was found last.
         rhythm: FrameRhythm,
@@ -216,7 +216,7 @@ pub enum RecorderEvent<'a> {
     /// A window of sums is complete.
     Sums(Box<SumsWindow>),
     /// A window around one or more triggers. It is either complete, or its triggers must be
-    /// reported before it is.
+    /// reported before it is complete.
     Frozen(Box<FrozenWindow>),
     /// Recorded events in which to search for the rhythm of a program's frames. Pass the result of
     /// the search to [`Recorder::set_rhythm`](super::Recorder::set_rhythm).

@@ -30,15 +30,15 @@ pub(super) struct Window {
     pending: Vec<Trigger>,
     /// Number of triggers dropped since the last report.
     pub(super) left_out: u64,
-    /// Offsets of the other clocks when the window was opened. Clocks may be set, or the machine
-    /// suspended, before the window ends.
+    /// Offsets of the other clocks from `CLOCK_MONOTONIC` when the window was opened. Clocks may be
+    /// set, or the machine suspended, before the window ends.
     pub(super) clocks: Option<ClockOffsets>,
 }
 
 impl Window {
     /// Creates a window that covers the delay, and the margins before and after it. If this exceeds
     /// the maximum length, the window starts later. It never starts before `not_before`, unless the
-    /// trigger did.
+    /// trigger fired before then.
     pub(super) fn new(first: Trigger, margins: Margins, not_before: Nanos) -> Self {
         let end = first.at + margins.after;
         let begin = (first.begin() - margins.before)

@@ -11,11 +11,12 @@ const PRIORITIES: [u8; 3] = [LOWEST, 49, 98];
 /// The lowest real-time priority.
 pub(super) const LOWEST: u8 = 1;
 
-/// Length of a slice. With the governor's own wake-up, nobody waits for more than 100 µs.
+/// Length of a slice. Including the governor's own wake-up, no other thread waits for more than 100
+/// µs.
 pub(super) const RUN: Nanos = Nanos::from_micros(80);
 
 /// Interval between two looks at the buffers. At 655,000 records per second, the smallest buffer
-/// takes this long from empty to half full.
+/// goes from empty to half full in this time.
 pub(super) const LOOK: Nanos = Nanos::from_millis(50);
 
 /// Interval between two looks at a thread that has work or sleeps.
@@ -27,7 +28,7 @@ const WORK_PAUSE: Nanos = Nanos::from_micros(40);
 /// Filled share of a buffer above which its reader is raised.
 const FULL_FROM: f64 = 0.5;
 
-/// Filled share below which its reader is raised no more.
+/// Filled share of a buffer below which its reader is no longer raised.
 const FULL_UNTIL: f64 = 0.25;
 
 /// Pause between two slices, by filled share of the buffers. The reader gets an eighth, a quarter
@@ -39,8 +40,7 @@ const PAUSES: [(f64, Nanos); 4] = [
     (f64::INFINITY, Nanos::from_micros(20)),
 ];
 
-/// Number of slices in a row in which the raised thread did not run, after which the next priority
-/// is tried.
+/// If the raised thread hardly runs in this many consecutive slices, the next priority is tried.
 const BLOCKED: u32 = 5;
 
 /// Work of the session's thread.
@@ -50,11 +50,11 @@ pub(super) enum Need {
     Sleep,
     /// Work, without a pause.
     Work,
-    /// Buffers to empty, with the filled share of the fullest.
+    /// Buffers to empty, with the filled share of the fullest buffer.
     Buffers(f64),
 }
 
-/// The next thing to do.
+/// The governor's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     /// Real-time priority of the session's thread; `None` for its ordinary policy.
@@ -80,12 +80,13 @@ impl Step {
     }
 }
 
-/// Whether a thread that has used `ran` in a slice was held up or slept.
+/// Returns whether a thread that used only `ran` of CPU time in a slice must have been held up or
+/// asleep.
 pub(super) fn hardly_ran(ran: Nanos) -> bool {
     ran.0 * 4 < RUN.0
 }
 
-/// State of the decision.
+/// State that determines the governor's next step.
 #[derive(Debug)]
 pub(super) struct Pacing {
     /// Whether the last step was a slice.
@@ -94,7 +95,7 @@ pub(super) struct Pacing {
     is_raising: bool,
     /// Index of the priority in [`PRIORITIES`].
     priority: usize,
-    /// Number of slices in a row in which the thread hardly ran.
+    /// Number of consecutive slices in which the thread hardly ran.
     blocked: u32,
 }
 
@@ -119,7 +120,8 @@ impl Pacing {
         let Some(pause) = self.pause(need, was_slice, ran, passed) else {
             self.is_raising = false;
             return Step::pause(match need {
-                // A thread that starts soon needs the next slice, at the priority that worked.
+                // Look again soon, because the thread may need the next slice at any time. Keep the
+                // priority that worked.
                 Need::Sleep | Need::Work => LOOK_AT_WORK,
                 Need::Buffers(_) => {
                     (self.priority, self.blocked) = (0, 0);
@@ -150,7 +152,7 @@ impl Pacing {
         }
     }
 
-    /// The pause after a slice. `None` if the thread needs no slices.
+    /// Returns the pause after a slice, or `None` if the thread needs no slices.
     fn pause(&self, need: Need, was_slice: bool, ran: Nanos, passed: Nanos) -> Option<Nanos> {
         match need {
             Need::Sleep => None,
@@ -175,8 +177,9 @@ mod tests {
 
     use super::{BLOCKED, LOOK, LOOK_AT_WORK, LOWEST, Need, PRIORITIES, Pacing, RUN, Step};
 
-    /// A machine on which the thread runs in its slices and not in its pauses. Returns the CPU time
-    /// of `steps` steps, the time that they took, and the longest slice.
+    /// Simulates a machine on which the thread runs in its slices but not in its pauses. Returns
+    /// the CPU time that the thread used in `steps` steps, the time that the steps took, and the
+    /// longest slice.
     fn alternate(pacing: &mut Pacing, need: Need, steps: u32) -> (Nanos, Nanos, Nanos) {
         let (mut ran, mut all, mut longest) = (Nanos::ZERO, Nanos::ZERO, Nanos::ZERO);
         let mut last = Step::first();
@@ -195,7 +198,7 @@ mod tests {
             let step = pacing.next(Need::Buffers(filled), Nanos::ZERO, LOOK);
             assert_eq!(step, Step::pause(LOOK), "{filled}");
         }
-        // A thread that runs without help is not raised while it works, either.
+        // A thread that has work but runs without help is not raised either.
         let mut pacing = Pacing::new();
         pacing.next(Need::Work, RUN, RUN);
         for _ in 0..3 {
@@ -211,7 +214,7 @@ mod tests {
             let step = pacing.next(Need::Sleep, Nanos::ZERO, LOOK_AT_WORK);
             assert_eq!(step, Step::pause(LOOK_AT_WORK));
         }
-        // It has not been held up, so it gets the lowest priority when it wakes up.
+        // The thread has not been held up, so it gets the lowest priority when it wakes up.
         let step = pacing.next(Need::Work, Nanos::ZERO, LOOK_AT_WORK);
         assert_eq!(step.priority, Some(LOWEST));
     }
@@ -240,7 +243,8 @@ mod tests {
             assert!(longest <= Nanos::from_micros(100), "{longest}");
             before = share;
         }
-        // A starved start gets two thirds, in slices as short.
+        // A starved thread that starts a session gets two thirds of a CPU. Its slices are as short
+        // as when it empties buffers.
         let (ran, all, longest) = alternate(&mut Pacing::new(), Need::Work, 1_000);
         let share = ran.share_of(all);
         assert!((0.6..0.7).contains(&share), "{share}");
@@ -265,7 +269,7 @@ mod tests {
                 .all(|&last| last == PRIORITIES[2]),
             "{tried:?}"
         );
-        // It falls back to the lowest once the buffers are empty.
+        // The priority falls back to the lowest one once the buffers are empty.
         pacing.next(Need::Buffers(0.0), RUN, RUN);
         pacing.next(Need::Buffers(0.0), Nanos::ZERO, LOOK);
         let step = pacing.next(Need::Buffers(0.9), Nanos::ZERO, LOOK);

@@ -182,7 +182,7 @@ fn stall(cpu: Cpu, length: Nanos) -> Result<Stalled, Failed> {
     Ok(*injected.log.first().ok_or("nothing was injected")?)
 }
 
-/// Returns whether the delay that triggered overlaps the stall.
+/// Returns whether the delay that fired the trigger overlaps the stall.
 fn is_during(trigger: &Trigger, event: &Stalled) -> bool {
     trigger.begin() < event.start + event.length && trigger.at > event.start
 }
@@ -241,7 +241,7 @@ fn a_gap_is_noticed_by_its_probe() -> Result<(), Failed> {
 }
 
 /// The test program wakes up every ms, but the recorder assumes that a frame is due 10 ms after the
-/// previous one started. Only a frame that is late because of the stall may trigger.
+/// previous one started. Only a frame that is late because of the stall may fire the trigger.
 fn a_frame_one_period_late_is_noticed() -> Result<(), Failed> {
     const STALL: Nanos = Nanos::from_millis(60);
     let cpu = ticktax_inject::default_cpu()?;
