@@ -343,7 +343,8 @@ mod tests {
         assert_eq!(next_due(at(5_000), at(5_050)), at(6_000));
         assert_eq!(next_due(at(5_000), at(25_400)), at(26_000));
         assert_eq!(next_due(at(5_000), at(6_000)), at(7_000));
-        // Even if the clock reads less than the due time, the following due time must be next.
+        // Even if the clock reads less than the due time, the next due time must be one interval
+        // after it.
         assert_eq!(next_due(at(5_000), at(4_000)), at(6_000));
     }
 

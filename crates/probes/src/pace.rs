@@ -284,7 +284,7 @@ struct Outcome {
     error: Option<ProbeError>,
 }
 
-/// The real clock, the real sleep and the real work.
+/// A platform with the real clock, real sleeps and real work.
 struct Machine {
     sleeper: Sleeper,
     work: Work,

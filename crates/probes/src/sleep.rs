@@ -163,22 +163,21 @@ impl SleepProbe {
         self.group.begin();
     }
 
-    /// Passes all wake-ups in the rings to `sink`. The wake-ups of each CPU are in the order of
-    /// their due times.
+    /// Passes all wake-ups in the rings to `sink`. The wake-ups of each CPU are sorted by due time.
     ///
     /// Call this from a single collector thread, often enough that the rings do not fill up.
     pub fn drain(&mut self, sink: impl FnMut(Cpu, Wakeup)) {
         drain(&mut self.outlets, sink);
     }
 
-    /// Returns the CPU and the kernel thread ID of each thread. They let a tracer distinguish the
-    /// probe from other work.
+    /// Returns the CPU and the kernel thread ID of each thread. A tracer can use them to
+    /// distinguish the probe from other work.
     pub fn threads(&self) -> impl Iterator<Item = (Cpu, i32)> + '_ {
         self.group.slots().map(|slot| (slot.cpu, slot.tid))
     }
 
-    /// Stops the threads, passes the last wake-ups to `sink`, and returns the reports in the order
-    /// of the CPUs.
+    /// Stops the threads, passes the last wake-ups to `sink`, and returns the reports, ordered by
+    /// CPU.
     ///
     /// Waits at most 5 s. If a thread does not get to run within that time, its report's error is
     /// [`ProbeError::NotStopped`].

@@ -26,7 +26,7 @@ const CALIBRATION: Nanos = Nanos::from_millis(20);
 /// Maximum number of block times in memory. A calibration ends when it reaches this number.
 const MAX_TIMED: usize = 1 << 14;
 
-/// Number of blocks per timed block at the start of a measurement. With 64, a block is timed every
+/// At the start of a measurement, one in this many blocks is timed. With 64, a block is timed every
 /// 1.6 ms of the soaker's CPU time.
 const FIRST_STRIDE: u64 = 64;
 
@@ -41,7 +41,7 @@ pub struct SoakReport {
     pub policy: PolicyGrant,
     /// Duration of a block of work before, during and after the measurement.
     pub block: BlockTimes,
-    /// Number of blocks of work that got done.
+    /// Number of blocks of work that were completed.
     pub blocks: u64,
     /// For each timed block, when it started and how many blocks had been done by then.
     pub progress: Vec<(Nanos, u64)>,
@@ -96,7 +96,7 @@ impl SoakProbe {
         self.group.slots().map(|slot| (slot.cpu, slot.tid))
     }
 
-    /// Stops the threads and returns the reports in the order of the CPUs. Waits at most 5 s.
+    /// Stops the threads and returns the reports, ordered by CPU. Waits at most 5 s.
     pub fn stop(self) -> Vec<SoakReport> {
         let results = self.group.stop();
         results
@@ -199,7 +199,8 @@ struct Timed {
     times: Vec<i64>,
     /// For each timed block, when it started and how many blocks had been done by then.
     progress: Vec<(Nanos, u64)>,
-    /// Number of blocks per timed block. It doubles each time the memory for block times is full.
+    /// One in this many blocks is timed. The number doubles each time the memory for block times is
+    /// full.
     stride: u64,
 }
 

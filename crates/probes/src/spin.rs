@@ -192,14 +192,13 @@ impl SpinProbe {
         drain(&mut self.outlets, sink);
     }
 
-    /// Returns the CPU and the kernel thread ID of each thread. They let a tracer distinguish the
-    /// probe from other work.
+    /// Returns the CPU and the kernel thread ID of each thread. A tracer can use them to
+    /// distinguish the probe from other work.
     pub fn threads(&self) -> impl Iterator<Item = (Cpu, i32)> + '_ {
         self.group.slots().map(|slot| (slot.cpu, slot.tid))
     }
 
-    /// Stops the threads, passes the last gaps to `sink`, and returns the reports in the order of
-    /// the CPUs.
+    /// Stops the threads, passes the last gaps to `sink`, and returns the reports, ordered by CPU.
     ///
     /// Waits at most 5 s. If a thread does not get to run within that time, its report's error is
     /// [`ProbeError::NotStopped`].

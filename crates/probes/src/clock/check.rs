@@ -52,8 +52,8 @@ pub struct CounterCheck {
     /// Number of readings on one CPU that were made between two readings on another CPU, and
     /// compared with them.
     pub comparisons: u32,
-    /// Number of those readings whose value was not between the values of the other two, so that
-    /// time seemed to go backwards.
+    /// Number of compared readings whose value was not between the values of the two readings
+    /// around them, so that time seemed to go backwards.
     pub backwards_steps: u32,
     /// The kernel's clock source, or `unknown` if `/sys` does not show it.
     pub clocksource: String,

@@ -15,7 +15,8 @@ const INTERRUPTS: [&str; 7] = [
     "__sysvec_apic_timer_interrupt",
 ];
 
-/// Address ranges of these functions. Each consists of the start, the end and the kind of code.
+/// Address ranges of the functions that handle softirqs and interrupts. Each range consists of the
+/// start, the end and the kind of code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Functions(Vec<(u64, u64, SampledCode)>);
 

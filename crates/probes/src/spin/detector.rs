@@ -7,8 +7,8 @@ use ticktax_model::Cpu;
 use super::Gap;
 use crate::clock::Counter;
 
-/// Maximum number of consecutive gaps to record. Each of them is so close to the previous gap that
-/// recording that gap may have caused it.
+/// Maximum number of consecutive gaps to record if each may have been caused by recording the
+/// previous one.
 const CHAIN: u32 = 16;
 
 /// Lengths of an iteration that make the loop react, in ticks.

@@ -1,4 +1,4 @@
-//! Tests the spin probe on this machine. They pass no matter how busy the machine is.
+//! Tests of the spin probe on this machine. The tests pass no matter how busy the machine is.
 
 use std::time::Duration;
 
