@@ -44,7 +44,7 @@ pub struct FactsFolder {
     folder: Folder,
     settings: FactsSettings,
     writer: PartWriter,
-    /// Rows that have not been written to a file yet, in the order of their arrival.
+    /// Rows that have not been written to a file yet, in order of arrival.
     pending: VecDeque<Row>,
     count: FactsCount,
     _lock: LockedFile,

@@ -2,28 +2,29 @@
 //! incidents, and an index with one line per event.
 //!
 //! # Files on disk
-//! The line of an incident is written first. It names the recording, which can last a few seconds
-//! longer and include further incidents. The recording then appears under that name, either
-//! complete or not at all, and another line confirms it.
+//! The line of an incident is written first. It names the recording, which may continue for a few
+//! seconds after the incident and include further incidents. The recording then appears under that
+//! name, either complete or not at all, and another line confirms it.
 //!
 //! No file stays open between writes, so that the file system can be remounted read-only. Lines
 //! then wait in memory until they can be written.
 //!
 //! If a recorder is killed, it leaves lines whose recording does not exist, and a hidden unfinished
-//! file, which the next recorder removes. A recording that no line names is added to the index
-//! again. A last line that has no line break is never read, and the next recorder cuts it off.
+//! file, which the next recorder removes. If no line names an existing recording, the recording is
+//! added to the index again. A last line that has no line break is never read, and the next
+//! recorder cuts it off.
 //!
 //! # Safety
 //! Every access is relative to one handle for the directory, which must belong to the user who runs
 //! the recorder. The index may name only recordings whose names have the form that the module
-//! `name` defines. A line that contains any other name counts as damaged, and that file is neither
-//! opened nor removed. Links are not followed. Readers follow the same rules, but can read any
-//! user's directory ([`IncidentFolder`]).
+//! `name` defines. A line that contains any other name counts as damaged, and the file with that
+//! name is neither opened nor removed. Links are not followed. Readers follow the same rules, but
+//! can read any user's directory ([`IncidentFolder`]).
 //!
 //! # Limits
 //! A [`Budget`] limits how many recordings are written per hour, how many are kept, and their total
-//! size. If it is exceeded, the oldest recordings are removed, but their lines stay. The index has
-//! a limit of its own, [`INDEX_MAX`].
+//! size. If the number or size of the kept recordings exceeds the budget, the oldest recordings are
+//! removed, but their lines stay. The index has a limit of its own, [`INDEX_MAX`].
 
 #[cfg(test)]
 mod hostile;
@@ -348,8 +349,8 @@ impl IncidentStore {
         recorded
     }
 
-    /// Stores the outcome of a recording in the lines that still wait, and adds another line about
-    /// it for the lines that are already written. If that line cannot be written, returns the
+    /// Stores the outcome of a recording in the lines that have not been written yet, and adds
+    /// another line about it for the lines that have. If that line cannot be written, returns the
     /// reason.
     fn settle(&mut self, name: &str, outcome: Result<u64, LossCause>) -> Option<String> {
         let waiting = self.waiting.iter_mut().filter_map(IndexLine::entry_mut);

@@ -134,7 +134,7 @@ impl PinnedPath {
         Ok(File::from(opened))
     }
 
-    /// Opens the device or pipe that was `found` here for writing. If a regular file has taken its
+    /// Opens for writing the device or pipe that was `found` here. If a regular file has taken its
     /// place, refuses to open the file and does not truncate it. `path` is used in messages.
     fn open_as_found(&self, path: &Path, found: &FileStat) -> io::Result<File> {
         let stream = self.open(OFlag::O_WRONLY | OFlag::O_NOFOLLOW)?;

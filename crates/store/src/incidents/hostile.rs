@@ -1,4 +1,4 @@
-//! Tests with incident directories that an attacker prepared. They try to make ticktax delete,
+//! Tests with incident directories that an attacker prepared in order to make ticktax delete,
 //! truncate or show other files.
 
 use std::fs::{self, Permissions};

@@ -60,8 +60,8 @@ impl IncidentFolder {
         self.folder.path()
     }
 
-    /// Reads the index and finds the recordings that are missing from it. A recorder may write to
-    /// the directory at the same time.
+    /// Reads the index and finds the recordings that are missing from it. A recorder may be writing
+    /// to the directory concurrently.
     ///
     /// # Errors
     /// Returns an error if the directory or its index cannot be read.

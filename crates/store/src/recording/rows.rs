@@ -175,7 +175,7 @@ fn word(column: &mut Column<ByteArrayType>, row: usize) -> Result<String, Fault>
     word.ok_or_else(|| column.fault("a row has no value"))
 }
 
-/// Sources that have been seen so far, and what is left of the file's limits.
+/// Sources that have been seen so far, and how much of the file's limits is left.
 pub(super) struct Known {
     /// Table of all sources. Rows use the ids in this table.
     pub(super) table: SourceTable,

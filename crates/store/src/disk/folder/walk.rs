@@ -90,7 +90,7 @@ fn root() -> io::Result<Folder> {
     })
 }
 
-/// Pushes the components of `path`, so that they come before the components that remain.
+/// Adds the components of `path` to the remaining components, so that they are opened next.
 fn push(left: &mut Vec<OsString>, path: &Path) {
     let names = path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),
