@@ -1,10 +1,10 @@
 //! Measures the period of a train (the events that belong to a beat) once its path (its phase over
 //! time) is known.
 //!
-//! To choose the event nearest to a path is biased. Among unrelated events, even a wrong period
-//! finds some that confirm it. There are two remedies. First, a burst is represented by its first
-//! event, even if another event of the burst is nearer to the path. Second, if the beats are on a
-//! grid, the events are chosen again from the fitted grid until the choice is stable.
+//! Choosing the event nearest to a path introduces a bias: among unrelated events, even a wrong
+//! period finds some that confirm it. There are two remedies. First, a burst is represented by its
+//! first event, even if another event of the burst is nearer to the path. Second, if the beats are
+//! on a grid, the events are chosen again from the fitted grid until the choice is stable.
 //!
 //! Even then, the choice partly follows the grid if the grid is displaced. The fraction by which it
 //! follows is the *response*. The response widens the confidence interval, as the derivative of the

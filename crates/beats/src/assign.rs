@@ -32,7 +32,7 @@ pub(super) struct Train {
     pub(super) residuals: Vec<(i64, f64)>,
     /// Standard deviation of the events from the path, in periods.
     pub(super) spread: f64,
-    /// Maximum distance from the path at which an event counts as a beat, in periods.
+    /// An event counts as a beat if its distance from the path is at most this, in periods.
     pub(super) gate: f64,
     /// Number of slots (periods) in the observed time.
     pub(super) slots: f64,
@@ -200,9 +200,9 @@ fn unwrap(track: &Track) -> Vec<PathBlock> {
     blocks
 }
 
-/// Returns the centre and the standard deviation of the pulse of events around the path. They come
-/// from expectation maximisation of a normal density on a uniform background (Dempster, Laird and
-/// Rubin 1977).
+/// Returns the centre and the standard deviation of the pulse of events around the path. Both are
+/// found by expectation maximisation, for a normal density on a uniform background (Dempster, Laird
+/// and Rubin 1977).
 fn spread(placed: &[(i64, u32, f64)], width: f64) -> (f64, f64) {
     let stride = placed.len() / SAMPLE + 1;
     let sample: Vec<f64> = placed.iter().step_by(stride).map(|p| p.2).collect();

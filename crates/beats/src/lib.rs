@@ -201,7 +201,7 @@ pub struct Beat {
 }
 
 impl Beat {
-    /// Returns the period and the counts of this beat in the form in which statements contain them.
+    /// Returns the period and the counts of this beat in the form that statements use.
     pub fn periodicity(&self) -> Periodicity {
         Periodicity {
             period: self.period.value,

@@ -14,10 +14,10 @@ use super::trial::{FILL, Trial, drift_model};
 use super::{Events, FEWEST, lags, null};
 use ticktax_model::Nanos;
 
-/// Maximum false-alarm probability at which a beat is accepted.
+/// A beat is accepted only if its false-alarm probability is at most this.
 const ALARM: f64 = 1e-3;
-/// Maximum false-alarm probability in the test for a few regular intervals ([`null::clean`]). This
-/// test runs once per source.
+/// A beat that is found by the test for a few regular intervals ([`null::clean`]) is accepted only
+/// if its false-alarm probability is at most this. The test runs once per source.
 const ALARM_CLEAN: f64 = 5e-3;
 /// A beat is accepted only if the spread of its events around the path is at most this, in periods.
 const WIDEST: f64 = 0.21;
@@ -106,8 +106,8 @@ impl<'a> Search<'a> {
         self.lattice = self.events.tick.and_then(lattice);
     }
 
-    /// Returns the times from which evidence is computed. These are the remaining times. If there
-    /// is a lattice, each of them is replaced by the time of the nearest tick.
+    /// Returns the times that the evidence is computed from. These are the remaining times. If
+    /// there is a lattice, each time is replaced by the time of the nearest tick.
     fn weighed(&self) -> Cow<'_, [f64]> {
         self.lattice.map_or(Cow::Borrowed(&self.times), |lattice| {
             Cow::Owned(lattice.snap(&self.times))

@@ -27,8 +27,8 @@ const SCALE: f64 = 4.0;
 const SEGMENT: usize = 4096;
 /// Maximum number of peaks to keep per scale.
 const KEPT: usize = 6;
-/// Minimum strength of a peak to keep, in nats. By chance, about one frequency in twenty reaches
-/// it.
+/// A peak is kept only if its strength exceeds this, in nats. By chance, about one frequency in
+/// twenty does.
 const MIN: f64 = 1.2;
 
 /// A period that is worth testing.

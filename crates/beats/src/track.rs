@@ -262,9 +262,9 @@ struct Moves {
 /// The [`Moves`] for each distance between two blocks that have events, starting at one block.
 struct MovesByLapse([Moves; LAPSES]);
 
-/// Number of distances between two blocks that have separate probabilities for moves. If there are
-/// empty blocks in between, the moves add up to a wider distribution. Beyond four blocks, the
-/// distribution does not get wider.
+/// Moves have separate probabilities for distances of 1 to 4 blocks between two consecutive blocks
+/// that have events. If there are empty blocks in between, the moves add up to a wider
+/// distribution. Beyond four blocks, the distribution does not get wider.
 const LAPSES: usize = 4;
 
 impl MovesByLapse {

@@ -1,5 +1,5 @@
-//! Tests with events that have no period, and with periods that are rounded to the tick. These are
-//! a smaller version of the benchmark `--example beats_null`.
+//! Tests with events that have no period, and with periods that are rounded to the tick. They are a
+//! smaller version of the benchmark `--example beats_null`.
 
 use ticktax_fixture::{NullLaw, TickBeat, Train};
 use ticktax_model::Nanos;
