@@ -14,10 +14,10 @@ const MOST_BLOCKS: u64 = 10_000;
 /// Ratio of the smallest effect that a rank test can find to the smallest that a t test can find,
 /// if values are normally distributed: 1/√(3/π) (Lehmann 1975, 2.4).
 const RANKS: f64 = 1.023_3;
-/// Correction of the detectable effect for a small number of blocks. It is divided by the square of
-/// that number. With few values, a rank test is coarse, and the interval must also exclude 0. The
-/// correction was fitted to 6 to 40 blocks. The benchmark `trial_benchmark` measures how often an
-/// effect of the detectable size is found.
+/// Correction of the detectable effect for a small number of blocks. The correction is this value
+/// divided by the square of the number of blocks. With few values, a rank test is coarse, and the
+/// interval must also exclude 0. The value was fitted to 6 to 40 blocks. The benchmark
+/// `trial_benchmark` measures how often an effect of the detectable size is found.
 const FEW_BLOCKS: f64 = 8.0;
 
 /// The machine's noise, and the smallest effect that a trial can detect despite it.
@@ -123,8 +123,8 @@ pub fn sum_of(scale: Scale, effect: f64) -> f64 {
     }
 }
 
-/// Returns the minimum number of blocks for a significant difference. With fewer blocks, all
-/// differences have the same sign by chance too often.
+/// Returns the minimum number of blocks for a significant difference. With fewer blocks, it happens
+/// too often that all differences have the same sign by chance.
 pub fn fewest_blocks(comparisons: usize) -> u64 {
     let mut blocks = 1;
     let mut chance = 1.0;
@@ -245,8 +245,8 @@ mod tests {
 
     #[test]
     fn the_blocks_for_a_verdict_are_counted() {
-        // This takes (1.96 + 0.84)² · 1.023² · (2 / 1)² = 33 blocks, plus two because Student's t
-        // is wider.
+        // This verdict takes (1.96 + 0.84)² · 1.023² · (2 / 1)² = 33 blocks, plus two because
+        // Student's t is wider than the normal distribution.
         let found = blocks_for_a_verdict(0.01, 0.02, 0.0, 1).unwrap();
         assert!((33..=36).contains(&found), "{found}");
         // It takes fewer blocks to keep the interval within 5 % than to find such a small effect.

@@ -17,7 +17,7 @@ pub struct Slot {
 /// Plans `blocks` blocks of runs for `arms` arms.
 ///
 /// Each block runs every arm twice, in mirrored order: `A B B A`, or `C A B B A C`. A steady drift
-/// therefore affects all arms equally. The order is drawn anew for each block, so that periodic
+/// therefore affects all arms equally. A new random order is drawn for each block, so that periodic
 /// disturbances favour no arm. If the arms do not differ, each sign of a block's difference is
 /// therefore equally likely, as [`signed_rank`](crate::statistics::signed_rank) requires. Equal
 /// seeds produce equal plans.

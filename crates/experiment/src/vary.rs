@@ -99,8 +99,7 @@ pub trait Table: Clone + Debug + Sized + 'static {
     const ROWS: &'static [Row<Self>];
 }
 
-/// A parameter in the [`Table`] of `T`. Its values are kept in the form in which the user typed
-/// them.
+/// A parameter in the [`Table`] of `T`. Its values are kept as the user typed them.
 #[derive(Debug)]
 pub struct Row<T> {
     name: &'static str,
@@ -244,7 +243,7 @@ impl<P: Parameter> Axis<P> {
         &self.parameter
     }
 
-    /// Returns the values, in the order in which the user typed them.
+    /// Returns the values, in the order typed by the user.
     pub fn values(&self) -> &[P::Value] {
         &self.values
     }
@@ -316,7 +315,7 @@ impl<P: Parameter> Grid<P> {
         &self.base
     }
 
-    /// Returns the parameters that are varied, in the order in which the user typed them.
+    /// Returns the parameters that are varied, in the order typed by the user.
     pub fn axes(&self) -> &[Axis<P>] {
         &self.axes
     }
