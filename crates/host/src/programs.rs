@@ -357,8 +357,8 @@ fn state(stat: &str) -> Option<char> {
     words(stat)?.next()?.chars().next()
 }
 
-/// Returns the scheduling policy of a thread if it is not the default one. It is in the 19th, 40th
-/// and 41st words of `/proc/PID/stat`.
+/// Returns the scheduling policy of a thread if it is not the default one. The policy is derived
+/// from the 19th, 40th and 41st words of `/proc/PID/stat`.
 fn policy(stat: &str) -> Option<SpecialPolicy> {
     let words: Vec<&str> = words(stat)?.collect();
     let priority = || words.get(37)?.parse().ok();

@@ -97,8 +97,8 @@ fn default_options(reading: &mut Reading, device: &str, kind: &str) -> Vec<Strin
         return Vec::new();
     }
     let mut folder = |driver: &str| reading.text(&format!("proc/fs/{driver}/{name}/options"));
-    // Since Linux 4.3, the ext4 driver handles all three types, and its directory contains them
-    // all.
+    // Since Linux 4.3, the ext4 driver has handled ext2, ext3 and ext4, and its directory contains
+    // the options of all three types.
     let options = folder(kind).or_else(|| folder("ext4")).unwrap_or_default();
     options
         .lines()

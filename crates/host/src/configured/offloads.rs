@@ -69,8 +69,8 @@ fn family(message: &[u8], name: &str) -> Option<u16> {
     half(attribute(about, FAMILY_ID)?, 0).filter(|_| has_name)
 }
 
-/// Returns the device in `message`, with those of its offloads that are off. Returns `None` for the
-/// loopback device and for invalid messages.
+/// Returns the device in `message`, with its offloads that are off. Returns `None` for the loopback
+/// device and for invalid messages.
 fn device(message: &[u8]) -> Option<DeviceOffloads> {
     let about = message.get(HEAD..)?;
     let name = text(attribute(attribute(about, HEADER)?, HEADER_NAME)?);

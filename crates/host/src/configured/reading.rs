@@ -29,7 +29,7 @@ impl Reading {
         }
     }
 
-    /// Converts a path on the machine to the path at which this process can open it.
+    /// Converts a path on the observed machine to a path that this process can open.
     pub(super) fn path(&self, path: &str) -> PathBuf {
         self.root.join(path)
     }

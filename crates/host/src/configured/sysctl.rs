@@ -138,7 +138,7 @@ fn path_of(key: &str) -> Option<String> {
     is_valid.then_some(path)
 }
 
-/// Returns the key for `path`, in the form in which `sysctl` prints it.
+/// Returns the key for `path`, as `sysctl` prints it.
 fn dotted(path: &str) -> String {
     let swapped = path.chars().map(|c| match c {
         '/' => '.',
