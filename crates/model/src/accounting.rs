@@ -216,8 +216,8 @@ pub struct ProgramCheck {
     pub name: String,
     /// Process id.
     pub pid: i32,
-    /// CPU time according to the accounts, excluding interrupts; `None` at level `proc`, at which
-    /// nothing is traced.
+    /// CPU time according to the accounts, excluding interrupts; `None` at level `proc`, which
+    /// traces nothing.
     #[serde(rename = "ran_ns")]
     pub ran: Option<Nanos>,
     /// Time on a CPU, including interrupts that occurred while the program was on the CPU.

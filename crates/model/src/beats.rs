@@ -74,7 +74,7 @@ pub struct Periodicity {
     /// as this one by chance.
     #[serde(rename = "false_alarm_probability")]
     pub false_alarm: f64,
-    /// Number of periods within the observed time in which an event occurred.
+    /// Number of periods in which an event occurred, out of all periods within the observed time.
     pub seen: u64,
     /// Total number of periods within the observed time.
     pub expected: u64,
@@ -169,7 +169,7 @@ pub struct FollowsTick {
     pub events: u64,
     /// Number of these events that start within `within` after a tick.
     pub after: u64,
-    /// Longest time after a tick at which an event still counts as following it.
+    /// An event counts as following a tick if it starts at most this long after the tick.
     #[serde(rename = "within_ns")]
     pub within: Nanos,
     /// Probability that the events follow the tick only by chance (Fisher's exact test over the

@@ -110,8 +110,8 @@ pub struct Counters {
     /// Counters of the CPU quota of the watched program's cgroup, from `cpu.stat`.
     #[serde(default)]
     pub throttling: Option<Throttling>,
-    /// Number of threads that were running or waiting for a CPU on the entire machine, sampled
-    /// since the start of the recording.
+    /// Samples of the number of threads that were running or waiting for a CPU on the entire
+    /// machine, taken since the start of the recording.
     #[serde(default)]
     pub run_queue: Option<RunQueue>,
     /// Amounts of data written to swap and to NFS servers, and of data that is still to be written.

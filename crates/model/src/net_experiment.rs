@@ -257,7 +257,7 @@ pub struct AliasPart {
     pub terms: Vec<Term>,
 }
 
-/// A unit by which traffic can be counted to determine its CPU cost.
+/// A unit in which traffic is counted to determine its CPU cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CostUnit {

@@ -9,18 +9,18 @@
 //!   previous frame continued into this slot, so the loop cannot keep up. Or the loop *slept
 //!   through* the slot: it was asleep from the start of the slot until the start of the next one.
 //! - *Overshot*: a step of a fixed [schedule](Schedule) that no frame reached in time. The schedule
-//!   has a step every period from the first frame on; the loop's rule does not matter. A frame
-//!   performs the last step that is due, and any earlier steps that were not performed are
+//!   has one step per period, starting with the first frame. The loop's rule does not matter. A
+//!   frame performs the last step that is due, and any earlier steps that were not performed are
 //!   overshot. Under [`PaceRule::Deadline`], these are the dropped slots. Under the other rules,
-//!   slipped frames count as well. If a threshold is given, a step is also overshot if its frame
-//!   started later than that. The same definition holds in cases, `sim`, sweeps and the lab. If a
-//!   program has fixed steps, they are the schedule.
+//!   slipped frames also count. If a threshold is given, a step is also overshot if its frame
+//!   started later than that after the step was due. The same definition holds in cases, `sim`,
+//!   sweeps and the lab. If a program has fixed steps, they are the schedule.
 //! - *Late*: a frame that started more than [`late_from`], or the given threshold, after it was
 //!   due. None of this depends on the kernel's tick.
 //! - *Slipped*: a frame that the rate calls for but that was never due. Under a relative rule, each
 //!   delay postpones all later frames, so fewer frames come due than the rate calls for.
-//! - Waits count from the due time. A dropped slot counts as a wait as well, which lasts until the
-//!   next frame starts. Otherwise a long stall would count as only one wait although it delayed
+//! - Waits count from the due time. A dropped slot also counts as a wait, which lasts until the
+//!   next frame starts. Otherwise, a long stall would count as only one wait although it delayed
 //!   many frames (coordinated omission).
 
 use std::fmt;

@@ -1,5 +1,5 @@
-//! Scheduling policies: those that ticktax requests for its own threads, those that it gets, and
-//! those that programs use instead of the default.
+//! Scheduling policies: the policies that ticktax requests for its own threads, the policies that
+//! the kernel grants, and the non-default policies of programs.
 
 use std::fmt;
 use std::str::FromStr;

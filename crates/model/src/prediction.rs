@@ -23,15 +23,15 @@ pub struct PredictionStatement {
     /// Length of each predicted run.
     #[serde(rename = "length_ns")]
     pub length: Nanos,
-    /// Number of runs per setting. The workload of each run is drawn anew.
+    /// Number of runs per setting. A new random workload is drawn for each run.
     pub runs: u32,
     /// Probability that the figure of one more run would lie within the figure's interval.
     #[serde(rename = "interval_probability")]
     pub coverage: f64,
     /// Seed of the first run.
     pub seed: u64,
-    /// Check of the model: its prediction for the settings under which the measurement was made,
-    /// compared with the measurement. `None` if no measurement can be compared with it.
+    /// Check of the model: its prediction for the settings of the measurement, compared with the
+    /// measurement. `None` if no measurement can be compared with it.
     #[serde(default)]
     pub control: Option<Control>,
     /// One arm per setting. If there is a measurement, its arm comes first.
@@ -45,8 +45,7 @@ pub struct PredictionStatement {
     pub left_out: Vec<String>,
 }
 
-/// The model's prediction for the settings under which the measurement was made, compared with the
-/// measurement.
+/// The model's prediction for the settings of the measurement, compared with the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Control {
     /// Measured frames per second.
@@ -173,10 +172,10 @@ pub enum Measure {
     /// Wake-ups per second of the program's thread.
     #[serde(rename = "wakeup_rate_hz")]
     Wakeups,
-    /// Share of the time of all CPUs in which they were not idle, 0 to 1.
+    /// Share of the time of all CPUs that was not idle, 0 to 1.
     #[serde(rename = "busy_share")]
     Busy,
-    /// Share of the time of all CPUs in which they were not idle according to `/proc/stat`, 0 to 1.
+    /// Share of the time of all CPUs that was not idle according to `/proc/stat`, 0 to 1.
     #[serde(rename = "shown_busy_share")]
     ShownBusy,
     /// Ticks per second, summed over all CPUs.

@@ -84,7 +84,8 @@ pub struct Statement {
     /// guest whose clock never advanced.
     #[serde(default, rename = "stolen_ns")]
     pub stolen: Option<Nanos>,
-    /// Number of threads that were running or waiting for a CPU on the entire machine, sampled.
+    /// Samples of the number of threads that were running or waiting for a CPU on the entire
+    /// machine.
     #[serde(default)]
     pub run_queue: Option<RunQueue>,
     /// Comparison of the accounts with the kernel's own accounting.

@@ -25,7 +25,7 @@ pub struct WaitStatement {
     /// Processes and kernel threads that others waited behind, sorted by the waiting time that they
     /// caused, longest first. Processes with the same name have separate entries.
     pub behind: Vec<WaitedFor>,
-    /// Part of `time` during which a thread of ticktax ran, its probe included.
+    /// Part of `time` during which one of ticktax's threads ran, including its probe.
     #[serde(
         default,
         rename = "behind_ticktax_ns",

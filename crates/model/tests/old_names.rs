@@ -1,6 +1,5 @@
-//! Tests whether recordings of schema 2 can still be read, as well as statements, incidents,
-//! journals and cases that were written then. Many of their fields and variants have been renamed
-//! since.
+//! Tests that recordings of schema 2 can still be read, along with the statements, incidents,
+//! journals and cases of that time. Many of their fields and variants have since been renamed.
 //!
 //! `fixtures/old_names` contains such documents, some real and some completed by hand.
 //! `fixtures/new_names` contains the same documents with the new names.

@@ -68,7 +68,7 @@ pub struct PaceArm {
     #[serde(default)]
     pub readings: Vec<CpuReading>,
     /// Time that [`SleepMethod::Hybrid`](super::SleepMethod::Hybrid) spun before each frame was
-    /// due, averaged over the turns. It is calibrated anew for each turn.
+    /// due, averaged over the turns. It is calibrated again for each turn.
     #[serde(default, rename = "margin_ns")]
     pub margin: Option<Nanos>,
     /// Results of each turn. They show whether differences between arms are due to chance.
@@ -79,8 +79,8 @@ pub struct PaceArm {
 /// Results of one turn of an arm.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PaceTurn {
-    /// Number of slots that no frame served in time. These are the dropped and the slipped slots
-    /// and those whose frame started late.
+    /// Number of slots that no frame served in time. These are the dropped slots, the slipped
+    /// slots, and the slots whose frame started late.
     pub late: u64,
     /// Number of slots in this turn.
     pub wanted: u64,
@@ -114,7 +114,7 @@ fn wanted(figures: &Figures) -> u64 {
 
 impl PaceArm {
     /// Returns the number of slots that no frame served in time, over all turns. These are the
-    /// dropped and the slipped slots and those whose frame started late.
+    /// dropped slots, the slipped slots, and the slots whose frame started late.
     pub fn late(&self) -> u64 {
         self.figures.as_ref().map_or(0, Figures::untimely)
     }

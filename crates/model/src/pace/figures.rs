@@ -59,8 +59,8 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Returns the number of slots that no frame served in time. These are the dropped and the
-    /// slipped slots and those whose frame started late.
+    /// Returns the number of slots that no frame served in time. These are the dropped slots, the
+    /// slipped slots, and the slots whose frame started late.
     pub fn untimely(&self) -> u64 {
         self.dropped + self.slipped.unwrap_or_default() + self.late
     }
@@ -89,7 +89,7 @@ impl Figures {
     }
 }
 
-/// Number of seconds in which the loop ran this number of frames.
+/// Number of seconds in which the loop ran a given number of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FpsSeconds {
     /// Frames per second.

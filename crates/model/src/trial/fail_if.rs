@@ -15,7 +15,7 @@ pub struct FailIf {
     pub metric: String,
     /// Side of the bound on which the effect must lie for the condition to hold.
     pub relation: Relation,
-    /// Bound with which the arm's effect is compared.
+    /// Bound that the arm's effect is compared with.
     pub bound: Bound,
 }
 
@@ -29,7 +29,7 @@ pub enum Relation {
     Below,
 }
 
-/// Bound with which an effect is compared.
+/// Bound that an effect is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
