@@ -19,7 +19,7 @@ use ticktax_trace::Tracer;
 
 use crate::governor::Governor;
 
-/// Wake-up latency above which the thread is considered starved of CPU time.
+/// The thread is considered starved of CPU time if its wake-up latency exceeds this.
 const LATE: Nanos = Nanos::from_millis(100);
 
 /// CPU time after which the thread pauses, so that no program waits behind it for longer than this.
@@ -314,7 +314,8 @@ mod tests {
         collector.keep_off(&all[..1]);
         assert_eq!(collector.is_apart(), all.len() > 1);
         assert_eq!(allowed().contains(all[0]), all.len() == 1);
-        // If a thread must avoid every CPU, it still has to use one of them, namely the last.
+        // If a thread is told to avoid every CPU, it still has to use one of them. It uses the last
+        // one.
         collector.keep_off(&all);
         assert!(!collector.is_apart());
         assert_eq!(allowed(), all[all.len() - 1..].iter().copied().collect());

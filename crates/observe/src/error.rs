@@ -61,7 +61,7 @@ pub enum ObserveError {
     /// The plan requires the tracer, which could not be loaded.
     #[error("cannot watch {program}: {why}")]
     NoTracer {
-        /// Program to watch, in the form in which the user named it.
+        /// Program to watch, as named by the user.
         program: String,
         /// Why the tracer could not be loaded, and what would help.
         why: TraceError,

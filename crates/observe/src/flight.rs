@@ -1,4 +1,4 @@
-//! The flight recorder, which emits sums all the time, and every event around delays above a
+//! The flight recorder, which emits sums continuously, and every event around delays that exceed a
 //! threshold.
 //!
 //! After [`Recorder::start`], call [`Recorder::next_event`] repeatedly. It sleeps until a window of
@@ -6,8 +6,8 @@
 //! read only after a trigger. The seconds around the trigger become a [`FrozenWindow`], while
 //! recording continues.
 //!
-//! Further triggers extend the window. So that no trigger is reported late, the recorder also emits
-//! the window's current state while it grows, and the complete window at its end.
+//! Further triggers extend the window. To report every trigger in time, the recorder also emits the
+//! window's current state while the window grows. It emits the complete window at its end.
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -47,7 +47,7 @@ use grow::{Loading, Past};
 use rules::{Fired, Rules};
 use window::{Margins, Window};
 
-/// Time after which all BPF programs that were running at a given moment have finished, unless the
+/// After this time, all BPF programs that were running at a given moment have finished, unless the
 /// hypervisor stopped their CPU.
 const SETTLE: Nanos = Nanos::from_millis(20);
 
@@ -58,10 +58,10 @@ const READINGS: i64 = 4;
 /// Minimum interval between two reads of a ring while a window is open.
 const SHORTEST: Nanos = Nanos::from_millis(10);
 
-/// Number of windows of sums after which the names of programs are forgotten.
+/// After this many windows of sums, the names of programs are forgotten.
 const FORGET: u64 = 6;
 
-/// A handle with which any thread can end the wait in [`Recorder::next_event`].
+/// A handle that lets any thread end the wait in [`Recorder::next_event`].
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<EventFd>);
 

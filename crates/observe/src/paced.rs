@@ -46,8 +46,7 @@ pub struct LoopPlan {
     pub policy: SchedulingPolicy,
     /// Requested length of the loop.
     pub length: Nanos,
-    /// Minimum delay of a frame that counts as having overshot a step. `None` if such frames are
-    /// not counted.
+    /// Delay above which a frame's step counts as overshot. `None` if such frames are not counted.
     pub overshot_from: Option<Nanos>,
 }
 

@@ -81,7 +81,7 @@ impl Plan {
 /// The probe that runs in addition to the tracer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeChoice {
-    /// A loop on each CPU that records every gap, that is, every time in which it does not run.
+    /// A loop on each CPU that records every gap, that is, every interval in which it does not run.
     Spin,
     /// A thread on each CPU that records how late it is woken.
     Sleep,
@@ -187,7 +187,7 @@ pub enum Program {
 }
 
 impl Program {
-    /// Returns the name of the program in the form in which it is shown to the user.
+    /// Returns the name of the program, as shown to the user.
     pub(crate) fn shown(&self) -> String {
         match self {
             Self::Command(argv) => argv.first().map_or_else(String::new, |program| {
@@ -250,8 +250,8 @@ impl Program {
 pub(crate) struct Settings {
     /// CPUs on which probes run. They are accounted for from the start.
     pub(crate) online: CpuList,
-    /// CPUs that the tracer watches. They are those in `online`. Unless the user named CPUs, they
-    /// also include those that can be plugged in later.
+    /// CPUs that the tracer watches. These are the CPUs in `online` and, unless the user named
+    /// CPUs, the CPUs that can be plugged in later.
     pub(crate) watched: CpuList,
     /// The plan, in which all programs have been replaced with the ids of existing processes.
     pub(crate) plan: Plan,

@@ -42,8 +42,8 @@ pub(crate) struct AlignedGaps {
     near_end: bool,
 }
 
-/// Time before the end at which the probe is given a corrected end time. Over such a short time,
-/// the error of the counter's frequency is negligible.
+/// The probe is given a corrected end time this long before the end. Over such a short time, the
+/// error of the counter's frequency is negligible.
 const NEAR: Nanos = Nanos::from_secs(1);
 
 /// Results of the probes at the end of a session.
@@ -125,7 +125,7 @@ impl Probe {
         }
     }
 
-    /// Appends the gaps that were recorded since the last call to `rows`.
+    /// Appends to `rows` the gaps that were recorded since the last call.
     pub(crate) fn drain(&mut self, sources: &mut SourceTable, rows: &mut Vec<Row>) {
         match self {
             Self::None | Self::Soak(_) => {}
@@ -212,7 +212,7 @@ impl AlignedGaps {
     }
 }
 
-/// Cuts off the gap from `begin` to `end` at `last`, which is when watching ends. Returns the new
+/// Cuts the gap from `begin` to `end` short at `last`, which is when watching ends. Returns the new
 /// end of the gap, or `None` if the gap does not start before `last`.
 fn gap_until(last: Nanos, begin: Nanos, end: Nanos) -> Option<Nanos> {
     (begin < last).then_some(end.min(last))

@@ -78,8 +78,8 @@ struct Threads {
 }
 
 impl Threads {
-    /// Interval between two readings. They are repeated because a thread's usage can no longer be
-    /// read after the thread has exited.
+    /// Interval between two readings. The usage is read repeatedly, because a thread's usage can no
+    /// longer be read after the thread has exited.
     const INTERVAL: Nanos = Nanos::from_secs(1);
 
     fn usages(self) -> ThreadUsages {

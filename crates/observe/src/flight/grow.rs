@@ -22,7 +22,7 @@ pub(super) struct Past {
 }
 
 impl Past {
-    /// Returns the sum of all tracers' counters. `now` contains those of the current tracer.
+    /// Returns the sum of all tracers' counters. `now` contains the counters of the current tracer.
     pub(super) fn plus(&self, now: Counted) -> Counted {
         let mut lost = self.counted.lost.clone();
         for loss in now.lost {

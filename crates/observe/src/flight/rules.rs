@@ -14,7 +14,7 @@ use super::frames::Programs;
 use super::learner::Learner;
 use crate::error::ObserveError;
 
-/// Directory at which cgroups are mounted.
+/// Mount point of the cgroup file system.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// Rules for all triggers that compare the length of a delay with a threshold.

@@ -127,7 +127,7 @@ pub struct PercentileStatus {
 /// Status of a program with frame triggers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameStatus {
-    /// Program with the frame triggers, in the form in which the user named it.
+    /// Program with the frame triggers, as named by the user.
     pub target: TriggerTarget,
     /// Process id, or 0 as long as the process does not exist.
     pub pid: i32,
