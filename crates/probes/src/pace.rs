@@ -73,8 +73,7 @@ pub struct PaceReport {
     /// they expire together with others. Real-time threads have none. `None` if the kernel does not
     /// report it.
     pub timer_slack: Option<Nanos>,
-    /// Time before the due time at which the thread starts to spin. Only for
-    /// [`SleepMethod::Hybrid`].
+    /// Time that the thread spins before each frame is due. Only for [`SleepMethod::Hybrid`].
     pub margin: Option<Nanos>,
     /// When the first frame was due.
     pub started: Nanos,

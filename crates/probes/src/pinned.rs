@@ -263,7 +263,8 @@ mod tests {
     use crate::clock::now;
     use crate::{ProbeError, SchedulingPolicy, cpus};
 
-    /// A worker that waits until it has to stop. It returns the name of its thread and its CPU.
+    /// A worker that waits until it is asked to stop. It returns the name of its thread and its
+    /// CPU.
     struct Waiting;
 
     impl Worker for Waiting {

@@ -9,8 +9,8 @@ use super::work::Work;
 use crate::ProbeError;
 use crate::clock::{now, thread_cpu_time};
 
-/// The sleep methods that the calling thread has used so far. They are kept open for further
-/// sleeps.
+/// The sleep methods that the calling thread has used so far. They are kept open so that they can
+/// be used again.
 #[derive(Debug, Default)]
 pub struct SyscallDriver {
     sleepers: Vec<(SleepMethod, Sleeper)>,

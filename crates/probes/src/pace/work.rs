@@ -12,8 +12,8 @@ use ticktax_model::Nanos;
 
 use crate::clock::thread_cpu_time;
 
-/// Number of iterations between two checks of the clock. They take 1 to 3 µs, which is how much
-/// longer than requested the work may take.
+/// Number of iterations between two checks of the clock. These iterations take 1 to 3 µs, so the
+/// work may take that much longer than requested.
 const ITERATIONS: u32 = 2_000;
 /// Number of iterations between two checks of the clock for work whose length must be more precise.
 /// Reading the clock then takes about as long as the iterations do.

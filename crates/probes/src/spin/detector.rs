@@ -16,8 +16,8 @@ const CHAIN: u32 = 16;
 pub(super) struct Limits {
     /// Minimum length of a gap. At least 1.
     threshold: u64,
-    /// Shortest iteration after which the thread checks whether it has been moved to another CPU. A
-    /// migration always takes longer.
+    /// After an iteration of at least this length, the thread checks whether it has been moved to
+    /// another CPU. A migration always takes longer than this.
     watchful: u64,
     /// Upper limit for the time that it takes to record a gap. If it takes longer, there was an
     /// interruption.
