@@ -17,9 +17,9 @@ use crate::disk::{self, Folder, Temporary};
 pub(super) const NAME: &str = "index.jsonl";
 const LINE_START: &[u8] = br#"{"line":""#;
 
-/// Latest time of an incident that is accepted. It is in the year 2242.
+/// Incidents after this time are rejected. It is in the year 2242.
 const LATEST_UNIX_MS: u64 = 1_000 << 33;
-/// Longest incident that is accepted, in ns. It lasts 9 years.
+/// Incidents longer than this, in ns, are rejected. It is 9 years.
 const LONGEST: i64 = 1 << 58;
 
 #[derive(Debug, thiserror::Error)]

@@ -46,7 +46,7 @@ const PER_CPU: usize = 2 * (CpuList::MAX_CPU as usize + 1);
 /// Maximum length of lists in the header that have one entry per thread or process.
 const PER_THREAD: usize = 1 << 18;
 const _: () = assert!(CpuList::MAX_CPU == 8_191, "the limit CPU must match");
-/// Latest wall-clock time that is accepted, in seconds since 1970. It is in the year 2242.
+/// Wall-clock times later than this, in seconds since 1970, are rejected. It is in the year 2242.
 const LATEST_UNIX: i64 = 1 << 33;
 
 /// Returns the maximum number of sources in a recording of `size` bytes.
@@ -156,8 +156,8 @@ fn value(field: &str, found: impl fmt::Display, allowed: &'static str) -> Excess
     }
 }
 
-/// Returns the first bytes of `word`. They are enough for every known word, and for an error
-/// message.
+/// Returns the first bytes of `word`. They are enough to recognise every known word, and to quote
+/// an unknown word in an error message.
 pub(super) fn short(word: &[u8]) -> &[u8] {
     &word[..word.len().min(WORD)]
 }
