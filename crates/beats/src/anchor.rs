@@ -111,8 +111,8 @@ fn chain(times: &[f64], entries: &[Entry], period: f64) -> f64 {
     }
     let rank = nearest.len() * 3 / 5;
     let typical = *nearest.select_nth_unstable_by(rank, f64::total_cmp).1;
-    // If there are many events, it can happen by chance that six in ten have a neighbour this
-    // close.
+    // If there are many events, chance alone can give six in ten of them a neighbour at the
+    // distance `typical`.
     let crowd = entries.len() as f64 * period / (times.len() as f64).max(1.0);
     if typical < 0.05 * period && typical < 0.15 * crowd.max(0.1 * period) {
         2.0 * typical

@@ -104,7 +104,8 @@ pub(super) fn along(times: &[f64], stretches: &[Range<usize>], seen: f64, track:
     }
 }
 
-/// Returns the part of the observed time that contains `time`, from 0 to [`PARTS`] − 1.
+/// Returns the number of the part of the observed time that contains `time`. The number is less
+/// than [`PARTS`].
 fn part_of_window(time: f64, times: &[f64], stretches: &[Range<usize>], seen: f64) -> usize {
     let mut passed = 0.0;
     let lengths: f64 = stretches

@@ -189,7 +189,7 @@ mod tests {
                     let tail: f64 = exact[hit as usize..].iter().sum();
                     let bound = binomial_tail(hit.into(), all.into(), share);
                     assert!(bound >= tail * 0.999_999, "{hit} of {all}, {share}");
-                    // The bound must also be reasonably tight if it is to be of use.
+                    // The bound must also be reasonably tight to be useful.
                     assert!(
                         bound <= tail * 20.0 || tail > 0.05,
                         "{hit} of {all}, {share}"

@@ -93,8 +93,8 @@ impl Track {
     }
 }
 
-/// Returns the signed distance from phase `b` to phase `a`, in the direction in which it is
-/// shorter.
+/// Returns the signed distance from phase `b` to phase `a`, along the shorter way around the
+/// circle.
 pub(super) fn turn(a: u8, b: u8) -> i32 {
     let d = (i32::from(a) - i32::from(b)).rem_euclid(CIRCLE);
     if d > CIRCLE / 2 { d - CIRCLE } else { d }
@@ -249,7 +249,7 @@ fn kernel(width: f64) -> [f32; 2 * PHASES] {
     twice
 }
 
-/// Log probabilities of how a path moves between two consecutive blocks that have events.
+/// Log probabilities of the moves of a path between two consecutive blocks that have events.
 #[derive(Clone, Copy)]
 struct Moves {
     /// Log probability that the path does not move. It is reduced by the share of restarts, so that
@@ -259,7 +259,8 @@ struct Moves {
     per_step: f32,
 }
 
-/// The [`Moves`] for each distance between two blocks that have events, starting at one block.
+/// The [`Moves`] for each distance between two blocks that have events. The first entry is for a
+/// distance of one block.
 struct MovesByLapse([Moves; LAPSES]);
 
 /// Moves have separate probabilities for distances of 1 to 4 blocks between two consecutive blocks
@@ -297,7 +298,7 @@ fn max(values: &[f32; PHASES]) -> f32 {
     lanes.into_iter().fold(f32::NEG_INFINITY, f32::max)
 }
 
-/// Returns the better of two paths to a phase, or `a` if they are equal.
+/// Returns the better of two paths to a phase, or `a` if they are equally good.
 #[inline]
 fn better(a: (f32, u8), b: (f32, u8)) -> (f32, u8) {
     let is_b = b.0 > a.0;
