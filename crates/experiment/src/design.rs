@@ -46,8 +46,8 @@ impl Factorial {
         Self { levels }
     }
 
-    /// Returns every combination of indices of values, starting with all zeros. The last factor
-    /// changes fastest.
+    /// Returns every combination of value indices, one index per factor, starting with all zeros.
+    /// The last factor changes fastest.
     pub fn arms(&self) -> Vec<Vec<usize>> {
         let count = self.levels.iter().product();
         (0..count).map(|number| nth(&self.levels, number)).collect()
@@ -229,7 +229,7 @@ mod tests {
         let (check, comparisons) = factorial.check(&same);
         assert!(check.is_whole() && check.idle.is_empty());
         assert_eq!(comparisons.len(), 5);
-        // With y = 10 + 3·a + 5·(b = 2) + 2·a·(b = 2), all average effects are known.
+        // For y = 10 + 3·a + 5·(b = 2) + 2·a·(b = 2), the average effects can be computed by hand.
         let y = |arm: &[usize]| {
             let (a, b) = (arm[0] as f64, f64::from(u8::from(arm[1] == 2)));
             10.0 + 3.0 * a + 5.0 * b + 2.0 * a * b

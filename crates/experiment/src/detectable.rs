@@ -154,7 +154,7 @@ fn margin(noise: f64, blocks: u64) -> f64 {
     student_quantile(0.975, freedom) * noise / (blocks as f64).sqrt()
 }
 
-/// Returns how many blocks a verdict takes if the true effect is `effect`.
+/// Returns how many blocks are needed for a verdict if the true effect is `effect`.
 ///
 /// This is the smallest number of blocks that either shows the effect or keeps the interval within
 /// `limit`. All sizes are additive differences. Returns `None` if the number is above 10,000.
@@ -171,8 +171,8 @@ pub fn blocks_for_a_verdict(
     fewest_that(fewest_blocks(comparisons), enough)
 }
 
-/// Returns the smallest number of blocks, starting at `low`, that is `enough`. Returns `None` if
-/// the number is above 10,000.
+/// Returns the smallest number of blocks, starting at `low`, for which `enough` returns `true`.
+/// Returns `None` if the number is above 10,000.
 pub fn fewest_that(mut low: u64, enough: impl Fn(u64) -> bool) -> Option<u64> {
     let mut high = MOST_BLOCKS;
     if !enough(high) {

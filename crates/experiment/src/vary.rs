@@ -56,7 +56,7 @@ pub trait Parameter: Clone + Debug {
     /// returns that value.
     type Value: Clone + Debug + Display;
 
-    /// Finds the parameter called `name`. The arms will be changes to `base`.
+    /// Finds the parameter called `name`. The arms are modifications of `base`.
     ///
     /// # Errors
     /// Returns an error that lists the parameters if none of them is called `name`.

@@ -95,9 +95,10 @@ fn normal_rank_sum(ranks: &[usize], few: usize, off: usize) -> f64 {
 /// Returns the two-sided p-value of the signed-rank test (Wilcoxon 1945). Differences of 0 have
 /// ranks but count for neither side (Pratt 1959).
 ///
-/// If a coin toss decided the order within each pair, each sign was as likely as its opposite. The
-/// test is then exact, even if the machine changed between pairs. For up to 200 differences, all
-/// combinations of signs are counted. For more, the normal approximation is used.
+/// If a coin toss decides the order within each pair and the arms do not differ, each sign is as
+/// likely as its opposite. The test is then exact, even if the machine changes between pairs. For
+/// up to 200 differences, all combinations of signs are counted. For more, the normal approximation
+/// is used.
 pub fn signed_rank(differences: &[f64]) -> f64 {
     let sizes: Vec<f64> = differences
         .iter()
