@@ -24,7 +24,7 @@ use self::reading::Reading;
 use super::Proc;
 use super::counters::user_hz;
 
-/// Short files that are stored as they are. Contents beyond 1 MiB are cut off.
+/// Short files that are stored unchanged. Contents beyond 1 MiB are cut off.
 const FILES: [&str; 22] = [
     "etc/ld.so.preload",
     "proc/fs/nfsd/exports",

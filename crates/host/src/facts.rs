@@ -37,7 +37,7 @@ impl Proc {
             accounting: accounting(config.as_deref()),
             preemption: self.preemption(config.as_deref()),
             configured: self.configured(config.as_deref()),
-            // Only a simulated machine has these. The settings of a real machine are in
+            // Only a simulated machine has settings here. The settings of a real machine are in
             // `configured`.
             settings: BTreeMap::new(),
             evidence: BTreeMap::new(),

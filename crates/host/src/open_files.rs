@@ -8,8 +8,8 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 /// Soft limit when the process started. It is set only if [`raise`] has raised the limit.
 static AT_START: OnceLock<u64> = OnceLock::new();
 
-/// Held while the original limit is restored, so that no other thread raises the limit during that
-/// time.
+/// Held while the original limit is temporarily restored, so that no other thread raises the limit
+/// in the meantime.
 static LOWERED: Mutex<()> = Mutex::new(());
 
 /// Raises the soft limit to the hard limit. The tracer alone opens about 120 files, and the probes
@@ -38,8 +38,8 @@ pub fn lower_to(soft: u64) {
     }
 }
 
-/// Calls `start` while the soft limit is the one from before [`raise`], so that a program started
-/// by `start` inherits that limit. Some programs use select(2), which fails with file descriptors
+/// Restores the soft limit from before [`raise`] while `start` runs, so that a program started by
+/// `start` inherits that limit. Some programs use select(2), which fails with file descriptors
 /// above 1023.
 pub fn with_limit_from_start<T>(start: impl FnOnce() -> T) -> T {
     let Some(soft) = limit_at_start() else {

@@ -1,4 +1,4 @@
-//! Reads the signs that CPU time is scarce: pressure, throttling by quotas, and runnable threads.
+//! Reads signs of scarce CPU time: pressure, throttling by quotas, and runnable threads.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,8 +10,8 @@ use ticktax_model::machine::{Pressure, Throttling};
 use super::Proc;
 
 impl Proc {
-    /// Returns the stall times since boot, from those files in `/proc/pressure` that this kernel
-    /// has.
+    /// Returns the stall times since boot, from the files in `/proc/pressure` that this kernel
+    /// provides.
     pub fn pressure(&self) -> BTreeMap<String, Pressure> {
         let read = |resource: &str| {
             let text = self.text(&format!("proc/pressure/{resource}"))?;
@@ -86,7 +86,7 @@ fn pressure(text: &str) -> Pressure {
     }
 }
 
-/// Returns the directories in which the cgroup with the CPU quota can be, in order of preference.
+/// Returns the possible directories of the cgroup that has the CPU quota, in order of preference.
 /// `text` is the contents of `/proc/PID/cgroup`.
 fn cpu_cgroups(text: &str) -> Vec<String> {
     let mut folders = Vec::new();

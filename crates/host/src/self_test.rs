@@ -46,7 +46,8 @@ pub(super) fn run() -> Option<Verdict> {
     judge(batch(0)?, batch(tick / 4)?)
 }
 
-/// Draws a conclusion from the user shares of the two batches. Returns `None` if they are unclear.
+/// Draws a conclusion from the user shares of the two batches. Returns `None` if the shares are
+/// inconclusive.
 fn judge(first: f64, second: f64) -> Option<Verdict> {
     let apart = [first, second].map(|share| (share - 0.5).abs());
     let far = apart[0].max(apart[1]);

@@ -48,7 +48,7 @@ fn others(reading: &mut Reading, mounts: &[[String; 4]], lines: &[[String; 4]]) 
     let mut others = Vec::new();
     let is_listed = |place: &str| lines.iter().any(|line| same_place(&line[1], place));
     let listed = mounts.iter().filter(|mount| is_listed(&mount[1]));
-    // A bind mount or a subvolume shows a file system that already has a line, so it does not
+    // A bind mount or a subvolume exposes a file system that already has a line, so it does not
     // count.
     let devices: BTreeSet<&String> = listed.map(|mount| &mount[0]).collect();
     let unlisted = mounts.iter().filter(|[device, place, kind, _]| {

@@ -157,7 +157,7 @@ mod tests {
         let active = &["tx-checksum-ipv4", "tx-generic-segmentation"];
         let found = device(&message("eth0", AVAILABLE, active)).unwrap();
         assert_eq!(found.device, "eth0");
-        // One active kind of checksum offload is enough for checksum offload to be on.
+        // Checksum offload counts as on if at least one kind of it is active.
         assert_eq!(found.off, [Offload::Segmentation, Offload::GenericReceive]);
         assert!(
             device(&message("eth0", AVAILABLE, AVAILABLE))
