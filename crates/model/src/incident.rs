@@ -49,12 +49,12 @@ pub struct Incident {
     /// Part of the delay in which the CPU's activity is unknown because no row covers it.
     #[serde(rename = "unseen_ns")]
     pub unseen: Nanos,
-    /// For a frame that started late: how long after its due time its thread was not runnable,
-    /// because it was asleep, blocked or throttled.
+    /// Time by which a late frame was delayed because its thread was not runnable, that is, asleep,
+    /// blocked or throttled. It counts from the frame's due time.
     #[serde(rename = "asleep_ns", default, skip_serializing_if = "Nanos::is_zero")]
     pub asleep: Nanos,
-    /// For a frame that started late: how long after its due time its thread was still working on
-    /// the previous frame. The time includes preemptions of the thread.
+    /// Time by which a late frame was delayed because its thread was still working on the previous
+    /// frame. It counts from the frame's due time and includes preemptions of the thread.
     #[serde(
         rename = "overrun_ns",
         default,

@@ -19,7 +19,7 @@ pub struct CrossChecks {
     /// same program was already running on the CPU; `None` if the kernel does not count this.
     #[serde(alias = "programs_skipped")]
     pub bpf_programs_skipped: Option<u64>,
-    /// The kernel's counts for the thread of each spin probe while it measured, by CPU.
+    /// For each CPU, the kernel's counts for the spin probe's thread during the measurement.
     pub probes: BTreeMap<u32, ProbeWitness>,
 }
 
