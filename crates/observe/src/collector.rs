@@ -92,7 +92,8 @@ impl Collector {
         }
     }
 
-    /// Starts with the calling thread's current affinity and with a governor of its priority.
+    /// Creates a collector that starts with the calling thread's current affinity and leaves the
+    /// thread's priority to `governor`.
     pub(crate) fn governed(governor: Option<Governor>) -> Self {
         let mut collector = Self::new();
         collector.governor = governor;

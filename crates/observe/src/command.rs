@@ -74,7 +74,7 @@ impl Audited {
         !matches!(self.end, End::NotYet)
     }
 
-    /// Forwards the signal that ended the session to the command. First gives the command time to
+    /// Forwards to the command the signal that ended the session. First gives the command time to
     /// exit without it, because a Ctrl-C at the terminal also reaches the command. If the command
     /// survives the signal, it is left running.
     pub(crate) fn interrupt(&mut self, signal: i32) {

@@ -458,7 +458,7 @@ impl Recorder {
         }
     }
 
-    /// Opens a window after a trigger, and reads the rings when this is due. Returns the window
+    /// Opens a window after a trigger, and reads the rings when a read is due. Returns the window
     /// when it is complete. Further triggers extend the window. If earlier triggers would therefore
     /// be reported too late, returns the window's current state.
     fn turn_window(&mut self, time: Nanos) -> Option<FrozenWindow> {
@@ -504,8 +504,8 @@ impl Recorder {
         seen
     }
 
-    /// Switches between the two tables of sums when this is due. Some time later, returns the sums
-    /// in the inactive table.
+    /// Switches between the two tables of sums when a switch is due. Some time later, returns the
+    /// sums in the inactive table.
     fn turn_sums(&mut self, time: Nanos) -> Option<SumsWindow> {
         self.tracer.as_ref()?;
         match self.switched {

@@ -175,8 +175,8 @@ impl PacedLoop {
         &self.machine
     }
 
-    /// Waits for the next interval, reads the frames, and closes the loop if it has ended. This
-    /// function need not run on time for that, because the loop's own thread ends the loop on time.
+    /// Waits for the next interval, reads the frames, and closes the loop if it has ended. The
+    /// loop's own thread ends the loop on time, even if this function runs late.
     fn turn(&mut self) -> Result<(), ObserveError> {
         let left = || self.begin + self.plan.length - now();
         if self.looked && !self.stopped {

@@ -296,8 +296,8 @@ impl Running {
     }
 
     /// Stops the probes, reads the counters again, forwards a signal to the command, and ends the
-    /// accounting. Also returns the CPU time of the governor, which ends here: what is left to do
-    /// can wait for a CPU.
+    /// accounting. Also returns the CPU time of the governor, which ends here, because the
+    /// remaining work can wait for a CPU.
     pub(crate) fn finish(
         mut self,
         sources: &mut SourceTable,

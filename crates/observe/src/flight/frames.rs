@@ -164,8 +164,8 @@ impl Programs {
         }
     }
 
-    /// Counts a frame that triggered. If there have been many of these, the frame rate may have
-    /// changed, so schedules a new search.
+    /// Counts a frame that fired its trigger. If there have been many such frames, the frame rate
+    /// may have changed, so schedules a new search.
     pub(super) fn lost_one(&mut self, target: &TriggerTarget, time: Nanos) {
         for program in self
             .all

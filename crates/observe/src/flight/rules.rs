@@ -51,7 +51,8 @@ pub(super) struct Fired {
 /// A limit that no delay ever reaches.
 const NEVER: Nanos = Nanos::MAX;
 
-/// Returns the limit that applies at the start, and the percentile to learn if the limit is one.
+/// Returns the limit that applies at the start, and the percentile to learn if the limit is a
+/// percentile.
 fn first_limit(limit: TriggerLimit) -> (Nanos, Option<Percentile>) {
     match limit {
         TriggerLimit::Time(over) => (over, None),
@@ -164,7 +165,7 @@ impl Rules {
     }
 
     /// Returns the trigger that fired, which is found by the number of its rule. Returns `None` if
-    /// the rules have since been replaced by fewer ones.
+    /// the rules have since been replaced by a shorter list.
     pub(super) fn fired(&self, noticed: &Noticed) -> Option<Fired> {
         let rule = self.kernel.get(noticed.rule)?;
         let above = rule.learner.as_ref().map(|learner| AbovePercentile {

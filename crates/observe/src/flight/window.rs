@@ -81,8 +81,8 @@ impl Window {
         true
     }
 
-    /// Returns when the window must be reported even if it is still growing. This is when the
-    /// margin after the first trigger that has not been reported yet ends. Returns [`FAR`] if all
+    /// Returns when the window must be reported even if it is still growing. This is the end of the
+    /// margin after the first trigger that has not been reported yet. Returns [`FAR`] if all
     /// triggers have been reported.
     pub(super) fn due(&self) -> Nanos {
         let first = self.pending.iter().map(|trigger| trigger.at).min();
@@ -90,7 +90,7 @@ impl Window {
     }
 
     /// Marks the triggers up to `until` as reported. Returns the number of triggers that had
-    /// already been reported before.
+    /// already been reported.
     pub(super) fn report(&mut self, until: Nanos) -> usize {
         let before = self.triggers.len();
         let pending = std::mem::take(&mut self.pending).into_iter();

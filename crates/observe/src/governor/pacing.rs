@@ -110,7 +110,7 @@ impl Pacing {
         }
     }
 
-    /// Chooses the next step. In the last step, which took `passed`, the session's thread used
+    /// Chooses the next step. During the last step, which took `passed`, the session's thread used
     /// `ran` of CPU time.
     pub(super) fn next(&mut self, need: Need, ran: Nanos, passed: Nanos) -> Step {
         let was_slice = std::mem::replace(&mut self.in_slice, false);

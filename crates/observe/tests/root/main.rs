@@ -172,7 +172,7 @@ fn a_stall_is_caught_with_what_ran_instead() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Blocks `cpu` once for `length`. Returns the time at which the CPU was blocked.
+/// Blocks `cpu` once for `length`. Returns the start and the length of the stall.
 fn stall(cpu: Cpu, length: Nanos) -> Result<Stalled, Failed> {
     let injected = ticktax_inject::run(
         &ticktax_inject::Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
@@ -287,8 +287,8 @@ fn a_frame_one_period_late_is_noticed() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A percentile threshold must first be learnt, and then fire. In this test, a minute of the
-/// recorder takes one second.
+/// A percentile threshold must first be learnt, and the trigger must then fire. In this test, a
+/// minute of the recorder takes one second.
 fn a_percentile_is_learnt_and_then_fires() -> Result<(), Failed> {
     const STALL: Nanos = Nanos::from_millis(40);
     let cpu = ticktax_inject::default_cpu()?;
