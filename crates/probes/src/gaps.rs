@@ -300,8 +300,8 @@ impl<B: Fn() + Send + 'static> Worker for Watcher<B> {
     }
 }
 
-/// Wakes up at every interval, and passes the time from the due time until the thread ran to
-/// `sink`.
+/// Wakes up at every interval, and passes to `sink` the time from the due time until the thread
+/// ran.
 fn watch_asleep(cpu: Cpu, stop: &AtomicBool, mut sink: impl FnMut(LongGap)) {
     let mut due = now() + INTERVAL;
     while !stop.load(Ordering::Relaxed) && sleep_until(due) {

@@ -287,8 +287,8 @@ mod tests {
         cpus.iter().map(|cpu| (cpu, Waiting)).collect()
     }
 
-    /// Returns whether thread `tid` ends within 10 s. After the thread has been joined, it takes a
-    /// moment until its entry in `/proc` disappears.
+    /// Returns whether thread `tid` ends within 10 s. After the thread has been joined, its entry
+    /// in `/proc` takes a moment to disappear.
     fn ends(tid: i32) -> bool {
         let deadline = now() + Nanos::from_secs(10);
         let path = format!("/proc/self/task/{tid}");

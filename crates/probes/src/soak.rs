@@ -215,8 +215,8 @@ impl Default for Timed {
 }
 
 impl Timed {
-    /// Does a block of work on `state` and times it. `done` is the number of blocks done before.
-    /// Returns the new state.
+    /// Does a block of work on `state` and times it. `done` is the number of blocks completed
+    /// before. Returns the new state.
     fn block(&mut self, state: u64, done: u64) -> u64 {
         let begin = now();
         let state = block(state);

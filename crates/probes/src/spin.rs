@@ -372,7 +372,7 @@ impl SpinLoop {
     }
 
     /// Calibrates the loop, which determines the minimum length of a gap. Call this once, on the
-    /// CPU to be measured. It takes 20 ms.
+    /// CPU to be measured. The calibration takes 20 ms.
     pub(crate) fn calibrate(&mut self) {
         self.calibration = calibrate(self.source, self.frequency_hz);
         // Use a positive nice value, as the spin probe does.

@@ -43,8 +43,8 @@ impl Bracket {
         self.after.saturating_sub(self.before)
     }
 
-    /// Estimates what the counter read when the clock was read. The estimate is the middle of the
-    /// bracket.
+    /// Estimates the counter's value at the time when the clock was read. The estimate is the
+    /// middle of the bracket.
     pub(super) fn counter(&self) -> u64 {
         self.before + self.width() / 2
     }

@@ -45,8 +45,8 @@ impl SyscallDriver {
             .map_err(refused)
     }
 
-    /// Works until it has used `time` of CPU time. The work may take slightly longer, until the
-    /// clock is next checked.
+    /// Works until the thread has used `time` of CPU time. The work may take slightly longer, until
+    /// the clock is next checked.
     pub fn work(&mut self, time: Nanos) {
         Work::fine(time).burn();
     }

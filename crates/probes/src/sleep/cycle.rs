@@ -23,11 +23,11 @@ impl Cycle {
         self.due
     }
 
-    /// Passes every wake-up that was due by `woke` to `sink`. Returns how many of them the thread
+    /// Passes to `sink` every wake-up that was due by `woke`. Returns how many of them the thread
     /// missed.
     ///
     /// A thread that is more than an interval late has missed wake-ups. Each of them is recorded
-    /// with the time from when it was due. Without them, most of a long delay would be hidden
+    /// with its delay since it was due. Without them, most of a long delay would be hidden
     /// (coordinated omission).
     pub(super) fn wake(&mut self, woke: Nanos, mut sink: impl FnMut(Wakeup)) -> u64 {
         sink(Wakeup {

@@ -144,8 +144,8 @@ mod tests {
 
     use super::{CHAIN, Counter, Gap, Limits, Tally, watch};
 
-    /// A counter that advances as a script says. When the script is used up, the counter sets the
-    /// stop flag and then advances by 10 per reading.
+    /// A counter that advances according to a script. When the script is used up, the counter sets
+    /// the stop flag and then advances by 10 per reading.
     struct Script<'a> {
         steps: std::slice::Iter<'a, i64>,
         time: u64,
