@@ -1,4 +1,4 @@
-//! Reads and writes tables as Parquet files. Their columns are determined at run time. The
+//! Reads and writes tables as Parquet files. The columns of a table are determined at run time. The
 //! key-value metadata in the file describes the table.
 //!
 //! Every column except the first is optional. Equal rows always result in equal bytes.

@@ -24,8 +24,7 @@ pub struct Unindexed {
 }
 
 /// An open incident directory. Recordings are opened by name, relative to the directory's handle
-/// and never through a link. An index that another user wrote can therefore not lead to other
-/// files.
+/// and never through a link. An index written by another user therefore cannot lead to other files.
 #[derive(Debug)]
 pub struct IncidentFolder {
     folder: Folder,

@@ -197,8 +197,7 @@ impl Bounds {
         Ok(())
     }
 
-    /// Checks the page headers of these columns in one row group. This happens before the pages are
-    /// decompressed.
+    /// Checks the page headers of these columns in one row group before the pages are decompressed.
     pub(crate) fn check_pages(
         self,
         group: &RowGroupMetaData,

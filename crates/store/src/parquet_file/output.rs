@@ -39,8 +39,8 @@ pub(crate) fn message(columns: Vec<TypePtr>) -> Result<TypePtr, ParquetError> {
         .map(Arc::new)
 }
 
-/// Writes the next column of a row group from the value of each row. Only if the column is optional
-/// may rows lack a value.
+/// Writes the next column of a row group from the value of each row. Rows may lack a value only if
+/// the column is optional.
 pub(crate) fn put_cells<T: DataType, W: Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
     optional: bool,

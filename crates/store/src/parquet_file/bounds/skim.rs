@@ -207,8 +207,8 @@ impl PageHeader {
     }
 
     /// Returns whether a field has the type that the library expects. The library looks only at the
-    /// number of the field. If the type were different, it would continue in bytes that were not
-    /// checked, and look for up to 2^31 values beyond the end of the file.
+    /// number of the field. If the type were different, the library would continue in bytes that
+    /// were not checked, and look for up to 2^31 values beyond the end of the file.
     fn fits(path: Path<'_>, kind: u8) -> bool {
         match path {
             [1..=4] | [5, 1..=4] | [7, 1..=2] | [8, 1..=6] => matches!(kind, SHORT..=LONG),

@@ -134,8 +134,8 @@ fn rows_of_many_groups_replay_in_order_repeatedly() {
     let mut writer = RecordingWriter::create(&path).unwrap();
     let count = 150_000;
     for i in 0..count {
-        // Add a new source now and then, so that row groups start both with known and with unknown
-        // sources.
+        // Add a new source from time to time, so that row groups start both with known and with
+        // unknown sources.
         let name = format!("thread-{}", i / 10_000);
         let source = sources.intern(Source::kernel(Kind::Task, &name, ""));
         let span = Span {

@@ -52,7 +52,7 @@ const RENAMED: &[(&str, &str, &str)] = &[
 ];
 
 /// Panics if `then` contains a value that `now` lacks. `object` is the name of the innermost field
-/// that contains them.
+/// that contains both.
 fn require_kept(now: &Value, then: &Value, object: &str, place: &str) {
     match then {
         Value::Object(fields) => {
