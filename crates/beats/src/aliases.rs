@@ -7,7 +7,7 @@
 
 use super::Period;
 
-/// Highest harmonic of the faster beat to try.
+/// Highest harmonic of the faster beat that is tried.
 const HARMONICS: u32 = 12;
 
 /// How two beats produce a slow rhythm.

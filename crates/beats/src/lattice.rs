@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn events_caused_by_the_tick_are_on_its_lattice() {
         assert!(Lattice::find(&after_ticks(3e4), 0.0, TICK).is_some());
-        // These are the events of an independent timer, half a tick away.
+        // These are the events of an independent timer, half a tick period after each tick.
         assert!(Lattice::find(&after_ticks(2e6), 0.0, TICK).is_none());
         let any: Vec<f64> = (0..50).map(|k| 12.37e6 * f64::from(k)).collect();
         assert!(Lattice::find(&any, 0.0, TICK).is_none());
