@@ -317,7 +317,8 @@ mod tests {
         assert!(near(rho, -1.0) && near(chance, 2.0 / 40_320.0), "{chance}");
         assert_eq!(spearman(&rising, &[3.0; 8]), None);
         assert_eq!(spearman(&rising[..3], &falling), None);
-        // Fisher's tea experiment, in which 3 of 4 cups were identified correctly.
+        // In Fisher's tea experiment, 3 of 4 cups were identified correctly. The two-sided p-value
+        // is 34/70.
         assert!((fisher_exact((3, 4), (1, 4)) - 0.485_714).abs() < 1e-6);
         assert!(near(fisher_exact((5, 5), (5, 5)), 1.0));
         assert!(fisher_exact((20, 20), (0, 20)) < 1e-9);
