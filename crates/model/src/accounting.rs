@@ -186,8 +186,8 @@ pub enum BiasKind {
     /// random error and the error due to programs whose bursts are in phase with the tick.
     Sampling,
     /// A program's bursts of work stay at one phase of the tick, so that ticks hit the program too
-    /// rarely or too often. Its samples differ from their expected number by at least five standard
-    /// deviations.
+    /// rarely or too often. The number of its samples differs from the expected number by at least
+    /// five standard deviations.
     TickPhase,
     /// Ticks that were due while a task ran did not arrive, so their time was charged to no task.
     /// The time reported here never exceeds the amount by which the columns fall short of the
@@ -224,13 +224,13 @@ pub struct ProgramCheck {
     #[serde(rename = "on_cpu_ns")]
     pub on_cpu: Option<Nanos>,
     /// CPU time in `/proc/PID/stat`, which `top` shows; `None` unless the file was read at both the
-    /// start and the end.
+    /// start and the end of the recording.
     #[serde(rename = "shown_ns")]
     pub shown: Option<Nanos>,
     /// CPU time estimated by charging a whole tick period to the program for each tick that hit it.
-    /// The CPU columns are counted in this way, and the times in `/proc/PID/stat` as well unless
-    /// the kernel scales them. On CPUs whose columns are measured, the program's actual time is
-    /// used instead. `None` if the times of the ticks are unknown or if no CPU is sampled.
+    /// The CPU columns are counted in this way, and so are the times in `/proc/PID/stat` unless the
+    /// kernel scales them. On CPUs whose columns are measured, the program's actual time is used
+    /// instead. `None` if the times of the ticks are unknown or if no CPU is sampled.
     #[serde(rename = "sampled_ns")]
     pub sampled: Option<Nanos>,
     /// Deviation of `sampled` from its expected value, in standard deviations; negative if too few

@@ -117,8 +117,8 @@ pub enum Advice {
         time: Nanos,
         /// Program that waited longest behind the real-time process.
         waiter: String,
-        /// Process id of the waiting program. If it has several processes, one that had not exited
-        /// by the end of the recording.
+        /// Process id of the waiting program. If the program has several processes, the id of one
+        /// that had not exited by the end of the recording.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         waiter_pid: Option<i32>,
         /// Whether the real-time process has exited.

@@ -51,7 +51,7 @@ pub enum BeatKind {
     Thread,
     /// Intervals in which a thread was off its CPU for one particular reason, such as sleeping.
     OffCpu,
-    /// The starts of threads with the same name.
+    /// The first run of each thread, for all threads with the same name.
     #[serde(alias = "starts")]
     ThreadStarts,
     /// Gaps in a probe's loop that no known source explains.
@@ -181,8 +181,8 @@ pub struct FollowsTick {
 /// A cause outside the kernel: the hypervisor, its host or the firmware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HypervisorOrFirmware {
-    /// Tick rate of the host that would produce the same period, in Hz. `None` if the machine is
-    /// not virtual or no usual tick rate fits.
+    /// Host tick rate that would produce the same period, in Hz. `None` if the machine is not
+    /// virtual or no usual tick rate fits.
     pub host_hz: Option<u32>,
 }
 
@@ -207,7 +207,7 @@ pub struct BeatGaps {
     #[serde(rename = "threshold_ns", alias = "from_ns")]
     pub threshold: Nanos,
     /// Number of gaps that contain one of the source's events. If the source itself consists of
-    /// unexplained gaps, number of these gaps. `lengths` covers only the gaps counted here.
+    /// unexplained gaps, the number of these gaps. `lengths` covers only the gaps counted here.
     pub count: u64,
     /// Lengths of the gaps. Other activities may also have run in the longest gaps.
     #[serde(flatten)]

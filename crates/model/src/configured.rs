@@ -115,8 +115,8 @@ pub struct SysctlSetting {
     pub key: String,
     /// Configured value. If several files set the parameter, the value that is loaded last.
     pub value: String,
-    /// Different values set in `sysctl.d`, which `sysctl.conf` overrides. They take effect if the
-    /// program that loads the settings does not read `sysctl.conf`.
+    /// Values that are set in `sysctl.d` but overridden by a different value in `sysctl.conf`. They
+    /// take effect if the program that loads the settings does not read `sysctl.conf`.
     #[serde(alias = "others")]
     pub other_values: Vec<String>,
     /// File and line that set the value.
@@ -195,7 +195,8 @@ pub struct FsyncOff {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FsyncOffBy {
-    /// A library that intercepts fsync calls is mapped into the process. This is its file name.
+    /// A library that intercepts fsync calls is mapped into the process. The value is the library's
+    /// file name.
     Library(String),
     /// A command-line argument.
     Argument(String),

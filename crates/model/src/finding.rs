@@ -50,7 +50,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Returns a cost that is only described because it could not be measured.
+    /// Returns a cost that has only a description, because it could not be measured.
     pub fn unmeasured(what: impl Into<String>) -> Option<Self> {
         Some(Self::new(what, None))
     }

@@ -171,7 +171,7 @@ pub struct UndoStatement {
     /// Path of a copy of the journal's unreadable end, which was removed from the journal; `None`
     /// if the journal was readable.
     pub damaged_copy: Option<String>,
-    /// Settings that had not been restored before, with the results, in processing order.
+    /// Settings that still had to be restored, with the results, in processing order.
     pub settings: Vec<UndoneSetting>,
     /// Why the journal could not be written; `None` if there was no error.
     pub journal_problem: Option<String>,

@@ -42,9 +42,9 @@ pub struct Lengths {
 /// probability.
 const CONFIDENCE: f64 = 0.95;
 
-/// Returns whether `count` times are enough to report their quantile `q`. They are enough if at
+/// Returns whether `count` values are enough to report their quantile `q`. They are enough if at
 /// least one of them exceeds the true quantile with a probability of 95 %. The probability that
-/// none does is `q^count`. The median therefore needs 5 times, the quantile 0.9 needs 29, 0.99
+/// none does is `q^count`. The median therefore needs 5 values, the quantile 0.9 needs 29, 0.99
 /// needs 299, and 0.999 needs 2995.
 pub fn tellable(q: f64, count: u64) -> bool {
     count as f64 * q.ln() <= (1.0 - CONFIDENCE).ln()

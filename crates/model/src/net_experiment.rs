@@ -106,7 +106,7 @@ pub struct ExperimentPlan {
     #[serde(rename = "took_ns")]
     pub took: Nanos,
     /// Why the experiment ended before its last block, such as Ctrl-C or a failed run; `None` if it
-    /// did not.
+    /// ran to the end.
     pub ended_early: Option<String>,
 }
 
@@ -307,8 +307,9 @@ pub struct UnitCosts {
     /// Number of equations in the fit. There is one for each arm that differs in the settings in
     /// effect.
     pub equations: usize,
-    /// Root mean square of the difference between fitted and measured CPU time per byte, as a
-    /// share. `None` if the fit has no degrees of freedom left.
+    /// Root mean square of the difference between fitted and measured CPU time per byte, as a share
+    /// of the root mean square of the measured times. `None` if the fit has no degrees of freedom
+    /// left.
     #[serde(rename = "misfit_share")]
     pub misfit: Option<f64>,
     /// Why no costs could be determined; `None` if some could.

@@ -82,7 +82,7 @@ pub enum SleepMethod {
     #[serde(rename = "spin")]
     Spin,
     /// `clock_nanosleep` until shortly before the due time, then reading the clock as with
-    /// [`SleepMethod::Spin`]. The margin in between is calibrated.
+    /// [`SleepMethod::Spin`]. The length of that last part, the margin, is calibrated.
     #[serde(rename = "hybrid")]
     Hybrid,
 }

@@ -61,7 +61,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Largest error of the model that is accepted, as a share of the measured value.
+    /// Largest accepted error of the model, as a share of the measured value.
     pub const LIMIT: f64 = 0.03;
 
     /// Compares the frame rates of the `measured` and the `predicted` arm. Returns `None` if either

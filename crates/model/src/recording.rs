@@ -404,7 +404,7 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// Returns a record of no losses on `cpu`.
+    /// Returns a loss record for `cpu` in which nothing was lost.
     pub const fn none(cpu: Cpu) -> Self {
         Self {
             cpu,

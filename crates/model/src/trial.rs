@@ -207,8 +207,8 @@ pub struct ArmSuccess {
     /// Number of these runs that succeeded.
     pub succeeded: u64,
     /// Probability that chance alone makes the success rates of this arm and the first arm differ
-    /// this much (Fisher's exact test, two-sided). `None` for the first arm, and `None` if all runs
-    /// succeeded.
+    /// at least this much (Fisher's exact test, two-sided). `None` for the first arm, and `None` if
+    /// all runs succeeded.
     #[serde(rename = "chance_probability")]
     pub chance: Option<f64>,
 }

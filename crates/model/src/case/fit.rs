@@ -36,7 +36,8 @@ pub struct Sensitivity {
     pub parameter: String,
     /// Unit.
     pub unit: String,
-    /// Constants that were fitted again for each tested value. All others kept their values.
+    /// Constants that were fitted again for each tested value of the parameter. All other constants
+    /// kept their values.
     pub refitted: Vec<String>,
     /// Values of the parameter that were tested, in ascending order, with their results.
     pub points: Vec<SensitivityPoint>,

@@ -29,8 +29,8 @@ pub struct KernelComparison {
 pub struct Tolerance {
     /// Deviation of the frame rate, as a share of the predicted rate.
     pub rate_share: f64,
-    /// Deviation of the mean time from a frame's due time to its start, as a share of the loop's
-    /// period.
+    /// Deviation of the mean delay between a frame's due time and its start, as a share of the
+    /// loop's period.
     pub wait_period_share: f64,
     /// Deviation of the CPU time according to samples at ticks, as a share of a CPU.
     pub sampled_share: f64,

@@ -23,9 +23,9 @@ pub struct KnobProposal {
 }
 
 impl KnobProposal {
-    /// Settings that can be proposed, each with whether it is dangerous. The full registry is in
-    /// `ticktax-knobs`, which changes machines and on which the analysis of recordings must not
-    /// depend. A test in that crate checks this list.
+    /// Settings that can be proposed, each with a flag that marks dangerous ones. The full registry
+    /// is in `ticktax-knobs`, which changes machines and on which the analysis of recordings must
+    /// not depend. A test in that crate checks this list.
     pub const KNOBS: [(&str, bool); 33] = [
         ("clock.source", false),
         ("cpu.governor", false),

@@ -27,7 +27,7 @@ pub struct Figures {
     pub expected: Option<u64>,
     /// Number of slots in which no frame started.
     pub dropped: u64,
-    /// Number of dropped slots during which the loop was asleep all the time.
+    /// Number of dropped slots in which the loop was asleep from start to end.
     pub slept_through: u64,
     /// Number of steps of a fixed [`Schedule`](super::Schedule) that no frame reached in time.
     pub overshot: u64,
@@ -222,7 +222,8 @@ pub struct CpuReading {
 pub enum CpuClock {
     /// `CLOCK_THREAD_CPUTIME_ID`, read by the thread itself.
     Thread,
-    /// Sum of the thread's on-CPU periods in the trace, to the nanosecond, without interruptions.
+    /// Sum of the thread's on-CPU periods in the trace, accurate to the nanosecond and excluding
+    /// interruptions.
     Runs,
     /// `/proc/PID/task/TID/schedstat`, which contains the scheduler's own sum.
     Schedstat,

@@ -148,7 +148,7 @@ pub struct SoakReport {
     pub block: BlockTimes,
     /// Number of blocks of work completed.
     pub blocks: u64,
-    /// Progress of the work: several times, each with the number of blocks completed by then. Not
+    /// Progress of the work: points in time, each with the number of blocks completed by then. Not
     /// stored in files.
     #[serde(skip)]
     pub progress: Vec<(Nanos, u64)>,

@@ -23,9 +23,9 @@ pub struct Comparison {
     /// Effect of the compared arm's settings relative to the first arm, and the conclusion from it.
     #[serde(flatten)]
     pub contrast: Contrast,
-    /// Two-sided probability that chance alone makes the arms differ this much. Blocks are tested
-    /// with the exact signed-rank test (Wilcoxon 1945). Lists are tested with the rank-sum test
-    /// (Mann and Whitney 1947).
+    /// Two-sided probability that chance alone makes the arms differ at least this much. Blocks are
+    /// tested with the exact signed-rank test (Wilcoxon 1945). Lists are tested with the rank-sum
+    /// test (Mann and Whitney 1947).
     #[serde(rename = "chance_probability")]
     pub chance: Option<f64>,
     /// Standard deviation that the difference within a block has if the first arm is compared with
@@ -48,8 +48,8 @@ pub struct Contrast {
     /// The difference, with its confidence interval; `None` if there are too few values to estimate
     /// it.
     pub effect: Option<Effect>,
-    /// Two-sided probability that chance alone makes the arms differ this much, corrected for all
-    /// tests in the document (Holm 1979).
+    /// Two-sided probability that chance alone makes the arms differ at least this much, corrected
+    /// for all tests in the document (Holm 1979).
     #[serde(rename = "corrected_probability")]
     pub chance: Option<f64>,
     /// Conclusion.
