@@ -52,7 +52,7 @@ const CHECK_SMALL: Nanos = Nanos::from_millis(50);
 /// both.
 pub(crate) struct Collector {
     tid: Pid,
-    /// CPUs that the thread was allowed to use before.
+    /// CPUs that the thread was allowed to use before the collector restricted it.
     allowed: CpuSet,
     /// CPUs that the thread avoids.
     kept_off: CpuList,

@@ -31,7 +31,7 @@ const VISIT: Nanos = Nanos::from_secs(10);
 /// doubles after each search, up to this limit, because searching costs CPU time.
 const ANEW: u32 = 6;
 
-/// If this many frames trigger within [`OFTEN`], the frame rate has probably changed.
+/// If this many frames fire a trigger within [`OFTEN`], the frame rate has probably changed.
 const MANY: usize = 10;
 const OFTEN: Nanos = Nanos::from_secs(2);
 
@@ -60,7 +60,7 @@ struct Program {
     visits: u32,
     /// Number of visits between two searches.
     look_at: u32,
-    /// Times of the last [`MANY`] frames of this program that triggered.
+    /// Times of the last [`MANY`] frames of this program that fired a trigger.
     lost: VecDeque<Nanos>,
     /// Whether the program loses many frames, although a search confirmed its rhythm.
     loses_many: bool,

@@ -19,7 +19,7 @@ pub(super) const RUN: Nanos = Nanos::from_micros(80);
 /// goes from empty to half full in this time.
 pub(super) const LOOK: Nanos = Nanos::from_millis(50);
 
-/// Interval between two looks at a thread that has work or sleeps.
+/// Interval between two checks of a thread that has work or sleeps.
 const LOOK_AT_WORK: Nanos = Nanos::from_millis(1);
 
 /// Pause between two slices of a thread that starts or ends a session.
