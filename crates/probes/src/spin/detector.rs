@@ -287,7 +287,7 @@ mod tests {
         let (tally, gaps) = play_until(10_040, &steps, &[3]);
         assert_eq!((gaps, tally.loops), (vec![(10_030, 10_530)], 4));
         assert!(tally.ended >= 10_530);
-        // The thread starts to run only after the end.
+        // The thread starts to run only after the end of the measurement.
         let (tally, gaps) = play_until(9_000, &steps, &[3]);
         assert_eq!((tally.loops, gaps.len()), (0, 0));
         assert_eq!(tally.ended, tally.started);
