@@ -195,7 +195,7 @@ impl Class {
     }
 }
 
-/// Holder of a CPU. The first screen divides CPU time by holder.
+/// Holder of a CPU. The first screen of a statement divides CPU time by holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// The user's programs.
