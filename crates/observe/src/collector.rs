@@ -61,7 +61,8 @@ pub(crate) struct Collector {
     apart: Option<bool>,
     nice_before: i32,
     nice: i32,
-    /// Whether the thread has ever been too late while it had no governor.
+    /// Whether the thread has ever been so late that it needed a higher priority, but had no
+    /// governor to raise it.
     is_late: bool,
     /// When the CPUs of the program were last checked.
     checked: Option<Nanos>,

@@ -36,9 +36,9 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Creates a window that covers the delay, and the margins before and after it. If this exceeds
-    /// the maximum length, the window starts later. It never starts before `not_before`, unless the
-    /// trigger fired before then.
+    /// Creates a window that covers the delay, and the margins before and after it. If they add up
+    /// to more than the maximum length, the window starts later. It never starts before
+    /// `not_before`, unless the trigger fired before then.
     pub(super) fn new(first: Trigger, margins: Margins, not_before: Nanos) -> Self {
         let end = first.at + margins.after;
         let begin = (first.begin() - margins.before)

@@ -25,7 +25,7 @@ const LOOK_AT_WORK: Nanos = Nanos::from_millis(1);
 /// Pause between two slices of a thread that starts or ends a session.
 const WORK_PAUSE: Nanos = Nanos::from_micros(40);
 
-/// Filled share of a buffer above which its reader is raised.
+/// If at least this share of a buffer is filled, the priority of its reader is raised.
 const FULL_FROM: f64 = 0.5;
 
 /// Filled share of a buffer below which its reader is no longer raised.
