@@ -19,7 +19,7 @@ const LINE_START: &[u8] = br#"{"line":""#;
 
 /// Incidents after this time are rejected. It is in the year 2242.
 const LATEST_UNIX_MS: u64 = 1_000 << 33;
-/// Incidents longer than this, in ns, are rejected. It is 9 years.
+/// Incidents longer than this, in ns, are rejected. The limit is about 9 years.
 const LONGEST: i64 = 1 << 58;
 
 #[derive(Debug, thiserror::Error)]
@@ -123,7 +123,8 @@ impl IndexFile {
         Ok(file)
     }
 
-    /// Drops the older half of the lines, and adds lines that count what they contained.
+    /// Drops the older half of the lines, and adds lines that count the incidents and losses that
+    /// they contained.
     fn shorten(&mut self, file: File) -> Result<(), IndexError> {
         let mut bytes = Vec::new();
         file.take(self.length).read_to_end(&mut bytes)?;
