@@ -52,6 +52,8 @@ pub(crate) struct Collector {
     tid: Pid,
     /// CPUs that the thread was allowed to use before.
     allowed: CpuSet,
+    /// Whether `allowed` contains only one CPU.
+    is_confined: bool,
     /// CPUs that the thread avoids.
     kept_off: CpuList,
     /// Whether the thread avoided all CPUs of the program at every check so far. `None` before the
@@ -75,9 +77,11 @@ impl Collector {
     pub(crate) fn new() -> Self {
         let tid = gettid();
         let nice = Tracer::own_nice();
+        let allowed = sched_getaffinity(tid).unwrap_or_default();
         Self {
             tid,
-            allowed: sched_getaffinity(tid).unwrap_or_default(),
+            is_confined: set_cpus(&allowed).len() == 1,
+            allowed,
             kept_off: CpuList::default(),
             apart: None,
             nice_before: nice,
@@ -164,8 +168,12 @@ impl Collector {
         }
     }
 
-    /// Whether it is time to check which CPUs the program uses. The caller then checks them.
+    /// Whether it is time to check which CPUs the program uses. The caller then checks them. A
+    /// thread with a single CPU cannot avoid the program, so it never checks.
     pub(crate) fn is_due(&mut self, is_small: bool) -> bool {
+        if self.is_confined {
+            return false;
+        }
         let interval = if is_small { CHECK_SMALL } else { CHECK };
         let time = now();
         let is_due = self.checked.is_none_or(|last| time - last >= interval);
@@ -297,6 +305,9 @@ mod tests {
     #[test]
     fn a_small_program_is_checked_more_often() {
         let mut collector = Collector::new();
+        collector.is_confined = true;
+        assert!(!collector.is_due(true));
+        collector.is_confined = false;
         assert!(collector.is_due(false));
         assert!(!collector.is_due(true));
         collector.checked = Some(now() - CHECK_SMALL);
