@@ -44,7 +44,7 @@ const STEPS: [i32; 2] = [-10, -20];
 const CHECK: Nanos = Nanos::from_secs(1);
 
 /// The same for a small program. It can move to this thread's CPU at any time.
-const CHECK_SMALL: Nanos = Nanos::from_millis(50);
+const CHECK_SMALL: Nanos = Nanos::from_millis(5);
 
 /// Affinity and priority of the calling thread while it empties buffers. Dropping this restores
 /// both.
