@@ -14,6 +14,7 @@
 mod accounting;
 mod agent;
 mod attach;
+mod bystanders;
 mod collectors;
 mod coverage;
 mod event_cost;
@@ -158,6 +159,8 @@ enum Name {
     Collectors,
     /// Cost of an audit to the audited program
     Observer,
+    /// Cost of a default audit to a 60 Hz loop and a compilation
+    Bystanders,
     /// Share of random stalls that the flight recorder catches
     Recorder,
     /// Throughput next to iperf3, and traffic accounts next to a soaker
@@ -291,7 +294,7 @@ fn run(asked: Name, arguments: &Arguments) -> Outcome {
     let online = ticktax_probes::online_cpus()?;
     let everywhere: Vec<Cpu> = online.iter().collect();
     println!("{}", machine::line());
-    let all: [(Name, Benchmark); 16] = [
+    let all: [(Name, Benchmark); 17] = [
         (Name::EventCost, event_cost::run),
         (Name::Spin, spin::run),
         (Name::Sleep, sleep::run),
@@ -303,6 +306,7 @@ fn run(asked: Name, arguments: &Arguments) -> Outcome {
         (Name::Agent, agent::run),
         (Name::Collectors, collectors::run),
         (Name::Observer, observer::run),
+        (Name::Bystanders, bystanders::run),
         (Name::Recorder, recorder::run),
         (Name::Net, net::run),
         (Name::Packets, packets::run),

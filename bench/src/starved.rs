@@ -41,6 +41,8 @@ struct Results {
     load: Load,
     /// Seconds from `exec` to the first recorded event.
     start: Series,
+    /// The same from `fork`. ticktax cannot do anything about the time between the two.
+    from_fork: Series,
     events: Series,
     lost: u64,
     all: u64,
@@ -65,7 +67,9 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
             bench.go_on()?;
             let _loaded = Loaded::start(results.load, Duration::from_secs(20), &[])?;
             bench.pause(SETTLE)?;
-            results.start.push(start(&tool, folder.path())?);
+            let (from_exec, from_fork) = start(&tool, folder.path())?;
+            results.start.push(from_exec);
+            results.from_fork.push(from_fork);
         }
     }
     for _ in 0..bench.choose(2, 1) {
@@ -99,20 +103,24 @@ impl Drop for Punctual {
     }
 }
 
-/// Starts a short audit. Returns the seconds until it recorded its first event.
-fn start(tool: &Tool, folder: &Path) -> Result<f64, String> {
+/// Starts a short audit. Returns the seconds until it recorded its first event, from `exec` and
+/// from `fork`.
+fn start(tool: &Tool, folder: &Path) -> Result<(f64, f64), String> {
     let file = folder.join("start.parquet");
-    let begin = now();
+    let forked = now();
     let mut audit = Running::start(
         tool.command("audit")
             .args(["--for", "100ms", "--format", "json", "--save"])
             .arg(&file),
     )?;
+    // The standard library returns once the child executes the new program.
+    let executed = now();
     audit.finish(PATIENCE)?;
     let header = Recording::read(&file)?.header;
     let first = header.cpus.iter().map(|cpu| cpu.begin).min();
     let first = first.ok_or("the recording is empty")?;
-    Ok((first - begin).as_secs_f64())
+    let since = |begin| (first - begin).as_secs_f64();
+    Ok((since(executed), since(forked)))
 }
 
 /// Audits a computing program while events are produced.
@@ -134,6 +142,7 @@ impl Results {
         Self {
             load,
             start: Series::new(),
+            from_fork: Series::new(),
             events: Series::new(),
             lost: 0,
             all: 0,
@@ -171,7 +180,15 @@ impl Results {
 }
 
 fn print_starts(results: &[Results]) {
-    let mut table = Table::new(["load", "n", "start, s, median", "least to most", "target"]);
+    let mut table = Table::new([
+        "load",
+        "n",
+        "start, s, median",
+        "least to most",
+        "target",
+        "from fork, s, median",
+        "least to most",
+    ]);
     for results in results {
         let start = &results.start;
         let met = start.quantile(1.0) <= STARTS;
@@ -181,6 +198,8 @@ fn print_starts(results: &[Results]) {
             format!("{:.2}", start.median()),
             start.range(2),
             format!("≤ {STARTS} s: {}", if met { "met" } else { "not met" }),
+            format!("{:.2}", results.from_fork.median()),
+            results.from_fork.range(2),
         ]);
     }
     table.print();

@@ -24,28 +24,29 @@ pub trait Case: Sync {
     /// Returns the name of the case on the command line.
     fn name(&self) -> &str;
 
-    /// Runs the model with the constants in `values`. Returns figures for those rows of `file` that
-    /// the model can reproduce.
+    /// Runs the model with the constants in `values`. Returns one figure for each row of `file`
+    /// that the model can reproduce.
     fn model(&self, file: &CaseFile, values: &Values) -> Modelled;
 
-    /// Does the same as [`model`](Self::model), but simulates a shorter time. The results are
-    /// accurate enough for fits and sweeps.
+    /// Like [`model`](Self::model), but simulates fewer seconds. The results are still accurate
+    /// enough for fits and sweeps.
     fn sample(&self, file: &CaseFile, values: &Values) -> Modelled {
         self.model(file, values)
     }
 
-    /// Returns the programs that run on the modelled machine, if real threads can run them, too.
+    /// Returns the programs of the modelled machine. The list is empty if real threads cannot run
+    /// them.
     fn programs(&self, _values: &Values) -> Vec<TaskSpec> {
         Vec::new()
     }
 
-    /// Returns comments on the results. They are printed after the rows.
+    /// Returns comments on the results, to be printed after the rows.
     fn remarks(&self, _file: &CaseFile, _values: &Values, _modelled: &Modelled) -> Vec<Remark> {
         Vec::new()
     }
 
-    /// Reports how accurate the model is on rows that it was not fitted to. Returns nothing if
-    /// there are too few rows to test it.
+    /// Reports how accurate the model is on rows that it was not fitted to. Returns an empty list
+    /// if there are too few rows to test it.
     fn hold_out(&self, _file: &CaseFile) -> Vec<Remark> {
         Vec::new()
     }
@@ -56,9 +57,9 @@ pub trait Case: Sync {
         None
     }
 
-    /// Converts measured traffic to table rows, with a remark about the measurement. Returns an
-    /// error that explains why if the traffic does not fit the case. Returns `None` if the case is
-    /// not about traffic.
+    /// Converts measured traffic to table rows, with a remark about the measurement. If the traffic
+    /// does not fit the case, returns an error that explains why. Returns `None` if the case is not
+    /// about traffic.
     fn measured(
         &self,
         _: &NetStatement,
@@ -102,7 +103,7 @@ pub fn all() -> impl Iterator<Item = &'static dyn Case> {
     CASES.iter().copied()
 }
 
-/// Returns the case called `name`.
+/// Returns the case called `name`, or `None` if there is no such case.
 pub fn find(name: &str) -> Option<&'static dyn Case> {
     all().find(|case| case.name() == name)
 }
@@ -128,7 +129,8 @@ fn millis(ms: f64) -> ticktax_model::Nanos {
     ticktax_model::Nanos((ms * 1e6).round() as i64)
 }
 
-/// Parses the tick rate at the start of a row's label, such as `1000` or `1000, 20`.
+/// Parses the tick rate at the start of a row's label, such as `1000` or `1000, 20`. Returns `None`
+/// if the label does not start with a number.
 fn rate(at: &str) -> Option<u64> {
     at.split(',').next()?.trim().parse().ok()
 }

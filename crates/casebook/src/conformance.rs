@@ -1,14 +1,14 @@
 //! Tests whether the simulator reproduces a paced loop that was measured in the lab: its frames,
 //! its waits and its sampled CPU time.
 //!
-//! The model needs three inputs that it cannot compute: the CPU time that the work in a frame
-//! really takes, the time that code takes between a timer and a frame ([`code`]), and how long a
-//! hybrid loop spins before a frame. The loop itself measures the last one before it starts.
+//! The model needs three inputs that it cannot compute: the actual CPU time of the work in a frame,
+//! the time that code takes between a timer and a frame ([`code`]), and how long a hybrid loop
+//! spins before a frame. The loop itself measures the spin time before it starts.
 //!
 //! The model does not know when the loop started. If a few periods add up to a whole number of
-//! ticks, the loop's frames stay at a few phases of the tick. The waits and samples then depend on
-//! when the loop started. The model therefore simulates [`PHASES`] start phases and predicts
-//! ranges.
+//! ticks, the loop's frames keep returning to the same few phases of the tick. The waits and
+//! samples then depend on when the loop started. The model therefore simulates [`PHASES`] start
+//! phases and predicts ranges.
 
 use ticktax_model::Nanos;
 use ticktax_model::kernels::{Difference, Tolerance};
@@ -18,8 +18,8 @@ use ticktax_sim::{Call, Law, Machine, Policy, Setup, Step, TaskId, TaskSpec, Tic
 
 /// Number of start phases within one tick that are simulated.
 pub const PHASES: i64 = 16;
-/// Tolerance for the rate, as a fraction of the measured rate, and for waits, as a fraction of the
-/// period.
+/// Tolerance for the frame rate, as a fraction of the measured rate, and for the mean wait, as a
+/// fraction of the period.
 const SHARE: f64 = 0.01;
 /// Tolerance for the sampled CPU share, in percentage points.
 const POINTS: f64 = 0.5;
@@ -29,12 +29,12 @@ pub const TOLERANCE: Tolerance = Tolerance {
     wait_period_share: SHARE,
     sampled_share: POINTS / 100.0,
 };
-/// Default timer slack of Linux tasks, that is, how late a timer may fire so that it can coalesce
-/// with others.
+/// Default timer slack of Linux tasks. The kernel may fire a timer this much late, so that several
+/// timers can share one interrupt.
 const SLACK: Nanos = Nanos::from_micros(50);
-/// Times to assume for the code between a tick and a frame, if a kernel's measurements do not show
-/// it. In the lab's guests with high-resolution timers, the code takes 11 to 18 µs, or up to 30 µs
-/// on arm64.
+/// Times, between a tick and a frame, that the loop's code is assumed to take if a kernel's
+/// measurements do not show the actual time. In the lab's guests with high-resolution timers, the
+/// code takes 11 to 18 µs, or up to 30 µs on arm64.
 const CODES: [Nanos; 3] = [Nanos::ZERO, Nanos::from_micros(25), Nanos::from_micros(50)];
 
 /// Properties of a kernel that affect a paced loop.
@@ -49,8 +49,8 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Returns the properties of the kernel that a machine's description names. Returns `None` if
-    /// one of them is missing.
+    /// Returns the properties of the kernel in a machine's description. Returns `None` if the
+    /// description lacks one of them.
     pub fn from_machine(machine: &Facts) -> Option<Self> {
         Some(Self {
             hz: machine.hz_configured?,
@@ -77,11 +77,11 @@ pub struct Loop {
     pub rule: PaceRule,
     /// Time before a frame at which a [`SleepMethod::Hybrid`] loop starts to spin.
     pub margin: Option<Nanos>,
-    /// Time that code of the kernel and the loop takes from the end of a sleep's slack to the
-    /// frame. It is used only if timers can expire between ticks.
+    /// Time that the code of the kernel and of the loop takes from the end of a sleep's slack to
+    /// the start of the frame. It is used only if timers can expire between ticks.
     pub code: Nanos,
-    /// Length of the run. A short run has few samples, so their number depends on the phase of the
-    /// frames.
+    /// Length of the run. In a short run there are few samples, so the sampled CPU share depends on
+    /// the phase of the frames.
     pub length: Nanos,
 }
 
@@ -90,7 +90,7 @@ pub struct Loop {
 pub struct Figures {
     /// Frames per second.
     pub rate: f64,
-    /// Mean time from when a frame is due to its start, in ns.
+    /// Mean time from a frame's due time to its start, in ns.
     pub wait: f64,
     /// Number of frame slots per second in which no frame started on time.
     pub overshot: f64,
@@ -129,7 +129,7 @@ impl Range {
 pub struct Predicted {
     /// Frames per second.
     pub rate: Range,
-    /// Mean time from when a frame is due to its start, in ns.
+    /// Mean time from a frame's due time to its start, in ns.
     pub wait: Range,
     /// Number of frame slots per second in which no frame started on time.
     pub overshot: Range,
@@ -140,12 +140,12 @@ pub struct Predicted {
 /// Estimates how long code runs from the end of a sleep's slack to the frame. This is the median
 /// wait minus the slack. `rows` are all loops that were measured in the guest.
 ///
-/// For calls with a resolution of 1 ms, the wait mostly shows their rounding. The estimate for
+/// For calls with a resolution of 1 ms, the wait mostly consists of rounding. The estimate for
 /// `poll` and `epoll` therefore comes from `select`, which takes the same path through the kernel.
 /// It is 0 if `select` was not measured.
 ///
-/// These microseconds matter only if several periods of the loop are close to a whole number of
-/// ticks. They then determine at which phases of the tick the frames stay.
+/// These few microseconds matter only if several periods of the loop are close to a whole number of
+/// ticks. In that case, they determine the phases of the tick at which the frames stay.
 pub fn code(rows: &[PaceArm], row: &PaceArm) -> Nanos {
     let alike = |other: &&PaceArm| {
         let (other, row) = (other.spec, row.spec);
@@ -208,13 +208,13 @@ pub fn measured(rows: &[PaceArm], row: &PaceArm) -> Option<(Loop, Figures)> {
     ))
 }
 
-/// Predicts the figures of a loop on `kernel`. Returns `None` for a hybrid loop if it is unknown
-/// how long it spins.
+/// Predicts the figures of a loop on `kernel`. Returns `None` for a hybrid loop if its spin time is
+/// unknown.
 pub fn predict(kernel: Kernel, pace: &Loop) -> Option<Predicted> {
     let wait = wait(pace)?;
     let run =
         |code: Nanos| (0..PHASES).map(move |phase| simulate(kernel, pace, (wait, code), phase));
-    // If sleeps end on ticks, the waits do not show how long the code after a sleep takes. Try
+    // If sleeps end on ticks, the waits do not reveal how long the code after a sleep takes, so try
     // several values.
     let codes = if kernel.high_resolution {
         vec![pace.code]
@@ -247,8 +247,8 @@ pub fn differences(pace: &Loop, measured: &Figures, predicted: &Predicted) -> Ve
     all
 }
 
-/// Returns whether the start phase matters more than the tolerance. This is so if the range of the
-/// waits or of the samples is wider than twice its tolerance.
+/// Returns whether the start phase matters: the range of the waits or of the samples is wider than
+/// twice its tolerance.
 pub fn is_wide(pace: &Loop, predicted: &Predicted) -> bool {
     let width = |range: Range| range.max - range.min;
     width(predicted.wait) > 2.0 * SHARE * pace.period.0 as f64
@@ -369,8 +369,8 @@ mod tests {
         assert!((made.rate.min - 1000.0 / 30.0).abs() < 1e-6);
         // The timer slack must be the only delay.
         assert!((made.wait.max - 50_000.0).abs() < 1.0, "{:?}", made.wait);
-        // The period is three ticks, so the phase never changes. Either one tick in three hits the
-        // 1 ms of work, or none does.
+        // The period is three ticks, so the frames always start at the same phase of the tick.
+        // Either one tick in three hits the 1 ms of work, or none does.
         assert!(made.sampled.min.abs() < 1e-9);
         assert!(
             (made.sampled.max - 100.0 / 3.0).abs() < 0.2,
@@ -382,15 +382,15 @@ mod tests {
     #[test]
     fn low_resolution_sleeps_end_on_ticks_and_samples_miss_them() {
         let made = predict(kernel(100, false), &LOOP).unwrap();
-        // Frames must be up to a tick late, depending on the start phase.
+        // Depending on the start phase, frames must be up to a tick late.
         assert!(
             made.wait.max < 10e6 && made.wait.max > 9e6,
             "{:?}",
             made.wait
         );
         assert!(made.sampled.max < 1e-9);
-        // With this rule, a relative sleep of 30 ms follows the 1 ms of work. It ends on a tick, 40
-        // ms after the start of the frame.
+        // With this rule, a relative sleep of 30 ms follows the 1 ms of work. The sleep ends on a
+        // tick, 40 ms after the start of the frame.
         let fixed = Loop {
             rule: PaceRule::Fixed,
             ..LOOP
@@ -400,9 +400,9 @@ mod tests {
     }
 
     /// With the rule `remaining`, nine periods of `poll` take 262 ms and 10 µs. At 500 Hz, 131
-    /// ticks take 262 ms. One of the nine sleeps has a tick within its slack and ends at that tick.
-    /// This absorbs the 10 µs, so the frames stay at nine phases. At four of these phases, a frame
-    /// starts less than 1.05 ms before the next tick.
+    /// ticks take 262 ms. In one of the nine sleeps, a tick falls within the slack, and the sleep
+    /// ends at that tick. This absorbs the 10 µs, so the frames stay at nine phases of the tick. At
+    /// four of these phases, a frame starts less than 1.05 ms before the next tick.
     #[test]
     fn a_tick_within_the_slack_keeps_frames_to_phases() {
         let code = |tenths: i64| Loop {
@@ -474,8 +474,8 @@ mod tests {
             ..LOOP
         };
         assert_eq!(predict(kernel(100, false), &hybrid(None)), None);
-        // A sleep ends on a tick, up to 10 ms late. The loop spins for 9 ms of that, so a frame is
-        // at most 1 ms late.
+        // The loop asks to be woken 9 ms before the frame is due. The sleep ends on a tick, up to
+        // 10 ms late, so a frame is at most 1 ms late.
         let at_margin =
             |ms| predict(kernel(100, false), &hybrid(Some(Nanos::from_millis(ms)))).unwrap();
         let made = at_margin(9);

@@ -52,10 +52,10 @@ pub struct CaseFile {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScenarioModel {
-    /// Path of the scenario file, relative to the case file's directory.
+    /// Path of the scenario file, relative to the directory of the case file.
     pub scenario: String,
-    /// Scenario parameter that the label (`at`) of a row sets, named as in `sweep --vary`. If this
-    /// is `None`, all rows have the same setup.
+    /// Scenario parameter that is set to each row's label (`at`), named as in `sweep --vary`. If
+    /// this is `None`, all rows have the same setup.
     pub row: Option<String>,
 }
 
@@ -68,7 +68,7 @@ pub struct Parameter {
     /// Unit of the value.
     #[serde(default)]
     pub unit: String,
-    /// The words in which the source gives the constant. Only for published constants.
+    /// Quotation from the source that gives the constant. Only for published constants.
     pub quote: Option<String>,
     /// Why this value was chosen. Only for assumed constants.
     #[serde(default)]
@@ -81,10 +81,10 @@ pub struct Parameter {
     /// Whether the value must be an integer.
     #[serde(default)]
     pub whole: bool,
-    /// Other values that the sensitivity analysis tries.
+    /// Alternatives to `value` that the sensitivity analysis tries.
     #[serde(default, rename = "try")]
     pub others: Vec<f64>,
-    /// Parameters that the sensitivity analysis fits again for each of the other values.
+    /// Parameters that the sensitivity analysis fits again for each alternative value of this one.
     #[serde(default)]
     pub refit: Vec<String>,
     /// Scenario parameter that this constant sets, named as in `sweep --vary`.
@@ -106,11 +106,12 @@ pub struct Series {
     /// Absolute tolerance for the model's value.
     #[serde(default)]
     pub tolerance: f64,
-    /// Tolerance for the model's value, as a fraction of the published value. The larger of the two
-    /// tolerances applies.
+    /// Tolerance for the model's value, as a fraction of the published value. The larger of
+    /// `tolerance` and `relative` applies.
     #[serde(default)]
     pub relative: f64,
-    /// Column of the sweep's results to compare with, if a scenario models the case.
+    /// Column of the sweep's results with which the rows are compared. Used only if a scenario
+    /// models the case.
     pub measure: Option<String>,
     /// Factor by which the column is multiplied before the comparison.
     #[serde(default = "one")]
@@ -126,8 +127,8 @@ fn one() -> f64 {
     1.0
 }
 
-/// A row of a series. Its value is published, derived from published values, or known only from the
-/// model.
+/// A row of a series. Its value is published or derived from published values, or only the model
+/// provides it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
@@ -139,7 +140,7 @@ pub struct Published {
     pub value: Option<f64>,
     /// The published range. The model matches if its value is anywhere within the range.
     pub range: Option<[f64; 2]>,
-    /// A value that is derived from published numbers. If present, the model is judged by it
+    /// A value that is derived from published numbers. If present, the model is compared with it
     /// instead of the published value.
     pub derived: Option<Derived>,
     /// Tolerance for this row. It overrides the tolerances of the series.
@@ -183,12 +184,12 @@ impl CaseFile {
         self.with_rows(|row| row.fit)
     }
 
-    /// Returns the series called `name`.
+    /// Returns the series called `name`, or `None` if there is no such series.
     pub fn series(&self, name: &str) -> Option<&Series> {
         self.series.iter().find(|series| series.name == name)
     }
 
-    /// Returns the row of a series that has the label `at`.
+    /// Returns the row of `series` that has the label `at`, or `None` if there is no such row.
     pub fn row(&self, series: &str, at: &str) -> Option<&Published> {
         let rows = &self.series(series)?.rows;
         rows.iter().find(|row| row.at == at)
@@ -211,7 +212,7 @@ impl CaseFile {
     }
 }
 
-/// Returns the number of the line (from 1) that contains a byte offset.
+/// Returns the number (from 1) of the line that contains the byte at offset `byte`.
 fn line_of(text: &str, byte: usize) -> usize {
     text.get(..byte).unwrap_or(text).matches('\n').count() + 1
 }
@@ -227,18 +228,18 @@ impl Published {
         self.range.or_else(|| self.value.map(|value| [value; 2]))
     }
 
-    /// Same as [`published`](Self::published), but infinite ends are `None`.
+    /// Like [`published`](Self::published), but with `None` for infinite ends.
     pub fn published_ends(&self) -> Option<Ends> {
         self.published().map(ends)
     }
 
-    /// Returns the derived range, in which infinite ends are `None`.
+    /// Returns the derived range, with `None` for infinite ends.
     pub fn derived_ends(&self) -> Option<Ends> {
         self.derived.as_ref().map(|derived| ends(derived.range()))
     }
 
-    /// Returns the range that the model should hit. This is the derived range if there is one,
-    /// otherwise the published one.
+    /// Returns the range that the model should hit: the derived range if there is one, otherwise
+    /// the published one. Returns `None` if there is neither.
     pub fn target(&self) -> Option<[f64; 2]> {
         self.derived
             .as_ref()
@@ -246,13 +247,13 @@ impl Published {
             .or_else(|| self.published())
     }
 
-    /// Returns the midpoint of the target range.
+    /// Returns the midpoint of the target range, or `None` if there is no target.
     pub fn middle(&self) -> Option<f64> {
         self.target().map(|[low, high]| f64::midpoint(low, high))
     }
 
     /// Returns the signed distance of a modelled figure from the target range. It is zero inside
-    /// the range and negative below it.
+    /// the range and negative below it. Returns `None` if there is no target.
     pub fn residual(&self, modelled: f64) -> Option<f64> {
         self.target()
             .map(|[low, high]| modelled - modelled.max(low).min(high))

@@ -11,9 +11,9 @@ use crate::judge::misfit;
 pub struct Fitted {
     /// All constants of the model, including those that were fitted.
     pub values: Values,
-    /// Error that remains after the fit. See [`misfit`].
+    /// Misfit that remains after the fit. See [`misfit`].
     pub misfit: f64,
-    /// Number of model runs that the fit took.
+    /// Number of times that the fit ran the model.
     pub runs: u64,
 }
 
@@ -37,9 +37,10 @@ impl Fitted {
     }
 }
 
-/// Maximum number of rounds. Each round after the second searches half of the previous range.
+/// Maximum number of rounds. From the third round on, each searches half of the range of the round
+/// before.
 const ROUNDS: u32 = 14;
-/// Number of successive rounds that do not improve the fit before it stops.
+/// The search stops after this many successive rounds without an improvement.
 const PATIENCE: u32 = 4;
 
 /// Fits all constants that have a search range in the file.
@@ -91,8 +92,8 @@ pub fn fit(case: &dyn Case, file: &CaseFile) -> Option<Fitted> {
                 (middle + width).min(free.range[1]),
             ];
         }
-        // If the model counts whole ticks, its results do not change near the best point. More
-        // rounds would then not improve them.
+        // If the model counts whole ticks, its results are constant near the best point. More
+        // rounds would then not improve the fit.
         let better = before - best.0 > 1e-6 * before.min(1.0);
         idle_rounds = if better { 0 } else { idle_rounds + 1 };
         if idle_rounds == PATIENCE {
@@ -106,8 +107,8 @@ pub fn fit(case: &dyn Case, file: &CaseFile) -> Option<Fitted> {
     })
 }
 
-/// Returns the maximum number of times that [`fit`] needs to run the model. `steps` yields, for
-/// each parameter, the number of values in the first round.
+/// Returns the maximum number of times that [`fit`] runs the model. For each parameter, `steps`
+/// yields the number of values tried in the first round.
 pub(crate) fn max_runs(steps: impl IntoIterator<Item = u64>) -> u64 {
     let (mut first, mut later) = (1_u64, 1_u64);
     let mut is_any = false;
@@ -143,8 +144,8 @@ impl<'a> FreeParameter<'a> {
     }
 
     /// Returns `steps` evenly spaced values from `low` to `high`. For an integer parameter, returns
-    /// the first `steps` integers in the range, or the integer that is closest to its midpoint if
-    /// the range contains none.
+    /// the first `steps` integers in the range. If the range contains no integer, returns the
+    /// integer closest to the range's midpoint.
     fn axis(&self, [low, high]: [f64; 2], steps: u32) -> Vec<f64> {
         if self.whole {
             let first = low.ceil();

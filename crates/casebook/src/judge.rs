@@ -21,7 +21,7 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    /// Returns the row that belongs to a series and has the label `at`.
+    /// Returns the row of `series` that has the label `at`, or `None` if there is no such row.
     pub fn line(&self, series: &str, at: &str) -> Option<&Line> {
         self.lines
             .iter()

@@ -1,7 +1,7 @@
 //! Runs cases on real kernels, and compares the results with published and modelled figures.
 //!
 //! These kernels and their clocks differ from the published ones, so the figures may differ, too.
-//! But the mechanism must be the same. A case's claims about ticks and sleeps must hold for
+//! The mechanism, however, must be the same. A case's claims about ticks and sleeps must hold for
 //! any kernel that is configured to tick and sleep in that way.
 
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use crate::file::CaseFile;
 use crate::judge::Modelled;
 use crate::replay::Replay;
 
-/// A run in a guest. It says how to boot the guest, how long to run, and what to measure.
+/// A job to run in a guest: how to boot the guest, how long to run, and what to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuestJob {
     /// Kernel command line.
@@ -46,7 +46,7 @@ pub trait KernelCase: Sync {
     /// Returns the jobs to run on each kernel.
     fn jobs(&self) -> Vec<GuestJob>;
 
-    /// Returns the tick rates that have published figures, in Hz.
+    /// Returns the tick rates, in Hz, for which figures were published.
     fn rates(&self, file: &CaseFile) -> Vec<u32>;
 
     /// Compares the results with the case's figures. `clock` is the clock that the guests used.

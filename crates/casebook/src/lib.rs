@@ -2,11 +2,11 @@
 //!
 //! A [`Case`] is a published investigation. It consists of a file with the published rows
 //! ([`file::CaseFile`]) and a simulator model ([`cases`]). The file marks the rows that calibrate
-//! the model, and sets the tolerance for the other rows. [`fit`] finds the free constants from the
+//! the model, and sets the tolerance for the other rows. [`fit`] fits the free constants to the
 //! calibration rows. [`judge`] compares the model with the published rows.
 //!
-//! [`replay`] runs a model's programs on real threads. [`kernels`] compares what real kernels did
-//! with a case, and [`matrix`] compares it with the model in general ([`conformance`]).
+//! [`replay`] runs a model's programs on real threads. [`kernels`] compares a case with the results
+//! of real kernels, and [`matrix`] compares the model in general with them ([`conformance`]).
 #![forbid(unsafe_code)]
 
 pub mod cases;

@@ -1,5 +1,6 @@
 //! A matrix of kernels, boot parameters and frame loops. Each arm is one combination of them. It
-//! has figures that were measured in the lab, predicted by the model, and published.
+//! contains the figures that were measured in the lab and those that the model predicts. The
+//! published figures are listed by tick rate.
 
 use ticktax_model::document::Document;
 use ticktax_model::kernels::{
@@ -36,8 +37,8 @@ fn arms(kernel: &str, cmdline: &str, machine: &Machine, rows: &[PaceArm]) -> Vec
     let arm = |(paced, figures): (Loop, Figures)| {
         let predicted = facts.and_then(|facts| conformance::predict(facts, &paced));
         let differs = predicted.as_ref().map(|predicted| {
-            // An arm without a prediction has no differences. It must not count as an arm that
-            // agrees with the model.
+            // An arm without a prediction has no differences either. It does not count as an arm
+            // that agrees with the model, because its `predicted` is `None`.
             conformance::differences(&paced, &figures, predicted)
         });
         KernelArm {
@@ -89,7 +90,8 @@ fn predicted_loop(paced: &Loop, predicted: &Predicted) -> PredictedLoop {
     }
 }
 
-/// Returns the figures that the operators of a game server published for the tick rates in `arms`.
+/// Returns the figures that the operators of a game server published for the tick rates that occur
+/// in `arms`.
 fn published(arms: &[KernelArm]) -> Vec<PublishedLoop> {
     let Some(Ok(file)) = cases::find(PUBLISHED).map(cases::Case::file) else {
         return Vec::new();

@@ -1,6 +1,6 @@
 //! Cases defined by users. Each is modelled by the simulator scenario that its case file names.
 //!
-//! The label of a row, and each parameter, can set anything that `sweep --vary` can set. Each
+//! The label of a row can set anything that `sweep --vary` can set, and so can each parameter. Each
 //! series is compared with one column of the sweep's results. `docs/reference/case.md` contains an
 //! example.
 
@@ -55,7 +55,8 @@ impl OwnCase {
             return Err(unusable(OwnCaseFault::NoModel));
         };
         let place = path.parent().unwrap_or(Path::new("")).join(&model.scenario);
-        // A case file from someone else could name a device, or a pipe that would block.
+        // A case file from someone else could name a device as its scenario, or a pipe that would
+        // block.
         if std::fs::metadata(&place).is_ok_and(|found| !found.is_file()) {
             return Err(unusable(OwnCaseFault::NotAFile { path: place }));
         }
@@ -127,7 +128,7 @@ impl OwnCase {
         Ok(())
     }
 
-    /// Checks one row with the bounds of each fit and with all alternative values. If the scenario
+    /// Checks one row with the bounds of each fit and with all alternative values. If the simulator
     /// rejected one of these values later, the sensitivity analysis would have no rows.
     fn check_values(&self, at: &str, values: &Values) -> Result<(), OwnCaseFault> {
         for (name, parameter) in self
@@ -192,8 +193,8 @@ impl OwnCase {
         Ok(self.axis_of(name, &format!("{}ns", (value * scale.0 as f64).round()))?)
     }
 
-    /// Simulates the row with the label `at`. Returns its figures by the name of the sweep's
-    /// column.
+    /// Simulates the row with the label `at`. Returns its figures, keyed by the column names of the
+    /// sweep. Returns `None` if the row cannot be simulated.
     fn simulate(&self, at: &str, values: &Values) -> Option<BTreeMap<String, f64>> {
         let setup = self.point(at, values).ok()?;
         let report = run(&setup).ok()?;
@@ -286,14 +287,14 @@ mod tests {
         let case = open(CASE, SCENARIO).unwrap();
         let file = case.file().unwrap();
         let fitted = fit(&case, &file).unwrap();
-        // A frame consists of 5 ms of work and a 20 ms sleep that ends on a 10 ms tick, so it takes
-        // 30 ms.
+        // A frame takes 30 ms: 5 ms of work, and a sleep of 20 ms that is prolonged until the next
+        // 10 ms tick.
         assert!((fitted.values.get("work") - 5.0).abs() < 0.1, "{fitted:?}");
         let statement = statement(&case, &file);
         let frames = statement.rows.iter().find(|line| line.series == "frames");
         assert_eq!(frames.unwrap().met(), Some(true), "{statement:#?}");
-        // The 4 ms of work in the file make a CPU share of 13.3 %, which must not match the
-        // published share.
+        // With the file's 4 ms of work, the CPU share is 13.3 %, which must not match the published
+        // share.
         assert_eq!(statement.rows[0].met(), Some(false));
         assert_eq!(statement.sensitivity[0].points.len(), 3);
     }

@@ -18,7 +18,7 @@ use ticktax_sim::{Call, Step, Stream, TaskSpec};
 
 pub use threads::replay_here;
 
-/// Provides a replay thread with a clock, sleep and work.
+/// Provides a replay thread with a clock, and with ways to sleep and work.
 pub trait Performer {
     /// Returns the time since an arbitrary origin.
     fn now(&mut self) -> Nanos;
@@ -29,7 +29,7 @@ pub trait Performer {
     /// Returns an error if the kernel refuses the call.
     fn sleep(&mut self, call: Call, time: Nanos) -> Result<(), ProbeError>;
 
-    /// Works until it has used `time` of CPU time.
+    /// Works until this call has used `time` of CPU time.
     fn work(&mut self, time: Nanos);
 }
 
@@ -40,7 +40,8 @@ pub struct Replay {
     pub machine: Machine,
     /// Elapsed time.
     pub elapsed: Nanos,
-    /// CPU time that samples at ticks counted as busy, summed over all CPUs (`/proc/stat`).
+    /// CPU time that was counted as busy because a tick sampled it, summed over all CPUs
+    /// (`/proc/stat`).
     pub sampled: Nanos,
     /// Results of each task.
     pub tasks: Vec<ReplayedTask>,
@@ -192,7 +193,7 @@ mod tests {
         Nanos::from_millis(ms)
     }
 
-    /// Returns the loop of a game server that sometimes takes longer than its period.
+    /// Returns the loop of a game server whose frames sometimes take longer than the period.
     fn server() -> TaskSpec {
         let step = Step::Every {
             period: Nanos(33_333_333),

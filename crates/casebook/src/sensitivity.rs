@@ -79,7 +79,7 @@ fn vary(case: &dyn Case, file: &CaseFile, name: &str, varied: &Parameter) -> Sen
     }
 }
 
-/// Marks the rows that the model matches with only one of the values that were tried.
+/// Marks each row that the model matches with only one of the values that were tried.
 pub(crate) fn mark(sensitivity: &Sensitivity, lines: &mut [Line]) {
     if sensitivity.points.len() < MIN_POINTS {
         return;

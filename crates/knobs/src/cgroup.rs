@@ -1,8 +1,8 @@
 //! Access to a cgroup through an open handle to its directory.
 //!
-//! An attacker could redirect a path between two uses of it, so the directory is opened only once.
-//! The handle must refer to a cgroup file system, and the cgroup's files are opened by name
-//! relative to the handle.
+//! If the path were used twice, an attacker could redirect it in between, so the directory is
+//! opened only once. The handle must refer to a cgroup file system, and the cgroup's files are
+//! opened by name relative to the handle.
 
 use std::ffi::OsStr;
 use std::io::{self, Read};
@@ -82,7 +82,7 @@ impl Cgroup {
         self.folder.size(OsStr::new(name)).is_some()
     }
 
-    /// Returns an identity of this cgroup. No later cgroup at the same path will have the same one.
+    /// Returns an identity of this cgroup, which no later cgroup at the same path will have.
     pub(crate) fn identity(&self) -> io::Result<String> {
         let facts = self.folder.handle()?.metadata()?;
         Ok(format!("{}:{}", facts.dev(), facts.ino()))

@@ -1,5 +1,5 @@
-//! Errors that occur when settings are read or changed. Each message is a single line that says
-//! what failed, on which object it failed, why, and what to do.
+//! Errors that occur when settings are read or changed. Each message is a single line that states
+//! which action failed, on which object, and why, and gives a remedy.
 
 use std::io;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ pub enum KnobError {
         /// Description of the valid values.
         why: String,
     },
-    /// The user gave a target of the wrong kind, or none.
+    /// The user gave a target of the wrong kind, or no target.
     #[error("{id} is a setting of {of}: {hint}")]
     Scope {
         /// Name of the setting.
@@ -46,10 +46,10 @@ pub enum KnobError {
     Gone {
         /// The missing target.
         target: String,
-        /// The reason why it cannot be found, and what to do.
+        /// The reason why it cannot be found, and a remedy.
         why: String,
     },
-    /// The setting is dangerous, and the user did not agree to change it.
+    /// The setting is dangerous, and the user has not agreed to changing it.
     #[error("{id} is dangerous: {reason} Pass --yes to set it anyway")]
     Dangerous {
         /// Name of the setting.
@@ -62,7 +62,7 @@ pub enum KnobError {
     ReadOnly {
         /// Name of the setting.
         id: String,
-        /// The reason why it cannot be changed, and how to change it in another way.
+        /// The reason why it cannot be changed, and another way to change it.
         why: String,
     },
     /// The setting cannot be read.
@@ -99,7 +99,7 @@ pub enum KnobError {
         target: String,
         /// The value that the setting has now.
         found: String,
-        /// The value that this session had set.
+        /// The value that this session had set before that.
         left: String,
     },
     /// Another session is using the journal, so this one cannot change any setting.
@@ -121,7 +121,7 @@ pub enum KnobError {
         verb: &'static str,
         /// Path of the journal.
         path: PathBuf,
-        /// The reason why it failed, and what to do.
+        /// The reason why it failed, and a remedy.
         why: String,
     },
     /// The file that the user gave as the journal contains something else.
@@ -133,8 +133,7 @@ pub enum KnobError {
         /// Path of the file.
         path: PathBuf,
     },
-    /// The journal has unreadable lines between readable ones. It is unknown which settings the
-    /// unreadable lines were about, so the file must be kept as evidence.
+    /// A record. Each line of the journal contains one.
     #[error(
         "the journal {} was left unchanged: it has unreadable lines ({lines}); restore the other \
          settings with `ticktax undo`, then move or remove the file",
@@ -152,7 +151,7 @@ pub enum KnobError {
     Group {
         /// The attempted action.
         what: String,
-        /// The reason why it failed, and what to do.
+        /// The reason why it failed, and a remedy.
         why: String,
     },
     /// The watchdog did not start. The watchdog is the process that restores settings if the
@@ -171,14 +170,14 @@ pub(crate) enum RestoreError {
     UnknownKnob,
     #[error("it is a setting of {}, not of {target}; move the journal away", of_what(*scope))]
     Scope { scope: KnobScope, target: Target },
-    /// The kernel accepted the original value, but now reports another value.
+    /// The kernel accepted the original value, but a subsequent read returned another value.
     #[error("the kernel changed the value to {found}")]
     Changed { found: String },
     #[error(transparent)]
     Trouble(#[from] Trouble),
 }
 
-/// Reason why the kernel refused to read or write a setting, or why the value that it returned is
+/// Reason why the kernel refused to read or write a setting, or why the value that was read is
 /// invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]

@@ -27,7 +27,7 @@ pub enum Controller {
 }
 
 /// Number of attempts to remove a cgroup, made at intervals of [`MOMENT`]. After a process has
-/// exited, the kernel may take a while to remove it from its cgroup.
+/// exited, the kernel may take a while to remove the process from its cgroup.
 const TRIES: u32 = 250;
 const MOMENT: Duration = Duration::from_millis(2);
 
@@ -49,8 +49,8 @@ impl Controller {
     }
 }
 
-/// Returns the directory of the cgroup (v1 or v2) in which process `pid` gets the settings of
-/// `controller`.
+/// Returns the cgroup directory (v1 or v2) that contains the settings of `controller` for process
+/// `pid`.
 ///
 /// # Errors
 /// Returns an error if the controller is not mounted, or if the process has exited.
@@ -120,7 +120,7 @@ fn hierarchy(system: &System, mounts: &str, controller: &str) -> Option<Hierarch
 }
 
 /// Finds the path of a process's cgroup in the hierarchy that has `controller`. `text` is the
-/// contents of `/proc/PID/cgroup`.
+/// contents of `/proc/PID/cgroup`. Returns `None` if the process is in no such hierarchy.
 fn member<'a>(text: &'a str, controller: &str, version: Version) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':');
@@ -153,8 +153,8 @@ struct Site<'a> {
 }
 
 impl GroupPath {
-    /// Opens `home` and the parent of the temporary cgroup. Fails if ticktax would never create a
-    /// cgroup at this path. Does not follow symbolic links.
+    /// Opens `home` and the parent of the temporary cgroup, without following symbolic links. Fails
+    /// if ticktax would never create a cgroup at this path.
     fn site(&self, system: &System) -> io::Result<Site<'_>> {
         let name = self.folder.file_name().filter(|name| is_own(name));
         let parent = self.folder.parent();
@@ -193,14 +193,15 @@ impl Site<'_> {
     }
 }
 
-/// Returns whether `name` has the form of the names that ticktax gives to its cgroups.
+/// Returns whether `name` has the form of the names that ticktax gives to the cgroups that it
+/// creates.
 fn is_own(name: &OsStr) -> bool {
     let number = name.as_bytes().strip_prefix(PREFIX.as_bytes());
     number.is_some_and(|digits| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
 }
 
-/// Chooses where to create a temporary cgroup: in this process's own cgroup if that delegates the
-/// controller to its children, or else in the nearest ancestor that does.
+/// Chooses where to create a temporary cgroup. This is this process's own cgroup if it delegates
+/// the controller to its children, otherwise the nearest ancestor that does.
 pub(crate) fn place(system: &System, controller: Controller) -> Result<GroupPath, KnobError> {
     let pid = i32::try_from(std::process::id()).unwrap_or(-1);
     let home = of_process(system, pid, controller)?;
@@ -208,7 +209,8 @@ pub(crate) fn place(system: &System, controller: Controller) -> Result<GroupPath
     let mut above = home.ancestors();
     let parent = above.find(|folder| {
         let given = system.text(folder.join("cgroup.subtree_control"));
-        // cgroup v1 has no such file, because every child cgroup gets the controller.
+        // cgroup v1 has no `cgroup.subtree_control` file, because every child cgroup gets the
+        // controller.
         let is_v1 = || system.path(folder.join("tasks")).exists();
         given.map_or_else(
             |_| is_v1(),
@@ -231,8 +233,8 @@ pub(crate) fn place(system: &System, controller: Controller) -> Result<GroupPath
         folder: parent.join(name),
         home,
     };
-    // Check this before the journal records the cgroup. Otherwise, that record would make every
-    // later undo fail.
+    // Check this before the journal records the cgroup. Otherwise, the record of an invalid cgroup
+    // would make every later undo fail.
     if let Err(error) = place.site(system) {
         return Err(place.error("create", &error));
     }
@@ -268,8 +270,8 @@ pub(crate) fn join(system: &System, folder: &Path, pid: i32) -> Result<(), KnobE
     })
 }
 
-/// Moves the processes of the cgroup to `home` and removes the cgroup. Does nothing if it no longer
-/// exists. Fails if ticktax would never create a cgroup at this path.
+/// Moves the processes of the cgroup to `home` and removes the cgroup. Does nothing if the cgroup
+/// no longer exists. Fails if ticktax would never create a cgroup at this path.
 pub(crate) fn dissolve(system: &System, place: &GroupPath) -> Result<(), KnobError> {
     let site = match place.site(system) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -430,8 +432,8 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
             ("/cg/ticktax-try-7x", "/cg"),
             ("/cg/ticktax-try-8/..", "/cg"),
             ("ticktax-try-8", ""),
-            // Paths that lead to another place because of a foreign `home`, `..` or a symbolic
-            // link.
+            // Paths that lead to another place, because `home` is unrelated to the cgroup or
+            // because of `..` or a symbolic link.
             ("/cg/ticktax-try-8", "/victim"),
             ("/cg/ticktax-try-8", "/cg/../victim"),
             ("/link/ticktax-try-8", "/link"),

@@ -12,11 +12,10 @@
 //! - `Dissolved`: the cgroup no longer exists.
 //!
 //! The process can be killed at any point. If the last line is incomplete, the process was killed
-//! before the line reached the disk, and therefore before it started the change that the line
-//! announces.
+//! before the line reached the disk. It therefore never started the change that the line announces.
 //!
-//! The file is locked while it is open. It is never deleted, because otherwise two sessions could
-//! lock two different files with the same name.
+//! The file is locked while it is open. It is never deleted: if it were, two sessions could lock
+//! two different files with the same name.
 //!
 //! Root writes values from the journal to the kernel. The journal is therefore read only if no
 //! other user could have written it: it must be a regular file that belongs to the effective user.
@@ -56,8 +55,8 @@ pub(crate) enum Record {
         identity: String,
         old: String,
         new: String,
-        /// Whether the change is a side effect: the kernel changes this setting when ticktax
-        /// changes another one. The record of the other setting follows this record.
+        /// Whether the change is a side effect, which means that the kernel changes this setting
+        /// when ticktax changes another one. The record of that other setting follows this record.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         along: bool,
     },
@@ -81,7 +80,7 @@ pub(crate) enum Record {
     },
 }
 
-/// Steps of a session, at which tests kill it. Each is named after the action that was just
+/// The points in a session at which tests kill it. Each is named after the action that was just
 /// completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SessionStep {
@@ -89,7 +88,7 @@ pub enum SessionStep {
     Locked,
     /// Half of a line has been written.
     HalfLine,
-    /// A line has been written, but it can still be missing on disk.
+    /// A line has been written, but it may not have reached the disk yet.
     Line,
     /// The line is on disk.
     Synced,
@@ -123,8 +122,7 @@ pub(crate) struct Journal {
     file: LockedFile,
     /// Offset of the next line.
     end: u64,
-    /// Reason why the file must not change. If this is set, nothing is written or truncated. `None`
-    /// if the file may change.
+    /// Reason why the file must not be written or truncated. `None` if the file may change.
     frozen: Option<KnobError>,
     on_step: OnStep,
 }
@@ -140,7 +138,8 @@ pub(crate) struct Contents {
 }
 
 impl Contents {
-    /// Returns the command and PID of the last session in the journal.
+    /// Returns the command and PID of the last session in the journal. Returns `None` if the
+    /// journal records no session.
     pub(crate) fn by(&self) -> Option<&str> {
         let mut latest = self.records.iter().rev();
         latest.find_map(|record| match record {
@@ -306,7 +305,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Truncates the file to the end of its last complete line.
+    /// Truncates the file after its last complete line.
     fn cut(&mut self) -> io::Result<()> {
         if self.frozen.is_none() && self.file.metadata()?.len() != self.end {
             self.file.set_len(self.end)?;
@@ -330,8 +329,8 @@ fn read(file: &mut File) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-/// Creates an error that names the session that holds the lock. `other` is the journal of that
-/// session. It can be read even though it could not be locked.
+/// Creates an error that names the session that holds the lock. `other` is the journal file of that
+/// session, which can be read even though it could not be locked.
 fn busy(path: &Path, mut other: File) -> KnobError {
     let bytes = read(&mut other).ok().flatten().unwrap_or_default();
     let contents = end::parse(&bytes).contents;
@@ -342,7 +341,7 @@ fn busy(path: &Path, mut other: File) -> KnobError {
 }
 
 fn trouble(verb: &'static str, path: &Path, error: &io::Error) -> KnobError {
-    // Permission errors from ticktax's own checks already say what to do.
+    // Permission errors from ticktax's own checks already include a remedy.
     let is_denied = error.kind() == io::ErrorKind::PermissionDenied && error.get_ref().is_none();
     let why = if is_denied {
         "permission denied; run as root".to_owned()

@@ -29,7 +29,7 @@ pub struct Knob {
     pub(crate) settle: Nanos,
 }
 
-/// Creates a row that has no texts yet.
+/// Creates a row. Its texts are still empty.
 pub(crate) const fn knob(
     id: &'static str,
     scope: KnobScope,
@@ -91,14 +91,14 @@ impl Knob {
         self
     }
 
-    /// Sets which kernel versions have the setting, and where the kernel documents it.
+    /// Sets which kernel versions have the setting, and where its kernel documentation is.
     pub(crate) const fn from(mut self, kernels: &'static str, source: &'static str) -> Self {
         self.kernels = kernels;
         self.source = source;
         self
     }
 
-    /// Lists other settings that the kernel changes along with this one.
+    /// Lists other settings that the kernel changes whenever this one changes.
     pub(crate) const fn also(mut self, also: &'static [&'static str]) -> Self {
         self.also = also;
         self
@@ -200,8 +200,8 @@ impl Knob {
         }
     }
 
-    /// Checks that `target` is of the right kind and exists. Returns its identity. No later target
-    /// with the same name will have the same one.
+    /// Checks that `target` is of the right kind and exists. Returns its identity, which no later
+    /// target with the same name will have.
     pub(crate) fn require(&self, system: &System, target: &Target) -> Result<String, KnobError> {
         if target.scope() != self.scope {
             return Err(KnobError::Scope {
@@ -280,7 +280,7 @@ impl fmt::Debug for Knob {
     }
 }
 
-/// Returns a name for a kind of target, for use in a sentence.
+/// Returns a phrase for a kind of target, such as "a CPU", for use in a sentence.
 pub const fn of_what(scope: KnobScope) -> &'static str {
     match scope {
         KnobScope::Machine => "the machine",

@@ -55,7 +55,7 @@ pub(crate) enum Mechanism {
     Boot(&'static str),
 }
 
-/// Keeps a value in effect until this is dropped.
+/// Keeps a value in effect for as long as this object exists.
 #[derive(Debug)]
 pub(crate) struct HeldValue {
     _file: File,
@@ -91,7 +91,8 @@ impl Mechanism {
         matches!(self, Self::Boot(_))
     }
 
-    /// Returns whether a value is in effect only while the process that wrote it keeps a file open.
+    /// Returns whether a value stays in effect only as long as the process that wrote it keeps a
+    /// file open.
     pub(crate) const fn is_held(&self) -> bool {
         matches!(self, Self::DmaLatency)
     }
@@ -157,9 +158,9 @@ impl Mechanism {
     }
 }
 
-/// Replaces `{}` in `path` with the number or name of the target. Leaves the path unchanged for
-/// cgroups, whose files are opened through a handle ([`file::read_of`]), and for network
-/// namespaces, which are entered instead.
+/// Replaces `{}` in `path` with the number or name of the target. Leaves the path unchanged for two
+/// kinds of targets: the files of a cgroup are opened through a handle ([`file::read_of`]), and a
+/// network namespace is entered instead.
 fn expanded(path: &str, target: &Target) -> String {
     let name = match target {
         Target::Machine | Target::Cgroup(_) | Target::Net(_) => return path.to_owned(),

@@ -45,8 +45,8 @@ pub fn find(id: &str) -> Result<&'static Knob, KnobError> {
     })
 }
 
-/// Finds the setting called `id`. Unlike [`find`], returns `None` if it does not exist, and looks
-/// for no similar names.
+/// Finds the setting called `id`. Unlike [`find`], returns `None` if it does not exist, and does
+/// not look for similar names.
 pub(crate) fn known(id: &str) -> Option<&'static Knob> {
     all().find(|knob| knob.id == id)
 }
@@ -67,8 +67,8 @@ fn hint(id: &str) -> String {
     let likeness = |knob: &Knob| {
         let name = knob.id;
         let last = name.rsplit('.').next().unwrap_or(name);
-        // Also compare with the last part of the name, because the user may have typed a wrong
-        // prefix or none.
+        // Also compare the name's last part with what the user typed, because the user may have
+        // typed a wrong prefix or none.
         let parts = [name, last].map(|name| strsim::jaro_winkler(&typed, name));
         let is_part = typed.len() > 2 && (name.contains(&typed) || typed.contains(last));
         parts[0].max(parts[1]).max(if is_part { 0.9 } else { 0.0 })
@@ -137,9 +137,9 @@ mod tests {
         }
     }
 
-    /// Reports propose these settings without knowing whether the machine has them. Each of them
-    /// must therefore exist in the registry and be writable, and those that are dangerous must be
-    /// marked as such. Every writable `kernel.*` sysctl must be among them.
+    /// Reports propose these settings without checking whether the machine has them. The registry
+    /// must therefore contain each of them as a writable setting, and those that are dangerous must
+    /// be marked as such. Every writable `kernel.*` sysctl must be among them.
     #[test]
     fn proposed_knobs_can_be_tried() {
         for (id, dangerous) in KnobProposal::KNOBS {

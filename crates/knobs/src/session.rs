@@ -38,7 +38,7 @@ pub enum Consent {
 pub struct Change {
     /// Previous value.
     pub old: String,
-    /// The requested value, in normalized form.
+    /// The requested value, in the form in which the setting is read.
     pub asked: String,
     /// The value that was read back. It may differ from `asked`, because the kernel may clamp or
     /// round the value.
@@ -180,8 +180,8 @@ impl Session {
         }
     }
 
-    /// Checks that no other program has changed the setting since this session changed it. `found`
-    /// is the current value of the setting.
+    /// Returns an error if another program has changed the setting since this session changed it.
+    /// `found` is the setting's current value.
     fn require_ours(&mut self, knob: &Knob, target: &Target, found: &str) -> Result<(), KnobError> {
         let ours = self
             .place(knob.id, target)
@@ -199,15 +199,15 @@ impl Session {
     ///
     /// # Errors
     /// Returns an error if the setting cannot be read, or if another program has changed it. After
-    /// a change by another program, the session leaves the setting alone from then on.
+    /// such a change, the session leaves the setting alone.
     pub fn require_unchanged(
         &mut self,
         knob: &'static Knob,
         target: &Target,
         left: &str,
     ) -> Result<(), KnobError> {
-        // The value of such a setting combines the requests of several processes, so a difference
-        // proves nothing.
+        // The value of such a setting combines the requests of several processes. A value other
+        // than `left` therefore does not prove that another program changed it.
         if knob.is_held() {
             return Ok(());
         }
@@ -308,9 +308,9 @@ impl Session {
         Ok(())
     }
 
-    /// Creates a cgroup for a command, so that changing the settings of the cgroup does not affect
-    /// any other program. When the session ends, it moves the processes that are left in the cgroup
-    /// to the session's own cgroup, and removes the cgroup.
+    /// Creates a cgroup for a command, so that changing the settings of the cgroup affects no other
+    /// program. When the session ends, it moves the processes that remain in the cgroup to the
+    /// session's own cgroup, and removes the cgroup.
     ///
     /// # Errors
     /// Returns an error if neither this process's cgroup nor one of its ancestors delegates the
@@ -339,15 +339,17 @@ impl Session {
         }
     }
 
-    /// Restores all settings, the last one changed first, and reports the outcome for each of them.
+    /// Restores all settings in reverse order of their first change, and reports the outcome for
+    /// each of them.
     pub fn undo(mut self) -> UndoStatement {
         self.ended = true;
         self.undo_all(&Contents::default())
     }
 
     /// Writes a record to the journal and applies it to the session's state. If the write fails,
-    /// for example because the disk is full, the record is still applied, unless it announces a
-    /// change, which then must not be made.
+    /// for example because the disk is full, the record is normally applied all the same. The
+    /// exception is a record that announces a change: it is not applied, and the change must not be
+    /// made.
     fn note(&mut self, record: Record) -> Result<(), KnobError> {
         let noted = self.journal.append(&record);
         if noted.is_ok() || !matches!(record, Record::Intended { .. } | Record::Making { .. }) {
@@ -373,7 +375,7 @@ impl Session {
         };
         for pending in self.pending.settings.clone().into_iter().rev() {
             let undone = self.undo_one(&pending);
-            // Do not report a setting that could have changed as a side effect but never did.
+            // Do not report a setting that could have changed as a side effect but did not.
             let is_news = !pending.along || undone.outcome != UndoOutcome::AlreadyRestored;
             if !undone.outcome.is_pending() {
                 let noted = self.note(Record::Undone {

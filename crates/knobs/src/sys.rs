@@ -15,7 +15,7 @@ pub(crate) struct SchedAttr {
     pub(crate) policy: u32,
     /// Flags: `SCHED_FLAG_*`.
     pub(crate) flags: u64,
-    /// Nice value of normal tasks, from -20 to 19.
+    /// Nice value of tasks with a normal policy, from -20 to 19.
     pub(crate) nice: i32,
     /// Priority of real-time tasks, from 1 to 99.
     pub(crate) priority: u32,

@@ -21,7 +21,7 @@ const SETTINGS: &[FsType] = &[
 ];
 const CGROUPS: &[FsType] = &[CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC];
 
-/// Reason why a file or directory must not be touched.
+/// Reason why ticktax must not change a file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Outside {
     #[error("not a kernel setting, so it was left unchanged; check the path")]
@@ -123,8 +123,8 @@ impl System {
         }
     }
 
-    /// Returns the names in a directory, in order. Returns no names if the directory cannot be
-    /// read.
+    /// Returns the sorted names of the entries in a directory. Returns no names if the directory
+    /// cannot be read.
     pub(crate) fn names(&self, path: impl AsRef<Path>) -> Vec<String> {
         let entries = fs::read_dir(self.path(path))
             .into_iter()

@@ -25,7 +25,7 @@ pub enum Target {
     Irq(u32),
     /// A block device, given by its name in `/sys/block`.
     Disk(String),
-    /// A thread, given by its ID. For a process, this is the ID of its main thread.
+    /// A thread, given by its ID. If a process was given, this is the ID of its main thread.
     Task(i32),
     /// A cgroup, given by its directory.
     Cgroup(PathBuf),
@@ -50,8 +50,8 @@ impl fmt::Display for Target {
 /// Whether a target exists, and its identity if it does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Presence {
-    /// The target exists and has this identity. No later target with the same name will have the
-    /// same one. The identity is empty if there cannot be a later target with the same name.
+    /// The target exists and has this identity, which no later target with the same name will have.
+    /// The identity is empty if there cannot be a later target with the same name.
     There(String),
     /// The target is a CPU that is offline. The CPU keeps its settings, but they can be restored
     /// only when it is online again.
@@ -73,7 +73,8 @@ impl Target {
         }
     }
 
-    /// Returns all targets of a kind. Returns `None` if the user has to name a target of this kind.
+    /// Returns all targets of a kind. Returns `None` if targets of this kind cannot be listed, so
+    /// that the user has to name one.
     pub fn all(scope: KnobScope, system: &System) -> Option<Vec<Self>> {
         match scope {
             KnobScope::Machine => Some(vec![Self::Machine]),
@@ -136,8 +137,9 @@ impl Target {
         }
     }
 
-    /// Returns the same target with a path that still works. For example, a network namespace may
-    /// have been given by the path of a process that has exited since then.
+    /// Returns the same target with a path that currently works. For example, a network namespace
+    /// may have been given by the path of a process that has exited since then. If no other path
+    /// leads to the target, returns it unchanged.
     pub(crate) fn found_again(&self, identity: &str, system: &System) -> Self {
         let Self::Net(path) = self else {
             return self.clone();
@@ -172,8 +174,8 @@ fn start_time(system: &System, tid: i32) -> Option<String> {
     fields.nth(18).map(str::to_owned)
 }
 
-/// Returns the text of `/proc/TID/stat` from field 3 on. Field 2 is the name, which can contain any
-/// characters, including `)` and spaces.
+/// Returns the text of `/proc/TID/stat`, starting at field 3. Field 2 is the name, which can
+/// contain any characters, including `)` and spaces. Returns `None` if the task has exited.
 pub(crate) fn stat(system: &System, tid: i32) -> Option<String> {
     let text = system.text(format!("proc/{tid}/stat")).ok()?;
     let (_, fields) = text.rsplit_once(')')?;

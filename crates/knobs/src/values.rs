@@ -17,7 +17,7 @@ pub(crate) enum Values {
     OfferedIn(&'static str),
     /// A non-empty list of CPUs.
     Cpus,
-    /// A value that only the mechanism can parse.
+    /// A value that only the setting's mechanism can parse.
     Form(Form),
     /// No value is valid, because the kernel reads the setting only at boot.
     AtBoot,
@@ -35,13 +35,13 @@ pub(crate) enum ValueError {
     AtBoot,
 }
 
-/// A special form of values, with a description and a parser.
+/// A special format for values, with a description and a parser.
 #[derive(Clone, Copy)]
 pub(crate) struct Form {
     /// Description for users.
     pub(crate) about: &'static str,
     /// Validates a value and converts it to the form in which reading returns it. Returns `None` if
-    /// the value does not have the form that `about` describes.
+    /// the value does not match the description in `about`.
     pub(crate) parse: fn(&str) -> Option<String>,
 }
 

@@ -18,9 +18,10 @@ use crate::error::KnobError;
 use crate::session::undo;
 use crate::system::System;
 
-/// Number of attempts to lock the journal. They are [`MOMENT`] apart and take 5 s in total. When a
-/// process exits, the kernel closes its pipe shortly before its journal. If the journal stays
-/// locked for longer, a new session has started and has already restored the settings.
+/// Number of attempts to lock the journal. They are [`MOMENT`] apart and take 5 s in total. Several
+/// attempts are necessary, because when a process exits, the kernel closes its pipe shortly before
+/// its journal. If the journal stays locked for longer than 5 s, a new session has started and has
+/// already restored the settings.
 const TRIES: u32 = 250;
 const MOMENT: Duration = Duration::from_millis(20);
 
@@ -53,7 +54,7 @@ pub fn stand_by(
 #[derive(Debug)]
 pub struct Watchdog {
     child: Child,
-    /// The pipe to the watchdog. It stays open for as long as this process lives.
+    /// The pipe to the watchdog. It stays open until this value is dropped or the process exits.
     alive: Option<ChildStdin>,
 }
 
@@ -119,8 +120,9 @@ mod tests {
         let knob = crate::registry::find("vm.swappiness").unwrap();
         let set = session.set(knob, &Target::Machine, "10", Consent::Withheld);
         set.unwrap();
-        // After SIGKILL, a session does nothing more, and the kernel closes its files. A session
-        // that is only forgotten keeps its lock, so use a copy of the journal.
+        // A session that is killed with SIGKILL does nothing more, and the kernel closes its files,
+        // which releases its lock. The session that is forgotten here keeps its lock, so use a copy
+        // of the journal.
         let copy = machine.system().path("copy");
         std::fs::copy(&journal, &copy).unwrap();
         std::mem::forget(session);

@@ -24,11 +24,11 @@ use ticktax_knobs::{
 };
 use ticktax_model::knob::{UndoOutcome, UndoStatement};
 
-/// First argument that makes this program the victim. It is followed by the machine's directory,
-/// the step at which to die, the name of the action to perform, and the length of the session's
-/// name.
+/// First argument that makes this program the victim. The arguments after it are the machine's
+/// directory, the step at which to die, the name of the action to perform, and the length of the
+/// session's name.
 const AS_VICTIM: &str = "--as-victim";
-/// Number of name lengths to try. It must exceed the length of a journal line.
+/// Number of name lengths to try. It must exceed the length of a line in the journal.
 const NAMES: usize = 200;
 /// A step that the victim never reaches.
 const NEVER: usize = usize::MAX;
@@ -68,7 +68,8 @@ impl Machine {
         journal(self.0.path())
     }
 
-    /// Runs this program as the victim, which performs `deed` and dies at step `die_at`.
+    /// Starts this program as the victim, which performs the action `deed` and dies at step
+    /// `die_at`.
     fn victim(&self, die_at: usize, deed: &str) -> ExitStatus {
         let mut command = Command::new(env::current_exe().unwrap());
         command.arg(AS_VICTIM).arg(self.0.path());
@@ -89,8 +90,8 @@ impl Machine {
         files.chain(groups).collect()
     }
 
-    /// Checks that undo restores everything and reports it, and that a second undo finds nothing to
-    /// restore.
+    /// Checks that undo restores everything and reports that it did, and that a second undo finds
+    /// nothing to restore.
     fn require_undone(&self, when: &str) -> Result<UndoStatement, Failed> {
         let statement = undo(&self.system(), &self.journal())?;
         let changed = self.changed();
@@ -158,7 +159,7 @@ fn deadly(die_at: usize, seen: Rc<RefCell<Vec<SessionStep>>>) -> OnStep {
     })
 }
 
-/// Acts as the victim if this process was started as one. Otherwise returns `None`.
+/// Acts as the victim if this process was started as one. Otherwise, returns `None` immediately.
 fn as_victim() -> Option<ExitCode> {
     let arguments: Vec<String> = env::args().collect();
     let [_, flag, machine, die_at, deed, name] = &arguments[..] else {
@@ -221,7 +222,7 @@ fn killed_at_every_step_of_a_run() -> Result<(), Failed> {
             .filter(|setting| setting.outcome == UndoOutcome::Restored)
             .count();
     }
-    // At most of the steps, the killed session must leave a setting to restore. Otherwise, this
+    // After most of the steps, the killed session must leave a setting to restore. Otherwise, this
     // test would check nothing.
     if restored < steps.len() {
         return Err(format!("{restored} settings in {} steps", steps.len()).into());
@@ -254,8 +255,8 @@ fn killed_at_every_step_of_an_undo() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The journal may only grow to 512 bytes. The length of the session's name is varied, which shifts
-/// the lines, so that the limit is reached at each byte of a line once.
+/// The journal can only grow to 512 bytes. Each run uses a session name of another length, which
+/// shifts the lines of the journal, so that the limit is reached at each byte of a line once.
 fn a_disk_that_is_full_at_every_byte() -> Result<(), Failed> {
     let exe = env::current_exe()?;
     let mut failed = 0;
@@ -269,8 +270,8 @@ fn a_disk_that_is_full_at_every_byte() -> Result<(), Failed> {
             .args([&NEVER.to_string(), "run", &name.to_string()]);
         let status = command.status()?;
         failed += usize::from(!status.success());
-        // The session must restore everything even if it cannot record in the journal that it did
-        // so.
+        // The session must restore everything even if it cannot record the restoration in the
+        // journal.
         let changed = machine.changed();
         if !changed.is_empty() || status.code().is_none() {
             return Err(format!("a name of {name} bytes: {status}, {changed:?}").into());

@@ -1,6 +1,5 @@
-//! Changes and restores settings of the running kernel. The targets are child processes, a network
-//! namespace and a cgroup, and the test creates them all. The settings of the machine itself stay
-//! unchanged.
+//! Changes and restores settings of the running kernel. All targets are created by the test: child
+//! processes, a network namespace and a cgroup. The settings of the machine itself stay unchanged.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -48,7 +47,8 @@ impl Group {
         Self(folder)
     }
 
-    /// Finds a cgroup (v1 or v2) whose children can use the CPU controller.
+    /// Finds a cgroup (v1 or v2) whose children can use the CPU controller. Returns `None` if there
+    /// is none.
     fn root() -> Option<&'static Path> {
         let roots = [
             "/sys/fs/cgroup/cpu",
@@ -211,8 +211,8 @@ fn a_slice() -> Result<(), Failed> {
     }
 }
 
-/// The value 0 selects the default slack. The kernel then stores another number, which the session
-/// must read back.
+/// The value 0 selects the default slack. The kernel then stores the default instead of 0, and the
+/// session must read that number back.
 fn a_value_that_the_kernel_replaces() -> Result<(), Failed> {
     let (_sleeper, task) = sleeper_with_slack()?;
     let mut test = TestSession::new();
@@ -312,7 +312,7 @@ fn a_quota_and_a_weight() -> Result<(), Failed> {
 
 /// Even root cannot write a sysctl that is on a read-only mount.
 fn a_sysctl_that_is_read_only() -> Result<(), Failed> {
-    // Remount it only for this thread.
+    // Make the mount read-only in a new mount namespace, which only this thread uses.
     let tried = std::thread::spawn(|| {
         unshare(CloneFlags::CLONE_NEWNS).unwrap();
         let run = |arguments: &[&str]| Command::new("mount").args(arguments).status().unwrap();
@@ -373,8 +373,8 @@ fn every_setting_can_be_read_or_explains_why_not() -> Result<(), Failed> {
     }
 }
 
-/// Creates a cgroup for a command, moves a process into it and removes it. The process must then be
-/// in its old cgroup again.
+/// Creates a cgroup for a command, moves a process into it, and removes the cgroup. The process
+/// must then be back in its original cgroup.
 fn a_group_for_a_command() -> Result<(), Failed> {
     let sleeper = Sleeper::start()?;
     let pid = sleeper.pid();
@@ -467,7 +467,7 @@ fn children_of_a_running_task_start_without_its_priority() -> Result<(), Failed>
 }
 
 /// Changing the slice changes the text of the policy, and restoring the policy changes the slice.
-/// After both, the original policy and slice must be restored.
+/// After the undo, the task must have its original policy and slice.
 fn a_policy_changed_for_a_nice_value_is_restored() -> Result<(), Failed> {
     for (original, last) in [("default", "default"), ("4000000", "6000000")] {
         let (_sleeper, task) = sleeper();

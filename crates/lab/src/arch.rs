@@ -75,8 +75,8 @@ impl Arch {
     }
 
     /// Returns the QEMU machine type and its options. On x86, the type is q35, because guests on
-    /// microvm lose the TSC. On arm64, the options turn off the random seeds in the device tree,
-    /// because they differ from boot to boot.
+    /// microvm lose the TSC. On arm64, the options turn off the seeds in the device tree, because
+    /// random seeds differ from boot to boot.
     pub(crate) const fn qemu_machine(self) -> &'static str {
         match self {
             Self::X86 => "q35",
@@ -136,8 +136,8 @@ impl Arch {
     }
 
     /// Returns additional kernel parameters, with a leading space. On arm64, the parameter turns
-    /// off the random stack offset in system calls. Without a seed, the kernel would need thousands
-    /// of instructions for the random number in every system call.
+    /// off the random stack offset in system calls. The guest gets no random seed, and without one
+    /// the kernel would need thousands of instructions for the random number in every system call.
     pub(crate) const fn parameters(self) -> &'static str {
         match self {
             Self::X86 => "",

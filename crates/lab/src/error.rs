@@ -1,4 +1,4 @@
-//! Errors that the lab reports. Each message is one line that includes a remedy.
+//! Errors that the lab reports. Each message is a single line that includes a remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use ticktax_store::recording::RecordingError;
 use crate::image::TooLarge;
 use crate::wire::Garbled;
 
-/// Error for a failure to build, fetch or run what the user requested.
+/// Reason why the lab could not build, fetch or run what the user requested.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// A program that the lab needs is not installed.
@@ -51,7 +51,7 @@ pub enum LabError {
     Hang {
         /// Time limit of the guest.
         limit: Duration,
-        /// Description of what the guest was doing when it reached the limit.
+        /// What the guest was doing when it reached the limit.
         doing: String,
     },
     /// QEMU exited before the guest sent its results.
@@ -110,14 +110,15 @@ pub enum NameError {
 }
 
 impl LabError {
-    /// Returns a closure that wraps an I/O error in a [`LabError`]. The error must come from an
-    /// attempt to `what` (a verb) the file at `path`.
+    /// Returns a closure that wraps an I/O error in a [`LabError`]. `what` is a verb for the action
+    /// that failed, and `path` is the file on which it failed.
     pub fn file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |error| Self::of_file(what, &path, &error)
     }
 
-    /// Wraps an I/O error that came from an attempt to `what` (a verb) the file at `path`.
+    /// Wraps an I/O error. `what` is a verb for the action that failed, and `path` is the file on
+    /// which it failed.
     pub fn of_file(what: &'static str, path: &Path, error: &io::Error) -> Self {
         Self::File {
             what,
@@ -126,8 +127,8 @@ impl LabError {
         }
     }
 
-    /// Wraps the I/O error from an attempt to start `program`. `packages` lists the Debian packages
-    /// that contain the program.
+    /// Wraps the I/O error that occurred when `program` was to be started. `packages` lists the
+    /// Debian packages that contain the program.
     pub(crate) fn start(program: &str, packages: &str, error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::NotFound => Self::Missing {

@@ -2,7 +2,7 @@
 //!
 //! PID 1 mounts the file systems that verbs read, and waits until the kernel has settled. It then
 //! runs one verb in a child process, and sends the files written by the verb to the host over a
-//! serial line. Finally it reboots the machine, which makes QEMU exit.
+//! serial line. Finally, it reboots the machine, which makes QEMU exit.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -32,7 +32,7 @@ pub const JOB: &str = "/lab/job";
 /// File in the initramfs that contains the command lines of programs to run alongside the verb. A
 /// NUL ends each argument, and another NUL ends each command line.
 pub const BESIDE: &str = "/lab/beside";
-/// Name of the recording file that a verb writes.
+/// Name of the file to which a verb writes its recording.
 pub const RECORDING: &str = "recording.parquet";
 /// Working directory of the verb. All files in it are sent to the host.
 pub const OUT: &str = "/lab/out";
@@ -79,8 +79,8 @@ pub fn is_init() -> bool {
     nix::unistd::getpid().as_raw() == 1
 }
 
-/// Does the work of PID 1 and then reboots the machine. Returns only if the reboot fails, with the
-/// reason.
+/// Does the work of PID 1 and then reboots the machine. If the reboot fails, returns the reason.
+/// Otherwise, does not return.
 pub fn run() -> String {
     if let Err(error) = job() {
         // Report errors on the console, because the serial line may be what failed.

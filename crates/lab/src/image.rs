@@ -56,7 +56,7 @@ impl Image {
     /// Adds an executable file and its parent directories.
     ///
     /// # Errors
-    /// Returns an error if `contents` has 4 GiB or more.
+    /// Returns an error if `contents` is 4 GiB or larger.
     pub fn file(&mut self, path: &str, contents: &[u8]) -> Result<(), TooLarge> {
         let path = self.parent_of(path);
         let length = u32::try_from(contents.len()).map_err(|_| TooLarge(path.clone()))?;
@@ -69,7 +69,7 @@ impl Image {
     /// Adds a symbolic link that points to `to`, and the link's parent directories.
     ///
     /// # Errors
-    /// Returns an error if `to` has 4 GiB or more.
+    /// Returns an error if `to` is 4 GiB or larger.
     pub fn link(&mut self, path: &str, to: &str) -> Result<(), TooLarge> {
         let path = self.parent_of(path);
         let length = u32::try_from(to.len()).map_err(|_| TooLarge(path.clone()))?;
@@ -132,8 +132,8 @@ impl Image {
         self.pad();
     }
 
-    /// Pads the archive to a multiple of four bytes. The next header or file contents must start
-    /// there.
+    /// Pads the archive to a multiple of four bytes. Headers and file contents must start at such
+    /// an offset.
     fn pad(&mut self) {
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
     }

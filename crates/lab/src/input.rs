@@ -7,7 +7,7 @@ use ticktax_store::disk::read_input;
 
 use crate::error::LabError;
 
-/// Reads a file of at most `most` MiB.
+/// Reads a file. Returns an error if the file is larger than `most` MiB.
 pub(crate) fn read(file: &Path, most: u32) -> Result<Vec<u8>, LabError> {
     read_input(file, most).map_err(|why| refused(file, why.to_string()))
 }

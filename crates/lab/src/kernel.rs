@@ -211,8 +211,8 @@ pub fn find_for(
             Ok(Kernel { arch, ..kernel })
         }
         Wanted::Package(name) => {
-            // If the package name contains no architecture, append it. The cache can then store one
-            // kernel per architecture under the same package name.
+            // If the package name contains no architecture, append `arch` to it. The cache can then
+            // store one kernel per architecture under the same package name.
             let kept = match named {
                 Some(_) => name.clone(),
                 None => format!("{name}:{arch}"),
@@ -227,7 +227,8 @@ pub fn find_for(
 }
 
 /// Returns the release of an image called `vmlinuz-RELEASE`, and the contents of `config-RELEASE`
-/// in the same directory. Returns `None` if the file does not exist.
+/// in the same directory. Returns `None` if the image has another name, or if the configuration
+/// does not exist.
 fn config_beside(image: &Path) -> Option<(String, Vec<u8>)> {
     let release = image.file_name()?.to_str()?.strip_prefix("vmlinuz-")?;
     let config = image.with_file_name(format!("config-{release}"));

@@ -175,8 +175,8 @@ impl Machine<'_> {
                 "none",
                 "-no-reboot",
             ])
-            // Give each CPU package one CPU. Without ACPI, the kernel reads a table that lists only
-            // packages.
+            // Give each CPU package one CPU. Without ACPI, the kernel finds CPUs through a table
+            // that lists only packages.
             .args(["-smp", &format!("{0},sockets={0}", settings.cpus)])
             .args(["-m", &settings.memory.to_string()])
             .args(settings.clock.arguments(self.arch, self.pages_of_16k))

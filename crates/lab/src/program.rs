@@ -10,10 +10,10 @@ use crate::error::LabError;
 use crate::image::Image;
 use crate::input;
 
-/// Adds the program at the host path `from` to `image`, where its path is `to`. The program must be
-/// for the guest architecture `arch`. If the program is dynamically linked, also adds the dynamic
-/// linker and the libraries that it loads. Libraries are looked up in the directory `own` first.
-/// Libraries found there are placed next to the program, which must then run with a matching
+/// Adds the program at `from` on the host to `image`, at the path `to`. The program must be for the
+/// guest architecture `arch`. If the program is dynamically linked, also adds the dynamic linker
+/// and the libraries that it loads. Libraries are looked up in the directory `own` first. Libraries
+/// found there are placed next to the program, which must then run with a matching
 /// `LD_LIBRARY_PATH`.
 ///
 /// # Errors
@@ -59,8 +59,8 @@ fn add_library(image: &mut Image, to: &str, library: &Path) -> Result<(), LabErr
         return Ok(());
     }
     let mut bytes = read(library)?;
-    // The program's author chose the path of its linker, so it could be any file. Only copy it into
-    // the guest if it is an ELF file.
+    // The program's author chose the path of its linker, so the path could lead to any file. Only
+    // copy the file into the guest if it is an ELF file.
     truncate_to_segments(&mut bytes, Arch::HOST).ok_or_else(|| LabError::File {
         what: "add to a guest",
         path: library.to_owned(),

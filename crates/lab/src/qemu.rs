@@ -21,9 +21,9 @@ use crate::wire::{Frame, Reader};
 /// Interval at which a running guest is polled.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Boots a guest and waits until it has sent its results. No other guest may use the directory
-/// `folder` at the same time. The console output stays there, in the file `console`. `stop` returns
-/// `true` to cancel the guest, and `tell` receives its progress.
+/// Boots a guest and waits until it has sent its results. While it runs, no other guest may use the
+/// directory `folder`. The console output stays there, in the file `console`. `stop` returns `true`
+/// to cancel the guest, and `tell` receives its progress.
 ///
 /// # Errors
 /// Returns an error if the settings are invalid, if QEMU is missing or fails, or if the guest
@@ -130,7 +130,7 @@ fn monitor_failed(arch: Arch, why: &MonitorError) -> LabError {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Killing QEMU is always right: either it has already exited, or its work is done.
+        // It is always safe to kill QEMU: either it has already exited, or its work is done.
         drop(self.0.kill());
         drop(self.0.wait());
     }

@@ -12,7 +12,7 @@ use crate::kernel::Kernel;
 use crate::program;
 use crate::qemu::{GuestSettings, Machine, Outcome, Stage, boot};
 
-/// A program that is put into the guest besides ticktax.
+/// A program that is put into the guest in addition to ticktax.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     /// Name of the program in the guest.
@@ -61,8 +61,8 @@ impl GuestRun<'_> {
         stop: &dyn Fn() -> bool,
         tell: &mut dyn FnMut(Stage),
     ) -> Result<Outcome, LabError> {
-        // Check who can modify the directory, because its files are opened by path. QEMU opens its
-        // files much later.
+        // Check that no other user can modify the directory, because its files are opened by path,
+        // and QEMU opens them much later.
         Folder::open_guarded(self.scratch).map_err(LabError::file("use", self.scratch))?;
         let folder = tempfile::Builder::new()
             .prefix("ticktax-lab-")

@@ -18,9 +18,9 @@ impl Clock {
     }
 }
 
-/// Calls `process` for each item in `work`, and processes up to `jobs` items at once. Returns the
-/// results in the order of `work`. After the first error, no further item starts. The closure
-/// passed to `process` then returns `true`, so that the running items can stop.
+/// Calls `process` for each item in `work`, with up to `jobs` items being processed concurrently.
+/// Returns the results in the order of `work`. After the first error, no further item starts. The
+/// closure passed to `process` then returns `true`, so that the running items can stop.
 ///
 /// # Errors
 /// Returns the first error that `process` returned.
@@ -47,7 +47,7 @@ pub fn in_turns<T: Sync, R: Send, E: Send>(
     };
     let mut done: Vec<(usize, R)> = thread::scope(|scope| {
         let threads: Vec<_> = (1..jobs.min(work.len()))
-            // If a thread cannot be created, the existing threads process its items.
+            // If a thread cannot be created, the threads that exist process all items.
             .map_while(|_| thread::Builder::new().spawn_scoped(scope, turns).ok())
             .collect();
         let mut done = turns();

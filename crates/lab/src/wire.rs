@@ -71,7 +71,7 @@ impl Reader {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Returns how many bytes of a frame that is still incomplete have been received.
+    /// Returns the number of bytes received so far of the frame that is still incomplete.
     pub fn waiting(&self) -> usize {
         self.bytes.len() - self.taken
     }

@@ -46,7 +46,7 @@ const CHECK: Nanos = Nanos::from_secs(1);
 
 /// Interval between two checks of the CPUs that a small program uses. Such a program can move to
 /// this thread's CPU at any time.
-const CHECK_SMALL: Nanos = Nanos::from_millis(50);
+const CHECK_SMALL: Nanos = Nanos::from_millis(5);
 
 /// Affinity and priority of the calling thread while it empties buffers. Dropping this restores
 /// both.
@@ -54,6 +54,8 @@ pub(crate) struct Collector {
     tid: Pid,
     /// CPUs that the thread was allowed to use before the collector restricted it.
     allowed: CpuSet,
+    /// Whether `allowed` contains only one CPU.
+    is_confined: bool,
     /// CPUs that the thread avoids.
     kept_off: CpuList,
     /// Whether the thread avoided all CPUs of the program at every check so far. `None` before the
@@ -78,9 +80,11 @@ impl Collector {
     pub(crate) fn new() -> Self {
         let tid = gettid();
         let nice = Tracer::own_nice();
+        let allowed = sched_getaffinity(tid).unwrap_or_default();
         Self {
             tid,
-            allowed: sched_getaffinity(tid).unwrap_or_default(),
+            is_confined: set_cpus(&allowed).len() == 1,
+            allowed,
             kept_off: CpuList::default(),
             apart: None,
             nice_before: nice,
@@ -168,8 +172,12 @@ impl Collector {
         }
     }
 
-    /// Whether it is time to check which CPUs the program uses. The caller then checks them.
+    /// Whether it is time to check which CPUs the program uses. The caller then checks them. A
+    /// thread with a single CPU cannot avoid the program, so it never checks.
     pub(crate) fn is_due(&mut self, is_small: bool) -> bool {
+        if self.is_confined {
+            return false;
+        }
         let interval = if is_small { CHECK_SMALL } else { CHECK };
         let time = now();
         let is_due = self.checked.is_none_or(|last| time - last >= interval);
@@ -301,6 +309,9 @@ mod tests {
     #[test]
     fn a_small_program_is_checked_more_often() {
         let mut collector = Collector::new();
+        collector.is_confined = true;
+        assert!(!collector.is_due(true));
+        collector.is_confined = false;
         assert!(collector.is_due(false));
         assert!(!collector.is_due(true));
         collector.checked = Some(now() - CHECK_SMALL);

@@ -62,6 +62,8 @@ pub(crate) struct Running {
     looked: bool,
     /// Whether the last read left records in the buffers.
     is_behind: bool,
+    /// When the last check was made whether the command or the victim has exited.
+    end_checked: Nanos,
     /// Whether [`Running::stop`] was called.
     stopped: bool,
     /// Signal that requested the stop, or `None` if no signal did.
@@ -157,6 +159,7 @@ impl Running {
             begin,
             looked: false,
             is_behind: false,
+            end_checked: begin,
             stopped: false,
             signal: None,
             ended_early: None,
@@ -208,12 +211,18 @@ impl Running {
         }
         self.looked = true;
         let time = now();
+        // A reader that never catches up must still notice the end.
+        let interval = self.settings.plan.interval.as_nanos();
+        let is_due = !goes_on || u128::from((time - self.end_checked).0.unsigned_abs()) >= interval;
+        if is_due {
+            self.end_checked = time;
+        }
         let over = if self.left(time).is_some_and(|left| left <= Nanos::ZERO) {
             true
         } else if self.stopped {
             self.ended_early = Some(EndedEarly::Interrupted);
             true
-        } else if !goes_on && self.ended(time) {
+        } else if is_due && self.ended(time) {
             // Without a length, a session is meant to end when its program exits.
             let early = self.settings.plan.length.is_some();
             self.ended_early = early.then_some(EndedEarly::ProgramExited);

@@ -215,3 +215,54 @@ fn the_tracer_reports_no_more_probe_switches_than_the_kernel_counts() {
         "{switches:?}"
     );
 }
+
+/// Two threads that wake each other until this value is dropped.
+struct PingPong(Option<std::sync::mpsc::Sender<()>>);
+
+impl PingPong {
+    fn start() -> Self {
+        let (first, second) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
+        let (stop, stopped) = std::sync::mpsc::channel();
+        std::thread::spawn(
+            move || {
+                while first.1.recv().is_ok() && second.0.send(()).is_ok() {}
+            },
+        );
+        std::thread::spawn(move || {
+            let is_over = || stopped.try_recv() == Err(std::sync::mpsc::TryRecvError::Disconnected);
+            while !is_over() && first.0.send(()).is_ok() && second.1.recv().is_ok() {}
+        });
+        Self(Some(stop))
+    }
+}
+
+impl Drop for PingPong {
+    fn drop(&mut self) {
+        drop(self.0.take());
+    }
+}
+
+#[test]
+fn a_reader_that_never_catches_up_notices_that_its_command_has_exited() {
+    let _events = PingPong::start();
+    let argv = ["sleep", "0.1"].map(Into::into).to_vec();
+    let mut session = Session::start(Plan {
+        program: Some(Program::Command(argv)),
+        ..Plan::default()
+    })
+    .unwrap();
+    loop {
+        match session.next_event() {
+            Event::Rows { rows, .. } => {
+                // The threads cause events faster than this.
+                let rows = u32::try_from(rows.len()).unwrap();
+                std::thread::sleep(std::time::Duration::from_micros(100) * rows);
+            }
+            Event::Progress(progress) => {
+                assert!(progress.elapsed < Nanos::from_secs(60), "it does not end");
+            }
+            Event::Started(_) => {}
+            Event::Ended(_) => break,
+        }
+    }
+}

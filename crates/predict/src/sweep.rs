@@ -2,7 +2,7 @@
 //!
 //! Each arm is written to a journal next to the results as soon as it has finished, so a sweep that
 //! was killed can be resumed. When all arms have finished, the table is written in the order of the
-//! arms. Each byte of it is the same, regardless of the number of threads and of interruptions.
+//! arms. Neither the number of threads nor an interruption changes a single byte of the table.
 
 mod journal;
 pub mod outcome;

@@ -32,8 +32,8 @@ pub use machine::machine;
 /// Probability with which an interval should contain the value of another run.
 pub const COVERAGE: f64 = 0.95;
 
-/// Number of runs. The value of another run lies between their minimum and maximum with probability
-/// [`COVERAGE`].
+/// Number of runs. With this many, the value of another run lies between the minimum and maximum
+/// with probability [`COVERAGE`].
 pub const RUNS: u32 = 39;
 
 /// Why a prediction failed.
@@ -53,8 +53,8 @@ pub enum WhatIfError {
     Setup(#[from] SetupError),
 }
 
-/// Parameters of the recorded loop that can be varied. In the list of arms, the first one changes
-/// slowest.
+/// Parameters of the recorded loop that can be varied. In the list of arms, the first parameter
+/// changes slowest.
 const LOOP: [&str; 3] = ["rate", "rule", "sleep"];
 
 /// A prediction to compute: what to vary, and how many runs to simulate.
@@ -100,7 +100,7 @@ impl Grids {
         number.map_or_else(|| Ok(Pacing::default()), |number| self.loops.arm(number))
     }
 
-    /// Validates all machines, then lists the arms. The first one changes nothing.
+    /// Validates all machines, then lists the arms. The first arm changes nothing.
     fn arms(&self) -> Result<Vec<ArmNumbers>, ArmError> {
         let machine = &self.machine;
         for number in 0..machine.len() {
@@ -137,11 +137,11 @@ impl Grids {
 impl Plan {
     /// Predicts the figures for every setting. The file's own setting comes first and serves as the
     /// [control](Control). If the control fails, no other setting is predicted. `progress` is
-    /// called with the number of finished runs and the number of all runs.
+    /// called with the number of finished runs and the total number of runs.
     ///
     /// # Errors
     /// Returns an error if a parameter, a combination of settings or the work is invalid. Where
-    /// possible, errors are found before the first run.
+    /// possible, detects errors before the first run.
     pub fn predict(
         &self,
         loaded: Loaded,
@@ -232,8 +232,8 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Returns the setup for run `number` with this pacing, before the machine is changed. The work
-    /// is resampled from the recording, or it is the scenario's.
+    /// Returns the setup for run `number` with this pacing, before the machine is changed. If there
+    /// is a recording, its work is resampled. Otherwise, the work is that of the scenario.
     fn base(&self, number: u32, pacing: &Pacing) -> Drawn {
         let seed = self.plan.seed.wrapping_add(u64::from(number));
         match &self.loaded.load {
@@ -291,7 +291,7 @@ impl Work<'_> {
 type Drawn = (Setup, Option<TaskId>);
 
 /// Returns the task to observe in a scenario. This is the task called `name` if a name is given,
-/// otherwise the first task that has frames.
+/// otherwise the first task that has frames. Returns `None` if there is no such task.
 pub fn subject(setup: &Setup, name: Option<&str>) -> Option<TaskId> {
     let index = setup.tasks.iter().position(|task| match name {
         Some(name) => task.name == name,
@@ -313,7 +313,7 @@ fn figures(runs: &[Vec<Figure>]) -> Vec<Figure> {
                 .filter(|figure| figure.measure == measure)
                 .map(|figure| figure.value)
                 .collect();
-            // If the figure is missing in some runs, its median would be biased.
+            // Omit a figure that is missing in some runs, because its median would be biased.
             if values.len() < runs.len() || values.is_empty() {
                 return None;
             }
@@ -335,8 +335,8 @@ fn figures(runs: &[Vec<Figure>]) -> Vec<Figure> {
         .collect()
 }
 
-/// Returns how many values to exclude from the interval at each end. This is the highest number
-/// with a coverage of at least [`COVERAGE`].
+/// Returns how many values to exclude from the interval at each end. This is the highest number for
+/// which the coverage is still at least [`COVERAGE`].
 fn cut(runs: usize) -> usize {
     let n = runs as f64;
     let max = ((n + 1.0) * (1.0 - COVERAGE) / 2.0 + 1e-9).floor();
@@ -349,7 +349,7 @@ fn cut(runs: usize) -> usize {
     max.max(1) - 1
 }
 
-/// Returns the probability that another run lies within the interval over `runs` runs.
+/// Returns the probability that the value of another run lies within the interval over `runs` runs.
 pub fn coverage(runs: u32) -> f64 {
     let n = f64::from(runs.max(1));
     let kept = 1.0 + cut(runs as usize) as f64;

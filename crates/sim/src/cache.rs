@@ -34,8 +34,8 @@ impl Layout {
         lines.sum()
     }
 
-    /// Lists the numbers of the lines that a walk over `items` items touches, in order. All objects
-    /// of one type form an array, and these arrays follow one another in memory.
+    /// Lists the numbers of the lines that a walk over `items` items touches, item by item. All
+    /// objects of one type form an array, and these arrays follow one another in memory.
     fn walk(&self, items: u64, line: u64) -> Vec<u64> {
         let mut starts = Vec::new();
         let mut start = 0;

@@ -80,8 +80,8 @@ pub use follow::{Followed, Frames, follow, frames};
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Start(TaskId),
-    /// The external event occurs that a task is waiting for in
-    /// [`Step::Arrive`](crate::Step::Arrive).
+    /// The external event for which a task is waiting in [`Step::Arrive`](crate::Step::Arrive)
+    /// occurs.
     Arrived(TaskId),
     /// A task wakes up after the delay that [`Step::Late`](crate::Step::Late) added to its timer's
     /// expiry.
@@ -165,7 +165,7 @@ struct CpuState {
     /// interrupt yet.
     expired: Vec<TaskId>,
     resched: bool,
-    /// The last task with a cache footprint that ran on this CPU.
+    /// The task with a cache footprint that ran on this CPU most recently.
     warm: Option<TaskId>,
     report: CpuReport,
 }

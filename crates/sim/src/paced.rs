@@ -76,7 +76,8 @@ fn by_unit(unit: Nanos) -> SleepMethod {
     let units = SleepMethod::ALL
         .into_iter()
         .filter(|method| method.unit() <= unit);
-    // If several methods have the same unit, prefer the first one.
+    // Iterate in reverse because `max_by_key` returns the last of several maxima. If several
+    // methods have the same unit, this prefers the first one.
     units
         .rev()
         .max_by_key(|method| method.unit())

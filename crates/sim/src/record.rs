@@ -140,7 +140,7 @@ impl<'s> Recorder<'s> {
     }
 
     /// Emits a span from `start` to `end`. `nested` is the time that handlers took when they
-    /// interrupted it.
+    /// interrupted the span.
     pub(crate) fn span(
         &mut self,
         cpu: usize,
@@ -222,7 +222,7 @@ fn number(cpu: usize) -> Cpu {
     Cpu(u32::try_from(cpu).unwrap_or(u32::MAX))
 }
 
-/// Builds the recording's header. If `followed` is given, that task is the victim.
+/// Builds the recording's header. If `followed` is given, that task is the audited program.
 pub(crate) fn header(setup: &Setup, report: &Report, followed: Option<TaskId>) -> Header {
     let cpus = || (0_u32..).map(Cpu).take(setup.machine.cpus);
     Header {

@@ -76,11 +76,11 @@ impl CpuReport {
 pub struct LinkReport {
     /// Number of packets that arrived.
     pub arrived: u64,
-    /// Number of packets dropped because a queue was full: the ring, the protocol queue, and the
-    /// socket buffer.
+    /// Number of packets dropped because a queue was full, by queue: the ring, the protocol queue,
+    /// and the socket buffer.
     pub dropped: [u64; 3],
-    /// Number of packets left in the ring, the protocol queue, and the socket buffer at the end of
-    /// the simulation.
+    /// Number of packets left at the end of the simulation, by queue: the ring, the protocol queue,
+    /// and the socket buffer.
     pub queued: [u64; 3],
     /// Number of packets read by tasks.
     pub delivered: u64,
@@ -101,8 +101,9 @@ pub struct Report {
     pub cpus: Vec<CpuReport>,
     /// Results for each task.
     pub tasks: Vec<TaskReport>,
-    /// Histogram of each task's lateness. It is the time from the intended end of a sleep, or the
-    /// end of another kind of wait, until the task runs. A sleep that ended too early counts as 0.
+    /// Histogram of each task's lateness. Lateness is the time from the intended end of a sleep, or
+    /// the end of another kind of wait, until the task runs. A sleep that ended too early counts as
+    /// 0.
     pub lateness: Vec<Histogram>,
     /// Results for each link.
     pub links: Vec<LinkReport>,

@@ -1,4 +1,4 @@
-//! Predicts when Linux 2.4 sets the hardware clock (RTC), and the error that the clock then has.
+//! Predicts when Linux 2.4 sets the hardware clock (RTC), and how wrong the clock is after that.
 //!
 //! While the system time is synchronised, Linux 2.4 checks two conditions at every tick. First,
 //! more than 660 s must have passed since it last set the hardware clock. Second, the tick must be

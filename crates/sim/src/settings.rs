@@ -83,7 +83,7 @@ impl Setting {
         self.sets
     }
 
-    /// Returns the setting's index in the table. Settings are applied in that order, because later
+    /// Returns the setting's index in the table. Settings are applied in table order, because later
     /// ones may depend on earlier ones.
     pub fn rank(&self) -> usize {
         let place = table::ALL
@@ -126,7 +126,7 @@ pub fn all() -> impl Iterator<Item = &'static Setting> + Clone {
     table::ALL.iter()
 }
 
-/// Returns the setting called `name`, or `None` if it does not exist.
+/// Returns the setting called `name`, or `None` if there is no such setting.
 pub fn find(name: &str) -> Option<&'static Setting> {
     all().find(|setting| setting.name == name)
 }

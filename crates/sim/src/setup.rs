@@ -39,7 +39,7 @@ pub struct Machine {
     /// The tick device.
     pub device: Device,
     /// Frequency error of the tick device's clock, in parts per billion. Positive if the clock is
-    /// fast.
+    /// fast, negative if it is slow.
     pub drift_ppb: i64,
     /// Delay of each CPU's ticks relative to the machine's tick grid. CPUs beyond the end of the
     /// list have no delay.
@@ -61,8 +61,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Creates a machine with ideal timers, no kernel costs, and periodic ticks that occur at the
-    /// same time on all CPUs.
+    /// Creates a machine with ideal timers, no kernel costs, and periodic ticks that occur
+    /// simultaneously on all CPUs.
     pub fn new(cpus: usize, hz: u64, policy: Policy) -> Self {
         Self {
             cpus,
@@ -101,8 +101,8 @@ pub struct Source {
     pub name: String,
     /// The CPU that this source interrupts.
     pub cpu: usize,
-    /// Mask level of the handler. Handlers at this level or above delay it. Linux has only one
-    /// level, and BSD has several.
+    /// Mask level of the handler. Handlers at this level or above delay this one. Linux has only
+    /// one level, whereas BSD has several.
     pub level: u8,
     /// Time of the first interrupt.
     pub start: Nanos,
@@ -137,7 +137,7 @@ pub struct Group {
     pub period: Nanos,
 }
 
-/// Everything needed to run a simulation.
+/// All input of a simulation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
     /// The machine to simulate.

@@ -7,7 +7,7 @@ use crate::fixed::scale;
 /// Speed of a CPU relative to its maximum.
 ///
 /// A lower frequency slows down instructions but not memory accesses. Clock modulation (T-states,
-/// `CLKMOD`) stops the clock for one or more eighths of the time, which slows down everything.
+/// `CLKMOD`) stops the clock for one or more eighths of the time, which slows down both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Speed {
     /// Frequency in thousandths of the maximum. Must be above 0.

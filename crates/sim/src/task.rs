@@ -60,9 +60,9 @@ pub enum Step {
     Masked(Law),
     /// Sleeps for this long in this system call.
     Sleep(Call, Law),
-    /// Sleeps until `time` after the last [`Step::Frame`]. The program measures the time elapsed
-    /// since then in whole units, so it sleeps for `time - int(elapsed / unit) · unit`. It does not
-    /// sleep if this is 0 or negative.
+    /// Sleeps until `time` has passed since the last [`Step::Frame`]. The program measures the
+    /// elapsed time in whole units, so it sleeps for `time - int(elapsed / unit) · unit`. It does
+    /// not sleep if this is 0 or negative.
     SleepRest {
         /// System call in which the task sleeps.
         call: Call,
@@ -94,8 +94,8 @@ pub enum Step {
     /// Delays the wake-up after the next timer expiry by this time. Models a hypervisor, or another
     /// cause outside the modelled kernel.
     Late(Law),
-    /// Waits for an external event, which occurs after this time and does not depend on a timer of
-    /// this kernel.
+    /// Waits for an external event, which occurs this long after the step starts and does not
+    /// depend on a timer of this kernel.
     Arrive(Law),
     /// Works if a new period has started since this step last worked, as in a fixed-step simulation
     /// within a faster loop. Periods that have passed without any work are counted and skipped.
@@ -109,8 +109,7 @@ pub enum Step {
     Frame,
     /// Yields the CPU.
     Yield,
-    /// Acquires this lock. Tasks that wait for a lock get it in the order in which they asked for
-    /// it.
+    /// Acquires this lock. Waiting tasks get a lock in the order in which they requested it.
     Lock(usize),
     /// Releases this lock, and hands it to the first waiter.
     Unlock(usize),
@@ -127,7 +126,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// Returns whether this step always lets time pass. A program that has no such step could loop
+    /// Returns whether this step always lets time pass. A program without any such step could loop
     /// forever without advancing the clock.
     pub fn takes_time(&self) -> bool {
         matches!(
@@ -165,7 +164,7 @@ impl Step {
 pub struct Footprint {
     /// Cost of reloading all of the data.
     pub refill: Nanos,
-    /// CPU time in which the task touches a fraction of 1 - 1/e of its data.
+    /// CPU time after which the task has touched a fraction of 1 - 1/e of its data.
     pub tau: Nanos,
 }
 
@@ -256,9 +255,9 @@ pub struct TaskReport {
     pub work: Nanos,
     /// Number of completed work steps.
     pub bursts: u64,
-    /// Number of times that the task started to run after another task or an idle period.
+    /// Number of times that this task started to run after another task or an idle period.
     pub switches: u64,
-    /// Number of times that the task started to run after another task had evicted its data from
+    /// Number of times that this task started to run after another task had evicted its data from
     /// the cache.
     pub refills: u64,
     /// Total cost of reloading the cache.

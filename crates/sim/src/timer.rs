@@ -14,11 +14,12 @@ pub enum TimerRule {
     /// current tick has already passed.
     NominalJiffies,
     /// Linux 2.6 to 2.6.15: jiffies. Sleeps are rounded up to ticks of the actual length
-    /// (`TICK_NSEC`), and one tick is added.
+    /// (`TICK_NSEC`) rather than nominal ones, and one tick is added.
     Jiffies,
     /// hrtimers on a machine that has no high-resolution device (2.6.16 and later, `highres=off`).
     /// A sleep ends at this CPU's first tick at or after the deadline (`hrtimer_run_queues`). If
-    /// the tick is stopped, the sleep ends at the first tick after the end of its timer slack.
+    /// the tick is stopped, the sleep ends at the first tick after the end of the sleep's timer
+    /// slack.
     FirstTick,
     /// hrtimers with a one-shot device. A sleep ends at the end of its timer slack, or earlier
     /// within the slack if another interrupt expires the timer.
@@ -50,7 +51,7 @@ impl TimerRule {
 pub enum Call {
     /// `nanosleep`. Jiffies kernels round the sleep up to ticks and add one tick (`sys_nanosleep`).
     Nanosleep,
-    /// `select`. Jiffies kernels round the sleep up to ticks. They add no tick, so the call can
+    /// `select`. Jiffies kernels round the sleep up to ticks but do not add one, so the call can
     /// return early by part of a tick (`sys_select` in 2.4).
     Select,
     /// `poll`. Jiffies kernels round the sleep up to whole milliseconds and then to ticks, and add
@@ -82,8 +83,8 @@ impl Call {
     }
 
     /// Rounds a time up to this call's unit, which is 1 ms for `poll` and 1 µs for `select`. A
-    /// program must do this so that it does not wake up early. With high-resolution timers, nothing
-    /// else is rounded.
+    /// program must do this to avoid waking up early. With high-resolution timers, nothing else is
+    /// rounded.
     fn in_its_unit(self, time: Nanos) -> Nanos {
         match self.method().unit().0 {
             1 => time,
@@ -105,13 +106,13 @@ impl Call {
     }
 }
 
-/// When a sleep timer expires.
+/// The time at which a sleep timer expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     /// At the tick with this number on the grid of the task's CPU.
     Tick(i64),
-    /// At the CPU's first tick from `soonest` on, or at tick `latest` if the tick is stopped until
-    /// then. Before the kernel stops the tick, it determines when the next timer's slack ends
+    /// At the CPU's first tick at or after `soonest`, or at tick `latest` if the tick is stopped
+    /// until then. Before the kernel stops the tick, it determines when the next timer's slack ends
     /// (`cmp_next_hrtimer_event`, `kernel/time/timer.c`, which calls `hrtimer_get_next_event`).
     /// Every tick expires all timers whose slack has begun.
     TickWithin {
@@ -120,10 +121,10 @@ pub enum Due {
         /// Number of the first tick after the end of the slack.
         latest: i64,
     },
-    /// At `latest`, when the timer's own interrupt occurs. A tick or another task's timer interrupt
-    /// may expire it earlier, from `soonest` on. In Linux, every timer interrupt expires all timers
-    /// whose slack has begun (`__hrtimer_run_queues` compares with `hrtimer_get_softexpires`,
-    /// `kernel/time/hrtimer.c`).
+    /// At `latest`, when the timer's own interrupt occurs. At or after `soonest`, a tick or another
+    /// task's timer interrupt may expire the timer earlier. In Linux, every timer interrupt expires
+    /// all timers whose slack has begun (`__hrtimer_run_queues` compares with
+    /// `hrtimer_get_softexpires`, `kernel/time/hrtimer.c`).
     Within {
         /// Requested end of the sleep. The slack begins here.
         soonest: Nanos,
@@ -147,7 +148,7 @@ pub struct Grids<'a> {
 }
 
 impl TimerRule {
-    /// Returns when a sleep ends if it starts at `now` on a CPU with these grids. `time` is its
+    /// Returns when a sleep that starts at `now` ends on a CPU with these grids. `time` is its
     /// requested length, which must be 0 or more.
     pub fn due(self, call: Call, now: Nanos, time: Nanos, grids: &Grids<'_>) -> Due {
         let Grids {
@@ -217,8 +218,8 @@ mod tests {
     #[test]
     fn calls_round_differently() {
         let ticks_of = |rule, call| {
-            // The sleep starts just after the tenth tick. At 100 Hz, a tick actually takes 10.00015
-            // ms.
+            // The sleep starts just after the tenth tick. At a configured rate of 100 Hz, a tick
+            // actually takes 10.00015 ms.
             let end = end(
                 rule,
                 call,
@@ -267,8 +268,8 @@ mod tests {
         assert_eq!(fine(Call::Nanosleep), Nanos(3_200_600));
         assert_eq!(fine(Call::Select), Nanos(3_201_500));
         assert_eq!(fine(Call::Poll), Nanos(4_000_500));
-        // `poll` rounds the sleep up to 4 ms. It then ends just after the tick at 4 ms, so the task
-        // wakes up one tick later than with `nanosleep`.
+        // `poll` rounds the sleep up to 4 ms. The deadline is then just after the tick at 4 ms, so
+        // the task wakes up one tick later than with `nanosleep`.
         let coarse = |call| end_of(TimerRule::FirstTick, call);
         assert_eq!(coarse(Call::Nanosleep), Nanos(4_000_000));
         assert_eq!(coarse(Call::Poll), Nanos(8_000_000));
@@ -286,8 +287,8 @@ mod tests {
             )
         };
         assert_eq!(coarse(3_940_000), Nanos(4_000_000));
-        // The sleep should end before the tick at 4 ms, but its slack ends after that tick. If the
-        // tick is stopped, the sleep ends at the next tick after its slack.
+        // The deadline is before the tick at 4 ms, but the sleep's slack ends after that tick. If
+        // the tick is stopped, the sleep ends at the next tick after its slack.
         assert_eq!(coarse(3_960_000), Nanos(8_000_000));
     }
 

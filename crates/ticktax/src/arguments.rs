@@ -341,6 +341,13 @@ pub(crate) struct AuditArguments {
     #[command(flatten)]
     pub(crate) files: FileArguments,
 
+    /// Save the recording without a report, which uses less CPU time
+    ///
+    /// `ticktax report FILE` prints the report later, also on another machine.
+    #[arg(long, hide_short_help = true, requires = "save",
+          conflicts_with_all = ["html", "output", "format"])]
+    pub(crate) no_report: bool,
+
     /// Write the report to this file, apart from the output of COMMAND
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) output: Option<PathBuf>,

@@ -51,6 +51,9 @@ pub(crate) fn run(
     let interrupt = Interrupt::listen()?;
     let mut session = Session::start_with(plan, head_start)?;
     let mut auditor = auditor(session.started(), terminal);
+    if typed.no_report {
+        auditor = auditor.without_beats();
+    }
     let mut screen = Screen::new(session.started(), terminal);
     let header = watch(
         &mut session,
@@ -68,8 +71,12 @@ pub(crate) fn run(
         sources: session.sources(),
         document: &statement.into(),
     };
-    let output = (typed.statement.print.format, typed.output.as_deref());
-    output::finish(&ended, files, output, terminal)?;
+    if typed.no_report {
+        output::finish_files(&ended, files, terminal)?;
+    } else {
+        let output = (typed.statement.print.format, typed.output.as_deref());
+        output::finish(&ended, files, output, terminal)?;
+    }
     Ok(exit_code(balances, &header, interrupt.signal()))
 }
 

@@ -57,11 +57,20 @@ pub(crate) fn finish(
     (format, output): (Format, Option<&Path>),
     terminal: &Terminal,
 ) -> Result<(), Failure> {
+    let written = finish_files(ended, files, terminal);
+    terminal.put(ended.document, format, output).and(written)
+}
+
+pub(crate) fn finish_files(
+    ended: &RowsEnded<'_>,
+    files: RowFiles,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
     let mut written = Ok(());
     for finished in files.finish(ended) {
         written = written.and(report_file(finished, terminal));
     }
-    terminal.put(ended.document, format, output).and(written)
+    written
 }
 
 fn report_file(

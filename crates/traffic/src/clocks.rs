@@ -1,17 +1,17 @@
-//! Measures the CPU time of a thread that sends or receives, and the part of it spent between
-//! system calls.
+//! Measures the CPU time of a thread that sends or receives, and how much of it the thread spends
+//! between system calls.
 
 use ticktax_model::Nanos;
 
 use ticktax_probes::clock::{now, thread_cpu_time};
 
-/// Number of calls per timed call. Timing every call would cost too much, because reading the clock
-/// takes a tenth as long as the shortest calls.
+/// One in this many calls is timed. Timing every call would cost too much, because reading the
+/// clock takes a tenth as long as the shortest calls.
 const EVERY: u64 = 16;
 
-/// Upper limit for the measured time between two calls. The work between them takes a few hundred
-/// nanoseconds. If the time reaches this limit, the thread must have been interrupted, and the
-/// measurement is not used.
+/// Upper limit for the measured time between two calls. The work between calls takes a few hundred
+/// nanoseconds. If a measured time reaches this limit, the thread must have been interrupted, and
+/// the measurement is not used.
 const LONGEST: Nanos = Nanos::from_micros(20);
 
 /// Counts the calls that a thread makes, and estimates the CPU time that it spends between them.
@@ -48,7 +48,7 @@ impl CallClock {
         }
     }
 
-    /// Records that a call has returned after moving data.
+    /// Records that a call has moved data and returned.
     pub(super) fn returned(&mut self) {
         self.calls += 1;
         if self.calls.is_multiple_of(EVERY) {
@@ -57,7 +57,7 @@ impl CallClock {
     }
 
     /// Records that the thread is about to wait until its next call is due. This wait does not
-    /// count as work between calls.
+    /// count as time between calls.
     pub(super) fn waits(&mut self) {
         self.returned = None;
     }

@@ -16,8 +16,8 @@ pub(super) fn read() -> ProtocolCounters {
         &text("/proc/thread-self/net/dev"),
         &text("/proc/net/softnet_stat"),
     );
-    // `/sys` shows the devices in the namespace in which the process started, so it is useless if
-    // the thread has moved to another one.
+    // `/sys` shows the devices of the namespace in which the process started. If the thread has
+    // moved to another namespace, `/sys` does not show the right devices.
     let namespace = |task: &str| fs::read_link(format!("/proc/{task}/ns/net")).ok();
     let is_at_home = namespace("thread-self") == namespace("self");
     ProtocolCounters {
@@ -70,8 +70,9 @@ fn parse(snmp: &str, netstat: &str, dev: &str, softnet: &str) -> ProtocolCounter
     }
 }
 
-/// Returns the value of the counter `name` of a protocol. In `text`, a line with the names of the
-/// protocol's counters is followed by a line with their values.
+/// Returns the value of the counter `name` of a protocol, or `None` if `text` does not contain it.
+/// In `text`, a line with the names of the protocol's counters is followed by a line with their
+/// values.
 fn counter(text: &str, protocol: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(protocol));
     let (names, values) = (lines.next()?, lines.next()?);
@@ -79,7 +80,8 @@ fn counter(text: &str, protocol: &str, name: &str) -> Option<u64> {
     counters.find(|(known, _)| *known == name)?.1.parse().ok()
 }
 
-/// Returns how many packets all devices together dropped while receiving and while sending.
+/// Returns how many packets were dropped while receiving and while sending, each summed over all
+/// devices.
 fn drops(dev: &str) -> (u64, u64) {
     let of_device = |line: &str| {
         let (_, numbers) = line.split_once(':')?;
@@ -87,14 +89,15 @@ fn drops(dev: &str) -> (u64, u64) {
             .split_whitespace()
             .map_while(|word| word.parse().ok())
             .collect();
-        // Columns 4 and 12 of 16 count the received and the sent packets that were dropped.
+        // Of the 16 columns, the 4th counts the dropped received packets and the 12th the dropped
+        // sent packets.
         Some((*numbers.get(3)?, *numbers.get(11)?))
     };
     let all = dev.lines().filter_map(of_device);
     all.fold((0, 0), |sum, drops| (sum.0 + drops.0, sum.1 + drops.1))
 }
 
-/// Returns the number of packets that were dropped because a CPU's backlog was full. The text has
+/// Returns the number of packets that were dropped because a CPU's backlog was full. `softnet` has
 /// one line per CPU. The count is in the second column, in hexadecimal.
 fn backlog(softnet: &str) -> u64 {
     let second = |line: &str| u64::from_str_radix(line.split_whitespace().nth(1)?, 16).ok();
@@ -175,7 +178,8 @@ Inter-|   Receive                                                |  Transmit
         assert_eq!(parse("Tcp: InSegs", "TcpExt: A", "lo: 1 2", "zz"), nothing);
     }
 
-    /// Other programs may send segments during the test, but that can only increase the counters.
+    /// Other programs may send segments during the test. This is harmless, because it can only
+    /// increase the counters.
     #[test]
     fn this_kernels_counters_are_read() {
         let before = read();

@@ -7,8 +7,8 @@ use ticktax_model::net::Datagrams;
 /// and the time of sending. Each of the three takes 8 bytes.
 pub(super) const HEADER: u32 = 24;
 
-/// Maximum difference between a datagram's number and the highest number so far. A datagram with a
-/// higher number is rejected, so that a stray packet cannot exhaust the memory. At a million
+/// Maximum amount by which a datagram's number may exceed the highest number so far. A datagram
+/// with a higher number is rejected, so that a stray packet cannot exhaust the memory. At a million
 /// datagrams per second, a sender takes a minute to send this many datagrams.
 const FURTHEST: u64 = 1 << 26;
 
@@ -57,8 +57,8 @@ pub(super) struct Arrivals {
     /// The highest number so far, plus 1.
     next: u64,
     counts: Datagrams,
-    /// The shortest and the longest delay so far. Both include the difference between the two ends'
-    /// clocks.
+    /// The shortest and the longest delay so far. Both include the offset between the clocks of the
+    /// two ends.
     delays: Option<(Nanos, Nanos)>,
 }
 
@@ -79,8 +79,8 @@ impl Arrivals {
         self.note(datagram, at).is_some()
     }
 
-    /// Same as [`Arrivals::take`], but returns details of the arrival. Returns `None` if the
-    /// datagram is not from this sender.
+    /// Like [`Arrivals::take`], but returns details of the arrival. Returns `None` if the datagram
+    /// is not from this sender.
     pub(super) fn note(&mut self, datagram: &[u8], at: Nanos) -> Option<Arrival> {
         let (number, sent) = read_head(datagram, self.token)?;
         let furthest = self.next.checked_add(FURTHEST)?;
@@ -133,8 +133,8 @@ impl Arrivals {
     }
 
     /// Returns how long to wait for missing datagrams before they count as lost. This is much
-    /// longer than the delays so far differ from each other. Only the spread of the delays matters,
-    /// because the clocks of two hosts can differ by any amount.
+    /// longer than the difference between the longest and the shortest delay so far. The delays
+    /// themselves do not matter, because the clocks of two hosts can differ by any amount.
     pub(super) fn grace(&self) -> Nanos {
         let spread = self
             .delays
@@ -200,13 +200,13 @@ mod tests {
     fn the_wait_for_stragglers_grows_with_the_spread_of_delays() {
         let mut arrivals = Arrivals::new(TOKEN);
         assert_eq!(arrivals.grace(), SHORTEST);
-        // The receiver's clock is an hour behind. Only the 300 ms by which the two delays differ
-        // must count.
+        // The receiver's clock is an hour behind the sender's. Only the 300 ms between the two
+        // delays must count.
         let hour = 3_600_000_000_000;
         arrivals.take(&datagram(0, hour), Nanos(0));
         arrivals.take(&datagram(1, hour), Nanos(300_000_000));
         assert_eq!(arrivals.grace(), SHORTEST + Nanos::from_millis(600));
-        // No time of sending may cause a panic or an overlong wait.
+        // No send time may cause a panic or an overlong wait.
         arrivals.take(&datagram(2, i64::MIN), Nanos(1));
         assert!(arrivals.grace() <= Nanos::from_secs(10));
     }

@@ -1,9 +1,9 @@
-//! A compressed record of when each datagram was sent. With it, the sender can answer when lost
+//! A compressed record of when each datagram was sent. It lets the sender look up when lost
 //! datagrams were sent.
 //!
 //! As long as a sender with a fixed rate is on time, the datagrams' numbers lie on a straight line
 //! over time. If the sender is delayed and catches up, the line bends. Only the bends (corners) are
-//! stored, such that the time of every datagram is within [`STRAY`] of the line between its
+//! stored, chosen so that the time of every datagram is within [`STRAY`] of the line between the
 //! neighbouring corners. The method is swinging door compression (E. H. Bristol, US patent 4 669
 //! 097, 1987).
 
@@ -18,7 +18,7 @@ const CORNERS: usize = 1 << 18;
 /// A datagram's number, and when it was sent.
 pub(super) type Departure = (u64, Nanos);
 
-/// The send times of all datagrams, in order.
+/// The send times of all datagrams, by number.
 #[derive(Debug, Default)]
 pub(super) struct Departures {
     corners: Vec<Departure>,
@@ -106,8 +106,7 @@ mod tests {
 
     use super::{CORNERS, Departure, Departures, STRAY, between};
 
-    /// Returns when datagram `number` was sent, interpolated in the same way as the receiver does
-    /// it.
+    /// Returns when datagram `number` was sent, interpolated in the same way as by the receiver.
     fn interpolated(points: &[Departure], number: u64) -> Nanos {
         let next = points.partition_point(|point| point.0 <= number);
         let after = points.get(next).unwrap_or(&points[points.len() - 1]);
@@ -124,8 +123,8 @@ mod tests {
         (departures, times)
     }
 
-    /// The sender sends 20,000 datagrams per second until it is interrupted for 10 ms. Then it
-    /// catches up.
+    /// The sender sends 20,000 datagrams per second until it is interrupted for 10 ms. After that,
+    /// it catches up.
     #[test]
     fn a_delayed_sender_has_corners_only_at_the_delay() {
         let mut steps = vec![50_000; 10_000];

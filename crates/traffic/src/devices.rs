@@ -5,8 +5,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use nix::sys::socket::SockProtocol;
 use ticktax_host::netlink::{Body, CREATE, Netlink};
 
-/// Interface index of each device in its namespace. Lower indexes belong to the loopback device and
-/// to the tunnels that the kernel creates in every namespace (`sit0`, `tunl0`; see
+/// Interface index of each device of a pair in its namespace. Lower indexes belong to the loopback
+/// device and to the tunnels that the kernel creates in every namespace (`sit0`, `tunl0`; see
 /// `net.core.fb_tunnels_only_for_init_net`).
 pub(super) const INDEX: u32 = 117;
 
@@ -62,7 +62,7 @@ pub(super) fn begin(netlink: &Netlink, address: [u8; 4]) -> nix::Result<()> {
     netlink.ask(NEW_LINK, 0, &link(UP))
 }
 
-/// Returns the header of a message about the device. `flags` are both set and marked as changed.
+/// Returns the header of a message about the device. The message sets all `flags`.
 fn link(flags: u32) -> Body {
     let mut body = vec![0; 4];
     for word in [INDEX, flags, flags] {

@@ -40,10 +40,10 @@ pub enum NetError {
     Address {
         /// The address as the user gave it.
         address: String,
-        /// The problem with it.
+        /// What is wrong with the address.
         why: String,
     },
-    /// A program answers at the address, but not a ticktax receiver.
+    /// The program that answers at the address is not a ticktax receiver.
     #[error(
         "the program at {address} is not a ticktax receiver (`ticktax net recv` or `ticktax pace \
          --udp --listen`): check the port (default 7117)"
@@ -92,7 +92,7 @@ pub enum NetError {
     Silent {
         /// Address of the other end.
         address: String,
-        /// Length of the other end's silence, in s.
+        /// Time in seconds since the last message from the other end.
         seconds: u32,
     },
     /// The user pressed Ctrl-C before any traffic was sent.
@@ -166,7 +166,7 @@ pub enum NetError {
         /// Maximum size.
         max: u32,
     },
-    /// The receiver was started in order to log datagrams, but the sender sends a TCP stream.
+    /// The receiver was started to log datagrams, but the sender sends a TCP stream.
     #[error(
         "{address} sends a TCP stream, but this receiver needs UDP: use `ticktax pace --udp --to \
          HOST` there"
@@ -216,7 +216,7 @@ impl NetError {
         }
     }
 
-    /// Like [`NetError::system`], with an error of the nix crate.
+    /// Like [`NetError::system`], but for an error of the nix crate.
     pub(super) fn errno(what: &'static str) -> impl Fn(Errno) -> Self {
         move |error| Self::System {
             what,
@@ -235,7 +235,7 @@ pub(super) fn reason(error: &io::Error) -> String {
     }
 }
 
-/// Like [`reason`], with an error number.
+/// Like [`reason`], but for an error number.
 pub(super) fn words(error: Errno) -> String {
     error.desc().to_lowercase()
 }

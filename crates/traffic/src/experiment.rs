@@ -1,7 +1,7 @@
-//! Experiments with network traffic that cover all combinations of several factors: their factors,
-//! figures and verdicts.
+//! Experiments with network traffic that cover all combinations of several factors. This module
+//! contains their factors, figures and verdicts.
 //!
-//! This module sends no traffic. The caller sends it with the setup of each arm, and passes the
+//! It sends no traffic. The caller sends the traffic with the setup of each arm, and passes the
 //! figures to [`judge`].
 
 mod costs;

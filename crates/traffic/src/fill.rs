@@ -1,9 +1,9 @@
 //! A socket's receive buffer: its size, and how many datagrams fit into it.
 //!
 //! The kernel charges a datagram to the buffer by the memory that the datagram takes, not by its
-//! length. The charge depends on the length, the device and the kernel. Therefore, the charge is
-//! measured before the traffic starts: a similar socket is filled over the same link, and the
-//! kernel's counters are read.
+//! length. The charge depends on the length, the device and the kernel, so it is measured before
+//! the traffic starts: datagrams fill a similar socket over the same link, and the kernel's
+//! counters are read.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -26,7 +26,7 @@ use ticktax_probes::clock::now;
 /// result must fit in 31 bits.
 pub const BUFFERS: RangeInclusive<u32> = 1..=1 << 29;
 
-/// Time to wait before checking again whether a datagram has arrived.
+/// Interval at which to check whether a datagram has arrived.
 const SETTLE: Duration = Duration::from_micros(100);
 
 /// Time limit for filling a buffer.
@@ -35,7 +35,8 @@ const LONGEST: Nanos = Nanos::from_secs(2);
 /// Requested size of the receive buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BufferAsk {
-    /// Size that is set with `SO_RCVBUF`, in bytes. If this is `None`, the kernel's default stays.
+    /// Size that is set with `SO_RCVBUF`, in bytes. If this is `None`, the socket keeps the
+    /// kernel's default.
     pub bytes: Option<u32>,
 }
 
@@ -43,13 +44,13 @@ pub struct BufferAsk {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Logging {
     pub(super) ask: BufferAsk,
-    /// Memory that the kernel charges per datagram. It is measured beforehand, and only if both
-    /// ends are on this machine.
+    /// Memory that the kernel charges per datagram. It is measured before the traffic starts, and
+    /// only if both ends are on this machine.
     charge: Option<Charge>,
     /// Whether both ends are on this machine, and thus read the same clock.
     pub(super) same_clock: bool,
-    /// Value of the sysctl `net.core.rmem_max`. It is read before the thread changes its namespace,
-    /// because not every namespace has the file.
+    /// Value of the sysctl `net.core.rmem_max`. It is read before the thread enters another
+    /// namespace, because not every namespace has the file.
     max_ask_bytes: Option<u64>,
 }
 
@@ -75,7 +76,8 @@ impl Logging {
         }
     }
 
-    /// Sets the size of a socket's receive buffer as far as the kernel allows.
+    /// Sets the size of a socket's receive buffer to the requested size, or as close to it as the
+    /// kernel allows. Returns the size and other properties of the buffer.
     pub(super) fn set(&self, socket: &UdpSocket) -> Result<SocketBuffer, NetError> {
         let is_forced = ask(socket, self.ask)?;
         Ok(SocketBuffer {
@@ -88,8 +90,8 @@ impl Logging {
     }
 }
 
-/// Requests a buffer size. If the kernel grants less because of its limit, tries to exceed the
-/// limit, which takes `CAP_NET_ADMIN`. Returns whether the limit was exceeded.
+/// Requests a buffer size. If the kernel's limit makes the buffer smaller than requested, tries to
+/// exceed the limit, which requires `CAP_NET_ADMIN`. Returns whether the limit was exceeded.
 fn ask(socket: &UdpSocket, ask: BufferAsk) -> Result<bool, NetError> {
     let Some(bytes) = ask.bytes else {
         return Ok(false);
@@ -107,9 +109,9 @@ fn size(socket: &UdpSocket) -> Result<u64, NetError> {
     Ok(getsockopt(socket, sockopt::RcvBuf).map_err(failed)? as u64)
 }
 
-/// Measures how much memory the kernel charges for a datagram with `bytes` bytes. The datagrams are
+/// Measures how much memory the kernel charges for a datagram of `bytes` bytes. The datagrams are
 /// sent between the two namespaces in `ends` (sender, receiver), or over the loopback device if
-/// that is `None`. Returns `None` if the buffer did not fill up in time.
+/// `ends` is `None`. Returns `None` if the buffer did not fill up in time.
 pub(super) fn charge(
     ends: Option<(&Namespace, &Namespace)>,
     bytes: u32,
@@ -139,7 +141,7 @@ pub(super) fn charge(
         sent += 1;
         let mut seen = memory()?;
         // Between two sockets on the same machine, a datagram has usually arrived by the time the
-        // send call returns. But if a kernel thread delivers it, that thread has to run first.
+        // send call returns. If a kernel thread delivers it, however, that thread has to run first.
         while seen[0] == before && seen[2] == 0 && now() < until {
             thread::sleep(SETTLE);
             seen = memory()?;
@@ -191,8 +193,8 @@ mod tests {
     use super::{BufferAsk, Logging, ask, charge, size};
     use crate::sys::socket_memory;
 
-    /// Puts `waiting` datagrams into a buffer that has room for `holds` datagrams. Then sends
-    /// `coming` more for every ten that are read. Returns how many datagrams are lost. Everything
+    /// Puts `waiting` datagrams into a buffer that has room for `holds` datagrams. Then alternately
+    /// reads ten datagrams and sends `coming` more. Returns how many datagrams are lost. Everything
     /// happens on a single thread, so the result is deterministic.
     fn lost_while_reading(waiting: u32, coming: u32, holds: u64, each: u64) -> u32 {
         let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -217,10 +219,10 @@ mod tests {
         socket_memory(receiver.as_fd()).unwrap()[2]
     }
 
-    /// When datagrams are read, the kernel releases their charges only once the charges add up to a
-    /// quarter of the buffer. To hold a pause's P datagrams while new ones arrive at ρ times the
-    /// reading rate, the buffer therefore needs room for B ≥ P / (1 − ρ/4) datagrams. The buffer
-    /// report uses this formula.
+    /// When datagrams are read, the kernel releases their charges only once these add up to a
+    /// quarter of the buffer. Suppose that P datagrams are waiting after a pause, and that new ones
+    /// arrive at ρ times the rate at which datagrams are read. To lose none, the buffer needs room
+    /// for B ≥ P / (1 − ρ/4) datagrams. The buffer report uses this formula.
     #[test]
     fn the_kernel_releases_buffer_memory_in_quarters() {
         const WAITING: u32 = 60;

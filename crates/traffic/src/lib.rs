@@ -60,15 +60,15 @@ pub const UDP_HEADERS: u32 = 28;
 /// kernel's queues would take too long to drain.
 pub const LINK_RATES: RangeInclusive<f64> = 1e6..=1e11;
 
-/// Allowed extra delay per packet on the link between two namespaces. With a longer delay, the
-/// connection would time out.
+/// Allowed delay that the link between two namespaces adds to each packet. With a longer delay,
+/// connecting would time out.
 pub const LINK_DELAYS: RangeInclusive<Nanos> = Nanos::ZERO..=Nanos::from_millis(300);
 
 /// Allowed share of packets that the link between two namespaces loses. If it lost more, the ends
 /// might not be able to connect.
 pub const LINK_LOSSES: RangeInclusive<f64> = 0.0..=0.2;
 
-/// If the other end is silent for this long, it is considered gone.
+/// An end that has been silent for this long is considered gone by the other end.
 const SILENCE: Nanos = Nanos::from_secs(10);
 
 /// Interval at which a waiting thread checks whether it should stop.

@@ -3,12 +3,12 @@
 //!
 //! # Which pause caused a loss
 //! A datagram is lost when it arrives at a full socket buffer. The buffer fills up during a pause,
-//! that is, a time between two reads in which datagrams were waiting. For each read, the log
+//! which is a time between two reads in which datagrams were waiting. For each read, the log
 //! therefore records how long datagrams had been waiting. A burst of losses is attributed to the
 //! pause in which the first lost datagram was sent, if there was such a pause. If the ends are on
 //! two hosts, send times are converted to the receiver's clock by adding the shortest delay so far.
 //!
-//! A burst lasts until the receiver has read everything that was waiting. Until then, all losses
+//! A burst lasts until the receiver has read everything that was waiting. All losses in a burst
 //! have the same cause.
 
 mod course;
@@ -27,12 +27,12 @@ use lost::SenderTimes;
 /// Shortest time between two reads that counts as a pause, if datagrams were waiting.
 const PAUSE: Nanos = Nanos::from_micros(50);
 
-/// Maximum number of recent pauses to remember. The receiver notices a burst of losses only after
-/// it has read all the datagrams that were in the full buffer.
+/// Maximum number of recent pauses to remember. Several are needed because the receiver notices a
+/// burst of losses only after it has read all the datagrams that were in the full buffer.
 const PAUSES: usize = 1 << 12;
 
-/// Maximum number of gaps (ranges of missing numbers) to store, and of bursts. Each gap takes 48
-/// bytes.
+/// Maximum number of gaps (ranges of missing numbers) to store, and also of bursts. Each gap takes
+/// 48 bytes.
 const GAPS: usize = 1 << 18;
 
 /// Maximum uncertainty about when the datagrams in a gap were sent. If the uncertainty is larger,
@@ -42,13 +42,13 @@ const UNSURE: Nanos = Nanos::from_micros(200);
 /// Maximum number of gaps about which the receiver asks the sender.
 const ASKED: usize = 1 << 12;
 
-/// Maximum number of slots. They divide the length of the traffic into equal times.
+/// Maximum number of slots. Slots divide the length of the traffic into equal parts.
 const SLOTS: i64 = 60;
 
-/// Minimum length of a slot, even if that makes fewer slots than [`SLOTS`].
+/// Minimum length of a slot, even if this results in fewer than [`SLOTS`] slots.
 const SHORTEST_SLOT: Nanos = Nanos::from_millis(1);
 
-/// Limit for the absolute value of all clock readings: 73 years.
+/// Maximum absolute value of clock readings: 73 years. Readings outside this range are clamped.
 const LATEST: Nanos = Nanos(1 << 61);
 
 /// Minimum number of delays required to report their 99th percentile with 95 % confidence.
@@ -83,13 +83,13 @@ struct Gap {
     first: u64,
     end: u64,
     /// When the first and the last datagram in the gap were sent, on the sender's clock. Both times
-    /// are interpolated between the datagrams before and after the gap.
+    /// are interpolated between the datagram before the gap and the one after it.
     sent: (Nanos, Nanos),
     burst: usize,
-    /// Whether a datagram in the gap arrived late after all.
+    /// Whether a datagram in the gap arrived after all, only late.
     has_late: bool,
-    /// Whether the pause that caused the burst ended within this gap: after the datagram before the
-    /// gap was sent, but before the datagram after the gap was sent.
+    /// Whether the pause that caused the burst ended within this gap, that is, between the sending
+    /// of the datagram before the gap and the sending of the datagram after it.
     ends_pause: bool,
 }
 
@@ -105,17 +105,17 @@ pub(super) struct Log {
     last: Option<Read>,
     /// When the last read of any datagram returned.
     read_at: Option<Nanos>,
-    /// The shortest delay so far. If the ends read different clocks, it includes the difference
-    /// between them.
+    /// The shortest delay so far. If the ends read different clocks, it includes the offset between
+    /// the clocks.
     shortest: Nanos,
     /// Recent pauses.
     pauses: VecDeque<Paused>,
-    /// The longest pause without losses among the pauses that are no longer in `pauses`.
+    /// The longest pause without losses among those that have been removed from `pauses`.
     other_pause: Nanos,
-    /// Whether new losses belong to the last burst. This is so until the receiver has read all the
+    /// Whether new losses belong to the last burst. They do until the receiver has read all the
     /// datagrams that were waiting.
     open: bool,
-    /// Whether the buffer has been empty at some time since the last datagram was read.
+    /// Whether the buffer has been empty at any time since the last datagram was read.
     was_empty: bool,
     gaps: Vec<Gap>,
     departures: SenderTimes,
@@ -167,7 +167,8 @@ impl Log {
     }
 
     /// Records a datagram that was read at `at`. `drops` is the number of datagrams that the socket
-    /// had dropped by then. Returns `false` if the datagram is not from this sender.
+    /// had dropped by the time this one arrived. Returns `false` if the datagram is not from this
+    /// sender.
     pub(super) fn take(&mut self, datagram: &[u8], at: Nanos, drops: Option<u32>) -> bool {
         let was_empty = std::mem::take(&mut self.was_empty);
         let Some(arrival) = self.arrivals.note(datagram, at) else {
@@ -209,14 +210,15 @@ impl Log {
             number,
             sent,
             at,
-            // The kernel does not report the count until the socket has dropped a datagram.
+            // The kernel does not report the count until the socket has dropped a datagram. Until
+            // then, use the count of the previous datagram, or 0 if there is none.
             drops: drops.unwrap_or_else(|| self.last.map_or(0, |last| last.drops)),
         };
         if let Some(last) = self.last {
             if number > last.number + 1 {
                 self.gap(last, read);
                 // If the buffer has been empty since the last read, these losses happened before
-                // that and became visible only now. Their burst is therefore over.
+                // the buffer was empty and only became visible now. Their burst is therefore over.
                 self.open = !was_empty;
             }
             self.settle(last, read);
@@ -319,7 +321,7 @@ impl Log {
     }
 
     /// Returns the pause during which the datagram `first` was lost, at `moment` on the receiver's
-    /// clock. Returns `None` if the receiver was not pausing then.
+    /// clock. Returns `None` if the receiver was not pausing at that time.
     fn pause_at(&mut self, moment: Nanos, first: u64) -> Option<Pause> {
         let place = self.pauses.partition_point(|pause| pause.end < moment);
         let pauses = self.pauses.get_mut(place);
@@ -333,8 +335,8 @@ impl Log {
         })
     }
 
-    /// Determines how many datagrams were sent until the pause of the last burst ended. This is
-    /// known once a datagram that was sent after the pause has arrived.
+    /// Determines how many datagrams were sent up to the end of the pause that caused the last
+    /// burst. This is known once a datagram that was sent after the pause has arrived.
     fn settle(&mut self, last: Read, read: Read) {
         let reached = self.on_own_clock(read.sent);
         let from = self.on_own_clock(last.sent);
@@ -372,8 +374,8 @@ impl Log {
                 let burst = &mut self.bursts[gap.burst];
                 burst.lost -= 1;
                 burst.socket_drops = burst.socket_drops.min(burst.lost);
-                // At the end, all datagrams in the gap are counted as lost in their slots. Subtract
-                // this one in advance.
+                // When the log ends, all datagrams in the gap are counted as lost in their slots.
+                // Subtract this one in advance.
                 let slot = self.slot_at(between(ends.0, ends.1, number));
                 slot.lost = slot.lost.wrapping_sub(1);
             }
@@ -391,8 +393,8 @@ impl Log {
 
     fn slot_at(&mut self, sent: Nanos) -> &mut TimeSlot {
         let since = sent - self.first_sent.unwrap_or(sent);
-        // The last slot also counts datagrams sent after the end of the traffic, and ones with
-        // absurd times.
+        // The last slot also counts datagrams with send times after the end of the traffic,
+        // including absurd ones.
         let place = (since.0 / self.slot.0).clamp(0, SLOTS - 1);
         let place = usize::try_from(place).unwrap_or(0);
         if place >= self.slots.len() {
@@ -402,7 +404,7 @@ impl Log {
     }
 
     /// Ends the log. `sent` is the number of datagrams that were sent, if known. Datagrams that
-    /// were sent after the last one that arrived are missing, too.
+    /// were sent after the last one that arrived count as missing, too.
     pub(super) fn end(&mut self, sent: Option<u64>, socket_drops: u64) {
         let next = self.last.map_or(0, |last| last.number + 1);
         if let (Some(sent), Some(last)) = (sent.filter(|&sent| sent > next), self.last) {
@@ -429,15 +431,15 @@ impl Log {
         self.end_course();
     }
 
-    /// Returns the gaps whose send times only the sender knows precisely. Each gap consists of its
-    /// first number and its end (exclusive).
+    /// Returns the gaps whose send times only the sender knows precisely, each as its first number
+    /// and its end (exclusive).
     pub(super) fn unsure(&self) -> Vec<(u64, u64)> {
         let unsure = |gap: &&Gap| gap.sent.1 - gap.sent.0 > UNSURE && !gap.has_late;
         let gaps = self.gaps.iter().filter(unsure).take(ASKED);
         gaps.map(|gap| (gap.first, gap.end)).collect()
     }
 
-    /// Takes into account the sender's answer about when the datagrams in `gap` were sent.
+    /// Processes the sender's answer about when the datagrams in `gap` were sent.
     pub(super) fn departed(&mut self, gap: (u64, u64), answer: &[Departure]) {
         if !self.departures.take(gap, answer) {
             return;
@@ -458,7 +460,7 @@ impl Log {
         }
         if let Some(pause) = &mut burst.pause {
             // If the pause ended within the gap, all datagrams in the gap may have been sent before
-            // it ended.
+            // the pause ended.
             let is_before = gap.ends_pause && came[0].1 <= pause.end;
             let last = lost::last_by(&came, pause.end).or(is_before.then_some(gap.end - 1));
             if let Some(last) = last {

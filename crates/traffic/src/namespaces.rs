@@ -1,4 +1,4 @@
-//! Two network namespaces and a link between them. They do not need to be cleaned up.
+//! Two network namespaces and a link between them, which clean themselves up.
 //!
 //! The namespaces have no names. They exist only while this process has their files open or has
 //! threads in them. When the process ends, even by SIGKILL, the kernel removes the namespaces and
@@ -19,8 +19,8 @@ use super::error::{NetError, words};
 use super::{devices, qdisc};
 
 /// Allowed MTU of the link, in bytes. Devices accept 68 bytes, but TCP never sends less than 48
-/// bytes of data per packet. If a packet has no room for these and for its headers, no connection
-/// is possible.
+/// bytes of data per packet. If these do not fit in a packet together with the headers, no
+/// connection is possible.
 pub const MTU: RangeInclusive<u32> = 128..=65_535;
 
 /// Address of the receiver.
@@ -28,7 +28,8 @@ pub(super) const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 117, 0, 1);
 /// Address of the sender.
 const SENDER: Ipv4Addr = Ipv4Addr::new(10, 117, 0, 2);
 
-/// A network namespace. It exists until this value is dropped and no thread is in the namespace.
+/// A network namespace. It exists as long as this value has not been dropped or a thread is in the
+/// namespace.
 #[derive(Debug)]
 pub(super) struct Namespace {
     file: OwnedFd,

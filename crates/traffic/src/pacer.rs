@@ -7,19 +7,19 @@ use ticktax_model::net::Protocol;
 
 use super::LOOK;
 
-/// Longest delay that a sender catches up on. It drops the rest of a longer delay from its
+/// Maximum delay that a sender catches up on. The rest of a longer delay is removed from its
 /// schedule.
 const MAX_DEBT: Nanos = Nanos::from_millis(10);
 
 /// Longest burst that a sender of datagrams may send, expressed as time at the given rate. A longer
-/// burst could overflow the receiver's buffer, which may be only large enough for the receiver's
+/// burst could overflow the receiver's buffer, which may have been sized only for the receiver's
 /// own stalls.
 const LONGEST_BURST: Nanos = Nanos::from_millis(1);
 
 /// Fraction by which the rate is raised while the sender catches up.
 const CATCH_UP: f64 = 0.05;
 
-/// A call sends no more data than the rate allows in this time, so that even a slow stream sends
+/// A call sends at most as much data as the rate allows in this time. Even a slow stream thus sends
 /// data many times per second.
 const SLICE: Nanos = Nanos::from_millis(50);
 
@@ -30,7 +30,7 @@ pub(super) struct Pacer {
     /// When the schedule starts. This time moves when the sender is delayed.
     begin: Nanos,
     sent: f64,
-    /// Delay that the sender still has to catch up on.
+    /// Delay that the sender still has to make up for.
     debt: Nanos,
     /// Longest burst, expressed as time at the given rate.
     longest_burst: Nanos,
@@ -59,7 +59,7 @@ impl Pacer {
     }
 
     /// Returns how long to sleep before the next call, or `None` if the call is due now. The sleep
-    /// is short enough for the sender to notice a request to stop in time.
+    /// is never too long for the sender to notice a stop request in time.
     pub(super) fn wait(&mut self, at: Nanos) -> Option<Duration> {
         let due = self.begin + self.time_of(self.sent);
         if at >= due {
@@ -144,8 +144,8 @@ mod tests {
         assert_eq!(pacer.wait(Nanos::from_millis(1)), Some(longest));
     }
 
-    /// Sends 100 bytes per call between two times, and returns the number of bytes sent. `wake` is
-    /// passed the time at which a sleep should end, and returns the time at which it does end.
+    /// Sends 100 bytes per call between two times, and returns the number of bytes sent. `wake`
+    /// takes the time at which a sleep should end, and returns the time at which it does end.
     fn sent(pacer: &mut Pacer, (from, until): (Nanos, Nanos), wake: fn(Nanos) -> Nanos) -> f64 {
         let (mut at, mut bytes) = (from, 0_u32);
         while at < until {
@@ -192,8 +192,8 @@ mod tests {
         }
     }
 
-    /// Timers expire only every 4 ms, so sleeps end late. After each sleep, everything that is due
-    /// must be sent.
+    /// Timers expire only every 4 ms, so sleeps end late. After each sleep, the sender must send
+    /// everything that is due.
     #[test]
     fn sleeps_that_end_on_ticks_do_not_lower_the_rate() {
         const TICK: i64 = 4_000_000;
@@ -204,8 +204,8 @@ mod tests {
         assert!((bytes / bytes_of(end) - 1.0).abs() < 0.01, "{bytes}");
     }
 
-    /// A sender that is delayed for 10 ms in every 50 ms must never have more to catch up on than
-    /// after a single delay.
+    /// A sender that is delayed for 10 ms in every 50 ms must never have to catch up on more than
+    /// it does after a single delay.
     #[test]
     fn the_debt_of_a_repeatedly_delayed_sender_does_not_grow() {
         let mut pacer = Pacer::new(Protocol::Udp, RATE, Nanos::ZERO);

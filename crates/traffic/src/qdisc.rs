@@ -21,7 +21,7 @@ const STATS: u16 = 7;
 const STATS_QUEUE: u16 = 3;
 /// Value that stands for the parent of a device's root queueing discipline.
 const ROOT: u32 = 0xffff_ffff;
-/// Size of `struct tcmsg`, and the offsets of the device index and the parent.
+/// Size of `struct tcmsg`, and the offsets of its fields for the device index and the parent.
 const TCMSG: usize = 20;
 const AT_DEVICE: usize = 4;
 const AT_PARENT: usize = 12;
@@ -41,8 +41,8 @@ const ETHERNET: u64 = 14;
 /// Size of tbf's token bucket, expressed as time at the link's rate. The bucket always has room for
 /// at least two frames.
 const BURST: Nanos = Nanos::from_millis(1);
-/// Maximum length of the queue, expressed as time at the link's rate. The queue always has room for
-/// at least ten frames.
+/// Maximum length of tbf's queue, expressed as time at the link's rate. The queue always has room
+/// for at least ten frames.
 const QUEUE: Nanos = Nanos::from_millis(50);
 const FRAMES: u64 = 10;
 /// Maximum length of netem's queue, in packets, on a link without a rate. The queue contains all
@@ -65,7 +65,7 @@ enum Setting {
     },
 }
 
-/// Returns an error if the two ends could not connect over a link with these limits.
+/// Returns an error if a limit in `spec` is out of range.
 pub(super) fn check(spec: &LinkSpec) -> Result<(), NetError> {
     let refused = |what: &'static str, range: &str| {
         Err(NetError::LinkRange {
@@ -88,8 +88,8 @@ pub(super) fn check(spec: &LinkSpec) -> Result<(), NetError> {
     Ok(())
 }
 
-/// Shapes the link on the device in this namespace, and reads the limits back. Returns `None` if
-/// `spec` sets no limits.
+/// Shapes the link on the device in this namespace, and reads the resulting limits back. Returns
+/// `None` if `spec` sets no limits.
 pub(super) fn narrow(
     netlink: &Netlink,
     spec: &LinkSpec,
@@ -157,13 +157,14 @@ fn is_root(message: &[u8]) -> bool {
     word(message, AT_PARENT) == Some(ROOT)
 }
 
-/// Reads the drop count in `struct gnet_stats_queue`. Its fields are qlen, backlog, drops, …
+/// Reads the drop count in `struct gnet_stats_queue`, whose fields are qlen, backlog, drops, …
+/// Returns `None` if the kernel does not report it.
 fn dropped(attributes: &[u8]) -> Option<u64> {
     let queue = attribute(attribute(attributes, STATS)?, STATS_QUEUE)?;
     word(queue, 8).map(u64::from)
 }
 
-/// Returns how many bytes the link passes within `time` at `rate` bytes per second.
+/// Returns how many bytes the link transmits within `time` at `rate` bytes per second.
 fn passes(rate: u64, time: Nanos) -> u64 {
     let bytes = u128::from(rate) * u128::from(time.0.unsigned_abs()) / 1_000_000_000;
     u64::try_from(bytes).unwrap_or(u64::MAX)
@@ -254,7 +255,7 @@ fn ratespec(rate: u64) -> Vec<u8> {
     bytes
 }
 
-/// Adds the 64-bit attribute `kind` if the rate does not fit in 32 bits.
+/// Adds the rate as the 64-bit attribute `kind` if it does not fit in 32 bits.
 fn wide(body: Body, kind: u16, rate: u64) -> Body {
     match u32::try_from(rate) {
         Ok(_) => body,
@@ -280,7 +281,8 @@ fn netem(rate: Option<u64>, delay: Nanos, limit: u32, loss: u32) -> Body {
     body.put(NETEM_RATE, &value)
 }
 
-/// Parses the kernel's description of a device's queueing discipline.
+/// Parses the kernel's description of a device's queueing discipline. Returns `None` if it is
+/// incomplete, or if it describes another discipline.
 fn shaping(attributes: &[u8], asked: &LinkSpec) -> Option<Shaping> {
     let options = attribute(attributes, OPTIONS)?;
     match attribute(attributes, KIND)? {

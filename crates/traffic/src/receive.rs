@@ -24,8 +24,8 @@ mod logged;
 
 use logged::Logged;
 
-/// Time limit for the first message on a connection, and for the sender to open its data
-/// connection.
+/// Time limit for the first message on a connection. It also applies to the sender's opening of its
+/// data connection.
 const FIRST_WORDS: Nanos = Nanos::from_secs(5);
 
 /// A receiver that is listening for a sender.
@@ -39,7 +39,7 @@ pub(super) struct Listening {
 }
 
 impl Listening {
-    /// Listens on `address`, which is in the form that the user gave.
+    /// Listens on `address`, which is text that the user gave.
     pub(super) fn at(address: &str, options: Option<Options<'_>>) -> Result<Self, NetError> {
         let mut found = address
             .to_socket_addrs()
@@ -86,8 +86,7 @@ impl Listening {
                     done => return done,
                 },
                 Err(error @ NetError::Version { .. }) => {
-                    // Send our version as well. It does not matter if the other end does not read
-                    // it.
+                    // Send our version as well. The other end need not read it.
                     let _ = control.say(&Message::Refused {
                         ticktax_net: PROTOCOL,
                         version: VERSION.to_owned(),
@@ -109,7 +108,8 @@ impl Listening {
         stop: &AtomicBool,
     ) -> Result<Receiving, NetError> {
         Sending::check(&spec)?;
-        // Use the current time as the token. Data from another source is unlikely to start with it.
+        // Use the current time as the token. Data from another source is unlikely to start with
+        // this number.
         let token = now().0.unsigned_abs();
         control.say(&Message::Welcome {
             ticktax_net: PROTOCOL,
@@ -148,7 +148,7 @@ impl Listening {
         }
     }
 
-    /// Waits for the next connection, at most until `until`.
+    /// Waits for the next connection, until `until` at the latest.
     fn accept(&self, until: Option<Nanos>, stop: &AtomicBool) -> Result<TcpStream, NetError> {
         loop {
             match self.listener.accept() {
@@ -261,7 +261,7 @@ impl Receiving {
 #[derive(Debug)]
 struct ReceiveState {
     control: Control,
-    /// If nothing arrives for this long, the receiver assumes that the sender is gone.
+    /// If no data arrives for this long, the receiver assumes that the sender is gone.
     silence: Nanos,
     heard: Nanos,
     looked: Nanos,
@@ -269,7 +269,7 @@ struct ReceiveState {
     begin: Option<Nanos>,
     last: Nanos,
     clock: CallClock,
-    /// The sender's report of what it sent, and when the report arrived.
+    /// The sender's report on what it sent, and when the report arrived.
     sent: Option<(Box<EndReport>, Nanos)>,
     ended_early: Option<EndedBy>,
     trouble: Option<NetError>,
@@ -343,8 +343,8 @@ impl ReceiveState {
         }
     }
 
-    /// Returns whether to stop waiting for more datagrams. The sender must have finished before
-    /// that.
+    /// Returns whether to stop waiting for more datagrams. Never returns `true` before the sender
+    /// has finished.
     fn is_drained(&self, arrivals: &Arrivals) -> bool {
         let Some((sent, at)) = &self.sent else {
             return false;
@@ -430,7 +430,7 @@ impl ReceiveState {
 
     fn report(&self) -> EndReport {
         let (cpu, user) = self.clock.stop();
-        // If the sender ended early, so did this end.
+        // If the sender ended early, this end did, too.
         let sender = self.sent.as_ref().and_then(|(sent, _)| sent.ended_early);
         EndReport {
             end: End::Receiver,

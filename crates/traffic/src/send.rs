@@ -39,10 +39,11 @@ const READY: Nanos = Nanos::from_secs(60);
 /// datagrams.
 const REPORT: Nanos = Nanos::from_secs(20);
 
-/// Time limit for the receiver's report after Ctrl-C. This process must then end within a second.
+/// Time limit for the receiver's report after Ctrl-C. It is short because this process must end
+/// within a second of Ctrl-C.
 const REPORT_AFTER_STOP: Nanos = Nanos::from_millis(800);
 
-/// Maximum number of send times per message. Each takes about 30 bytes.
+/// Maximum number of send times per message. Each send time takes about 30 bytes.
 const TIMES: usize = 1_500;
 
 /// A sender that is connected to a receiver but has not sent data yet.
@@ -55,7 +56,8 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    /// Returns an error if the traffic is not possible. Call this before contacting the receiver.
+    /// Returns an error if traffic with this `spec` is not possible. Call this before contacting
+    /// the receiver.
     pub(super) fn check(spec: &TrafficSpec) -> Result<(), NetError> {
         let sizes = match spec.protocol {
             Protocol::Tcp => TCP_CALLS,
@@ -211,8 +213,8 @@ impl Sending {
     }
 }
 
-/// Returns when the datagrams in the ranges `asked` were sent. If not all ranges fit into one
-/// message, the last ones are left out.
+/// Returns when the datagrams in the ranges `asked` were sent. If the answers do not all fit into
+/// one message, those for the last ranges are left out.
 fn times(departures: &Departures, asked: &[(u64, u64)]) -> Vec<Vec<Departure>> {
     let (mut answers, mut room) = (Vec::new(), TIMES);
     for &range in asked {
@@ -220,7 +222,7 @@ fn times(departures: &Departures, asked: &[(u64, u64)]) -> Vec<Vec<Departure>> {
         if times.len() > room && !answers.is_empty() {
             break;
         }
-        // If a single range does not fit into a message, the answer for it is empty.
+        // If the answer for a single range does not fit into a message, leave it empty.
         if times.len() > TIMES {
             times.clear();
         }
@@ -273,7 +275,7 @@ impl Data {
 }
 
 /// Opens a TCP connection. Socket options are set before the first packet is sent, because the two
-/// ends negotiate some of them with their first packets.
+/// ends use their first packets to negotiate some of these options.
 fn stream_to(to: SocketAddr, options: Options<'_>) -> Result<TcpStream, NetError> {
     let failed = NetError::errno("open the data connection");
     let family = match to {
@@ -281,7 +283,7 @@ fn stream_to(to: SocketAddr, options: Options<'_>) -> Result<TcpStream, NetError
         SocketAddr::V6(_) => AddressFamily::Inet6,
     };
     let limit = TimeVal::milliseconds(i64::try_from(ATTEMPT.as_millis()).unwrap_or(i64::MAX));
-    // Try several times, because a link with losses may lose the first packet, too.
+    // Try several times, because the first packet, too, can be lost on a link with losses.
     let until = now() + CONNECT;
     loop {
         let made =
@@ -289,7 +291,7 @@ fn stream_to(to: SocketAddr, options: Options<'_>) -> Result<TcpStream, NetError
         options.apply_to_sender(&made)?;
         setsockopt(&made, sockopt::SendTimeout, &limit).map_err(&failed)?;
         match connect(made.as_raw_fd(), &SockaddrStorage::from(to)) {
-            // The kernel returns this error when the send timeout expires.
+            // The kernel returns this error when the socket's send timeout expires.
             Err(Errno::EINPROGRESS) if now() < until => {}
             done => return done.map(|()| TcpStream::from(made)).map_err(&failed),
         }
@@ -334,8 +336,8 @@ impl SendState {
         }
     }
 
-    /// Calls `call` whenever data is due, until time is up. `call` is passed the number of the call
-    /// and the current time.
+    /// Calls `call` whenever data is due, until the traffic's time is up. `call` gets the number of
+    /// the call and the current time.
     fn drive(
         &mut self,
         control: &mut Control,
@@ -437,7 +439,7 @@ impl SendState {
     }
 }
 
-/// Opens a connection to `address`, which is in the form that the user gave.
+/// Opens a connection to `address`, which is text that the user gave.
 fn reach(address: &str, stop: &AtomicBool) -> Result<TcpStream, NetError> {
     let found = address
         .to_socket_addrs()

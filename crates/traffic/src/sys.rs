@@ -8,8 +8,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use nix::errno::Errno;
 
-/// Number of bytes that are used of the kernel's `struct tcp_info` (`<linux/tcp.h>`). New kernels
-/// only add fields at the end of the structure.
+/// Number of bytes that ticktax uses of the kernel's `struct tcp_info` (`<linux/tcp.h>`). New
+/// kernels only add fields at the end of the structure.
 pub(super) const TCP_INFO: usize = 232;
 
 /// Reads the `TCP_INFO` of a connection. Also returns how many bytes of it the kernel provided.

@@ -22,7 +22,7 @@ use super::send::Sending;
 use super::tuning::Tuning;
 use super::{Namespace, PORT};
 
-/// Where the two ends of the traffic are, if both are on this machine.
+/// Location of the two ends of the traffic, if both are on this machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LocalLink {
     /// In two network namespaces, with a pair of virtual Ethernet devices between them.
@@ -39,13 +39,14 @@ pub enum LocalLink {
 /// Outcome of the traffic.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Report of the end that is in this process. If both ends are, this is the sender's report.
+    /// Report of the end that is in this process. If both ends are in this process, this is the
+    /// sender's report.
     pub report: EndReport,
     /// Report of the other end, if it was received.
     pub other: Option<EndReport>,
     /// Log of datagrams, if the receiver is in this process and keeps one.
     pub log: Option<Box<PacketLog>>,
-    /// Why the traffic ended early, if the cause was not Ctrl-C.
+    /// Why the traffic ended early, if the reason was not Ctrl-C.
     pub trouble: Option<NetError>,
     /// Settings in effect at the ends that are in this process. Each name occurs once.
     pub facts: Vec<Fact>,
@@ -59,7 +60,7 @@ pub struct Outcome {
 pub struct Prepared {
     /// Which end it is.
     pub end: End,
-    /// Kernel thread id of this end.
+    /// Kernel thread ID of this end.
     pub tid: i32,
     /// The traffic that the two ends agreed on.
     pub spec: TrafficSpec,
@@ -80,7 +81,7 @@ enum Note {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) stop: AtomicBool,
-    /// When data was first transferred, in ns. 0 until then.
+    /// When data was first transferred, in ns. The value is 0 before the first transfer.
     begun: AtomicI64,
     /// When data was last transferred, in ns.
     reached: AtomicI64,
@@ -137,7 +138,7 @@ struct Worker {
 /// The ends of the traffic that are in this process. When this value is dropped, they stop.
 #[derive(Debug)]
 pub struct Traffic {
-    /// The threads that run the ends. If both ends are in this process, the sender comes first.
+    /// The threads that run the ends. If both ends are in this process, the sender is the first.
     workers: Vec<Worker>,
     listens: Option<SocketAddr>,
     shaping: Option<Shaping>,
@@ -159,8 +160,7 @@ impl Traffic {
         Self::both_ends(spec, local, cpus, tuning, None)
     }
 
-    /// Same as [`Traffic::both`], but the traffic consists of datagrams, and the receiver logs
-    /// them.
+    /// Like [`Traffic::both`], but the traffic consists of datagrams, and the receiver logs them.
     ///
     /// # Errors
     /// Returns the same errors as [`Traffic::both`].
@@ -245,7 +245,7 @@ impl Traffic {
         Self::receiving(address, cpu, None)
     }
 
-    /// Same as [`Traffic::receive`], but the receiver logs the datagrams.
+    /// Like [`Traffic::receive`], but the receiver logs the datagrams.
     ///
     /// # Errors
     /// Returns the same errors as [`Traffic::receive`].
@@ -283,8 +283,8 @@ impl Traffic {
         self.shaping
     }
 
-    /// Waits at most `wait` until the ends are connected. Returns `None` if they are not connected
-    /// by then.
+    /// Waits at most `wait` until the ends are connected. Returns `None` if they are still not
+    /// connected after that time.
     ///
     /// # Errors
     /// Returns an error if an end failed.
@@ -301,7 +301,7 @@ impl Traffic {
     pub fn go(&mut self) {
         for worker in &mut self.workers {
             if let Some(go) = worker.go.take() {
-                // If the thread has failed, `finish` reports that.
+                // If sending fails, the thread has failed, which `finish` reports.
                 let _ = go.send(());
             }
         }
@@ -363,8 +363,8 @@ impl Traffic {
     }
 }
 
-/// Merges the receiver's outcome into the sender's. The report comes from the receiver itself if
-/// possible, because the report might not have reached the sender.
+/// Merges the receiver's outcome into the sender's. Takes the receiver's report from the receiver
+/// itself if possible, because the report might not have reached the sender.
 fn merge(sender: &mut Outcome, receiver: Result<Outcome, NetError>) {
     match receiver {
         Ok(outcome) => {
@@ -482,7 +482,7 @@ impl Worker {
     }
 
     /// Waits at most `wait` until the thread is ready for the traffic to start. Returns whether it
-    /// is ready.
+    /// is ready by then.
     fn prepare(&mut self, wait: Duration) -> Result<bool, NetError> {
         if self.prepared.is_some() {
             return Ok(true);
@@ -505,7 +505,7 @@ impl Worker {
     }
 }
 
-/// Channels through which a thread talks to its owner.
+/// Channels through which a thread communicates with its owner.
 #[derive(Debug)]
 struct Talk {
     shared: Arc<Shared>,
@@ -519,7 +519,7 @@ impl Talk {
         self.tell.send(note).map_err(|_| NetError::Interrupted)
     }
 
-    /// Reports to the owner that the thread is ready, and waits until the thread may start.
+    /// Notifies the owner that the thread is ready, and waits until the thread may start.
     fn wait(
         &self,
         end: End,

@@ -16,7 +16,7 @@ use ticktax_model::net_experiment::Fact;
 
 use super::error::NetError;
 
-/// Settings for both ends. If a setting is `None` or absent, the kernel's value stays.
+/// Settings for both ends. A setting that is `None` or absent keeps the kernel's value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tuning {
     /// Names and values of sysctls below `net.`. They are set in both namespaces, in this order.

@@ -61,17 +61,17 @@ pub(super) enum Message {
     },
     /// The receiver is ready, so the sender may start.
     Ready {
-        /// Whether the sender must record when it sends each datagram, to be able to answer
+        /// Whether the sender must record when it sends each datagram, so that it can answer
         /// [`Message::When`].
         departures: bool,
     },
     /// The sender has finished.
     Sent(Box<EndReport>),
-    /// The receiver asks when missing datagrams were sent. Each range consists of its first number
-    /// and its end (exclusive).
+    /// The receiver asks when missing datagrams were sent. Each range of datagrams is given by its
+    /// first number and its end (exclusive).
     When(Vec<(u64, u64)>),
-    /// The sender's answer to [`Message::When`]. It has one entry per range, in the same order, and
-    /// leaves out ranges at the end that do not fit into a message.
+    /// The sender's answer to [`Message::When`]. It has one entry per range, in the order of the
+    /// question. Ranges at the end that do not fit into a message are left out.
     Then(Vec<Vec<Departure>>),
     /// The receiver does not expect any more data. The message contains its report.
     Received(Box<EndReport>),
@@ -82,7 +82,7 @@ pub(super) enum Message {
 pub(super) struct Control {
     stream: TcpStream,
     peer: SocketAddr,
-    /// Beginning of a message whose rest has not been read yet.
+    /// The part that has been read so far of an incomplete message.
     line: Vec<u8>,
 }
 
@@ -108,8 +108,8 @@ impl Control {
         self.peer
     }
 
-    /// Returns the stream so that it can serve as the data connection. None of the data that
-    /// follows the first message has been read from it yet.
+    /// Returns the stream so that it can serve as the data connection. Only the first message has
+    /// been read from it, and none of the data after that message.
     pub(super) fn into_stream(self) -> TcpStream {
         self.stream
     }
@@ -144,7 +144,7 @@ impl Control {
         }
     }
 
-    /// Returns a message if one has arrived, without waiting.
+    /// Returns a message if one has arrived, otherwise `None`. Does not wait.
     pub(super) fn glance(&mut self) -> Result<Option<Message>, NetError> {
         let set = |to| self.stream.set_nonblocking(to);
         set(true).map_err(NetError::system("set up a connection"))?;
@@ -165,7 +165,7 @@ impl Control {
                     return self.read(&line).map(Some);
                 }
                 Ok(_) if self.line.len() >= LONGEST => return Err(self.strange()),
-                // Read byte by byte, so that data that follows the message stays in the stream.
+                // Read byte by byte, so that any data after the message stays in the stream.
                 Ok(_) => self.line.push(byte[0]),
                 Err(error) if is_nothing_yet(&error) => return Ok(None),
                 Err(error) => return Err(self.gone(&reason(&error))),
@@ -202,7 +202,7 @@ impl Control {
 }
 
 /// Returns the ticktax version at the other end if that end uses a different version of the
-/// protocol.
+/// protocol. Returns `None` if the protocol versions are equal.
 fn other_version(message: &Value) -> Option<String> {
     let said = message.as_object()?.values().next()?;
     let protocol = said.get("ticktax_net")?.as_u64()?;

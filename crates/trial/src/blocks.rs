@@ -9,13 +9,13 @@ use ticktax_experiment::statistics::{mean, median, variance};
 /// The values of a metric in the first arm and in one other arm.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
-    /// Values of the first arm, in time order.
+    /// Values of the first arm, in chronological order.
     pub(super) first: Vec<f64>,
-    /// Values of the other arm, in time order.
+    /// Values of the other arm, in chronological order.
     pub(super) second: Vec<f64>,
-    /// The blocks in which both arms have values, in time order.
+    /// The blocks in which both arms have values, in chronological order.
     pub(super) pairs: Vec<Pair>,
-    /// Number of successful runs that have no value.
+    /// Number of successful runs without a value.
     pub(super) missing: u64,
 }
 

@@ -2,11 +2,11 @@
 //! sources, the watched program and the tick.
 //!
 //! Each recording is cut into blocks of equal length. An account's share of CPU time in a block is
-//! one observation. The interval and the probability of a difference between means are Welch's. All
-//! probabilities are corrected together ([`ticktax_analysis::judge`]). For two recordings of an
+//! one observation. The interval and the probability of a difference between the means are Welch's.
+//! All probabilities are corrected together ([`ticktax_analysis::judge`]). For two recordings of an
 //! unchanged machine, the probability of reporting any change is therefore at most
-//! [`FALSE_VERDICTS`]. JSON statements contain only totals, so differences between them have no
-//! intervals.
+//! [`FALSE_VERDICTS`]. JSON statements contain only totals, so differences between statements have
+//! no intervals.
 
 mod judge;
 mod load;
@@ -100,8 +100,8 @@ fn keys(a: &Side, b: &Side) -> Vec<(Class, String)> {
     keys
 }
 
-/// Returns an account's share of the time of all CPUs, and how many intervals per second it has.
-/// Both are 0 if the side does not have the account.
+/// Returns an account's share of the time of all CPUs, and its number of intervals per second. Both
+/// are 0 if the side does not have the account.
 fn total(side: &Side, key: &(Class, String)) -> (f64, f64) {
     side.sums.get(key).copied().unwrap_or_default()
 }
@@ -134,7 +134,7 @@ fn account(a: &Side, b: &Side, key: (Class, String), share: Change) -> AccountCh
     }
 }
 
-/// Compares the watched program. Returns an empty list if only one side or neither side has one.
+/// Compares the watched program. Returns an empty list unless both sides have one.
 fn program(a: &Side, b: &Side, waited: Change) -> Vec<MeasureChange> {
     use ChangeMeasure as M;
     let (Some(_), Some(_)) = (&a.statement.victim, &b.statement.victim) else {
@@ -161,7 +161,7 @@ fn program(a: &Side, b: &Side, waited: Change) -> Vec<MeasureChange> {
     measures
 }
 
-/// Compares a figure that has no interval. Returns nothing if neither side has the figure.
+/// Compares a figure that has no interval. Returns `None` if neither side has the figure.
 fn plain_change(
     measure: ChangeMeasure,
     first: Option<f64>,

@@ -1,10 +1,10 @@
 //! Checks for reasons to doubt a verdict.
 //!
 //! Most checks report a problem that the design compensates for or cannot prevent: a trend, an
-//! effect of the order of the runs, or sorted values. A pattern is reported if its probability
-//! under chance is at most 1 %. With ten such checks, about one report in ten contains a pattern
-//! that occurred by chance. For different failure rates, the threshold is 5 %, because the
-//! remaining runs might then not be comparable.
+//! effect of the order of the runs, or sorted values. A pattern is reported if it would occur by
+//! chance with a probability of at most 1 %. With ten such checks, about one report in ten contains
+//! a pattern that occurred by chance. For different failure rates, the threshold is 5 %, because
+//! the remaining runs might then not be comparable.
 
 use ticktax_model::trial::{ArmSuccess, Check, Scale};
 
@@ -12,10 +12,10 @@ use super::blocks::Blocks;
 use ticktax_experiment::detectable::{additive_difference, effect_of};
 use ticktax_experiment::statistics::{line, mann_whitney, mean, sorted_by_chance, spearman};
 
-/// Highest probability under chance at which a pattern is reported.
+/// A pattern is reported if it would occur by chance with at most this probability.
 const ODD: f64 = 0.01;
-/// Highest probability under chance at which a difference between the arms' failure rates is
-/// reported.
+/// A difference between the arms' failure rates is reported if it would occur by chance with at
+/// most this probability.
 const ODD_FAILURES: f64 = 0.05;
 /// Checks the values of both arms.
 pub(super) fn block_checks(blocks: &Blocks, scale: Scale) -> Vec<Check> {
@@ -35,7 +35,8 @@ pub(super) fn block_checks(blocks: &Blocks, scale: Scale) -> Vec<Check> {
     checks
 }
 
-/// Reports if all values are equal, or if the lists of both arms are identical.
+/// Reports if all values are equal, or if the lists of both arms are identical. Returns `None`
+/// otherwise.
 pub(super) fn sameness(first: &[f64], second: &[f64]) -> Option<Check> {
     let value = *first.first()?;
     let mut all = first.iter().chain(second);
@@ -48,7 +49,8 @@ pub(super) fn sameness(first: &[f64], second: &[f64]) -> Option<Check> {
     identical.then_some(Check::Identical)
 }
 
-/// Reports if a list is already sorted. This check applies to paired and unpaired lists.
+/// Reports if a list is already sorted. Returns `None` otherwise. This check applies to both paired
+/// and unpaired lists.
 pub(super) fn sorted_lists(first: &[f64], second: &[f64]) -> Option<Check> {
     // A list that is sorted in either direction counts, which doubles the probability.
     let rare = |values: &[f64]| sorted_by_chance(values).filter(|chance| 2.0 * chance <= ODD);
@@ -60,7 +62,8 @@ pub(super) fn sorted_lists(first: &[f64], second: &[f64]) -> Option<Check> {
     })
 }
 
-/// Reports a trend in the level of the blocks. The level is the mean of both arms.
+/// Reports a trend in the level of the blocks, or returns `None` if there is none. The level of a
+/// block is the mean of both arms.
 fn drift(blocks: &Blocks, scale: Scale) -> Option<Check> {
     let levels = blocks
         .pairs
@@ -75,7 +78,7 @@ fn drift(blocks: &Blocks, scale: Scale) -> Option<Check> {
     (chance <= ODD).then_some(Check::Drift { change, chance })
 }
 
-/// Returns the level of a block, on a scale on which differences are additive.
+/// Returns the level of a block on a scale on which differences are additive.
 fn on_level(scale: Scale, first: f64, second: f64) -> f64 {
     match scale {
         Scale::Relative => f64::midpoint(first.ln(), second.ln()),
@@ -83,7 +86,7 @@ fn on_level(scale: Scale, first: f64, second: f64) -> f64 {
     }
 }
 
-/// Reports if an arm gains or loses by running first in a block.
+/// Reports if an arm gains or loses by running first in a block. Returns `None` otherwise.
 fn order(blocks: &Blocks, scale: Scale) -> Option<Check> {
     let differences = |led: bool| -> Vec<f64> {
         let pairs = blocks.pairs.iter().filter(|pair| pair.second_led == led);
@@ -98,7 +101,7 @@ fn order(blocks: &Blocks, scale: Scale) -> Option<Check> {
     (has_both_orders && chance <= ODD).then_some(Check::Order { change, chance })
 }
 
-/// Reports if the failure rates of the two arms differ significantly.
+/// Reports if the failure rates of the two arms differ significantly. Returns `None` otherwise.
 pub(super) fn failure_difference(successes: &[ArmSuccess], arm: usize) -> Option<Check> {
     let (first, second) = (successes.first()?, successes.get(arm)?);
     let chance = second.chance.filter(|chance| *chance <= ODD_FAILURES)?;
@@ -193,8 +196,8 @@ mod tests {
             panic!("{sorted:?}");
         };
         assert!((chance - 1.0 / 720.0).abs() < 1e-12);
-        // 2 of the 120 orders of five values are sorted, which is more than 1 %. They must not be
-        // reported.
+        // Of the 120 orders of five values, 2 are sorted, which is more than 1 %. Sorted lists of
+        // five must therefore not be reported.
         assert_eq!(sorted_lists(&[1.0, 2.0, 3.0, 4.0, 5.0], &[]), None);
     }
 }

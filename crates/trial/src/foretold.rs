@@ -30,7 +30,7 @@ pub enum ForetoldError {
     Arms {
         /// Number of changed settings in the prediction.
         predicted: usize,
-        /// Number of arms in the trial after the first.
+        /// Number of arms in the trial, not counting the first.
         arms: usize,
     },
     /// The prediction contains none of the trial's metrics.
@@ -51,8 +51,8 @@ pub fn read_prediction(file: &Path) -> Result<PredictionStatement, ForetoldError
     serde_json::from_slice(&text).map_err(|_| ForetoldError::Other)
 }
 
-/// A prediction that fits a trial. Its first row is for the unchanged settings. Each of the other
-/// rows is for one of the trial's other arms.
+/// A prediction that fits a trial. Its first row is for the unchanged settings. Each other row is
+/// for one of the trial's other arms.
 #[derive(Clone, Debug)]
 pub struct Foretold<'a> {
     load: &'a str,
@@ -127,8 +127,8 @@ impl<'a> Foretold<'a> {
     }
 }
 
-/// Returns the measure of the model that corresponds to the metric `metric` of a trial. Returns
-/// `None` if the model does not predict it.
+/// Returns the measure of the model that corresponds to the metric called `metric` of a trial.
+/// Returns `None` if the model does not predict that metric.
 fn measure(metric: &str) -> Option<Measure> {
     match metric {
         "fps" => Some(Measure::Fps),
@@ -143,7 +143,8 @@ fn measure(metric: &str) -> Option<Measure> {
 fn effect(scale: Scale, measure: Measure, first: &Figure, value: f64) -> Option<f64> {
     match (scale, measure) {
         (Scale::Relative, _) => (first.value > 0.0).then(|| value / first.value - 1.0),
-        // The trial measures CPU time per run, but the model predicts CPU time per second.
+        // The trial measures CPU time per run, but the model predicts CPU time per second, so
+        // absolute differences are not comparable.
         (Scale::Absolute, Measure::Cpu) => None,
         (Scale::Absolute, _) => Some(value - first.value),
     }

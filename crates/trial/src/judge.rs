@@ -1,10 +1,10 @@
 //! Judges the runs of a trial.
 //!
 //! For each comparison of two arms, each block yields one observation, the difference between these
-//! arms. If all values are positive, the difference is the logarithm of their ratio, so that a
-//! slowdown of the machine affects both arms equally. A signed-rank test of the differences decides
-//! whether there is an effect ([`signed_rank`]). The size of the effect is the mean of the
-//! differences, with a bootstrap interval ([`mean_interval`]). A difference counts only if two
+//! arms. If all values are positive, the observation is the logarithm of their ratio, so that a
+//! slowdown of the machine affects both arms equally. A signed-rank test of the observations
+//! decides whether there is an effect ([`signed_rank`]). The size of the effect is the mean of the
+//! observations, with a bootstrap interval ([`mean_interval`]). A difference counts only if two
 //! criteria agree: the test, corrected for all comparisons (Holm), and the interval.
 
 use ticktax_analysis::judge::{Evidence, corrected};
@@ -93,7 +93,7 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Sets the verdict. `contrast.chance` must be set before. `difference` is the largest effect
+    /// Sets the verdict. `contrast.chance` must already be set. `difference` is the largest effect
     /// that counts as no difference, as a fraction of the first arm's value.
     pub(super) fn conclude(&mut self, difference: f64, comparisons: usize) {
         self.comparison.contrast.verdict = self.verdict(difference, comparisons);
@@ -183,7 +183,7 @@ fn compare(
     }
 }
 
-/// Returns the values of the metric in the noise runs that succeeded, in time order.
+/// Returns the metric's values in the noise runs that succeeded, in chronological order.
 fn noise_runs(trial: &Trial, metric: usize) -> Vec<f64> {
     let runs = trial.runs.iter();
     let runs = runs.filter(|run| run.purpose == RunPurpose::Noise && run.succeeded);
@@ -191,7 +191,8 @@ fn noise_runs(trial: &Trial, metric: usize) -> Vec<f64> {
         .collect()
 }
 
-/// Converts an estimate of the noise to the scale on which the blocks' values are compared.
+/// Converts an estimate of the noise to the scale on which the values of the blocks are compared.
+/// Returns `None` if `mean` is unknown.
 fn in_scale(known: Detectable, scale: Scale, mean: Option<f64>) -> Option<Detectable> {
     let mean = mean?.abs();
     let factor = match (known.scale, scale) {

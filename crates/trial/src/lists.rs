@@ -9,8 +9,9 @@ use ticktax_analysis::judge::FALSE_VERDICTS;
 use ticktax_experiment::detectable::{additive_difference, effect_of, scale_of};
 use ticktax_experiment::statistics::{mann_whitney, mean, means_interval, variance};
 
-/// Returns the minimum number of values per list for a significant difference. It is four, because
-/// 2 of the 70 ways to order four and four values separate the two lists completely.
+/// Returns the number of values that each list must have for a difference to be significant. It is
+/// four: among the 70 ways to order two lists of four, 2 separate the lists completely, which is
+/// 2.9 %.
 pub fn fewest_values() -> u64 {
     let mut values = 1_u64;
     let mut ways = 2.0;
@@ -21,7 +22,8 @@ pub fn fewest_values() -> u64 {
     values
 }
 
-/// Compares the second list with the first. A relative effect is the ratio of the means, minus 1.
+/// Compares the second list with the first. A relative effect is the ratio of the second mean to
+/// the first, minus 1.
 ///
 /// The lists were not interleaved. If the machine changed between them, that change is part of the
 /// effect. If this matters, run a trial instead.
@@ -125,8 +127,8 @@ mod tests {
 
     #[test]
     fn few_equal_or_missing_values_never_differ() {
-        // With three values each, 2 of 20 orders separate the lists, which is 10 %. With four, it
-        // is 2 of 70, which is 2.9 %.
+        // With lists of three values, 2 of 20 orders separate them, which is 10 %. With lists of
+        // four, it is 2 of 70, which is 2.9 %.
         assert_eq!(fewest_values(), 4);
         let few = compare_lists(&STOCK[..3], &PATCHED[..3], Better::Lower, 0.05);
         assert!(matches!(few.checks[0], Check::TooFew { have: 3, need: 4 }));
@@ -169,10 +171,10 @@ mod tests {
         else {
             panic!("{:?}", comparison.contrast.verdict);
         };
-        // It takes (2.8 · 0.24 / 0.029)² = 540 values to find 2.9 %, or slightly fewer to keep the
-        // effect within 5 %.
+        // It takes (2.8 · 0.24 / 0.029)² = 540 values to find an effect of 2.9 %, and slightly
+        // fewer to show that the effect is within 5 %.
         assert!((300..600).contains(&more), "{more}");
-        // The ratio of values near 0 is meaningless, but their difference is not.
+        // If values are near 0, their ratio is meaningless, but their difference is not.
         let around = compare_lists(
             &[-1.0, 1.0, -2.0, 2.0],
             &[0.5, -0.5, 1.5, 2.5],

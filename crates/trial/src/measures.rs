@@ -33,17 +33,20 @@ pub(crate) fn of_program(
     }
 }
 
-/// Returns how much time the program's threads spent in `state`, in total.
+/// Returns the total time that the program's threads spent in `state`. Returns `None` if it was not
+/// measured.
 pub(crate) fn time(victim: &VictimStatement, state: ThreadState) -> Option<Nanos> {
     sum(victim, |other| other == state)
 }
 
-/// Returns the time in `state` as a share of the time in which the program needed a CPU.
+/// Returns the time in `state` as a share of the time in which the program needed a CPU. Returns
+/// `None` if either time was not measured.
 pub(crate) fn share(victim: &VictimStatement, state: ThreadState) -> Option<f64> {
     Some(time(victim, state)?.share_of(sum(victim, ThreadState::is_wanted)?))
 }
 
-/// Returns how much time the threads spent in all states that `is_selected` accepts, in total.
+/// Returns the total time that the threads spent in the states that `is_selected` accepts. Returns
+/// `None` if it was not measured.
 pub(crate) fn sum(
     victim: &VictimStatement,
     is_selected: impl Fn(ThreadState) -> bool,

@@ -1,5 +1,5 @@
-//! Compares two files of numbers. A file contains one number per line, a table with a CSV column,
-//! or an export from hyperfine.
+//! Compares two files of numbers. Each file contains one number per line, a CSV or TSV table, or an
+//! export from hyperfine.
 
 mod csv;
 mod hyperfine;
@@ -56,13 +56,13 @@ pub enum NumbersError {
 /// The user's options for comparing two lists.
 #[derive(Clone, Debug, Default)]
 pub struct Question {
-    /// Columns to read from CSV files, by name or by number from 1. One entry applies to both
-    /// files, and two entries apply to one file each.
+    /// Columns to read from CSV files, by name or by number from 1. A single entry applies to both
+    /// files. If there are two, each applies to one file.
     pub columns: Vec<String>,
-    /// Results to read from hyperfine exports, by command or by number from 1. One entry applies to
-    /// both files, and two entries apply to one file each.
+    /// Results to read from hyperfine exports, by command or by number from 1. A single entry
+    /// applies to both files. If there are two, each applies to one file.
     pub results: Vec<String>,
-    /// Whether lower or higher values are better. `None` if the user did not specify it.
+    /// Whether lower or higher values are better. `None` if the user did not specify this.
     pub better: Option<Better>,
     /// Largest effect that counts as no difference, as a fraction of the first list's mean.
     pub difference: f64,
@@ -104,7 +104,7 @@ struct List {
 
 impl NumberFiles {
     /// Opens two files. Returns `None` if neither contains numbers. Each file is read only once, so
-    /// pipes work, too.
+    /// the files can be pipes.
     ///
     /// # Errors
     /// Returns an error if only one of the files contains numbers, or if a file cannot be read.
@@ -298,7 +298,7 @@ fn number(text: &str, line: u64) -> Result<f64, Problem> {
     Err(Problem::Content(format!("line {line}: `{shown}` {why}")))
 }
 
-/// Returns the first `most` characters of `text`, without control characters, for a one-line error
+/// Returns the first `most` characters of `text` without control characters, for a one-line error
 /// message.
 fn excerpt(text: &str, most: usize) -> String {
     let shown = text.chars().take(most);
@@ -313,7 +313,8 @@ fn excerpt(text: &str, most: usize) -> String {
         .collect()
 }
 
-/// Returns the index of `chosen`, which is either a name or a number counted from 1.
+/// Returns the index of `chosen`, which is either a name or a number counted from 1. Returns `None`
+/// if there is no such name or number.
 fn place(chosen: &str, names: &[String]) -> Option<usize> {
     let by_name = names.iter().position(|name| name == chosen);
     by_name.or_else(|| {

@@ -3,13 +3,13 @@
 //! 1. [`Prepared::check`] validates everything and changes nothing.
 //! 2. [`Prepared::begin`] locks the journal, undoes what a killed run left behind, and starts a
 //!    watchdog.
-//! 3. Each [`Runner::step`] makes one run. First come the warm-ups of every arm, then the noise
+//! 3. Each [`Runner::step`] makes one run. The warm-ups of every arm come first, then the noise
 //!    runs of the first arm, then the blocks.
-//! 4. [`Runner::end`] restores all settings. So does dropping the runner.
+//! 4. [`Runner::end`] restores all settings, as does dropping the runner.
 //!
-//! Each step first applies the settings of its arm. A setting that already has the right value is
-//! only read, to detect changes by other programs. The step then waits for the settle time, whether
-//! or not anything changed, so that all runs start under the same conditions.
+//! Each step first applies the settings of its arm. If a setting already has the right value, the
+//! step only reads it, to detect changes by other programs. The step then waits for the settle
+//! time, whether or not anything changed, so that all runs start under the same conditions.
 
 mod arms;
 mod error;
@@ -56,7 +56,7 @@ pub enum Subject {
     Process {
         /// Process ID.
         pid: i32,
-        /// Length of each run, in which the process is watched.
+        /// Length of each run, during which the process is watched.
         each: Nanos,
     },
 }
@@ -76,9 +76,10 @@ impl Subject {
 /// The settings, the subject and the design of a trial.
 #[derive(Debug)]
 pub struct TrialPlan {
-    /// The values of each setting. Each has one value per arm.
+    /// The values of each setting. Each setting has one value per arm.
     pub assignments: Vec<Assignment>,
-    /// The CPUs, the interrupt and the disk for settings that apply to such an object.
+    /// The CPUs, the interrupt and the disk that the user named, for settings that apply to such
+    /// objects.
     pub named: Named,
     /// The command to run, or the process to watch.
     pub subject: Subject,
@@ -92,8 +93,8 @@ pub struct TrialPlan {
     pub noise_runs: u64,
     /// Seed for the order of the runs.
     pub seed: u64,
-    /// Pause before each run. If this is `None`, the pause is the longest settle time of any
-    /// setting.
+    /// Pause before each run. If this is `None`, the pause is the longest settle time among the
+    /// settings.
     pub settle: Option<Nanos>,
     /// Largest effect that counts as no difference, as a fraction of the first arm's value.
     pub difference: f64,
@@ -112,7 +113,7 @@ pub struct TrialEnvironment<'a> {
     pub by: &'a str,
     /// A command that calls [`ticktax_knobs::stand_by`].
     pub watchdog: Command,
-    /// How to start another ticktax that waits and then becomes the command.
+    /// How to start the ticktax process that waits and then becomes the command.
     pub starter: Starter,
     /// Version of ticktax.
     pub version: &'a str,
@@ -130,9 +131,9 @@ impl Prepared {
     /// Validates a trial without changing any setting.
     ///
     /// # Errors
-    /// Returns an error for every problem that can be found before the first run, such as an
-    /// unknown setting, a value out of range, equal arms, a missing command, or a missing privilege
-    /// that a metric needs.
+    /// Returns an error for every problem that can be detected before the first run, such as an
+    /// unknown setting, a value out of range, equal arms, a missing command, or the lack of a
+    /// privilege that a metric needs.
     pub fn check(plan: TrialPlan) -> Result<Self, TryError> {
         let system = System::default();
         if plan.blocks == 0 {
@@ -191,8 +192,8 @@ impl Prepared {
         self.rows.first().map_or(0, |row| row.values.len())
     }
 
-    /// Locks the journal and undoes what a killed run left behind. Returns the settings that were
-    /// undone.
+    /// Locks the journal and undoes what a killed run left behind. Returns the outcome for each
+    /// setting that was undone.
     ///
     /// Also starts the watchdog and, if a setting needs it, creates a cgroup for the command. Does
     /// not change any settings yet.
@@ -245,7 +246,7 @@ impl TrialPlan {
     }
 }
 
-/// Checks that the kernel permits tracing. Call this before anything is changed.
+/// Checks that the kernel permits tracing. Call this before changing anything.
 fn require_tracer() -> Result<(), TryError> {
     let look = Plan {
         length: Some(Nanos::from_millis(10)),
@@ -264,7 +265,7 @@ struct ScheduledRun {
     arm: usize,
 }
 
-/// Returns all runs of the trial, in order.
+/// Returns all runs of the trial, in the order in which they are made.
 fn schedule(wanted: &TrialPlan, arms: usize) -> Vec<ScheduledRun> {
     let run = |purpose, block, position, arm| ScheduledRun {
         purpose,
@@ -284,9 +285,8 @@ fn schedule(wanted: &TrialPlan, arms: usize) -> Vec<ScheduledRun> {
     runs
 }
 
-/// Returns whether `run` is the one after which to check that the arms are comparable. This is the
-/// last warm-up or, if no warm-ups are planned, the last run of the first block. By then, every arm
-/// has run.
+/// Returns whether to check after `run` that the arms are comparable. That run is the last warm-up
+/// or, if no warm-ups are planned, the last run of the first block. By then, every arm has run.
 fn is_last_look(run: ScheduledRun, next: Option<&ScheduledRun>, warm_ups: u64) -> bool {
     let in_first = |other: &ScheduledRun| match run.purpose {
         RunPurpose::WarmUp => other.purpose == RunPurpose::WarmUp,
@@ -299,8 +299,8 @@ fn is_last_look(run: ScheduledRun, next: Option<&ScheduledRun>, warm_ups: u64) -
 
 /// A trial in progress. When this value is dropped, it restores all settings.
 pub struct Runner {
-    /// Applies and restores the settings. It must be dropped before the watchdog. The journal is
-    /// then closed, and the watchdog has nothing left to do.
+    /// Applies and restores the settings. It must be dropped before the watchdog. That way, the
+    /// journal is already closed, and the watchdog has nothing left to do.
     setter: Setter,
     _watchdog: Watchdog,
     starter: Starter,
@@ -320,17 +320,17 @@ pub struct Runner {
 /// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stepped {
-    /// A run has been made. The value is the purpose of the next run.
+    /// A run has been made. The field contains the purpose of the next run.
     Next(RunPurpose),
     /// The last run has been made.
     Over,
-    /// A signal stopped the trial.
+    /// A signal with this number stopped the trial.
     Interrupted(i32),
 }
 
 impl Runner {
-    /// Makes the next run. Calls `asked` twenty times per second to check whether a signal has
-    /// asked the trial to stop.
+    /// Makes the next run. Calls `asked` twenty times per second. If it returns the number of a
+    /// signal, the trial stops.
     ///
     /// # Errors
     /// Returns an error if a setting cannot be changed, if another program changed it, if the
@@ -373,8 +373,8 @@ impl Runner {
         Stepped::Interrupted(signal)
     }
 
-    /// Waits for the settle time. If a signal arrives, returns its number early. Otherwise, returns
-    /// `None`.
+    /// Waits for the settle time and returns `None`. If a signal arrives during the wait, returns
+    /// its number immediately.
     fn pause(&self, asked: &dyn Fn() -> Option<i32>) -> Option<i32> {
         let end = now() + self.settle;
         loop {
@@ -389,7 +389,8 @@ impl Runner {
         }
     }
 
-    /// Runs the command once. Returns whether it succeeded, and one value per metric.
+    /// Runs the command once. Returns whether it succeeded, and one value per metric. The value is
+    /// `None` if the metric was not measured.
     fn run(
         &mut self,
         arm: usize,
@@ -440,7 +441,8 @@ impl Runner {
         Ok((succeeded, self.values(&measured)))
     }
 
-    /// Watches the process `pid` for `each`. Returns one value per metric.
+    /// Watches the process `pid` for `each`. Returns one value per metric, which is `None` if the
+    /// metric was not measured.
     fn watch(
         &mut self,
         pid: i32,
@@ -473,7 +475,7 @@ impl Runner {
         metrics.map(|&metric| measured.value(metric)).collect()
     }
 
-    /// Checks that the first runs leave something to compare.
+    /// Returns an error if the first runs leave nothing to compare.
     fn require_comparable(&self) -> Result<(), TryError> {
         self.setter.require_different()?;
         if self.runs.iter().all(|run| !run.succeeded) {
@@ -520,7 +522,7 @@ impl Runner {
         }
     }
 
-    /// Restores all settings. Returns what happened to each setting.
+    /// Restores all settings. Returns the outcome for each setting.
     pub fn end(self) -> UndoStatement {
         self.setter.undo()
     }

@@ -1,6 +1,6 @@
 //! Writes the initial inputs for all fuzz targets. `cargo run --example seeds -- DIRECTORY` creates
 //! one directory `DIRECTORY/TARGET` per target. The inputs come from the repository's fixtures and
-//! from files of this machine.
+//! from files on this machine.
 
 use std::error::Error;
 use std::fs;
@@ -186,7 +186,7 @@ fn lists(corpus: &Corpus) -> Outcome {
     Ok(())
 }
 
-/// Adds each of this machine's files as an input, and one input that contains all of them.
+/// Adds each of this machine's files as an input, and another input that contains all of them.
 fn machine(corpus: &Corpus) -> Outcome {
     let mut all = Vec::new();
     for (number, name) in MACHINE_FILES.iter().enumerate() {

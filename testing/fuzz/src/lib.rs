@@ -8,8 +8,9 @@ use tempfile::TempDir;
 use ticktax_model::document::Document;
 use ticktax_report::{Format, TextStyle, View, render};
 
-/// Prevents libFuzzer from aborting when the Parquet library panics on damaged bytes. The panics
-/// are caught and become errors, but libFuzzer's panic hook would abort before that.
+/// Prevents libFuzzer from aborting when the Parquet library panics on damaged bytes. ticktax
+/// catches these panics and turns them into errors, but libFuzzer's panic hook would abort before
+/// they are caught.
 pub fn allow_caught_panics() {
     let abort = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -22,8 +23,8 @@ pub fn allow_caught_panics() {
 /// Byte that separates the files in an input that contains several.
 pub const SEPARATOR: u8 = 0x1e;
 
-/// System files that the target `proc` replaces. The first byte of each part of the input selects
-/// one of them.
+/// System files whose contents the target `proc` replaces. The first byte of each part of the input
+/// selects one of them.
 pub const MACHINE_FILES: &[&str] = &[
     "proc/1/autogroup",
     "proc/1/cgroup",
@@ -61,7 +62,7 @@ pub const MACHINE_FILES: &[&str] = &[
     "sys/fs/cgroup/a/cpu.stat",
 ];
 
-/// Creates a directory for the files that a target reads. It is in memory if possible.
+/// Creates a temporary directory for the files that a target reads, in memory if possible.
 ///
 /// # Panics
 /// Panics if the directory cannot be created.

@@ -1,8 +1,8 @@
-//! Reads the journal of changed settings, as the verb `undo` does. The target itself adds the
-//! checksum of each line.
+//! Reads the journal of changed settings, as the verb `undo` does. The target adds the checksum of
+//! each line to the input.
 //!
 //! Undoing writes settings, so this target must not run as root. Files are written below a
-//! temporary directory, but thread policies are set on the machine itself.
+//! temporary directory, but scheduling policies are set for threads of the machine itself.
 
 #![no_main]
 

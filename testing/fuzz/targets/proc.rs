@@ -1,4 +1,4 @@
-//! Reads system files below `/proc` and `/sys`. Programs choose some of the text in them, such as
+//! Reads system files below `/proc` and `/sys`. Programs can choose some of their text, such as
 //! names, cgroups and mount points.
 
 #![no_main]

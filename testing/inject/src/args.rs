@@ -23,7 +23,7 @@ pub(crate) struct Args {
     /// Set the length of an event (fifo, block, filter).
     #[arg(long, default_value = "200us")]
     length: Nanos,
-    /// Delay each burst by a random time of up to this much.
+    /// Delay each burst by a random time of at most this length.
     #[arg(long, default_value = "0us")]
     jitter: Nanos,
     /// Skip this share of the bursts.

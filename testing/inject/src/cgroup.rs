@@ -1,7 +1,7 @@
 //! Creates a cgroup with a CPU quota for a disturbance, and removes it afterwards.
 //!
-//! A group's name contains the PID of its creator. If the creator is killed, a later run can
-//! therefore recognize the group and remove it.
+//! A group's name contains the PID of its creator. If the creator is killed, the next injector can
+//! thus recognize the group and remove it.
 
 use std::fs;
 use std::io;
@@ -30,14 +30,14 @@ struct Hierarchy {
     root: PathBuf,
 }
 
-/// A group of processes that share a CPU quota. Dropping this removes the group. The group must be
-/// empty by then.
+/// A group of processes that share a CPU quota. Dropping this value removes the group, which must
+/// be empty at that time.
 #[derive(Debug)]
 pub(crate) struct Group {
     path: PathBuf,
     version: Version,
-    /// File in which the `cpu` controller was enabled for this group, or `None` if it already was.
-    /// The controller must be disabled there afterwards.
+    /// File in which the `cpu` controller was enabled for this group. The controller must be
+    /// disabled there afterwards. `None` if it was already enabled before.
     switched_on: Option<PathBuf>,
 }
 
@@ -77,7 +77,7 @@ impl Group {
             let hint = "end the other throttle of this process first, or allow cgroups";
             let failed = InjectError::io(format!("make {}", group.path.display()), &error, hint);
             // A group with this name already exists. Do not remove it, but disable the controller
-            // again.
+            // if this call enabled it.
             group.switch_off();
             std::mem::forget(group);
             return Err(failed);
@@ -127,8 +127,8 @@ impl Group {
 
     fn switch_off(&self) {
         if let Some(file) = &self.switched_on {
-            // This fails only if another process uses the controller by now. The controller then
-            // stays enabled.
+            // This fails only if another process is using the controller by now. In that case, the
+            // controller stays enabled.
             let _ = fs::write(file, "-cpu");
         }
     }

@@ -32,8 +32,8 @@ pub(crate) fn spin(start: Nanos, length: Nanos) -> Nanos {
 }
 
 fn read(clock: ClockId) -> Nanos {
-    // Both clocks exist on every Linux system. If reading one failed, the resulting 0 would be
-    // noticed immediately.
+    // Both clocks exist on every Linux system. If reading a clock failed nevertheless, the
+    // resulting 0 would be noticed immediately.
     clock_gettime(clock).map(nanos).unwrap_or_default()
 }
 

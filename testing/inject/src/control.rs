@@ -41,23 +41,23 @@ impl Stopper {
     /// Stops the disturbance as soon as its current event is over.
     pub fn stop(&self) {
         self.0.asked.store(true, Ordering::Release);
-        // Ignore errors: the write fails only if the counter is full, and in that case all waiters
-        // are awake already.
+        // Ignore errors: the write fails only if the counter is full, in which case all waiters
+        // have already been woken.
         let _ = self.0.wake.write(1);
     }
 
-    /// Returns whether a stop has been requested.
+    /// Returns whether the disturbance has been asked to stop.
     pub fn stopped(&self) -> bool {
         self.0.asked.load(Ordering::Acquire)
     }
 }
 
-/// The events that the timer is used for.
+/// Determines which events the timer is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arm {
     /// Only for events that are not due yet.
     WhenEarly,
-    /// For every event, because the expiry of the timer is the event.
+    /// For every event, because the timer's expiry is itself the event.
     Always,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct Walk {
 pub(crate) struct Control {
     stopper: Stopper,
     started: Sender<Nanos>,
-    /// Timer with which the thread waits for events. It is a timerfd, because that has neither
+    /// Timer with which the thread waits for events. It is a timerfd, because timerfds have neither
     /// slack nor rounding. In contrast, `clock_nanosleep` cannot be stopped, and the kernel rounds
     /// up the timeouts of `poll`.
     timer: TimerFd,
@@ -97,11 +97,11 @@ impl Control {
         })
     }
 
-    /// Reports that the disturbance starts now, and returns the start time.
+    /// Reports that the disturbance is starting, and returns the start time.
     pub(crate) fn begin(&self) -> Nanos {
         let start = clock::now();
-        // Ignore errors: they mean that the thread that started the disturbance no longer waits. It
-        // then stops the disturbance in another way.
+        // Ignore errors. An error means that the thread that started the disturbance has stopped
+        // waiting for it, and will stop the disturbance in another way.
         let _ = self.started.send(start);
         start
     }
@@ -166,7 +166,7 @@ impl Control {
         for event in plan.schedule.events(plan.duration) {
             let due = first + event.at;
             if clock::now() >= end {
-                // It is too late to run this event, but it was due before the end. Therefore count
+                // It is too late to run this event, but the event was due before the end, so count
                 // it as planned.
                 planned += 1;
                 continue;

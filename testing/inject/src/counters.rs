@@ -54,7 +54,8 @@ fn read(file: &str, row: &str, cpu: Cpu) -> Option<u64> {
 }
 
 /// Returns the value for `row` and `cpu` in a table whose first line names the online CPUs. `row`
-/// is the name of a row, or the description after its counts. Returns `None` if the table lacks it.
+/// is the name of a row, or the description after its counts. Returns `None` if the table has no
+/// such row or CPU.
 fn cell(table: &str, row: &str, cpu: Cpu) -> Option<u64> {
     let mut lines = table.lines();
     let name = format!("CPU{cpu}");

@@ -26,8 +26,7 @@ pub enum InjectError {
         /// The CPUs on which this process is allowed to run.
         allowed: CpuList,
     },
-    /// The kind disturbs a CPU from another one, but this process is allowed to run on only one
-    /// CPU.
+    /// The kind disturbs a CPU from another CPU, but this process is allowed to run on only one.
     #[error(
         "`{kind}` disturbs a CPU from another one, and this process may only run on CPU {cpu}: \
          allow it a second CPU"
@@ -41,7 +40,7 @@ pub enum InjectError {
     /// The schedule is invalid.
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
-    /// The kind does not support the plan.
+    /// This kind of disturbance does not support the plan.
     #[error("`{kind}` {why}")]
     Refused {
         /// The requested kind.

@@ -1,9 +1,9 @@
 //! Causes disturbances of known size and time, in order to test what ticktax reports about them.
 //!
 //! A [`Plan`] describes a disturbance: the [`Disturbance`] itself, the CPU, the [`Schedule`] and
-//! the duration. [`run`] performs it. [`spawn`] does so in the background, so that the machine can
-//! be observed at the same time. The result is a [`Truth`]: when the events happened, how much CPU
-//! time they took as far as the injector can know, and how that was measured.
+//! the duration. [`run`] performs it. [`spawn`] performs it in the background, so that the machine
+//! can be observed meanwhile. The result is a [`Truth`]: when the events happened, how much CPU
+//! time they took (if the injector can know that), and how that was measured.
 //!
 //! A disturbance may change the machine, for example its cgroups, network namespaces or thread
 //! priorities. All changes are undone when it ends, even if it fails. This library prints nothing.
@@ -53,7 +53,7 @@ pub fn spawn(plan: &Plan) -> Result<Running, InjectError> {
         .name(plan.disturbance.comm().to_owned())
         .spawn(move || kinds::run(&plan, &control))
         .map_err(|e| InjectError::io("start a thread", &e, "raise the limit of threads"))?;
-    // If the disturbance failed before it started, it has dropped the sender, so this call fails.
+    // If the disturbance fails before it starts, it drops the sender, and this call fails.
     let began = started.recv();
     let mut running = Running {
         start: Nanos::ZERO,

@@ -38,7 +38,7 @@ fn fail(error: &dyn std::error::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Runs the disturbance. If a signal arrives that would kill the process, stops the disturbance
+/// Runs the disturbance. A signal that would normally kill the process stops the disturbance
 /// cleanly instead.
 fn inject(args: &Args) -> Result<Truth, InjectError> {
     // Block the signals before starting any thread, so that all threads inherit the mask.

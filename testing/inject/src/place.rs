@@ -6,7 +6,7 @@ use ticktax_model::{Cpu, CpuList};
 
 use crate::error::InjectError;
 
-/// The calling thread, in scheduler system calls.
+/// Stands for the calling thread in scheduler system calls.
 pub(crate) const SELF: Pid = Pid::from_raw(0);
 
 /// Returns the CPUs on which the calling thread is allowed to run.
@@ -21,7 +21,7 @@ pub(crate) fn allowed_cpus() -> Result<CpuList, InjectError> {
         .collect())
 }
 
-/// Fails if threads of this process are not allowed to run on `cpu`.
+/// Returns an error if threads of this process are not allowed to run on `cpu`.
 pub(crate) fn check(cpu: Cpu) -> Result<(), InjectError> {
     let allowed = allowed_cpus()?;
     if allowed.contains(cpu) {
@@ -31,8 +31,8 @@ pub(crate) fn check(cpu: Cpu) -> Result<(), InjectError> {
     }
 }
 
-/// Returns another CPU, from which `cpu` can be disturbed. Fails if this process is not allowed to
-/// run on one.
+/// Returns another CPU, from which `cpu` can be disturbed. Returns an error if this process is not
+/// allowed to run on any other CPU.
 pub(crate) fn other_than(cpu: Cpu, kind: &'static str) -> Result<Cpu, InjectError> {
     let other = allowed_cpus()?.iter().find(|other| *other != cpu);
     other.ok_or(InjectError::NeedsSecondCpu { kind, cpu })

@@ -88,7 +88,7 @@ pub enum Disturbance {
 }
 
 /// A part of each tick period. Its bounds are fractions of the tick period, relative to the tick.
-/// Negative values are before the tick.
+/// Negative fractions are before the tick.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Window {
     /// Start, which must be greater than -1.
@@ -171,7 +171,8 @@ impl Disturbance {
         }
     }
 
-    /// Returns what the disturbance requires root for, or `None` if it does not require root.
+    /// Returns the action for which the disturbance requires root, or `None` if it does not require
+    /// root.
     pub fn needs_root(&self) -> Option<&'static str> {
         match self {
             Self::Fifo { .. } => Some("give a thread a real-time priority"),
@@ -207,7 +208,7 @@ impl Plan {
         Self { duration, ..self }
     }
 
-    /// Checks whether this process can run the plan on this machine.
+    /// Returns an error if this process cannot run the plan on this machine.
     pub fn check(&self) -> Result<(), InjectError> {
         let kind = self.disturbance.name();
         let refused = |why: String| Err(InjectError::Refused { kind, why });
@@ -294,8 +295,8 @@ impl Plan {
     }
 }
 
-/// Minimum interval between samples. If samples were taken more often, the kernel might throttle
-/// them: by default, `perf_event_max_sample_rate` is 100 000 per second.
+/// Minimum interval between samples. With shorter intervals, the kernel might throttle the samples:
+/// by default, `perf_event_max_sample_rate` is 100 000 per second.
 const SHORTEST_SAMPLING: Nanos = Nanos::from_micros(100);
 
 /// Maximum share of the CPU that `fifo` may use. It is below the kernel's real-time limit of 95 %

@@ -10,10 +10,10 @@ use ticktax_model::Nanos;
 /// Times at which the events of a disturbance happen: a period, and deviations from it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Schedule {
-    /// Interval between the starts of successive bursts. If `random` is true, it is the mean
+    /// Interval between the starts of successive bursts. If `random` is true, this is the mean
     /// interval.
     pub period: Nanos,
-    /// Length of an event. It is used only by kinds whose events can have different lengths.
+    /// Length of an event. Only kinds whose events can have different lengths use it.
     pub length: Nanos,
     /// Maximum random delay of each burst. Delays are uniformly distributed from 0 to this value,
     /// and do not accumulate.
@@ -97,8 +97,8 @@ impl Schedule {
         }
     }
 
-    /// Returns whether the schedule is strictly periodic. It then has no jitter, no skipped or
-    /// random bursts, and one event per burst.
+    /// Returns whether the schedule is strictly periodic: without jitter, without skipped or random
+    /// bursts, and with one event per burst.
     pub fn is_plain(&self) -> bool {
         self.jitter == Nanos::ZERO && self.missing == 0.0 && self.burst == 1 && !self.random
     }
@@ -143,7 +143,7 @@ impl Schedule {
         Ok(())
     }
 
-    /// Iterates over the events that are due within `duration`, in the order of time. Does not
+    /// Iterates over the events that are due within `duration`, in chronological order. Does not
     /// allocate memory.
     pub fn events(&self, duration: Nanos) -> Events {
         Events {
@@ -210,7 +210,7 @@ impl Iterator for Events {
             .0
             .saturating_mul(i64::from(self.done_of_burst));
         self.done_of_burst += 1;
-        // Random bursts can overlap, but the times of successive events must not decrease.
+        // Random bursts can overlap, but each event must be at or after the previous one.
         self.latest = Nanos(self.burst_at.0.saturating_add(offset)).max(self.latest);
         (self.latest < self.duration).then_some(Planned {
             at: self.latest,

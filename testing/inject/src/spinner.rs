@@ -17,7 +17,7 @@ use crate::truth::Event;
 /// Name of the spinning thread.
 pub(crate) const COMM: &str = "ttx-inj-target";
 
-/// Minimum time between two clock readings that counts as a gap.
+/// Two successive clock readings that are at least this far apart count as a gap.
 const SHORTEST: Nanos = Nanos::from_micros(1);
 
 /// An interval in which the spinning thread did not run.
@@ -27,7 +27,7 @@ pub(crate) struct Gap {
     pub(crate) end: Nanos,
 }
 
-/// The gaps that a spinning thread recorded, in the order of time.
+/// The gaps that a spinning thread recorded, in chronological order.
 #[derive(Debug)]
 pub(crate) struct Gaps {
     pub(crate) kept: Vec<Gap>,
@@ -51,10 +51,10 @@ impl Spinner {
         let its_quit = Arc::clone(&quit);
         let spin = move || {
             let placed = place::pin(place::SELF, cpu);
-            // Interrupts that are aimed at this thread do not arrive while it waits for the CPU, so
-            // raise its priority. If this is not permitted, the priority stays the same.
+            // Interrupts that target this thread do not arrive while it waits for the CPU, so raise
+            // its priority. If this is not permitted, the priority stays the same.
             let _ = sys::favour_self();
-            // Values other than zero make sure that the pages are mapped from the start.
+            // Use values other than zero, so that the pages are mapped from the start.
             let mut gaps = vec![
                 Gap {
                     start: Nanos(1),
@@ -121,7 +121,7 @@ fn spin_until(quit: &AtomicBool, gaps: &mut [Gap]) -> usize {
                 end: time,
             };
             used += 1;
-            // The time that it took to record the gap is not a gap.
+            // The time that recording the gap took is not itself a gap.
             last = clock::now();
         } else {
             last = time;
@@ -139,8 +139,8 @@ pub(crate) fn lost_within(gaps: &[Gap], window: (Nanos, Nanos)) -> Nanos {
 }
 
 /// Returns the time lost during each call, which is the total of the gaps that started during the
-/// call. Omits calls during which no time was lost. `calls` and `gaps` must be in the order of
-/// time.
+/// call. Omits calls during which no time was lost. `calls` and `gaps` must be in chronological
+/// order.
 pub(crate) fn lost_to_calls(gaps: &[Gap], calls: &[Event]) -> Vec<Nanos> {
     let mut gaps = gaps.iter().peekable();
     let lost_to = |call: &Event| {

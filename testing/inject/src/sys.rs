@@ -16,15 +16,15 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork};
 use ticktax_model::{Cpu, Nanos};
 
-/// Smallest page size among all supported machines. If pages are larger, some are touched more than
-/// once, which does no harm.
+/// Smallest page size among all supported machines. If a machine's pages are larger, some are
+/// touched more than once, which does no harm.
 const PAGE: usize = 4096;
 
 /// Gives the calling thread the policy `SCHED_FIFO`. Threads that it starts do not inherit the
 /// policy.
 pub(crate) fn set_fifo(priority: i32) -> nix::Result<()> {
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    // The function `sched_setscheduler` in musl does nothing, so make the system call directly. The
+    // musl's function `sched_setscheduler` does nothing, so make the system call directly. The
     // kernel's `struct sched_param` consists of just this number.
     let param: libc::c_int = priority;
     // SAFETY: `param` is a complete sched_param and outlives the call. 0 means the caller.
@@ -84,7 +84,7 @@ pub(crate) fn packet_socket() -> nix::Result<OwnedFd> {
     // SAFETY: socket takes three integers.
     let result = unsafe { libc::socket(libc::AF_PACKET, kind, protocol.into()) };
     let fd = Errno::result(result)?;
-    // SAFETY: the descriptor is new, so it has no other owner.
+    // SAFETY: the descriptor is new, so nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -131,7 +131,7 @@ pub(crate) fn write_pages(file: &File) -> nix::Result<()> {
     Errno::result(result).map(drop)
 }
 
-/// A perf event on one CPU. It counts until this is dropped.
+/// A perf event on one CPU. It counts until this value is dropped.
 #[derive(Debug)]
 struct CpuEvent(File);
 
@@ -181,15 +181,15 @@ const fn second_half(number: u64) -> u64 {
     }
 }
 
-/// Counts the cycles of a CPU until this is dropped. The CPU is interrupted after every `cycles`
-/// cycles.
+/// Counts the cycles of a CPU until this value is dropped. The CPU is interrupted after every
+/// `cycles` cycles.
 #[derive(Debug)]
 pub(crate) struct CycleCounter(CpuEvent);
 
 impl CycleCounter {
     pub(crate) fn start(cpu: Cpu, cycles: u64) -> nix::Result<Self> {
-        // The words describe a hardware event that counts cycles, with this period and with all
-        // options off.
+        // The words describe a hardware event that counts cycles. It has this period, and all
+        // options are off.
         let mut attr = [0; 14];
         attr[2] = cycles;
         CpuEvent::open(cpu, attr).map(Self)
@@ -206,8 +206,8 @@ impl CycleCounter {
     }
 }
 
-/// A clock that takes periodic samples on one CPU until this is dropped. At each sample, the CPU
-/// sends itself an interrupt (`irq_work`), which wakes the reader.
+/// A clock that takes periodic samples on one CPU until this value is dropped. At each sample, the
+/// CPU sends itself an interrupt (`irq_work`), which wakes the reader.
 #[derive(Debug)]
 pub(crate) struct SampledClock {
     samples: Mapping,
@@ -238,8 +238,8 @@ impl SampledClock {
         let page = page
             .and_then(|size| usize::try_from(size).ok())
             .ok_or(Errno::EINVAL)?;
-        // The mapping consists of a control page and a data page. Because it is read-only, the
-        // kernel overwrites old data.
+        // The mapping consists of a control page and a data page. Because the mapping is read-only,
+        // the kernel overwrites old data.
         let samples = Mapping::of_file(&event.0, 2 * page)?;
         Ok(Self {
             samples,
@@ -259,7 +259,7 @@ impl SampledClock {
     }
 }
 
-/// A memory mapping, which is unmapped when this is dropped.
+/// A memory mapping, which is unmapped when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<c_void>,
@@ -326,7 +326,7 @@ unsafe impl Send for SharedWords {}
 unsafe impl Sync for SharedWords {}
 
 impl SharedWords {
-    /// Creates `count` integers, which are 0 at first.
+    /// Creates `count` integers with the initial value 0.
     pub(crate) fn new(count: usize) -> nix::Result<Self> {
         let bytes = count * size_of::<AtomicI64>();
         let mut mapping = Mapping::new(bytes, MapFlags::MAP_SHARED)?;
@@ -346,14 +346,14 @@ impl SharedWords {
     }
 }
 
-/// A child process with a single thread. It is killed and reaped when this is dropped.
+/// A child process with a single thread. The child is killed and reaped when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Child(Pid);
 
 impl Child {
     /// Runs `body` in a child process, which exits afterwards. If the parent has several threads,
-    /// `body` must not allocate memory, lock anything or print, because another thread may have
-    /// held a lock at the time of the fork.
+    /// `body` must not allocate memory, lock anything or print. Otherwise, it could wait forever
+    /// for a lock that another thread held at the time of the fork.
     pub(crate) fn fork(body: impl FnOnce()) -> nix::Result<Self> {
         // SAFETY: the child only runs `body`, which follows the rule above, and _exit.
         match unsafe { fork() }? {
@@ -440,7 +440,7 @@ pub(crate) fn handle_alarms() -> nix::Result<()> {
 
 /// Arms a timer that sends this process a `SIGALRM` after `wait`, which must be at least 1 µs.
 pub(crate) fn set_alarm(wait: Nanos) -> nix::Result<()> {
-    // Round up, because the alarm may be late but not early.
+    // Round up, because the alarm must never be early.
     let micros = ((wait.0 + 999) / 1_000).max(1);
     let zero = libc::timeval {
         tv_sec: 0,

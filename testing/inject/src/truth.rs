@@ -29,16 +29,17 @@ pub struct Truth {
     /// keep up.
     pub events: u64,
     /// CPU time that the disturbance took on the disturbed CPU, or `None` if the injector cannot
-    /// know it.
+    /// determine it.
     pub injected: Option<Measured>,
     /// The same time according to other methods, and related times.
     pub measured: Vec<Measured>,
-    /// Account in which the disturbance should appear. It has the kernel's name for the work.
+    /// Account in which the disturbance should appear. It is named after the kernel's name for the
+    /// work.
     pub account: String,
     /// Other accounts that the disturbance affects.
     pub also: Vec<String>,
     /// Increase of the kernel's counters for the disturbed CPU during the disturbance. Other causes
-    /// can contribute to them.
+    /// can contribute to the increase.
     pub counts: Vec<Count>,
     /// The first [`Truth::MAX_LOGGED`] events. For `throttle`, these are the gaps that the
     /// throttled process noticed.
@@ -85,7 +86,7 @@ impl Truth {
     /// Maximum number of events in the log.
     pub const MAX_LOGGED: usize = 100_000;
 
-    /// Returns whether `reported` is a plausible throttled time, within 5 %.
+    /// Returns whether `reported` is a plausible throttled time, with a tolerance of 5 %.
     ///
     /// The cgroup's clock stops as soon as quota is available again. The process notices this only
     /// when it runs again, which takes longer if other threads run first.
@@ -105,8 +106,8 @@ impl Truth {
     }
 
     /// Returns the total time during which `stretches` overlap `events`. `stretches` are the
-    /// intervals in which a thread ran. `events` must be in the order of time, and must not overlap
-    /// each other.
+    /// intervals in which a thread ran. `events` must be in chronological order, and must not
+    /// overlap each other.
     pub fn time_within<'a>(
         events: &[Event],
         stretches: impl IntoIterator<Item = &'a Span>,
@@ -152,7 +153,7 @@ pub(crate) struct EventLog {
 }
 
 impl EventLog {
-    /// Reserves room for `expected` events, but at most for [`Truth::MAX_LOGGED`].
+    /// Reserves room for `expected` events, or for [`Truth::MAX_LOGGED`] events if that is less.
     pub(crate) fn new(expected: usize) -> Self {
         let mut kept = Vec::with_capacity(expected.min(Truth::MAX_LOGGED));
         // Touch the memory now, so that it causes no page faults during the disturbance.

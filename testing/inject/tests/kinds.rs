@@ -12,7 +12,7 @@ type Outcome = Result<(), Box<dyn Error>>;
 
 fn main() {
     let mut arguments = Arguments::from_args();
-    // Tests that run at the same time would disturb each other. In addition, a process has only one
+    // Tests that run concurrently would disturb each other. In addition, a process has only one
     // cgroup for throttling.
     arguments.test_threads = Some(1);
     let root = nix::unistd::geteuid().is_root();
@@ -72,9 +72,9 @@ fn kinds() -> Vec<Disturbance> {
         Disturbance::Softirq { packets: 8 },
         Disturbance::Filter,
         Disturbance::Timer,
-        // The quota is a tenth of each period. It must be less than the CPU time that the process
-        // gets if it shares the CPU with several others, because otherwise the process would not be
-        // throttled.
+        // The quota is a tenth of each period. The process is throttled only if the quota is less
+        // than the CPU time that it gets. This must be true even if the process shares the CPU with
+        // several others.
         Disturbance::Throttle {
             quota: Nanos::from_millis(2),
         },
@@ -163,7 +163,7 @@ fn busy() -> Result<Running, Box<dyn Error>> {
     Ok(ticktax_inject::spawn(&plan.duration(ms(10_000)))?)
 }
 
-/// Checks that times that were measured in two ways are consistent.
+/// Checks that the truth's figures are consistent with each other.
 fn sums_agree(truth: &Truth) -> Outcome {
     let listed: Nanos = truth.log.iter().filter_map(|event| event.cpu_time).sum();
     match truth.kind.as_str() {
@@ -230,7 +230,7 @@ fn stopped_early() -> Outcome {
             "it went on to its end",
         )?;
     }
-    // Dropping a disturbance must stop it as well. If it did not, the test would hang.
+    // Dropping a disturbance must stop it as well. Otherwise, the test would hang.
     drop(ticktax_inject::spawn(
         &plan(Disturbance::None)?.duration(Nanos::from_secs(3600)),
     )?);
@@ -300,8 +300,8 @@ fn stale_group_removed() -> Outcome {
     check(!stale.exists(), "the stale group is still there")
 }
 
-/// Returns the cgroup that this process created. It may be in any hierarchy that has the `cpu`
-/// controller.
+/// Returns the cgroup that this process created, which may be in any hierarchy that has the `cpu`
+/// controller. Returns `None` if there is no such cgroup.
 fn own_group() -> Option<PathBuf> {
     let name = format!("ticktax-inject-{}", std::process::id());
     let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;

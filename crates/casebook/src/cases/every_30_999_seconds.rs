@@ -1,5 +1,5 @@
-//! `every-30.999-seconds`: a loop over all vnodes in the kernel occupies the CPU, so packets are
-//! lost.
+//! `every-30.999-seconds`: a kernel loop over all vnodes occupies the CPU for so long that packets
+//! are lost.
 
 use ticktax_model::Nanos;
 use ticktax_sim::cache::{Cache, Layout};
@@ -27,8 +27,9 @@ fn l2(kilobytes: u64) -> Cache {
 
 const LINE: u64 = 64;
 
-/// The published memory accesses for each item, in the order in which the loop over all items makes
-/// them. Each consists of the object (0 for the vnode, 1 for the inode) and the offset within it.
+/// The published memory accesses that the loop makes for each item, in the order in which it makes
+/// them. Each access consists of the object (0 for the vnode, 1 for the inode) and the offset
+/// within it.
 const TOUCHES: [(usize, u64); 8] = [
     (0, 0x90),
     (0, 0x1c),
@@ -64,9 +65,9 @@ fn packed() -> Layout {
     }
 }
 
-/// Returns how many cache misses per item take the full latency, if fetching a line also fetches
-/// the next one. Only the first access to a line counts. It does not count if the line directly
-/// follows the one that was accessed just before.
+/// Returns how many cache misses per item take the full latency. The hardware is assumed to fetch
+/// the next line along with each line. An access therefore counts only if it is the first one to
+/// its line, and if the access just before it was not to the preceding line.
 fn apart(touches: &[(usize, u64)]) -> usize {
     let lines: Vec<(usize, u64)> = touches
         .iter()
@@ -122,8 +123,8 @@ impl Case for Walk {
     }
 
     fn remarks(&self, _: &CaseFile, values: &Values, _: &Modelled) -> Vec<Remark> {
-        // This is a 2.2 GHz laptop, throttled to 150 MHz. It is unknown which share of the loop is
-        // memory-bound, so compute both extremes.
+        // The computed machine is a 2.2 GHz laptop, throttled to 150 MHz. It is unknown which share
+        // of the loop is memory-bound, so compute both extremes: none of it, and all of it.
         let walk = values.get("items") * values.get("misses") * values.get("besplex-main");
         let (none, all) = (Nanos::ZERO, millis(walk / 1e6));
         let ms = |duty, compute, memory| {
@@ -172,14 +173,16 @@ impl Case for Walk {
     }
 }
 
-/// Returns the time per item in ns, for a row whose label has the form `HOST, MISSES`.
+/// Returns the time per item in ns, for a row whose label has the form `HOST, MISSES`. Returns
+/// `None` if the label has another form.
 fn by_misses(at: &str, values: &Values) -> Option<f64> {
     let (host, misses) = at.split_once(", ")?;
     Some(misses.parse::<f64>().ok()? * values.get(&format!("{host}-main")))
 }
 
 /// Returns the time per item in ns, for a row whose label has the form `HOST, N items, SIZE`. Each
-/// access hits the cache level that contains its line.
+/// access hits the cache level that contains its line. Returns `None` if the label has another
+/// form.
 fn by_levels(at: &str, values: &Values) -> Option<f64> {
     let mut parts = at.split(", ");
     let host = parts.next()?;

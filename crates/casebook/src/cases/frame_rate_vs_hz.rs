@@ -1,4 +1,4 @@
-//! `frame-rate-vs-hz`: the sleeps of a frame loop end on ticks, and its CPU time is sampled at
+//! `frame-rate-vs-hz`: a frame loop whose sleeps end on ticks, and whose CPU time is sampled at
 //! ticks.
 
 mod kernels;
@@ -21,10 +21,11 @@ pub(super) const CASE: FrameRate = FrameRate;
 
 pub(super) struct FrameRate;
 
-/// Number of seconds simulated per row. They make the frame rate accurate to ±0.01.
+/// Number of seconds simulated per row. With this length, the frame rate is accurate to ±0.01
+/// frames per second.
 const LENGTH: i64 = 120;
-/// Number of seconds simulated per row in fits and sweeps. They make the frame rate accurate to
-/// ±0.05.
+/// Number of seconds simulated per row in fits and sweeps. With this length, the frame rate is
+/// accurate to ±0.05 frames per second.
 const SAMPLE: i64 = 20;
 /// CPU share that a loaded server actually uses. This is the midpoint of the published 50 to 70 %.
 const LOADED: f64 = 0.6;
@@ -200,7 +201,8 @@ fn program_with_an_end(mut program: Vec<Step>) -> Vec<Step> {
     program
 }
 
-/// Returns how much CPU time tick sampling would charge, in seconds. It is a whole number of ticks.
+/// Returns how much CPU time tick sampling would charge, in seconds. The result is a whole number
+/// of ticks.
 fn sampled(report: &Report, hz: u64) -> f64 {
     let tick = Device::Pit
         .grid(hz, Nanos::ZERO, 0)
@@ -212,8 +214,8 @@ fn share(time: Nanos, length: i64) -> f64 {
     time.as_secs_f64() / length as f64 * 100.0
 }
 
-/// Returns the CPU share that sampling would show if the same work started at random phases of the
-/// tick.
+/// Returns the CPU share, in %, that sampling would show if the same work started at random phases
+/// of the tick.
 fn unaligned(hz: u64, values: &Values) -> f64 {
     let mut machine = Machine::new(1, hz, Policy::O1);
     machine.device = Device::Pit;
@@ -230,22 +232,23 @@ fn unaligned(hz: u64, values: &Values) -> f64 {
     sampled(&report, hz) / length as f64 * 100.0
 }
 
-/// Mean absolute errors on rows that were not used for fitting.
+/// Mean absolute errors of the frame rate on rows that were not used for fitting.
 #[derive(Clone, Debug, PartialEq)]
 struct Score {
     /// Error of the model.
     model: f64,
     /// Error of a straight line that was fitted to the same rows as the model.
     line: f64,
-    /// Error of the model on each row if it is fitted to the file's calibration rows.
+    /// Error on each row of the model that is fitted to the file's calibration rows.
     single: Vec<String>,
 }
 
-/// For one point of the grid: the misfit and the error of the frame rate at each tick rate.
+/// The misfit and the error of the frame rate, by tick rate. Each value of this type belongs to one
+/// point of the grid.
 type Tried = BTreeMap<u64, (f64, f64)>;
 
-/// Fits the phase and the work to the frame rates and CPU shares of every combination of three
-/// rows. Each time, predicts the frame rates of the remaining rows.
+/// Fits the phase and the work to every combination of three rows, using their frame rates and CPU
+/// shares. Each fit then predicts the frame rates of the remaining rows.
 fn splits(file: &CaseFile) -> Score {
     let hz = rates(file);
     let rows = file.with_rows(|row| row.at.parse::<u64>().is_ok() && row.target().is_some());

@@ -21,8 +21,8 @@ pub(super) struct IdleCost;
 
 /// Number of seconds simulated per tick rate.
 const LENGTH: i64 = 2_000;
-/// Number of programs that wake up independently of each other. The more programs there are, the
-/// closer are their wake-ups to a Poisson process, even if ticks are far apart.
+/// Number of programs that wake up independently of each other. With many programs, the wake-ups
+/// resemble a Poisson process even if ticks are far apart.
 const PROGRAMS: u32 = 40;
 
 /// Simulation results for one tick rate and one wake-up rate.
@@ -32,12 +32,12 @@ pub(super) struct Counts {
     ticks: f64,
     /// Number of ticks per second that wake at least one program.
     pub(super) woken: f64,
-    /// Median (±11 %) and maximum of the delay from when a sleep should end until the program runs,
-    /// in ms.
+    /// Median (±11 %) and maximum time, in ms, from the requested end of a sleep until the program
+    /// runs.
     delay: (f64, f64),
 }
 
-/// Results that were already simulated, by tick rate and the bits of the wake-up rate.
+/// Simulation results so far, by tick rate and by the bit pattern of the wake-up rate.
 static COUNTS: Mutex<BTreeMap<(u64, u64), Counts>> = Mutex::new(BTreeMap::new());
 
 impl Case for IdleCost {
@@ -121,7 +121,7 @@ impl Case for IdleCost {
     }
 }
 
-/// Reports which model is closer to the rows that neither of them was fitted to.
+/// Reports which of the two models is closer to the rows that neither of them was fitted to.
 fn nearer(file: &CaseFile, modelled: &Modelled) -> String {
     let off = |at: &str, series: &str| {
         let value = *modelled.get(&(series.to_owned(), at.to_owned()))?;
@@ -156,11 +156,11 @@ fn straight(file: &CaseFile) -> (f64, f64) {
     line(&points)
 }
 
-/// Finds the wake-up rates from 1 to 200 per second with which the model reproduces both rows, and
-/// reports their range.
+/// Reports the range of wake-up rates, from 1 to 200 per second, with which the model reproduces
+/// both rows.
 ///
-/// Uses the published formula instead of the simulator. At each wake-up rate, the two constants of
-/// the formula are fitted by least squares.
+/// This uses the published formula instead of the simulator. At each wake-up rate, the two
+/// constants of the formula are fitted by least squares.
 fn passes(file: &CaseFile) -> String {
     let Some(series) = file.series("host, batching") else {
         return String::new();

@@ -13,7 +13,7 @@ pub(super) const CASE: Rtc = Rtc;
 
 pub(super) struct Rtc;
 
-/// Number of phases of the tick to simulate.
+/// Number of tick phases to simulate.
 const PHASES: i64 = 4_000;
 
 impl Case for Rtc {
@@ -75,8 +75,8 @@ impl Case for Rtc {
     }
 }
 
-/// Returns the error in seconds of the first time that the clock is set after boot. There is one
-/// error per boot, and each boot is at a random phase of the tick.
+/// Returns, for each boot, the error in seconds of the clock after it is first set. Each boot is at
+/// a random phase of the tick.
 fn errors(hz: u64) -> Vec<f64> {
     let mut stream = Stream::new(1, hz);
     let tick = 1_000_000_000 / i64::try_from(hz).unwrap_or(1);

@@ -1,5 +1,5 @@
-//! `slice-vs-cache`: two CPU hogs compete for a cache, both with each other and with a task that
-//! wakes up often.
+//! `slice-vs-cache`: two CPU hogs that evict each other's data from a cache, together with a task
+//! that wakes up often.
 
 use ticktax_model::recording::{Row, RowSink};
 use ticktax_model::{Nanos, SourceTable};
@@ -160,13 +160,13 @@ fn figure(series: &str, at: &str, values: &Values) -> Option<f64> {
     }
 }
 
-/// Simulates two hogs at 100 Hz, together with an interactive task that needs only part of the CPU.
+/// Simulates two hogs at 100 Hz, together with an interactive task that needs only part of a CPU.
 fn interactive(which: &str, values: &Values) -> Report {
     simulate(&setup(policy(which), 100, 200.0, values))
 }
 
-/// Returns how much CPU time `timer_ticks` saves, in percentage points. This is the cost of cache
-/// refills under 2.4 minus their cost under `timer_ticks`.
+/// Returns how much CPU time the policy `timer_ticks` saves, in percentage points. This is the cost
+/// of cache refills under Linux 2.4 minus their cost under `timer_ticks`.
 fn gain(machine: impl Fn(Policy) -> Setup) -> f64 {
     let refilling = |policy| {
         let mut setup = machine(policy);
@@ -266,8 +266,8 @@ impl RowSink for Pattern {
     }
 }
 
-/// Returns the names of the tasks that ran, in order, during slightly more than two slices of each
-/// hog. Ticks are shown as `|`. The interactive task wakes up three times per tick.
+/// Returns the names of the tasks in the order in which they ran, during slightly more than two
+/// slices of each hog. Ticks are shown as `|`. The interactive task wakes up three times per tick.
 fn first_runs(policy: Policy, values: &Values) -> Vec<String> {
     let mut setup = setup(policy, 100, 300.0, values);
     setup.sources[0].interval = Law::Fixed(millis(10.0 / 3.0));
@@ -288,7 +288,7 @@ fn pattern(policy: Policy, values: &Values) -> String {
     shown.join(" ").trim_end_matches(" |").to_owned()
 }
 
-/// Returns one letter per tick. It names the hog that was the last to run before the tick.
+/// Returns one letter per tick, which names the hog that ran last before the tick.
 fn slices(policy: Policy, values: &Values) -> String {
     let runs = first_runs(policy, values);
     let ticks = runs.split(|name| name == "|");

@@ -28,15 +28,17 @@ const AROUND: f64 = 20.0 + 18.0 + 20.0 + 20.0;
 /// bytes.
 const FULL: f64 = 1460.0;
 const STAMPS: f64 = 12.0;
-/// Number of interrupt lines. With this many lines, a new interrupt rarely finds its line already
-/// pending.
+/// Number of interrupt lines. With this many lines, a new interrupt rarely arrives while its line
+/// is already pending.
 const LINES: usize = 60;
-/// Number of seconds simulated. They contain 4000 samples, which makes results accurate to ±2 %.
+/// Number of simulated seconds. This length contains 4000 samples, so the results are accurate to
+/// ±2 %.
 const LENGTH: i64 = 40;
 /// Duration of an interrupt in the series `idle`, in ms.
 const EACH: f64 = 0.1;
 /// Interrupt level of the sampling clock in runs in which other interrupts can mask it. The other
-/// interrupts have level 2, so they delay the clock only in these runs.
+/// interrupts have level 2. In all other runs, the clock has a higher level, so they cannot delay
+/// it.
 const MASKED: u8 = 1;
 const UNMASKED: u8 = 3;
 /// Duration of the transfer that is measured on this machine.
@@ -219,14 +221,14 @@ fn figure(series: &str, at: &str, values: &Values) -> Option<f64> {
     }
 }
 
-/// Parses a label with two numbers, such as `0.30, 2`.
+/// Parses a label with two numbers, such as `0.30, 2`. Returns `None` if it has another form.
 fn pair(at: &str) -> Option<(f64, f64)> {
     let (one, other) = at.split_once(',')?;
     Some((one.trim().parse().ok()?, other.trim().parse().ok()?))
 }
 
-/// Returns the idle share of a machine that handles interrupts and runs a process, in %. The first
-/// value is what sampling shows, the second is the true share.
+/// Returns the idle share, in %, of a machine that handles interrupts and runs a process. The first
+/// value is the share according to samples, the second is the true share.
 fn idle(tick_level: u8, values: &Values) -> (f64, f64) {
     let report = simulate(&busy(tick_level, values));
     let cpu = &report.cpus[0];
@@ -235,12 +237,12 @@ fn idle(tick_level: u8, values: &Values) -> (f64, f64) {
     (samples * 100.0, really * 100.0)
 }
 
-/// Returns a machine on which interrupts and a process take the shares of CPU time that `values`
-/// contains.
+/// Returns a machine on which interrupts and a process take the shares of CPU time given in
+/// `values`.
 fn busy(tick_level: u8, values: &Values) -> Setup {
     let mut setup = machine(values.get("irq"), EACH, tick_level);
     let (share, burst) = (values.get("process"), 2.0);
-    // Interrupts lengthen a burst of work, so it takes more elapsed time than CPU time.
+    // Interrupts prolong a burst of work: it takes more elapsed time than CPU time.
     let left = 1.0 - values.get("irq");
     let sleep = (burst / share - burst / left).max(0.1);
     setup.tasks.push(TaskSpec::new(
@@ -255,9 +257,11 @@ fn busy(tick_level: u8, values: &Values) -> Setup {
 }
 
 /// Simulates the machine of a row whose label has the form `share, ms`. Interrupts take `share` of
-/// the CPU time, and each one takes `ms` on average. The sampling clock interrupts at `tick_level`.
-/// An interrupt that finds its line already pending is lost, so the rate of interrupts is raised
-/// until the share is right.
+/// the CPU time, at an average of `ms` each. The sampling clock interrupts at `tick_level`. Returns
+/// `None` if the label has another form.
+///
+/// An interrupt that arrives while its line is already pending is lost. The interrupt rate is
+/// therefore raised until interrupts take the intended share.
 fn profile(at: &str, tick_level: u8) -> Option<Report> {
     let (share, ms) = pair(at)?;
     let mut offered = share;
@@ -315,8 +319,8 @@ mod tests {
 
     use super::{WrongTraffic, cycles_per_byte};
 
-    /// Returns one second of TCP traffic that transfers 1 GB. On a 2 GHz CPU, 1 s of CPU time makes
-    /// 2 cycles per byte.
+    /// Returns one second of TCP traffic that transfers 1 GB. On a 2 GHz CPU, 1 s of CPU time then
+    /// corresponds to 2 cycles per byte.
     fn traffic() -> NetStatement {
         let account = |account, ms| TrafficTime {
             account,

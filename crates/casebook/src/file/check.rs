@@ -1,4 +1,4 @@
-//! Checks a case file for errors that its syntax does not rule out.
+//! Checks a case file for errors that are still possible in a file with valid syntax.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,8 @@ use super::{CaseFile, Parameter, Published, Series};
 /// of the model.
 pub(super) const MAX_ROWS: usize = 1_000;
 
-/// A problem, together with text fragments that locate it. Each fragment is searched for after the
-/// position of the previous one.
+/// A problem, together with text fragments that locate it. Each fragment is searched for from where
+/// the previous one was found.
 pub(super) struct Fault {
     places: Vec<String>,
     pub(super) why: String,

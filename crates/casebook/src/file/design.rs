@@ -14,8 +14,8 @@ use ticktax_experiment::design::{Factorial, same};
 pub struct Design {
     /// Names of the switches. There are at most 8.
     pub switches: Vec<String>,
-    /// The switches that each effect requires, by the effect's name. An effect occurs if all its
-    /// switches are on.
+    /// The switches that each effect requires, by the name of the effect. An effect occurs if all
+    /// its switches are on.
     pub effects: BTreeMap<String, Vec<String>>,
 }
 
@@ -44,8 +44,8 @@ impl Design {
         }
     }
 
-    /// Returns the names of the effects that occur in `setting`. It has one bit per switch, which
-    /// is 1 if the switch is on.
+    /// Returns the names of the effects that occur in `setting`, which has one bit per switch. A
+    /// bit is 1 if the switch is on.
     fn effects_of(&self, setting: u32) -> Vec<&str> {
         let on = |switch: &String| {
             let place = self.switches.iter().position(|name| name == switch);
@@ -58,8 +58,8 @@ impl Design {
         effects.map(|(name, _)| name.as_str()).collect()
     }
 
-    /// Returns all settings, and for each one the index of the first setting that has the same
-    /// effects.
+    /// Returns all settings, along with the index, for each setting, of the first one that has the
+    /// same effects.
     fn same(&self) -> (Factorial, Vec<usize>) {
         let factorial = Factorial::new(vec![2; self.switches.len()]);
         let same = same(&factorial.arms(), |arm| self.effects_of(bits(arm)));

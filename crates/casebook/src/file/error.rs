@@ -15,14 +15,14 @@ pub struct CaseError {
     pub why: String,
 }
 
-/// A fault in a file, a parameter, a series, a row or the design. The message does not say in which
-/// one, because the caller adds that.
+/// A fault in a file, a parameter, a series, a row or the design. The message does not name the
+/// faulty item, because the caller adds its name.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum CaseFault {
     /// The file has too many rows.
     #[error("too many rows ({rows}): give at most {max}", max = MAX_ROWS)]
     TooManyRows { rows: usize },
-    /// Parameters are to be fitted, but there is nothing to fit them to.
+    /// There are parameters to fit, but no rows to fit them to.
     #[error("some parameters are to be fitted, but no row has `fit = true`")]
     NothingToFit,
     /// A parameter's value is not finite.
@@ -34,7 +34,7 @@ pub(super) enum CaseFault {
          steps"
     )]
     FitRange { low: f64, high: f64, steps: u32 },
-    /// The value of a fitted parameter is outside the range of the fit.
+    /// The value of a fitted parameter is outside the range that the fit searches.
     #[error("its value is out of range: choose {low} to {high}")]
     OutsideFit { low: f64, high: f64 },
     /// A parameter is both published and fitted.
@@ -49,7 +49,7 @@ pub(super) enum CaseFault {
     /// A parameter has too many alternative values.
     #[error("try: too many values ({values}): give at most {max}", max = MAX_ROWS)]
     TooManyTried { values: usize },
-    /// A parameter that should be fitted again does not exist or is not a fitted one.
+    /// A parameter to be fitted again does not exist, or is not a fitted one.
     #[error("refit: `{0}` is not another fitted parameter")]
     Refit(String),
     /// Two series have the same name.

@@ -12,8 +12,7 @@ pub struct Derived {
     range: [f64; 2],
 }
 
-/// Formulas in the form in which the file contains them: one for a value, or two for the ends of a
-/// range.
+/// Formulas as they appear in the file: one for a value, or two for the ends of a range.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Text {

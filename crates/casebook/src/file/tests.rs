@@ -141,7 +141,7 @@ fn a_design_shows_which_settings_are_the_same() {
     let design = CaseFile::parse("x.toml", &text).unwrap().design.unwrap();
     let check = design.estimable();
     assert_eq!((check.arms, check.different), (8, 4));
-    // There are three main effects and three interactions of two switches.
+    // The 6 effects are the three main effects and the three interactions of two switches.
     assert_eq!((check.effects, check.rank), (6, 3));
     assert_eq!(design.alone_without_effect(), ["a", "b", "c"]);
 }

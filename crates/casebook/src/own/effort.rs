@@ -10,12 +10,12 @@ use super::{OwnCase, OwnCaseError, OwnCaseFault, RowError};
 use crate::file::Parameter;
 use crate::fit;
 
-/// Maximum number of events to simulate. This many events take about a minute.
+/// Maximum number of events to simulate. Simulating this many takes about a minute.
 pub(super) const MAX_EVENTS: u64 = 200_000_000;
-/// Cost of starting a simulation, expressed as a number of events.
+/// Cost of starting a simulation, as an equivalent number of events.
 const OF_EACH_RUN: u64 = 500;
 
-/// The operation whose effort is checked.
+/// The operation whose duration is estimated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// Report on the case, including its sensitivity to the parameters.
@@ -25,7 +25,7 @@ pub enum Asked {
 }
 
 impl OwnCase {
-    /// Checks that an operation takes at most about a minute. The effort is extrapolated from a
+    /// Checks that an operation takes at most about a minute. The estimate is extrapolated from a
     /// single run of the model with the constants in the file.
     ///
     /// # Errors
@@ -39,7 +39,7 @@ impl OwnCase {
                 let refitted = refitted.filter_map(|name| self.file.parameters.get(name));
                 let runs = fit::max_runs(refitted.filter_map(steps));
                 let point = all.saturating_add(calibrating.saturating_mul(runs));
-                // The sensitivity analysis also tries the value in the file.
+                // Add 1, because the sensitivity analysis also tries the value in the file.
                 let points = if parameter.others.is_empty() {
                     0
                 } else {
@@ -61,7 +61,7 @@ impl OwnCase {
         }))
     }
 
-    /// Counts the events that it takes to simulate all rows, and to simulate the calibration rows
+    /// Counts the events needed to simulate all rows, and those needed for the calibration rows
     /// alone.
     fn events(&self) -> Result<(u64, u64), OwnCaseError> {
         let values = self.file.values();
@@ -97,8 +97,8 @@ impl OwnCase {
     }
 }
 
-/// Runs a simulation. Returns `None` if it would take more than `max_events` events. To find that
-/// out within a second, this first simulates a hundredth of the length.
+/// Runs a simulation. Returns `None` if it would take more than `max_events` events. To find this
+/// out within a second, first simulates a hundredth of the length.
 fn simulated(setup: &Setup, max_events: u64) -> Result<Option<Report>, SetupError> {
     const PARTS: u16 = 100;
     let length = Nanos(setup.length.0 / i64::from(PARTS));

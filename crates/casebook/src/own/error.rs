@@ -113,8 +113,8 @@ pub enum OwnCaseFault {
 /// Why a row cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RowError {
-    /// The row or a parameter sets something that the scenario does not have, or the value is
-    /// invalid.
+    /// The row's label or a parameter sets something that the scenario does not have, or the value
+    /// is invalid.
     #[error(transparent)]
     Axis(#[from] VaryError),
     /// With the row's values, the scenario is invalid.

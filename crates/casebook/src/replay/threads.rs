@@ -18,8 +18,8 @@ use super::{Performer, ReplayError, replay};
 /// simulator.
 const SEED: u64 = 1;
 
-/// Runs the programs of `tasks` on real threads for `length`. Only waits if `tasks` is empty.
-/// Returns the header of a recording without rows.
+/// Runs the programs of `tasks` on real threads for `length`. If `tasks` is empty, merely waits for
+/// that long. Returns the header of a recording without rows.
 ///
 /// # Errors
 /// Returns an error if a program has a step that only the simulator supports, or if the kernel

@@ -1,4 +1,4 @@
-//! Tests of single cases that do more than compare their rows.
+//! Tests of individual cases that go beyond comparing their rows.
 
 use crate::judged;
 

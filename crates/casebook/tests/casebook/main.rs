@@ -50,8 +50,8 @@ fn every_file_of_a_case_is_a_case() {
     assert_eq!(files, names);
 }
 
-/// A fit to the rows in the file must result in every fitted constant in the file, so that none of
-/// them is tuned by hand.
+/// The fit to the rows in the file must reproduce every fitted constant in the file. This ensures
+/// that none of the constants is tuned by hand.
 #[test]
 fn every_fitted_constant_is_reproduced_by_the_fit() {
     // Fits take most of this program's time, so each case has a thread.

@@ -44,7 +44,7 @@ fn has(numbers: &[f64], wanted: f64) -> bool {
         .any(|number| (number - wanted).abs() <= 1e-9 * wanted.abs())
 }
 
-/// Lists the figures that are presented as published but are not in the source.
+/// Lists the figures that the file presents as published although the source does not contain them.
 fn faults(file: &CaseFile, source: &Source) -> Vec<String> {
     let mut faults = Vec::new();
     let mut used = BTreeSet::new();
@@ -66,7 +66,8 @@ fn faults(file: &CaseFile, source: &Source) -> Vec<String> {
             }
             (Some(quote), Some(_)) => {
                 let words = numbers(quote);
-                // The source gives a bound as a single number, such as `< 1 %` or `more than 10`.
+                // The source gives a bound, such as `< 1 %` or `more than 10`, as a single number.
+                // The other end of the range is then 0 or infinite.
                 let bound = |end: f64| end == 0.0 && quote.contains('<') || end.is_infinite();
                 // The source may use a different unit. For example, ±0.005 s is 5 ms.
                 let known = |end: f64| has(&words, end) || has(&words, end / 1e3) || bound(end);
@@ -103,8 +104,8 @@ fn faults(file: &CaseFile, source: &Source) -> Vec<String> {
     faults
 }
 
-/// Lists the numbers in formulas that are neither published, nor a unit or a count, nor the 100 in
-/// a percentage.
+/// Lists the numbers in formulas that are not published and not known as units, counts, or the 100
+/// of a percentage.
 fn inventions(file: &CaseFile, source: &Source) -> Vec<String> {
     const UNITS: [f64; 13] = [
         0.0, 1.0, 2.0, 6.0, 8.0, 24.0, 30.0, 60.0, 100.0, 1000.0, 1024.0, 86_400.0, 1e6,

@@ -1,5 +1,5 @@
-//! Counts how often two CPU hogs switch under Linux 2.4, without the simulator. The model consists
-//! only of the two hogs' counters, ticks, and the times at which another task has run.
+//! Counts how often two CPU hogs alternate under Linux 2.4, without the simulator. The model
+//! consists only of the two hogs' counters, ticks, and the times at which another task has run.
 
 use ticktax_casebook::file::Values;
 
@@ -15,7 +15,7 @@ enum Refilled {
     Competes,
 }
 
-/// Random times between wake-ups, with the same distribution as in the case.
+/// Random intervals between wake-ups, with the same distribution as in the case.
 struct Wakeups {
     state: u64,
     /// Fixed part of an interval, in seconds.
@@ -46,7 +46,7 @@ struct Hogs {
 
 impl Hogs {
     /// Chooses the hog with the larger counter. If the counters are equal, the first hog wins. If
-    /// both counters are 0, refills them first. If that happens at the end of a slice and
+    /// both counters are 0, refills them first. If they are refilled at the end of a slice and
     /// `refilled` is [`Refilled::Stays`], the running hog continues.
     fn choose(&mut self, refilled: Option<Refilled>) {
         if self.counters == [0, 0] {
@@ -99,8 +99,8 @@ fn changes(values: &Values, at: (u32, f64), collects: bool, refilled: Refilled) 
         let now = f64::from(tick) / f64::from(hz);
         let mut charged = true;
         while wakes < now {
-            // The scheduler runs the task immediately, because the task has slept so long. After
-            // that, the hog with the larger counter runs.
+            // The scheduler runs the woken task immediately, because it has slept for so long.
+            // After that, the hog with the larger counter runs.
             charged = wakes + work < now;
             hogs.choose(None);
             wakes += distances.next();
@@ -138,8 +138,8 @@ fn two_counters_reproduce_the_simulated_rates() {
     assert_eq!(compared, 12);
 }
 
-/// The model misses one row. If a scheduler forgets the running task when it refills the counters,
-/// it switches more often than the published rate.
+/// The model misses one row. A scheduler that forgets the running task when it refills the counters
+/// switches more often than was published.
 #[test]
 fn forgetting_the_running_task_exceeds_the_published_rate() {
     let (_, file, _) = judged("slice-vs-cache");

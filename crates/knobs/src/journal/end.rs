@@ -14,20 +14,20 @@ use ticktax_store::disk::{self, Folder};
 
 use super::{Contents, Record};
 
-/// Maximum length of the first line of a journal, in bytes.
+/// Maximum number of bytes in the first line of a journal.
 pub(super) const LONGEST_FIRST: u64 = 1 << 16;
 /// Length of a line's checksum, in hexadecimal digits.
 const CHECKSUM: usize = 8;
 /// Text that follows the checksum in the first line of every journal.
 const BEGINNING: &[u8] = b" {\"began\":{";
-/// Number of copies to keep. When there are this many, a new copy replaces the oldest one.
+/// Maximum number of copies. If there are already this many, a new copy replaces the oldest one.
 const COPIES: u32 = 4;
 
 pub(super) struct Parsed {
     pub(super) contents: Contents,
     /// Number of bytes up to the end of the last readable line.
     pub(super) readable: usize,
-    /// Number of unreadable lines before the last readable one.
+    /// Number of unreadable lines that precede the last readable one.
     pub(super) between: u64,
 }
 
@@ -85,7 +85,7 @@ pub(super) fn copy(folder: &Folder, journal: &OsStr, bytes: &[u8]) -> io::Result
     let newest = name(1);
     let mut file = folder.create_new(&newest, 0o600)?;
     if let Err(error) = file.write_all(bytes).and_then(|()| file.sync_all()) {
-        // Remove an incomplete copy, because it would look like a complete one.
+        // Remove an incomplete copy. Otherwise, it would look like a complete one.
         let _ = folder.remove(&newest);
         return Err(error);
     }

@@ -11,7 +11,7 @@ use crate::system::System;
 
 pub(super) const DEVICE: &str = "dev/cpu_dma_latency";
 
-/// Reads the limit that is in effect, in µs. It results from the requests of all processes.
+/// Reads the limit that is in effect, in µs. It combines the requests of all processes.
 pub(super) fn read(system: &System) -> Result<String, Trouble> {
     let mut bytes = [0; 4];
     let opened = OpenOptions::new().read(true).open(system.path(DEVICE));

@@ -24,7 +24,7 @@ fn parse(text: &str) -> Option<String> {
     (!states.is_empty()).then(|| states.to_string())
 }
 
-/// Returns the numbers of a CPU's idle states, in ascending order.
+/// Returns the numbers of a CPU's idle states in ascending order.
 fn states(system: &System, folder: &str) -> Result<Vec<u32>, Trouble> {
     let names = system.names(folder).into_iter();
     let numbers = names.filter_map(|name| name.strip_prefix("state")?.parse().ok());

@@ -27,8 +27,8 @@ pub(super) fn write(
     within(system, target, || super::file::write(system, path, value))
 }
 
-/// Runs `act` in the network namespace of the target. A temporary thread enters that namespace, so
-/// that no other thread has to leave its own.
+/// Runs `act` in the network namespace of the target. This happens in a temporary thread, so that
+/// no other thread has to leave its own namespace.
 fn within<T: Send>(
     system: &System,
     target: &Target,
@@ -37,8 +37,8 @@ fn within<T: Send>(
     let Target::Net(place) = target else {
         return Err(Trouble::new(format!("{target} is not a network namespace")));
     };
-    // If this thread is already in that namespace, entering it would be useless but would still
-    // need a privilege.
+    // If this thread is already in that namespace, entering it would have no effect but would still
+    // require a privilege.
     if target.presence(system) == Target::Net("/proc/self/ns/net".into()).presence(system) {
         return act();
     }

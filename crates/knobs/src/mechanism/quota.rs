@@ -61,8 +61,8 @@ pub(super) fn write(system: &System, target: &Target, value: &str) -> Result<(),
     if is_v2(system, target) {
         return write(V2, &format!("{quota} {period}"));
     }
-    // Remove the limit before changing the period. Otherwise, the old quota together with the new
-    // period might exceed the limit of the parent cgroup.
+    // Remove the limit before changing the period. Otherwise, the old quota might, together with
+    // the new period, exceed the limit of the parent cgroup.
     write(V1_QUOTA, "-1")?;
     write(V1_PERIOD, period)?;
     if quota == NONE {

@@ -44,7 +44,8 @@ fn parse_slice(text: &str) -> Option<String> {
     SLICES.contains(&slice).then(|| slice.to_string())
 }
 
-/// Parses a policy in the form in which [`words`] returns it.
+/// Parses a policy in the form in which [`words`] returns it. Returns `None` if it has another
+/// form.
 fn read_policy(text: &str) -> Option<SchedAttr> {
     let mut parts = text.split(',');
     let policy = parts.next()?;
@@ -82,7 +83,7 @@ fn read_policy(text: &str) -> Option<SchedAttr> {
 }
 
 /// Returns `policy` with the flag that makes children start with the default policy and with a nice
-/// value of at least 0.
+/// value of at least 0. Returns `None` if `policy` cannot be parsed.
 pub(crate) fn resetting_children(policy: &str) -> Option<String> {
     let mut attr = read_policy(policy)?;
     attr.flags |= RESET_ON_FORK;
@@ -101,7 +102,7 @@ pub(crate) fn is_real_time(policy: &str) -> bool {
     read_policy(policy).is_some_and(|attr| !is_fair(attr.policy))
 }
 
-/// Describes a policy. Mentions the slice only if it differs from the default.
+/// Returns the text for a policy. It includes the slice only if that differs from `default_slice`.
 fn words(attr: SchedAttr, default_slice: u64) -> String {
     let fair = FAIR.iter().find(|(number, _)| *number == attr.policy);
     let mut words = match (attr.policy, fair) {

@@ -1,5 +1,5 @@
-//! The settings and cgroups that still have to be restored or removed, according to the records in
-//! a journal.
+//! The settings that still have to be restored and the cgroups that still have to be removed,
+//! according to the records in a journal.
 
 use crate::group::GroupPath;
 use crate::journal::Record;
@@ -12,17 +12,17 @@ pub(super) struct Pending {
     pub(super) target: Target,
     pub(super) identity: String,
     pub(super) original: String,
-    /// The value that was read back last.
+    /// The value that was most recently read back.
     pub(super) last: String,
-    /// The value that was about to be written. `None` if the setting has been read back since then.
+    /// The value that was about to be written. `None` if the setting has since been read back.
     pub(super) unread: Option<String>,
-    /// Whether the kernel changed the setting as a side effect of another change. Its new value is
-    /// then unknown, so any value that it has counts as set by ticktax.
+    /// Whether the kernel changed the setting as a side effect of another change. ticktax does not
+    /// know the new value, so it treats any value of the setting as its own.
     pub(super) along: bool,
     pub(super) boot: String,
 }
 
-/// All settings and cgroups that still have to be restored or removed.
+/// All settings that still have to be restored, and all cgroups that still have to be removed.
 #[derive(Debug, Default)]
 pub(super) struct Left {
     /// Settings, in the order in which they were first changed.
@@ -32,7 +32,8 @@ pub(super) struct Left {
 }
 
 impl Left {
-    /// Replays the records in a journal, and returns what they leave to be restored.
+    /// Replays the records in a journal. Returns the settings and cgroups that remain to be
+    /// restored or removed.
     pub(super) fn from_records(records: &[Record]) -> Self {
         let mut left = Self::default();
         let mut latest = "";
@@ -69,8 +70,7 @@ impl Left {
                 new,
                 along,
             } => {
-                // ticktax does not write to a setting that changes as a side effect, and does not
-                // read it back.
+                // ticktax neither writes nor reads back a setting that changes as a side effect.
                 let unread = Some(new).filter(|_| !along);
                 if let Some(at) = self.position(&knob, &target) {
                     self.settings[at].unread = unread;

@@ -14,8 +14,8 @@ impl Session {
     /// do not inherit this priority. Otherwise, a child of an unprivileged user's process could
     /// keep the priority after the undo.
     ///
-    /// `original` is the value before the session. If the task already had such a priority then,
-    /// its children continue to inherit it.
+    /// `original` is the value before the session. If that value already gave the task such a
+    /// priority, its children continue to inherit it.
     ///
     /// # Errors
     /// Returns the same errors as [`set`](Self::set).
@@ -46,15 +46,15 @@ impl Session {
         self.change(knob, target, value)
     }
 
-    /// Adds the flag that makes a task's children start with the default policy. This needs no
-    /// consent, because it only lowers the priority of children.
+    /// Adds the flag that makes a task's children start with the default policy. This does not need
+    /// the user's consent, because it only lowers the priority of children.
     fn reset_children(&mut self, policy: &'static Knob, target: &Target) -> Result<(), KnobError> {
         let old = policy.read(&self.system, target)?;
         let Some(resetting) = resetting_children(&old).filter(|resetting| *resetting != old) else {
             return Ok(());
         };
-        // The text of the policy includes the slice, which this session may change as well. The
-        // undo must restore each of the two from its own record, so record the slice separately and
+        // The policy's text includes the slice, which this session may change as well. The undo
+        // must restore policy and slice from separate records, so record the slice separately and
         // leave it out of the policy.
         let slice = registry::known("proc.slice");
         let slice = slice.and_then(|slice| Some((slice, slice.look(&self.system, target).ok()?)));

@@ -190,7 +190,8 @@ fn settings_changed_by_another_program_are_left_alone() {
     set(&mut session, "vm.swappiness", &Target::Machine, "10").unwrap();
     set(&mut session, "vm.stat_interval", &Target::Machine, "9").unwrap();
     machine.put(SWAPPINESS, "33\n");
-    // The session must notice the foreign change both before its own next change and when it ends.
+    // The session must notice the foreign change twice: before its own next change, and when it
+    // ends.
     let error = set(&mut session, "vm.swappiness", &Target::Machine, "20").unwrap_err();
     assert!(
         error.to_string().contains("changed from 10 to 33"),
@@ -209,7 +210,8 @@ fn values_that_were_not_read_back_are_restored() {
     for (found, outcome) in [
         ("60\n", UndoOutcome::AlreadyRestored),
         ("10\n", UndoOutcome::Restored),
-        // The kernel clamped the value, so it differs from both the old and the new one.
+        // The kernel clamped the new value of 10, so the setting has neither the old nor the new
+        // value.
         ("12\n", UndoOutcome::RestoredUnread),
     ] {
         let machine = machine();
@@ -270,7 +272,7 @@ fn settings_of_an_offline_cpu_stay_in_the_journal() {
     let statement = session.undo();
     assert_eq!(outcomes(&statement), [UndoOutcome::Offline]);
     assert!(!statement.is_complete());
-    // Later sessions must keep the record as well.
+    // Later sessions must keep the pending record as well.
     let mut later = begin(&machine);
     set(&mut later, "vm.swappiness", &Target::Machine, "1").unwrap();
     drop(later);
@@ -312,7 +314,7 @@ fn companion_settings_are_restored_after_the_main_one() {
     let mut session = begin(&machine);
     machine.put(&queue("scheduler"), "[none] bfq\n");
     set(&mut session, "disk.scheduler", &disk, "bfq").unwrap();
-    // Simulate what the kernel does when the scheduler changes.
+    // Change the files as the kernel does when the disk's scheduler is changed.
     machine.put(&queue("scheduler"), "none [bfq]\n");
     machine.put(&queue("nr_requests"), "256\n");
     let statement = session.undo();
@@ -337,7 +339,8 @@ fn a_held_device_is_released() {
     machine.put("dev/cpu_dma_latency", "\0\u{64}\0\0");
     let mut session = begin(&machine);
     let got = set(&mut session, "cpu.dma_latency", &Target::Machine, "20");
-    // Unlike the device, the regular file that stands for it here keeps the value.
+    // A regular file stands for the device here. Unlike the device, it keeps the value after it is
+    // closed.
     assert!(got.is_ok(), "{got:?}");
     assert_eq!(outcomes(&session.undo()), [UndoOutcome::Released]);
 }
@@ -375,7 +378,7 @@ fn a_truncated_journal_is_read_up_to_its_end() {
         let machine = machine();
         machine.folder("journal");
         fs::write(journal(&machine), &complete[..length]).unwrap();
-        // The setting changes only after the complete line has reached the disk.
+        // The setting changes only if the complete line has reached the disk.
         let begun = length >= announced;
         machine.put(SWAPPINESS, if begun { "10\n" } else { "60\n" });
         let statement = undone(&machine);
@@ -418,7 +421,7 @@ fn a_namespace_is_found_after_the_process_that_named_it_has_exited() {
     machine.put(sysctl, "1\n");
     let own = "proc/self/ns/net";
     machine.put(own, "");
-    // The process with this number is in the namespace of this process.
+    // Puts the simulated process `pid` into the namespace of this process.
     let enter = |pid: u32| {
         let place = format!("proc/{pid}/ns/net");
         machine.folder(&format!("proc/{pid}/ns"));
@@ -449,8 +452,8 @@ fn settings_of_ended_tasks_are_forgotten() {
     set(&mut session, "proc.timer_slack", &Target::Task(7), "1").unwrap();
     session.forget_gone().unwrap();
     assert_eq!(machine.text("proc/7/timerslack_ns"), "1\n");
-    // The kernel has given the ID to a new task. The session must not touch the new task's timer
-    // slack.
+    // The kernel has reused the thread ID for a new task. The session must not touch the new task's
+    // timer slack.
     task(200);
     session.forget_gone().unwrap();
     assert_eq!(session.undo().settings, []);
@@ -502,8 +505,8 @@ fn a_group_left_by_a_killed_run_is_removed() {
         };
         left_behind(&machine, &[making]);
         assert!(undone(&machine).is_complete());
-        // A cgroup does not survive a reboot. After one, a cgroup of the same name is not the one
-        // that ticktax created.
+        // A cgroup does not survive a reboot, so a cgroup that has the same name after a reboot was
+        // not created by ticktax and must be kept.
         assert_eq!(machine.path(&group()).exists(), boot == "boot-2");
         assert_eq!(length(&machine), 0);
     }

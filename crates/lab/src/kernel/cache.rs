@@ -167,8 +167,8 @@ impl Cache {
         Ok(folder)
     }
 
-    /// Locks the cache entry `what`, so that no other process creates it at the same time. Dropping
-    /// the result releases the lock.
+    /// Locks the cache entry `what`, so that no other process creates it concurrently. Dropping the
+    /// result releases the lock.
     ///
     /// # Errors
     /// Returns an error if another process holds the lock, or if the lock file cannot be created.
@@ -190,8 +190,8 @@ impl Cache {
     }
 }
 
-/// Returns the value of `key` in the manifest, that is, the rest of the line that starts with
-/// `key`.
+/// Returns the value of `key` in the manifest, which is the rest of the line that starts with
+/// `key`. Returns `None` if there is no such line.
 fn value<'a>(manifest: &'a str, key: &str) -> Option<&'a str> {
     let mut lines = manifest.lines();
     lines.find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))

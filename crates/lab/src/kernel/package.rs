@@ -115,7 +115,7 @@ fn fetch_from(
 }
 
 /// Fetches the packages `names` and all libraries that they depend on, directly or indirectly.
-/// Leaves out the C library, because the guest already has a copy of the host's, which ticktax
+/// Leaves out the C library, because the guest already contains the host's C library, which ticktax
 /// needs.
 ///
 /// # Errors
@@ -225,7 +225,7 @@ fn unpack(package: Download, name: String) -> Result<Unpacked, LabError> {
 }
 
 /// Finds the kernel in an unpacked package. Returns the kernel's release and the path of its image,
-/// or `None` if the package contains none.
+/// or `None` if the package contains no kernel.
 fn kernel_in(files: &Path) -> Option<(String, PathBuf)> {
     let names = |folder: &str| {
         let entries = fs::read_dir(files.join(folder))

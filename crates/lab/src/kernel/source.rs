@@ -45,7 +45,7 @@ impl std::fmt::Display for KernelSource {
     }
 }
 
-/// The file in a kernel source that defines the tick rates on offer.
+/// The file in a kernel source that defines the list of tick rates to choose from.
 const RATES: &str = "kernel/Kconfig.hz";
 
 /// The lab's additions to [`RATES`], which allow any tick rate to be selected. Each pair contains a

@@ -44,8 +44,8 @@ pub(super) fn run(command: &mut Command, packages: &str) -> Result<Output, LabEr
     })
 }
 
-/// Returns the line of a program's messages that best explains why it failed: the first line that
-/// mentions an error, or else the last line.
+/// Returns the line of a program's messages that best explains why it failed. This is the first
+/// line that mentions an error, or the last line if no line mentions one.
 pub(super) fn last_words(errors: &[u8], output: &[u8]) -> String {
     for bytes in [errors, output] {
         let text = String::from_utf8_lossy(bytes);

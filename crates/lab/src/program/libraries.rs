@@ -24,11 +24,11 @@ const STANDARD: [&str; 6] = [
     "/lib",
     "/usr/lib",
 ];
-/// Maximum number of libraries that a program may need, and of configuration files that are read. A
-/// hostile program could name any number of libraries.
+/// Maximum number of libraries per program, and maximum number of configuration files to read. The
+/// limit exists because a hostile program could name any number of libraries.
 const MOST: usize = 1_024;
 
-/// Error for a program whose libraries cannot be found. The message does not name the program.
+/// Reason why a program's libraries cannot be found. The message does not name the program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum LibraryError {
     /// The program's list of libraries cannot be read.
@@ -56,7 +56,7 @@ pub(super) fn of_program(
     configured(Path::new(CONFIGURATION), &mut general, &mut 0);
     general.extend(STANDARD.map(PathBuf::from));
     let mut found: Vec<PathBuf> = Vec::new();
-    // The linker itself is one of the libraries that the C library needs, so it is already known.
+    // The C library needs the linker itself. It has already been found, so do not search for it.
     let mut known: BTreeSet<String> = BTreeSet::new();
     known.extend(
         linker
@@ -93,7 +93,7 @@ pub(super) fn of_program(
 #[derive(Debug, Default)]
 struct Needs {
     names: Vec<String>,
-    /// Directories that the file names as search paths for its libraries.
+    /// Library search paths listed in the file.
     folders: Vec<PathBuf>,
 }
 
@@ -102,7 +102,8 @@ fn is_for_host(bytes: &[u8]) -> bool {
     header.is_ok_and(|header| header.e_machine.get(LittleEndian) == Arch::HOST.elf())
 }
 
-/// Reads which libraries the ELF file at `path` needs. Returns `None` if the file is damaged.
+/// Reads from the ELF file at `path` which libraries it needs. Returns `None` if the file is
+/// damaged.
 fn needs(path: &Path, bytes: &[u8]) -> Option<Needs> {
     let header = FileHeader64::<LittleEndian>::parse(bytes).ok()?;
     let endian = header.endian().ok()?;
@@ -132,7 +133,8 @@ fn needs(path: &Path, bytes: &[u8]) -> Option<Needs> {
     };
     let mut needs = Needs::default();
     for offset in values(elf::DT_NEEDED) {
-        // A library's name that contains a slash would be a path, so treat the file as damaged.
+        // A library name that contains a slash would be used as a path, so treat the file as
+        // damaged.
         needs
             .names
             .push(text(offset).filter(|name| !name.contains('/'))?.to_owned());
@@ -149,8 +151,9 @@ fn needs(path: &Path, bytes: &[u8]) -> Option<Needs> {
     Some(needs)
 }
 
-/// Adds to `folders` the directories that a configuration file of the dynamic linker names. Follows
-/// its `include` lines. `read` counts the configuration files read so far.
+/// Adds the directories listed in a configuration file of the dynamic linker to `folders`. Also
+/// reads the files that its `include` lines name. `read` counts the configuration files read so
+/// far.
 fn configured(file: &Path, folders: &mut Vec<PathBuf>, read: &mut usize) {
     *read += 1;
     let Ok(text) = fs::read_to_string(file) else {
@@ -249,7 +252,7 @@ mod tests {
         std::fs::copy(libc, &own).unwrap();
         let found = of_program(&this_program, &bytes, &linker, Some(folder.path())).unwrap();
         assert!(found.contains(&own), "{found:?}");
-        // A file that has a library's name but is not a library is skipped.
+        // A file with the name of a library must be skipped if it is not a library.
         std::fs::write(&own, "not a library").unwrap();
         let found = of_program(&this_program, &bytes, &linker, Some(folder.path())).unwrap();
         assert!(found.contains(libc), "{found:?}");

@@ -256,8 +256,9 @@ impl TaskField {
     }
 }
 
-/// Sets the mean of `law` to `value` without changing its spread. The spread of an exponential law
-/// cannot be separated from its mean, so it changes, too.
+/// Sets the mean of `law` to `value` without changing its spread. The exception is an exponential
+/// law, whose spread cannot be separated from its mean. Returns an error if the law would then
+/// yield values below its minimum.
 pub(super) fn move_mean(law: &mut Law, value: Value) -> Result<(), String> {
     let mean = value.duration();
     *law = match *law {

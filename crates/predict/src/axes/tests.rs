@@ -401,7 +401,8 @@ fn arms_follow_the_options_and_the_last_one_changes_fastest() {
 #[test]
 fn the_order_of_the_axes_changes_no_setup() {
     let setup = |axes: &[&str]| grid(axes).arm(0).unwrap();
-    // Each of these settings depends on the one before it.
+    // The later settings in `one` depend on the earlier ones: the slice on the policy, and the
+    // phases on the number of CPUs.
     let one = ["cpus=8", "policy=eevdf", "slice=1ms", "phase=1ms"];
     let other = ["phase=1ms", "slice=1ms", "policy=eevdf", "cpus=8"];
     assert_eq!(setup(&one), setup(&other));

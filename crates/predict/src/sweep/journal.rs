@@ -37,7 +37,7 @@ pub(super) struct Journal {
     folder: Folder,
     name: OsString,
     file: LockedFile,
-    /// For each arm that has a line, the offset and the length of that line.
+    /// Offset and length of each arm's line, by arm number. `None` if the arm has no line.
     places: Vec<Option<(u64, usize)>>,
     end: u64,
     done: usize,
@@ -239,7 +239,8 @@ fn locked(path: &Path, name: &OsStr) -> Result<(Folder, LockedFile), TryLockErro
     loop {
         let file = folder.write(name, true, 0o644);
         let file = LockedFile::lock(file.map_err(TryLockError::Error)?)?;
-        // The previous owner of the lock might have removed the file.
+        // The previous owner of the lock might have removed the file, so check that the path still
+        // leads to it.
         let ours = file.metadata().map_err(TryLockError::Error)?;
         match folder.read(name).and_then(|there| there.metadata()) {
             Ok(there) if (there.dev(), there.ino()) == (ours.dev(), ours.ino()) => {

@@ -180,7 +180,7 @@ fn count(count: u64) -> Cell {
 }
 
 /// Creates a cell from a number. The cell is empty if the number is not finite, for example because
-/// it is a share of no time.
+/// it is a share of a time that is zero.
 fn real(value: f64) -> Cell {
     if value.is_finite() {
         Cell::Real(value)

@@ -68,7 +68,7 @@ pub struct Sweep {
 ///
 /// # Errors
 /// Returns an error if another process is writing the results, if the results or their journal
-/// belong to another sweep, or if the location is not writable. In that case, it leaves no files
+/// belong to another sweep, or if the location is not writable. An error leaves no new files
 /// behind.
 pub fn begin(plan: Plan, results: &Path) -> Result<Begun, SweepError> {
     let create = |why: &str| {

@@ -192,7 +192,8 @@ fn a_stopped_sweep_resumes() {
     let done = part(plan(&AXES), &results);
     assert!((5..24).contains(&done), "{done}");
     let mut sweep = ready(plan(&AXES), &results);
-    // A thread may have finished another arm whose result was not received.
+    // A thread may have finished another arm, but its result was not received and is not in the
+    // journal.
     assert_eq!((sweep.found(), sweep.damaged()), (done, 0));
     let mut min = usize::MAX;
     sweep
@@ -388,8 +389,8 @@ fn failed_points_are_reported_and_the_others_run() {
     let found = statement(&plan(&axes), &results, column, ran).unwrap();
     assert_eq!((found.arms, found.took), (8, Nanos(7)));
     assert_eq!(found.axes[0], ("hz".to_owned(), 2));
-    // Two arms panic. Two more, one per seed, have an invalid phase: 2 ms at a tick rate of 1000
-    // Hz.
+    // Four arms fail, and the report lists three of them. Two arms panic. In the other two, one per
+    // seed, the phase of 2 ms is invalid, because a tick takes only 1 ms at 1000 Hz.
     assert_eq!((found.failed, found.failures.len()), (4, 3));
     assert_eq!(found.failures[0].arm, 1);
     assert_eq!(found.failures[0].values, ["250", "0s", "2"]);

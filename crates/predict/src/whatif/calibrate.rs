@@ -1,17 +1,18 @@
-//! Calibrates how long a hybrid loop spins on a modelled machine, in the same way as a real hybrid
-//! loop.
+//! Calibrates how long a hybrid loop spins on a modelled machine. Real hybrid loops calibrate
+//! themselves in the same way.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::Calibration;
 use ticktax_sim::{Call, Law, Setup, SetupError, Step, TaskId, frames};
 
 /// Length of the simulation in which a loop is calibrated. A trial sleep usually takes one tick. If
-/// other tasks delay the loop, fewer trial sleeps fit into this time, and they must suffice.
+/// other tasks delay the loop, fewer trial sleeps fit into this time, and the calibration uses only
+/// those.
 const LENGTH: Nanos = Nanos::from_secs(4);
 
-/// Sets how long the paced `task` spins so that it covers how late its sleeps end. To measure that,
-/// simulates trial sleeps on this machine while the other tasks run. Each trial sleep is also
-/// delayed as much as one of the task's recorded wake-ups.
+/// Sets how long the paced `task` spins, so that its spin is long enough for late ends of its
+/// sleeps. To measure how late sleeps end, simulates trial sleeps on this machine while the other
+/// tasks run. Each trial sleep is also delayed as much as one of the task's recorded wake-ups.
 pub(super) fn calibrate(setup: &mut Setup, task: TaskId) -> Result<(), SetupError> {
     let mut trial = setup.clone();
     trial.length = LENGTH;

@@ -18,7 +18,7 @@ use ticktax_experiment::vary::Pacing;
 const MAX_DRAWN: usize = 1 << 17;
 /// Maximum number of interrupt sources in a setup.
 const SOURCES: usize = 64;
-/// Quantiles of cost that divide the interrupts with the same name into classes.
+/// Quantiles of the cost per interrupt. They divide interrupts with the same name into classes.
 const CLASSES: [f64; 4] = [0.5, 0.9, 0.99, 1.0];
 
 /// Builds a setup in which a machine does the work in `work`, resampled with `seed`. Also returns
@@ -32,8 +32,8 @@ pub fn replicate(
 ) -> (Setup, Option<TaskId>) {
     let mut setup = Setup::new(machine.clone(), length);
     setup.seed = seed;
-    // The simulator numbers its random streams upwards from 0. To avoid collisions, these are
-    // numbered downwards.
+    // The simulator numbers its random streams upwards from 0, so number these downwards from the
+    // maximum to avoid collisions.
     let mut streams = (0_u64..).map(|number| Stream::new(seed, u64::MAX - number));
     let mut stream = || streams.next().unwrap_or_else(|| Stream::new(seed, 0));
     let place = |cpu: Option<Cpu>| {
@@ -130,7 +130,7 @@ fn paced(load: &PacedLoad, pacing: &Pacing, length: Nanos, stream: &mut Stream) 
         ]
     });
     let mut spec = TaskSpec::new(&load.program, program.collect());
-    // The phase of the tick at which frames start is unknown, so draw one.
+    // The tick phase at which frames start is unknown, so choose it at random.
     spec.start = stream.draw(&Law::Uniform(Nanos::ZERO, period.max(Nanos(2))));
     spec
 }
@@ -161,8 +161,8 @@ fn thread(load: &ThreadLoad, length: Nanos, stream: &mut Stream) -> TaskSpec {
     spec
 }
 
-/// Creates interrupt sources that interrupt at random times, at the recorded rates. The interrupts
-/// with the same name are divided by cost into several sources, which together have the recorded
+/// Creates interrupt sources that interrupt at random times, at the recorded rates. Interrupts with
+/// the same name are divided by cost into several sources, which together have the recorded
 /// distribution of costs.
 fn sources(work: &Workload) -> Vec<Source> {
     let cpus = work.cpus.len();
@@ -217,7 +217,7 @@ fn by_cost(load: &InterruptLoad, cpu: usize, classes: &[f64], elapsed: Nanos) ->
             name: load.name.clone(),
             cpu,
             level: 1,
-            // The first interrupt comes after half of an interval.
+            // The first interrupt comes after half an interval.
             start: Nanos(interval.0 / 2),
             interval: Law::Exponential(interval),
             cost: mean(class.iter().map(|cost| cost.0).sum()),
@@ -247,7 +247,7 @@ mod tests {
             count == 5000
         });
         assert_eq!(drawn.len(), 5000);
-        // Nine of ten items must come directly after their predecessor.
+        // A block has 10 items, so nine of ten items must come directly after their predecessor.
         let follow = drawn
             .windows(2)
             .filter(|pair| pair[1] == (pair[0] + 1) % 1000);
@@ -256,7 +256,8 @@ mod tests {
         let mut seen = drawn;
         seen.sort_unstable();
         seen.dedup();
-        // An item is missed by all 500 blocks of 10 with the probability (1 - 1/100)^500 < 1 %.
+        // An item is missed by all 500 blocks of 10 with the probability (1 - 1/100)^500 < 1 %, so
+        // nearly all of the 1000 items must have been drawn.
         assert!(seen.len() > 970, "{}", seen.len());
     }
 

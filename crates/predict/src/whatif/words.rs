@@ -5,7 +5,7 @@ use ticktax_model::Nanos;
 use ticktax_model::workload::{InterruptLoad, PacedLoad, ThreadLoad, Workload};
 use ticktax_sim::{Machine, Setup, settings};
 
-/// Maximum number of threads and of interrupts to list by name.
+/// Maximum number of threads to list by name, and also of interrupts.
 const NAMED: usize = 4;
 
 /// Effects that the model ignores although they can matter.

@@ -19,8 +19,8 @@ use crate::task::{State, TaskId};
 pub struct Followed {
     /// Report on the entire simulation.
     pub report: Report,
-    /// Header of the recording, with the task as its victim. If the task is a paced loop, the
-    /// header also contains its frame statistics.
+    /// Header of the recording, with the task as the audited program. If the task is a paced loop,
+    /// the header also contains its frame statistics.
     pub header: Header,
     /// Table of the sources that rows refer to.
     pub sources: SourceTable,
@@ -156,9 +156,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Changes the reason why `task` is not running to `why`. `None` means that the task is
-    /// running, or that the reason is recorded elsewhere. Emits the wait that ends now as a row of
-    /// `cpu`.
+    /// Sets the reason why `task` is not running. `why` is `None` if the task is running, or if the
+    /// reason is recorded elsewhere. Emits the wait that ends now as a row of `cpu`.
     pub(super) fn is_off(&mut self, cpu: usize, task: TaskId, why: Option<OffCpuReason>) {
         let now = self.now;
         let Some(follower) = self

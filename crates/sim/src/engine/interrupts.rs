@@ -119,8 +119,8 @@ impl Engine<'_> {
             };
             let state = &self.cpus[cpu];
             if self.is_done(task) {
-                // Process a tick at exactly this time first, because it still samples the task as
-                // running.
+                // If a tick occurs at exactly this time, process it first, because it still samples
+                // the task as running.
                 if state.decisive_at == self.now && state.decisive >= state.next_tick {
                     return;
                 }
@@ -253,7 +253,7 @@ impl Engine<'_> {
     }
 
     /// Handles the expiry of the high-resolution timer of `task`. Does nothing if the timer has
-    /// already been cleared. Other timers whose slack has begun expire at the same time.
+    /// already been cleared. Other timers whose slack has begun expire along with this one.
     pub(super) fn timer_expires(&mut self, cpu: usize, task: TaskId) {
         let now = self.now;
         let timer = &mut self.tasks[task.index()].timer;

@@ -285,7 +285,7 @@ impl Engine<'_> {
         Next::Switch(None)
     }
 
-    /// Blocks until an external event, which occurs after `time`.
+    /// Blocks until an external event, which occurs `time` from now.
     fn await_arrival(&mut self, cpu: usize, task: TaskId, time: Nanos) -> Next {
         self.end_frame(task);
         let next = self.block(task, State::Blocked);
@@ -468,8 +468,9 @@ impl Engine<'_> {
     /// Charges `task` for reloading its data into the cache. Returns whether this added work.
     ///
     /// The reload costs `refill` in total. After the task has run for a time s since its data was
-    /// evicted, `refill · (1 - e^(-s/tau))` of that cost has been charged. This assumes that in
-    /// equal times, the task touches an equal fraction of the data that it has not reloaded yet.
+    /// evicted, `refill · (1 - e^(-s/tau))` of that cost has been charged. This assumes that in any
+    /// two periods of equal length, the task touches the same fraction of the data that it has not
+    /// reloaded yet.
     fn charge_refill(&mut self, task: TaskId) -> bool {
         let Some(footprint) = self.setup.tasks[task.index()].footprint else {
             return false;

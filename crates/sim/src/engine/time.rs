@@ -159,7 +159,7 @@ impl Engine<'_> {
             Some(group) => {
                 let ticks = self.quotas[group].left.0 / (state.grid.step().0 + 1);
                 // If there are several CPUs, a task on another CPU may use up the quota at any
-                // time.
+                // time, so no tick can be skipped.
                 let alone = self.cpus.len() == 1;
                 quiet.min(if alone { (ticks - 1).max(0) } else { 0 })
             }
@@ -223,7 +223,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Returns whether the timer hardware is programmed anew for each event. Otherwise it ticks
+    /// Returns whether the timer hardware is programmed anew for each event. If not, it ticks
     /// periodically.
     pub(super) fn is_one_shot(&self) -> bool {
         self.setup.machine.tick != TickMode::Periodic

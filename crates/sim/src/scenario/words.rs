@@ -5,7 +5,7 @@ use ticktax_model::Nanos;
 
 use crate::random::Law;
 
-/// A time with a unit, written as `3ms`, `27.5us` or `10s`.
+/// A time with a unit, such as `3ms`, `27.5us` or `10s`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Time(pub(super) Nanos);
 

@@ -7,9 +7,9 @@
 //! Once picked, a task runs until a tick or a wake-up finds that it has exceeded its share or used
 //! up its slice (`RUN_TO_PARITY`). A task with a shorter slice can preempt it earlier
 //! (`PREEMPT_SHORT`). A task that has received more than its share pays the excess back while it
-//! sleeps (`DELAY_DEQUEUE`). The kernel does this from 6.12 on, and this model in all versions.
-//! Unlike in the kernel, such a sleeper does not slow down the virtual time of others.
-//! [`super::grouped`] adds groups.
+//! sleeps (`DELAY_DEQUEUE`). The kernel does this only since 6.12, whereas this model does it in
+//! all versions. Unlike in the kernel, such a sleeper does not slow down the virtual time of
+//! others. [`super::grouped`] adds groups.
 
 use ticktax_model::Nanos;
 use ticktax_model::autogroup::Autogroup;
@@ -106,9 +106,9 @@ impl Eevdf {
         self.idle_at + narrow(sum.checked_div_euclid(load).unwrap_or(0))
     }
 
-    /// Returns the queue index of the task to run next. It is the eligible task with the earliest
-    /// deadline. If rounding errors leave no task eligible, it is the task with the least virtual
-    /// run time.
+    /// Returns the queue index of the task to run next, or `None` if the queue is empty. This is
+    /// the eligible task with the earliest deadline. If rounding errors leave no task eligible, it
+    /// is the task with the least virtual run time.
     fn best(&self, tasks: &[Request], average: i64) -> Option<usize> {
         let key = |&(_, task): &(usize, &TaskId)| {
             let notes = &tasks[task.index()];

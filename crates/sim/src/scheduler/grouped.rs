@@ -4,8 +4,8 @@
 //! modelled.
 //!
 //! A group's weight is divided among the CPUs in proportion to the weight of its runnable tasks on
-//! each CPU (`calc_group_shares`). The kernel uses averages over about 32 ms, and this model the
-//! current weights.
+//! each CPU (`calc_group_shares`). The kernel uses averages over about 32 ms, whereas this model
+//! uses the current weights.
 
 use ticktax_model::Nanos;
 use ticktax_model::autogroup::Autogroup;

@@ -9,7 +9,8 @@ use crate::task::{Attributes, TaskId};
 pub(crate) struct Queues<Q: RunQueue> {
     /// Queues of normal tasks: one per CPU, or a single one for all CPUs.
     lines: Vec<Q>,
-    /// Real-time tasks that belong to each queue in `lines`. They run before its normal tasks.
+    /// Real-time tasks that belong to each queue in `lines`. They run before the queue's normal
+    /// tasks.
     urgent: Vec<RealTime>,
     cpus: usize,
     hz: i64,

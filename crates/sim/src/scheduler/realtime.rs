@@ -72,8 +72,8 @@ pub(super) struct RealTime {
 }
 
 impl RealTime {
-    /// Queues a task behind others of the same priority. A task that was preempted before it used
-    /// up its slice goes ahead of them instead. `SCHED_FIFO` tasks never use up a slice.
+    /// Queues a task behind others of the same priority, or ahead of them if it was preempted
+    /// before it used up its slice. `SCHED_FIFO` tasks never use up a slice.
     pub(super) fn put(&mut self, task: TaskId, urgency: &mut Urgency, preempted: bool, hz: i64) {
         let queue = self.queues.entry(urgency.priority).or_default();
         let expired = urgency.slice.is_some_and(|slice| slice <= 0);

@@ -1,5 +1,5 @@
-//! Weights of nice values. One step changes a task's weight by 25 % (`sched_prio_to_weight`,
-//! `kernel/sched/core.c`).
+//! Weights of nice values. A difference of one nice level changes a task's weight by 25 %
+//! (`sched_prio_to_weight`, `kernel/sched/core.c`).
 
 pub(super) const NICE_0: i64 = 1024;
 

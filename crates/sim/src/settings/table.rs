@@ -38,7 +38,7 @@ impl Setting {
         }
     }
 
-    /// Includes the setting in descriptions of a machine even if it has its default value.
+    /// Makes descriptions of a machine include the setting even if it has its default value.
     const fn always_listed(self) -> Self {
         Self {
             is_always_listed: true,
@@ -54,13 +54,13 @@ impl Setting {
         }
     }
 
-    /// Makes the setting an alias that changes the property called `sets`.
+    /// Makes the setting an alias for the property `sets`.
     const fn sets_too(self, sets: &'static str) -> Self {
         Self { sets, ..self }
     }
 }
 
-/// Creates the kind of a setting whose values are the names of a type's variants.
+/// Creates the kind for a setting whose values are the names of a type's variants.
 macro_rules! words {
     ($of:ty) => {{
         const COUNT: usize = <$of>::ALL.len();
@@ -77,7 +77,7 @@ macro_rules! words {
     }};
 }
 
-/// Finds the variant of a type that a setting's value names.
+/// Finds the variant of a type that a setting's value stands for.
 macro_rules! meant {
     ($of:ty, $value:expr) => {
         <$of>::ALL
@@ -107,8 +107,8 @@ pub(super) static ALL: [Setting; 22] = [
                 };
             }
             if let Policy::Eevdf { slice, .. } = &mut machine.policy {
-                // If the slice is the kernel's default, replace it with the default for the new
-                // number of CPUs.
+                // If the slice is the kernel's default for the old number of CPUs, replace it with
+                // the default for the new number.
                 let releases = [None, Some((6, 6))];
                 let found = releases
                     .into_iter()
@@ -284,8 +284,8 @@ pub(super) static ALL: [Setting; 22] = [
             alike.then_some(Value::Duration(first))
         },
         |setup, value| {
-            // If all phases are zero, leave the list empty, because otherwise equal machines would
-            // not compare equal.
+            // If all phases are zero, leave the list empty. Otherwise, identical machines would not
+            // compare equal.
             setup.machine.phases = match value.duration() {
                 Nanos::ZERO => Vec::new(),
                 phase => vec![phase; setup.machine.cpus],

@@ -125,7 +125,7 @@ impl Value {
         u8::try_from(self.integer()).unwrap_or(u8::MAX)
     }
 
-    /// Returns the duration, or 0 for other variants.
+    /// Returns the duration, or 0 if the value has another variant.
     pub const fn duration(self) -> Nanos {
         match self {
             Self::Duration(time) => time,
@@ -133,7 +133,7 @@ impl Value {
         }
     }
 
-    /// Returns the word, or an empty string for other variants.
+    /// Returns the word, or an empty string if the value has another variant.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Word(word) => word,

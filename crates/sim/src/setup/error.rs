@@ -21,7 +21,7 @@ pub enum SetupPart {
     Machine,
     /// The list of tasks.
     Tasks,
-    /// The task with this name.
+    /// The task that has this name.
     Task(String),
     /// The list of interrupt sources.
     Interrupts,
@@ -113,7 +113,7 @@ pub enum SetupFault {
     /// A task's program would run forever without advancing the clock.
     #[error("its program never lets time pass; add a step that takes time")]
     TakesNoTime,
-    /// A step's duration is negative, or a range of durations is empty.
+    /// The duration of a step is negative, or its range of durations is empty.
     #[error("a time is negative, or a range is empty")]
     Time,
     /// A paced loop's spin time is negative.
@@ -125,7 +125,7 @@ pub enum SetupFault {
     /// A step or an interrupt signals a task that does not exist.
     #[error("it signals a task that does not exist")]
     NoSignalledTask,
-    /// The number of a lock that a step uses is too large.
+    /// A step uses a lock whose number is too large.
     #[error("lock numbers must be 0 to {max}", max = MAX_LOCKS - 1)]
     Lock,
     /// A step receives from a link that does not exist.

@@ -1,4 +1,4 @@
-//! Compares the two ways in which the model accounts for CPU time: by sampling at the tick, and
+//! Compares the two ways in which the model accounts for CPU time: by sampling at ticks, and
 //! exactly.
 
 use proptest::prelude::*;
@@ -47,15 +47,15 @@ proptest! {
         let task = run(&setup).unwrap().tasks[0];
         let sampled = task.sampled as f64 * 10e6;
         let ran = task.ran.0 as f64;
-        // Each work step is charged at most one tick too much or too little, so the error has a
-        // standard deviation of at most half a tick. Allow five standard deviations of the sum of
-        // these errors.
+        // Each work step is charged at most one tick too many or too few, so the error of a step
+        // has a standard deviation of at most half a tick. Allow five standard deviations of the
+        // summed errors.
         let margin = 5.0 * (task.bursts as f64 / 4.0).sqrt() * 10e6;
         prop_assert!((sampled - ran).abs() < margin, "{sampled} for {ran}, off by {margin} at most");
     }
 
-    /// If the kernel's own work costs nothing, a task that is alone on its CPU must behave the same
-    /// at every tick rate, to the nanosecond.
+    /// If the kernel's own work costs nothing, a task that is alone on its CPU must behave
+    /// identically at every tick rate, to the nanosecond.
     #[test]
     fn without_costs_the_tick_rate_does_not_affect_a_lone_task(
         work in 1_i64..20_000_000, seed in any::<u64>(), policy in policy()

@@ -46,7 +46,8 @@ fn frames(setup: &Setup) -> Vec<(i64, i64)> {
 
 #[test]
 fn pace_rules_match_those_of_a_real_loop() {
-    // The work alternates between 3 ms and 23 ms. The latter exceeds the 10 ms period by 13 ms.
+    // The work alternates between 3 ms and 23 ms. A frame with 23 ms of work exceeds the period of
+    // 10 ms by 13 ms.
     let works = || vec![3 * MS, 23 * MS];
     assert_eq!(
         frames(&paced(PaceRule::Deadline, works(), 1)),
@@ -89,7 +90,7 @@ fn a_late_wakeup_delays_by_its_rule() {
     let frames = by_rule(&setup);
     assert_eq!(frames[9].began, Nanos(10 * 10_200_000));
     assert_eq!(frames[9].cpu, Nanos(MS));
-    // If the timer expires only at a tick, the delay starts at that tick.
+    // If timers expire only at ticks, the delay starts at the tick at which the timer expires.
     setup.machine.timers = TimerRule::FirstTick;
     assert_eq!(by_rule(&setup)[0].began, Nanos(10_200_000));
     assert_eq!(by_rule(&setup)[1].began, Nanos(30_200_000));

@@ -55,8 +55,8 @@ fn a_groups_nice_value_applies_to_the_whole_group() {
         1,
         vec![hog(Some((1, 0))), hog(Some((2, 5))), hog(Some((2, -20)))],
     );
-    // Weights are 1024 at nice 0 and 335 at nice 5. Nice values of tasks within a group must not
-    // matter.
+    // Weights are 1024 at nice 0 and 335 at nice 5, so the group at nice 5 gets 335 of 1359 parts.
+    // Nice values of tasks within a group must not matter.
     let nice = share(&report, 1) + share(&report, 2);
     assert!((nice - 335.0 / 1359.0).abs() < 0.01, "{nice}");
 }
@@ -75,10 +75,10 @@ fn no_cpu_idles_while_a_task_of_a_group_waits() {
     assert_eq!(idle, Nanos::ZERO);
 }
 
-/// Two programs compute while a third one wakes up a thousand times per second. At each wake-up, it
-/// must preempt the running program if that program has received its share. On Linux 6.18, the two
-/// programs started to run 905 times per second of their CPU time. Without the third program, they
-/// did so 281 times.
+/// Two programs compute while a third one wakes up a thousand times per second. At each wake-up,
+/// the third program must preempt the running one if that one has received its share. On Linux
+/// 6.18, the two programs started to run 905 times per second of their CPU time. Without the third
+/// program, they did so 281 times.
 #[test]
 fn a_waking_task_preempts_one_that_has_had_its_share() {
     let sleep = Step::Sleep(Call::Nanosleep, Law::Fixed(Nanos::from_millis(1)));

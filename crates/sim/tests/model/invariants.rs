@@ -25,8 +25,8 @@ fn add_up(setup: &Setup, report: &Report) -> Result<(), TestCaseError> {
         let grid = grid.shifted(phase);
         let ticks = grid.last_at(setup.length - Nanos(1)) - grid.last_at(Nanos::ZERO);
         let counted = cpu.sampled() + cpu.stopped + cpu.lost + cpu.pending;
-        // If the tick is still stopped at the end of the simulation, the skipped ticks have not
-        // been counted yet.
+        // If the tick is still stopped at the end of the simulation, the ticks skipped since it
+        // stopped have not been counted yet.
         prop_assert!(
             counted <= ticks.unsigned_abs(),
             "{counted} of {ticks}: {cpu:?}"
@@ -45,8 +45,8 @@ fn add_up(setup: &Setup, report: &Report) -> Result<(), TestCaseError> {
     for task in &report.tasks {
         prop_assert!(task.work <= task.ran, "{task:?}");
         // With jiffies, `select` may return early by part of a tick. In addition, actual ticks in
-        // 2.4 may be shorter than nominal ones, because they are rounded to the device's clock,
-        // which may also drift.
+        // 2.4 may be shorter than nominal ones, because ticks are rounded to the device's clock,
+        // and because that clock may drift.
         let short = match setup.machine.timers {
             TimerRule::FirstTick | TimerRule::HighResolution => Nanos::ZERO,
             TimerRule::Jiffies | TimerRule::NominalJiffies => report.tick + Nanos(100_000),

@@ -105,7 +105,8 @@ proptest! {
 #[test]
 fn another_tasks_timer_ends_a_sleep_within_its_slack() {
     let mut setup = slack_loop(100, 0, TickMode::NohzIdle, 50_000, 7_000_000);
-    // Including its own slack, this task's sleep ends 30 µs after the loop's slack has begun.
+    // Including its own slack, this task's sleep ends 30 µs after the slack of the loop's sleep has
+    // begun.
     let mut other = TaskSpec::new(
         "other",
         vec![

@@ -85,8 +85,8 @@ fn periodic_sources_of_a_simulated_machine_are_found() {
     assert!(statement.balance.balances());
 }
 
-/// A sink that passes each row to two other sinks and counts the spans. Checks that each span is
-/// long enough to be recorded individually instead of in a sum.
+/// A sink that passes each row to two other sinks and counts the spans. Also checks that each span
+/// is long enough to be recorded individually rather than as part of a sum.
 struct Counted(Both, u64);
 
 impl RowSink for Counted {

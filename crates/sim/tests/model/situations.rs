@@ -53,9 +53,11 @@ fn nice_values_give_the_policies_shares() {
     // In the kernel's table, the weight is 1024 at nice 0 and 335 at nice 5.
     assert!((share(Policy::Fair) - 335.0 / 1359.0).abs() < 0.005);
     assert!((share(EEVDF) - 335.0 / 1359.0).abs() < 0.005);
-    // The slices are 41 ticks at nice 0 and 31 ticks at nice 5.
+    // The slices are 41 ticks at nice 0 and 31 ticks at nice 5. The program at nice 5 thus gets 31
+    // of 72 parts.
     assert!((share(Policy::Goodness) - 31.0 / 72.0).abs() < 0.02);
-    // The slices are 100 ms at nice 0 and 75 ms at nice 5.
+    // The slices are 100 ms at nice 0 and 75 ms at nice 5. The program at nice 5 thus gets 75 of
+    // 175 parts.
     assert!((share(Policy::O1) - 75.0 / 175.0).abs() < 0.02);
 }
 
@@ -145,7 +147,7 @@ fn kernel_work_delays_tasks_but_not_interrupts() {
     });
     let report = run(&setup).unwrap();
     // The reader is woken at 101.01 ms, when the handler ends. It must wait until the kernel work
-    // ends. The handler delays that end by 10 µs, to 108.01 ms.
+    // ends at 108.01 ms, which is 10 µs later than without the handler.
     assert_eq!(report.tasks[1].worst_latency, Nanos(7_000_000));
     assert_eq!(report.cpus[0].time(Mode::Irq), Nanos(10_000));
 }

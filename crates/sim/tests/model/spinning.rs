@@ -61,8 +61,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(120))]
 
     /// A spinner that is alone on its CPU must use all CPU time that interrupts leave. Each frame
-    /// must start when it is due. If a handler is running then, the frame must start when the
-    /// handler ends.
+    /// must start when it is due. If a handler is running at that time, the frame must start when
+    /// the handler ends.
     #[test]
     fn a_lone_spinner_uses_the_whole_cpu(
         policy in policy(), hz in prop::sample::select(&[100_u64, 250, 1000][..]),
@@ -149,8 +149,8 @@ proptest! {
         prop_assert_eq!(moments(&sleeps.frames), moments(&spins.frames));
         let is_exact = |timed: &Frame| timed.began == timed.due && timed.cpu == Nanos(frame);
         prop_assert!(sleeps.frames.iter().all(is_exact));
-        // The task spins during the last `spin` ns of each wait. If the wait is shorter, it spins
-        // all the time.
+        // The task spins during the last `spin` ns of each wait. If a wait is shorter than that,
+        // the task spins for all of it.
         let wait = if rule == PaceRule::Fixed { 10 * MS } else { 10 * MS - frame };
         let each = frame + spin.min(wait);
         let rounds = i64::try_from(spins.frames.len()).unwrap();
@@ -162,8 +162,8 @@ proptest! {
     }
 
     /// A hybrid loop sleeps and then spins. Without high-resolution timers, its sleep ends at the
-    /// first tick from `spin` before the due time on. The frame must start at that tick, or when it
-    /// is due if that is later.
+    /// first tick at or after the time `spin` before the due time. The frame must start at that
+    /// tick, or when it is due if that is later.
     #[test]
     fn a_hybrid_sleeps_until_a_tick(
         hz in prop::sample::select(&[100_u64, 250, 300, 1000][..]), spin in 1_i64..9 * MS, phase in 0_i64..900_000
@@ -177,7 +177,7 @@ proptest! {
             let (hz, second) = (i128::from(hz), 1_000_000_000);
             let tick = (asked * hz + second - 1) / second;
             let tick = i64::try_from(tick * second / hz).unwrap() + phase;
-            // Allow a difference of 1 ns, because ticks do not fall on whole ns.
+            // Allow a difference of 1 ns, because tick times are rounded to whole ns.
             let late = frame.began - frame.due.max(Nanos(tick));
             prop_assert!((-1..=1).contains(&late.0), "{frame:?} {tick}");
         }

@@ -152,8 +152,7 @@ fn a_signal_does_not_end_a_wait_for_a_packet() {
     ];
     let edges = edges(&setup);
     let times = |by: &str| edges.get(&(by.to_owned(), "reader".to_owned()));
-    // Only the first signal wakes the reader. Each later wait finds that a signal has already
-    // arrived.
+    // Only the first signal wakes the reader. At each later wait, a signal has already arrived.
     assert_eq!(times("boss"), Some(&1));
     assert_eq!(
         times("nic"),

@@ -75,10 +75,20 @@ pub(super) struct Audit {
 }
 
 impl Audit {
-    fn read(folder: &Path, name: &str) -> Result<Self, Failed> {
+    /// The audit whose guest only saved a recording.
+    fn of_machine(folder: &Path) -> Result<Self, Failed> {
+        let file = folder.join("machine.parquet");
         Ok(Self {
-            statement: statement_in(folder, name)?,
-            recorded: Recorded::read(&folder.join(format!("{name}.parquet")))?,
+            statement: report_of(&file)?,
+            recorded: Recorded::read(&file)?,
+        })
+    }
+
+    /// The audit whose guest also printed the statement.
+    fn of_victim(folder: &Path) -> Result<Self, Failed> {
+        Ok(Self {
+            statement: statement_in(folder, "victim")?,
+            recorded: Recorded::read(&folder.join("victim.parquet"))?,
         })
     }
 }
@@ -108,8 +118,8 @@ impl Scenario {
         let beats = ticktax_output(&beats, &folder.join("machine.parquet"))?;
         Ok(Self {
             truths: serde_json::from_slice(&fs::read(truths)?)?,
-            machine: Audit::read(&folder, "machine")?,
-            victim: Audit::read(&folder, "victim")?,
+            machine: Audit::of_machine(&folder)?,
+            victim: Audit::of_victim(&folder)?,
             beats: serde_json::from_slice(&beats)?,
             folder,
             _temporary: temporary,
@@ -124,6 +134,12 @@ impl Scenario {
     pub(super) fn file(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
+}
+
+/// Returns the statement that this machine computes from a guest's recording.
+pub(crate) fn report_of(recording: &Path) -> Result<Statement, Failed> {
+    let statement = ticktax_output(&["report", "--format", "json"], recording)?;
+    Ok(serde_json::from_slice(&statement)?)
 }
 
 /// Runs `ticktax` on this machine with one of the files from the guest. Returns its output.

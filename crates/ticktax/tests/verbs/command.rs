@@ -28,6 +28,11 @@ fn invalid_arguments_exit_with_2_and_a_hint() {
             (&["report", "x", "--section", "time,noises"], "noise"),
             (&["audit", "--section", "time", "--full"], "--full"),
             (&["audit", "--by", "user"], "process"),
+            (&["audit", "--no-report"], "--save <FILE>"),
+            (
+                &["audit", "--no-report", "--save", "x", "--format", "json"],
+                "--format",
+            ),
             (&["audit", "-p", "1", "--comm", "x"], "--comm"),
             (&["beats", "x", "--section", "time"], "repeats"),
             (&["pace", "--section", "time"], "frames"),

@@ -218,3 +218,17 @@ fn a_low_limit_of_open_files_ends_a_sweep_in_one_line() {
         assert!(errors.contains("ulimit -n"), "{files}: {errors}");
     }
 }
+
+#[test]
+fn an_audit_without_a_report_saves_what_report_needs() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("audit.parquet");
+    let file = file.to_str().unwrap();
+    let audit = ["audit", "--for", "50ms", "--no-report", "--save", file];
+    let output = ticktax(&audit);
+    assert!(output.status.success(), "{}", complaint(&output));
+    assert_eq!(text(&output.stdout), "");
+    let report = ticktax(&["report", file]);
+    assert!(report.status.success(), "{}", complaint(&report));
+    assert!(text(&report.stdout).contains("CPU"));
+}

@@ -2,10 +2,10 @@
 //!
 //! The CPU time of an arm is modelled as the sum of the costs of all its units. The costs are
 //! fitted over all arms by least squares. All figures are per byte of user data, so all arms have
-//! equal weight, however much they transferred. Each block yields its own estimate of the costs.
-//! The cost of a unit is the mean over the blocks, with its interval. A unit has no separate cost
-//! if its counts are a combination of the counts of other units in all arms, or if its counts vary
-//! only by chance.
+//! equal weight, however much data they transferred. Each block yields its own estimate of the
+//! costs. The cost of a unit is the mean over the blocks, with its interval. There are two cases in
+//! which a unit has no separate cost: its counts are a combination of other units' counts in all
+//! arms, or its counts vary only by chance.
 
 use ticktax_model::net_experiment::{BoundUnit, CostRefusal, CostUnit, UnitCost, UnitCosts};
 use ticktax_model::trial::Effect;
@@ -15,27 +15,29 @@ use ticktax_experiment::statistics::{
     dependencies, least_squares, left_over, mean, mean_interval, norm, variance,
 };
 
-/// Minimum distance of a unit's counts from every combination of other units' counts, as a fraction
-/// of the unit's counts.
+/// A unit gets its own cost only if its counts differ from every combination of other units' counts
+/// by at least this fraction of its counts.
 const APART: f64 = 0.05;
 
-/// Minimum distance of a unit's counts from every combination of other units' counts, in standard
-/// errors.
+/// A unit gets its own cost only if its counts differ from every combination of other units' counts
+/// by at least this many standard errors.
 const BEYOND_CHANCE: f64 = 4.0;
 
-/// Maximum residual of the fit, as a fraction of the arms' times. If the residual is larger, the
+/// Maximum residual of the fit, as a fraction of the arms' times. A larger residual means that the
 /// units do not explain these times.
 const MISFIT: f64 = 0.2;
 
 pub(super) fn costs(blocks: &Blocks<'_>) -> UnitCosts {
-    // Counts of each unit, by block and arm. Units with the largest spread between the arms come
-    // first, because they are the least likely to be confused with others.
+    // Counts of each unit, by block and arm. Sort the units by the spread of their counts between
+    // the arms, largest first, because those with a large spread are the least likely to be
+    // confused with others.
     let mut counts: Vec<(CostUnit, Vec<Vec<f64>>)> = CostUnit::ALL
         .into_iter()
         .filter_map(|unit| Some((unit, blocks.unit(unit)?)))
         .collect();
     if let Some((_, others)) = counts.split_first_mut() {
-        // The number of acknowledgements follows from the number of packets, so they come last.
+        // The number of acknowledgements follows from the number of packets, so put
+        // acknowledgements last.
         let is_ack = |unit| unit == CostUnit::Ack;
         others.sort_by(|a, b| {
             let apart = apart(&b.1).total_cmp(&apart(&a.1));
@@ -111,7 +113,7 @@ pub(super) fn costs(blocks: &Blocks<'_>) -> UnitCosts {
     }
 }
 
-/// Returns the spread between the arms as a fraction of their mean, rounded to 0.01.
+/// Returns the spread between the arms, rounded to whole percents of the mean over the arms.
 fn apart(blocks: &[Vec<f64>]) -> f64 {
     let arms = over_blocks(blocks, mean);
     let spread = variance(&arms).sqrt() / mean(&arms);
@@ -128,7 +130,8 @@ fn over_blocks(blocks: &[Vec<f64>], summary: impl Fn(&[f64]) -> f64) -> Vec<f64>
     arms.collect()
 }
 
-/// Returns the columns in `with` that contribute at least a tenth of the length of the column `of`.
+/// Returns the columns in `with` whose contribution is at least a tenth of the length of the column
+/// `of`.
 fn largest(with: &[(usize, f64)], columns: &[Vec<f64>], of: usize) -> Vec<usize> {
     let length = norm(&columns[of]);
     let large = with
@@ -137,8 +140,8 @@ fn largest(with: &[(usize, f64)], columns: &[Vec<f64>], of: usize) -> Vec<usize>
     large.map(|(at, _)| *at).collect()
 }
 
-/// Returns the residual of the arms' times as a fraction. Returns `None` if there are not more arms
-/// than units.
+/// Returns the residual of the fit as a fraction of the arms' times. Returns `None` unless there
+/// are more arms than units.
 fn misfit(kept: &[usize], columns: &[Vec<f64>], times: &[f64]) -> Option<f64> {
     if times.len() <= kept.len() {
         return None;

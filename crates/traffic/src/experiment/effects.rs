@@ -2,7 +2,7 @@
 //!
 //! Each block yields one observation of each comparison of arms. The observation is the sum of the
 //! logarithms of the runs' figures, weighted as in the design. Effects are therefore ratios, and a
-//! slowdown of the machine affects all arms equally. An effect is the mean over the blocks, with
+//! slowdown of the machine affects all arms equally. The effect is the mean over the blocks, with
 //! its interval. It counts only if two criteria agree: Student's test, corrected for all effects
 //! and both measures (Holm), and the interval.
 
@@ -91,8 +91,8 @@ impl<'a> Blocks<'a> {
         Self { runs: blocks, same }
     }
 
-    /// Returns the observation that each block yields for a comparison of `figure`. `weights` has
-    /// one entry per arm.
+    /// Returns one observation per block for a comparison of `figure`. `weights` has one entry per
+    /// arm.
     fn compared(&self, weights: &[f64], figure: impl Fn(&RunFigures) -> f64) -> Vec<f64> {
         let compare = |block: &Vec<Vec<&RunFigures>>| {
             let arms = block.iter().zip(weights);
@@ -136,7 +136,7 @@ impl<'a> Blocks<'a> {
     }
 
     /// Returns the number of `unit`s per byte in each block, for each group of arms with the same
-    /// settings in effect. Returns `None` if it was not measured in all runs.
+    /// settings in effect. Returns `None` if a run has no such number.
     pub(super) fn unit(&self, unit: CostUnit) -> Option<Vec<Vec<f64>>> {
         let mut runs = self.runs.iter().flatten().flatten();
         match unit {
@@ -187,8 +187,9 @@ pub fn judge(judged: Judged<'_>) -> NetExperiment {
     document
 }
 
-/// Evaluates the `runs` of a pilot. Returns the largest standard deviation that an effect has
-/// between blocks, as a fraction, and the number of tests in the main experiment.
+/// Evaluates the `runs` of a pilot. Returns the largest standard deviation between blocks of any
+/// effect, as a fraction, and the number of tests in the main experiment. Returns `None` if the
+/// spread cannot be estimated.
 pub fn spread(factors: &Factors, runs: &[MeasuredRun]) -> Option<(f64, usize)> {
     let facts: Vec<Vec<Fact>> = (0..factors.arms())
         .map(|arm| factors.in_effect(arm, &agreed(runs, arm)))
@@ -199,7 +200,7 @@ pub fn spread(factors: &Factors, runs: &[MeasuredRun]) -> Option<(f64, usize)> {
     Some((widest(&blocks, &comparisons)?, comparisons.len() * 2))
 }
 
-/// Returns how many blocks it takes to find an effect of `resolution`, and to find one of 1 %.
+/// Returns the numbers of blocks needed to find an effect of `resolution`, and to find one of 1 %.
 pub fn needed(spread: Option<f64>, resolution: f64, tests: usize) -> Vec<BlocksNeeded> {
     let mut shares = vec![resolution, 0.01];
     shares.dedup();
@@ -210,11 +211,11 @@ pub fn needed(spread: Option<f64>, resolution: f64, tests: usize) -> Vec<BlocksN
     shares.into_iter().filter_map(blocks_for).collect()
 }
 
-/// Returns the number of blocks with which four of five experiments find an effect of `resolution`
+/// Returns the number of blocks with which four in five experiments find an effect of `resolution`
 /// (a fraction).
 ///
 /// `spread` is the standard deviation of the effect between blocks. `tests` is the number of tests
-/// that are judged together. Returns `None` if it takes an unreasonable number of blocks.
+/// that are judged together. Returns `None` if an unreasonable number of blocks would be needed.
 pub fn blocks_to_resolve(spread: f64, resolution: f64, tests: usize) -> Option<u64> {
     let (noise, effect) = (spread.ln_1p(), resolution.ln_1p());
     fewest_that(2, |blocks| {
@@ -222,7 +223,7 @@ pub fn blocks_to_resolve(spread: f64, resolution: f64, tests: usize) -> Option<u
     })
 }
 
-/// Returns the facts about an arm. If a fact differs between the runs of the arm, it is reported as
+/// Returns the facts about an arm. A fact that differs between the runs of the arm is reported as
 /// changed.
 fn agreed(runs: &[MeasuredRun], arm: usize) -> Vec<Fact> {
     let runs: Vec<&[Fact]> = runs
@@ -286,7 +287,7 @@ fn arm(runs: &[MeasuredRun], at: usize) -> ExperimentArm {
     }
 }
 
-/// A comparison of one measure, before it is corrected for multiple tests.
+/// A comparison of one measure that has not been corrected for multiple tests yet.
 struct Draft {
     logs: Vec<f64>,
     amounts: Vec<f64>,
@@ -370,8 +371,8 @@ fn effects(blocks: &Blocks<'_>, comparisons: &[Comparison], resolution: f64) -> 
         .collect()
 }
 
-/// Returns the largest standard deviation that the effect of any single factor has between blocks,
-/// as a fraction.
+/// Returns the largest standard deviation between blocks, as a fraction, of the effect of any
+/// single factor. Returns `None` if there is no spread, or if there are fewer than two blocks.
 fn widest(blocks: &Blocks<'_>, comparisons: &[Comparison]) -> Option<f64> {
     if blocks.runs.len() < 2 {
         return None;

@@ -1,5 +1,5 @@
-//! The factors of traffic experiments. Some have names in a table. Any sysctl of a network
-//! namespace is also a factor, under its full name.
+//! The factors of traffic experiments. Some factors have names in a table. In addition, any sysctl
+//! of a network namespace is a factor, under its full name.
 
 use crate::{Offload, TCP_CALL, Tuning, UDP_HEADERS};
 use ticktax_model::Nanos;
@@ -69,8 +69,8 @@ pub struct Factor {
     pub values: &'static str,
     /// Description for the help text.
     pub about: &'static str,
-    /// Facts, read back from the kernel, that show the effect of the factor. If this is empty, the
-    /// value of the factor is shown instead.
+    /// Facts, read back from the kernel, that show the effect of the factor. If the list is empty,
+    /// the value of the factor is shown instead.
     shown_by: &'static [&'static str],
     set: Set,
 }
@@ -452,7 +452,7 @@ impl Parameter for Chosen {
         Ok(vec![value])
     }
 
-    /// Returns the factor's canonical name. All its aliases have the same one.
+    /// Returns the factor's canonical name, which all its aliases share.
     fn target(&self) -> String {
         match self {
             Self::Row(Factor {
@@ -474,7 +474,7 @@ impl Parameter for Chosen {
                 ..
             }) => {
                 setup.tuning.offloads.push((*offload, switch(value)?));
-                // Offloads depend on each other, so apply them in dependency order.
+                // Offloads depend on each other, so apply them in the order of `Offload::ALL`.
                 let place =
                     |offload: &Offload| Offload::ALL.iter().position(|other| other == offload);
                 setup
@@ -531,8 +531,8 @@ impl Factors {
         self.grid.arm(arm).unwrap_or_else(|_| self.base().clone())
     }
 
-    /// Returns the settings in effect in an arm. They consist of the facts in `read`, and the
-    /// values of the factors whose effect these facts do not show.
+    /// Returns the settings in effect in an arm. These are the facts in `read`, plus the values of
+    /// those factors whose effect the facts do not show.
     pub fn in_effect(&self, arm: usize, read: &[Fact]) -> Vec<Fact> {
         // Leave out the value of a sysctl if other facts show its effect.
         let counts = |fact: &&Fact| {

@@ -4,8 +4,9 @@
 //! From a course, a simulation computes how many datagrams a larger buffer would have saved. With a
 //! larger buffer, fewer datagrams are lost, but the receiver has to read more of them. A course
 //! therefore continues after its burst, until a receiver that also had to read the lost datagrams
-//! would have caught up. To determine that time, the log adds the time to read each lost datagram
-//! to a debt, and subtracts the time in which no datagram is waiting.
+//! would have caught up. To determine when that is, the log keeps a debt. It adds the time that
+//! reading each lost datagram would have taken, and subtracts the time in which no datagram is
+//! waiting.
 
 use std::collections::VecDeque;
 
@@ -15,19 +16,19 @@ use ticktax_model::packets::BurstWindow;
 /// Minimum length of a slot.
 const SHORTEST: Nanos = Nanos::from_micros(50);
 
-/// Number of datagrams per slot at the requested rate. With more per slot, times would be less
-/// precise.
+/// Number of datagrams per slot at the requested rate. With more datagrams per slot, times would be
+/// less precise.
 const IN_A_SLOT: f64 = 4.0;
 
-/// Number of slots by which the course starts before the pause that filled the buffer, so that the
-/// buffer is empty at the start of the course.
+/// Number of slots between the start of the course and the start of the pause that filled the
+/// buffer. They ensure that the buffer is empty at the start of the course.
 const BEFORE: i64 = 100;
 
-/// Number of recent slots to remember. The receiver notices a burst of losses only after it has
-/// read all the datagrams that were in the full buffer.
+/// Number of recent slots to remember. Many are needed because the receiver notices a burst of
+/// losses only after it has read all the datagrams that were in the full buffer.
 const RECENT: usize = 1 << 16;
 
-/// Maximum number of slots in all courses together. A slot takes 2 bytes. Pauses share this room.
+/// Maximum total number of slots in all courses. A slot takes 2 bytes. Pauses share this memory.
 const KEPT: usize = 1 << 17;
 
 /// Assumed duration of a read until one has been measured.
@@ -45,10 +46,10 @@ pub(super) struct Courses {
     base: i64,
     /// First slot of the course in progress, if any.
     open: Option<i64>,
-    /// Time that reading the lost datagrams would have taken, minus the time since then in which no
-    /// datagram was waiting.
+    /// Time that reading the lost datagrams would have taken, minus the time since their loss in
+    /// which no datagram was waiting.
     owed: Nanos,
-    /// Number of reads that took place while more datagrams were waiting, and their total duration.
+    /// Number and total duration of the reads that took place while more datagrams were waiting.
     reads: (i64, Nanos),
     kept: Vec<BurstWindow>,
     room: usize,
@@ -56,7 +57,7 @@ pub(super) struct Courses {
 }
 
 impl Courses {
-    /// Creates an empty record. `rate_hz` is the number of datagrams per second; `None` means full
+    /// Creates an empty record. `rate_hz` is the number of datagrams per second, or `None` for full
     /// speed.
     pub(super) fn new(rate_hz: Option<f64>) -> Self {
         let slot = rate_hz.map_or(Nanos::ZERO, |rate| {
@@ -81,7 +82,7 @@ impl Courses {
         self.add(at, 1);
     }
 
-    /// Extends the record to the time `at`. All later datagrams were sent after that.
+    /// Extends the record to the time `at`. All datagrams recorded later were sent after `at`.
     pub(super) fn reach(&mut self, at: Nanos) {
         self.add(at, 0);
     }
@@ -99,11 +100,11 @@ impl Courses {
         }
     }
 
-    /// Records that `count` datagrams were lost. The cause of the loss, a pause, started at `from`.
+    /// Records that `count` datagrams were lost because of a pause that started at `from`.
     pub(super) fn lose(&mut self, count: u64, from: Nanos) {
         if self.open.is_none() {
             let first = self.place(from) - BEFORE;
-            // If the log no longer remembers the slots since the cause started, the course is
+            // If the slots at the start of the pause are no longer remembered, the course is
             // incomplete.
             self.is_one_missing |= first + BEFORE < self.base;
             self.open = Some(first.max(self.base));
@@ -111,12 +112,12 @@ impl Courses {
         self.owed += self.read_time().times(count as f64);
     }
 
-    /// Returns whether a course is in progress and can end as soon as its burst is over.
+    /// Returns whether there is a course in progress that can end as soon as its burst is over.
     pub(super) fn is_done(&self) -> bool {
         self.open.is_some() && self.owed <= Nanos::ZERO
     }
 
-    /// Ends the course in progress, if any. `pauses` are the start and the end of each of the
+    /// Ends the course in progress, if any. `pauses` yields the start and the end of each of the
     /// receiver's recent pauses.
     pub(super) fn end(&mut self, pauses: impl Iterator<Item = (Nanos, Nanos)>) {
         let Some(first) = self.open.take() else {
@@ -156,8 +157,8 @@ impl Courses {
             let place = (at - course.start).0 / course.slot.0.max(1);
             let mut place = usize::try_from(place).unwrap_or(usize::MAX);
             if std::mem::take(&mut is_last) {
-                // The last course ended with the last datagram whose send time was known then.
-                // Losses after that one count in the course's last slot.
+                // The last course ended with the last datagram whose send time was known when the
+                // course ended. Losses after that datagram count in the course's last slot.
                 place = place.min(course.sent.len().saturating_sub(1));
             }
             let Some(slot) = course.sent.get_mut(place) else {
@@ -195,7 +196,7 @@ impl Courses {
     }
 
     fn add(&mut self, at: Nanos, count: u64) {
-        // If a datagram was sent before the first slot that is remembered, count it in that slot.
+        // A datagram that was sent before the first remembered slot counts in that slot.
         let place = self.place(at).max(self.base);
         let end = self.base + i64::try_from(self.recent.len()).unwrap_or(i64::MAX);
         if place - end >= i64::try_from(RECENT).unwrap_or(i64::MAX) {

@@ -39,10 +39,10 @@ fn finish(mut log: Log, sent: Option<u64>, drops: u64) -> PacketLog {
 struct Link {
     capacity: usize,
     stalls: Vec<(i64, i64)>,
-    /// Lead of the sender's clock over the receiver's, in ns.
+    /// Lead of the sender's clock over the receiver's clock, in ns.
     ahead: i64,
     /// Period in which the sender is delayed. At the end of the period, it sends all datagrams that
-    /// became due in it.
+    /// became due during the period.
     held: (i64, i64),
     /// Whether the receiver asks the sender when missing datagrams were sent.
     asked: bool,
@@ -147,8 +147,8 @@ fn held_up(asked: bool) -> PacketLog {
 }
 
 /// 850 datagrams are sent during the pause: 200 before the sender is delayed, 500 at the end of the
-/// delay, and the rest afterwards. The buffer has room for 300 datagrams, so losses must start
-/// among those 500.
+/// delay, and the remaining 150 after it. The buffer has room for 300 datagrams, so the first loss
+/// must be among the 500.
 #[test]
 fn a_delayed_sender_reports_when_it_sent_lost_datagrams() {
     let log = held_up(true);
@@ -265,7 +265,7 @@ fn a_stall_causes_one_burst_in_its_pause() {
 }
 
 /// The course of a burst must contain all datagrams that are sent until the receiver would have
-/// read the lost ones, too.
+/// read even the lost ones.
 #[test]
 fn a_course_lasts_until_lost_datagrams_would_have_been_read() {
     let stall = (100 * MS, 117 * MS);
@@ -287,8 +287,8 @@ fn a_course_lasts_until_lost_datagrams_would_have_been_read() {
         panic!("{course:?}");
     };
     assert!(start <= Nanos(stall.0) && end >= Nanos(stall.1));
-    // The receiver has to read 850 datagrams at 2 µs each. A new datagram arrives every 20 µs, so
-    // this takes 850 · 2 µs / 0.9.
+    // The receiver has to read 850 datagrams at 2 µs each. Meanwhile, a new datagram arrives every
+    // 20 µs, which takes a tenth of the time, so the receiver needs 850 · 2 µs / 0.9 in total.
     let length = course.slot.times(course.sent.len() as f64);
     let after = course.start + length - Nanos(stall.1);
     assert!((1_800 * US..3_000 * US).contains(&after.0), "{after:?}");
@@ -309,8 +309,8 @@ fn a_stall_before_the_end_of_a_course_belongs_to_it() {
     assert_eq!((log.bursts.len(), log.burst_windows.len()), (2, 2));
 }
 
-/// The buffer has room for the datagrams of a 3 ms pause, so that pause must be reported as the
-/// longest one without losses.
+/// The datagrams of a 3 ms pause fit into the buffer, so that pause must be reported as the longest
+/// one without losses.
 #[test]
 fn the_longest_pause_without_losses_is_reported() {
     let stalls = [
@@ -331,7 +331,7 @@ fn the_longest_pause_without_losses_is_reported() {
 
 #[test]
 fn courses_that_do_not_fit_are_reported_missing() {
-    // The receiver is stalled for three quarters of the 10 s.
+    // The receiver is stalled for three quarters of the 10 s: for 15 ms in every 20 ms.
     let stalls: Vec<(i64, i64)> = (0..500)
         .map(|round| (round * 20 * MS, (round * 20 + 15) * MS))
         .collect();
@@ -343,7 +343,7 @@ fn courses_that_do_not_fit_are_reported_missing() {
         .map(|course| course.sent.len())
         .sum();
     assert!(size <= 1 << 17, "{size}");
-    // The stall is longer than the log remembers slots.
+    // The stall is so long that the log has forgotten the slots at its start.
     let log = Link::new(300, &[(100 * MS, 30_000 * MS)]).run(1_600_000, true);
     assert!(log.burst_windows_incomplete);
 }
@@ -395,7 +395,7 @@ fn late_datagrams_are_not_lost() {
     let counts = log.arrivals.finish(Some(9), Nanos::ZERO);
     let log = finish(log, Some(9), 0);
     let lost: u64 = log.bursts.iter().map(|burst| burst.lost).sum();
-    // Numbers 2, 4, 7 and 8 are lost.
+    // The datagrams with numbers 2, 4, 7 and 8 are lost.
     assert_eq!((lost, counts.lost()), (4, Some(4)));
     let slots: u64 = log.by_time.iter().map(|slot| slot.lost).sum();
     assert_eq!(slots, 4);

@@ -1,4 +1,4 @@
-//! Compares the messages with those that `tc` (iproute2 6.1) sent, as recorded with
+//! Compares our messages with those that `tc` (iproute2 6.1) sent, as recorded with
 //! `strace -e trace=sendmsg -xx -s 900`:
 //!
 //!     tc qdisc replace dev va root tbf rate 100mbit burst 12500b limit 625000b
@@ -40,8 +40,8 @@ fn netem_is_requested_like_tc_does() {
     assert_eq!(setting.message().0, bytes(&format!("{HEAD} {theirs}")));
 }
 
-/// `tc` also sends a table of transmission times by packet length, which only kernels before 3.8
-/// need.
+/// The message of `tc` also contains a table of transmission times by packet length, which only
+/// kernels before 3.8 need.
 #[test]
 fn tbf_is_requested_like_tc_does_without_its_table() {
     let setting = Setting::tbf(&link(Some(100e6), None, None), 1_500).unwrap();
@@ -59,7 +59,8 @@ fn tbf_is_requested_like_tc_does_without_its_table() {
     theirs[28] = 0x34;
     let ours = setting.message().0;
     assert_eq!(ours.len(), theirs.len());
-    // `tc` rounds the bucket's time to ticks of 64 ns in the opposite direction.
+    // `tc` rounds the time that the bucket stands for to ticks of 64 ns, in the opposite direction
+    // to ours.
     assert_eq!(ours, theirs);
 }
 
@@ -75,7 +76,7 @@ fn slow_links_and_large_frames_have_room_for_frames() {
     }
     let delayed = link(Some(100e6), Some(Nanos::from_millis(20)), None);
     assert_eq!(Setting::tbf(&delayed, 1_500), None);
-    // 70 ms at 12.5 MB/s, converted to frames.
+    // The limit is the data of 70 ms at 12.5 MB/s, converted to frames.
     let Setting::Netem { limit, .. } = Setting::netem(&delayed, 1_500) else {
         panic!("no netem");
     };

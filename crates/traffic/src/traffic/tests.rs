@@ -78,7 +78,8 @@ fn only_dropped_datagrams_are_lost() {
     let datagrams = received.datagrams.unwrap();
     let lost = datagrams.lost().unwrap();
     assert_eq!(datagrams.arrived + lost, outcome.report.calls);
-    // The counter also includes datagrams that other programs in the namespace dropped.
+    // The counter may be higher because it also includes datagrams of other programs in the
+    // namespace.
     assert!(received.counters.buffer_drops >= lost, "{received:?}");
 }
 
@@ -207,8 +208,8 @@ fn a_lost_receiver_is_noticed_and_the_sender_still_reports() {
             length: Nanos::from_secs(3_600),
             ..spec(protocol, Some(1e6))
         };
-        // The thread closes its sockets without sending a message. The peer sees the same as if the
-        // thread's process had been killed.
+        // The thread closes its sockets without sending a message. To the peer, this looks as if
+        // the thread's process had been killed.
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = server.local_addr().unwrap().to_string();
         let serving = thread::spawn(move || {

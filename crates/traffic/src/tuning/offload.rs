@@ -81,7 +81,7 @@ impl Offload {
 }
 
 /// Returns the name of the device in the calling thread's namespace that is not the loopback
-/// device.
+/// device. Returns `None` if there is no such device.
 fn device() -> Option<String> {
     let devices = fs::read_to_string("/proc/thread-self/net/dev").ok()?;
     let names = devices.lines().filter_map(|line| line.split_once(':'));

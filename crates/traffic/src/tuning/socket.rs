@@ -109,8 +109,8 @@ impl Options<'_> {
     /// Returns the options that are in effect on the receiver's socket.
     pub(in super::super) fn receiver_facts(&self, socket: BorrowedFd<'_>) -> Vec<Fact> {
         if self.tuning.receive_buffer.is_none() {
-            // Unless the buffer size is fixed, the kernel changes it while the traffic is running,
-            // so one value would mean little.
+            // Unless the user sets the buffer size, the kernel adjusts it while the traffic is
+            // running, so a single value would mean little.
             return Vec::new();
         }
         let bytes = getsockopt(&socket, sockopt::RcvBuf).unwrap_or_default();
@@ -156,8 +156,8 @@ fn negotiated(info: &[u8]) -> Vec<Fact> {
         .iter()
         .map(|&(name, bit)| Fact::new(name, on_off(options & bit != 0)))
         .collect();
-    // The byte holds two scale factors. This one is the other end's. The machine's bit order
-    // determines which half of the byte holds it.
+    // The byte holds the window scale factors of both ends. This one is the other end's. The
+    // machine's bit order determines which half of the byte holds it.
     let scale = if cfg!(target_endian = "little") {
         scales & 15
     } else {
@@ -176,7 +176,8 @@ fn connection(info: &[u8]) -> Option<ConnectionFacts> {
         acks: word(info, SEGMENTS_IN)?,
         segment_bytes: word(info, SEND_MSS)?,
         round_trip: micros(RTT)?,
-        // The kernel returns `u32::MAX` until it has measured a round trip.
+        // The kernel returns `u32::MAX` until it has measured a round trip, so treat that value as
+        // missing.
         shortest_round_trip: micros(MIN_RTT).filter(|time| time.0 < i64::from(u32::MAX) * 1_000)?,
         peer_window_bytes: word(info, SEND_WINDOW),
     })

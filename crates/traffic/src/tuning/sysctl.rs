@@ -1,6 +1,6 @@
-//! Sysctls of a network namespace. `/proc/sys/net` shows the sysctls of the namespace of the thread
-//! that reads it. A sysctl that is missing or read-only in a new namespace applies to the whole
-//! machine.
+//! Sysctls of a network namespace. `/proc/sys/net` shows the sysctls that belong to the namespace
+//! of the reading thread. A sysctl that is missing or read-only in a new namespace applies to the
+//! whole machine.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -11,7 +11,7 @@ use super::super::error::{NetError, reason};
 /// Why a sysctl cannot be set in a network namespace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SysctlError {
-    /// A network sysctl cannot have this name. It must start with `net.`.
+    /// The name is not that of a network sysctl, which must start with `net.`.
     #[error("`{name}` is not a network sysctl: give a name that starts with net.")]
     Name {
         /// The requested name.

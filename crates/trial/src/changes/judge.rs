@@ -10,8 +10,8 @@ use ticktax_model::trial::{Better, Effect};
 
 use super::BeatChange;
 
-/// Minimum number of blocks per side. With fewer blocks, the estimate of their spread would be a
-/// guess.
+/// Minimum number of blocks per side. With fewer blocks, the estimate of the spread between them
+/// would be unreliable.
 const FEWEST: usize = 5;
 /// 97.5 % quantile of the normal distribution. A 95 % margin is this many standard errors.
 const NORMAL_QUANTILE: f64 = 1.959_964;
@@ -24,7 +24,7 @@ pub(super) struct Draft {
 
 impl Draft {
     /// Compares a figure between the two sides. The evidence comes from the values of the figure in
-    /// the blocks of each side. It is missing if a side has too few blocks.
+    /// the blocks of each side. There is no evidence if a side has too few blocks.
     pub(super) fn new(
         (first, second): (Option<f64>, Option<f64>),
         (a, b): (Option<Vec<f64>>, Option<Vec<f64>>),
@@ -71,7 +71,7 @@ fn evidence(effect: Effect, chance: f64) -> Evidence {
     }
 }
 
-/// Judges several differences together, so that their probabilities are corrected for the number of
+/// Judges several differences together. The probability of each is corrected for the number of
 /// tests.
 pub(super) fn judge(drafts: Vec<Draft>) -> Vec<Change> {
     let chances = drafts.iter().map(|draft| draft.evidence?.chance);
@@ -106,7 +106,8 @@ pub(super) fn beats(
     };
     let comparable = |(statement, programs): (&BeatStatement, &Programs)| {
         let is_comparable = |beat: &&BeatLine| !beat.by_ticktax && beat.kind != BeatKind::OffCpu;
-        // Drop the event times that are kept for plots. Each side's own statement has them already.
+        // Drop the event times that are kept for plots, because each side's own statement already
+        // contains them.
         let others = statement
             .beats
             .iter()
@@ -135,8 +136,8 @@ pub(super) fn beats(
     }
     let mut changes = Vec::new();
     for first in unmatched {
-        // If both sides have a source but its periods differ, its period has changed. If the source
-        // belongs to different processes, it counts as two different sources.
+        // If both sides have a source but with different periods, its period has changed. Sources
+        // of different processes count as different sources.
         let moved = |second: &OfProgram| same_source(&first, second) && first.1.pid == second.1.pid;
         let place = seconds.iter().position(moved);
         changes.push(BeatChange {

@@ -18,7 +18,7 @@ use ticktax_store::text::read_document;
 /// Number of blocks into which a recording is cut.
 const BLOCKS: usize = 20;
 /// Minimum length of a block. Blocks must be long, because an interval that extends over several
-/// blocks is counted in only one of them.
+/// blocks counts in only one of them.
 const SHORTEST: Nanos = Nanos::from_millis(100);
 
 /// Why two files cannot be compared.
@@ -37,7 +37,7 @@ pub enum CompareError {
     },
 }
 
-/// Class and name of an account.
+/// Class and name that identify an account.
 pub(super) type Key = (Class, String);
 
 /// Each account's share of the time of all CPUs.
@@ -48,17 +48,17 @@ type Shares = BTreeMap<Key, f64>;
 pub(super) struct Side {
     /// The file as named on the command line.
     pub(super) file: String,
-    /// The statement. It was computed from a recording, or read from the file.
+    /// The statement, which was computed from the recording, or read from the file if it is a JSON
+    /// statement.
     pub(super) statement: Statement,
     /// Elapsed time.
     pub(super) wall: Nanos,
-    /// For each account, its share of the time of all CPUs and how many intervals per second it
-    /// has.
+    /// Each account's share of the time of all CPUs, and its number of intervals per second.
     pub(super) sums: BTreeMap<Key, (f64, f64)>,
-    /// Share of CPU time that each account had in each block. `None` if the recording was not cut
-    /// into blocks.
+    /// Share of CPU time of each account, by block. `None` if the recording was not cut into
+    /// blocks.
     pub(super) blocks: Option<Vec<Shares>>,
-    /// Time per second that the threads of the watched program waited for a CPU in each block.
+    /// Time per second, by block, for which the threads of the watched program waited for a CPU.
     /// `None` if the recording was not cut into blocks.
     pub(super) waited: Option<Vec<f64>>,
 }
@@ -98,7 +98,8 @@ impl Side {
         let why = "it is not a statement; create one with `ticktax report FILE --format json`";
         let mut statement: Statement =
             serde_json::from_slice(&text).map_err(|_| wrong(path, why))?;
-        // Accounts are compared by name. In statements of version 3, this one is called `outside`.
+        // Accounts are compared by name. Statements of version 3 call this account `outside`, so
+        // rename it.
         let class = Class::HypervisorOrFirmware;
         let accounts = statement.accounts.iter_mut();
         for account in accounts.filter(|account| account.class == class) {
@@ -144,8 +145,7 @@ fn wrong(path: &Path, why: &str) -> CompareError {
     }
 }
 
-/// Returns, for each account, its share of the time of all CPUs and how many intervals per
-/// second it has.
+/// Returns each account's share of the time of all CPUs, and its number of intervals per second.
 fn sums(statement: &Statement, wall: Nanos) -> BTreeMap<Key, (f64, f64)> {
     let mut sums: BTreeMap<Key, (f64, f64)> = BTreeMap::new();
     let seconds = wall.as_secs_f64();
@@ -169,9 +169,9 @@ struct Blocks {
     ledger: ticktax_analysis::Auditor,
     /// The accounts' totals at the end of each block.
     ends: Vec<BTreeMap<Key, Nanos>>,
-    /// Time that the watched program waited for a CPU in each block.
+    /// Time in each block for which the watched program waited for a CPU.
     waited: Vec<Nanos>,
-    /// Whether any row contained the sum over a time window. Such a row cannot be assigned to a
+    /// Whether any row contained a sum over a time window. Such a row cannot be assigned to a
     /// block.
     summed: bool,
 }
@@ -223,8 +223,8 @@ impl Blocks {
         self.ledger.row(sources, row);
     }
 
-    /// Returns, for each block, the share of CPU time of every account, and the wait for a
-    /// CPU per second. Both are `None` if any row contained the sum over a time window.
+    /// Returns, for each block, the share of CPU time of every account, and the time spent waiting
+    /// for a CPU per second. Both are `None` if any row contained a sum over a time window.
     fn shares(self, cpus: usize) -> (Option<Vec<Shares>>, Option<Vec<f64>>) {
         if self.summed || self.ends.is_empty() {
             return (None, None);

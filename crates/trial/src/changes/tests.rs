@@ -9,13 +9,15 @@ use ticktax_sim::{Law, Stream};
 use super::judge::{Draft, Programs, beats, judge};
 use ticktax_experiment::statistics::mean;
 
-/// Returns twenty blocks in which an account takes `mean` ms on average, ± 5 ms.
+/// Returns twenty blocks in which an account takes random times from `mean` - 5 ms to `mean` + 5
+/// ms.
 fn blocks(stream: &mut Stream, mean: i64) -> Vec<f64> {
     let law = Law::Uniform(Nanos::from_millis(mean - 5), Nanos::from_millis(mean + 5));
     (0..20).map(|_| stream.draw(&law).as_secs_f64()).collect()
 }
 
-/// Compares two lists as one of `members` tests. The other tests have no evidence.
+/// Compares two lists as one of `members` tests that are judged together. The other tests have no
+/// evidence.
 fn compared(a: &[f64], b: &[f64], members: usize) -> Change {
     let mut drafts = vec![Draft::new(
         (Some(mean(a)), Some(mean(b))),
@@ -37,7 +39,7 @@ fn equal_sides_rarely_differ_and_the_interval_holds_the_truth() {
         covered += u32::from(change.contrast.effect.unwrap().may_be_none());
     }
     // By chance, 5 % of the 2,000 comparisons are expected to differ, which is 100 ± 10. If each is
-    // one of 40 tests, the level is 0.125 %, and 2.5 ± 1.6 are expected.
+    // one of 40 tests, the level is 0.125 %, so 2.5 ± 1.6 are expected to differ.
     assert!((70..=130).contains(&false_one), "{false_one}");
     assert!(false_many <= 9, "{false_many}");
     assert_eq!(covered, 2_000 - false_one);
@@ -132,8 +134,8 @@ fn another_process_is_another_beat_and_sleep_is_ignored() {
     };
     // After a restart, the program's periodic source must count as the same one.
     assert_eq!(compare(vec![other(10e6), asleep], &server), (0, 1));
-    // A longer period in a different process must count as one source that disappeared and one that
-    // appeared.
+    // If the process is a different one, a longer period must count as two changes: one source
+    // disappeared, and another appeared.
     assert_eq!(compare(vec![other(20e6)], &server), (2, 0));
     assert_eq!(compare(vec![other(10e6)], &game), (2, 0));
 }

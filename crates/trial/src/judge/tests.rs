@@ -8,7 +8,7 @@ use ticktax_model::trial::{
 use super::judge;
 use ticktax_experiment::plan;
 
-/// Returns a trial in which run times follow `law`. In the second arm, they are longer by the
+/// Returns a trial in which run times follow `law`. Run times of the second arm are longer by the
 /// fraction `effect`.
 fn trial(law: RunLaw, arms: usize, blocks: u64, effect: f64, seed: u64) -> Trial {
     let mut draws = Draws::new(seed);
@@ -49,8 +49,8 @@ fn an_effect_is_reported_with_its_size_and_direction() {
         (comparison.blocks, comparison.first.unwrap().count),
         (Some(10), 20)
     );
-    // Each arm runs twice per block, so the difference within a block has as much noise as a single
-    // run.
+    // Each arm runs twice per block, so the difference between the arms in a block has as much
+    // noise as a single run.
     let noise = comparison.noise.unwrap();
     assert!((0.01..0.04).contains(&noise), "{noise}");
     let detectable = comparison.detectable.unwrap();
@@ -219,7 +219,7 @@ fn a_change_from_zero_is_an_absolute_difference() {
         (Scale::Absolute, Verdict::Worse)
     );
     assert!((comparison.contrast.effect.unwrap().value - 0.3).abs() < 0.01);
-    // A condition in percent of zero is undefined.
+    // A condition in percent is undefined if the first arm's value is zero.
     let outcomes: Vec<Outcome> = statement
         .fail_if
         .iter()
@@ -262,15 +262,15 @@ fn equal_arms_rarely_differ_and_the_interval_holds_the_truth() {
     }
 }
 
-/// Four of five trials must find an effect of the detectable size.
+/// Four in five trials must find an effect of the detectable size.
 #[test]
 fn detectable_effects_are_detected() {
     const TRIALS: u32 = 400;
     for blocks in [10, 20] {
         let mut found = 0;
         for seed in 0..u64::from(TRIALS) {
-            // The difference within a block must have the same standard deviation as a single run,
-            // which is 2 %.
+            // The difference between the arms in a block must have the same standard deviation as a
+            // single run, which is 2 %.
             let statement = judge(trial(RunLaw::Normal, 2, blocks, 0.0, seed), &[]);
             let at = only(&statement).detectable.unwrap() * 0.02 / only(&statement).noise.unwrap();
             let statement = judge(trial(RunLaw::Normal, 2, blocks, at, seed + 77_777), &[]);

@@ -68,7 +68,7 @@ impl Table<'_> {
     }
 
     /// Returns the index of the only column in which all fields are numbers. If the table has a
-    /// single column, returns its index even if some of its fields are not numbers.
+    /// single column, returns the index of that column even if some of its fields are not numbers.
     fn only_column(&self, has_names: bool, names: &[String]) -> Result<usize, Problem> {
         let mut numeric = vec![true; names.len()];
         self.each_row(has_names, |row| {

@@ -7,7 +7,7 @@ use ticktax_model::trial::{Better, Unit};
 
 use super::{NumberList, Problem, listed, place};
 
-/// The fields by which a hyperfine export is distinguished from a ticktax document.
+/// The fields that distinguish a hyperfine export from a ticktax document.
 #[derive(Deserialize)]
 struct Export {
     results: Option<Value>,
@@ -19,7 +19,7 @@ struct Timed {
     command: String,
     #[serde(default)]
     times: Option<Vec<f64>>,
-    /// Exit codes of the runs. A run that was killed by a signal has `null`.
+    /// Exit codes of the runs. The exit code of a run that was killed by a signal is `null`.
     #[serde(default)]
     exit_codes: Vec<Option<i32>>,
 }

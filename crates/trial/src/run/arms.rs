@@ -1,5 +1,5 @@
-//! The arms of a trial. Parses `KNOB=A,B` and finds out what the setting applies to on this
-//! machine.
+//! The arms of a trial. Parses `KNOB=A,B`, and finds the objects on this machine that the setting
+//! applies to.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::{Subject, TryError};
 const MAX_ARMS: usize = 8;
 /// Keyword that stands for a setting's current value.
 const NOW: &str = "now";
-/// Flag of a scheduling policy whose children start with the default policy.
+/// Flag of a scheduling policy. If it is set, children of the task start with the default policy.
 const RESET_ON_FORK: &str = "reset-on-fork";
 
 /// A setting together with its value in each arm, parsed from `KNOB=A,B`.
@@ -98,7 +98,7 @@ impl SettingTargets {
 /// The value that a setting has in an arm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
-    /// The value that the setting had before the trial.
+    /// The value from before the trial.
     Now,
     /// A specific value, in the form in which reading the setting returns it.
     Is(String),
@@ -155,8 +155,8 @@ pub(super) fn rows(
 }
 
 /// Returns an error if an arm gives a running process a negative nice value, unless all policies
-/// that the process gets have the flag `reset-on-fork`. Without it, a child could keep the nice
-/// value after the trial.
+/// that the process gets have the flag `reset-on-fork`. Without this flag, a child of the process
+/// could keep the nice value after the trial.
 fn require_reset(rows: &[Row]) -> Result<(), TryError> {
     let values = |id: &str| {
         let mut running = rows
@@ -180,7 +180,7 @@ fn require_reset(rows: &[Row]) -> Result<(), TryError> {
     Ok(())
 }
 
-/// Returns the number of arms. It must be the same for all assignments.
+/// Returns the number of arms, which must be the same for all assignments.
 fn count(assignments: &[Assignment]) -> Result<usize, TryError> {
     let wrong = |why: String| Err(TryError::Senseless(why));
     for (at, assignment) in assignments.iter().enumerate() {
@@ -295,8 +295,8 @@ fn targets_of(
     })
 }
 
-/// Returns an object that exists before the command runs. Reading the setting of this object shows
-/// which values the kernel offers, and which value the command will inherit.
+/// Returns an object that exists before the command runs. Reading this object's setting shows which
+/// values the kernel offers, and which value the command will inherit.
 fn asked_of(targets: &SettingTargets) -> Target {
     let own = || Target::Task(i32::try_from(std::process::id()).unwrap_or(-1));
     match targets {
@@ -320,7 +320,7 @@ fn present(rows: &[Row], system: &System) -> Result<Vec<Vec<String>>, TryError> 
         let mut values = Vec::new();
         for target in &targets {
             let value = row.knob.read(system, target)?;
-            // Check that the current value can be written, because it will be restored.
+            // Check that the current value can be written, because the trial will restore it.
             if row.values.contains(&Value::Now) {
                 row.knob.parse(system, target, &value)?;
             }

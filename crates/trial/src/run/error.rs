@@ -12,7 +12,7 @@ pub enum TryError {
     /// A setting cannot be read or changed.
     #[error(transparent)]
     Knob(#[from] KnobError),
-    /// A run cannot be observed, or the command cannot be run.
+    /// A run cannot be audited, or the command cannot be run.
     #[error(transparent)]
     Observe(#[from] ObserveError),
     /// Two arms have different values, but the kernel stored the same value for both of them.

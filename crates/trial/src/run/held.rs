@@ -1,6 +1,6 @@
 //! Starts a command that does not run until all its settings have been applied.
 //!
-//! To do so, it starts another ticktax with the arguments in [`Starter`]. The new process writes a
+//! To do so, starts another ticktax with the arguments in [`Starter`]. The new process writes a
 //! byte to its standard input, which is a socket, and waits for a byte in return. Then it executes
 //! the command. If the socket is closed instead, the process exits.
 
@@ -37,7 +37,7 @@ pub struct Starter {
 
 /// When a command exited, and how.
 pub(super) struct CommandEnd {
-    /// When the thread that waits for the command noticed the exit.
+    /// When the thread that waits for the command noticed that it had exited.
     pub(super) at: Nanos,
     /// Exit status of the command, or `None` if it is unknown.
     pub(super) status: Option<ExitStatus>,
@@ -77,7 +77,7 @@ impl HeldCommand {
         let wait = move || {
             let status = child.wait().ok();
             let at = now();
-            // Ignore errors, because the receiver may be gone.
+            // Ignore the error that occurs if the receiver is gone.
             let _ = tell.send(CommandEnd { at, status });
         };
         let waiting = std::thread::Builder::new().spawn(wait);
@@ -97,14 +97,14 @@ impl HeldCommand {
         self.pid
     }
 
-    /// Releases the command, and returns when it was released.
+    /// Releases the command. Returns the time at which it was released.
     pub(super) fn release(&mut self) -> Nanos {
         let used = Proc::default().usage(&[self.pid]);
         self.before = used.map_or(Nanos::ZERO, |used| {
             used.on_cpu.unwrap_or(used.user + used.system)
         });
         let begin = now();
-        // Ignore errors. If the process has exited, waiting for it will show that.
+        // Ignore errors. If the process has exited, the thread that waits for it will notice.
         let _ = self.socket.write_all(&[1]);
         begin
     }
@@ -118,7 +118,8 @@ impl HeldCommand {
         }
     }
 
-    /// Returns the end of a command that ticktax no longer waits for. Its exit status is unknown.
+    /// Returns a [`CommandEnd`] for a command that ticktax no longer waits for. Its exit status is
+    /// unknown.
     pub(super) fn abandoned() -> CommandEnd {
         CommandEnd {
             at: now(),
@@ -126,22 +127,23 @@ impl HeldCommand {
         }
     }
 
-    /// Returns the CPU time of the command and of the children that it waited for. It is known only
-    /// after the command has exited.
+    /// Returns the CPU time of the command and of those of its children that it waited for. This is
+    /// known only after the command has exited.
     pub(super) fn used(&self) -> Nanos {
         let used = ticktax_host::children_cpu_time() - self.children_before - self.before;
         used.max(Nanos::ZERO)
     }
 
-    /// Waits a second for the command to exit, because a Ctrl-C in the terminal has reached it,
-    /// too. If it is still running, sends it `signal`. If it ignores the signal, it keeps running.
+    /// Waits a second for the command to exit, because a Ctrl-C in the terminal reaches the
+    /// command, too. If it is still running after that, sends it `signal`. A command that ignores
+    /// the signal keeps running.
     pub(super) fn interrupt(&self, signal: i32) {
         const PATIENCE: Duration = Duration::from_secs(1);
         if self.wait(PATIENCE).is_some() {
             return;
         }
         if let Ok(signal) = Signal::try_from(signal) {
-            // The process has not been reaped yet, so another one cannot have its PID.
+            // The process has not been reaped yet, so its PID cannot belong to another process.
             let _ = kill(Pid::from_raw(self.pid), signal);
             self.wait(PATIENCE);
         }
@@ -182,7 +184,7 @@ pub(super) fn require_program(name: &OsStr, search: Option<&OsStr>) -> Result<()
     Err(refused(found))
 }
 
-/// Checks that `path` is a file whose mode says that it is executable.
+/// Checks that `path` is a file whose mode includes execute permission.
 fn look(path: &Path) -> Result<(), io::ErrorKind> {
     const MAY_RUN: u32 = 0o111;
     match fs::metadata(path) {

@@ -1,4 +1,4 @@
-//! Metrics of a run. They are the run time of the command, its CPU time, and figures from an audit.
+//! Metrics of a run: the run time of the command, its CPU time, and figures from an audit.
 
 use ticktax_analysis::Auditor;
 use ticktax_model::Nanos;
@@ -23,14 +23,14 @@ pub enum TrialMetric {
     Noise,
     /// Time that the program waited for a CPU, as a share of the time in which it needed one.
     Wait,
-    /// Share of the time in which the quota of the cgroup throttled the program, out of the time
-    /// that the program needed a CPU.
+    /// Time in which the quota of the cgroup throttled the program, as a share of the time in which
+    /// the program needed a CPU.
     Throttled,
     /// 99th percentile of wake-up latency.
     P99,
     /// Frames per second of the program's loop.
     Fps,
-    /// Frames per minute that the program's loop skipped.
+    /// Number of frames per minute that the program's loop skipped.
     Lost,
 }
 
@@ -100,7 +100,8 @@ impl TrialMetric {
     pub(super) const fn needs_audit(self, subject: &Subject) -> bool {
         match self {
             Self::Time => false,
-            // The children of a process add their CPU time to its own only when they have exited.
+            // Other processes' CPU time includes that of their children only after the children
+            // have exited, so it needs an audit.
             Self::Cpu => matches!(subject, Subject::Process { .. }),
             _ => true,
         }
@@ -111,7 +112,7 @@ impl TrialMetric {
         matches!(self, Self::Fps | Self::Lost)
     }
 
-    /// Returns why a run may have no value of this metric, and how to avoid that.
+    /// Returns the reason why a run may have no value of this metric, and how to avoid that.
     pub(super) const fn without(self) -> &'static str {
         match self {
             Self::Time | Self::Cpu => "no value was reported; omit this metric",
@@ -126,7 +127,8 @@ impl TrialMetric {
         }
     }
 
-    /// Extracts the value of the metric from the statement of an audit.
+    /// Extracts the value of the metric from the statement of an audit. Returns `None` if the
+    /// statement does not contain it.
     fn in_statement(self, statement: &Statement) -> Option<f64> {
         let longest = statement.cpus.iter().map(|cpu| cpu.elapsed).max();
         let wall = longest.unwrap_or_default();
@@ -202,8 +204,8 @@ impl Audit {
         Ok(Self { session, auditor })
     }
 
-    /// Processes the rows that have arrived, or waits about 50 ms for some. Returns the header when
-    /// the audit is over, otherwise `None`.
+    /// Processes the rows that have arrived. If there are none, waits about 50 ms for some. Returns
+    /// the header when the audit is over, otherwise `None`.
     pub(super) fn step(&mut self) -> Option<Box<Header>> {
         match self.session.next_event() {
             Event::Rows { sources, rows } => {
@@ -224,7 +226,7 @@ impl Audit {
 }
 
 /// Returns the plan for watching the process `pid`. It requires the tracer, because /proc does not
-/// provide these metrics.
+/// provide the metrics for which runs are audited.
 pub(super) fn plan(pid: i32, length: Option<Nanos>) -> Plan {
     Plan {
         length,

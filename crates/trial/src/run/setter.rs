@@ -20,12 +20,12 @@ pub(super) struct Setter {
     rows: Vec<Row>,
     /// Values that the settings had before the trial.
     originals: BTreeMap<Key, String>,
-    /// Values that the trial wrote last.
+    /// Values that the trial wrote most recently.
     left: BTreeMap<Key, String>,
     /// Values that the kernel stored, by setting and written value.
     taken: BTreeMap<(&'static str, String), String>,
-    /// Threads that were started while their process had the value of an arm. Their original value
-    /// is unknown, so they will get the original value of the process.
+    /// Threads that were started while their process had the value of an arm. Their own original
+    /// value is unknown, so the original value of the process will be restored for them.
     late: Vec<(&'static Knob, Target)>,
     /// Whether the settings of any arm have been applied yet.
     begun: bool,
@@ -51,7 +51,7 @@ impl Setter {
                 None => session.make_group(controller)?,
             };
             groups.insert(controller, target.clone());
-            // Before anything runs, check that this kernel has the setting.
+            // Check that this kernel has the setting before anything runs.
             row.knob.read(&system, &target)?;
         }
         Ok(Self {
@@ -175,8 +175,8 @@ impl Setter {
             .collect()
     }
 
-    /// Returns the value of a setting in `arm`. If the arm has been applied, this is the value that
-    /// the kernel stored.
+    /// Returns the value of a setting in `arm`. If that arm has been applied, this is the value
+    /// that the kernel stored.
     fn shown(&self, row: &Row, arm: usize) -> String {
         let id = row.knob.id();
         match &row.values[arm] {

@@ -51,7 +51,8 @@ fn warm_ups_come_first_then_noise_runs_then_blocks() {
     );
 }
 
-/// The check must take place exactly once, after every arm has run, with and without warm-ups.
+/// The check that the arms are comparable must take place exactly once, after every arm has run,
+/// whether or not there are warm-ups.
 #[test]
 fn comparability_is_checked_once() {
     for (warm_ups, noise_runs, blocks, expected) in [

@@ -1,9 +1,10 @@
-//! `dodge`: a program that works in only one part of every tick period. When the kernel samples at
-//! the tick, it thus finds the program running either always or never.
+//! `dodge`: a program that works in only one part of every tick period. The kernel, which samples
+//! at the tick, thus finds the program running either always or never.
 //!
 //! The kernel's list of timers shows when the tick is due. If this list is not readable, a spinning
-//! thread detects the tick, which interrupts it again and again at the same phase. In a guest, the
-//! host's own tick may do the same, and can then be mistaken for the guest's tick.
+//! thread detects the tick as an interruption that recurs at the same phase. In a guest, the host's
+//! own tick may interrupt the thread in the same way, and can then be mistaken for the guest's
+//! tick.
 
 use std::fs;
 
@@ -20,20 +21,20 @@ use crate::truth::{Event, EventLog, Measured, Truth};
 
 use super::{thread, truth_of};
 
-/// Duration of the spinning thread's search for the tick.
+/// Length of time for which the spinning thread searches for the tick.
 const LOOKING: Nanos = Nanos::from_millis(400);
 /// Maximum number of gaps that are recorded during the search.
 const ROOM: usize = 1 << 14;
 /// Number of parts into which the search divides a tick period.
 const PARTS: usize = 200;
-/// Minimum share of ticks that must have a gap in the same part of the period. If the share is
-/// lower, the tick is not identified.
+/// The tick counts as found if at least this share of ticks has a gap in the same part of the
+/// period.
 const SEEN: f64 = 0.5;
 
 pub(super) fn run(plan: &Plan, window: Window, control: &Control) -> Result<Truth, InjectError> {
     let tick = plan.schedule.period;
     place::pin(place::SELF, plan.cpu)?;
-    // The tick is not stopped now, because this thread is running.
+    // The tick cannot be stopped at this point, because this thread is running.
     let timers = fs::read_to_string("/proc/timer_list").unwrap_or_default();
     let phase = match next_tick(&timers, plan.cpu) {
         Some(next) => Nanos(next.0.rem_euclid(tick.0)),
@@ -86,7 +87,7 @@ fn walk(plan: &Plan, window: Window, phase: Nanos, control: &Control) -> Result<
     let before = clock::thread_cpu();
     let start = control.begin();
     let end = start + Truth::LEAD + plan.duration;
-    // Start at the first tick after the lead time of [`Truth::LEAD`].
+    // Start at the first tick that comes at least [`Truth::LEAD`] after the start.
     let first = start + Truth::LEAD;
     let mut next = first + Nanos((phase - first).0.rem_euclid(tick.0));
     let mut planned = 0;
@@ -99,8 +100,8 @@ fn walk(plan: &Plan, window: Window, phase: Nanos, control: &Control) -> Result<
         let began = clock::now();
         // Skip a window if it has already ended.
         if began < to {
-            // Read the CPU clock only while the thread is running. The result then does not include
-            // the time that the scheduler charges for the wake-up, before the thread runs.
+            // Read the CPU clock only while the thread is running. The result then excludes the
+            // time that the scheduler charges for the wake-up before the thread runs.
             let cpu_before = clock::thread_cpu();
             let ended = clock::spin(began, to - began);
             let cpu_time = Some(clock::thread_cpu() - cpu_before);
@@ -123,8 +124,8 @@ fn walk(plan: &Plan, window: Window, phase: Nanos, control: &Control) -> Result<
     })
 }
 
-/// Returns the phase of the tick. It is in the part of the period in which most gaps start. Returns
-/// `None` if too few gaps start there.
+/// Returns the phase of the tick, which is in the part of the period in which most gaps start.
+/// Returns `None` if too few gaps start there.
 fn phase(gaps: &[Gap], tick: Nanos, looked: Nanos) -> Option<Nanos> {
     let part = tick.0 / i64::try_from(PARTS).ok()?;
     let remainder = |gap: &Gap| gap.start.0.rem_euclid(tick.0);
@@ -133,8 +134,8 @@ fn phase(gaps: &[Gap], tick: Nanos, looked: Nanos) -> Option<Nanos> {
     for gap in gaps {
         counts[place(remainder(gap))] += 1;
     }
-    // If the phase is close to the boundary between two parts, the gaps are divided between these
-    // parts. Therefore count pairs of parts.
+    // If the phase is close to the boundary between two parts, the gaps are split between these
+    // parts, so count pairs of adjacent parts.
     let pair = |i: usize| counts[i] + counts[(i + 1) % PARTS];
     let best = (0..PARTS).max_by_key(|&i| pair(i))?;
     let expected = looked.0 as f64 / tick.0 as f64;

@@ -2,15 +2,15 @@
 //!
 //! The kernel sends itself such an interrupt if it cannot wake a thread immediately
 //! (`irq_work_queue`). Here, a thread samples a clock, and asks to be woken for each sample
-//! (`perf_output_wakeup`). On arm64, the interrupt is sent in the same way as an inter-processor
-//! interrupt, even on machines with a single CPU.
+//! (`perf_output_wakeup`). On arm64, the interrupt is sent like an inter-processor interrupt, even
+//! on machines with a single CPU.
 //!
 //! The kernel may send further interrupts of this kind for other reasons, so the truth includes the
 //! kernel's own count.
 //!
-//! Some kernels do not take samples on an idle CPU, so there are no interrupts either. For example,
-//! Linux 6.18 in a virtual machine took all of 200 samples while the CPU was busy, but none while
-//! it was idle.
+//! Some kernels take no samples on an idle CPU, so there are no interrupts on it either. For
+//! example, Linux 6.18 in a virtual machine took all of 200 samples while the CPU was busy, but
+//! none while it was idle.
 
 use std::fs;
 
@@ -61,7 +61,7 @@ pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> 
 }
 
 /// Returns the maximum sample rate per second, or `None` if it is unknown. The kernel lowers this
-/// maximum if samples take too long.
+/// maximum if processing the samples takes too long.
 fn most_a_second() -> Option<i64> {
     let text = fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").ok()?;
     text.trim().parse().ok()

@@ -59,8 +59,8 @@ pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> 
 fn alarms(plan: &Plan, channel: &mut WorkerChannel<'_>) -> nix::Result<()> {
     let mut blocked = SigSet::empty();
     blocked.add(Signal::SIGALRM);
-    // Unblock only the alarm, and only while waiting for it. Do not change the handling of other
-    // signals.
+    // Unblock only the alarm signal, and only while waiting for it. Leave the mask unchanged for
+    // all other signals.
     let mut waiting = SigSet::thread_get_mask()?;
     waiting.remove(Signal::SIGALRM);
     blocked.thread_block()?;

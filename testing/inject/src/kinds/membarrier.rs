@@ -1,7 +1,7 @@
 //! `membarrier`: function-call interrupts that are sent from another CPU.
 //!
 //! The kernel interrupts every other CPU that is running a thread of the process. Only the
-//! disturbed CPU is running one, so each call sends exactly one interrupt.
+//! disturbed CPU is running such a thread, so each call sends exactly one interrupt.
 
 use crate::clock;
 use crate::control::Control;

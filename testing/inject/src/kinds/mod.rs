@@ -25,7 +25,7 @@ use crate::error::InjectError;
 use crate::plan::{Disturbance, Plan};
 use crate::truth::{Measured, Truth};
 
-/// Runs a plan on the calling thread, which must exit afterwards.
+/// Runs a plan on the calling thread. The thread must exit afterwards.
 pub(crate) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> {
     match &plan.disturbance {
         Disturbance::Fifo { priority } => fifo::run(plan, *priority, control),

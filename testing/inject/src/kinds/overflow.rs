@@ -1,9 +1,9 @@
-//! `overflow`: interrupts from a CPU's performance counter, one each time that the given number of
+//! `overflow`: interrupts from a CPU's performance counter, one each time the given number of
 //! cycles has passed.
 //!
-//! On x86, the interrupt is an NMI. On arm64, it is an ordinary interrupt. With
-//! `irqchip.gicv3_pseudo_nmi=1`, it arrives even while interrupts are disabled. An idle CPU does
-//! not count cycles.
+//! On x86, the interrupt is an NMI. On arm64, it is an ordinary interrupt, but with
+//! `irqchip.gicv3_pseudo_nmi=1` it arrives even while interrupts are disabled. An idle CPU does not
+//! count cycles.
 
 use ticktax_model::Nanos;
 
@@ -16,15 +16,15 @@ use crate::truth::{EventLog, Truth};
 
 use super::truth_of;
 
-/// Name in the kernel's tracing. It is the name of the NMI handler, or of the device that uses the
-/// interrupt line.
+/// Name of the interrupt in the kernel's tracing. This is the name of the NMI handler, or of the
+/// device that uses the interrupt line.
 const ACCOUNT: &str = if cfg!(target_arch = "x86_64") {
     "perf_event_nmi_handler"
 } else {
     "arm-pmu"
 };
 
-/// Counts cycles until the end. The number of cycles shows how many interrupts occurred.
+/// Counts cycles until the end. The number of interrupts follows from the number of cycles.
 pub(super) fn run(plan: &Plan, cycles: u64, control: &Control) -> Result<Truth, InjectError> {
     let failed = |e| {
         let hint = "run as root on a CPU whose cycles are counted: few virtual machines have such";

@@ -49,7 +49,7 @@ pub(super) fn run(plan: &Plan, packets: u32, control: &Control) -> Result<Truth,
     let (cpu, passed, sent) = (walk.log.cpu_time, walk.log.length, walk.log.happened);
     let also = [thread(plan.disturbance.comm())];
     let mut truth = truth_of(plan, walk, "NET_RX", &[also[0].as_str(), "local_timer"]);
-    // This time includes the cost of sending, which cannot be separated.
+    // This time includes the cost of sending, which cannot be measured separately.
     truth.measured.push(Measured::new(
         cpu,
         "CLOCK_THREAD_CPUTIME_ID around the sends: a ceiling",

@@ -1,8 +1,8 @@
 //! `stop`: moves a running thread to another CPU and back, which requires the stop class.
 //!
 //! To move a running thread, the kernel wakes `migration/N`, the thread with the highest priority
-//! on CPU N. On the way back, the moved thread is usually not running: it is waiting for the CPU
-//! that is running the thread that moves it. It can therefore be moved without `migration/N`.
+//! on CPU N. When the thread is moved back, it is usually not running: it is waiting for the CPU
+//! that the moving thread occupies. It can therefore be moved without `migration/N`.
 
 use nix::sched::sched_setaffinity;
 
@@ -20,8 +20,8 @@ use super::{thread, truth_of};
 pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> {
     let other = place::other_than(plan.cpu, plan.disturbance.name())?;
     place::pin(place::SELF, other)?;
-    // This thread spins only in order to be running. Its gaps are not used, because it loses time
-    // on the other CPU as well.
+    // This thread spins only so that it is running when it is moved. Its gaps are not used, because
+    // it also loses time on the other CPU.
     let target = Spinner::start(plan.cpu, 0)?;
     let (away, back) = (place::only(other)?, place::only(plan.cpu)?);
     let failed =

@@ -1,14 +1,14 @@
-//! Code that the storms of interrupts sent from another CPU share.
+//! Shared code of the storms of interrupts that are sent from another CPU.
 //!
 //! A thread of this process spins on the disturbed CPU, so that the interrupts are sent there. It
 //! records the gaps in its loop. A thread on another CPU makes the calls that send the interrupts.
 //!
 //! The cost of a storm is measured in two ways. The first adds up the gaps that started during a
 //! call. The second adds up all gaps during the storm, and subtracts the gaps that are expected
-//! according to two control intervals, before and after the storm. The second way requires a
-//! machine that is otherwise idle: it includes the work of all other programs, and can even be
-//! negative. The first way includes other work only if it falls into the same gap. The median cost
-//! per call is not affected even by that.
+//! according to two control intervals, one before and one after the storm. The second way requires
+//! an otherwise idle machine: it includes the work of all other programs, and can even be negative.
+//! The first way includes other work only if that falls into the same gap. Even then, the median
+//! cost per call is not affected.
 
 use ticktax_model::Nanos;
 
@@ -22,8 +22,8 @@ use crate::truth::{Count, Event, Measured, Truth};
 
 use super::{thread, truth_of};
 
-/// Whether there is a separate interrupt for function calls to a single CPU. On arm64, all function
-/// calls use the same interrupt.
+/// Whether the machine has a separate interrupt for function calls to a single CPU. On arm64, all
+/// function calls use the same interrupt.
 const SINGLE: bool = cfg!(target_arch = "x86_64");
 
 /// Name of the function-call interrupt in the kernel's tracing.
@@ -33,14 +33,15 @@ pub(super) const ACCOUNT: &str = if SINGLE {
     "call_function"
 };
 
-/// Row of `/proc/interrupts` for the function-call interrupt. On arm64, its name contains the
+/// Row of `/proc/interrupts` for the function-call interrupt. On arm64, the row's name contains the
 /// interrupt's index in `ipi_types` (`arch/arm64/kernel/smp.c`).
 pub(super) const CALLS: &str = if SINGLE { "CAL" } else { "IPI1" };
 
 /// Maximum length of each of the two control intervals.
 const LONGEST_CONTROL: Nanos = Nanos::from_secs(1);
 
-/// Number of gaps per second to allow for from other causes. Some hypervisors cause thousands.
+/// Number of gaps per second that can have other causes, for which memory is reserved. Some
+/// hypervisors cause thousands.
 const GAPS_A_SECOND: i64 = 20_000;
 
 /// A storm of interrupts that are sent from another CPU.
@@ -107,7 +108,7 @@ impl<F: FnMut() -> Result<(Nanos, Nanos), InjectError>> Storm<F> {
     }
 }
 
-/// Returns the number of gaps to reserve room for.
+/// Returns the number of gaps for which to reserve memory.
 fn room(plan: &Plan) -> usize {
     let events = plan.schedule.events(plan.duration).take(1 << 20).count();
     let seconds = 3 + 2 * plan.duration.0 / 1_000_000_000;
@@ -123,8 +124,8 @@ fn to_calls(walk: &Walk, gaps: &Gaps) -> Option<Vec<Nanos>> {
     all.then(|| spinner::lost_to_calls(&gaps.kept, calls))
 }
 
-/// Returns two measurements: the time lost in all gaps during the storm, and that time minus the
-/// loss expected from the control intervals, scaled to the length of the storm.
+/// Returns two measurements of the time lost in gaps during the storm: the total, and the total
+/// minus the loss expected from the control intervals, scaled to the length of the storm.
 fn net_of_control(walk: &Walk, gaps: &Gaps, controls: [(Nanos, Nanos); 2]) -> Vec<Measured> {
     let storm = spinner::lost_within(&gaps.kept, (walk.start, walk.end));
     let quiet: Nanos = controls

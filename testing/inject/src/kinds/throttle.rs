@@ -1,7 +1,7 @@
 //! `throttle`: a CPU-bound process that is throttled by CFS bandwidth control.
 //!
-//! In each period, the process runs for its quota. It is then throttled until the next period, even
-//! if the CPU is idle. It is a child process in a cgroup that is created for it.
+//! In each period, the process runs until its quota is used up. It is then throttled until the next
+//! period, even if the CPU is idle. It is a child process in a cgroup that is created for it.
 
 use std::path::Path;
 

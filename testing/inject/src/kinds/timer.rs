@@ -2,7 +2,7 @@
 //!
 //! A thread that is pinned to the CPU arms the timer. The timer therefore expires on that CPU,
 //! unless the CPU is isolated from timers (`nohz_full`, `isolcpus`). The thread does nothing else,
-//! but its wake-ups are work as well, and appear under its name.
+//! but its wake-ups take CPU time as well, which appears under its name.
 
 use ticktax_model::Nanos;
 

@@ -1,8 +1,8 @@
 //! Runs a disturbance in a child process, which reports to its parent through shared memory.
 //!
 //! Some settings belong to a process rather than to a thread: the handling of `SIGALRM` and, on
-//! some machines, the cgroup. With a child process, the settings of the parent do not change. The
-//! child must not allocate memory, because it is forked from a process with several threads.
+//! some machines, the cgroup. A child process leaves the parent's settings unchanged. The child
+//! must not allocate memory, because it is forked from a process with several threads.
 
 use std::ffi::CStr;
 use std::sync::atomic::Ordering;
@@ -22,15 +22,15 @@ use crate::plan::Plan;
 use crate::sys::{Child, SharedWords};
 use crate::truth::{Event, Truth};
 
-/// Index of the word that contains the start time of the disturbance. The parent writes it, and it
-/// is 0 until then.
+/// Index of the word that contains the start time of the disturbance. The word is 0 until the
+/// parent sets it.
 const START: usize = 0;
-/// Indices of two words in which the child counts the events that were due, and the events that it
-/// completed.
+/// Index of the word in which the child counts the events that were due. The next word counts the
+/// events that it completed.
 const PLANNED: usize = 1;
 const HAPPENED: usize = 2;
-/// Index of the word that contains the error number if one of the child's system calls failed.
-/// Otherwise, the word is 0.
+/// Index of the word for the error number of the child's first failed system call. The word is 0 if
+/// none has failed.
 const REFUSED: usize = 3;
 /// Index of the first word that belongs to an event. An event takes three words.
 const EVENTS: usize = 4;
@@ -43,7 +43,7 @@ pub(super) struct Worker {
     room: usize,
 }
 
-/// Report on a worker that has finished.
+/// What a worker reports after it has finished.
 pub(super) struct Left {
     pub(super) pid: i32,
     pub(super) start: Nanos,
@@ -63,7 +63,7 @@ pub(super) struct WorkerChannel<'a> {
 }
 
 impl Worker {
-    /// Starts a child called `comm` that is pinned to `cpu`. It starts to execute `work` when
+    /// Starts a child called `comm` that is pinned to `cpu`. The child executes `work` once
     /// [`run`](Self::run) is called.
     pub(super) fn start(
         cpu: Cpu,
@@ -155,7 +155,7 @@ impl Worker {
 }
 
 impl WorkerChannel<'_> {
-    /// Counts an event that is due.
+    /// Counts an event that has become due.
     pub(super) fn plan(&mut self) {
         self.words.words()[PLANNED].fetch_add(1, Ordering::Relaxed);
     }

@@ -20,7 +20,7 @@ const JOB: GuestJob = GuestJob {
     counted: false,
 };
 
-/// A figure to compare. It can have a series in the case file, and a tolerance for the model.
+/// A figure to compare between kernels, the model and the source.
 struct Figure {
     what: &'static str,
     series: &'static str,
@@ -48,7 +48,8 @@ const FIGURES: [Figure; 4] = [
         what: "CPU as used",
         series: "",
         unit: "%",
-        // The model takes this value as an input. The kernel's own clock measured it.
+        // No tolerance applies, because the model takes this value as an input. The kernel's own
+        // clock measured it.
         allowed: None,
         value: |rates| rates.used,
     },
@@ -206,7 +207,7 @@ mod tests {
     use crate::replay::Replay;
     use ticktax_model::replay::ReplayedTask;
 
-    /// Returns the results of a kernel that behaves like the model, except that it completes only
+    /// Returns a trial on a kernel that behaves like the model, except that it completes only
     /// `share` of the frames.
     fn trial(hz: u32, share: f64) -> Trial {
         let facts = Facts {

@@ -18,11 +18,11 @@ pub(super) struct Idle;
 const PUBLISHED: &str = "nohz=off highres=off";
 /// Boot options that keep the tick from stopping but let it come from a one-shot timer.
 const ONE_SHOT: &str = "nohz=off";
-/// No boot options, which is the current default of Linux: an idle CPU stops its tick.
+/// No boot options, as is the default on current kernels: an idle CPU stops its tick.
 const STOPS: &str = "";
 
-/// Run times of the two guests in each pair. Both of them boot, so the difference between their
-/// instruction counts is the cost of the additional time.
+/// Run times of the two guests in each pair. Both guests boot, so the difference between their
+/// instruction counts is the cost of the extra run time.
 const LENGTHS: [Nanos; 2] = [Nanos::from_secs(60), Nanos::from_secs(260)];
 
 impl KernelCase for Idle {
@@ -157,7 +157,8 @@ impl Straight {
         if counts.len() < 2 {
             return None;
         }
-        // Dividing by each rate's count turns the model into base / count + tick · hz / count = 1.
+        // Dividing the equation base + tick · hz = count by the count gives base / count + tick ·
+        // hz / count = 1.
         let sum = |term: fn(f64, f64) -> f64| -> f64 {
             let each = counts.iter().map(|&(hz, count)| term(f64::from(hz), count));
             each.sum()
@@ -192,16 +193,16 @@ impl Straight {
     }
 }
 
-/// Instructions that programs add to an idle guest. Some are added per second, and some per tick
-/// that wakes a program.
+/// Instructions that programs add to an idle guest: a number per second, plus a number for each
+/// tick that wakes a program.
 struct Wakes {
     wakeups: f64,
     /// Number of instructions per second that the wake-ups take regardless of the tick rate.
     each: f64,
     /// Number of additional instructions per tick that wakes a program.
     woken: f64,
-    /// The highest and the lowest rate, from which this was fitted. They differ most in the number
-    /// of ticks that wake a program.
+    /// The highest and the lowest tick rate, to which the two numbers were fitted. These two rates
+    /// differ most in the number of ticks that wake a program.
     fit: [u32; 2],
 }
 
@@ -320,8 +321,8 @@ mod tests {
     use crate::kernels::{GuestJob, KernelCase, Trial};
     use crate::replay::Replay;
 
-    /// Returns guests with known instruction counts. `programs` contains the number of instructions
-    /// that programs add per second, and per tick that wakes a program.
+    /// Returns guests whose instruction counts are known. `programs` contains two numbers of
+    /// instructions that programs add: per second, and per tick that wakes a program.
     fn trials(hz: u32, programs: [f64; 2]) -> Vec<Trial> {
         let trial = |job: GuestJob| {
             let mut a_second = 9_000.0 + 2_000.0 * f64::from(hz);
@@ -370,7 +371,8 @@ mod tests {
             (last.off().unwrap() / last.kernel).abs() < 0.005,
             "{last:?}"
         );
-        // The fit for programs must use two rates, and the straight line all of them.
+        // The fit for programs must use two rates, and the fit of the straight line must use all
+        // rates.
         assert_eq!(programs.rows.iter().filter(|row| row.fit).count(), 2);
         let line = &statement.remarks[0].reason;
         assert!(
@@ -378,7 +380,8 @@ mod tests {
             "{line}"
         );
 
-        // If the count at one rate is above the line, that rate must be reported as a mismatch.
+        // Raise the count at one rate above the line. That rate must then be reported as a
+        // mismatch.
         let mut other = all;
         for trial in other.iter_mut().filter(|trial| trial.hz == 200) {
             if trial.job.length == LENGTHS[1] && !trial.job.programs {

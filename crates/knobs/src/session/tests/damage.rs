@@ -78,7 +78,8 @@ fn files_that_are_not_journals_stay_unchanged() {
 fn a_journal_damaged_between_lines_is_restored_and_stays_unchanged() {
     let mut lines = lines();
     lines[3] = b"damaged\n".to_vec();
-    // If there are unreadable lines between readable ones, not even the unreadable end is cut off.
+    // If there are unreadable lines between readable ones, the unreadable end must not be cut off
+    // either.
     let bytes = [lines.concat(), b"half a li".to_vec()].concat();
     let machine = left_with(&bytes);
     for round in 0..2 {

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::*;
 use crate::System;
 
-/// Returns the errors of an undo and of a new session. Both must reject the journal.
+/// Returns the error of an undo, and the error of a new session. Both must reject the journal.
 fn refused(machine: &Machine, journal: &Path) -> [String; 2] {
     let undone = undo(&machine.system(), journal).unwrap_err();
     let begun = Session::begin(&machine.system(), journal, "a test")
@@ -21,7 +21,7 @@ fn a_link_instead_of_a_journal_is_not_followed() {
     let machine = machine();
     machine.folder("journal");
     machine.put("victim", "precious\n");
-    // The link may lead to an ordinary file, to an empty file, or nowhere.
+    // The symbolic link may lead to a non-empty file, to an empty one, or nowhere.
     machine.put("other", "");
     for target in ["victim", "other", "nothing"] {
         symlink(machine.path(target), journal(&machine)).unwrap();
@@ -78,7 +78,7 @@ fn a_path_without_a_file_name_is_refused() {
     }
 }
 
-/// Undoes a journal that contains these records, on the real machine that runs the test.
+/// Undoes a journal that contains `records`, on the real machine that runs the test.
 fn undone_here(machine: &Machine, records: &[Record]) -> UndoStatement {
     let system = System::default();
     let began = Record::Began {

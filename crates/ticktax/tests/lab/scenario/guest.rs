@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use nix::unistd::Pid;
 use ticktax_inject::{Event, Measured, Truth};
 use ticktax_model::Nanos;
 use ticktax_probes::clock::now;
+use ticktax_trace::ThreadPriority;
 
 use super::plan::{self, CPU, Injected};
 use crate::inside::{self, Outcome, Tracer, command, files, finish, mount_cgroups, start};
@@ -49,7 +51,8 @@ impl Guest {
     fn machine(&mut self) -> Outcome {
         Self::note("machine")?;
         let audit = ["audit", "--probe", "none", "--for", "10m"];
-        let save = ["--format", "json", "--save", "machine.parquet"];
+        // The host reports on the recording. In the guest, this would take 23 s.
+        let save = ["--no-report", "--save", "machine.parquet"];
         let tracer = Tracer::start("machine", &[&audit[..], &save].concat())?;
         for injected in plan::machine() {
             if injected.name == "irq-work" {
@@ -176,7 +179,9 @@ impl Guest {
         let pid = victim.child.id().to_string();
         let audit = ["audit", "--probe", "none", "--for", "10m", "--pid", &pid];
         let save = ["--format", "json", "--save", "victim.parquet"];
+        let crowd = Crowd::start()?;
         let tracer = Tracer::start("victim", &[&audit[..], &save].concat())?;
+        crowd.end()?;
         for injected in plan::victim() {
             if plan::is_another_program(injected.name) {
                 victim.tell("spin 400")?;
@@ -304,6 +309,40 @@ impl Guest {
             }
         }
         Ok(())
+    }
+}
+
+/// Two programs that spin in a cgroup whose weight is 100 times that of any other program. This
+/// thread gets a real-time priority meanwhile, but the processes that it starts do not.
+struct Crowd {
+    spinners: [Child; 2],
+    own: ThreadPriority,
+}
+
+impl Crowd {
+    const CGROUP: &str = "/sys/fs/cgroup/crowd";
+
+    fn start() -> Outcome<Self> {
+        let own = ThreadPriority::current().ok_or("this thread has no ordinary priority")?;
+        own.raise(1)?;
+        let folder = Path::new(Self::CGROUP);
+        fs::create_dir(folder)?;
+        fs::write(folder.join("cpu.weight"), "10000")?;
+        let spin = || start("crowd", &["spin", "600000"]);
+        let spinners = [spin()?, spin()?];
+        for child in &spinners {
+            fs::write(folder.join("cgroup.procs"), child.id().to_string())?;
+        }
+        Ok(Self { spinners, own })
+    }
+
+    fn end(self) -> Outcome {
+        for mut child in self.spinners {
+            child.kill()?;
+            child.wait()?;
+        }
+        self.own.restore();
+        Ok(fs::remove_dir(Self::CGROUP)?)
     }
 }
 

@@ -7,7 +7,7 @@ use ticktax_model::recording::EndedEarly;
 use ticktax_model::victim::{DelayKind, OffCpuReason, StateAccount, ThreadState, ThreadTimes};
 use ticktax_model::{Kind, Nanos, Source};
 
-use super::{Scenario, Test, plan, ticktax_output};
+use super::{Audit, Scenario, Test, plan, ticktax_output};
 use crate::checks::disturbances::{is_of_thread, measured};
 use crate::checks::recorded::is_during;
 use crate::checks::{Tolerance, check, text, victims};
@@ -40,6 +40,14 @@ pub(super) const TESTS: &[(&str, Test)] = &[
     (
         "victim_fits_on_a_screen_with_its_culprits",
         fits_on_a_screen,
+    ),
+    (
+        "the_report_of_the_recording_is_the_audits_statement",
+        same_report,
+    ),
+    (
+        "an_audit_starts_although_a_heavy_cgroup_has_the_cpu",
+        starts_in_a_crowd,
     ),
 ];
 
@@ -248,4 +256,24 @@ fn fits_on_a_screen(scenario: &Scenario) -> Result<(), Failed> {
         })?;
     }
     Ok(())
+}
+
+fn same_report(scenario: &Scenario) -> Result<(), Failed> {
+    let file = scenario.file("victim.parquet");
+    let report = ticktax_output(&["report", "--format", "json"], &file)?;
+    let audit = std::fs::read(scenario.file("victim.json"))?;
+    check(report == audit, || {
+        "report prints another statement".to_owned()
+    })
+}
+
+/// Checks that the victim's audit started in less than three times the time of the machine's audit,
+/// although its share of the CPU would have been one percent without a real-time priority.
+fn starts_in_a_crowd(scenario: &Scenario) -> Result<(), Failed> {
+    let load_time = |audit: &Audit| audit.recorded.header.cost.load;
+    let (alone, crowded) = (load_time(&scenario.machine), load_time(&scenario.victim));
+    let is_soon = alone > Nanos::ZERO && crowded.0 < alone.0 * 3;
+    check(is_soon, || format!("{crowded}, and {alone} alone"))?;
+    let coverage = &scenario.victim.recorded.header.coverage;
+    check(coverage.events_lost() == 0, || format!("{coverage:?}"))
 }

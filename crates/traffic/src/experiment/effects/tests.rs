@@ -84,8 +84,8 @@ pub(in crate::experiment) fn document(factors: &Factors) -> NetExperiment {
     }
 }
 
-/// Simulates runs in the planned order on a machine that drifts. `ns` returns the cost per byte of
-/// an arm without noise.
+/// Simulates runs in the planned order on a drifting machine. `ns` returns an arm's cost per byte
+/// without noise.
 fn simulated(
     factors: &Factors,
     (blocks, seed): (u64, u64),
@@ -130,8 +130,8 @@ fn intervals_hold_known_effects_and_false_verdicts_are_rare() {
     for seed in 0..EXPERIMENTS {
         let runs = with_nodelay_facts(simulated(&factors, (6, seed), 0.03, ns), &factors);
         let document = judged(&factors, &runs);
-        // Effects are averages over the other factors. The second and the third factor together
-        // cost another 4 %, which applies to half of the arms.
+        // Effects are averages over the other factors. The 4 % that the second and the third factor
+        // together cost apply to only half of the arms, so they add 2 % to the effect of each.
         let expected = [0.0, 0.05, 0.02, 0.0, 0.0, 0.04];
         assert_eq!(document.effects.len(), expected.len());
         for (effect, expected) in document.effects.iter().zip(expected) {
@@ -192,7 +192,7 @@ fn cells_with_equal_facts_are_merged() {
     assert_eq!(document.effects[0].rate.contrast.verdict, Verdict::Worse);
     assert_eq!(document.arms[1].same_as, 0);
     assert_eq!(document.arms[3].same_as, 2);
-    // If facts differ between the runs of an arm, they must be reported as changed.
+    // A fact that differs between the runs of an arm must be reported as changed.
     runs[0].figures.facts.clear();
     let document = judged(&factors, &runs);
     let odd = &document.arms[runs[0].arm];
@@ -213,7 +213,7 @@ fn the_planned_number_of_blocks_finds_the_effect() {
     let pilot = simulated(&factors, (3, 1), 0.02, |_| 1.0);
     assert!(spread(&factors, &pilot).is_some());
     assert!(spread(&factors, &pilot[..4]).is_none());
-    // Noise that an effect has within a block, in which each of the two arms runs twice.
+    // Noise of an effect within a block in which each of the two arms runs twice.
     let noise = 0.02_f64.exp_m1();
     let blocks = blocks_to_resolve(noise, 0.02, 2).unwrap();
     let found = (0..300).filter(|&seed| {
@@ -248,7 +248,7 @@ fn independent_unit_costs_are_estimated() {
         figures.facts = vec![Fact::new("segment data", [536, 1_460][arm[1]])];
         figures.calls = 2.0 / [1_024.0, 65_536.0][arm[0]];
         figures.packets = 1.0 / [536.0, 1_460.0][arm[1]];
-        // There is one acknowledgement per two packets.
+        // Simulate one acknowledgement per two packets.
         let acks = (figures.packets / 2.0 * figures.bytes as f64).round();
         figures.connection.as_mut().unwrap().acks = format!("{acks}").parse().unwrap();
     }
@@ -263,7 +263,7 @@ fn independent_unit_costs_are_estimated() {
             .ns
             .unwrap()
     };
-    // Over the 48 runs, the drift of the machine adds 2.4 % on average.
+    // Averaged over the 48 runs, the drift of the machine adds 2.4 %.
     for (unit, truth) in [
         (CostUnit::Byte, 0.2),
         (CostUnit::Packet, 300.0),

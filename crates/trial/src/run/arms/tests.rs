@@ -106,7 +106,7 @@ fn an_arm_equal_to_the_present_value_is_refused() {
     );
 }
 
-/// A child of the process could keep the nice value after the trial.
+/// Without such policies, a child of the process could keep the nice value after the trial.
 #[test]
 fn a_negative_nice_value_needs_policies_that_reset_children() {
     let pid = i32::try_from(std::process::id()).unwrap();
