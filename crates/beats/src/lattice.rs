@@ -23,7 +23,7 @@ use super::track::PHASES;
 /// of a tick.
 const NEAR: f64 = 0.1;
 /// The lattice is used only if at least this share of the events is on it.
-const MAX: f64 = 0.5;
+const MIN_SHARE: f64 = 0.5;
 /// Minimum Rayleigh power, n·R², of events that are on the lattice. By chance alone, one train in
 /// fifty exceeds this power.
 const POWER: f64 = 4.0;
@@ -67,8 +67,8 @@ impl Lattice {
         let centre = sin.atan2(cos) / turn;
         let off = |phase: f64| (phase - centre) - (phase - centre).round();
         let near = sample.iter().filter(|&&phase| off(phase).abs() <= NEAR);
-        let is_on_it =
-            (sin * sin + cos * cos) / count.max(1.0) > POWER && near.count() as f64 >= MAX * count;
+        let is_on_it = (sin * sin + cos * cos) / count.max(1.0) > POWER
+            && near.count() as f64 >= MIN_SHARE * count;
         // The events of a different timer may lie on a lattice that has the same spacing but a
         // different phase.
         let is_after_tick = tick.at.is_none_or(|at| {

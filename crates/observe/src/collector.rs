@@ -35,7 +35,7 @@ const SMALLEST_BITE: usize = 32;
 const LARGEST_BITE: usize = 1 << 14;
 
 /// If one read returns more rows than this, the buffer might fill up before the next read. This is
-/// a quarter of a CPU's buffer.
+/// a quarter of a CPU's buffer of the usual size.
 const MANY: usize = 1 << 14;
 
 /// Nice values to request, one after the other, if the thread is repeatedly woken too late.

@@ -34,9 +34,10 @@ pub struct Plan {
     /// Whether to also read the resource usage of each of the program's threads from `/proc`. It is
     /// read at the start, at the end, and once per second.
     pub thread_usage: bool,
-    /// Interval at which the buffers are emptied. The buffers are ten times as large as 500,000
-    /// events per second require at an interval of 50 ms. With [`Keep::Sums`], the interval can be
-    /// longer, because spans that do not fit into the buffers are added to the sums.
+    /// Interval at which the buffers are emptied. Unless memory is short, they hold at least one
+    /// second of events at the rate that the machine had while the session started. With
+    /// [`Keep::Sums`], the interval can be longer, because spans that do not fit into the buffers
+    /// are added to the sums.
     pub interval: Duration,
     /// Interval at which sums are emitted. Used only with [`Keep::Sums`].
     pub window: Nanos,

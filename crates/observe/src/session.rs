@@ -93,8 +93,8 @@ impl Session {
     /// Returns the next event, after at most the plan's interval. Once the session has ended, every
     /// call returns [`Event::Ended`].
     ///
-    /// Call this from the thread that started the session, and keep calling it: at 500,000 events
-    /// per second, the buffers hold half a second of spans.
+    /// Call this from the thread that started the session, and keep calling it, because the buffers
+    /// may hold only one second of spans.
     pub fn next_event(&mut self) -> Event<'_> {
         if !self.start_reported {
             self.start_reported = true;
