@@ -23,7 +23,8 @@ const RATES: [(u64, Nanos); 2] = [
     (500_000, Nanos::from_millis(1)),
 ];
 
-/// Interval between scrapes of a collector's metrics. The agent's sums are never older than this.
+/// Interval between scrapes of a collector's metrics. It is as long as the interval at which the
+/// agent updates its sums.
 const SCRAPES: Duration = Duration::from_secs(10);
 
 /// Results for one collector at one rate, over all rounds.
@@ -34,10 +35,10 @@ struct Row {
     cpu: Series,
     /// Peak memory, in MiB.
     memory: Series,
-    /// Additional CPU time per context switch because of the collector, in ns.
+    /// Additional CPU time that a context switch takes while the collector runs, in ns.
     switch: Series,
-    /// Additional CPU time per context switch, in percent of the time that a switch takes without a
-    /// collector.
+    /// Additional CPU time that a context switch takes while the collector runs, in percent of the
+    /// CPU time that it takes without a collector.
     share: Series,
 }
 
