@@ -30,8 +30,8 @@ const MOST_OF_SPANS: Nanos = Nanos::from_secs(10 * 60);
 /// Interval between updates of the live figures. An update takes a few tenths of a millisecond.
 const GLANCE: Nanos = Nanos::from_millis(500);
 
-/// Interval between searches for periodic activity to announce. A search takes a few hundredths of
-/// a second.
+/// Interval between searches for new periodic activity, which is announced on the terminal. A
+/// search takes a few hundredths of a second.
 const NEWS: Nanos = Nanos::from_secs(10);
 
 pub(crate) fn run(
@@ -174,7 +174,8 @@ impl<'a> Screen<'a> {
         let label = format!("Watching {}", started.cpus.named());
         Self {
             terminal,
-            // An audited command writes to the same terminal, so no progress bar is shown.
+            // An audited command writes to the same terminal as ticktax, so do not show a progress
+            // bar.
             bar: match started.length.filter(|_| !started.command) {
                 Some(length) => terminal.progress(Extent::Time(length), label.clone()),
                 None => Bar::hidden(),

@@ -140,7 +140,7 @@ fn read(folder: &IncidentFolder, terminal: &Terminal) -> Result<IncidentIndex, F
 }
 
 /// Explains the incident in a recording that is not in the index. Returns `None` if the recording
-/// was not saved because of a trigger.
+/// was not saved by a trigger.
 pub(crate) fn explained(
     folder: &IncidentFolder,
     found: &Unindexed,

@@ -189,7 +189,7 @@ pub(crate) fn the_first_failing_guest_stops_the_others() {
     command.args(["lab", "compare", "--jobs", "2", "--vary"]);
     command.arg(format!("kernel={CLOUD}"));
     // The first guest would run until the time limit. The second one fails because it has no init
-    // process.
+    // process, and must therefore end the first one.
     command.args(["--vary", "cmdline=,rdinit=/nonexistent", "--limit", LIMIT]);
     let output = command
         .env("TMPDIR", folder.path())

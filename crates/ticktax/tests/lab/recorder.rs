@@ -95,7 +95,8 @@ impl Caught {
         let incident = &line["incident"];
         assert_eq!(incident["kind"], "wait", "{stall} {line}");
         assert_eq!(incident["thread"]["name"], guest::VICTIM, "{stall} {line}");
-        // Only one thread of the injector ran during the stall: the one that preempted the victim.
+        // The injector has only one thread that ran during the stall, which is the one that
+        // preempted the victim.
         let most = Self::number(&incident["ran"][0], "time_ns");
         assert_eq!(
             incident["ran"][0]["pids"][0], stall["pid"],
@@ -151,8 +152,8 @@ pub(crate) fn a_recorder_survives_changes_of_its_machine() {
     let guest = Guest {
         kernel: CLOUD,
         verb: guest::VERB,
-        // On a busy host, a timer interrupt can be so late that the kernel would take the timer for
-        // broken and give up.
+        // Without this parameter, a timer interrupt that a busy host delays could make the kernel
+        // assume that the timer is broken, and panic.
         cmdline: "no_timer_check",
         cpus: 2,
         clock: Clock::Tcg,
@@ -198,8 +199,8 @@ pub(crate) fn a_recorder_survives_changes_of_its_machine() {
         "{slept:?}"
     );
     assert!(rest.iter().chain([after]).all(Option::is_none), "{slept:?}");
-    // The time of the suspend must not be in any account: the total of the accounts must fit into
-    // the time in which the machine was awake.
+    // The time of the suspend must not be in any account, so the accounts must add up to no more
+    // than the time during which the machine was awake.
     let page = guest_text(&outcome, guest::PAGE);
     let index = lines(&outcome, "index.jsonl");
     let began = Caught::number(&index[0], "at_unix_ms") * 1_000_000;

@@ -8,7 +8,8 @@ use super::checks::Tolerance;
 use super::checks::counters::{bill, tick_costs_add_up, ticks_match_counts};
 use super::fixture::{Recorded, RecordingDir, check, statement, ticktax};
 
-/// Allowance for the events between the kernel's readings and the accounts.
+/// Tolerance for the events between the readings of the kernel's counters and the start or end of
+/// the accounts.
 const BETWEEN: Tolerance = Tolerance {
     events: 40.0,
     ..Tolerance::LIVE

@@ -1,5 +1,5 @@
-//! Tests of output files that the user names: with leftovers of a killed process next to them,
-//! behind symbolic links, and on devices.
+//! Tests of output files that the user names: next to the leftovers of a killed process, behind
+//! symbolic links, and on devices.
 
 use std::ffi::OsString;
 use std::fs::{self, File};

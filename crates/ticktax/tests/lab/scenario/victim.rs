@@ -79,7 +79,8 @@ fn waits_behind_a_competitor(scenario: &Scenario) -> Result<(), Failed> {
     let mut behind = threads.behind.iter();
     let behind = behind.find(|behind| behind.name == plan::COMPETITOR);
     let behind = behind.ok_or_else(|| format!("{:#?}", threads.behind))?;
-    // The victim was runnable whenever the competitor ran, and also while the competitor started.
+    // The victim was runnable whenever the competitor ran, and also while the competitor started,
+    // so it waited at least as long as the competitor ran.
     let why = || format!("{behind:#?}, which ran {ran}");
     check(behind.time >= ran && behind.time < ran + ran, why)?;
     check(behind.pid == Some(truth.pid) && !behind.same_program, why)
@@ -103,7 +104,8 @@ fn is_throttled(scenario: &Scenario) -> Result<(), Failed> {
     GUEST.count("times", count, truth.events)
 }
 
-/// Checks that the victim's throttled time is the sum of its throttled times under the two quotas.
+/// Checks that the victim's total throttled time is the sum of its throttled times under each of
+/// its two quotas.
 fn total_throttled(scenario: &Scenario) -> Result<(), Failed> {
     let quotas = ["own-quota", plan::contended_quota().name];
     let mut all = Nanos::ZERO;
@@ -114,8 +116,8 @@ fn total_throttled(scenario: &Scenario) -> Result<(), Failed> {
     check(account.time == all, || format!("{account:?} of {all}"))
 }
 
-/// Checks that a thread is not counted as throttled once its own cgroup has quota again, even if it
-/// still waits behind others.
+/// Checks that a thread counts as throttled only until its own cgroup's quota is refilled, even if
+/// the thread still waits behind other programs after that.
 fn own_quota_alone(scenario: &Scenario) -> Result<(), Failed> {
     let name = plan::contended_quota().name;
     let truth = scenario.truth(name)?;
@@ -170,9 +172,9 @@ fn is_stopped(scenario: &Scenario) -> Result<(), Failed> {
     let truth = scenario.truth(plan::STOPPED)?;
     let account = account(&threads(scenario)?, ThreadState::Stopped)?;
     check(account.count == 1, || format!("{account:?}"))?;
-    // The victim stops when it runs the next time. Until then, it may wait for the end of another
-    // thread's time slice. The kernel checks at ticks whether a slice of 3 ms has ended, so a slice
-    // can last for nearly two ticks.
+    // The victim stops only when it runs again after the signal. Until then, it may wait for the
+    // end of another thread's time slice. The kernel checks at ticks whether a slice of 3 ms has
+    // ended, so a slice can last for nearly two ticks.
     let late = length(truth) - account.time;
     let two_ticks = Nanos(2 * plan::TICK.0);
     check((Nanos::ZERO..=two_ticks).contains(&late), || {
@@ -196,8 +198,8 @@ fn sleeps(scenario: &Scenario) -> Result<(), Failed> {
 
 fn has_children(scenario: &Scenario) -> Result<(), Failed> {
     let threads = threads(scenario)?;
-    // The processes are the victim, one child for each block, one child for each quota, and the
-    // children that the victim starts before it exits.
+    // The processes are the victim, one child for each block, one child for each of the two quotas,
+    // and the children that the victim starts before it exits.
     let blocks = scenario.truth("own-block")?.events;
     let all = 1 + blocks + 2 + plan::CHILDREN;
     GUEST.count("processes", threads.processes, all)
