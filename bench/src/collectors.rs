@@ -67,8 +67,8 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
                 let collector = &collectors[row.collector];
                 let turn = turn(bench, &tool, collector, (rate, pace));
                 bench.go_on()?;
-                // Compare with the mean of the runs without a collector before and after this one.
-                // This cancels out a gradual change in the machine's speed.
+                // Compare this run with the mean of the runs without a collector before and after
+                // it. This cancels out a gradual change in the machine's speed.
                 let after = load(bench, (rate, pace), &mut |_| Ok(()))?.per_switch();
                 base.push(after);
                 match turn {
@@ -112,7 +112,7 @@ fn turn(
 ) -> Result<Turn, Box<dyn Error>> {
     let folder = collector::folder()?;
     let running = collector.start(bench, tool, folder.path())?;
-    // Count CPU time from the first scrape, because starting up is not part of monitoring.
+    // Count CPU time only from the first scrape, because starting up is not part of monitoring.
     let (mut begin, mut end): (Option<At>, Option<At>) = (None, None);
     let taken = load(bench, rate, &mut |over| {
         if over {

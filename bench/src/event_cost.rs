@@ -121,8 +121,8 @@ fn measure(
                     continue;
                 }
             };
-            // Compare with the mean of the runs without an observer before and after this one. This
-            // cancels out a gradual change in the machine's speed.
+            // Compare this run with the mean of the runs without an observer before and after it.
+            // This cancels out a gradual change in the machine's speed.
             let after = observe(bench, &Observer::Nobody, folder.path(), None)?.per_switch;
             contender
                 .cost

@@ -231,8 +231,8 @@ fn peers_measure_the_same_kernel() {
         assert!(noise.longest <= noise.total && noise.total < noise.watched);
         let gaps = noise.attribution.as_ref().unwrap();
         at_rate(gaps.gaps.min(counts.irq), hz * 0.95, noise.watched);
-        // The sums and the gaps come from different measurements. The events that describe the gaps
-        // may cover up to one more period than the sums.
+        // The sums and the gaps come from different measurements, so they can differ: the events
+        // that describe the gaps may cover up to one more period than the sums.
         assert!(gaps.time.0 >= noise.total.0 - 100_000, "{noise:?}");
         assert!(gaps.time.0 < 2 * noise.total.0, "{noise:?}");
         let entry_exit = gaps.entry_exit.unwrap_or_default();

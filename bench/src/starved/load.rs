@@ -66,7 +66,7 @@ impl fmt::Display for Load {
 
 /// A running load. Dropping it stops its processes and removes its group.
 pub(crate) struct Loaded {
-    // The group can be removed only after its processes have been dropped.
+    // Dropped before the group, because the group can be removed only when its processes are gone.
     processes: Vec<Running>,
     group: Option<Group>,
 }
