@@ -292,8 +292,8 @@ impl Guest<'_> {
         let output = command
             .output()
             .map_err(|error| format!("cannot run ticktax: {error}"))?;
-        // If the accounts do not balance, the audit fails, but it still writes a statement. The row
-        // then reports this.
+        // If the accounts do not balance, the audit fails, but it still writes a statement, and the
+        // row reports the imbalance.
         let is_written = fs::metadata(said).is_ok_and(|file| file.len() > 0);
         if output.status.success() || is_written {
             return Ok(());
