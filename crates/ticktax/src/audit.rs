@@ -81,7 +81,7 @@ fn plan(typed: &AuditArguments) -> Result<Plan, Failure> {
         None => None,
     };
     let keep = typed.keep.unwrap_or(match length {
-        // Reconstructing a packet's path needs individual spans.
+        // Spans are needed to follow a program and to reconstruct the paths of packets.
         _ if program.is_some() || typed.net => Keep::Spans,
         Some(length) if length > MOST_OF_SPANS => Keep::Sums,
         _ => Keep::Spans,
@@ -295,7 +295,8 @@ mod tests {
             gone.starts_with("process 5 exited before it could be watched: "),
             "{gone}"
         );
-        // The process did not exit. It slept throughout the audit and left no rows.
+        // The process did not exit, but slept throughout the audit and left no rows. This is not an
+        // error.
         assert_eq!(error(false, true, None), None);
         // An audit that keeps sums does not follow threads.
         assert_eq!(error(true, false, Some(Usage::default())), None);

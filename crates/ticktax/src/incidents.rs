@@ -165,7 +165,7 @@ pub(crate) fn mark(typed: &MarkArguments) -> Result<ExitCode, Failure> {
             "the note is too long: shorten it to {WORDS_MAX} bytes"
         )));
     }
-    // A symbolic link could lead to another program's socket.
+    // Do not follow a symbolic link, because it could lead to another program's socket.
     let is_socket = fs::symlink_metadata(&socket).map(|facts| facts.file_type().is_socket());
     let sent = match is_socket {
         Ok(true) => send(words.as_bytes(), &socket),

@@ -115,7 +115,7 @@ pub(crate) fn with_port(typed: &str) -> String {
         .map(|(host, port)| (host, port.parse::<u16>()));
     match port {
         Some((host, Ok(_))) if !host.contains(':') || host.ends_with(']') => typed.to_owned(),
-        // An IPv6 address without brackets.
+        // Add brackets to an IPv6 address.
         Some((host, _)) if host.contains(':') && !typed.starts_with('[') => {
             format!("[{typed}]:{PORT}")
         }

@@ -62,7 +62,7 @@ pub(crate) fn require_stack() -> Result<(), Failure> {
 /// # Errors
 /// Returns an error if the address space is too small for the verb.
 pub(crate) fn prepare(verb: &Verb) -> Result<(), Failure> {
-    // These verbs become or start other programs, which inherit the limits of this process.
+    // Skip these verbs: they become or start other programs, which would inherit the limits.
     if matches!(verb, Verb::TryStart(_) | Verb::LabGuest) {
         return Ok(());
     }

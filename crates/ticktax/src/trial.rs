@@ -313,7 +313,7 @@ pub(crate) fn start(typed: &StartArguments) -> Result<ExitCode, Failure> {
         parent.read_exact(&mut [0])
     };
     if wait_for_parent().is_err() {
-        // The parent process has exited or given up.
+        // Do not start the program if the parent process has exited or given up.
         return Ok(ExitCode::FAILURE);
     }
     if let Some(limit) = typed.open_files {

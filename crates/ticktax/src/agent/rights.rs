@@ -169,7 +169,7 @@ impl Nearest {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
-            // A path that ends in `..` has no name.
+            // A path that ends in `..` has no file name, so it is rejected.
             let name = place.file_name().ok_or(io::ErrorKind::NotFound)?;
             missing.push(name.to_owned());
             place = place.parent().ok_or(io::ErrorKind::NotFound)?;

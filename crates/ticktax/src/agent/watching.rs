@@ -205,7 +205,8 @@ impl Agent {
                 self.caught(totals(recorder, keeper));
                 match progress {
                     RecorderProgress::Sums(sums) => {
-                        // Each window of sums has its own source table.
+                        // Each window of sums has its own source table, so forget the sources of
+                        // the previous window.
                         self.forget_sources();
                         for row in &sums.rows {
                             self.take(&sums.sources, row);

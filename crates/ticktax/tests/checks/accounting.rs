@@ -179,7 +179,7 @@ pub(crate) fn unmeasured_interrupts_are_named(audited: Audited<'_>) -> Result<()
     if found.config.interrupts_measured != Some(false) {
         return check(cause.is_none(), || format!("{line:?}"));
     }
-    // On a busy CPU, the samples can be right by chance. No difference is then reported.
+    // On a busy CPU, the samples can be right by chance, so a missing cause is accepted then.
     let columns = line.columns.irq + line.columns.softirq;
     let differs = (interrupts - columns).share_of(line.elapsed).abs();
     let Some(cause) = cause else {

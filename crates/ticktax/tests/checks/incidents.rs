@@ -25,7 +25,7 @@ const PERIOD_ERROR: Nanos = Nanos::from_micros(20);
 pub(crate) fn incidents(folder: &Path) -> Result<Vec<Value>, Failed> {
     let index = fs::read_to_string(folder.join("index.jsonl"))?;
     let mut found = Vec::new();
-    // If the last line has no line break yet, it is still being written.
+    // Skip the last line if it has no line break yet, because it is still being written.
     for line in index
         .split_inclusive('\n')
         .filter(|line| line.ends_with('\n'))
@@ -118,7 +118,8 @@ pub(crate) fn blocks_name_the_waker(caught: &Caught) -> Result<(), Failed> {
     if !covers_an_event || injected.iter().any(|(trigger, _)| !is_right(trigger)) {
         return Err(caught.wrong("not the blocks"));
     }
-    // The child has the same name as the thread that waits for it. It wakes that thread by exiting.
+    // The child has the same name as the thread that waits for it. It wakes that thread by exiting,
+    // so this name must appear as the waker.
     let about = caught.about_injected();
     let names_it = |incident: &&Value| {
         let woken_by = incident["woken_by"].as_str().unwrap_or_default();

@@ -52,7 +52,8 @@ impl Traffic {
         let mut others = sched_getaffinity(Pid::from_raw(0))?;
         others.unset(cpu.index())?;
         let sender = thread::spawn(move || {
-            // On a machine with one CPU, the sender runs on the receiver's CPU.
+            // Ignore errors: on a machine with one CPU, `others` is empty, and the sender runs on
+            // the receiver's CPU.
             let _ = sched_setaffinity(Pid::from_raw(0), &others);
             while !until.load(Ordering::Relaxed) {
                 let _ = to.send(b"frame");

@@ -188,7 +188,7 @@ fn audit(server: &Running) -> String {
 fn paced_server(rate: &str, work: &str, dir: &RecordingDir) -> Result<Running, Failed> {
     let server = renamed(Path::new(ticktax()), "gamesrv", dir)?;
     let cpu = ticktax_inject::default_cpu()?.to_string();
-    // Give this loop a higher priority than all ordinary programs, too.
+    // Give the server's loop a higher priority than all ordinary programs, as the disturbance has.
     let arguments = [
         "pace", "--rate", rate, "--work", work, "--for", "60", "--cpu", &cpu, "--policy", "rr:1",
     ];
@@ -223,7 +223,8 @@ pub(crate) fn a_compiler_is_one_name_with_its_processes() -> Result<(), Failed> 
     shows(
         &audit(&server),
         "gamesrv (",
-        // The compilers are real-time threads, on which nice values have no effect.
+        // The compilers are real-time threads, on which nice values have no effect, so the advice
+        // must use `chrt`.
         &["gamesrv", "DELAYED", "ttx-cc1 x3", "chrt -a -o"],
     )
 }

@@ -40,7 +40,7 @@ impl Spinners {
         for _ in 0..count {
             let script = format!("{join}exec timeout {AT_MOST} sh -c 'while :; do :; done'");
             let mut command = Command::new("sh");
-            // `timeout` and the spinner end together with this process group.
+            // Start a process group, so that `timeout` and the spinner can be ended together.
             command.args(["-c", &script]).process_group(0);
             let spinner = command.stdin(Stdio::null()).spawn()?;
             spinners.processes.push(spinner);

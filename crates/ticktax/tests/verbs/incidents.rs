@@ -39,7 +39,7 @@ fn similar_incidents_are_grouped() {
     assert_eq!(list["recovered"], 13);
     let period = groups[1]["beats"][0]["period_ns"].as_f64().unwrap();
     assert!((period / 60e9 - 1.0).abs() < 1e-3, "{period}");
-    // Print the same list as text, but only with later incidents.
+    // Print the same list as text, but only with the incidents since 12:05.
     let page = ticktax(
         &["incidents", "list", "--since", "2025-11-22T12:05"],
         folder.path(),
@@ -77,7 +77,7 @@ fn the_page_of_an_incident_links_to_its_timeline() {
         "{answer}"
     );
     assert!(rest.contains("id=\"timeline-zoom\""));
-    // The page of the list has no timeline.
+    // The page of the list must not have a timeline.
     let list = folder.path().join("list.html");
     let listed = ticktax(
         &["incidents", "list", "--html", list.to_str().unwrap()],

@@ -282,7 +282,8 @@ fn invalid_settings_are_refused_in_one_line() {
     ] {
         is_refused(game, arguments, code, hint);
     }
-    // The argument parser also prints the usage below its errors.
+    // These errors may have several lines, because the argument parser also prints the usage below
+    // them.
     refused_as_usage(
         &["sim"],
         &[

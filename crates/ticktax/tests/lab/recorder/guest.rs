@@ -116,7 +116,7 @@ pub(crate) fn run() -> Outcome {
 fn take_facts() -> Outcome {
     for table in fs::read_dir(FACTS)? {
         let table = table?;
-        // The directory also contains a lock file.
+        // Skip the lock file in this directory.
         if !table.file_type()?.is_dir() {
             continue;
         }

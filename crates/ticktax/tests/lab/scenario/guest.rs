@@ -198,7 +198,7 @@ impl Guest {
         Self::note("victim's conclusion")?;
         drop(victim.commands);
         finish(victim.child)?;
-        // The tracer exits when its victim has exited.
+        // Wait for the tracer, which exits when its victim has exited.
         tracer.ended()
     }
 
@@ -274,7 +274,7 @@ impl Guest {
         // The first frame after the recorder has learned the rhythm shows when frames are due.
         thread::sleep(Duration::from_millis(200));
         self.inject(&plan::frame_stall())?;
-        // The window ends 2 s after the delay.
+        // Wait until the window has ended, 2 s after the delay.
         thread::sleep(Duration::from_secs(3));
         drop(paced.stdin.take());
         finish(paced)?;

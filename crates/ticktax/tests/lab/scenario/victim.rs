@@ -62,7 +62,8 @@ fn balances(scenario: &Scenario) -> Result<(), Failed> {
 fn waits_behind_a_thief(scenario: &Scenario) -> Result<(), Failed> {
     let truth = scenario.truth("thief")?;
     let threads = threads(scenario)?;
-    // Whenever the thief ran, the victim was runnable and therefore waited.
+    // Whenever the thief ran, the victim was runnable and therefore waited, so the thief must have
+    // run for at least as long as it spun.
     let (ran, _) = scenario
         .victim
         .recorded
@@ -123,7 +124,8 @@ fn own_quota_alone(scenario: &Scenario) -> Result<(), Failed> {
     let truth = scenario.truth(name)?;
     let truly = truth.injected.as_ref().ok_or("no truth")?.time;
     let (time, _) = held(scenario, truth);
-    // The victim ran again only after the competing programs had run.
+    // The victim ran again only after the competing programs had run, so it was off the CPU for
+    // longer than its quota held it.
     check(truth.logged_length() > truly, || format!("{truth:?}"))?;
     victims::is_held_by_its_own_quota(name, time, truly)
 }
@@ -154,7 +156,8 @@ fn is_blocked(scenario: &Scenario) -> Result<(), Failed> {
     let each: Nanos = planned.map(|injected| injected.plan.schedule.length).sum();
     let calls = measured(truth, "CLOCK_MONOTONIC")?;
     let slept = Nanos(each.0 * i64::try_from(truth.events)?);
-    // Each call takes longer than the wait in it, and the wait takes longer than the child's sleep.
+    // Each call takes longer than the wait in it, and the wait takes longer than the child's sleep,
+    // so the total wait must lie between the other two totals.
     check(slept <= time && time <= calls, || {
         format!("{time}, not {slept} to {calls}: {truth:?}")
     })?;

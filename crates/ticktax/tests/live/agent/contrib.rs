@@ -188,7 +188,7 @@ impl Prometheus {
     ) -> Result<serde_json::Value, Failed> {
         let mut last = serde_json::Value::Null;
         for _ in 0..1_200 {
-            // Prometheus does not listen right after its start.
+            // Ignore errors, because Prometheus does not listen right after its start.
             if let Ok(answer) = self.get(path) {
                 if is_wanted(&answer) {
                     return Ok(answer);

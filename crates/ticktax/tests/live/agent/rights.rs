@@ -96,7 +96,7 @@ pub(crate) fn links_in_place_of_its_folder_or_socket_are_not_followed() -> Resul
     drop(UnixListener::bind(victim.join("socket"))?);
     let link = place.path().join("link");
     let shown = link.display().to_string();
-    // The link leads to a directory that belongs to root, or nowhere.
+    // Try a link to a directory that belongs to root, and a link that leads nowhere.
     for target in [victim.clone(), place.path().join("nowhere")] {
         symlink(target, &link)?;
         is_refused(&["--listen", "none", "--facts", &shown], "ticktax: ")?;

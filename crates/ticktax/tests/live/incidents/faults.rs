@@ -39,7 +39,7 @@ pub(crate) fn a_killed_recorder_leaves_a_usable_folder() -> Result<(), Failed> {
     recorder.mark("second")?;
     recorder.signal(Signal::SIGKILL)?;
     recorder.child.wait()?;
-    // A killed recorder leaves its socket behind, but nothing listens on it.
+    // A killed recorder leaves its socket behind, but nothing listens on it, so a mark must fail.
     let output = ticktax(&["mark", "third", "--dir"]).arg(&folder).output()?;
     check(!output.status.success(), || "somebody listens".to_owned())?;
     let mut next = Recorder::start(&folder, "signal")?;
