@@ -2,9 +2,9 @@
 //! ticktax-bench --bench ledger`.
 //!
 //! The recording is synthetic and always the same. Its CPUs tick, take interrupts with softirqs,
-//! and switch between threads. On each CPU, a spin probe sees a gap at every interrupt, and the
-//! same number of gaps in which the kernel did nothing. Timing starts with the first row and ends
-//! when the statement is complete, so it excludes generating the rows.
+//! and switch between threads. If a spin probe is included, it records a gap on each CPU at every
+//! interrupt, and the same number of gaps in which the kernel did nothing. Timing starts with the
+//! first row and ends when the statement is complete, so it excludes generating the rows.
 #![allow(
     clippy::disallowed_methods,
     reason = "a benchmark times itself, and records nothing"

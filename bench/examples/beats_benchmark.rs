@@ -1,6 +1,7 @@
 //! Tests the search for periodic sources on synthetic events whose true periods are known. Measures
-//! recall, precision, the error of the period, how often its confidence interval contains the true
-//! period, and how often a period is detected among events that have none.
+//! recall, precision, the error of the detected periods, and how often a detected period's
+//! confidence interval contains the true period. Also measures how often a period is detected among
+//! events that have none.
 //!
 //! `cargo run --release -p ticktax-bench --example beats_benchmark [cases] [seed]`. The same seed
 //! always produces the same figures.
@@ -32,8 +33,8 @@ struct Truth {
 }
 
 impl Truth {
-    /// Returns how strongly the events indicate that they are periodic, in nats of information, to
-    /// an ideal observer who knows the shape of their distribution.
+    /// Returns how much evidence for their periodicity the events contain, in nats, for an ideal
+    /// observer who knows how the events are distributed.
     fn information(&self) -> f64 {
         let sd: f64 = if self.rearmed {
             2.0 * self.jitter
@@ -239,7 +240,7 @@ fn quantile(values: &mut [f64], q: f64) -> f64 {
         .unwrap_or(f64::NAN)
 }
 
-/// Number of attempts, and how many of them succeeded.
+/// Number of true sources or detected periods that were checked, and how many of them passed.
 #[derive(Default)]
 struct Tally {
     found: u64,

@@ -4,15 +4,15 @@
 //! `cargo build --release -p ticktax && cargo run --release -p ticktax-bench --example beats_live
 //! [quick|full|slow|sums] [seed]`, as root, prints a Markdown table. `quick` takes three minutes
 //! and `full` eight. `slow` covers six periods of 30.999 s. `sums` runs a ten-minute audit that
-//! keeps sums instead of single spans. Each case is one `ticktax audit` of a command that injects
-//! one or two disturbances into one CPU. If the machine was so busy that an injector missed its
-//! plan, the case is listed but not judged.
+//! keeps sums instead of individual spans. Each case is one `ticktax audit` of a command that
+//! injects one or two disturbances into one CPU. If the machine was so busy that an injector could
+//! not follow its schedule, the case is listed but not judged.
 //!
-//! - An injected source is *found* if an entry whose period is off by at most 0.5 % names it or has
-//!   it in its chain.
+//! - An injected source is *found* if an entry whose period is off by at most 0.5 % names the
+//!   source or has it in its chain of causes.
 //! - An entry is *wrong* if it is about an injecting thread but its period is not one of the
-//!   injected periods. Every entry about a random injector is wrong. Entries about the rest of the
-//!   machine are not judged.
+//!   injected periods. If an injector runs at random times, every entry about it is wrong. Entries
+//!   about the rest of the machine are not judged.
 //! - The *cause* is right if the entry's chain or name contains the injector's action.
 #![expect(
     clippy::print_stdout,
@@ -30,12 +30,12 @@ use ticktax_model::statement::Statement;
 use ticktax_model::{Cpu, Nanos};
 
 const INJECT: &str = "--inject";
-/// Maximum error of a period, as a fraction.
+/// A detected period counts as right if its relative error is at most this large.
 const NEAR: f64 = 0.005;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Disturbances that happen at the same time.
+/// Disturbances that are injected concurrently during one audit.
 struct Case {
     name: String,
     plans: Vec<Plan>,
@@ -71,8 +71,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a case's disturbances at the same time. This function is the main part of the audited
-/// command.
+/// Runs a case's disturbances concurrently. This function is the main part of the audited command.
 fn inject(file: &Path) -> Result<()> {
     let plans: Vec<Plan> = serde_json::from_slice(&std::fs::read(file)?)?;
     let running: Vec<_> = plans
@@ -92,11 +91,11 @@ fn truths_beside(plans: &Path) -> PathBuf {
     plans.with_extension("truths")
 }
 
-/// Minimum fraction of the planned events that must happen.
+/// An injector has followed its schedule if at least this fraction of the planned events happened.
 const KEPT: f64 = 0.95;
 
-/// Describes the first injector that missed its plan. Returns `None` if every injector kept its
-/// plan.
+/// Describes the first injector that did not follow its schedule. Returns `None` if every injector
+/// did.
 fn not_kept(truths: &[Truth]) -> Option<String> {
     let broken = |truth: &&Truth| (truth.events as f64) < KEPT * truth.planned as f64;
     let truth = truths.iter().find(broken)?;
@@ -173,8 +172,8 @@ fn command() -> Result<PathBuf> {
 }
 
 /// Creates the cases of `quick` and `full`: a real-time thread at several periods, with and without
-/// jitter and missing events; every other kind of disturbance at two periods and some at random
-/// times; pairs of disturbances at the same time; and one case without a disturbance.
+/// jitter and missing events; every other kind of disturbance at two periods, and some of them at
+/// random times; pairs of concurrent disturbances; and one case without a disturbance.
 fn grid(cpu: Cpu, full: bool, seed: u64) -> Result<Vec<Case>> {
     let fifo = || Disturbance::Fifo { priority: 50 };
     let mut cases = Vec::new();

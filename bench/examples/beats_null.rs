@@ -1,9 +1,9 @@
 //! Measures how often a period is detected among events that have none. Also rounds periodic events
-//! to the kernel's tick, and measures how often the confidence interval of the period contains the
-//! true period.
+//! to the kernel's tick, and measures how often the confidence interval of the detected period
+//! contains the true period.
 //!
-//! `cargo run --release -p ticktax-bench --example beats_null [trains per distribution] [seed]`.
-//! The same seed always produces the same figures.
+//! `cargo run --release -p ticktax-bench --example beats_null [trains per distribution] [seed]`. A
+//! train is a sequence of events. The same seed always produces the same figures.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 
 use ticktax_beats::{Beat, Events, Tick, detect};
@@ -12,7 +12,7 @@ use ticktax_bench::typed::Words;
 use ticktax_fixture::{NullLaw, TickBeat, Train};
 use ticktax_model::Nanos;
 
-/// Numbers of events in the trains that test the confidence interval.
+/// Numbers of events in the trains (sequences of events) that test the confidence interval.
 const COUNTS: [u32; 4] = [5, 6, 10, 40];
 
 fn main() {
@@ -82,8 +82,9 @@ struct Proportion {
 }
 
 impl Proportion {
-    /// Calls `succeeds` for each train from 0 to `trains` (exclusive), spread over all CPUs. If it
-    /// returns `None`, the train is not counted.
+    /// Calls `succeeds` with each number from 0 to `trains` (exclusive), spread over all CPUs. Each
+    /// number stands for one train of events. If `succeeds` returns `None`, the train is not
+    /// counted.
     fn count(trains: u64, succeeds: impl Fn(u64) -> Option<bool> + Sync) -> Self {
         let trains: Vec<u64> = (0..trains).collect();
         let mut proportion = Self { hits: 0, all: 0 };

@@ -1,6 +1,6 @@
 //! Tests whether the model reproduces measurements. Records paced loops on this machine, both alone
-//! and together with CPU hogs. Then simulates each recording with unchanged settings, and compares
-//! the simulated frame rate with the measured one.
+//! and together with CPU hogs. Then simulates each recording with the recorded settings, and
+//! compares the simulated frame rate with the measured one.
 //!
 //! `cargo build --release -p ticktax && sudo -E cargo run --release -p ticktax-bench --example
 //! control_live [SECONDS [HOGS]]`. Tracing requires root. `setsid` and `stress-ng` must be
@@ -104,8 +104,8 @@ fn record(tool: &Path, own: &Path, file: &Path, paced: PacedLoop, seconds: u32) 
     Ok(())
 }
 
-/// Simulates a recording with unchanged settings and compares the result with the recording.
-/// Returns `None` if no paced loop was detected in the recording.
+/// Simulates a recording with the recorded settings, and compares the simulated frame rate with the
+/// recorded one. Returns `None` if no paced loop was detected in the recording.
 fn control(tool: &Path, file: &Path, rate: u32) -> Outcome<Option<Control>> {
     let mut sim = Command::new(tool);
     sim.args(["sim", "--format", "json", "--asked", &rate.to_string()]);

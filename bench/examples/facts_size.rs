@@ -3,8 +3,8 @@
 //!
 //! `cargo run --release -p ticktax-bench --example facts_size [SECONDS [WINDOWS [DIRECTORY]]]`, as
 //! root. Sums up this machine's activity in WINDOWS windows (default 60) of SECONDS seconds
-//! (default 6) each. To save time, each window stands for a one-minute window. The files are left
-//! in DIRECTORY.
+//! (default 6) each. To save time, each of these windows is written as if it were one minute long.
+//! The files are left in DIRECTORY.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Measures how accurate predictions are. Records loops with several settings on this machine. Then
-//! predicts each loop from a recording of another one, and compares the prediction with the figures
-//! that the predicted loop measured itself.
+//! predicts each loop from a recording of the same or another loop, and compares the prediction
+//! with the figures that the predicted loop measured itself.
 //!
 //! `cargo build --release -p ticktax && sudo -E cargo run --release -p ticktax-bench --example
 //! predict_live [ROUNDS [SECONDS]]`. Tracing requires root.

@@ -29,12 +29,12 @@ const LOOP: &str = "loop";
 const NAME: &str = "predict_proven";
 /// Maximum duration of a case, in seconds.
 const LONGEST: u32 = 900;
-/// Time during which the loop is observed for the recording. [`RUN`] is the corresponding time for
-/// each run of the trial.
+/// Time during which the loop is observed for the recording. [`RUN`] is the length of each run of
+/// the trial.
 const RECORDED: &str = "8s";
 const RUN: &str = "3s";
 
-/// A loop, the number of CPU hogs that run at the same time, and the setting to try. The setting is
+/// A loop, the number of CPU hogs that run alongside it, and the setting to try. The setting is
 /// given both in the form for the model and in the form for the machine.
 struct Case {
     paced: PacedLoop,

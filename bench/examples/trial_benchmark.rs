@@ -176,7 +176,7 @@ fn power(seeds: &[u64]) {
 }
 
 /// Prints how often `ticktax compare` reports a difference between two lists of run times that were
-/// measured one after the other and do not really differ.
+/// measured one after the other and come from the same distribution.
 fn lists(seeds: &[u64]) {
     println!(
         "Two equal lists told apart, one after the other, % of comparisons; in brackets intervals that hold 0"

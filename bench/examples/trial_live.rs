@@ -1,10 +1,11 @@
-//! Measures how often a trial on this machine reports a difference between two equal arms. For
+//! Measures how often a trial on this machine reports a difference between two equivalent arms. For
 //! comparison, applies the methods of hyperfine and netperf to runs of the same trials.
 //!
 //! `cargo build --release -p ticktax && cargo run --release -p ticktax-bench --example trial_live
 //! [TRIALS [BLOCKS]]`. The measured command computes and never sleeps. The two arms, that is, the
 //! settings that the trial compares, differ only by one nanosecond of timer slack. For hyperfine
-//! and netperf, both arms consist of successive noise runs, which all use the trial's first arm.
+//! and netperf, both arms consist of successive noise runs, and these runs all use the trial's
+//! first arm.
 #![expect(clippy::print_stdout, reason = "an example that reports")]
 
 use std::error::Error;
@@ -17,7 +18,7 @@ use ticktax_bench::typed::Words;
 use ticktax_experiment::statistics::{mean, variance};
 use ticktax_model::trial::{RunPurpose, TrialStatement};
 
-/// Number of runs per arm that hyperfine's method gets.
+/// Number of runs per arm that are passed to hyperfine's method.
 const HYPERFINE_RUNS: usize = 20;
 /// A shell loop that takes a few milliseconds.
 const COMMAND: &str = "i=0; while [ $i -lt 5000 ]; do i=$((i+1)); done";
@@ -78,7 +79,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Runs one trial with the release build, which is one directory above this example.
+/// Runs one trial with the release build of `ticktax`, which is one directory above this example.
 fn trial(journal: &Path, blocks: u64, seed: u64) -> Result<TrialStatement, Box<dyn Error>> {
     let own = env::current_exe()?;
     let folder = own.parent().and_then(Path::parent).ok_or("no folder")?;

@@ -1,15 +1,15 @@
 //! Measures the errors of the accounting check and of its soak probe, and how long it takes to read
-//! the kernel's counters. The check is tested with programs that use a known amount of CPU time,
-//! but that the kernel's samples misjudge.
+//! the kernel's counters. The check is tested with programs whose true CPU time is known, but whose
+//! CPU time the kernel's sampling gets wrong.
 //!
 //! The CPU time that the kernel charges to a program differs from the time during which the program
 //! ran (docs/explanation/accounting.md). The rows of a program are therefore compared with the
-//! program's own clock, which it reads while it causes its events. Its CPU clock is compared with
-//! `/proc/PID/stat`.
+//! program's own clock, which the program reads while it causes its events. The program's CPU clock
+//! is compared with `/proc/PID/stat`.
 //!
-//! A second source shows how long the CPU was busy. If the tick can stop, the kernel measures idle
-//! time with its clock (`get_cpu_idle_time_us`) and reports it in the idle column of `/proc/stat`,
-//! in steps of 10 ms.
+//! The CPU's idle time shows independently how long the CPU was busy. If the tick can stop, the
+//! kernel measures idle time with its clock (`get_cpu_idle_time_us`) and reports it in the idle
+//! column of `/proc/stat`, in steps of 10 ms.
 
 use std::error::Error;
 use std::time::Duration;
@@ -28,7 +28,7 @@ use crate::table::{Series, Table};
 use crate::tool::{Audit, Tool};
 use crate::{Bench, Outcome, machine};
 
-/// Target: maximum error of the check, in percentage points of a CPU's time.
+/// The target is met if the check is off by at most this many percentage points of a CPU's time.
 const TARGET: f64 = 0.5;
 
 /// A program whose CPU time is known, and the errors of several figures for that time, in
@@ -117,8 +117,8 @@ fn recorded(tool: &Tool, seconds: u32) -> Result<(Audit, TempPath), Box<dyn Erro
     Ok((audit, path))
 }
 
-/// Compares the work that a soak probe reports with the recorded run time of its thread, both alone
-/// and while another program takes part of its CPU.
+/// Compares the work that a soak probe reports with the recorded run time of the probe's thread,
+/// both alone and while another program takes part of its CPU.
 fn soaker(bench: &Bench, tool: &Tool, seconds: u32, schedule: Schedule) -> Outcome {
     let cpus: CpuList = [bench.measured].into_iter().collect();
     let mut table = Table::new(["soaker", "n", "true, %", "off by", "target"]);

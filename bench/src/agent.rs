@@ -1,6 +1,6 @@
 //! Measures how much CPU time and memory the agent uses at several event rates. Runs `ticktax
-//! agent` as users do, and reads the metrics that the agent publishes about itself. At the same
-//! time, pairs of threads on every CPU switch contexts in batches.
+//! agent` as users do, and reads the metrics that the agent publishes about itself. While it runs,
+//! pairs of threads on every CPU switch contexts in batches.
 
 use std::fs::Permissions;
 use std::io::{Read, Write};
@@ -16,21 +16,21 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome};
 
-/// Numbers of events per second over all CPUs, each with the interval between batches. At 0, only
-/// the machine's own events occur.
+/// Numbers of events per second that the load causes on all CPUs together, each with the interval
+/// between batches. At 0, only the machine's own events occur.
 const RATES: [(u64, Nanos); 3] = [
     (0, Nanos::from_millis(10)),
     (10_000, Nanos::from_millis(10)),
     (500_000, Nanos::from_millis(1)),
 ];
 
-/// Target: maximum CPU time of the agent, in percent of one CPU.
+/// The target is met if the agent uses at most this much CPU time, in percent of one CPU.
 const TARGET: f64 = 0.1;
 
-/// Target: maximum peak memory of the agent, in MiB.
+/// The target is met if the agent's peak memory is at most this large, in MiB.
 const MEMORY: f64 = 64.0;
 
-/// Maximum age of the metrics that the agent serves.
+/// The metrics that the agent serves are at most this old.
 const WINDOW: Duration = Duration::from_secs(11);
 
 /// Data that the agent keeps: only sums, or sums and the ring buffer of a flight recorder. This

@@ -7,8 +7,8 @@ use crate::table::{Series, Table};
 use crate::tracing::{SPANS, SUMS, Tracing};
 use crate::{Bench, Outcome};
 
-/// Target: maximum time to load and attach the tracer, in seconds. It was chosen so that users do
-/// not notice a delay at the start of an audit.
+/// The target is met if the tracer can be loaded and attached in at most this many seconds. The
+/// limit was chosen so that users do not notice a delay at the start of an audit.
 const TARGET: f64 = 0.5;
 
 pub(crate) fn run(bench: &Bench) -> Outcome {

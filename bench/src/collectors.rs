@@ -23,7 +23,8 @@ const RATES: [(u64, Nanos); 2] = [
     (500_000, Nanos::from_millis(1)),
 ];
 
-/// Interval between scrapes of a collector's metrics. The agent's sums are never older than this.
+/// Interval between scrapes of a collector's metrics. It is as long as the interval at which the
+/// agent updates its sums.
 const SCRAPES: Duration = Duration::from_secs(10);
 
 /// Results for one collector at one rate, over all rounds.
@@ -34,10 +35,10 @@ struct Row {
     cpu: Series,
     /// Peak memory, in MiB.
     memory: Series,
-    /// Additional CPU time per context switch because of the collector, in ns.
+    /// Additional CPU time that a context switch takes while the collector runs, in ns.
     switch: Series,
-    /// Additional CPU time per context switch, in percent of the time that a switch takes without a
-    /// collector.
+    /// Additional CPU time that a context switch takes while the collector runs, in percent of the
+    /// CPU time that it takes without a collector.
     share: Series,
 }
 
@@ -66,8 +67,8 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
                 let collector = &collectors[row.collector];
                 let turn = turn(bench, &tool, collector, (rate, pace));
                 bench.go_on()?;
-                // Compare with the mean of the runs without a collector before and after this one.
-                // This cancels out a gradual change in the machine's speed.
+                // Compare this run with the mean of the runs without a collector before and after
+                // it. This cancels out a gradual change in the machine's speed.
                 let after = load(bench, (rate, pace), &mut |_| Ok(()))?.per_switch();
                 base.push(after);
                 match turn {
@@ -111,7 +112,7 @@ fn turn(
 ) -> Result<Turn, Box<dyn Error>> {
     let folder = collector::folder()?;
     let running = collector.start(bench, tool, folder.path())?;
-    // Count CPU time from the first scrape, because starting up is not part of monitoring.
+    // Count CPU time only from the first scrape, because starting up is not part of monitoring.
     let (mut begin, mut end): (Option<At>, Option<At>) = (None, None);
     let taken = load(bench, rate, &mut |over| {
         if over {

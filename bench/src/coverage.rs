@@ -20,7 +20,7 @@ const STRESS: Peer = Peer {
     package: "stress-ng",
 };
 
-/// Target: maximum unexplained part of the time in gaps, in percent.
+/// The target is met if at most this percentage of the time in gaps is unexplained.
 const TARGET: f64 = 1.0;
 
 /// The situations in which to measure. Each has a name and the stress-ng options that create it.

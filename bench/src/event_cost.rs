@@ -22,17 +22,18 @@ use crate::tracing::{FLIGHT, SUMS};
 use crate::{Bench, Outcome, machine};
 use observer::{Observer, observe};
 
-/// Target: maximum cost of an event, as a multiple of the floor. The floor is the cost of only
-/// reading the clock.
+/// The target is met if an event costs at most this multiple of the floor, which is the cost of
+/// only reading the clock.
 const TARGET: f64 = 1.25;
 
-/// Tracepoints that fire when the kernel switches between the two threads. All tracers in this
-/// benchmark attach a program to the first one, but only some of them trace wake-ups.
+/// Tracepoints that fire when the kernel switches between the two threads. Every tracer in this
+/// benchmark attaches a program to `sched_switch`, but only some also trace wake-ups
+/// (`sched_waking`).
 const SWITCH: &[&str] = &["sched_switch"];
 const SWITCH_AND_WAKEUP: &[&str] = &["sched_switch", "sched_waking"];
 
-/// Indices of the contenders with which others are compared: the two floors, and the two modes of
-/// ticktax. A floor only reads the clock.
+/// Indices of the contenders that serve as baselines: the two floors, which only read the clock,
+/// and two modes of ticktax.
 const FLOOR_OF_SWITCH: usize = 0;
 const FLOOR_OF_BOTH: usize = 1;
 const BY_SUMS: usize = 2;
@@ -41,8 +42,9 @@ const BY_SPANS: usize = 3;
 /// and a wake-up in each direction. If events were lost, tracing would look cheaper than it is.
 const WHOLE_BURSTS: Output = Output::Spans { per_cpu: 1 << 17 };
 
-/// Triggers that never fire here, so that the only cost is that of examining the waits. The first
-/// trigger compares each wait with a fixed time. The second one maintains a histogram of the waits.
+/// Triggers that never fire in this benchmark, so that the only cost is that of examining the
+/// waits. The first trigger compares each wait with a fixed time. The second one maintains a
+/// histogram of the waits.
 const RECORDS: [(&str, &str); 2] = [
     ("wait>10s", "ticktax record --trigger 'wait>10s'"),
     ("wait>p99.9999", "ticktax record --trigger 'wait>p99.9999'"),
@@ -61,10 +63,9 @@ const PERF: Peer = Peer {
 struct Contender {
     observer: Observer,
     name: &'static str,
-    /// Index of the contender with which this one is compared.
+    /// Index of the contender with whose cost this one's cost is compared.
     beside: usize,
-    /// Whether this contender must meet [`TARGET`]. It is then compared with a floor, and should
-    /// cost little more.
+    /// Whether this contender must meet [`TARGET`]. If so, it is compared with a floor.
     has_target: bool,
     cost: Series,
     /// Time spent in the observer's BPF program per run, according to the kernel's statistics.
@@ -120,8 +121,8 @@ fn measure(
                     continue;
                 }
             };
-            // Compare with the mean of the runs without an observer before and after this one. This
-            // cancels out a gradual change in the machine's speed.
+            // Compare this run with the mean of the runs without an observer before and after it.
+            // This cancels out a gradual change in the machine's speed.
             let after = observe(bench, &Observer::Nobody, folder.path(), None)?.per_switch;
             contender
                 .cost

@@ -1,8 +1,8 @@
 //! Measures how many rows per second the ledger processes, and how many rows per second can be
 //! written to a file and read from it.
 //!
-//! The first table is from the ledger's own benchmark, whose recording is synthetic and always the
-//! same. The second table is from a new recording of this machine.
+//! The ledger's own benchmark produces the first table, from a synthetic recording that is always
+//! the same. The second table comes from a new recording of this machine.
 
 use std::env;
 use std::path::Path;
@@ -23,7 +23,8 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome};
 
-/// Target: minimum number of rows processed per second on one core, in millions.
+/// The target is met if the ledger processes at least this many million rows per second on one
+/// core.
 const TARGET: f64 = 10.0;
 
 pub(crate) fn run(bench: &Bench) -> Outcome {

@@ -96,8 +96,8 @@ impl PacedLoop {
     }
 }
 
-/// Starts `stress-ng` with `count` CPU hogs that run for `seconds`. It is started through the
-/// command `by_way_of`, such as `setsid --wait` for a separate session.
+/// Starts `stress-ng` with `count` CPU hogs that run for `seconds`. The command `by_way_of` starts
+/// it, for example `setsid --wait` if the hogs are to run in a separate session.
 ///
 /// # Errors
 /// Returns an error if the command cannot be started.

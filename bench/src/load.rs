@@ -1,6 +1,6 @@
-//! Measures how much CPU time and memory the tool uses at several event rates, and how many events
-//! it loses. Runs `ticktax audit` as users do, while pairs of threads on every CPU switch contexts
-//! in batches.
+//! Measures how much CPU time and memory `ticktax audit` uses at several event rates, and how many
+//! events it loses. Runs `ticktax audit` as users do, while pairs of threads on every CPU switch
+//! contexts in batches.
 
 use std::fmt;
 use std::thread;
@@ -23,7 +23,7 @@ const RATES: [Rate; 4] = [
     Rate::new(10_000_000, Nanos::from_millis(1)),
 ];
 
-/// At this rate or above, the event rate counts as unlimited.
+/// A requested rate of this many events per second or more counts as unlimited.
 const FASTEST: u32 = 10_000_000;
 
 /// Modes of an audit, each with its name and its options.
@@ -32,7 +32,7 @@ const MODES: [(&str, &[&str]); 2] = [
     ("sums", &["--keep", "sums"]),
 ];
 
-/// A number of events per second, and the interval between the batches that cause them.
+/// A requested number of events per second, and the interval between the batches that cause them.
 #[derive(Clone, Copy)]
 struct Rate {
     events: u32,

@@ -56,7 +56,7 @@ type Outcome = Result<(), Box<dyn Error>>;
 
 type Benchmark = fn(&Bench) -> Outcome;
 
-/// Measure what ticktax costs, next to its peers
+/// Measure what ticktax costs, and compare it with similar tools
 #[derive(Debug, Parser)]
 #[command(
     name = "ticktax-bench",
@@ -123,7 +123,7 @@ enum Verb {
     /// Process that takes CPU time in the benchmark of starvation
     #[command(name = starved::load::SPINNER, hide = true)]
     StarvedSpinner(starved::load::Spinner),
-    /// Generator of events in that benchmark
+    /// Generator of events in the benchmark of starvation
     #[command(name = starved::load::GENERATOR, hide = true)]
     StarvedGenerator {
         /// Length in seconds
@@ -137,13 +137,13 @@ enum Verb {
 /// The benchmarks that run on this machine. Each has its own module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Name {
-    /// Cost of one traced event, next to bpftrace and perf
+    /// Cost of one traced event, compared with bpftrace and perf
     EventCost,
-    /// Shortest gap that the spin probe resolves, next to oslat
+    /// Shortest gap that the spin probe resolves, compared with oslat
     Spin,
-    /// Latency measured by the sleep probe, next to cyclictest
+    /// Latency measured by the sleep probe, compared with cyclictest
     Sleep,
-    /// Lateness of the frames of a paced loop, next to cyclictest
+    /// Lateness of the frames of a paced loop, compared with cyclictest
     Pace,
     /// Error of the accounting check, for programs whose CPU time is known
     Accounting,
@@ -151,11 +151,13 @@ enum Name {
     Coverage,
     /// CPU time, memory and lost events of the tool, by event rate
     Load,
-    /// Start and lost events on a machine without a CPU to spare, next to perf and bpftrace
+    /// Start-up time and lost events on a machine without a CPU to spare, compared with perf and
+    /// bpftrace
     Starved,
     /// CPU time and memory of the agent, by event rate
     Agent,
-    /// Cost of monitoring continuously, next to other collectors and perf as a flight recorder
+    /// Cost of monitoring continuously, compared with other collectors and perf as a flight
+    /// recorder
     Collectors,
     /// Cost of an audit to the audited program
     Observer,
@@ -163,9 +165,9 @@ enum Name {
     Bystanders,
     /// Share of random stalls that the flight recorder catches
     Recorder,
-    /// Throughput next to iperf3, and traffic accounts next to a soaker
+    /// Throughput compared with iperf3, and traffic accounts compared with a soaker
     Net,
-    /// Datagrams lost in stalls of known length, next to the prediction
+    /// Datagrams lost in stalls of known length, compared with the prediction
     Packets,
     /// Time to load and attach the tracer
     Attach,
@@ -179,10 +181,11 @@ enum Name {
 struct Bench {
     quick: bool,
     minutes: u16,
-    /// The CPU to measure on. It is the last one, because interrupts and daemons use it least.
+    /// The CPU to measure on. It is the last CPU, because interrupts and daemons use the last CPU
+    /// least.
     measured: Cpu,
-    /// The CPU for everything else, such as this process, the tracer's collector and third-party
-    /// tools.
+    /// The CPU for everything that is not measured, such as this process, the tracer's collector
+    /// and third-party tools.
     other: Cpu,
     interrupted: Arc<AtomicBool>,
 }

@@ -1,9 +1,9 @@
 //! Measures network traffic.
 //!
 //! Compares `ticktax net` with iperf3: the throughput that they reach, and the CPU time that each
-//! one reports. They take turns over the same veth pair. Also measures the rate of a shaped link.
-//! Also compares the traffic accounts with the CPU time that a soak probe lost. The soak probe
-//! counts its own work, independently of the trace.
+//! one reports. The two tools take turns over the same veth pair. Also measures the rate of a link
+//! with a rate limit, and compares the traffic accounts with the CPU time that a soak probe lost.
+//! The soak probe counts its own work, independently of the trace.
 
 mod link;
 mod soaked;
@@ -35,7 +35,7 @@ const IP: peer::Tool = peer::Tool {
 const ADDRESS: &str = "192.0.2.1";
 /// Length of each run, in seconds.
 const SECONDS: u32 = 5;
-/// Maximum difference between the throughput of `ticktax net` and that of iperf3, in percent.
+/// The target is met if the throughput of `ticktax net` is within this percentage of iperf3's.
 const THROUGHPUT: f64 = 3.0;
 /// Payload of a full TCP segment in bytes, if the MTU is 1500 and timestamps are enabled.
 const SEGMENT: f64 = 1_448.0;
@@ -55,10 +55,11 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
 
 /// Where the kernel receives packets.
 ///
-/// By default, a packet on a veth is received on the CPU that sends it. An acknowledgement is
-/// therefore processed on the receiver's CPU, and more data is then sent from there. Because both
-/// CPUs send, their packets overtake each other. The amount that each CPU sends depends on which
-/// thread happens to run. It differs even between two programs that make the same calls.
+/// By default, a packet on a veth is received on the CPU that sends it. When the receiver
+/// acknowledges data, the acknowledgement is therefore processed on the receiver's CPU, and the
+/// next data is sent from there. Because both CPUs send data, their packets overtake each other.
+/// How much each CPU sends depends on which thread happens to run, and differs even between two
+/// programs that make the same calls.
 #[derive(Clone, Copy, PartialEq)]
 enum Receive {
     /// The kernel's default.

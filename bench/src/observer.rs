@@ -1,13 +1,13 @@
 //! Measures how much an audit costs the audited program.
 //!
-//! A process computes alternately with and without an audit. At the same time, two threads of
-//! another process produce a few thousand events per second, either on another CPU or on the same
-//! one.
+//! A process computes alternately with and without an audit. During the computation, two threads of
+//! another process produce a few thousand events per second, either on another CPU or on the
+//! computing process's CPU.
 //!
-//! The process measures its own progress: the number of blocks that it computes per second of CPU
-//! time charged to it. That CPU time includes the tracer's work in the process's context and in
-//! interrupts on its CPU. The table also shows a figure from the statement: how long the program
-//! waited while the tool's threads ran.
+//! The computing process measures its own progress: the number of blocks that it computes per
+//! second of CPU time charged to it. That CPU time includes the tracer's work in the process's
+//! context and in interrupts on its CPU. The table also shows a figure from the statement: how long
+//! the program waited while ticktax's threads ran.
 
 use std::env;
 use std::error::Error;
@@ -34,11 +34,11 @@ const PACE: Nanos = Nanos::from_millis(10);
 /// Number of round trips per batch. Each round trip has two context switches. Each switch causes
 /// two events: the switch itself and a wake-up.
 const TRIPS: u64 = 17;
-/// Time that an audit gets to start up before the computation begins.
+/// Time that an audit gets to start up before the program begins to compute.
 const SETTLE: Duration = Duration::from_millis(1_500);
-/// Duration of one computation.
+/// Duration of one computation, with or without an audit.
 const LENGTH: Nanos = Nanos::from_secs(2);
-/// Target: maximum cost of an audit, in percent of the program's time.
+/// The target is met if an audit costs at most this percentage of the program's time.
 const TARGET: f64 = 0.1;
 
 /// A load that causes events on a CPU, and the results for it.
@@ -48,10 +48,11 @@ struct EventLoad {
     /// Slowdown of the program's computation during an audit, in percent. Each run with an audit is
     /// compared with the mean of the runs without an audit before and after it.
     lost: Series,
-    /// The same difference between those two runs without an audit. It shows how much the machine's
-    /// speed varies.
+    /// How much the two runs without an audit differ from each other, in percent. This shows how
+    /// much the machine's speed varies.
     nothing: Series,
-    /// The cost according to the audit's statement, in percent.
+    /// Percentage of the audited time that the program waited behind ticktax, according to the
+    /// audit's statement.
     stated: Series,
     events: Series,
 }
@@ -186,7 +187,7 @@ fn computed() -> f64 {
     }
 }
 
-/// Returns the percentage of the audited time that the program spent waiting while the tool's
+/// Returns the percentage of the audited time that the program spent waiting while ticktax's
 /// threads ran.
 fn stated(statement: &Statement) -> Result<f64, String> {
     let victim = statement.victim.as_ref();
@@ -199,8 +200,8 @@ fn stated(statement: &Statement) -> Result<f64, String> {
     Ok(100.0 * time.share_of(watched.unwrap_or_default()))
 }
 
-/// Describes whether the target is met. It is undecided if runs without an audit vary by more than
-/// the target.
+/// Describes whether the target is met. The verdict is undecided if runs without an audit vary by
+/// more than the target.
 fn verdict(load: &EventLoad) -> String {
     let nothing = load.nothing.quantile(0.75) - load.nothing.quantile(0.25);
     let said = if nothing > TARGET {

@@ -81,7 +81,8 @@ fn pace(
         ring_capacity: 1 << 16,
     };
     let mut waits = Vec::new();
-    // Also count slots without a frame. The wait for such a slot ends when the next frame starts.
+    // Also count slots in which no frame started. The wait for such a slot ends when the next frame
+    // starts.
     let mut note = |frame: Frame| {
         for slot in 0..=frame.dropped(PERIOD) {
             let due = frame.due + Nanos(slot * PERIOD.0);

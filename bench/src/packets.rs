@@ -1,8 +1,8 @@
 //! Sends 60 000 datagrams per second to a receiver that is stalled repeatedly, for 17 ms each time.
 //!
 //! Compares the number of lost datagrams with the number that the length of each stall predicts.
-//! Measures for how many of the losses it is known where they occurred. Tests that the recommended
-//! buffer size prevents losses. The sender and the receiver are real-time threads, so that only the
+//! Measures for how many of the losses the location is known. Tests that the recommended buffer
+//! size prevents losses. The sender and the receiver are real-time threads, so that only the
 //! injected stalls delay them.
 
 use std::error::Error;
@@ -24,12 +24,12 @@ const SECONDS: u32 = 4;
 /// Length of a stall, and the interval between stalls.
 const STALL: Nanos = Nanos::from_millis(17);
 const EVERY: Nanos = Nanos::from_millis(500);
-/// Maximum error of a prediction. It is the larger of this number of datagrams and this fraction of
-/// the lost datagrams.
+/// A prediction counts as right if it is off by at most this many datagrams, or by at most this
+/// fraction of the lost datagrams. The larger of the two limits applies.
 const OFF: (u64, f64) = (2, 0.05);
-/// Maximum by which a receiver's pause may exceed the delay that the trace shows, as a fraction of
-/// that delay. If it exceeds the delay by more, the receiver was also delayed by something that the
-/// trace cannot see, such as the hypervisor.
+/// If a pause of the receiver is longer than the delay that the trace shows by more than this
+/// fraction of that delay, the receiver was also delayed by something that the trace cannot see,
+/// such as the hypervisor.
 const ALONE: f64 = 0.01;
 
 pub(crate) fn run(bench: &Bench) -> Outcome {
@@ -52,7 +52,7 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
 #[derive(Default)]
 struct Results {
     bursts: Predictions,
-    /// Predictions for those bursts of losses in which only delays that the trace shows held up the
+    /// Predictions for those bursts of losses in which the trace shows everything that delayed the
     /// receiver.
     alone: Predictions,
     lost: Series,
@@ -64,7 +64,7 @@ struct Results {
     without_loss: u64,
     /// Number of bursts of losses that have no prediction.
     others: u64,
-    /// For each wrong prediction, the effects that the prediction's formula does not include.
+    /// For each wrong prediction, the effects that the formula of the prediction ignores.
     apart: Vec<Apart>,
     /// Number of runs with the recommended buffer size in which the receiver paused for longer than
     /// in the run from which the recommendation comes.
@@ -81,7 +81,7 @@ struct Apart {
     /// buffer. The formula assumes that the buffer is empty at the start of the pause.
     not_empty: i64,
     /// Number of datagrams sent before the receiver resumed reading, minus the number that the
-    /// formula computes from the rate and the length of the stall.
+    /// formula computes from the sending rate and the length of the stall.
     more_sent: i64,
     /// Number of datagrams lost after the receiver resumed reading.
     afterwards: i64,
@@ -114,14 +114,15 @@ fn afterwards(burst: &Burst) -> Option<i64> {
     Some(less(burst.lost, 0) - less(sent, queued))
 }
 
-/// A run that lost datagrams although it used the recommended buffer size, compared with the run
+/// Compares a run that lost datagrams although it used the recommended buffer size with the run
 /// from which the recommendation comes.
 struct InSpite {
     lost: u64,
-    /// Longest pause in the run from which the recommendation comes, and in this run.
+    /// The longest pause in the run from which the recommendation comes, and the longest pause in
+    /// the run that used the recommended buffer.
     pauses: (Nanos, Nanos),
-    /// Number of datagrams that the recommended buffer can hold: first according to the run from
-    /// which the recommendation comes, then according to this run.
+    /// Number of datagrams that the recommended buffer can hold: first as computed from the run
+    /// from which the recommendation comes, then as computed from the run that used the buffer.
     needed: (u64, u64),
     /// Number of datagrams that the worst burst lost after the receiver resumed reading, or `None`
     /// if it is unknown.

@@ -44,7 +44,7 @@ pub(crate) fn in_path(program: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Creates a command for a program that expects tracefs in its usual place. If tracefs is not
+/// Creates a command for a program that expects tracefs at `/sys/kernel/tracing`. If tracefs is not
 /// mounted there, the command mounts it in a separate mount namespace, so that the machine is not
 /// changed.
 pub(crate) fn with_tracefs(program: &Path) -> Command {
@@ -58,7 +58,8 @@ pub(crate) fn with_tracefs(program: &Path) -> Command {
     command
 }
 
-/// A running third-party tool. Dropping it kills the tool's process, but no other processes.
+/// A running third-party tool. Dropping it kills the tool's process, but not the processes that the
+/// tool has started.
 #[derive(Debug)]
 pub(crate) struct Running {
     child: Child,

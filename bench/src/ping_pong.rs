@@ -50,7 +50,7 @@ pub(crate) fn run(cpu: Cpu, trips: u64) -> io::Result<Taken> {
     })
 }
 
-/// Makes a batch of `trips` round trips on `cpu` every `pace`, for `length`.
+/// Makes a batch of `trips` round trips on `cpu`, once per interval `pace`, for `length`.
 pub(crate) fn run_paced(cpu: Cpu, trips: u64, pace: Nanos, length: Nanos) -> io::Result<Taken> {
     pair(cpu, move |to, from| {
         let end = now() + length;
@@ -61,8 +61,8 @@ pub(crate) fn run_paced(cpu: Cpu, trips: u64, pace: Nanos, length: Nanos) -> io:
             for _ in 0..trips {
                 trip(to, from)?;
             }
-            // Do not catch up after a late batch. The actual event rate is measured, so it may be
-            // lower than intended.
+            // Do not catch up after a late batch. The table shows the actual event rate, so it may
+            // be lower than requested.
             due = (due + pace).max(now());
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Measures how many stalls the flight recorder catches. A stall is a time in which another process
-//! occupies the CPU of a program. Runs `ticktax record` as users do, while such stalls of 5 to 20
-//! ms occur at random times.
+//! occupies the CPU of a program. Runs `ticktax record` as users do, while stalls of 5 to 20 ms
+//! occur at random times.
 
 pub(crate) mod stalls;
 
@@ -27,22 +27,22 @@ use stalls::{LONG, Running, Stall, Victim};
 
 /// Number of stalls. It is lower if the benchmark is too short for that many.
 const STALLS: i64 = 40;
-/// Target: minimum percentage of stalls that are recorded with the right culprit. It corresponds to
-/// 39 of 40.
+/// The target is met if at least this percentage of stalls (39 of 40) is recorded with the right
+/// culprit.
 const TARGET: f64 = 97.5;
-/// Targets: the maximum number of false incidents per hour, and the maximum delay in ms from the
-/// end of a stall until the recorder prints its line about it.
+/// The targets are met if there are at most this many false incidents per hour, and if the recorder
+/// prints its line about each stall at most this many ms after the end of the stall.
 const TARGETS: (f64, f64) = (1.0, 3_000.0);
-/// Tolerance for matching a wait that the recorder reports with a stall. The times of a stall are
-/// known to 1 ms.
+/// A wait that the recorder reports matches a stall if their times differ by less than this. The
+/// times of a stall are known to 1 ms.
 const TOLERANCE: Nanos = Nanos::from_millis(3);
-/// Time to wait after the last stall, until the recorder has captured the time around it and has
-/// written it to a file.
+/// Time to wait after the last stall, so that the recorder can capture the seconds after the stall
+/// and write them to a file.
 const SETTLE: Duration = Duration::from_secs(5);
 const SEED: u64 = 20_261_122;
 
-/// An incident that the recorder reported: its start and end, when its line appeared, and whether
-/// the injector was named as the main culprit.
+/// An incident that the recorder reported: its start and end, when the line about it was printed,
+/// and whether the line names the injector as the main culprit.
 #[derive(Clone, Debug, PartialEq)]
 struct Caught {
     begin: Nanos,
@@ -53,22 +53,23 @@ struct Caught {
     words: String,
 }
 
-/// The lines that the recorder printed, by incident number. Each has the time at which it appeared.
+/// The lines that the recorder printed, by incident number, each with the time at which it was
+/// printed.
 type Lines = BTreeMap<u64, (Nanos, String)>;
 
 /// Results for all stalls and all incidents.
 #[derive(Debug, Default)]
 struct Score {
     right: u64,
-    /// Stalls that the recorder attributed mainly to another culprit, each with the incident's
-    /// line.
+    /// Stalls that the recorder attributed mainly to a culprit other than the injector, each with
+    /// the incident's line.
     wrong: Vec<String>,
     /// Stalls that the recorder did not report.
     missed: Vec<String>,
     /// Incidents outside the stalls in which something other than the injector delayed the program.
     /// The program's own clock confirms that the program did not run.
     others: Vec<String>,
-    /// False incidents, during which the program was running.
+    /// False incidents: the program was in fact running during these times.
     wild: Vec<String>,
     /// Delay in ms from the end of each stall until the recorder printed a line about it.
     latency: Series,
@@ -185,8 +186,8 @@ impl Drop for Recorder {
     }
 }
 
-/// Returns the number of the incident that a line is about. It follows the date, the time and
-/// `UTC`. Returns `None` if the line has no such number.
+/// Returns the number of the incident that a line is about. The number follows the date, the time
+/// and `UTC`. Returns `None` if the line has no such number.
 fn number_of(line: &str) -> Option<u64> {
     line.split_whitespace().nth(3)?.parse().ok()
 }
@@ -222,8 +223,8 @@ fn caught(index: &str, lines: &Lines, injector: u32) -> Result<Vec<Caught>, Box<
     Ok(found)
 }
 
-/// Matches the reported incidents with the stalls, and with the other times in which the program
-/// did not run.
+/// Matches the reported incidents with the injected stalls, and with all other times in which the
+/// program did not run.
 fn score(stalls: &[Stall], gaps: &[Stall], found: &[Caught]) -> Score {
     let overlap = |stall: &Stall, incident: &Caught| {
         incident.begin < stall.end + TOLERANCE && incident.end > stall.begin - TOLERANCE
@@ -267,7 +268,8 @@ fn score(stalls: &[Stall], gaps: &[Stall], found: &[Caught]) -> Score {
     score
 }
 
-/// Describes a stall. Adds how long the program did not run around that time by its own clock.
+/// Describes a stall, including for how long the program did not run around that time, according to
+/// the program's own clock readings.
 fn describe(stall: &Stall, gaps: &[Stall]) -> String {
     let lasted = stall.end - stall.begin;
     let around =

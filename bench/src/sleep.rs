@@ -1,4 +1,4 @@
-//! Compares the sleep probe with cyclictest. They take turns, with the same CPU, interval and
+//! Compares the sleep probe with cyclictest. The two take turns, with the same CPU, interval and
 //! priority.
 
 use std::collections::BTreeMap;
@@ -24,8 +24,7 @@ pub(crate) const CYCLICTEST: Tool = Tool {
 pub(crate) const PRIORITY: u8 = 80;
 pub(crate) const SECONDS: u16 = 3;
 
-/// Largest latency in cyclictest's histogram, in µs. Higher latencies are counted but not
-/// distinguished.
+/// Largest latency in cyclictest's histogram, in µs. All higher latencies are counted together.
 const LONGEST: u32 = 20_000;
 
 /// Statistics of each run. Latencies are in µs.
@@ -160,8 +159,8 @@ pub(crate) fn run_cyclictest(
     Ok(())
 }
 
-/// Expands cyclictest's histogram into single latencies. A latency beyond the end of the histogram
-/// counts as the maximum.
+/// Expands cyclictest's histogram into individual latencies. A latency beyond the end of the
+/// histogram counts as the maximum.
 fn latencies(json: &Value) -> Option<Series> {
     let thread = &json["thread"]["0"];
     let mut counts = BTreeMap::new();

@@ -1,7 +1,7 @@
 //! Measures the shortest gap that the spin probe can detect, compared with oslat.
 //!
-//! They take turns on the same CPU, with `SCHED_FIFO`. The kernel reserves 5 % of the time for
-//! threads that are not real-time, so the rest of the machine is not starved.
+//! The spin probe and oslat take turns on the same CPU, with `SCHED_FIFO`. The kernel reserves 5 %
+//! of the time for threads that are not real-time, so the rest of the machine is not starved.
 
 use std::path::Path;
 use std::process::Command;
@@ -30,7 +30,7 @@ const PRIORITY: u8 = 50;
 struct Results {
     /// Time between two successive readings of the clock, in ns.
     turn: Series,
-    /// Minimum length that counts as a gap, in ns.
+    /// A time between two readings counts as a gap if it is at least this long, in ns.
     threshold: Series,
     /// Shortest observed gap, in ns.
     shortest: Series,
@@ -106,7 +106,7 @@ impl Results {
     }
 }
 
-/// Returns how long a real-time run lasts, in seconds.
+/// Returns the length in seconds of a run at a real-time priority.
 fn seconds(bench: &Bench) -> u16 {
     bench.choose(3, 1)
 }

@@ -1,8 +1,9 @@
-//! Measures how soon an audit starts, and how much it loses, on a machine without a CPU to spare.
+//! Measures how soon an audit starts, and how many events it loses, on a machine without a CPU to
+//! spare.
 //!
 //! Each load takes all CPUs. A generator with a real-time priority produces events all the time, so
-//! that their rate does not depend on the load. The watched program is an ordinary one that
-//! computes. perf and bpftrace start under the same loads.
+//! that the event rate does not depend on the load. The watched program computes at an ordinary
+//! priority. For comparison, perf and bpftrace start under the same loads.
 
 pub(crate) mod load;
 mod peers;
@@ -23,17 +24,18 @@ use crate::tool::Tool;
 use crate::{Bench, Outcome};
 use load::{Load, Loaded};
 
-/// Target for the time from `exec` to the first recorded event.
+/// The target is met if at most this many seconds pass from `exec` to the first recorded event.
 const STARTS: f64 = 1.0;
 
-/// Target for the longest wait behind ticktax, and for the share of the program's time.
+/// The targets are met if the watched program's longest wait behind ticktax is at most [`WAIT`],
+/// and if all its waits behind ticktax take at most [`SHARE`] percent of its time.
 const WAIT: Nanos = Nanos::from_micros(100);
 const SHARE: f64 = 0.1;
 
-/// Longest start that is waited for.
+/// Time to wait for a tool's first event before giving up on the tool.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Time that a load takes to occupy the CPUs.
+/// Time to wait until a load has occupied the CPUs.
 const SETTLE: Duration = Duration::from_millis(500);
 
 /// Results under one load.
@@ -46,12 +48,12 @@ struct Results {
     events: Series,
     lost: u64,
     all: u64,
-    /// The audit's CPU time, and its part at a real-time priority, in percent of one CPU.
+    /// The audit's total CPU time, and its CPU time at a real-time priority, in percent of one CPU.
     cpu: Series,
     raised: Series,
     memory: Series,
-    /// Share of its time that the watched program waited behind ticktax, in percent, and the
-    /// longest of these waits.
+    /// Percentage of its time that the watched program waited behind ticktax, and the longest of
+    /// these waits.
     behind: Series,
     longest: Nanos,
 }
@@ -85,8 +87,8 @@ pub(crate) fn run(bench: &Bench) -> Outcome {
     peers::run(bench, folder.path())
 }
 
-/// Gives this thread a real-time priority, so that the loads do not hold up the benchmark itself.
-/// Processes that it starts have an ordinary priority.
+/// Gives this thread a real-time priority, so that the loads do not delay the benchmark itself.
+/// Processes that this thread starts have an ordinary priority.
 struct Punctual(ThreadPriority);
 
 impl Punctual {
@@ -126,7 +128,8 @@ fn start(tool: &Tool, folder: &Path) -> Result<(f64, f64), String> {
 /// Audits a computing program while events are produced.
 fn audit(bench: &Bench, tool: &Tool, load: Load, seconds: u32) -> Result<Statement, String> {
     let length = Duration::from_secs(u64::from(seconds) + 8);
-    // Under the load, these would take seconds to start.
+    // Start the generator and the program before the load: under the load, they would take seconds
+    // to start.
     let _events = load::events(length)?;
     let victim = load::watched(length)?;
     bench.pause(SETTLE).map_err(|error| error.to_string())?;

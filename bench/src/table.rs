@@ -18,7 +18,7 @@ impl Series {
         self.0.insert(at, value);
     }
 
-    /// Returns the same results in a unit that is `size` times as large.
+    /// Returns the same results, converted to a unit that is `size` times as large.
     #[must_use]
     pub fn scaled(&self, size: f64) -> Self {
         Self(self.0.iter().map(|value| value / size).collect())

@@ -18,8 +18,8 @@ pub fn hyperfine_tells_apart(a: &[f64], b: &[f64]) -> bool {
 /// Arm A is run until its mean is known to ±2.5 % with 99 % confidence, but at least 3 and at most
 /// 30 times. Arm B, which takes longer by the fraction `effect`, is then run in the same way.
 /// Returns whether the confidence intervals of the two means are disjoint, and the total number of
-/// runs. `times` contains the times of [`NETPERF_RUNS`] successive runs of A. Those that A does not
-/// need are made longer and used for B.
+/// runs. `times` contains the times of [`NETPERF_RUNS`] successive runs of A. The runs that A does
+/// not need are used for B, after their times have been increased by `effect`.
 pub fn netperf_tells_apart(times: &[f64], effect: f64) -> (bool, usize) {
     let (a, used) = until_narrow(times.iter().copied());
     let rest = times.iter().skip(used).map(|time| time * (1.0 + effect));

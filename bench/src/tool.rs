@@ -73,7 +73,7 @@ pub(crate) struct Audit {
 }
 
 impl Audit {
-    /// Waits until the audit has finished, and parses its statement.
+    /// Waits until the audit has finished, and parses the statement that it printed.
     pub(crate) fn statement(mut self, bench: &Bench) -> Result<Statement, String> {
         bench
             .pause(Duration::from_secs(self.seconds.into()))

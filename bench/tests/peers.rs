@@ -17,9 +17,9 @@ use ticktax_fixture::guests::{apt_has, why_no_guest};
 use ticktax_model::Nanos;
 use ticktax_model::recording::World;
 
-/// Debian's cloud kernel. It has neither of rtla's tracers.
+/// Debian's cloud kernel, which has neither the osnoise nor the timerlat tracer that rtla needs.
 const CLOUD: &str = "linux-image-cloud-amd64";
-/// Debian's real-time kernel. It has both of rtla's tracers.
+/// Debian's real-time kernel, which has both the osnoise and the timerlat tracer that rtla needs.
 const RT: &str = "linux-image-rt-amd64";
 
 type Test = fn();
@@ -118,8 +118,8 @@ fn last_line(output: &Output, words: &str) {
     assert!(last.contains(words), "{complaint}");
 }
 
-/// Creates a `peers` command. Its kernel is an arbitrary file, which is never booted, and its
-/// ticktax executable is an arbitrary program.
+/// Creates a `peers` command for tests that fail before a guest boots. Its kernel is an arbitrary
+/// file, and its ticktax executable is an arbitrary program.
 fn peers_with(cache: &Path) -> Command {
     let mut command = bench(&["peers", "--kernel", "/proc/self/exe"]);
     command.args(["--ticktax", env!("CARGO_BIN_EXE_ticktax-bench")]);
@@ -209,8 +209,8 @@ fn latency(statement: &PeersStatement, peer: Peer) -> Latency {
     }
 }
 
-/// Asserts that `count` events in the time `over` correspond to `rate` events per second: at least
-/// 98 % and less than 125 % of that number.
+/// Asserts that `count` events in the time `over` correspond to about `rate` events per second: at
+/// least 98 % and less than 125 % of the expected number.
 fn at_rate(count: u64, rate: f64, over: Nanos) {
     let expected = rate * over.as_secs_f64();
     let share = count as f64 / expected;
@@ -224,14 +224,15 @@ fn peers_measure_the_same_kernel() {
     for peer in [Peer::Audit, Peer::Osnoise] {
         let noise = noise(&statement, peer);
         let counts = noise.counts.unwrap();
-        // The tick does not stop on a CPU on which a loop spins.
+        // The loop keeps the CPU busy, so the tick never stops, and there is one interrupt per
+        // tick.
         at_rate(counts.irq, hz, noise.watched);
         assert!((second..Nanos::from_millis(2_100)).contains(&noise.watched));
         assert!(noise.longest <= noise.total && noise.total < noise.watched);
         let gaps = noise.attribution.as_ref().unwrap();
         at_rate(gaps.gaps.min(counts.irq), hz * 0.95, noise.watched);
-        // The sums and the gaps come from different measurements. The events that describe the gaps
-        // may cover up to one more period than the sums.
+        // The sums and the gaps come from different measurements, so they can differ: the events
+        // that describe the gaps may cover up to one more period than the sums.
         assert!(gaps.time.0 >= noise.total.0 - 100_000, "{noise:?}");
         assert!(gaps.time.0 < 2 * noise.total.0, "{noise:?}");
         let entry_exit = gaps.entry_exit.unwrap_or_default();
@@ -246,7 +247,8 @@ fn peers_measure_the_same_kernel() {
     assert!((0.4..1.0).contains(&coverage(Peer::Osnoise)));
     for peer in [Peer::Timerlat, Peer::Cyclictest] {
         let latency = latency(&statement, peer);
-        // The threads of both tools sleep for 1 ms at a time.
+        // The threads of both tools sleep for 1 ms at a time, so each has about 2,000 cycles in 2
+        // s.
         assert!((1_950..=2_050).contains(&latency.cycles), "{latency:?}");
         assert!(latency.thread.min > Nanos::ZERO && latency.thread.max < Nanos::from_millis(1));
         if let Some(irq) = latency.irq {

@@ -1,5 +1,5 @@
-//! Tests that `MODULES` lists all modules of the Python check, which compares a statement with its
-//! rows. Also tests that the versions of the check's dependencies are pinned.
+//! Tests that `MODULES` lists all modules of the Python check, which compares a statement with the
+//! rows of its recording. Also tests that the versions of the check's dependencies are pinned.
 
 use std::collections::BTreeSet;
 use std::fs;

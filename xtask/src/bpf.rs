@@ -12,9 +12,9 @@ use crate::{compare, read, renew, root};
 
 const SOURCE: &str = "crates/trace/bpf/ticktax.bpf.c";
 const OBJECT: &str = "crates/trace/bpf/ticktax.bpf.o";
-/// The other objects and their sources. The object for old kernels has the same records as the
-/// first one. The program that tests which of these two a kernel accepts, and the counter of
-/// dropped datagrams, have no records.
+/// All objects other than [`OBJECT`], each with its source. The object for old kernels has the same
+/// records as [`OBJECT`]. The program that tests which of these two a kernel accepts, and the
+/// counter of dropped datagrams, have no records.
 const OTHERS: [(&str, &str); 3] = [
     (
         "crates/trace/bpf/before_5_12.bpf.c",
@@ -128,7 +128,7 @@ impl Drop for Scratch {
     }
 }
 
-/// This is the part of `--check` that does not need clang.
+/// Performs the part of `cargo xtask bpf --check` that does not need clang.
 #[test]
 fn the_modules_match_the_committed_objects() {
     for object in [OBJECT, OTHERS[0].1] {

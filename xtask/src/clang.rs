@@ -34,14 +34,15 @@ impl Clang {
         compiler
             .current_dir(root)
             .args(["--target=bpfel", "-mcpu=v3", "-O2", "-g"])
-            // The BPF programs read names and record marks as whole machine words.
+            // This is needed because the BPF programs read names and record marks as whole machine
+            // words.
             .arg("-fno-strict-aliasing")
             .args(["-Wall", "-Werror", "-Wno-unused-function"])
             .arg("-fdebug-compilation-dir=.")
             .args(["-c", source, "-o"])
             .arg(object);
         run(&mut compiler)?;
-        // This removes debug information but keeps BTF.
+        // Remove the debug information, but keep the BTF.
         run(Command::new(&self.strip).arg("-g").arg(object))
     }
 }

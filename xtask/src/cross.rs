@@ -180,8 +180,8 @@ fn rust_flags(build: &Path) -> String {
         let set = std::env::var_os(variable).map(PathBuf::from);
         set.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(folder)))
     };
-    // If several rules match a path, the last one wins. A build in another directory must look like
-    // a build in the usual one.
+    // If several rules match a path, the last one wins. A build in a different directory must
+    // produce the same bytes as a build in the usual one.
     let usual = root().join("target");
     let other = (build != usual).then(|| absolute(build).ok()).flatten();
     let all = [

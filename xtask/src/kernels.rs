@@ -46,7 +46,7 @@ const WITH_LARGE_PAGES: [&str; 5] = [
     "experimental",
 ];
 
-/// Name of the audit's statement file.
+/// Name of the file with the audit's statement.
 const STATEMENT: &str = "statement.json";
 
 /// Disturbances in the guest, as arguments for ticktax-inject: a thread that runs periodically, and
@@ -254,8 +254,8 @@ impl Guest<'_> {
         Ok((json(said)?, truth))
     }
 
-    /// Returns a digest of everything on which a guest's result depends, except for one thing: it
-    /// does not change when Debian updates a kernel after the first boot.
+    /// Returns a digest of everything on which a guest's result depends, with one exception: if
+    /// Debian updates a kernel after its first boot, the digest stays the same.
     fn key(&self, kernel: &str) -> Result<String, String> {
         let build = BUILDS.iter().find(|build| build.kernel() == kernel);
         let config = build.map(Build::identity).transpose()?.unwrap_or_default();
@@ -292,8 +292,8 @@ impl Guest<'_> {
         let output = command
             .output()
             .map_err(|error| format!("cannot run ticktax: {error}"))?;
-        // If the accounts do not balance, the audit fails, but it still writes a statement. The row
-        // then reports this.
+        // If the accounts do not balance, the audit fails, but it still writes a statement, and the
+        // row reports the imbalance.
         let is_written = fs::metadata(said).is_ok_and(|file| file.len() > 0);
         if output.status.success() || is_written {
             return Ok(());

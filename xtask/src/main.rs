@@ -108,8 +108,8 @@ fn read(file: &str) -> Result<Vec<u8>, String> {
     fs::read(root().join(file)).map_err(|error| format!("cannot read {file}: {error}"))
 }
 
-/// Returns the directory of the workspace. Uses the value that cargo sets at run time, because the
-/// value from build time could name another checkout that shares the target directory.
+/// Returns the directory of the workspace. Uses the value that cargo sets at run time. The value
+/// from build time could name a different checkout that shares the target directory.
 fn root() -> PathBuf {
     let xtask = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);

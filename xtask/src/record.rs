@@ -68,10 +68,10 @@ const VECTOR: (&str, &str) = ("vector", "VECTOR_");
 /// The enumeration that contains sizes and limits.
 const LIMIT: &str = "limit";
 
-/// Maximum length of an array that implements `Default`.
+/// Arrays with at most this many elements implement `Default`.
 const DEFAULT_UNTIL: usize = 32;
 
-/// Maximum width of the lines that list a record's layout.
+/// Lines that list a record's layout have at most this many columns.
 const COLUMNS: usize = 100;
 
 const HEAD_OF_NAMES: &str = "\

@@ -18,7 +18,8 @@ const MEASURE: &str = "bench/timeline";
 const LENGTHS: [(&str, &str); 2] = [("1 M", "5.45s"), ("10 M", "54.5s")];
 /// Number of times that each page is written and opened.
 const ROUNDS: usize = 5;
-/// Viewers that are compared, for each length of a recording.
+/// The viewers to compare: the first list for the recording of one million spans, the second for
+/// ten million.
 const PEERS: [&[&str]; 2] = [&["ticktax", "speedscope"], &["ticktax"]];
 /// Libraries that could draw a timeline. They are compared for a million spans.
 const LIBRARIES: [&str; 3] = ["echarts", "flame-chart-js", "vis-timeline"];

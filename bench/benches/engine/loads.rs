@@ -5,7 +5,7 @@ use ticktax_sim::{Call, Costs, Law, Machine, Policy, Setup, Step, TaskSpec, Tick
 
 const CPUS: usize = 64;
 
-/// A load's name, and a function that creates the load for a number of simulated seconds.
+/// The name of a load, and a function that creates this load for a number of simulated seconds.
 type Load = (&'static str, fn(i64) -> Setup);
 
 /// All loads. The model is designed for loads of the size of `hour`: 64 CPUs, each with a 1000 Hz
@@ -40,7 +40,8 @@ fn wakeups(secs: i64, rule: TimerRule) -> Setup {
     for cpu in 0..CPUS {
         // With `FirstTick`, a sleep ends half a tick (0.5 ms) late on average. Together with the
         // requested 4.45 ms and the 50 µs of work, that makes 5 ms, so each task wakes up 200 times
-        // per second. The other rule does not add a delay, so the requested sleep is longer.
+        // per second. With high-resolution timers, a sleep ends on time, so the task requests a
+        // longer sleep.
         let more = if rule == TimerRule::FirstTick {
             0
         } else {

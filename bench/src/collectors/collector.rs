@@ -38,8 +38,8 @@ const EVENTS: &str = "sched:sched_switch,sched:sched_waking,irq:*,irq_vectors:lo
 /// machine with two CPUs.
 const RING: &str = "32M";
 
-/// Number of checks whether a collector has started, and the pause between these checks. The
-/// kernel's verifier can take a minute.
+/// A collector may take this many checks to start, with a pause of [`PAUSE`] between them. This is
+/// long enough for the kernel's verifier, which can take a minute.
 const LOOKS: u32 = 1_800;
 const PAUSE: Duration = Duration::from_millis(50);
 /// Time to wait until perf is ready, because perf does not report this itself.
@@ -98,7 +98,7 @@ impl Collector {
         }
     }
 
-    /// Returns whether `other` is compared with this collector.
+    /// Returns whether the table shows the costs of `other` relative to those of this collector.
     pub(super) fn is_beside(&self, other: &Self) -> bool {
         match other {
             Self::Perf(_) | Self::Agent(Some(_)) => matches!(self, Self::Agent(Some(_))),

@@ -34,7 +34,8 @@ pub(super) fn run(bench: &Bench, bpftrace: &Path) -> Outcome {
     Ok(())
 }
 
-/// Returns how many nanoseconds one run of a program takes that reads the clock `readings` times.
+/// Runs a BPF program that reads the clock `readings` times, and returns how many nanoseconds one
+/// run of it takes.
 fn time(bench: &Bench, bpftrace: &Path, readings: u32) -> Result<f64, String> {
     let statistics = Statistics::start()?;
     let mut command = with_tracefs(bpftrace);

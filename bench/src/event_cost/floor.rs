@@ -1,4 +1,4 @@
-//! The floor: programs that only read the clock. They are attached to the hooks that the kernel
+//! The floor: BPF programs that only read the clock. They are attached to the hooks that the kernel
 //! passes when it switches between threads. A tracer that takes timestamps at these hooks cannot
 //! cost less.
 

@@ -1,7 +1,7 @@
 //! Counts instructions instead of time, in a lab guest whose clock advances with the number of
 //! executed instructions. No other program runs in the guest, so the results are reproducible and
-//! show even a single added instruction. They do not show how long an instruction takes: locked
-//! instructions and cache misses count the same as any other instruction.
+//! reveal even a single additional instruction. They do not show how long an instruction takes:
+//! locked instructions and cache misses count the same as any other instruction.
 
 use std::fs;
 
@@ -36,7 +36,7 @@ pub(crate) struct InstructionsArguments {
     guest: GuestArguments,
 }
 
-/// By the guest's clock, each instruction takes 2^1 ns.
+/// The guest's clock advances by 2^SHIFT ns, that is, by 2 ns, for each instruction.
 const SHIFT: u8 = 1;
 
 /// File that shows whether the kernel compiles BPF programs to machine code.

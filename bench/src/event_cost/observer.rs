@@ -1,4 +1,4 @@
-//! Starts and stops each observer, and determines how many context switches it saw.
+//! Starts and stops each observer, and counts the context switches that it saw.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,8 +34,8 @@ pub(super) enum Observer {
     /// Programs that only read the clock, attached to the given hooks.
     Floor(&'static [&'static str]),
     Ticktax(Output),
-    /// `ticktax record` with the given trigger, in a separate process. It does not account for its
-    /// own threads.
+    /// `ticktax record` with the given trigger, in a separate process. The recorder does not
+    /// account for its own threads.
     Record(Tool, &'static str),
     /// A tracer that is attached but has not been started. Its BPF programs run, but return
     /// immediately.
@@ -45,7 +45,7 @@ pub(super) enum Observer {
     PerfTrace(PathBuf),
 }
 
-/// Results of one run of the threads with one observer.
+/// Results of running the two threads once with one observer.
 pub(super) struct Turn {
     /// CPU time per context switch in ns: the median over all bursts.
     pub(super) per_switch: f64,
@@ -56,8 +56,8 @@ pub(super) struct Turn {
     pub(super) inside: Option<f64>,
 }
 
-/// Starts the observer, runs the threads, stops the observer, and determines how many context
-/// switches it saw.
+/// Starts the observer, runs the threads, stops the observer, and counts the context switches that
+/// it saw.
 pub(super) fn observe(
     bench: &Bench,
     observer: &Observer,

@@ -16,7 +16,7 @@ const RATES: [(&str, f64); 4] = [("1M", 1e6), ("10M", 1e7), ("100M", 1e8), ("1G"
 const STREAM: f64 = 1_448.0;
 const DATAGRAM: f64 = 1_472.0;
 const FRAME: f64 = 1_514.0;
-/// Maximum difference between the measured rate and the configured rate, in percent.
+/// The target is met if the measured rate is within this percentage of the configured rate.
 const OFF: f64 = 3.0;
 
 pub(super) fn measure(bench: &Bench, tool: &Tool) -> Outcome {

@@ -1,11 +1,11 @@
-//! Compares the accounts of the traffic over a veth pair with the work that a soak probe did at the
-//! same time.
+//! Compares the accounts of the traffic over a veth pair with the work that a soak probe did during
+//! the traffic.
 //!
 //! The soak probe computes whenever a CPU is otherwise idle. It estimates its speed from its own
-//! undisturbed blocks of work, and one in ten of these is faster than the estimate. If two CPUs
-//! share a core, it therefore reports losses that did not occur. To measure this error, runs with
-//! almost no traffic are interleaved, in which both CPUs soak. The verdict depends only on the
-//! difference between runs with and without traffic.
+//! undisturbed blocks of work, and one in ten of these blocks is faster than the estimate. If two
+//! CPUs share a core, the probe therefore reports losses that did not occur. To measure this error,
+//! runs with almost no traffic are interleaved, in which both CPUs soak. The verdict depends only
+//! on the difference between runs with and without traffic.
 //!
 //! No row contains the time for entering and leaving an interrupt. The accounts charge this time to
 //! the interrupted soak probe, which therefore does less work than the accounts suggest. To measure
@@ -26,8 +26,8 @@ use crate::table::{Series, Table};
 use crate::tool::Tool;
 use crate::{Bench, Outcome};
 
-/// Maximum difference between the CPU time that traffic takes according to the accounts and the CPU
-/// time that the soak probe lost, in percentage points of the CPUs' time.
+/// The target is met if the CPU time that traffic takes according to the accounts and the CPU time
+/// that the soak probe lost differ by at most this many percentage points of the CPUs' time.
 const ACCOUNTS: f64 = 1.0;
 /// Traffic rates at which the CPUs have time left for the soak probe, as passed to ticktax.
 const RATES: [&str; 3] = ["100M", "500M", "2G"];
@@ -66,8 +66,8 @@ pub(super) fn measure(bench: &Bench, tool: &Tool) -> Outcome {
             taken.push(100.0 * (1.0 - during.accounted));
             alone.push(points(&before));
             apart.push(points(&during));
-            // Calibrate the speed with the preceding run. Because that run has almost no traffic,
-            // it shows only the soak probe's own error.
+            // Calibrate the speed with the preceding run. That run has almost no traffic, so its
+            // ratio of done to accounted work shows only the soak probe's own error.
             let speed = before.got / before.accounted;
             added.push(100.0 * (during.got / speed - during.accounted));
             around.push(beyond(bench, tool, rate)? - beyond(bench, tool, NONE)?);

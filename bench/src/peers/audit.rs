@@ -1,12 +1,12 @@
-//! Expresses an audit's results in the terms that the other tools use.
+//! Converts an audit's results to the terms that the other tools use.
 
 use super::statement::{Attribution, Counts, Noise};
 use ticktax_model::recording::{Header, Level, ProbeReport, Row, RowSink};
 use ticktax_model::statement::Statement;
 use ticktax_model::{Kind, Nanos, Owner, SourceTable};
 
-/// Counts the events that occur while the audit's probes measure. In the same way, osnoise counts
-/// the events that occur while its loop measures.
+/// Counts the events that occur while the audit's probes measure, just as osnoise counts the events
+/// that occur while its loop measures.
 #[derive(Clone, Debug, Default)]
 pub struct Counter {
     probes: Vec<ProbeReport>,
@@ -27,7 +27,7 @@ impl Counter {
         self.counts
     }
 
-    /// Expresses the audit's results in osnoise's terms. Returns `None` if no probe recorded gaps.
+    /// Converts the audit's results to osnoise's terms. Returns `None` if no probe recorded gaps.
     pub fn noise(&self, statement: &Statement) -> Option<Noise> {
         let gaps = statement.gaps.as_ref()?;
         let (long, short, yielded) = (&gaps.long, &gaps.short, &gaps.yielded);

@@ -38,8 +38,8 @@ pub(super) fn attribution(trace: &str) -> Result<Option<Attribution>, Unreadable
     if lost(trace)? {
         return Ok(None);
     }
-    // Interferences come before the gap that contains them, but are ordered by the time at which
-    // they end.
+    // In the trace, interferences come before the gap that contains them, but they are ordered by
+    // the time at which they end.
     let mut noises: BTreeMap<(u32, Nanos), (Nanos, &str)> = BTreeMap::new();
     let mut gaps = Vec::new();
     for line in trace.lines().filter(|line| !line.starts_with('#')) {

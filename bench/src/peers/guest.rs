@@ -31,12 +31,12 @@ const OSNOISE_EVENTS: [&str; 5] = [
     "thread_noise",
     "nmi_noise",
 ];
-/// Size of the trace buffer on each CPU, in KiB. An event takes about 60 bytes, and there are about
-/// a thousand events per second.
+/// Size of the trace buffer on each CPU, in KiB. This is more than enough, because an event takes
+/// about 60 bytes, and there are about a thousand events per second.
 const ROOM: &str = "8192";
 
-/// Measurement period of osnoise, in µs. The sums that osnoise prints cover only complete periods.
-/// With short periods, little time is missing from the sums.
+/// Measurement period of osnoise, in µs. The sums that osnoise prints cover only complete periods,
+/// so a short period keeps the time that is missing from the sums short.
 const PERIOD: &str = "100000";
 
 /// Runs every tool for `seconds` and leaves its output in the current directory. If a tool fails,
@@ -133,7 +133,7 @@ fn finish(peer: Peer, command: &mut Command, file: Option<&str>) -> Result<(), S
     if let Some(file) = file {
         fs::write(file, &output.stdout).map_err(|error| error.kind().to_string())?;
     }
-    // An audit whose accounts do not balance has still left a usable recording.
+    // Accept an audit whose accounts do not balance, because it has still left a usable recording.
     let unbalanced = peer == Peer::Audit && output.status.code() == Some(UNBALANCED);
     if output.status.success() || unbalanced {
         return Ok(());

@@ -49,7 +49,7 @@ pub struct PeersArguments {
 }
 
 /// A duration that rtla and cyclictest accept: a whole number of seconds, at most ten minutes.
-/// Audits of that length still keep single spans instead of sums.
+/// Audits of up to ten minutes keep individual spans instead of sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seconds(pub u32);
 
@@ -122,7 +122,7 @@ fn statement(outcome: &Outcome, tools: &Tools) -> Result<PeersStatement, PeersEr
     let runs = outcome.file(RUNS).ok_or_else(|| missing(RUNS))?;
     let runs: Vec<Ran> = serde_json::from_slice(runs)
         .map_err(|error| LabError::NoResult(format!("its {RUNS} cannot be read: {error}")))?;
-    // All other tools are compared with the audit, so return an error if it failed.
+    // All third-party tools are compared with the audit, so return an error if it failed.
     let audit = runs.iter().find(|ran| ran.peer == Peer::Audit);
     if let Some(why) = audit.and_then(|ran| ran.failed.as_ref()) {
         let why = why.trim_start_matches("ticktax: ");

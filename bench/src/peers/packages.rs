@@ -9,9 +9,9 @@ use ticktax_lab::{LabError, Program};
 
 /// The packages to download, each with the program in it that is needed.
 const PROGRAMS: [(&str, &str); 2] = [("rtla", "rtla"), ("rt-tests", "cyclictest")];
-/// Name of the cache's subdirectory for the programs, and of the lock for that directory.
+/// Name of the cache's subdirectory for the programs, and of the lock for that subdirectory.
 const NAME: &str = "tools";
-/// Name of the file in that directory that lists all other files.
+/// Name of the file in the programs' cache directory that lists all other files in it.
 const MANIFEST: &str = "manifest";
 
 /// Third-party programs for a guest.
@@ -34,7 +34,7 @@ impl Tools {
             return Ok(tools);
         }
         let _held = cache.hold(NAME)?;
-        // Another process may have stored them in the meantime.
+        // Check again: another process may have stored the programs since the first check.
         if let Some(tools) = Self::kept(cache)? {
             return Ok(tools);
         }

@@ -9,7 +9,7 @@ use super::statement::{
 };
 use crate::table::Table;
 
-/// Formats the statement as text. The text ends with a newline.
+/// Formats the results of all tools as text. The text ends with a newline.
 pub fn page(statement: &PeersStatement) -> String {
     let machine = &statement.machine;
     let hz = machine

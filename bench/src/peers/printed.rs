@@ -8,13 +8,13 @@ use super::Unreadable;
 /// Sums over all CPUs that `rtla osnoise top` printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sums {
-    /// CPU time during which the loop measured.
+    /// CPU time during which osnoise's loop measured.
     pub(super) runtime: Nanos,
     /// Total length of all gaps.
     pub(super) noise: Nanos,
     /// Longest gap.
     pub(super) longest: Nanos,
-    /// Number of interferences of each kind.
+    /// Number of interferences (events that ran instead of the loop) of each kind.
     pub(super) counts: Counts,
 }
 

@@ -111,7 +111,7 @@ pub struct Noise {
     pub attribution: Option<Attribution>,
 }
 
-/// Number of events that interrupted a loop, by kind.
+/// Number of events that ran instead of a measuring loop, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Number of interrupts.
@@ -123,7 +123,8 @@ pub struct Counts {
     pub thread: u64,
     /// Number of non-maskable interrupts.
     pub nmi: u64,
-    /// Number of gaps in which none of these events occurred. Hardware or a hypervisor caused them.
+    /// Number of gaps in which no event was traced, so hardware or a hypervisor must have caused
+    /// them.
     pub outside: u64,
 }
 
@@ -136,7 +137,7 @@ pub struct Attribution {
     /// Total length of the gaps.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// Time attributed to sources that have a name.
+    /// Time in gaps that is attributed to interrupts, softirqs and threads with a known name.
     #[serde(rename = "named_ns")]
     pub named: Nanos,
     /// Time taken by entering and leaving the kernel around named sources. `None` if the tool does

@@ -1,6 +1,6 @@
-//! Causes stalls whose times and lengths are known, and runs the program that they delay. Each of
-//! the two runs in a separate process. The delayed program reads the clock continuously, so it
-//! notices every delay, regardless of the cause.
+//! Causes stalls whose times and lengths are known, and runs the program that the stalls delay. The
+//! injector of the stalls and the delayed program run in separate processes. The delayed program
+//! reads the clock continuously, so it notices every delay, regardless of the cause.
 
 use std::env;
 use std::error::Error;
@@ -23,11 +23,12 @@ pub(crate) const VICTIM: &str = "recorder-victim";
 
 /// Lengths of the shortest and the longest stall.
 const LENGTHS: (Nanos, Nanos) = (Nanos::from_millis(5), Nanos::from_millis(20));
-/// Minimum interval between two stalls. At this distance, each stall becomes a separate incident.
+/// Minimum interval between two stalls. It is long enough for each stall to become a separate
+/// incident.
 const APART: Nanos = Nanos::from_secs(5);
 
-/// Minimum length of the delays that the delayed program reports. It equals the threshold of the
-/// recorder's trigger.
+/// The delayed program reports a delay if it is at least this long. This is also the threshold of
+/// the recorder's trigger.
 pub(super) const LONG: Nanos = Nanos::from_millis(5);
 
 /// The start and end of a stall, by `CLOCK_MONOTONIC`.

@@ -1,5 +1,5 @@
-//! Loads for the benchmark: processes that compute, and a generator of events. Each ends after a
-//! set time, or when the benchmark ends.
+//! Loads for the benchmark: processes that compute, and a generator of events. Each process ends
+//! after a set time, or when the benchmark ends.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,23 +18,24 @@ use ticktax_probes::clock::now;
 use crate::peer::Running;
 use crate::{Outcome, machine, ping_pong};
 
-/// The hidden verb that turns this program into a computing process.
+/// The hidden subcommand that turns this program into a computing process.
 pub(crate) const SPINNER: &str = "starved-spinner";
-/// The hidden verb that turns this program into the generator.
+/// The hidden subcommand that turns this program into the generator of events.
 pub(crate) const GENERATOR: &str = "starved-generator";
 
-/// Round trips per millisecond on all CPUs together. Each has two switches and two wake-ups.
+/// Number of round trips per millisecond on all CPUs together. Each round trip has two switches and
+/// two wake-ups.
 const TRIPS: u64 = 50;
 const PACE: Nanos = Nanos::from_millis(1);
 
-/// Interval in which a process computes for a share of the time.
+/// A process that computes for only a share of the time does so once per interval of this length.
 const INTERVAL: Nanos = Nanos::from_millis(100);
 
-/// Real-time priorities of the hog and of the generator.
+/// Real-time priorities of the hog, which takes most of each CPU, and of the generator of events.
 const HOG: &str = "10";
 const ABOVE_HOG: &str = "20";
 
-/// A load that takes the CPUs.
+/// A load that takes all CPUs, or `Nothing`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
     Nothing,
@@ -65,7 +66,7 @@ impl fmt::Display for Load {
 
 /// A running load. Dropping it stops its processes and removes its group.
 pub(crate) struct Loaded {
-    // The group can be removed only after its processes have been dropped.
+    // Dropped before the group, because the group can be removed only when its processes are gone.
     processes: Vec<Running>,
     group: Option<Group>,
 }
@@ -113,7 +114,7 @@ impl Loaded {
     }
 }
 
-/// Starts the program to watch: it computes like those of the load.
+/// Starts the program to watch, which computes like the processes of the load.
 pub(crate) fn watched(length: Duration) -> Result<Running, String> {
     Running::start(&mut spinner(length)?)
 }
@@ -135,7 +136,8 @@ fn spinner(length: Duration) -> Result<Command, String> {
     Ok(command)
 }
 
-/// A command for one of the verbs, with a real-time priority through `chrt` from util-linux.
+/// Creates a command for one of the hidden subcommands. Through `chrt` from util-linux, the command
+/// runs with a real-time priority.
 fn real_time(priority: &str, verb: &str, length: Duration) -> Result<Command, String> {
     let own = env::current_exe().map_err(|error| error.to_string())?;
     let mut command = Command::new("chrt");
@@ -144,7 +146,7 @@ fn real_time(priority: &str, verb: &str, length: Duration) -> Result<Command, St
     Ok(command)
 }
 
-/// A control group of the highest weight. Dropping it removes it.
+/// A control group with the highest weight. Dropping it removes the group.
 struct Group {
     folder: PathBuf,
 }
@@ -167,7 +169,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // A process that has just exited can still be in the group.
+        // Try several times: a process that has just exited can still be in the group.
         for _ in 0..50 {
             if fs::remove_dir(&self.folder).is_ok() {
                 break;
@@ -193,10 +195,11 @@ pub(crate) struct Spinner {
     percent: u32,
 }
 
-/// Computes in a separate session.
+/// Starts a session and computes in it until the time is over.
 pub(crate) fn spin(spinner: &Spinner) -> Outcome {
     set_pdeathsig(Signal::SIGKILL)?;
-    // A process that leads its group cannot start a session. The benchmark's children do not.
+    // A process that leads its process group cannot start a session. The benchmark's children do
+    // not lead theirs, so this succeeds.
     setsid()?;
     if let Some(group) = &spinner.group {
         fs::write(group.join("cgroup.procs"), std::process::id().to_string())?;

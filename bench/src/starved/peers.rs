@@ -1,4 +1,5 @@
-//! perf and bpftrace under the same loads.
+//! Measures how soon perf and bpftrace start, and how many events they lose, under the same loads
+//! as ticktax.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +27,7 @@ const BPFTRACE: Tool = Tool {
 /// Length of a recording, in seconds.
 const SECONDS: u32 = 8;
 
-/// Results of one start of a peer.
+/// Results of starting one third-party tool once.
 struct Seen {
     /// Seconds from `exec` to the first event.
     start: f64,
@@ -86,10 +87,11 @@ pub(super) fn run(bench: &Bench, folder: &Path) -> Outcome {
     Ok(())
 }
 
-/// Runs `command` under `load` while events are produced. Returns its start and its output.
+/// Runs `command` under `load` while events are produced. Returns the time at which the command was
+/// started, and its output.
 fn under(bench: &Bench, load: Load, command: &mut Command) -> Result<(Nanos, String), String> {
     let length = Duration::from_secs(u64::from(SECONDS)) + PATIENCE;
-    // Under the load, the generator would take seconds to start.
+    // Start the generator before the load: under the load, it would take seconds to start.
     let _events = load::events(length)?;
     bench.pause(SETTLE).map_err(|error| error.to_string())?;
     let _loaded = Loaded::start(load, length, &[])?;
@@ -108,7 +110,7 @@ fn perf_sched(bench: &Bench, perf: &Path, load: Load, folder: &Path) -> Result<S
         .arg(&file)
         .args(["--", "sleep", &SECONDS.to_string()]);
     let (begin, _) = under(bench, load, &mut record)?;
-    // The file is read after the load has ended.
+    // Read the file only after the load has ended.
     let read = |arguments: &[&str]| {
         let mut command = with_tracefs(perf);
         command.args(arguments).arg("-i").arg(&file);

@@ -30,8 +30,8 @@ const MOST_OF_SPANS: Nanos = Nanos::from_secs(10 * 60);
 /// Interval between updates of the live figures. An update takes a few tenths of a millisecond.
 const GLANCE: Nanos = Nanos::from_millis(500);
 
-/// Interval between searches for periodic activity to announce. A search takes a few hundredths of
-/// a second.
+/// Interval between searches for new periodic activity, which is announced on the terminal. A
+/// search takes a few hundredths of a second.
 const NEWS: Nanos = Nanos::from_secs(10);
 
 pub(crate) fn run(
@@ -88,7 +88,7 @@ fn plan(typed: &AuditArguments) -> Result<Plan, Failure> {
         None => None,
     };
     let keep = typed.keep.unwrap_or(match length {
-        // Reconstructing a packet's path needs individual spans.
+        // Spans are needed to follow a program and to reconstruct the paths of packets.
         _ if program.is_some() || typed.net => Keep::Spans,
         Some(length) if length > MOST_OF_SPANS => Keep::Sums,
         _ => Keep::Spans,
@@ -181,7 +181,8 @@ impl<'a> Screen<'a> {
         let label = format!("Watching {}", started.cpus.named());
         Self {
             terminal,
-            // An audited command writes to the same terminal, so no progress bar is shown.
+            // An audited command writes to the same terminal as ticktax, so do not show a progress
+            // bar.
             bar: match started.length.filter(|_| !started.command) {
                 Some(length) => terminal.progress(Extent::Time(length), label.clone()),
                 None => Bar::hidden(),
@@ -301,7 +302,8 @@ mod tests {
             gone.starts_with("process 5 exited before it could be watched: "),
             "{gone}"
         );
-        // The process did not exit. It slept throughout the audit and left no rows.
+        // The process did not exit, but slept throughout the audit and left no rows. This is not an
+        // error.
         assert_eq!(error(false, true, None), None);
         // An audit that keeps sums does not follow threads.
         assert_eq!(error(true, false, Some(Usage::default())), None);

@@ -1,8 +1,9 @@
 //! Memory limit for commands that read files.
 //!
 //! The analyses keep data per thread, wait and account. A malicious file can make them use a
-//! thousand times its own size. The reader rejects files whose contents it can count in advance.
-//! For the rest, this guard ends the process before it exhausts the machine's memory.
+//! thousand times the file's own size. If the reader can count in advance that a file contains too
+//! much, it rejects the file. In all other cases, this guard ends the process before it exhausts
+//! the machine's memory.
 
 use std::fs::{self, File, Metadata};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -14,20 +15,21 @@ use std::time::Duration;
 use crate::terminal::Terminal;
 
 const MIB: u64 = 1 << 20;
-/// Memory that a command may use for an empty file. `docs/reference/data.md` documents these
-/// limits.
+/// Memory that a command may use, in addition to [`EACH`] for each byte of the files.
+/// `docs/reference/data.md` documents these limits.
 const TO_SHOW: u64 = 64 * MIB;
-/// Memory that a prediction may use for an empty file. It is larger because each simulated thread
-/// and CPU needs memory.
+/// Memory that a prediction may use, in addition to [`EACH`] for each byte of the files. It is
+/// larger than [`TO_SHOW`] because each simulated thread and CPU needs memory.
 const TO_PREDICT: u64 = 1024 * MIB;
 /// Bytes of additional memory allowed for each byte of the files.
 const EACH: u64 = 20;
-/// Memory that the process can allocate between two checks.
+/// Memory that the process may allocate between two checks. The guard therefore ends the process
+/// already this far below the limit.
 const SLACK: u64 = 4 * MIB;
 /// Time between two checks. A check takes two microseconds.
 const INTERVAL: Duration = Duration::from_millis(1);
-/// Number of threads that may search an empty file. Each MiB of the file allows another thread,
-/// because a thread needs several MiB of memory.
+/// Number of threads that may search an empty file. Each MiB of the file's size allows one more
+/// thread, because a thread needs several MiB of memory.
 const THREADS: u64 = 4;
 
 /// Memory limit of a command that reads files. The limit applies until this value is dropped.

@@ -16,8 +16,8 @@ use crate::output;
 use crate::progress::Extent;
 use crate::terminal::Terminal;
 
-/// Runs `ticktax case`. The exit code is 1 if a row deviates although it should match, or matches
-/// although the case file expects a deviation.
+/// Runs `ticktax case`. The exit code is 1 if the model misses a row that it should match, or
+/// matches a row that the case file lists as a known miss.
 pub(crate) fn run(question: &CaseQuestion, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let mut code = ExitCode::SUCCESS;
     let html = output::begin_page(question.html())?;
@@ -47,7 +47,8 @@ pub(crate) fn run(question: &CaseQuestion, terminal: &Terminal) -> Result<ExitCo
             opened.check_effort(Asked::Run)?;
             let case = opened.case();
             let file = read(case)?;
-            // Measure first, while the model does not use the CPUs.
+            // Measure before the model is simulated, so that the simulation does not compete for
+            // the CPUs.
             let mut measured = if *here {
                 measure_here(case)?
             } else {

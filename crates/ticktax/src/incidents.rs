@@ -140,7 +140,7 @@ fn read(folder: &IncidentFolder, terminal: &Terminal) -> Result<IncidentIndex, F
 }
 
 /// Explains the incident in a recording that is not in the index. Returns `None` if the recording
-/// was not saved because of a trigger.
+/// was not saved by a trigger.
 pub(crate) fn explained(
     folder: &IncidentFolder,
     found: &Unindexed,
@@ -165,7 +165,7 @@ pub(crate) fn mark(typed: &MarkArguments) -> Result<ExitCode, Failure> {
             "the note is too long: shorten it to {WORDS_MAX} bytes"
         )));
     }
-    // A symbolic link could lead to another program's socket.
+    // Do not follow a symbolic link, because it could lead to another program's socket.
     let is_socket = fs::symlink_metadata(&socket).map(|facts| facts.file_type().is_socket());
     let sent = match is_socket {
         Ok(true) => send(words.as_bytes(), &socket),

@@ -1,4 +1,4 @@
-//! Handles Ctrl-C. The first one ends the run early, and the second one ends the process.
+//! Handles Ctrl-C. The first Ctrl-C ends the run early, and the second one ends the process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -63,8 +63,8 @@ fn report_usage(error: &clap::Error, terminal: &Terminal) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Raises this thread before it parses the arguments, if the verb traces from the start. Verbs that
-/// measure with this thread must not be raised.
+/// Raises this thread's priority before it parses the arguments, if the verb traces from the start.
+/// Verbs that measure with this thread must not be raised.
 fn head_start() -> HeadStart {
     match std::env::args_os()
         .nth(1)

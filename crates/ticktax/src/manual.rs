@@ -127,7 +127,7 @@ fn write_all(folder: &Path) -> Result<(), Failure> {
         let name = command.get_display_name().unwrap_or(command.get_name());
         let name = format!("{name}.1");
         let page = roff(command);
-        // If the name belongs to a link or a pipe, the page replaces it.
+        // Replace a link or a pipe that has this name.
         put_file(&open, &name, page.as_bytes())
             .map_err(|error| cannot_write(&folder.join(&name), &error))?;
     }

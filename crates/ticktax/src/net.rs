@@ -25,8 +25,8 @@ use crate::output;
 use crate::progress::{Extent, Progress as Bar};
 use crate::terminal::{Terminal, require_writable};
 
-/// Interval at which the state of the traffic is checked, unless the events of a tracing session
-/// trigger the check.
+/// Interval at which the state of the traffic is checked if no tracing session runs. If one runs,
+/// its events trigger the check.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
 pub(crate) fn run(task: &NetTask, terminal: &Terminal) -> Result<ExitCode, Failure> {
@@ -92,8 +92,8 @@ fn pair(typed: &PairArguments, terminal: &Terminal) -> Result<(Traffic, Link), F
             let shaping = traffic.shaping();
             Ok((traffic, Link::Veth { mtu, shaping }))
         }
-        // Fall back to loopback only if no limits were requested for the link: loopback cannot
-        // apply them, so the measurement would be a different one.
+        // Fall back to loopback only if no limits were requested for the link. Loopback cannot
+        // apply such limits, so it would not measure what the user asked for.
         Err(error @ (NetError::NoNamespaces { .. } | NetError::NoVeth { .. }))
             if link.is_plain() =>
         {
@@ -115,7 +115,7 @@ pub(crate) fn with_port(typed: &str) -> String {
         .map(|(host, port)| (host, port.parse::<u16>()));
     match port {
         Some((host, Ok(_))) if !host.contains(':') || host.ends_with(']') => typed.to_owned(),
-        // An IPv6 address without brackets.
+        // Add brackets to an IPv6 address.
         Some((host, _)) if host.contains(':') && !typed.starts_with('[') => {
             format!("[{typed}]:{PORT}")
         }

@@ -48,7 +48,7 @@ pub(crate) fn put_page(
     terminal.put(document, format, None).and(written)
 }
 
-/// Finishes the files and then prints the document. If the notes about the files came last, they
+/// Finishes the files before it prints the document, because notes about the files that came last
 /// would scroll the verdict off the first screen. The document is printed even if a file cannot be
 /// written.
 pub(crate) fn finish(

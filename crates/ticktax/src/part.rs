@@ -9,7 +9,8 @@ use crate::failure::Failure;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selection {
-    /// Start and end, relative to the start of the recording. `None` means the whole recording.
+    /// Start and end of the time range, relative to the start of the recording. `None` means the
+    /// whole recording.
     pub(crate) part: Option<(Option<Nanos>, Option<Nanos>)>,
     pub(crate) subject: Option<Subject>,
 }

@@ -1,7 +1,7 @@
 //! Handles the process limits that `ulimit` sets, before any verb starts. Exceeding a limit ends
 //! the process with a one-line error and exit code 1, never with a signal.
 //!
-//! | limit | effect if this module did not exist |
+//! | limit | what would happen without this module |
 //! |---|---|
 //! | open files (`-n`) | the tracer needs more files than some services may have open |
 //! | size of a file (`-f`) | SIGXFSZ kills the process, and a `.part` file stays behind |
@@ -31,7 +31,7 @@ const FOR_OTHERS: u64 = 4 << 20;
 const FOR_EACH_CPU: u64 = 8 << 20;
 /// Part of the main thread's stack that is mapped in advance if address space is limited.
 const STACK: usize = 1 << 20;
-/// Smallest stack limit with which all verbs work.
+/// The smallest limit on the stack's size with which all verbs work.
 const SMALLEST_STACK: u64 = 1 << 20;
 /// Exit code after an abort. The reason for the abort is already on standard error.
 const ABORTED: i32 = 1;
@@ -62,7 +62,7 @@ pub(crate) fn require_stack() -> Result<(), Failure> {
 /// # Errors
 /// Returns an error if the address space is too small for the verb.
 pub(crate) fn prepare(verb: &Verb) -> Result<(), Failure> {
-    // These verbs become or start other programs, which inherit the limits of this process.
+    // Skip these verbs: they become or start other programs, which would inherit the limits.
     if matches!(verb, Verb::TryStart(_) | Verb::LabGuest) {
         return Ok(());
     }

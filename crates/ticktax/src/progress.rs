@@ -1,4 +1,4 @@
-//! Progress bars and spinners on the terminal.
+//! Progress bars and spinners that are shown on the terminal.
 
 use std::time::Duration;
 

@@ -219,8 +219,8 @@ impl Thresholds {
         }
     }
 
-    /// The first call announces the triggers that have no threshold yet. Later calls announce each
-    /// threshold once it is known.
+    /// Announces, in the first call, the triggers that have no threshold yet. Later calls announce
+    /// each of these triggers' thresholds once it is known.
     fn tell(&mut self, now: &[PercentileStatus], terminal: &Terminal) {
         if !self.has_announced_unknown {
             self.has_announced_unknown = true;

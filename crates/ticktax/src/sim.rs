@@ -16,8 +16,8 @@ use crate::output;
 use crate::progress::Extent;
 use crate::terminal::{self, Terminal};
 
-/// Longest load that is simulated if the user does not give `--for`. Each second of it is simulated
-/// dozens of times.
+/// If the user does not give `--for`, at most this much of a load is simulated, because each second
+/// of it is simulated dozens of times.
 const LONGEST: Nanos = Nanos::from_secs(3_600);
 
 pub(crate) fn run(typed: &SimArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
@@ -106,7 +106,7 @@ fn not_loaded(error: LoadError) -> Failure {
 }
 
 /// Converts an error of the prediction to a failure. Errors in the arguments and errors in the file
-/// have different exit codes.
+/// lead to different exit codes.
 fn refused(error: &WhatIfError) -> Failure {
     match error {
         WhatIfError::Vary(_) | WhatIfError::Arm(_) | WhatIfError::Pacing(_) => {

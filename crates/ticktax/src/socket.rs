@@ -25,8 +25,8 @@ pub(crate) struct SocketFile {
 }
 
 impl SocketFile {
-    /// Binds a new socket to the file `name` in the directory. The file has this mode when the
-    /// function returns, and never has a more permissive one.
+    /// Binds a new socket to the file `name` in the directory. The file's mode is `mode` when the
+    /// function returns, and is never more permissive than that.
     ///
     /// # Errors
     /// Returns `AddrInUse` if the name is taken, or any other I/O error.
@@ -122,9 +122,9 @@ fn socket_facts(folder: &Folder, name: &OsStr) -> Option<FileStat> {
     (kind == SFlag::S_IFSOCK).then_some(facts)
 }
 
-/// Returns a path to the file that goes through the handle of the directory, because a system call
-/// that binds a socket relative to a directory does not exist. However deep the directory is, the
-/// path fits in the 107 bytes that a socket address has for it.
+/// Returns a path to the file that goes through the handle of the directory, because no system call
+/// binds a socket relative to a directory. However deep the directory is, the path fits into the
+/// 107 bytes that a socket address has for it.
 fn through_handle(folder: &Folder, name: &OsStr) -> PathBuf {
     Path::new("/proc/self/fd")
         .join(folder.as_fd().as_raw_fd().to_string())
@@ -150,8 +150,8 @@ mod tests {
     fn a_socket_has_its_mode_whatever_the_umask() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join(NAME);
-        // With the usual umask, a plain bind would give mode 0755. Binding with mode 0660 would
-        // lose the group's write permission.
+        // With the usual umask (022), a plain bind would give mode 0755, and binding with mode 0660
+        // would lose the group's write permission.
         for wanted in [0o600, 0o660, 0o666] {
             let (_socket, file) = bound(place.path(), wanted).unwrap();
             let mode = fs::metadata(&path).unwrap().permissions().mode();
@@ -200,8 +200,8 @@ mod tests {
         remove(&folder, OsStr::new(NAME));
         assert!(path.exists());
         fs::remove_file(&path).unwrap();
-        // `remove_stale` removes the file of a killed process, but keeps one that a process listens
-        // on.
+        // `remove_stale` removes the file of a killed process, but keeps the file if a process
+        // listens on its socket.
         let listener = UnixListener::bind(&path).unwrap();
         remove_stale(&folder, OsStr::new(NAME));
         assert!(path.exists());

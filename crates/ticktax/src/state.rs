@@ -38,8 +38,8 @@ impl StateFolder {
         }
     }
 
-    /// Returns the default path of this directory. `option` is the option with which the user can
-    /// choose another path. The error message names it.
+    /// Returns the default path of this directory. `option` is the command-line option that selects
+    /// a different path. The error message names this option.
     ///
     /// # Errors
     /// Returns an error if an ordinary user has no home directory.

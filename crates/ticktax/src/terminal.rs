@@ -228,7 +228,7 @@ fn page(text: &str) -> bool {
     if let Some(mut input) = child.stdin.take() {
         drop(input.write_all(text.as_bytes()));
     }
-    // A shell that cannot find the pager exits with 127.
+    // A shell that cannot find the pager exits with 127, and nothing was shown then.
     child.wait().is_ok_and(|status| status.code() != Some(127))
 }
 

@@ -195,8 +195,8 @@ fn environment<'a>(
     })
 }
 
-/// Performs all runs of the trial. Returns the signal that ended them early, or `None` if all runs
-/// were made.
+/// Makes all runs of the trial. Returns the signal that ended the trial early, or `None` if all
+/// runs were made.
 fn drive(
     runner: &mut Runner,
     interrupt: &Interrupt,
@@ -283,8 +283,8 @@ fn resolution_line(metric: &str, unit: Unit, found: Detectable, blocks: u64) -> 
     )
 }
 
-/// Prints what a killed trial left behind: settings that were still changed, or a damaged journal.
-/// Prints nothing if there is neither.
+/// Reports that a killed trial left settings changed or left a damaged journal. Prints nothing if
+/// neither is the case.
 fn report_undo(undone: &UndoStatement, terminal: &Terminal) {
     let is_cut = undone.damaged_copy.is_some();
     if !undone.settings.is_empty() || !undone.is_certain() || is_cut {
@@ -313,7 +313,7 @@ pub(crate) fn start(typed: &StartArguments) -> Result<ExitCode, Failure> {
         parent.read_exact(&mut [0])
     };
     if wait_for_parent().is_err() {
-        // The parent process has exited or given up.
+        // Do not start the program if the parent process has exited or given up.
         return Ok(ExitCode::FAILURE);
     }
     if let Some(limit) = typed.open_files {
@@ -349,7 +349,7 @@ pub(crate) fn stand_by(
         why: kind.to_string(),
     })?;
     match ticktax_knobs::stand_by(io::stdin(), &System::default(), &typed.journal) {
-        // Another ticktax process holds the journal. It restored everything when it started.
+        // Another ticktax process has locked the journal. It restored everything when it started.
         Err(KnobError::Busy { .. }) => Ok(ExitCode::SUCCESS),
         Err(error) => Err(error.into()),
         Ok(undone) => {

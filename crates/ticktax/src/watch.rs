@@ -9,7 +9,7 @@ use ticktax_observe::{Event, Observation, Progress};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 
-/// Feeds every row to `analysis` and `files`, and calls `show` after each batch of rows, at least
+/// Passes every row to `analysis` and `files`, and calls `show` after each batch of rows, at least
 /// about twenty times a second.
 pub(crate) fn watch<A: RowSink>(
     observed: &mut dyn Observation,

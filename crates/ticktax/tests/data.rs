@@ -1,4 +1,4 @@
-//! Runs the queries in `docs/reference/data.md` on a recording. Each runs in a separate program.
+//! Runs the queries in `docs/reference/data.md` on a recording, each in a separate process.
 //!
 //! The queries need the Python packages `duckdb`, `pandas` and `pyarrow`. If a package is missing,
 //! the tests that need it are reported as ignored.
@@ -51,7 +51,7 @@ print(len(scope['result']))
 print(scope['result'])
 ";
 
-/// Runs every code block in the document that is written in `language`. Each must return at least
+/// Runs every code block in the page that is written in `language`. Each block must return at least
 /// one row.
 fn run(language: &str, runner: &str) -> Result<(), Failed> {
     let queries = blocks(language);
@@ -75,7 +75,7 @@ fn run(language: &str, runner: &str) -> Result<(), Failed> {
             return Err(format!("{query}\n{printed}{}", text(&output.stderr)).into());
         }
         if query.contains("AS seconds") {
-            // The recording covers one CPU for 30 s.
+            // The recording covers one CPU (CPU 0) for 30 s.
             assert!(printed.contains("(0, 30.0)"), "{printed}");
         }
     }

@@ -31,7 +31,7 @@ const CHECK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/browser/check.mj
 fn main() -> ExitCode {
     let found = Command::new("node").args([CHECK, "available"]).output();
     let is_available = found.is_ok_and(|output| output.status.success());
-    // The browser tests take minutes.
+    // The browser tests take minutes, so they run only in their own test tier.
     let left_out = left_out("browser");
     let in_browser = |trial: Trial| {
         let why = if is_available {
@@ -242,7 +242,7 @@ const LOOPS: &str = r#"{
     "published": [{"hz": 200, "rate_hz": 29.0, "shown_share": 0.005}]
 }"#;
 
-/// Results of a case on kernels, in the publication's unit and in another one.
+/// Results of a case on kernels, in the unit of the publication and in a different one.
 const ON_KERNELS: &str = r#"{
     "head": {"name": "frames", "title": "Frames", "source": "a page", "mechanism": "rounding"},
     "release": "6.1.0", "clock": {"kind": "instructions", "each_ns": 4},
@@ -352,7 +352,7 @@ fn failed_runs_leave_no_page() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
-/// The pages of all documents, kept while a test uses them.
+/// The pages of all documents, and the input files that must exist while a test uses the pages.
 struct Pages {
     files: Vec<PathBuf>,
     _things: Things,
@@ -382,9 +382,9 @@ fn run_check(check: &str, pages: &[PathBuf]) -> Result<(), Failed> {
     }
 }
 
-/// Checks the page for a million spans of threads and interrupts on two CPUs. Their lengths vary as
-/// in a real recording. If they were equal, the recording would be so small that its page would
-/// exceed the memory budget.
+/// Checks the page for a million spans of threads and interrupts on two CPUs. The lengths of the
+/// spans vary as in a real recording. If they were equal, the recording would be so small that its
+/// page would exceed the memory budget, which depends on the recording's size.
 fn large() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let (recording, page) = (

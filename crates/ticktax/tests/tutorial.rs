@@ -99,8 +99,8 @@ fn interval(proof: &str) -> Option<(f64, f64)> {
     Some((low, high))
 }
 
-/// Returns whether the number of threads that recently wanted to run is about the number of CPUs,
-/// or higher.
+/// Returns whether the number of threads that recently needed a CPU is about the number of CPUs, or
+/// higher.
 fn others_run() -> Result<bool, Failed> {
     let load = fs::read_to_string("/proc/loadavg")?;
     let load: f64 = load.split_whitespace().next().unwrap_or_default().parse()?;

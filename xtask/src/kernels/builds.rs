@@ -17,8 +17,8 @@ const ON_AMD64: [&str; 3] = ["ACPI=y", "X86_MCE=y", "X86_MCE_INTEL=y"];
 const HZ: &str = "250";
 
 /// Sources of the kernels. The older one has every preemption model except the lazy one. The newer
-/// one is the newest in trixie, and has the lazy model. From 7.0 on, architectures that have lazy
-/// preemption offer only that and full preemption (`kernel/Kconfig.preempt`).
+/// one is the newest in trixie, and has the lazy model. Since 7.0, architectures that have lazy
+/// preemption offer only lazy and full preemption (`kernel/Kconfig.preempt`).
 const OLDER: &str = "bookworm-backports:linux-source-6.12";
 const NEWER: &str = "trixie-backports:linux-source-7.3";
 
@@ -69,7 +69,7 @@ pub(super) const BUILDS: [Build; 10] = [
         OLDER,
         &["PREEMPT_VOLUNTARY=n", "EXPERT=y", "PREEMPT_RT=y"],
     ),
-    // In 7.x, the option that enables /proc/sys has another name.
+    // In 7.x, the option that enables /proc/sys has a different name.
     Build::amd64(
         "preempt-lazy",
         NEWER,

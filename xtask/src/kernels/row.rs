@@ -10,18 +10,20 @@ pub(super) const HEAD: &str = "\
 |---|---|---|---|---|---|---|---|---|---|---|
 ";
 
-/// Maximum relative difference between the thread's CPU time according to the audit and according
-/// to the thread itself. The two observations do not start and end at exactly the same times, and
-/// each may start or end in the middle of a period.
+/// The thread's CPU time according to the audit is right if it differs from the time according to
+/// the thread itself by at most this fraction. The two observations do not start and end at exactly
+/// the same times, and each may start or end in the middle of a period.
 const NEAR: f64 = 0.1;
-/// Maximum relative difference between the interrupts counted and those sent, if the kernel sends
-/// no such interrupts itself. There are 200 per audit.
+/// If the kernel sends no such interrupts itself, the number that the audit saw is right if it
+/// differs from the number that the kernel counted by at most this fraction. There are 200
+/// interrupts per audit.
 const FEW: f64 = 0.02;
-/// Maximum share of the CPU time that may be outside the kernel or unexplained. Nothing except the
+/// At most this share of the CPU time may be outside the kernel or unexplained. Nothing except the
 /// test runs in these guests.
 const OUTSIDE: f64 = 0.000_05;
-/// Minimum disturbance that a test needs: share of the CPU that the thread uses, and interrupts per
-/// second. Some interrupts are lost if the CPU is idle before the audit.
+/// A test is valid only if the thread uses at least this share of the CPU, and if at least this
+/// many interrupts per second are sent. Some interrupts are lost if the CPU is idle before the
+/// audit.
 const MADE: (f64, f64) = (0.04, 80.0);
 
 /// Name of the function that handles the tick, and its name in earlier kernels.
@@ -42,7 +44,8 @@ pub(super) struct Row {
 /// Interrupts per second that a CPU sent to itself. `seen` is the rate according to the audit.
 struct Interrupts {
     seen: f64,
-    /// Rate according to the kernel, which may also have sent such interrupts.
+    /// Rate according to the kernel. It includes interrupts of this kind that the kernel itself
+    /// sent.
     counted: f64,
     /// Rate at which the injector sent them.
     sent: f64,

@@ -289,8 +289,8 @@ fn may_be_unsafe(path: &str) -> bool {
     WITH_UNSAFE.contains(package) && inner.iter().any(|part| *part == "sys" || *part == "sys.rs")
 }
 
-/// Source files that start programs without `ticktax_host::helper`, which uses a fixed PATH if it
-/// runs as root.
+/// Source files that may start programs without `ticktax_host::helper`. That function makes root
+/// look for programs only in a fixed PATH.
 const STARTS_PROGRAMS: &[&str] = &[
     // The helpers themselves.
     "crates/host/src/helper.rs",

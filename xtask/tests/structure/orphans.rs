@@ -8,8 +8,9 @@ use crate::workspace::{files, packages, read, root, shown, sources};
 /// File name extensions that test data does not have.
 const OTHERS: &[&str] = &["rs", "snap", "toml", "c", "h", "o", "md"];
 
-/// [insta](https://insta.rs) names a snapshot `crate__module__NAME.snap`. NAME is the test's name,
-/// or a name that the test chooses. It may be followed by a number.
+/// Checks that a test exists for each snapshot. [insta](https://insta.rs) names a snapshot
+/// `crate__module__NAME.snap`. NAME is the test's name, or a name that the test chooses. It may be
+/// followed by a number.
 #[test]
 fn every_snapshot_belongs_to_a_test() {
     let mut wrong = Vec::new();
@@ -43,8 +44,8 @@ fn every_file_beside_the_code_is_read() {
         .filter(|file| !has_ending(file, OTHERS))
         .chain(scenarios)
     {
-        // No code needs to name these files: proptest finds its files automatically, and esbuild
-        // finds those of `cargo xtask script`.
+        // No code needs to name these files. proptest finds its files automatically, and esbuild
+        // finds the files of the script that `cargo xtask script` builds.
         let shown = shown(&file);
         if shown.contains("/proptest-regressions/") || shown.starts_with("crates/report/script/") {
             continue;

@@ -39,7 +39,7 @@ impl Manifest {
                 value.trim().trim_matches('"').clone_into(&mut name);
             } else if table.ends_with("dependencies") && !table.ends_with("dev-dependencies") {
                 dependencies.insert(key.to_owned());
-                // The dependency has a different name in this manifest than the package has.
+                // The dependency's name in this manifest differs from the name of its package.
                 if let Some((_, renamed)) = value.split_once("package = \"") {
                     dependencies.extend(renamed.split('"').next().map(str::to_owned));
                 }
@@ -50,8 +50,8 @@ impl Manifest {
     }
 }
 
-/// Returns the directory of the workspace. Uses the value that cargo sets at run time, because the
-/// value from build time could name another checkout that shares the target directory.
+/// Returns the directory of the workspace. Uses the value that cargo sets at run time. The value
+/// from build time could name a different checkout that shares the target directory.
 pub(crate) fn root() -> PathBuf {
     let xtask = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);

@@ -1,5 +1,5 @@
-//! Connections to the metrics server. Each reads one request and writes one answer, without
-//! blocking.
+//! Connections to the metrics server. Each connection reads one request and writes one answer,
+//! without blocking.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -101,7 +101,8 @@ impl Connection {
         self.until
     }
 
-    /// Returns whether the complete request has arrived.
+    /// Returns whether the complete request has arrived, so that the connection is now sending the
+    /// answer.
     pub(super) fn is_answering(&self) -> bool {
         matches!(self.stage, Stage::Answering { .. })
     }

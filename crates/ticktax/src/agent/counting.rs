@@ -42,8 +42,8 @@ pub(super) struct Agent {
 }
 
 impl Agent {
-    /// Starts counting on `machine`. `limitations` is the number of limitations that the tracer
-    /// reported.
+    /// Starts counting on `machine`. `limitations` is how many limitations (things that it cannot
+    /// observe) the tracer reported.
     pub(super) fn new(machine: &Machine, limitations: usize, shown: Shown) -> Self {
         let proc = Proc::default();
         let mut agent = Self {

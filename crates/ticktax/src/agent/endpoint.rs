@@ -245,7 +245,7 @@ mod tests {
         let address = endpoint();
         let mut silent = connect(address);
         let mut answer = Vec::new();
-        // The server closes the connection before the client's one-minute read timeout.
+        // The server must close the connection before the client's one-minute read timeout.
         assert_eq!(silent.read_to_end(&mut answer).unwrap(), 0);
     }
 
@@ -300,7 +300,7 @@ mod tests {
     fn a_unix_socket_is_private_and_a_stale_one_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
-        // A killed agent leaves its socket file behind.
+        // Leave a socket file behind, as a killed agent does.
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists());
         let listen = Listen::Unix(path.clone());

@@ -2,8 +2,8 @@
 //!
 //! The filter is a second line of defence. By then, the agent has dropped its rights, so the
 //! forbidden calls would only help an attacker who has taken it over. The filter lists forbidden
-//! calls rather than allowed ones, because the list stays correct when the C library starts to use
-//! another call.
+//! calls rather than allowed ones, so it need not be changed when the C library starts to use a new
+//! call.
 //!
 //! Since Linux 5.11, the kernel remembers which calls a filter always allows, so an allowed call
 //! costs almost nothing extra.
@@ -111,9 +111,9 @@ fn program() -> Result<BpfProgram, seccompiler::BackendError> {
     SeccompFilter::new(rules, SeccompAction::Allow, refuse, architecture)?.try_into()
 }
 
-/// Returns the numbers of the calls to refuse in the x32 ABI of x86-64: the calls in [`REFUSED`]
-/// and `bpf`, each with the x32 flag bit, and the 36 calls that only x32 has. Returns nothing on
-/// other architectures.
+/// Returns the numbers of the calls to refuse in the x32 ABI of x86-64. These are the calls in
+/// [`REFUSED`] and `bpf`, each with the x32 flag bit, and the 36 calls that only x32 has. Returns
+/// nothing on architectures other than x86-64.
 fn x32_numbers() -> impl Iterator<Item = i64> {
     const BIT: i64 = 1 << 30;
     let numbers = REFUSED.into_iter().chain([libc::SYS_bpf]).chain(512..548);

@@ -76,8 +76,8 @@ impl PageFormat {
 pub(super) enum Hosts {
     /// Any host, because the server cannot know by which names a public address is reached.
     Any,
-    /// `localhost` and loopback addresses. Any port is accepted, because a tunnel may use another
-    /// port.
+    /// `localhost` and loopback addresses. Any port is accepted, because a tunnel may use a
+    /// different port.
     Loopback,
 }
 

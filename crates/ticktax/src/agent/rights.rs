@@ -14,7 +14,7 @@ use ticktax_store::disk::{Folder, error_words};
 
 use crate::failure::Failure;
 
-/// Default users for an agent that is started as root. It becomes the first one that exists.
+/// Default users for an agent that is started as root. The agent becomes the first one that exists.
 const USERS: [&str; 2] = ["ticktax", "nobody"];
 
 /// Makes new files readable by their group and writable only by their owner.
@@ -22,9 +22,10 @@ pub(super) fn keep_files_private() {
     umask(Mode::from_bits_truncate(0o027));
 }
 
-/// Empties the capability bounding set of this thread and the threads it will start, so that no
-/// program they run can gain a capability. This needs `CAP_SETPCAP`. Without it, the set stays
-/// unchanged, and only `no_new_privs` protects.
+/// Empties the capability bounding set of this thread and the threads that it will start, so that
+/// no program that they run can gain a capability. This needs `CAP_SETPCAP`. Without that
+/// capability, the set stays unchanged, and only `no_new_privs` keeps programs from gaining
+/// capabilities.
 pub(super) fn empty_bounding_set() {
     let _ = caps::clear(None, CapSet::Bounding);
 }
@@ -61,8 +62,8 @@ impl User {
     }
 
     /// Creates the directory `path` for the agent's user if it is missing and only root can create
-    /// it. That user becomes the owner of `path`. Root stays the owner of parent directories that
-    /// are created on the way.
+    /// it. The agent's user becomes the owner of `path`. Root stays the owner of any missing parent
+    /// directories, which are created as well.
     ///
     /// If the agent's user owns the nearest existing parent, this does nothing: that user creates
     /// the rest later, without root's rights. Root creates directories only if nobody else can swap
@@ -112,7 +113,7 @@ impl User {
     }
 
     /// Switches all threads to this user, and drops the capabilities of the calling thread. Probe
-    /// threads drop theirs themselves.
+    /// threads drop their capabilities themselves.
     pub(super) fn become_user(&self) -> Result<(), Failure> {
         let failed = |what: &str| {
             Failure::Agent(format!(
@@ -168,7 +169,7 @@ impl Nearest {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
-            // A path that ends in `..` has no name.
+            // A path that ends in `..` has no file name, so it is rejected.
             let name = place.file_name().ok_or(io::ErrorKind::NotFound)?;
             missing.push(name.to_owned());
             place = place.parent().ok_or(io::ErrorKind::NotFound)?;

@@ -2,9 +2,9 @@
 //! another.
 //!
 //! An idle connection occupies a file descriptor until it times out. When the maximum number of
-//! connections is reached, a new connection displaces the oldest one. Scrapers are not affected:
-//! they send their request as soon as they connect, so the server reads it before that many newer
-//! connections can arrive.
+//! connections is reached, a new connection displaces the oldest one. Scrapers are not affected,
+//! because they send their request as soon as they connect. The server reads this request before
+//! enough newer connections can arrive to displace the scraper's.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -31,7 +31,7 @@ pub(super) const MOST_ANSWERING: usize = 8;
 /// Maximum number of connections accepted per round of the poll loop.
 const MOST_AT_ONCE: usize = MOST_ASKING / 4;
 
-/// Pause after an error that would repeat immediately without it.
+/// Pause after an error that would otherwise occur again immediately.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A listener and its connections, oldest first.
@@ -98,7 +98,7 @@ impl<P: Fn(PageFormat) -> Vec<u8>> Server<P> {
         let Some(next) = self.connections().map(Connection::until).min() else {
             return PollTimeout::NONE;
         };
-        // Rounded up, so that the timeout has passed when `poll` returns.
+        // Round up, so that the connection has timed out when `poll` returns.
         let left = (next - now()).max(Nanos(0)).0 / 1_000_000 + 1;
         PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
     }

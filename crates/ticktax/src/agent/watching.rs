@@ -25,8 +25,8 @@ use crate::state::StateFolder;
 use crate::terminal::Terminal;
 use crate::wall_clock;
 
-/// Maximum number of sources in the source table. The table is cleared when it grows beyond this,
-/// because every thread that ever ran is a source.
+/// The source table is cleared when it contains more sources than this. Without this limit, it
+/// would grow forever, because every thread that ever ran is a source.
 const MAX_SOURCES: usize = 20_000;
 
 /// Settings for keeping incidents: the directory, the limits on its size, and whether to log them.
@@ -130,8 +130,8 @@ pub(super) enum Ready {
 }
 
 impl Agent {
-    /// Runs until a signal arrives or `length` has passed. Only a recorder uses `length`, because a
-    /// session already knows its own length. Returns each CPU's accounts and losses.
+    /// Runs until a signal arrives or `length` has passed. `length` is used only with a recorder,
+    /// because a session already knows when to end. Returns each CPU's accounts and losses.
     pub(super) fn watch(
         &mut self,
         ready: Ready,
@@ -205,7 +205,8 @@ impl Agent {
                 self.caught(totals(recorder, keeper));
                 match progress {
                     RecorderProgress::Sums(sums) => {
-                        // Each window of sums has its own source table.
+                        // Each window of sums has its own source table, so forget the sources of
+                        // the previous window.
                         self.forget_sources();
                         for row in &sums.rows {
                             self.take(&sums.sources, row);

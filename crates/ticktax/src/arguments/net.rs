@@ -196,7 +196,7 @@ impl TrafficArguments {
         self.setup(mtu, LENGTH).spec()
     }
 
-    /// Returns the base configuration of an experiment, in which every factor has the value of its
+    /// Returns the configuration from which an experiment starts: every factor has the value of its
     /// option. `length` is the default length of a run.
     pub(crate) fn setup(&self, mtu: Option<u32>, length: Nanos) -> Setup {
         Setup {

@@ -10,7 +10,7 @@ use clap::{Command, Subcommand};
 
 use super::{EXIT_CODES, Verb};
 
-/// The groups of verbs, in the order of a typical investigation.
+/// The groups of verbs, in the order in which they are used in a typical investigation.
 pub(super) const GROUPS: &[(&str, &[&str])] = &[
     ("Observe", &["audit", "agent"]),
     ("Explain", &["report", "beats", "compare"]),

@@ -137,7 +137,7 @@ pub(crate) struct PaceArguments {
 const RATE: &str = "35";
 
 impl PaceArguments {
-    /// Returns the frame rate. Returns an error if `--rate` has a value that is valid only for
+    /// Returns the frame rate. Returns an error if the value of `--rate` is valid only for
     /// datagrams.
     pub(crate) fn frame_rate(&self) -> Result<FrameRate, Failure> {
         match &self.rate {

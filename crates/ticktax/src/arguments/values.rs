@@ -1,5 +1,6 @@
-//! Help for options that take one of several values. Only the long help lists the values, so that
-//! the short help fits on one screen. Manual pages list the values themselves.
+//! Help for options that take one of several values. Only the long help lists these values, so that
+//! the short help fits on one screen. Manual pages do not need such a list in the help text,
+//! because they list the values themselves.
 
 use std::fmt::Write;
 

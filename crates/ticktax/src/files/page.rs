@@ -55,8 +55,8 @@ impl HtmlFile {
         self.write(&HtmlPage::default().finish(document))
     }
 
-    /// Like [`finish`](Self::finish), for a document that was computed from rows. The page also
-    /// shows a timeline of the rows received so far.
+    /// Does the same as [`finish`](Self::finish) for a document that was computed from rows. The
+    /// page also shows a timeline of the rows received so far.
     pub(crate) fn finish_with_rows(
         mut self,
         ended: &RowsEnded<'_>,

@@ -27,7 +27,8 @@ use crate::terminal::{Terminal, require_writable};
 /// host renders the recording itself.
 const PAGE: &str = "/tmp/page";
 
-/// Arguments that make the verb save its recording in the guest directory that is sent to the host.
+/// Arguments that make the verb save its recording in the guest directory whose files are sent to
+/// the host.
 const RESULTS: [&str; 4] = ["--save", guest::RECORDING, "--output", PAGE];
 
 /// Settings shared by all guests of one command.
@@ -76,7 +77,7 @@ impl<'a> Guests<'a> {
 pub(super) struct Guest<'a> {
     pub(super) typed: &'a GuestArguments,
     pub(super) arguments: &'a [String],
-    /// Whether QEMU counts the guest's instructions.
+    /// Whether the guest's clock counts its instructions (QEMU's `-icount`).
     pub(super) counted: bool,
     /// Nonzero exit codes with which the guest still returns a result. For example, an audit whose
     /// accounts do not balance still writes a recording.

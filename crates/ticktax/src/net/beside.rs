@@ -47,7 +47,7 @@ pub(super) fn sampled(
 }
 
 /// Returns the CPU time that the soak probes on all CPUs received between the first byte of the
-/// traffic and the last. It is computed from the work that the probes did.
+/// traffic and the last, computed from the work that the probes did.
 pub(super) fn soaked(header: &Header, (begin, end): (Nanos, Nanos)) -> Option<Nanos> {
     let each = header
         .soakers

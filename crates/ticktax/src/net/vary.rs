@@ -110,7 +110,7 @@ pub(super) fn run(typed: &PairArguments, terminal: &Terminal) -> Result<ExitCode
     }
 }
 
-/// Rejects a setting that is varied and also set by its own option.
+/// Rejects a factor that is varied and also set by its own option.
 fn require_varied_once(typed: &PairArguments, factors: &Factors) -> Result<(), Failure> {
     let Some(twice) = typed.typed().find(|name| factors.varies(name)) else {
         return Ok(());
@@ -136,7 +136,7 @@ fn require_affordable(factors: &Factors, blocks: u64) -> Result<(), Failure> {
     )))
 }
 
-/// Determines which link the experiment uses. Tries each value of each factor once, so that a value
+/// Determines which link the experiment uses. Sets each value of each factor once, so that a value
 /// that the kernel rejects causes an error before the first run.
 fn link(
     factors: &Factors,
@@ -240,10 +240,10 @@ struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// Runs a few blocks and measures by how much the effect varies between them. This spread
+    /// Runs a few blocks and measures by how much the effects vary between them. This spread
     /// determines how many blocks the experiment needs.
     fn pilot(&mut self, seed: u64, resolution: f64) -> Result<Pilot, Failure> {
-        // `!seed` gives the pilot a different random order.
+        // `!seed` gives the pilot a random order that differs from the experiment's.
         let measured = self.blocks(PILOT_BLOCKS, !seed, "pilot: ")?;
         if let Some(failure) = measured.failed {
             return Err(failure);

@@ -26,7 +26,7 @@ pub(super) fn run(
     let interrupt = Interrupt::listen()?;
     let line = ticktax_report::pace_line(None, 0, 0);
     let bar = terminal.progress(Extent::Time(length), line);
-    // From here on, any work in this process can take CPU time from the loop.
+    // From this point, any work in this process can take CPU time from the loop.
     let mut paced = PacedLoop::start(plan)?;
     let mut frames = FrameStats::of_loop(period, overshot_from);
     let mut shown = Nanos::ZERO;

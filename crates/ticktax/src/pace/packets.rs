@@ -93,7 +93,7 @@ struct ReceiverObservation {
     thread: Option<(i32, i32)>,
     no_trace: Option<String>,
     drop_reasons: Option<Vec<DropReason>>,
-    /// Header of the recording if no tracing session provides one.
+    /// Header of the recording if there is no tracing session to provide one.
     header: Header,
 }
 
@@ -272,7 +272,8 @@ fn drive(
                 }
             }
             Event::Ended(header) => {
-                // The session's thread can end slightly earlier than the traffic.
+                // The session's thread can end slightly earlier than the traffic, so wait for the
+                // traffic.
                 while !traffic.is_over() {
                     look(traffic, interrupt, bar);
                     thread::sleep(LOOK);

@@ -16,8 +16,8 @@ use crate::progress::{Extent, Progress as Bar};
 use crate::terminal::Terminal;
 use crate::watch::watch;
 
-/// The live figures are updated every second for this long and less often afterwards, because the
-/// time to compute them grows with the length of the run.
+/// For this long, the live figures are updated every second. Afterwards, they are updated less
+/// often, because the time to compute them grows with the length of the run.
 const LIVE_UNTIL: Nanos = Nanos::from_secs(60);
 const LIVE_LATER: Nanos = Nanos::from_secs(10);
 

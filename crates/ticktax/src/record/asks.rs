@@ -31,8 +31,8 @@ pub(crate) struct Ask {
     pub(crate) words: String,
 }
 
-/// Listens for requests on two threads. Wakes the recorder for each request, and for the signals
-/// that end it.
+/// Listens for requests on two threads. Wakes the recorder when a request or a signal that ends the
+/// recorder arrives.
 pub(crate) struct Asks {
     heard: Receiver<Ask>,
     refused: Arc<AtomicU64>,
@@ -120,7 +120,7 @@ fn hear_signals(mut signals: Signals, post: &Post) {
         if signal == SIGUSR1 {
             post.send(TriggerKind::Signal, String::new());
         } else {
-            // `Interrupt` handles this signal. Only wake the recorder here.
+            // `Interrupt` handles this signal, so only wake the recorder here.
             post.waker.wake();
         }
     }

@@ -45,8 +45,8 @@ impl Frames {
     }
 }
 
-/// Returns whether `now` should be reported after `before`. Two unknown rhythms count as the same
-/// state, because the reason is worded differently each time.
+/// Returns whether `now` should be reported although `before` was the last state reported. Two
+/// unknown rhythms count as the same state, because the reason is worded differently each time.
 fn is_new(before: &FrameState, now: &FrameState) -> bool {
     let is_unknown = |state: &FrameState| matches!(state, FrameState::Unknown(_));
     before != now && !(is_unknown(before) && is_unknown(now))

@@ -18,8 +18,8 @@ pub(crate) enum Journal {
     Syslog(Syslog),
 }
 
-/// Connection to a syslog daemon. A restarted daemon listens on a new socket at the same path, so
-/// the connection can be renewed.
+/// Connection to a syslog daemon. The connection can be renewed, because a restarted daemon listens
+/// on a new socket at the same path.
 pub(crate) struct Syslog {
     connect: Box<dyn Fn() -> syslog::Result<Logger>>,
     logger: Logger,
@@ -186,7 +186,7 @@ mod tests {
         let mut journal = Journal::Syslog(syslog);
         assert_eq!(journal.write(&entry(), Some(Path::new("/x"))), None);
         let first = line(&daemon);
-        // 28 stands for facility daemon (3) and severity warning (4).
+        // 28 stands for the facility "daemon" (3) and the severity "warning" (4): 3 · 8 + 4.
         assert!(first.starts_with("<28>"), "{first}");
         let tail = format!(
             " ticktax[{}]: marked: two words [ticktax_incident=7 ticktax_kind=mark \

@@ -78,8 +78,8 @@ impl Keeper {
         self.count
     }
 
-    /// Returns the numbers of kept and dropped incidents. The caller adds how far back the
-    /// recorder's ring buffer reaches.
+    /// Returns the numbers of kept and dropped incidents. The caller adds the time that the
+    /// recorder's ring buffer covers.
     pub(crate) fn totals(&self) -> IncidentTotals {
         IncidentTotals {
             not_kept: self.store.lost().collect(),
@@ -87,9 +87,9 @@ impl Keeper {
         }
     }
 
-    /// Explains and reports the incident in a window if it is new. Saves the window once it is
-    /// complete, and returns the index entries of the incidents in it. Until then, returns no
-    /// entries.
+    /// Explains and reports the incident in a window if the incident is new. If the window is
+    /// complete, saves it and returns the index entries of the incidents in it. Otherwise, returns
+    /// no entries.
     pub(crate) fn take(
         &mut self,
         frozen: &FrozenWindow,
@@ -188,8 +188,8 @@ fn explained_anew(frozen: &FrozenWindow) -> Option<Incident> {
     for row in rows {
         analysis.row(sources, &row);
     }
-    // Use the wall-clock time that was recorded at that moment: since then, the clock may have been
-    // set or the machine may have been suspended.
+    // Use the wall-clock time that was recorded with the window. Since then, the clock may have
+    // been set or the machine may have been suspended.
     let clocks = header.before.clocks;
     let time = analysis.trigger().at;
     let at = clocks.map_or_else(

@@ -1,4 +1,5 @@
-//! Checks the accounting section of a statement, with programs that the kernel's samples miss.
+//! Checks the accounting section of a statement, with programs whose CPU time the kernel's samples
+//! misjudge.
 
 use libtest_mimic::Failed;
 use ticktax_inject::Truth;
@@ -14,11 +15,12 @@ use super::{Recorded, WHOLE_PROCESS, check};
 /// must be reported. The value leaves room for rounding.
 const NAMED_FROM: f64 = 0.002;
 
-/// Upper bound of the CPU time that a preempted thread uses without being charged for it: from the
-/// wake-up of the preempting thread until the switch. On most machines, this takes about 10 µs.
+/// Upper bound of the CPU time that a preempted thread uses without being charged for it, which is
+/// the time from the wake-up of the preempting thread until the switch. On most machines, this
+/// takes about 10 µs.
 const PREEMPTION: Nanos = Nanos::from_micros(100);
 
-/// Resolution of the CPU times that the kernel shows. They are in hundredths of a second.
+/// Resolution of the CPU times in `/proc/stat`, which are in hundredths of a second.
 const COLUMN: Nanos = Nanos::from_millis(10);
 
 #[derive(Clone, Copy)]
@@ -86,7 +88,8 @@ fn program<'a>(truth: &Truth, check: &'a AccountingStatement) -> Result<&'a Prog
 
 /// Checks a program that runs only in one part of each tick period. The time that the kernel
 /// sampled must be far from the program's true time, and the accounting check of its CPU must name
-/// the program as a cause. `points` is the allowed error, as a fraction of the elapsed time.
+/// the program as a cause of the error. `points` is the allowed error, as a fraction of the elapsed
+/// time.
 pub(crate) fn samples_miss(
     audited: Audited<'_>,
     too_many: bool,
@@ -96,7 +99,7 @@ pub(crate) fn samples_miss(
     let (program, line) = (program(truth, found)?, line(truth, found)?);
     let total = its_time_is_accurate(audited, program, line, points)?;
     let sampled = program.sampled.ok_or("it was not sampled")?;
-    // A factor of 2 is enough, because on a shared machine other programs keep this one from
+    // Require only a factor of 2, because on a shared machine other programs keep this program from
     // running at some of the ticks.
     let (large, small) = if too_many {
         (sampled, total)
@@ -117,7 +120,7 @@ pub(crate) fn samples_miss(
 }
 
 /// Checks that the statement shows the program's recorded time. Also checks that the time recorded
-/// during its events is the time that the program measured itself.
+/// during the program's events is the time that the program measured itself.
 ///
 /// Returns the CPU time that the program's own CPU clock shows for its whole lifetime. The recorded
 /// time can be above or below it: the kernel charges a woken thread from its wake-up on, although
@@ -154,15 +157,15 @@ fn its_time_is_accurate(
     measured(truth, WHOLE_PROCESS)
 }
 
-/// Checks interrupt time that the kernel does not measure. It must fit the injector's own
-/// measurement, and must be named as the cause of the difference between shown and measured times.
+/// Checks interrupt time that the kernel does not measure. It must match what the injector measured
+/// itself, and must be named as the cause of the difference between shown and measured times.
 pub(crate) fn unmeasured_interrupts_are_named(audited: Audited<'_>) -> Result<(), Failed> {
     let (truth, found) = (audited.truth, accounting(audited.statement)?);
     let line = line(truth, found)?;
     let interrupts = line.interrupts.ok_or("interrupts were not seen")?;
     // Packets are received within the calls that send them. If ksoftirqd was woken, it receives
     // them instead, and the calls took longer. All other interrupts, those of the tick and of
-    // devices, take a few hundredths of the time at most.
+    // devices, take at most a few percent of the time.
     let sends = measured(truth, "CLOCK_THREAD_CPUTIME_ID")?;
     let others = Nanos(line.elapsed.0 / 20);
     check(interrupts <= sends + others, || {
@@ -176,14 +179,14 @@ pub(crate) fn unmeasured_interrupts_are_named(audited: Audited<'_>) -> Result<()
     if found.config.interrupts_measured != Some(false) {
         return check(cause.is_none(), || format!("{line:?}"));
     }
-    // On a busy CPU, the samples can be right by chance. No difference is then reported.
+    // On a busy CPU, the samples can be right by chance, so a missing cause is accepted then.
     let columns = line.columns.irq + line.columns.softirq;
     let differs = (interrupts - columns).share_of(line.elapsed).abs();
     let Some(cause) = cause else {
         return check(differs < NAMED_FROM, || format!("no cause in {line:?}"));
     };
-    // The interrupts arrived while their sender ran, and the kernel counted them as its time. The
-    // CPU was therefore shown as busy.
+    // The interrupts arrived while their sender ran, and the kernel counted them as the sender's
+    // time. The CPU was therefore shown as busy, so the interrupts cause hardly any error.
     check((-cause.time).share_of(line.elapsed) < 0.05, || {
         format!("{cause:?}")
     })

@@ -10,7 +10,7 @@ use libtest_mimic::Failed;
 /// The tracer attaches at least this number of programs on every supported kernel.
 const AT_LEAST: usize = 20;
 
-/// Number of checks for an attached tracer, and the time between them.
+/// Number of checks for an attached tracer, and the wait between two checks.
 #[derive(Clone, Copy)]
 struct Looks {
     pause: Duration,
@@ -19,18 +19,18 @@ struct Looks {
     most: usize,
 }
 
-/// Waits for up to one minute. Attaching takes 0.1 s of CPU time, which is hard to get on a busy
-/// machine.
+/// Settings for a live machine: wait for up to one minute. Attaching takes 0.1 s of CPU time, which
+/// is hard to get on a busy machine.
 const LIVE: Looks = Looks {
     pause: Duration::from_millis(25),
     settled: 40,
     most: 2_400,
 };
 
-/// In a guest, a check takes longer, and the tracer needs the guest's only CPU to attach. Sleeping
-/// costs nothing there, so this waits until the set of programs has stayed the same for 4 s. On
-/// Linux 5.10, an unoptimised build needed more than 1.2 s from loading its programs until it
-/// traced events.
+/// Settings for a lab guest. A check takes longer there, and the tracer needs the guest's only CPU
+/// to attach. Sleeping costs nothing in a guest, so wait until the set of programs has stayed the
+/// same for 4 s. On Linux 5.10, an unoptimised build needed more than 1.2 s from loading its
+/// programs until it traced events.
 const GUEST: Looks = Looks {
     pause: Duration::from_millis(400),
     settled: 10,
@@ -57,13 +57,13 @@ fn alive(programs: &BTreeSet<u32>) -> usize {
         .count()
 }
 
-/// Waits until the process `pid`, which is starting, has attached its tracer, and then for another
-/// second, until it traces events. Returns the IDs of its BPF programs.
+/// Waits until the process `pid`, which is starting, has attached its tracer. Then waits for
+/// another second, until the tracer traces events. Returns the IDs of its BPF programs.
 pub(crate) fn wait_for_all(pid: u32) -> Result<BTreeSet<u32>, Failed> {
     wait_with(LIVE, pid)
 }
 
-/// Waits like [`wait_for_all`], in a lab guest.
+/// Does the same as [`wait_for_all`], but in a lab guest.
 pub(crate) fn wait_in_guest(pid: u32) -> Result<BTreeSet<u32>, Failed> {
     wait_with(GUEST, pid)
 }

@@ -1,5 +1,5 @@
-//! Checks disturbances that have a known rhythm. ticktax must find and name their period, and must
-//! report no other.
+//! Checks disturbances that have a known period. ticktax must find this period and name its source,
+//! and must report no other period for it.
 
 use libtest_mimic::Failed;
 use ticktax_inject::Truth;
@@ -9,7 +9,7 @@ use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement};
 use super::check;
 
 /// Returns the periods found in the on-CPU times of the injecting thread. If the thread is
-/// followed, periods of its sleeps may be found as well, and are left out.
+/// followed, periods of its sleeps may be found as well, but they are left out.
 fn beats<'a>(truth: &Truth, all: &'a BeatStatement) -> Vec<&'a BeatLine> {
     let beats = all.beats.iter();
     let runs = beats.filter(|line| line.kind == BeatKind::Thread);
@@ -24,8 +24,8 @@ fn only<'a>(truth: &Truth, all: &'a BeatStatement) -> Result<&'a BeatLine, Faile
     }
 }
 
-/// Checks that the thread's period was found with a low false-alarm probability, together with the
-/// timer that wakes the thread.
+/// Checks that the thread's period was found with a low false-alarm probability, and that the timer
+/// that wakes the thread was found as well.
 pub(crate) fn has_its_period_and_its_timer(
     truth: &Truth,
     period: Nanos,

@@ -22,10 +22,10 @@ fn densest(mut starts: Vec<Nanos>, length: Nanos) -> u64 {
     most.unwrap_or(0) as u64
 }
 
-/// Widens `tolerance` by the events that the kernel's counters include but the accounts do not: the
-/// accounts start after the first counter reading and end before the second. Even within
-/// milliseconds, there can be hundreds of events: RCU softirqs after much memory has been freed, or
-/// function calls between CPUs when a program with many threads exits.
+/// Adds to `tolerance` the number of events that the kernel's counters may include but the accounts
+/// do not: the accounts start after the first counter reading and end before the second. Even
+/// within milliseconds, there can be hundreds of events: RCU softirqs after much memory has been
+/// freed, or function calls between CPUs when a program with many threads exits.
 fn in_between(starts: Vec<Nanos>, between: Nanos, tolerance: Tolerance) -> Tolerance {
     let most = 2 * densest(starts, between);
     Tolerance {
@@ -90,8 +90,8 @@ fn without_a_tick(recorded: &Recorded, cpu: Cpu) -> u64 {
     for (_, source) in
         mine.filter(|(_, source)| source.kind == Kind::Irq && *source.name == *"local_timer")
     {
-        // A function that runs within an interrupt ends before the interrupt does, so its row comes
-        // first.
+        // A function that runs within an interrupt ends before the interrupt does, so the
+        // function's row comes first.
         if source.detail.is_empty() {
             count += u64::from(!std::mem::take(&mut has_ticked));
         } else {
@@ -112,8 +112,8 @@ fn unaccounted(recorded: &Recorded, cpu: Cpu) -> Nanos {
 }
 
 /// Checks that LOC in `/proc/interrupts` rose by the number of ticks plus the number of interrupts
-/// from other timers. Some interrupts arrive between a counter reading and the accounts.
-/// `tolerance` allows for these, and for the ticks of a CPU that is busy at that time.
+/// from other timers. `tolerance` allows for the interrupts that arrive after one of the counter
+/// readings but outside the accounts, and for the ticks of a CPU that is busy at that time.
 pub(crate) fn ticks_match_counts(
     statement: &Statement,
     recorded: &Recorded,

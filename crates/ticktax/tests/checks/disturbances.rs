@@ -40,13 +40,14 @@ pub(crate) fn fifo_thread(
     let (time, _) = recorded.sum(|span, source| {
         source.kind == Kind::Task && is_during(span, truth) && is_of_thread(source, truth.tid)
     });
-    // Nothing preempts this thread, so it was on its CPU during each spin. Its CPU clock would be
-    // too low if the hypervisor reports stolen time, because the kernel leaves this time out of the
-    // clock.
+    // Nothing preempts this thread, so compare with elapsed time. If the hypervisor reports stolen
+    // time, the thread's CPU clock would be too low, because the kernel leaves stolen time out of
+    // it.
     tolerance.time("the thread", time, measured(truth, "CLOCK_MONOTONIC")?)
 }
 
-/// Checks that all `NET_RX` softirqs were recorded, and for each an edge from what raised it.
+/// Checks that all `NET_RX` softirqs were recorded, each with an edge from the source that raised
+/// it.
 pub(crate) fn softirq_load(
     truth: &Truth,
     recorded: &Recorded,
@@ -82,7 +83,8 @@ pub(crate) fn timer_storm(
     tolerance: Tolerance,
 ) -> Result<(), Failed> {
     let found = expiries(recorded, truth, "timerfd_tmrproc");
-    // The injector also sleeps until it ends, which adds one expiry of its timer.
+    // The injector's timer expires once per event, and once more for the sleep until the injector
+    // ends.
     tolerance.count("expiries", found, truth.events + 1)
 }
 

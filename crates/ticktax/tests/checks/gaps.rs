@@ -11,7 +11,8 @@ pub(crate) fn are_explained(statement: &Statement) -> Result<(), Failed> {
     let parts = gaps.long;
     let sum = parts.named + parts.entry_exit + parts.hypervisor_or_firmware + parts.unexplained;
     check(sum == parts.time, || format!("{parts:?}"))?;
-    // If the kernel did not report a switch, the owner of some time is unknown.
+    // If the kernel did not report a switch, it is unknown which thread some of the time belongs
+    // to.
     let missed = statement.coverage.limitations.iter().any(|limitation| {
         matches!(
             limitation,

@@ -1,10 +1,10 @@
-//! The frame schedule of a loop that skips the frames that it missed.
+//! The frame schedule of a loop that drops the frames that it missed.
 
 use serde::{Deserialize, Serialize};
 use ticktax_model::Nanos;
 
-/// When a frame was due and when it started. A frame is due at the earliest slot of the schedule
-/// that has had no frame yet.
+/// When a frame was due and when it started. The frame is due at the earliest slot of the schedule
+/// in which no frame has started yet.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Reading {
     pub(crate) due: Nanos,
@@ -13,7 +13,7 @@ pub(crate) struct Reading {
 
 pub(crate) struct Grid {
     period: Nanos,
-    /// The earliest slot that has had no frame yet.
+    /// The earliest slot in which no frame has started yet.
     due: Nanos,
     /// The slot in which the next frame will start.
     next: Nanos,

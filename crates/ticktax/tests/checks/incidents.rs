@@ -13,9 +13,9 @@ use ticktax_store::recording::RecordingReader;
 
 use super::{Reading, check};
 
-/// Allowed error in a frame's lateness. The tracer derives the schedule from earlier frames, which
-/// all started slightly late. A frame that starts up to an eighth of a period before a slot counts
-/// for that slot.
+/// Allowed error in a frame's lateness. The recorder derives the schedule from earlier frames,
+/// which all started slightly late. A frame that starts up to an eighth of a period before a slot
+/// counts for that slot.
 pub(crate) const OFF: Nanos = Nanos::from_millis(3);
 
 /// Allowed error of a period that the recorder learned within 5 s.
@@ -25,7 +25,7 @@ const PERIOD_ERROR: Nanos = Nanos::from_micros(20);
 pub(crate) fn incidents(folder: &Path) -> Result<Vec<Value>, Failed> {
     let index = fs::read_to_string(folder.join("index.jsonl"))?;
     let mut found = Vec::new();
-    // If the last line has no line break yet, it is still being written.
+    // Skip the last line if it has no line break yet, because it is still being written.
     for line in index
         .split_inclusive('\n')
         .filter(|line| line.ends_with('\n'))
@@ -44,8 +44,8 @@ pub(crate) fn triggers_of(folder: &Path, incident: &Value) -> Result<Vec<Trigger
     Ok(recording.header().triggers.clone())
 }
 
-/// A disturbance, and the incidents that a recorder caught while it lasted. Each incident comes
-/// with all triggers in its recording.
+/// A disturbance, and the incidents that a recorder caught during the disturbance. Each incident
+/// comes with all triggers in its recording.
 pub(crate) struct Caught {
     pub(crate) truth: Truth,
     pub(crate) incidents: Vec<(Value, Vec<Trigger>)>,
@@ -64,7 +64,8 @@ impl Caught {
         })
     }
 
-    /// Returns the event of the disturbance that contains the whole delay of `trigger`.
+    /// Returns the event of the disturbance that contains the whole delay of `trigger`. Returns
+    /// `None` if no event contains it.
     fn event(&self, trigger: &Trigger) -> Option<&Event> {
         let mut log = self.truth.log.iter();
         log.find(|event| event.start <= trigger.begin() && trigger.at <= event.start + event.length)
@@ -99,8 +100,8 @@ impl Caught {
     }
 }
 
-/// Returns whether `delay` covers at least half of `event`. An event may also include time in which
-/// the thread waited for something else.
+/// Returns whether `delay` is at most as long as `event` and at least half as long. The event may
+/// also include time in which the thread waited for something else.
 fn is_most_of(delay: Nanos, event: Nanos) -> bool {
     delay <= event && delay.0 >= event.0 / 2
 }
@@ -117,7 +118,8 @@ pub(crate) fn blocks_name_the_waker(caught: &Caught) -> Result<(), Failed> {
     if !covers_an_event || injected.iter().any(|(trigger, _)| !is_right(trigger)) {
         return Err(caught.wrong("not the blocks"));
     }
-    // The child has the same name as the thread that waits for it. It wakes that thread by exiting.
+    // The child has the same name as the thread that waits for it. It wakes that thread by exiting,
+    // so this name must appear as the waker.
     let about = caught.about_injected();
     let names_it = |incident: &&Value| {
         let woken_by = incident["woken_by"].as_str().unwrap_or_default();
@@ -142,7 +144,7 @@ pub(crate) fn quotas_name_the_throttled_program(caught: &Caught) -> Result<(), F
         return Err(caught.wrong("not the throttling"));
     }
     // The thread is throttled once more while it exits, after the last event in its log. That delay
-    // may be the longest one.
+    // may be the longest one, so accept any trigger of this thread.
     let about = caught.about(|trigger| trigger.tid == caught.truth.tid);
     let names_it = |incident: &&Value| {
         incident["kind"] == "throttled" && incident["thread"]["name"] == caught.truth.comm
@@ -164,8 +166,8 @@ pub(crate) fn softirqs_name_the_interrupted_thread(
         trigger.kind == TriggerKind::Stretch
             && trigger.comm == caught.truth.account
             && trigger.cpu == Some(caught.truth.cpu)
-            // The event also includes the time in which the sending call waited for a CPU. This is
-            // long if the CPU is busy.
+            // The event also includes the time during which the sending call waited for a CPU. This
+            // time is long if the CPU is busy.
             && (length.0 / 2..=event.length.0).contains(&trigger.lasted.0)
     };
     if !injected.iter().any(is_right) {
@@ -204,16 +206,17 @@ fn is_of(trigger: &Trigger, event: &Event) -> bool {
     trigger.begin() < event.start + event.length && trigger.at > event.start
 }
 
-/// Returns the frame that `trigger` is about, together with the frame before it. The loop reads the
-/// clock only after the trigger, because it must first run again.
+/// Returns the frame that `trigger` is about, together with the frame before it. This is the first
+/// frame whose start the loop read after the trigger, because the loop must run again before it can
+/// read the clock.
 fn reading(readings: &[Reading], trigger: &Trigger) -> Option<(Reading, Reading)> {
     let mut pairs = readings.windows(2).map(|pair| (pair[0], pair[1]));
     pairs.find(|(_, reading)| reading.began >= trigger.at)
 }
 
 /// Checks that each trigger is about a frame that, according to the loop's own measurement, started
-/// a whole period late. The trigger may instead be about the next frame: the loop may have got its
-/// CPU before a slot ended and read the clock only after that.
+/// a whole period late. Also accepts a trigger about the next frame: the loop may have got its CPU
+/// before a slot ended, but may have read the clock only after that.
 pub(crate) fn frames_were_lost<'a>(
     readings: &[Reading],
     period: Nanos,
@@ -242,8 +245,8 @@ pub(crate) fn lost_frames_name_the_culprit(
     let truth = &caught.truth;
     let all = || caught.incidents.iter().flat_map(|(_, triggers)| triggers);
     let is_frame = |trigger: &&Trigger| trigger.kind == TriggerKind::Frame;
-    // If the kernel does not report a switch, a lost frame can go unnoticed, but no frame is
-    // reported that was not lost.
+    // If the kernel does not report a switch, a lost frame can go unnoticed. A frame that was not
+    // lost is never reported, however.
     let count = |event: &Event| {
         let frames = all()
             .filter(is_frame)

@@ -1,5 +1,6 @@
-//! Checks that compare a recording of one disturbance with its `Truth`: what the injector itself
-//! measured. The live tests run them on this machine, and the scenario runs them for a lab guest.
+//! Checks that compare a recording of one disturbance with its `Truth`, which is what the injector
+//! itself measured. The live tests apply them to this machine, and the scenario applies them to a
+//! lab guest.
 
 #![allow(dead_code, reason = "each test binary uses a part of this")]
 
@@ -36,7 +37,8 @@ pub(crate) struct Tolerance {
     pub(crate) time_share: f64,
     /// Allowed error in counts, as a fraction of the true count.
     pub(crate) count_share: f64,
-    /// Allowed error in counts, as a number of events at the two ends of a disturbance.
+    /// Allowed error in counts, as a number of events. It covers the events at the two ends of a
+    /// disturbance.
     pub(crate) events: f64,
 }
 

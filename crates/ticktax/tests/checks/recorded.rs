@@ -68,9 +68,9 @@ fn line((span, source): &(Span, Source)) -> String {
 
 /// Checks that each row's own time is exactly its duration minus the time of the rows nested in it.
 ///
-/// A page fault splits the on-CPU period of a thread in two, while interrupts are enabled. An
-/// interrupt between two steps of this split is counted in the wrong half. The two halves are then
-/// correct only if they are taken together (`split_stretch` in `trace/bpf/books.h`).
+/// A page fault splits the on-CPU period of a thread in two, while interrupts are enabled. If an
+/// interrupt arrives between two steps of this split, it is counted in the wrong half. The own
+/// times of the two halves are then correct only as a sum (`split_stretch` in `trace/bpf/books.h`).
 fn nests(spans: &[(Span, Source)]) -> Result<(), Failed> {
     let takes_time =
         |kind: Kind| !matches!(kind, Kind::Steal | Kind::Gap | Kind::Wait | Kind::Frame);

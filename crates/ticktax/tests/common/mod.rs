@@ -14,7 +14,8 @@ use signal_hook::consts::SIGINT;
 use signal_hook::flag::register_conditional_default;
 
 /// A scenario with a loop that a daemon, a disk and late wake-ups disturb. The loop's period is not
-/// a multiple of the tick period, so the result does not depend on the phase between the two.
+/// a multiple of the tick period, so the result does not depend on the phase of the loop relative
+/// to the tick.
 pub(crate) const GAME: &str = r#"
 length = "30s"
 seed = 7

@@ -27,7 +27,8 @@ fn cases() -> Vec<Case> {
     lists.into_iter().flatten().collect()
 }
 
-/// Collects all failures before it fails, because a change that fixes one rule can break another.
+/// Collects the failures of all machines before it fails, because a change that fixes one rule can
+/// break another.
 #[test]
 fn every_machine_has_the_expected_findings() {
     let mut wrong = Vec::new();

@@ -57,8 +57,8 @@ fn shown(share: f64) -> Option<AccountingStatement> {
     })
 }
 
-/// Returns the accounting check of a CPU that looks idle because of one program, whose samples are
-/// charged to another program.
+/// Returns the accounting check of a CPU that looks idle in `top` because of one program. The ticks
+/// never find this program running, so its samples are charged to another program.
 fn dodged() -> Option<AccountingStatement> {
     let mut check = shown(0.08)?;
     let phase = |program: &str, ms: i64| Bias {

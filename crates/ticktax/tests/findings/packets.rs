@@ -34,7 +34,7 @@ fn with(
 }
 
 /// Returns the packet figures of a machine on which CPU 1 ended its softirq `times` times although
-/// packets were left. One of 50 wake-ups went through `ksoftirqd`.
+/// packets were left to process. One of 50 wake-ups went through `ksoftirqd`.
 #[expect(
     clippy::unnecessary_wraps,
     reason = "the packets of a case are optional"
@@ -72,8 +72,8 @@ pub(crate) fn cases() -> Vec<Case> {
     lists.into_iter().flatten().collect()
 }
 
-/// Makes the socket of process 10 on port 5000 drop `more` additional datagrams. Another socket
-/// drops none.
+/// Makes the socket of process 10 on port 5000 drop `more` additional datagrams during the audit.
+/// Another socket drops none.
 fn dropped(header: &mut Header, more: u64) -> Option<TickBill> {
     let socket = |inode, drops| UdpSocket {
         inode,
@@ -196,8 +196,8 @@ fn buffers() -> Vec<Case> {
     ]
 }
 
-/// Returns the times of a program that ran for a second, and that `NET_RX` interrupted for another
-/// `ms` milliseconds.
+/// Returns the times of a program that ran for a second and was interrupted by `NET_RX` for an
+/// additional `ms` milliseconds.
 #[expect(
     clippy::unnecessary_wraps,
     reason = "the threads of a case are optional"

@@ -28,7 +28,7 @@ pub(crate) struct Case {
     pub(crate) rule: &'static str,
     pub(crate) name: &'static str,
     pub(crate) files: Vec<(&'static str, String)>,
-    /// Sets measured values in the header, and returns the tick costs.
+    /// Sets measured values in the header, and returns the tick costs if the case has any.
     pub(crate) measured: fn(&mut Header) -> Option<TickBill>,
     pub(crate) accounting: fn() -> Option<AccountingStatement>,
     pub(crate) packets: fn() -> Option<PacketPaths>,

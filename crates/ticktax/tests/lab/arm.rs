@@ -1,5 +1,5 @@
-//! Guests of the other architecture, arm64. They run the ticktax binary that `cargo xtask cross
-//! arm64` builds.
+//! Guests with an architecture other than the host's: arm64. They run the ticktax binary that
+//! `cargo xtask cross arm64` builds.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -53,8 +53,8 @@ pub(crate) fn why_not(arch: Arch, kernel: &str) -> Option<String> {
     why_not_there(kernel)
 }
 
-/// Returns the reason why tests on the host's clock cannot run. Returns `None` if they can. An
-/// unoptimised ticktax would need half of the guest's CPU.
+/// Returns the reason why tests that use the host's clock cannot run. Returns `None` if they can.
+/// They cannot run with an unoptimised ticktax, which would need half of the guest's CPU.
 pub(crate) fn why_too_slow() -> Option<String> {
     let program = built(Arch::Arm, "ticktax")?;
     let is_debug = program.parent()?.ends_with("debug");
@@ -68,7 +68,7 @@ fn account<'a>(statement: &'a Statement, class: Class, name: &str) -> &'a Accoun
 }
 
 /// Returns the share of CPU time that the injecting thread used, according to the tracer. The
-/// thread runs for 2 ms every 40 ms.
+/// expected share is 5 %, because the thread runs for 2 ms every 40 ms.
 fn disturbance(statement: &Statement) -> f64 {
     let accounts = statement.accounts.iter();
     let mine = accounts.filter(|account| account.name.contains("inject"));
@@ -102,7 +102,8 @@ pub(crate) fn the_same_run_gives_the_same_bytes() {
 }
 
 /// Checks that the tick, the timer interrupt and a thread are named, that every kernel entry is
-/// watched, and that tracepoints of other architectures are not reported as missing.
+/// watched, and that tracepoints which exist only on other architectures are not reported as
+/// missing.
 pub(crate) fn everything_on_this_architecture_is_recorded() {
     let beside = inject(Arch::Arm);
     let statement = audit(
@@ -130,9 +131,9 @@ pub(crate) fn everything_on_this_architecture_is_recorded() {
         .iter()
         .find(|part| part.name.starts_with("tick_"));
     let ticks = ticks.unwrap_or_else(|| panic!("{:?}", timer.parts)).count;
-    // The probe keeps the CPU busy for 2 s, so there are 250 ticks per second.
+    // The probe keeps the CPU busy for 2 s at 250 ticks per second, so expect about 500 ticks.
     assert!((400..600).contains(&ticks), "{ticks}");
-    // Compare with the kernel's own count of timer interrupts.
+    // The kernel must have counted at least as many timer interrupts.
     let bill = statement.tick.as_ref().unwrap();
     assert!(
         bill.cpus[0].interrupts.is_some_and(|count| count >= ticks),
@@ -154,8 +155,8 @@ pub(crate) fn everything_on_this_architecture_is_recorded() {
         gaps.proofs
     );
     assert!(gaps.long.coverage() > 0.99, "{:?}", gaps.long);
-    // Nothing outside this guest takes time. Each gap must therefore contain named time, and nearly
-    // all of the gaps' time must be named.
+    // Nothing outside this guest takes time. Each gap must therefore contain time with a named
+    // source, and nearly all of the gaps' time must have one.
     let outside = gaps.long.hypervisor_or_firmware.share_of(gaps.watched);
     assert!(outside < 0.001, "{outside}: {:?}", gaps.causes);
     let is_empty = |cause: &GapCause| cause.named == Nanos::ZERO;
@@ -175,7 +176,7 @@ fn qemu_of(lab: u32) -> Option<Pid> {
 }
 
 /// Stops a guest that runs on the host's clock, again and again. The guest's kernel cannot see the
-/// stops, and arm64 reports no stolen time in such a guest. ticktax can prove that something
+/// stops, and arm64 reports no stolen time in such a guest. ticktax must prove that something
 /// outside the guest took the time, because the gaps contain nothing else.
 pub(crate) fn time_taken_by_the_host_is_outside() {
     const STOP: Nanos = Nanos::from_millis(100);
@@ -212,7 +213,7 @@ pub(crate) fn time_taken_by_the_host_is_outside() {
         sleep(BETWEEN);
         rounds += 1;
     }
-    // On a busy host, each round takes longer than planned.
+    // On a busy host, each round takes longer than planned, so compute the mean length of a round.
     let each = Nanos((now() - begin).0 / rounds);
     let output = lab.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", complaint(&output));
@@ -220,8 +221,9 @@ pub(crate) fn time_taken_by_the_host_is_outside() {
     let statement: Statement = serde_json::from_str(&output_text).unwrap();
     assert!(statement.balances(), "{:?}", statement.balance);
     let gaps = statement.gaps.as_ref().unwrap();
-    // The kernel may fail to report a switch at either end of the audit. Such a switch could be in
-    // any of the empty gaps, and the analysis assumes that it is in the longest one.
+    // The kernel may fail to report a switch at either end of the audit. This switch could have
+    // happened in any of the empty gaps, and the analysis assumes that it happened in the longest
+    // one.
     let bounds = gaps.proofs.iter().map(|gap| match gap.proof {
         Proof::Proven => 0,
         Proof::Bounded(gaps) => gaps,
@@ -230,15 +232,17 @@ pub(crate) fn time_taken_by_the_host_is_outside() {
     let doubted: u64 = bounds.sum();
     assert!(doubted <= 2, "{:?}", gaps.proofs);
     let Stops { outside, in_rows } = Stops::in_recording(&file, STOP);
-    // The stops at the start and the end of the audit may be cut off.
+    // Allow for two stops fewer, because those at the start and the end of the audit may be cut
+    // off.
     let expected = usize::try_from(WATCHED.0 / each.0 - 2).unwrap();
     let found = outside.len() + in_rows;
     assert!(found >= expected, "{outside:?} and {in_rows} of {expected}");
-    // QEMU translates new code while it runs, so a third of the time belongs to ticktax itself.
+    // QEMU translates new code while it runs, so a third of the time belongs to ticktax itself, and
+    // many stops fall into its rows. Require only a quarter of the stops to appear as gaps.
     assert!(outside.len() * 4 >= found, "{outside:?} and {in_rows}");
-    // Allow for the tick that was pending during the stop, and for what it causes.
+    // Allow for the tick that was pending during the stop, and for the work that this tick causes.
     let named = Nanos::from_millis(20);
-    // After a stop, the guest continues only when the host has a CPU for it.
+    // Allow for the longest stop, because the guest continues only when the host has a CPU for it.
     let upper = longest + STOP;
     assert!(
         outside.iter().all(|&length| length <= upper),
@@ -250,7 +254,7 @@ pub(crate) fn time_taken_by_the_host_is_outside() {
         Class::HypervisorOrFirmware,
         "hypervisor or firmware",
     );
-    // Gaps that are in doubt count as unexplained.
+    // Gaps that cannot be proven to be outside time count as unexplained, so subtract them.
     let lower = lower - Nanos(2 * STOP.0 * doubted.cast_signed());
     assert!(account.time >= lower, "{account:?}, {outside:?}");
 }
@@ -259,13 +263,13 @@ pub(crate) fn time_taken_by_the_host_is_outside() {
 struct Stops {
     /// Lengths of the stops that appear as gaps of the probe.
     outside: Vec<Nanos>,
-    /// Number of stops that fell within an interrupt or another thread. The guest cannot
-    /// distinguish them from the time that this interrupt or thread used.
+    /// Number of stops during which an interrupt or another thread was running. The guest cannot
+    /// distinguish such a stop from the time that this interrupt or thread used.
     in_rows: usize,
 }
 
 impl Stops {
-    /// Finds the stops in a recording. Each lasts about as long as `stop`. No stop is counted
+    /// Finds the stops in a recording. Each stop lasts about as long as `stop`. No stop is counted
     /// twice.
     fn in_recording(file: &Path, stop: Nanos) -> Self {
         // After SIGSTOP was sent, the guest may have run for a few more µs, so a stop can be
@@ -341,9 +345,9 @@ pub(crate) fn interrupts_between_cpus_are_named() {
     assert!(seen > 0.8 * made, "{seen} of {made} a second");
 }
 
-/// Checks that the interrupts of performance counters (on x86, these are NMIs) have a named
-/// account, and that all of them are recorded. With `CONFIG_ARM64_PSEUDO_NMI`, they also arrive
-/// while other interrupts are disabled.
+/// Checks that the interrupts of performance counters (NMIs on x86) have a named account, and that
+/// all of them are recorded. With `CONFIG_ARM64_PSEUDO_NMI`, they also arrive while other
+/// interrupts are disabled.
 pub(crate) fn interrupts_of_performance_counters_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let program = built(Arch::Arm, "ticktax-inject").unwrap();
@@ -360,7 +364,9 @@ pub(crate) fn interrupts_of_performance_counters_are_named() {
     assert!(statement.balances(), "{:?}", statement.balance);
     assert!(statement.coverage.every_entry_watched);
     let (seen, made) = interrupts(&statement, &folder.path().join(FIRST));
-    // Before the audit, the CPU is idle, and the counter counts no cycles then.
+    // Check only a lower bound. The injected rate is averaged over a time that starts before the
+    // audit, when the CPU is idle and the counter counts no cycles, so it can be lower than the
+    // rate during the audit.
     assert!(seen >= 0.95 * made, "{seen} of {made} a second");
     assert!((100.0..1_000.0).contains(&seen), "{seen} a second");
     let gaps = statement.gaps.as_ref().unwrap();
@@ -369,8 +375,8 @@ pub(crate) fn interrupts_of_performance_counters_are_named() {
 }
 
 /// Returns the number of performance-counter interrupts per second, first as recorded and then as
-/// injected. Also returns how many recorded ones arrived during a timer interrupt, that is, while
-/// other interrupts were disabled.
+/// injected. Also returns how many of the recorded ones arrived during a timer interrupt, that is,
+/// while other interrupts were disabled.
 fn within_the_timers(parameters: &str) -> (f64, f64, usize) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("audit.parquet");
@@ -401,13 +407,15 @@ fn within_the_timers(parameters: &str) -> (f64, f64, usize) {
     (seen, made, counters.iter().filter(within).count())
 }
 
-/// Checks that pseudo-NMIs are recorded even within another interrupt. Without the boot parameter,
-/// none may be recorded there on the same kernel.
+/// Checks that pseudo-NMIs are recorded even within another interrupt. On the same kernel without
+/// the boot parameter, none may be recorded within another interrupt.
 pub(crate) fn pseudo_nmis_arrive_while_interrupts_are_disabled() {
     for (parameters, has_some) in [("irqchip.gicv3_pseudo_nmi=1", true), ("", false)] {
         let (seen, made, within) = within_the_timers(parameters);
         let figures = format!("{parameters}: {seen} of {made} a second, {within} within");
-        // Before the audit, the CPU is idle, and the counter counts no cycles then.
+        // Check only a lower bound. The injected rate is averaged over a time that starts before
+        // the audit, when the CPU is idle and the counter counts no cycles, so it can be lower than
+        // the rate during the audit.
         assert!(seen >= 0.95 * made && made > 1_000.0, "{figures}");
         assert_eq!(within > 0, has_some, "{figures}");
     }

@@ -12,8 +12,8 @@ use ticktax_lab::{GuestRun, Program};
 
 use crate::inside::COMMAND;
 
-/// Time limit for a guest. A guest takes up to a minute of CPU time, and on a host with a load of
-/// 16 it gets an eighth of a CPU.
+/// Time limit for a guest. A guest takes up to a minute of CPU time, and on a host with a load
+/// average of 16 it gets an eighth of a CPU, so it can need 8 minutes.
 const LIMIT: Duration = Duration::from_mins(15);
 /// Number of console lines that an error message shows.
 const LAST_LINES: usize = 12;

@@ -26,7 +26,8 @@ $(O)/a.o: a.c
 $(O)/b.o: b.c $(O)/a.o
 	@echo "  CC      b.o"; while [ -e "$(HOLD)" ]; do sleep 0.05; done; cp $< $@
 "#;
-/// Stands in for the kernel's merge script. Its arguments are `-m -O OBJECTS CONFIG FRAGMENT`.
+/// Stands in for the kernel's `merge_config.sh`, which is called with the arguments `-m -O OBJECTS
+/// CONFIG FRAGMENT`.
 const MERGE: &str =
     "#!/bin/sh\ncat \"$4\" \"$5\" > \"$3/merged\" && mv \"$3/merged\" \"$3/.config\"\n";
 const RATES: &str = "choice\n\tconfig HZ_1000\n\t\tbool \"1000 HZ\"\n\nendchoice\n\nconfig HZ\n\tint\n\t\

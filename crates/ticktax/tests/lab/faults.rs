@@ -52,7 +52,7 @@ pub(crate) fn root_starts_no_qemu_from_the_inherited_path() {
         fs::write(&planted, &script).unwrap();
         fs::set_permissions(&planted, fs::Permissions::from_mode(0o755)).unwrap();
     }
-    // The installed QEMU rejects this file, because it is not a kernel.
+    // This file is not a kernel, so the installed QEMU rejects it, and the lab fails.
     let mut command = lab_run("/proc/self/exe");
     let output = command
         .env("PATH", place.path())
@@ -160,7 +160,8 @@ pub(crate) fn hidden_verbs_only_run_in_guests() {
 
 pub(crate) fn a_kernel_panic_is_a_one_line_error() {
     let mut command = lab_run(CLOUD);
-    // A guest that has no init process looks for a disk, which does not exist.
+    // A guest that has no init process looks for a disk, which does not exist, so its kernel
+    // panics.
     let output = command
         .args(["--cmdline", "rdinit=/nonexistent", "--", "pace"])
         .output()
@@ -189,7 +190,7 @@ pub(crate) fn the_first_failing_guest_stops_the_others() {
     command.args(["lab", "compare", "--jobs", "2", "--vary"]);
     command.arg(format!("kernel={CLOUD}"));
     // The first guest would run until the time limit. The second one fails because it has no init
-    // process.
+    // process, and must therefore end the first one.
     command.args(["--vary", "cmdline=,rdinit=/nonexistent", "--limit", LIMIT]);
     let output = command
         .env("TMPDIR", folder.path())

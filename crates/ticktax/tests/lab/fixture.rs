@@ -27,8 +27,8 @@ pub(crate) fn why_not(kernel: &str) -> Option<String> {
     (!apt_has(&[kernel])).then(|| format!("{kernel} is not in the cache, and apt does not know it"))
 }
 
-/// If necessary, puts a kernel of another suite or architecture into the cache. Returns the reason
-/// if that kernel is not available.
+/// If necessary, puts a kernel from another Debian suite or for another architecture into the
+/// cache. Returns the reason if that kernel is not available.
 pub(crate) fn why_not_there(kernel: &str) -> Option<String> {
     if listed(kernel) {
         return None;
@@ -50,11 +50,11 @@ pub(crate) fn ticktax() -> Command {
     Command::new(env!("CARGO_BIN_EXE_ticktax"))
 }
 
-/// Time limit for a guest that runs on the host's clock. A guest takes up to a minute of CPU time,
-/// and on a host with a load of 16 it gets an eighth of a CPU.
+/// Time limit for a guest, measured by the host's clock. A guest takes up to a minute of CPU time,
+/// and on a host with a load average of 16 it gets an eighth of a CPU, so it can need 8 minutes.
 pub(crate) const LIMIT: &str = "10m";
 
-/// Returns a `lab run` command with this kernel. The caller adds the other arguments.
+/// Returns a `lab run` command with this kernel. The caller adds all other arguments.
 pub(crate) fn lab_run(kernel: &str) -> Command {
     lab_run_within(LIMIT, kernel)
 }

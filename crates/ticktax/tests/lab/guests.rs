@@ -65,8 +65,8 @@ impl Paced {
     }
 }
 
-/// The guests of these tests. Two have coarse timers and run at the same time. One has
-/// high-resolution timers.
+/// The guests of these tests. Two have coarse timers and run concurrently. One has high-resolution
+/// timers.
 struct Guests {
     coarse: [Paced; 2],
     fine: Paced,
@@ -93,8 +93,8 @@ pub(crate) fn the_same_run_gives_the_same_bytes() {
     if one.recording == other.recording {
         return;
     }
-    // Report where the two recordings differ first, because this helps more than the fact that they
-    // do.
+    // Compare the pages and the statements first: a difference in them is easier to understand than
+    // the position at which the two recordings differ.
     assert_eq!(one.page, other.page, "the two pages differ");
     assert_eq!(one.statement, other.statement, "the two statements differ");
     let pairs = one.recording.iter().zip(&other.recording);
@@ -120,14 +120,14 @@ pub(crate) fn boot_parameters_change_the_kernel() {
     );
     assert_eq!(fine.machine.high_resolution, Some(true));
     assert_eq!(coarse.machine.high_resolution, Some(false));
-    // Do not compare the longest delays: on the guest's only CPU, an unoptimised ticktax may run
-    // before a frame, and this changes with every build.
+    // Do not compare the longest delays. On the guest's only CPU, an unoptimised ticktax may run
+    // before a frame, and how often it does so changes with every build.
     let wait = |paced: &PaceStatement| {
         let wakeups = paced.figures.as_ref().unwrap().wakeup.as_ref().unwrap();
         wakeups.quantile(0.9).unwrap().0
     };
     // With high-resolution timers, a sleep ends late by the timer slack of 50 µs and a little more.
-    // With coarse timers, it also waits for the end of the 4 ms tick period.
+    // With coarse timers, it also lasts until the next tick, which can be up to 4 ms later.
     assert!(wait(fine) < 200_000, "{}", wait(fine));
     assert!(
         (2_000_000..4_100_000).contains(&wait(coarse)),
@@ -211,7 +211,8 @@ pub(crate) fn a_kernel_confirms_the_model_of_a_case() {
     };
     let (sampled, used) = (kernel("CPU as sampled at ticks"), kernel("CPU as used"));
     assert!(sampled < 0.1, "{sampled}");
-    // 31 frames with 3.01 ms of work each, plus the kernel's own work.
+    // 31 frames per second with 3.01 ms of work each take 9.3 % of a CPU. The kernel's own work
+    // adds to this.
     assert!((9.3..9.7).contains(&used), "{used}");
 }
 
@@ -226,8 +227,8 @@ pub(crate) fn an_idle_guests_instructions_are_counted() {
         panic!("{statement:#?}");
     };
     // These are thousands of instructions per second. At 250 Hz and with at least 500 instructions
-    // per tick, even an idle CPU executes 125 thousand. Programming the next tick and waking
-    // programs add to this.
+    // per tick, even an idle CPU executes 125 thousand. Programming each tick separately
+    // (`one_shot`) and waking programs (`programs`) each add to this.
     assert!(
         125.0 < idle && idle < one_shot && idle < programs,
         "{thousands:?}"
@@ -255,7 +256,8 @@ pub(crate) fn a_comparison_does_not_depend_on_the_number_of_jobs() {
     assert_eq!(comparison.arms.len(), 4);
     let is_modelled = |cell: &KernelArm| cell.hz == Some(250) && cell.predicted.is_some();
     assert!(comparison.arms.iter().all(is_modelled), "{comparison:#?}");
-    // The second run must print the text that is rendered from the first run's JSON document.
+    // Run the command again with text output. It must print the text that is rendered from the
+    // first run's JSON document.
     let document = Document::KernelComparison(Box::new(comparison.clone()));
     let text = Format::named("text").unwrap();
     let page = compared("2", "text");
@@ -265,7 +267,7 @@ pub(crate) fn a_comparison_does_not_depend_on_the_number_of_jobs() {
     assert!(page.contains(" of 4 agree"), "{page}");
     let spins = |cell: &&KernelArm| cell.sleep == SleepMethod::Spin;
     let spins: Vec<&KernelArm> = comparison.arms.iter().filter(spins).collect();
-    // The text output uses the same criterion: within 1 %.
+    // Use the same criterion as the text output: within 1 %.
     let in_time = |cell: &&KernelArm| {
         let (least, most) = cell.predicted.as_ref().unwrap().rate_hz;
         let rates = [cell.measured.rate_hz, least, most];

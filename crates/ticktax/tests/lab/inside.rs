@@ -23,12 +23,12 @@ pub(crate) type Outcome<T = ()> = Result<T, Failed>;
 pub(crate) const COMMAND: &str = "ticktax";
 /// Directory that contains symbolic links to this binary, one for each program name.
 const NAMES: &str = "/tmp/names";
-/// Number of checks for a message, and the time between two checks.
+/// Number of times to check for a message, and the time between two checks.
 const LOOKS: u32 = 1_500;
 const LOOK: Duration = Duration::from_millis(40);
 
 /// Mounts the cgroup file system and enables the cpu controller, which quotas need. If an injector
-/// enabled the controller itself, it would also disable it when it ends, while another injector may
+/// enabled the controller itself, it would also disable it at its end, while another injector may
 /// still need it.
 pub(crate) fn mount_cgroups() -> Outcome {
     let group = Some("cgroup2");

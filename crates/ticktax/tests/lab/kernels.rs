@@ -23,8 +23,8 @@ use crate::shared;
 /// The argument that selects what this guest does.
 pub(crate) const VERB: &str = "kernel-guest";
 
-/// A kernel on which the committed BPF object for kernels before 5.12 is loaded. The kernel of the
-/// scenario loads the other object.
+/// A kernel on which the committed BPF object for kernels before 5.12 is loaded. The scenario's
+/// guest has a newer kernel, which loads the other object.
 const OLD: &str = "bullseye:linux-image-cloud-amd64";
 
 /// Additional kernels, which boot only if the tests of all kernels are requested.
@@ -122,7 +122,8 @@ pub(crate) fn run() -> Outcome {
     }
     let tracer = Tracer::start("recorder", &record)?;
     tracer.says("Recording CPU")?;
-    // The window of a trigger starts 2 s before it and ends 2 s after it.
+    // The window that is saved for a trigger starts 2 s before the trigger and ends 2 s after it,
+    // so wait until it has ended.
     std::thread::sleep(std::time::Duration::from_secs(4));
     tracer.signal(Signal::SIGTERM)?;
     tracer.ended()
@@ -136,8 +137,9 @@ fn the_tracer_loads(folder: &Path) -> Result<(), Failed> {
     coverage::is_complete(&Recorded::read(&file)?.header)
 }
 
-/// Checks that the recorder keeps a window. The recorder is tested as well, because only its BPF
-/// programs have a ring buffer, thread names and triggers.
+/// Checks that the recorder keeps the window around a trigger. This test is needed in addition to
+/// the audit's, because only the recorder's BPF programs have a ring buffer, thread names and
+/// triggers.
 fn the_recorder_keeps_a_window(folder: &Path) -> Result<(), Failed> {
     let incidents = fs::read_to_string(folder.join("recorder.json"))?;
     let remarks = fs::read_to_string(folder.join("recorder.err"))?;
@@ -146,7 +148,8 @@ fn the_recorder_keeps_a_window(folder: &Path) -> Result<(), Failed> {
     })
 }
 
-/// Checks that a program that always wants the CPU gets half of every 10 ms.
+/// Checks that a program that always needs the CPU, and may run for 5 ms of every 10 ms, is
+/// throttled for as long as its cgroup reports, and runs for about half of the time.
 fn a_quota_throttles_a_program(folder: &Path) -> Result<(), Failed> {
     let truth: Truth = serde_json::from_slice(&fs::read(folder.join(TRUTH))?)?;
     let recorded = Recorded::read(&folder.join("audit.parquet"))?;

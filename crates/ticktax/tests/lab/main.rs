@@ -102,8 +102,8 @@ const ON_CLOUD: &[(&str, Test)] = &[
     ),
 ];
 
-/// Tests that must not run at the same time as others, because they look for leftover processes or
-/// use the host's clock.
+/// Tests that must not run concurrently with other tests, because they look for leftover processes
+/// or use the host's clock.
 const ALONE_ON_CLOUD: &[(&str, Test)] = &[
     (
         "a_recorder_survives_changes_of_its_machine",

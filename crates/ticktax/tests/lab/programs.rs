@@ -60,7 +60,7 @@ fn inject(plan: &str, truth: &str) -> Result<(), Failed> {
     Ok(fs::write(truth, serde_json::to_vec(&done)?)?)
 }
 
-/// Spins from the time `begin` on, and writes the CPU time that it used to a file.
+/// Spins from the time `begin`, and writes the CPU time that it used to a file.
 fn hog(begin: Nanos, length: Nanos, file: &str) -> Result<(), Failed> {
     let left = (begin - now()).max(Nanos::ZERO);
     thread::sleep(Duration::from_nanos(left.0.unsigned_abs()));
@@ -76,8 +76,8 @@ fn hog(begin: Nanos, length: Nanos, file: &str) -> Result<(), Failed> {
     Ok(fs::write(file, serde_json::to_vec(&truth)?)?)
 }
 
-/// Starts a frame every [`FRAME`] and skips missed frames, until standard input closes. Writes to
-/// `file` when each frame was due and when it started.
+/// Runs a loop that starts a frame every [`FRAME`] and skips missed frames, until standard input
+/// closes. Writes to `file` when each frame was due and when it started.
 fn paced(file: &str) -> Result<(), Failed> {
     let ended = Arc::new(AtomicBool::new(false));
     let end = Arc::clone(&ended);

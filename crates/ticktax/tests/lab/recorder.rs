@@ -95,7 +95,8 @@ impl Caught {
         let incident = &line["incident"];
         assert_eq!(incident["kind"], "wait", "{stall} {line}");
         assert_eq!(incident["thread"]["name"], guest::VICTIM, "{stall} {line}");
-        // Only one thread of the injector ran during the stall: the one that preempted the victim.
+        // The injector has only one thread that ran during the stall, which is the one that
+        // preempted the victim.
         let most = Self::number(&incident["ran"][0], "time_ns");
         assert_eq!(
             incident["ran"][0]["pids"][0], stall["pid"],
@@ -151,8 +152,8 @@ pub(crate) fn a_recorder_survives_changes_of_its_machine() {
     let guest = Guest {
         kernel: CLOUD,
         verb: guest::VERB,
-        // On a busy host, a timer interrupt can be so late that the kernel would take the timer for
-        // broken and give up.
+        // Without this parameter, a timer interrupt that a busy host delays could make the kernel
+        // assume that the timer is broken, and panic.
         cmdline: "no_timer_check",
         cpus: 2,
         clock: Clock::Tcg,
@@ -198,8 +199,8 @@ pub(crate) fn a_recorder_survives_changes_of_its_machine() {
         "{slept:?}"
     );
     assert!(rest.iter().chain([after]).all(Option::is_none), "{slept:?}");
-    // The time of the suspend must not be in any account: the total of the accounts must fit into
-    // the time in which the machine was awake.
+    // The time of the suspend must not be in any account, so the accounts must add up to no more
+    // than the time during which the machine was awake.
     let page = guest_text(&outcome, guest::PAGE);
     let index = lines(&outcome, "index.jsonl");
     let began = Caught::number(&index[0], "at_unix_ms") * 1_000_000;
@@ -215,7 +216,7 @@ pub(crate) fn a_recorder_survives_changes_of_its_machine() {
         assert!(fits, "{recorded} s of {watched}: {page}");
     }
     let recorded = sum_of(&page, "ticktax_recorded_seconds_total{cpu=\"0\"");
-    // The facts start slightly later than the sums.
+    // Allow a tenth less, because the facts start slightly later than the sums.
     facts_span_what_was_watched(&outcome, recorded * 0.9..until("over_ns"));
 }
 
@@ -237,8 +238,8 @@ fn facts_span_what_was_watched(outcome: &Outcome, seconds: Range<f64>) {
     );
     let lengths: BTreeMap<i64, Nanos> = minutes.windows.iter().copied().collect();
     for (window @ (begin, cpu), time) in &minutes.of_window {
-        // Sums arrive shortly after the end of a window. An interval that started before the window
-        // still counts in full.
+        // Allow 2 s more, because sums arrive shortly after the end of a window. Also allow for the
+        // longest interval, because one that started before the window still counts in full.
         let upper = lengths[begin] + minutes.longest[window] + Nanos::from_secs(2);
         assert!(*time <= upper, "CPU {cpu} at {begin}: {time} of {upper}");
     }

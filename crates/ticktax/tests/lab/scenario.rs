@@ -37,11 +37,11 @@ pub(crate) fn trials() -> impl Iterator<Item = Trial> {
 }
 
 /// Environment variable that names a directory for the guest's results. If the directory already
-/// contains results, no guest boots. A changed check can thus be repeated within seconds.
+/// contains results, no guest boots, so a changed check can be repeated within seconds.
 const KEEP: &str = "TICKTAX_SCENARIO_FOLDER";
 
-/// Returns the results of the guest. If the guest failed, one test reports the reason, and the
-/// other tests refer to it.
+/// Returns the results of the guest. If the guest failed, the first test that calls this reports
+/// the reason, and all other tests refer to that test.
 fn scenario() -> Result<&'static Scenario, Failed> {
     static SCENARIO: OnceLock<Option<Scenario>> = OnceLock::new();
     let mut reason = None;

@@ -1,4 +1,4 @@
-//! Tests of the accounting section, with programs that the kernel's samples miss.
+//! Tests of the accounting section, with programs whose CPU time the kernel's samples misjudge.
 
 use std::process::{Child, Command};
 
@@ -34,8 +34,8 @@ impl Audited {
     }
 }
 
-/// Audits a program that makes the disturbance of `plan`. `probe` is the probe that runs during the
-/// audit.
+/// Audits a program that makes the disturbance of `plan`. `probe` is the kind of probe that runs
+/// during the audit.
 fn audit(plan: &Plan, probe: &str) -> Result<Audited, Failed> {
     let dir = RecordingDir::new();
     let (command, truth_file) = injector(plan, &dir)?;
@@ -106,11 +106,13 @@ pub(crate) fn the_soak_probe_gets_the_remaining_time() -> Result<(), Failed> {
     let median = block.block_median_ns.ok_or("no block was timed")?;
     let busy = line.busy_share.ok_or("busy is not known")?;
     let left = left.time.share_of(left.watched);
-    // Neither of the two shares includes time that the hypervisor took.
+    // Neither the share of spare time nor the share of busy time includes time that the hypervisor
+    // took, so they add up to at most about 1.
     check(left + busy <= 1.03, || {
         format!("left {left}, busy {busy}, {block:?}")
     })?;
-    // If the CPU ran below its highest speed, the probe did less work in the remaining time.
+    // If the CPU ran below its highest speed, the probe did less work in the spare time, so correct
+    // the result for the speed.
     let left = left * median / block.fastest_ns();
     check(left + busy + outside >= 0.90, || {
         format!("left {left}, busy {busy}, outside {outside}, {block:?}")

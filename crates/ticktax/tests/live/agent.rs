@@ -237,7 +237,8 @@ pub(crate) fn facts_hold_all_counted_time() -> Result<(), Failed> {
             format!("{table}: {longer:?}, {minutes:?}")
         })?;
     }
-    // The table of ticks has the same columns. Within three seconds, there must be a few ticks.
+    // The table of ticks has the same columns as the tables of accounts. Within three seconds,
+    // there must be a few ticks.
     let ticks = rows(&facts.join("tick"))?;
     check(ticks.iter().map(|row| row.2).sum::<i64>() > 0, || {
         format!("{ticks:?}")
@@ -264,8 +265,8 @@ pub(crate) fn two_agents_do_not_share_a_port_or_a_folder() -> Result<(), Failed>
         "agent", "--listen", "none", "--user", "nobody", "--facts", &folder,
     ]))?;
     check(errors.contains("another agent writes"), || errors.clone())?;
-    // The first agent keeps running, and so does another one that has a different port and
-    // directory.
+    // The first agent keeps running. A second agent with a different port and directory must run as
+    // well.
     let mut second = Agent::start(&SERVING)?;
     second.page_when("ticktax_recorded_seconds_total")?;
     second.stops_with_balanced_accounts()?;
@@ -340,8 +341,8 @@ pub(crate) fn a_killed_agent_leaves_complete_files() -> Result<(), Failed> {
     for path in [&day, &leftover] {
         chown(path, Some(NOBODY), Some(NOBODY))?;
     }
-    // The lock ended together with the agent. The next agent must remove the file that was left
-    // behind.
+    // The killed agent's lock no longer exists. The next agent must remove the unfinished file that
+    // the killed agent left behind.
     let mut next = Agent::start(&arguments)?;
     next.page_when("ticktax_recorded_seconds_total")?;
     let left = fs::read_dir(&day)?.count();

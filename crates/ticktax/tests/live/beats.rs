@@ -1,5 +1,5 @@
-//! Tests with disturbances that have a known rhythm. ticktax must find and name their period, and
-//! must report no other.
+//! Tests with disturbances that have a known period. ticktax must find this period and name its
+//! source, and must report no other period for it.
 
 use libtest_mimic::Failed;
 use ticktax_inject::{Disturbance, Plan, Schedule, Truth};
@@ -35,13 +35,14 @@ pub(crate) fn a_thread_has_its_period_its_name_and_its_timer() -> Result<(), Fai
 
 /// Checks that the cause of a period is the waker of the thread. Shortly before a rare real-time
 /// thread wakes up, the timer of the real-time budget expires, and the tick balances the load of an
-/// idle CPU. Neither of them wakes the thread. Periodic work of the kernel must be attributed to
-/// its timers.
+/// idle CPU. Neither of them wakes the thread, so neither may be named. Periodic work of the kernel
+/// must be attributed to the timers that trigger it.
 pub(crate) fn a_cause_is_the_waker_and_not_a_neighbour_in_time() -> Result<(), Failed> {
     let (period, length) = (Nanos::from_secs(3), Nanos::from_millis(1));
     // The thread starts once more when the disturbance ends. With this duration, that start comes
-    // so soon after the ninth one that the two count as one. If it came a third of a period later,
-    // one interval would be irregular, and nine regular ones would not be enough to make up for it.
+    // so soon after the ninth start that the two count as one. If it came a third of a period
+    // later, one interval between starts would be irregular, and nine starts would be too few to
+    // make up for it.
     let duration = Nanos::from_millis(24_500);
     let (truth, all) = beats_of(Schedule::every(period, length), duration)?;
     checks::is_caused_by_its_timer(&truth, &all)?;

@@ -44,14 +44,16 @@ pub(crate) fn accounts_balance_and_gaps_are_explained() -> Result<(), Failed> {
     })?;
     gaps::are_explained(&statement)?;
     let clock = statement.clock.as_ref().ok_or("no clock")?;
-    // The uncertainty must be less than the shortest gap that counts. On a guest that shares its
-    // CPUs, it is a few times as long as a clock reading, which takes 30 to 70 ns.
+    // The uncertainty must be less than the shortest gap that counts, which is 1 µs. On a guest
+    // that shares its CPUs, the uncertainty is a few times as long as a clock reading, which takes
+    // 30 to 70 ns.
     check(clock.uncertainty < Nanos::from_micros(1), || {
         format!("{clock:?}")
     })
 }
 
-/// Smallest allowance for the events between the kernel's readings and the accounts.
+/// Minimum tolerance for the events between the readings of the kernel's counters and the start or
+/// end of the accounts.
 const BETWEEN: Tolerance = Tolerance {
     events: 40.0,
     ..Tolerance::LIVE
@@ -134,8 +136,8 @@ pub(crate) fn a_full_disk_still_prints_the_statement() -> Result<(), Failed> {
     })?;
     check(complaint.contains("full"), || complaint.to_string())?;
     check(!complaint.contains("os error"), || complaint.to_string())?;
-    // The script lists the files on the disk at the end. There must be none, so that only the error
-    // message is printed.
+    // At its end, the script prints a line for each file on the disk. There must be no file, so the
+    // error message must be the only line.
     check(complaint.lines().count() == 1, || {
         format!("left behind: {complaint}")
     })?;
@@ -190,7 +192,7 @@ fn limited(limit: &str, arguments: &str) -> Command {
 
 pub(crate) fn a_tracer_without_files_is_explained() -> Result<(), Failed> {
     let audit = "audit --for 100ms --probe none --format json";
-    // ticktax must raise the soft limit itself.
+    // The hard limit is high enough, so ticktax must raise the soft limit itself.
     let raised = limited("-S -n 32", audit).output()?;
     let level = statement(&raised)?.level;
     check(level == Level::Kernel, || format!("{level:?}"))?;

@@ -28,8 +28,8 @@ pub(crate) fn may_trace() -> bool {
 }
 
 /// Returns the reason why real-time threads are not allowed here. Returns `None` if they are. With
-/// `CONFIG_RT_GROUP_SCHED`, a cgroup must be given time for real-time threads before it can have
-/// any.
+/// `CONFIG_RT_GROUP_SCHED`, real-time threads are allowed only in cgroups that have been given time
+/// for them.
 pub(crate) fn no_real_time() -> Option<&'static str> {
     let tried = Command::new("chrt").args(["--rr", "1", "true"]).output();
     let may = tried.is_ok_and(|output| output.status.success());

@@ -59,7 +59,8 @@ pub(crate) fn a_stall_is_caught_with_its_culprit() -> Result<(), Failed> {
     })?;
     recorder.mark("after the stalls")?;
     recorder.signal(Signal::SIGUSR1)?;
-    // Wait for the windows of both requests. They end 2 s after the requests.
+    // Wait until the windows of both requests have been saved. Each window ends 2 s after its
+    // request.
     for _ in 0..300 {
         if requested_kinds(&folder)?.len() == 2 {
             break;
@@ -98,8 +99,8 @@ fn requested_kinds(folder: &Path) -> Result<Vec<TriggerKind>, Failed> {
     let mut kinds = Vec::new();
     let mut seen = HashSet::new();
     for line in incidents(folder)? {
-        // If a request follows soon after another, the two share a recording. The recording is
-        // written shortly after the lines in the index.
+        // If a request follows soon after another, both requests share a recording. The recording
+        // is written shortly after the lines in the index.
         let name = line["recording"].as_str().unwrap_or_default().to_owned();
         if !folder.join(&name).is_file() || !seen.insert(name) {
             continue;

@@ -1,7 +1,7 @@
-//! The command on this machine's kernel, with disturbances of known size.
+//! Tests the command on this machine's kernel, with disturbances of known size.
 //!
-//! `root::` tests trace the kernel. Without the rights for that, they are reported as ignored. They
-//! run one at a time because they share the machine.
+//! Tests named `root::…` trace the kernel. Without the rights for that, they are reported as
+//! ignored. They run one at a time because they share the machine.
 
 #![allow(
     clippy::unwrap_used,
@@ -355,7 +355,7 @@ const ROOT: &[(&str, Test)] = &[
     ),
 ];
 
-/// Tests whose disturbance is a real-time thread, or must outrank all programs.
+/// Tests that need real-time threads, because the disturbance is one or must preempt all programs.
 const REAL_TIME: &[(&str, Test)] = &[
     ("injected::fifo_thread", disturbances::fifo_thread),
     ("injected::membarrier_storm", disturbances::membarrier_storm),
@@ -413,7 +413,7 @@ const PROMETHEUS: &[(&str, Test)] = &[
     ),
 ];
 
-/// Tests on a terminal, with disturbances that outrank all programs.
+/// Tests on a terminal, with disturbances that preempt all programs.
 const SCREENS: &[(&str, Test)] = &[
     (
         "screens::a_real_time_thief_is_named",
@@ -454,8 +454,8 @@ const RECORDED: &[(&str, Test)] = &[
     ),
 ];
 
-/// Tests that need a CPU whose time is sampled at the tick, and a program that outranks all others
-/// there.
+/// Tests that need a CPU whose time is sampled at the tick, and a program that preempts all others
+/// on that CPU.
 const SAMPLED: &[(&str, Test)] = &[
     (
         "accounting::a_program_between_ticks_is_found",
@@ -472,7 +472,7 @@ const SAMPLED: &[(&str, Test)] = &[
 ];
 
 /// The tests that `cargo test` runs: those that need this machine's own kernel and pass on a busy
-/// machine. The others need a quiet machine and run with `TICKTAX_TESTS=live`. `vm::scenario`
+/// machine. All other tests need a quiet machine and run with `TICKTAX_TESTS=live`. `vm::scenario`
 /// checks most of their disturbances in a guest that load cannot affect.
 const ON_A_BUSY_MACHINE: [&str; 12] = [
     "accounts_balance_and_gaps_are_explained",

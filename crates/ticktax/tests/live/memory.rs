@@ -1,5 +1,5 @@
-//! Tests audits, the recorder and the agent in a small memory group, while thousands of processes
-//! sleep and others start all the time.
+//! Tests audits, the recorder and the agent in a cgroup with little memory, while thousands of
+//! processes sleep and others start all the time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -63,7 +63,7 @@ fn hierarchy() -> Option<(PathBuf, &'static str)> {
         .then(|| (second.to_owned(), "memory.max"))
 }
 
-/// Why the tests cannot run here, or `None` if they can.
+/// Returns the reason why the tests cannot run here. Returns `None` if they can.
 pub(crate) fn why_not() -> Option<&'static str> {
     hierarchy().is_none().then_some("needs memory cgroups")
 }

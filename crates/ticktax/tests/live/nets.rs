@@ -78,7 +78,7 @@ pub(crate) fn a_soak_probe_gets_the_remaining_time() -> Result<(), Failed> {
     let books = statement.traced.as_ref().ok_or("no books")?;
     let soaked = books.time(TrafficAccount::Soaker);
     let idle = books.time(TrafficAccount::Idle);
-    // If other programs use all CPUs, they leave nothing for the soak probe.
+    // If other programs use all of the CPUs' time, nothing is left for the soak probe.
     let others = books.time(TrafficAccount::Program).share_of(books.elapsed);
     let has_some = soaked > Nanos::ZERO && soaked > idle;
     check(has_some || others > 0.8, || format!("{statement:?}"))
@@ -154,8 +154,8 @@ pub(crate) fn a_link_is_delayed_or_the_missing_kernel_option_is_named() -> Resul
 }
 
 /// Checks that a sampler finds too little interrupt time. Its own interrupt has to wait for other
-/// interrupts, and sampling by thread cannot see softirqs. Other columns contain the missing time,
-/// so the columns still add up.
+/// interrupts, and sampling by thread cannot see softirqs. The sampler charges the missing time to
+/// other accounts, so each of its columns still adds up.
 pub(crate) fn a_sampler_finds_no_interrupt() -> Result<(), Failed> {
     let statement = pair(&["--soak"])?;
     let why = || format!("{statement:?}");
@@ -179,7 +179,7 @@ pub(crate) fn a_sampler_finds_no_interrupt() -> Result<(), Failed> {
         why,
     )?;
     check(sampled.shares(SampledActivity::Softirq).0 > 0.0, why)?;
-    // If other programs keep the CPUs busy, the soak probe has too little time to find out its
+    // If other programs keep the CPUs busy, the soak probe gets too little time to measure its own
     // speed.
     let fits = |soaked: Nanos| Nanos::ZERO < soaked && soaked < books.elapsed;
     let left = books.time(TrafficAccount::Soaker).share_of(books.elapsed);
@@ -221,7 +221,7 @@ fn namespaces() -> Result<usize, Failed> {
     Ok(found.len())
 }
 
-/// Checks that no thread is left in a namespace, and that no namespace is mounted by name. The
+/// Checks that no thread is left in a namespace, and that no namespace is mounted under a name. The
 /// kernel has then removed the namespaces together with their devices.
 pub(crate) fn a_killed_pair_leaves_nothing() -> Result<(), Failed> {
     leaves_nothing_when_killed(&["net", "pair", "--for", "1h", "--untraced"])

@@ -22,8 +22,7 @@ impl Program {
     fn start(command: &mut Command) -> Result<Self, Failed> {
         let command = command.stdout(Stdio::null()).stderr(Stdio::null());
         let program = Self(command.spawn()?);
-        // Give the loop time to start. If it has not started by then, the test only sees fewer
-        // frames.
+        // Give the loop time to start. If it starts even later, the test only sees fewer frames.
         thread::sleep(Duration::from_millis(300));
         Ok(program)
     }
@@ -58,7 +57,7 @@ impl Drop for Program {
 
 pub(crate) fn finds_the_rate_of_a_loop_from_its_wakeups() -> Result<(), Failed> {
     // Give the loop a higher priority than all ordinary programs. Behind ten busy programs, it
-    // would constantly catch up and have no rate that could be found.
+    // would constantly have to catch up, so there would be no frame rate to find.
     let mut arguments = vec!["pace", "--rate", "50", "--work", "2ms", "--for", "1h"];
     arguments.extend(["--policy", "rr:1"]);
     let program = Program::start(&mut ticktax(&arguments))?;
@@ -79,15 +78,16 @@ pub(crate) fn finds_the_rate_of_a_loop_from_its_wakeups() -> Result<(), Failed> 
     })?;
     let figures = statement.figures.ok_or("no figures")?;
     // All slots in the watched time must be accounted for, even on a busy machine. If the loop
-    // wakes up for another reason, such as the end of a page fault that waited for a disk, this
-    // counts as a frame.
+    // wakes up for a reason other than its timer, such as the end of a page fault that waited for a
+    // disk, the wake-up counts as a frame. The tolerance of 3 % allows for this.
     let slots = (figures.frames + figures.dropped) as f64;
     let due = statement.elapsed.as_secs_f64() * 50.0;
     check((slots / due - 1.0).abs() < 0.03, || {
         format!("{slots} slots of {due}: {figures:#?}")
     })?;
     let work = figures.work.ok_or("no work")?;
-    // On a shared machine, other programs preempt the loop during some of its frames.
+    // On a shared machine, other programs preempt the loop during some of its frames, so check only
+    // the median.
     let median = work.quantile(0.5).ok_or("no median")?;
     check((median.0 - 2_000_000).abs() < 200_000, || {
         format!("{work:#?}")
@@ -124,7 +124,8 @@ pub(crate) fn names_the_culprit_of_late_frames() -> Result<(), Failed> {
     };
     let cause = late.causes.iter().find(named);
     let cause = cause.ok_or_else(|| format!("{} is not named: {late:#?}", truth.comm))?;
-    // The thread runs 20 times. In ten cases out of eleven, it overlaps a slot by more than a tick.
+    // The disturbing thread runs 20 times. In ten of eleven cases, it overlaps a slot by more than
+    // a tick, so about 18 frames are late because of it. Require only 12.
     check(cause.frames >= 12, || format!("{late:#?}"))?;
     check(cause.policy == Some(SpecialPolicy::Fifo(50)), || {
         format!("{cause:#?}")

@@ -52,7 +52,8 @@ impl Traffic {
         let mut others = sched_getaffinity(Pid::from_raw(0))?;
         others.unset(cpu.index())?;
         let sender = thread::spawn(move || {
-            // On a machine with one CPU, the sender runs on the receiver's CPU.
+            // Ignore errors: on a machine with one CPU, `others` is empty, and the sender runs on
+            // the receiver's CPU.
             let _ = sched_setaffinity(Pid::from_raw(0), &others);
             while !until.load(Ordering::Relaxed) {
                 let _ = to.send(b"frame");
@@ -84,8 +85,8 @@ fn parse_packets(output: &std::process::Output) -> Result<PacketPaths, Failed> {
         .ok_or("no packet woke a thread")?)
 }
 
-/// Rows about one thread, and about the threads of this process that disturb it. They are collected
-/// independently of the analysis.
+/// The rows about one thread, and about the threads of this process that disturb it. They are
+/// collected without the help of the analysis, to check the analysis.
 #[derive(Default)]
 struct ByHand {
     begin: Nanos,
@@ -130,18 +131,18 @@ impl ByHand {
         Ok(rows)
     }
 
-    /// Returns the delays from a wake-up by a packet until the thread ran. Also returns the number
-    /// of delays that the rows do not show: if the kernel does not report a switch, the thread is
-    /// woken again although it does not seem to have run in between.
+    /// Returns the delays from each wake-up by a packet until the thread ran. Also returns the
+    /// number of delays that the rows do not show: if the kernel does not report a switch, the
+    /// thread is woken again although it does not seem to have run in between.
     fn delays(&self) -> (Vec<Nanos>, u64) {
         let mut unknown = 0;
         let mut delays = Vec::new();
         for (place, &(at, _)) in self.wakes.iter().enumerate().filter(|(_, wake)| wake.1) {
             let next = self.wakes.get(place + 1).map(|wake| wake.0);
             let until_next = |from: Nanos| next.is_none_or(|next| from <= next);
-            // If a thread is woken while it is on its CPU, it continues to run. But if this on-CPU
-            // period is about to end, the thread was already going to sleep and ran again later,
-            // unless it was woken once more before that.
+            // If a thread is woken while it is on its CPU, it usually continues to run. If this
+            // on-CPU period is about to end, however, the thread was already going to sleep and ran
+            // again later, unless it was woken once more before that.
             let during = self.runs.iter().find(|run| run.0 < at && at < run.1);
             let after = self.runs.iter().find(|run| run.0 >= at);
             let after = after.filter(|run| until_next(run.0));
@@ -169,9 +170,9 @@ impl ByHand {
     }
 }
 
-/// Computes from the rows alone how long each `NET_RX` softirq that woke the thread was pending:
-/// from the first raise until it started. Only raises after the start of the previous `NET_RX` on
-/// the same CPU count.
+/// Computes from the rows alone how long each `NET_RX` softirq that woke the thread was pending,
+/// that is, the time from when it was first raised until it started. Only raises after the start of
+/// the previous `NET_RX` on the same CPU count.
 fn raise_delays(recording: &Path, tid: i32) -> Result<Vec<Nanos>, Failed> {
     #[derive(Default)]
     struct OnCpu {
@@ -227,8 +228,8 @@ fn raise_delays(recording: &Path, tid: i32) -> Result<Vec<Nanos>, Failed> {
     Ok(delays)
 }
 
-/// Compares the reported delay between a wake-up and the run of the thread with the rows. Delays
-/// that the rows do not show must be reported as missing.
+/// Compares the reported delays between the thread's wake-ups and its runs with the delays that the
+/// rows show. Delays that the rows do not show must be reported as missing.
 fn check_delays(all: &Intervals, rows: &ByHand, missing: &NotFollowed) -> Result<(), Failed> {
     let (delays, unknown) = rows.delays();
     let why = || {
@@ -243,7 +244,7 @@ fn check_delays(all: &Intervals, rows: &ByHand, missing: &NotFollowed) -> Result
     for (quantile, share) in [(all.median, 50), (all.p99, 99)] {
         let exact = delays[(delays.len() * share).div_ceil(100) - 1];
         let quantile = quantile.ok_or_else(why)?;
-        // Quantiles have a resolution of a quarter of an octave.
+        // Quantiles have a resolution of a quarter of an octave, so they can be off by 13 %.
         let off = (quantile - exact).0.abs();
         check(off * 100 <= exact.0 * 13 + 200, || {
             format!("{share}: {quantile} for {exact}")
@@ -252,8 +253,8 @@ fn check_delays(all: &Intervals, rows: &ByHand, missing: &NotFollowed) -> Result
     Ok(())
 }
 
-/// Compares the reported delay between the raise and the start of a softirq with the rows. All
-/// packets except `missing` of them must have been followed.
+/// Compares the reported delays between the raises and the starts of a softirq with the delays that
+/// the rows show. All packets except `missing` of them must have been followed.
 fn check_raises(
     raised: &Intervals,
     recording: &Path,
@@ -266,7 +267,7 @@ fn check_raises(
     check(delays.contains(&longest), why)?;
     let exact = delays[(delays.len() * 50).div_ceil(100) - 1];
     let median = raised.median.ok_or_else(why)?;
-    // Quantiles have a resolution of a quarter of an octave.
+    // Quantiles have a resolution of a quarter of an octave, so they can be off by 13 %.
     check((median - exact).0.abs() * 100 <= exact.0 * 13 + 200, || {
         format!("{median} for {exact}")
     })
@@ -307,7 +308,8 @@ pub(crate) fn packets_wait_behind_a_fifo_thread() -> Result<(), Failed> {
         .length
         .lengths()
         .ok_or_else(why)?;
-    // About one packet arrives every millisecond.
+    // About one packet arrives every millisecond, so some packet arrives soon enough to wait for
+    // most of the 5 ms.
     check(
         woken.max >= Nanos::from_millis(3) && receiver.delay.count > 500,
         why,
@@ -316,8 +318,8 @@ pub(crate) fn packets_wait_behind_a_fifo_thread() -> Result<(), Failed> {
         step_of(Step::Raised).is_some() && step_of(Step::Interrupt).is_none(),
         why,
     )?;
-    // The disturbance is a thread of this process. On a busy machine, packets can wait longer for
-    // other programs.
+    // The disturbance is a thread of this process, which must be named. On a busy machine, packets
+    // can wait even longer behind other programs.
     let own = i32::try_from(std::process::id())?;
     let is_own = |holder: &&PacketRan| holder.pid == Some(own);
     let all = packets.steps.iter().find(|step| step.step == Step::Woken);
@@ -329,7 +331,7 @@ pub(crate) fn packets_wait_behind_a_fifo_thread() -> Result<(), Failed> {
     let is_held = |delay: &&PacketDelay| delay.tid == tid && delay.longest == Step::Woken;
     check(packets.longest.iter().any(|delay| is_held(&delay)), why)?;
     for way in packets.longest.iter().filter(is_held) {
-        // All of the longest step must be attributed to threads.
+        // The whole longest step must be attributed to threads.
         let woken = way.steps.iter().find(|step| step.step == Step::Woken);
         let window = (
             way.at + way.length - woken.ok_or_else(why)?.time,

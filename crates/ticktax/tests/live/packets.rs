@@ -59,7 +59,8 @@ fn stalled(
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn()?;
     thread::sleep(Duration::from_millis(50));
-    // If sessions are scheduler groups (autogroup), the weight has to be set for the group.
+    // If the kernel schedules sessions as groups (autogroup), the weight has to be set for the
+    // group.
     let _ = fs::write(format!("/proc/{}/autogroup", child.id()), "-20");
     let statement = read(&child.wait_with_output()?);
     running.stop()?;
@@ -117,7 +118,7 @@ pub(crate) fn a_stall_is_named_and_predicts_what_it_loses() -> Result<(), Failed
     };
     let (met, others): (Vec<&Burst>, Vec<&Burst>) = ours.partition(met);
     // If the hypervisor delays the sender, the sender catches up after some of the stalls, and the
-    // receiver then loses more.
+    // receiver then loses more datagrams than predicted. Most of the predictions must be met.
     check(met.len() >= others.len(), why)?;
     reported_again(&file, &statement)
 }
@@ -127,7 +128,7 @@ fn reported_again(file: &Path, statement: &PacketStatement) -> Result<(), Failed
     let output = ticktax(&["report", "--format", "json", file]).output()?;
     let complaint = String::from_utf8_lossy(&output.stderr);
     check(output.status.success(), || complaint.clone().into_owned())?;
-    // A part of the recording has no datagram report. It is shown as an audit instead.
+    // A part of the recording has no datagram report, so `report` must show an audit instead.
     let part = ticktax(&["report", "--from", "1s", file]).output()?;
     let complaint = String::from_utf8_lossy(&part.stderr);
     check(part.status.success(), || complaint.into_owned())?;

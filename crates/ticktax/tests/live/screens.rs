@@ -160,8 +160,8 @@ fn busy_server(dir: &RecordingDir) -> Result<Running, Failed> {
     shell("gamesrv", "while :; do :; done", dir)
 }
 
-/// Starts a program called `backupd` that makes a disturbance. It runs for longer than every audit
-/// here.
+/// Starts a program called `backupd` that makes a disturbance. The program runs for longer than any
+/// audit in these tests.
 fn backup(
     disturbance: Disturbance,
     schedule: Schedule,
@@ -188,7 +188,7 @@ fn audit(server: &Running) -> String {
 fn paced_server(rate: &str, work: &str, dir: &RecordingDir) -> Result<Running, Failed> {
     let server = renamed(Path::new(ticktax()), "gamesrv", dir)?;
     let cpu = ticktax_inject::default_cpu()?.to_string();
-    // Give this loop a higher priority than all ordinary programs, too.
+    // Give the server's loop a higher priority than all ordinary programs, as the disturbance has.
     let arguments = [
         "pace", "--rate", rate, "--work", work, "--for", "60", "--cpu", &cpu, "--policy", "rr:1",
     ];
@@ -201,9 +201,9 @@ fn paced_server(rate: &str, work: &str, dir: &RecordingDir) -> Result<Running, F
 pub(crate) fn a_real_time_thief_is_named() -> Result<(), Failed> {
     let dir = RecordingDir::new();
     // The server and the thief leave half of the CPU unused. If they left less than a twentieth,
-    // the kernel would throttle all real-time threads in each second, and the thief would drift.
-    // The two rates have no common phase, so some frames are late regardless of when the programs
-    // start.
+    // the kernel would throttle all real-time threads in each second, and the thief would drift
+    // relative to the server. The two rates have no common phase, so some frames are late
+    // regardless of when the programs start.
     let server = paced_server("37", "8ms", &dir)?;
     let schedule = Schedule::every(Nanos::from_millis(50), Nanos::from_millis(10));
     let _thief = backup(Disturbance::Fifo { priority: 50 }, schedule, &dir)?;
@@ -223,7 +223,8 @@ pub(crate) fn a_compiler_is_one_name_with_its_processes() -> Result<(), Failed> 
     shows(
         &audit(&server),
         "gamesrv (",
-        // The compilers are real-time threads, on which nice values have no effect.
+        // The compilers are real-time threads, on which nice values have no effect, so the advice
+        // must use `chrt`.
         &["gamesrv", "DELAYED", "ttx-cc1 x3", "chrt -a -o"],
     )
 }
@@ -245,7 +246,7 @@ pub(crate) fn a_quota_is_named() -> Result<(), Failed> {
     let command = words.collect::<Vec<_>>().join(" ");
     shows(
         &format!("{} audit --probe none -- {command}", ticktax()),
-        // The audited program has the same name as this test binary.
+        // The audited command is this test binary, so the screen shows the name of this binary.
         &named,
         &["THROTTLED", "Raise the CPU quota"],
     )
@@ -253,8 +254,8 @@ pub(crate) fn a_quota_is_named() -> Result<(), Failed> {
 
 pub(crate) fn packets_that_take_long_are_named() -> Result<(), Failed> {
     let dir = RecordingDir::new();
-    // The disturbance uses a third of the CPU, nearly all of it in the softirq. This is at least a
-    // tenth of the used time, even if other programs use the rest.
+    // The disturbance uses a third of the CPU, nearly all of it in the softirq. Even if other
+    // programs use the rest of the CPU, this is at least a tenth of the used time.
     let schedule = Schedule::every(Nanos::from_millis(3), Nanos::from_millis(1));
     let _filter = backup(Disturbance::Filter, schedule, &dir)?;
     shows(
@@ -308,8 +309,8 @@ fn recording(
         for (source, ms) in cycle {
             let id = sources.intern(source.clone());
             let dur = ms * MS;
-            // While a thread is off its CPU, it takes no CPU time, so the next row starts at the
-            // same time.
+            // While a thread is off its CPU, the CPU runs something else, so the next row starts at
+            // the same time as the thread's wait.
             let row: Row = whole(0, now, dur, id);
             writer.row(&sources, &row);
             if source.kind != Kind::Wait {

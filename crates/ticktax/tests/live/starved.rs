@@ -1,4 +1,4 @@
-//! Audits of a machine without a CPU to spare.
+//! Tests audits of a machine without a CPU to spare.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -21,8 +21,8 @@ use super::fixture::{check, statement};
 /// Seconds after which the spinners end if the test does not end them.
 const AT_MOST: &str = "60";
 
-/// Spinners on every CPU, in a control group of the highest weight if one can be made. Dropping
-/// this stops them and removes the group.
+/// Spinners on every CPU, in a control group with the highest weight if such a group can be
+/// created. Dropping this stops the spinners and removes the group.
 struct Spinners {
     processes: Vec<Child>,
     group: Option<PathBuf>,
@@ -40,7 +40,7 @@ impl Spinners {
         for _ in 0..count {
             let script = format!("{join}exec timeout {AT_MOST} sh -c 'while :; do :; done'");
             let mut command = Command::new("sh");
-            // `timeout` and the spinner end together with this process group.
+            // Start a process group, so that `timeout` and the spinner can be ended together.
             command.args(["-c", &script]).process_group(0);
             let spinner = command.stdin(Stdio::null()).spawn()?;
             spinners.processes.push(spinner);
@@ -60,7 +60,7 @@ impl Drop for Spinners {
         let Some(group) = &self.group else {
             return;
         };
-        // A process that has just exited can still be in the group.
+        // Try several times: a process that has just exited can still be in the group.
         for _ in 0..100 {
             if fs::remove_dir(group).is_ok() {
                 break;
@@ -70,7 +70,7 @@ impl Drop for Spinners {
     }
 }
 
-/// Creates a group of the highest weight. `None` if no such group can be created.
+/// Creates a control group with the highest weight. Returns `None` if no such group can be created.
 fn group() -> Option<PathBuf> {
     let name = format!("ticktax-starved-{}", std::process::id());
     let make = |root: &str, file: &str, weight: &str| {
@@ -86,10 +86,12 @@ fn group() -> Option<PathBuf> {
         .or_else(|| make("/sys/fs/cgroup", "cpu.weight", "10000"))
 }
 
-/// The events come from real-time threads, so the spinners do not hold them up.
+/// Checks that an audit loses no events while spinners use all CPUs. The events come from real-time
+/// threads, which the spinners do not delay.
 pub(crate) fn nothing_is_lost_without_a_cpu_to_spare() -> Result<(), Failed> {
     let cpus = ticktax_inject::allowed_cpus()?;
-    // A timer's expiry, two switches and a wake-up every 100 µs on each CPU.
+    // Each thread causes four events every 100 µs on its CPU: a timer expiry, two switches and a
+    // wake-up.
     let schedule = Schedule::every(Nanos::from_micros(100), Nanos::from_micros(2));
     let events = cpus.iter().map(|cpu| {
         let plan = Plan::new(Disturbance::Fifo { priority: 20 }, cpu);
@@ -137,7 +139,8 @@ pub(crate) fn nothing_is_lost_without_a_cpu_to_spare() -> Result<(), Failed> {
     })
 }
 
-/// Stopping the audit for a while has the same effect as a busy CPU.
+/// Checks that the audit reports that it was refused a real-time priority. To make the audit need
+/// the priority, the test stops it for a while, which has the same effect as a busy CPU.
 pub(crate) fn a_refused_priority_is_reported() -> Result<(), Failed> {
     let audit = Command::new("setpriv")
         .args(["--bounding-set=-sys_nice", "--inh-caps=-sys_nice"])
@@ -148,7 +151,7 @@ pub(crate) fn a_refused_priority_is_reported() -> Result<(), Failed> {
         .spawn()?;
     let pid = Pid::from_raw(i32::try_from(audit.id())?);
     attached::wait_for_all(audit.id())?;
-    // The first stops may come before the recording starts.
+    // Stop the audit several times, because the first stops may come before the recording starts.
     for _ in 0..6 {
         kill(pid, Signal::SIGSTOP)?;
         thread::sleep(Duration::from_millis(300));

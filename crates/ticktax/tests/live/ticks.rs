@@ -8,7 +8,8 @@ use super::checks::Tolerance;
 use super::checks::counters::{bill, tick_costs_add_up, ticks_match_counts};
 use super::fixture::{Recorded, RecordingDir, check, statement, ticktax};
 
-/// Allowance for the events between the kernel's readings and the accounts.
+/// Tolerance for the events between the readings of the kernel's counters and the start or end of
+/// the accounts.
 const BETWEEN: Tolerance = Tolerance {
     events: 40.0,
     ..Tolerance::LIVE
@@ -36,7 +37,8 @@ pub(crate) fn ticks_match_the_kernels_counts() -> Result<(), Failed> {
         }
     }
     let cost = bill.cost.as_ref().ok_or("no cost")?;
-    // If other programs leave the probe no CPU time, ticks do not interrupt the probe either.
+    // If other programs leave the probe no CPU time, ticks do not interrupt the probe either, so an
+    // entry and exit time is required only if it had some.
     let loops = statement.accounts.iter();
     let loops = loops.filter(|account| account.class == Class::Probe);
     let loops: Nanos = loops.map(|account| account.time).sum();

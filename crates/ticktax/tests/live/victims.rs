@@ -80,9 +80,9 @@ fn audit_of(plan: &Plan) -> Result<(Truth, ThreadTimes), Failed> {
 }
 
 /// Checks that a program only counts as throttled if its own quota is used up. The quota of another
-/// cgroup is refilled every 10 ms, and a real-time thread runs for most of the time. Once the
-/// program's own cgroup has quota again, waiting behind that thread is not throttling, even if it
-/// lasts for several quota periods.
+/// cgroup is refilled every 10 ms, and a real-time thread runs for most of the time. Once the quota
+/// of the program's own cgroup is refilled, waiting behind that thread is not throttling, even if
+/// the wait lasts for several quota periods.
 pub(crate) fn is_throttled_by_its_own_quota_alone() -> Result<(), Failed> {
     let millis = Nanos::from_millis;
     own_quota_alone(millis(10), millis(100))?;
@@ -159,9 +159,9 @@ pub(crate) fn a_real_time_loop_is_throttled_by_the_kernel() -> Result<(), Failed
     let threads = threads(&statement)?;
     let held = &threads.real_time;
     check(!held.is_empty(), || format!("{:?}", threads.delays))?;
-    // One period after the start of the audit, it is known how much of the previous period was
-    // used. If a delay is longer than the reserved time plus a few ticks, the limit is not its
-    // cause.
+    // The limit can be recognised only in delays that end at least one period after the start of
+    // the audit, because it must be known how much of the previous period was used. If a delay is
+    // longer than the reserved time plus a few ticks, the limit is not its cause.
     let upper = Nanos::from_millis(60);
     let mut delays = threads.delays.iter().filter(|delay| delay.length <= upper);
     let longest = delays.find(|delay| delay.at >= Nanos::from_secs(1));
@@ -192,7 +192,8 @@ pub(crate) fn sleeps() -> Result<(), Failed> {
     let sleeper = Shell::run("exec sleep 60", None)?;
     thread::sleep(Duration::from_millis(200));
     let threads = sleeper.audit()?;
-    // The program never runs, so its lifetime is a single wait without any event.
+    // The program never runs during the audit, so its recording contains a single wait without any
+    // event.
     let asleep = time(&threads, ThreadState::Sleeping);
     check(asleep == threads.elapsed, || format!("{threads:?}"))?;
     close("asleep", asleep.as_secs_f64(), 2.0, 0.2)

@@ -21,7 +21,7 @@ pub(crate) const QUIET_FILE: &str = "/proc/sys/vm/stat_interval";
 /// Values that the tests set. They use the first one that differs from the current value.
 const OTHERS: [&str; 2] = ["61", "62"];
 
-/// Number of checks. They take 20 s in total.
+/// Number of times to check for something. All checks together take 20 s.
 const LOOKS: u32 = 400;
 const MOMENT: Duration = Duration::from_millis(50);
 
@@ -87,7 +87,7 @@ pub(crate) fn verdict(statement: &Value, metric: &str) -> (String, f64) {
     )
 }
 
-/// The harmless setting of this machine. It is restored when this is dropped, even after a panic.
+/// The harmless setting of this machine. Dropping this restores the setting, even after a panic.
 pub(crate) struct Quiet(pub(crate) String);
 
 impl Quiet {

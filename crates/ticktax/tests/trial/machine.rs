@@ -54,7 +54,8 @@ fn timer_slack_of_a_paced_loop() -> Result<(), Failed> {
     let dir = JournalDir::new();
     let statement = dir.statement(&[
         "proc.timer_slack=now,20000000",
-        // With this nice value, the loop runs as soon as its timer fires, even on a busy machine.
+        // With this nice value (-20), the loop runs as soon as its timer fires, even on a busy
+        // machine.
         "proc.nice=-20",
         "--blocks",
         "8",
@@ -103,7 +104,8 @@ fn a_quota_of_a_separate_cgroup() -> Result<(), Failed> {
     check(left.is_empty(), || format!("{left:?}"))
 }
 
-/// Returns the cgroups that trials have left behind whose processes have exited.
+/// Returns the cgroups that trials have left behind. The name of such a cgroup ends with the PID of
+/// its trial, and the trial has exited.
 fn groups_left() -> Vec<PathBuf> {
     let roots = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"].map(Path::new);
     let entries = roots.iter().flat_map(fs::read_dir).flatten().flatten();

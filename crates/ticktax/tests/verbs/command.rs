@@ -320,7 +320,8 @@ fn a_shell_completes_cases_sections_and_files() {
     assert_eq!(offered(&["sweep", ""], at)[0], "game.toml");
 }
 
-/// The completion script inserts the name without quotes, so the shell would run the command in it.
+/// Checks that a file whose name contains a command is not offered. The completion script inserts
+/// the name without quotes, so the shell would run the command.
 #[test]
 fn a_file_whose_name_holds_a_command_is_not_offered() {
     let folder = tempfile::tempdir().unwrap();

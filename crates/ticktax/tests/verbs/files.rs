@@ -1,5 +1,5 @@
-//! Tests of output files that the user names: with leftovers of a killed process next to them,
-//! behind symbolic links, and on devices.
+//! Tests of output files that the user names: next to the leftovers of a killed process, behind
+//! symbolic links, and on devices.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -70,7 +70,7 @@ fn the_next_run_removes_files_of_a_killed_run_but_not_of_a_running_one() {
     let killed = Audit::saving(&file, &[]);
     let leftover = names(&folder);
     assert_eq!(leftover.len(), 1);
-    // Dropping the audit kills it before it can clean up.
+    // Dropping the audit kills it before it can remove its partial file.
     drop(killed);
     assert_eq!(names(&folder), leftover);
     let running = Audit::saving(&file, &leftover);

@@ -39,7 +39,7 @@ fn similar_incidents_are_grouped() {
     assert_eq!(list["recovered"], 13);
     let period = groups[1]["beats"][0]["period_ns"].as_f64().unwrap();
     assert!((period / 60e9 - 1.0).abs() < 1e-3, "{period}");
-    // Print the same list as text, but only with later incidents.
+    // Print the same list as text, but only with the incidents since 12:05.
     let page = ticktax(
         &["incidents", "list", "--since", "2025-11-22T12:05"],
         folder.path(),
@@ -70,14 +70,14 @@ fn the_page_of_an_incident_links_to_its_timeline() {
     assert!(shown.status.success(), "{}", text(&shown.stderr));
     let page = fs::read_to_string(page).unwrap();
     let (answer, rest) = page.split_once("<nav").unwrap();
-    // The wait lasts 20 ms from 500 ms on. The timeline shows it with half of its length on either
-    // side.
+    // The wait lasts 20 ms and starts at 500 ms. The timeline shows the wait and half of its length
+    // on either side, so it shows 490 to 530 ms.
     assert!(
         answer.contains("href=\"#timeline=490000000,530000000,0\""),
         "{answer}"
     );
     assert!(rest.contains("id=\"timeline-zoom\""));
-    // The page of the list has no timeline.
+    // The page of the list must not have a timeline.
     let list = folder.path().join("list.html");
     let listed = ticktax(
         &["incidents", "list", "--html", list.to_str().unwrap()],
@@ -207,8 +207,8 @@ fn a_mark_is_a_datagram_with_its_note() {
     assert_eq!(refused.status.code(), Some(2));
 }
 
-/// The socket may belong to the agent's user, who must not be able to block a script that root
-/// runs.
+/// Checks that `mark` gives up if no program accepts the mark. The socket may belong to the agent's
+/// user, who must not be able to block a script that root runs.
 #[test]
 fn a_mark_that_is_not_accepted_fails() {
     let folder = tempfile::tempdir().unwrap();

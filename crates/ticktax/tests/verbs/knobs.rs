@@ -163,7 +163,7 @@ fn invalid_requests_are_refused_in_one_line() {
 fn settings_of_a_killed_run_are_restored_once() {
     let (subject, folder) = (Subject::start(), TempDir::new().unwrap());
     let journal = journal_of(&subject, folder.path());
-    // Change the setting again, in the same way as the killed `try` did.
+    // Change the setting again, as if a killed `try` had left it changed.
     let begun = Session::begin(&System::default(), &folder.path().join("other"), "another");
     let mut session = begun.unwrap().0;
     subject.set_batch_policy(&mut session);

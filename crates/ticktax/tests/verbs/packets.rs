@@ -81,7 +81,7 @@ fn between_hosts_the_receiver_reports_everything_but_delays() {
     let datagrams = received.receiver.unwrap().datagrams.unwrap();
     assert_eq!(arrived, datagrams.arrived);
     assert_eq!(datagrams.sent, Some(sent.sender.unwrap().calls));
-    // The clocks of two hosts may differ, so no delays can be reported.
+    // The clocks of two hosts may differ, so the report must contain no delays.
     assert_eq!(received.delays, None);
 }
 
@@ -114,7 +114,7 @@ fn a_killed_sender_leaves_the_receiver_with_partial_results() {
         received.receiver.unwrap().ended_early,
         Some(EndedBy::PeerGone)
     );
-    // The number of datagrams that were sent is unknown, so no losses can be reported.
+    // The number of datagrams that were sent is unknown, so the report must contain no losses.
     assert_eq!(received.losses, None);
 }
 

@@ -45,7 +45,9 @@ fn a_part_balances_and_is_saved_as_a_recording_that_prints_the_same() {
 
     let again = json(&["report", saved]);
     assert_eq!(again, part);
-    // Times are relative to the start of the whole recording, so the periods continue in the part.
+    // Times are relative to the start of the whole recording. The first event of a source in the
+    // part must therefore come a whole number of periods after its first event in the whole
+    // recording.
     let beats = again.beats.unwrap().beats;
     assert!(!beats.is_empty());
     let complete = json(&["report", recording]);

@@ -35,7 +35,8 @@ fn a_file_beyond_the_size_limit_ends_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let recording = recording(folder.path());
     let rows = folder.path().join("trace.pftrace");
-    // Depending on the shell, a block has 512 or 1,024 bytes.
+    // With `-f 8`, the limit is 4 or 8 KiB, because a block has 512 or 1,024 bytes, depending on
+    // the shell.
     let arguments = ["report", path(&recording), "--perfetto", path(&rows)];
     let output = limited("-f 8", &arguments);
     assert_eq!(output.status.code(), Some(1), "{output:?}");

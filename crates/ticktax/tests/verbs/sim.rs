@@ -79,7 +79,8 @@ fn predictions_from_a_recording_match_the_scenario_under_other_settings() {
             let (a, b) = (value(row, measure), value(truth, measure));
             let near = match measure {
                 _ if is_small_lateness => (a - b).abs() < 60e3,
-                // A disk softirq that happens to follow a tick counts as part of the tick.
+                // A disk softirq that happens to follow a tick counts as part of the tick, so allow
+                // an error of 5 %.
                 Measure::TickCost => (a / b - 1.0).abs() < 0.05,
                 _ => meet(row, truth, measure),
             };
@@ -136,7 +137,7 @@ fn other_rates_and_rules_have_the_expected_effect() {
         value(row.unwrap(), Measure::Fps)
     };
     assert!((fps(&["rate=100", "rule=deadline"]) - 100.0).abs() < 0.5);
-    // With this rule, the loop does not catch up after a late frame.
+    // With the rule `remaining`, the loop does not catch up after a late frame.
     assert!(fps(&["rate=100", "rule=remaining"]) < 99.8);
     assert!((fps(&["rate=40", "rule=deadline"]) - 40.0).abs() < 0.1);
 }
@@ -221,8 +222,8 @@ fn a_file_without_work_is_refused_in_one_line() {
     is_refused(&game, &["--program", "doom"], 1, "no task `doom`");
 }
 
-/// Predicts a recorded loop with other sleep methods: it spins, or it sleeps until shortly before
-/// its wake-up and then spins.
+/// Checks predictions of a recorded loop with two sleep methods that spin: the loop spins all the
+/// time, or it sleeps until shortly before its frame is due and then spins.
 #[test]
 fn a_recorded_loop_can_be_predicted_to_spin() {
     let folder = tempfile::tempdir().unwrap();
@@ -247,8 +248,8 @@ fn a_recorded_loop_can_be_predicted_to_spin() {
     let figure = |way, measure| value(row(way), measure);
     assert!(figure("spin", Measure::Busy) > 0.999 && figure("hybrid", Measure::Busy) < 0.2);
     assert!(figure("hybrid", Measure::Busy) > figure("nanosleep", Measure::Busy));
-    // With this rule, the loop does not catch up after a late wake-up. If it spins, it never has to
-    // wake up.
+    // With the rule `remaining`, the loop does not catch up after a late wake-up. If the loop
+    // spins, it never has to wake up, so it reaches the full rate.
     let fps = |way| figure(way, Measure::Fps);
     let full_rate = fps("spin");
     assert!(fps("nanosleep") < 0.9995 * full_rate, "{prediction:#?}");
@@ -281,7 +282,8 @@ fn invalid_settings_are_refused_in_one_line() {
     ] {
         is_refused(game, arguments, code, hint);
     }
-    // The argument parser also prints the usage below its errors.
+    // These errors may have several lines, because the argument parser also prints the usage below
+    // them.
     refused_as_usage(
         &["sim"],
         &[
@@ -378,7 +380,7 @@ fn a_simulated_loop_is_reported_like_a_real_one() {
     let own = statement_of_loop.cpu.readings.first().unwrap();
     let cores = own.time.share_of(own.elapsed);
     assert!((cores - value(row, Measure::Cpu)).abs() < 1e-9, "{cores}");
-    // The recording also contains the spans.
+    // The recording also contains the spans, so `--audit` can report CPU time.
     let statement: Statement =
         serde_json::from_slice(&report(&["--audit", "--format", "json"])).unwrap();
     assert!(statement.balance.balances());

@@ -1,5 +1,5 @@
-//! Reads the facts that an agent wrote in a guest. Even if the clocks change, the windows must
-//! contain everything that was counted.
+//! Reads the facts that an agent wrote in a guest. Even if the clock is changed, the windows of the
+//! facts must contain everything that was counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;

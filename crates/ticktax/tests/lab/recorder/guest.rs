@@ -31,7 +31,8 @@ use crate::inside::COMMAND;
 pub(crate) const VERB: &str = "recorder-guest";
 /// File with one JSON line for each stall that the guest made.
 pub(super) const STALLS: &str = "stalls.jsonl";
-/// JSON file with the agent's exit code, the offsets of the clocks, and the end times.
+/// JSON file with the agent's exit code, by how much the wall clock and the boot clock are ahead of
+/// the monotonic clock, and when the metrics were read and the agent had exited.
 pub(super) const ENDED: &str = "ended.json";
 /// File that contains the metrics as they were just before the agent stopped.
 pub(super) const PAGE: &str = "page.txt";
@@ -52,8 +53,8 @@ const SOCKET: &str = "/tmp/metrics.sock";
 const FACTS: &str = "/tmp/facts";
 /// Length of the suspend, in whole seconds of the machine's battery-backed clock.
 const ASLEEP: &str = "+6";
-/// Number of checks, and the time between two checks. A slow check delays the test, but does not
-/// change its results.
+/// Number of times to check whether something has happened, and the time between two checks. A slow
+/// check delays the test, but does not change its results.
 const LOOKS: u32 = 900;
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -115,7 +116,7 @@ pub(crate) fn run() -> Outcome {
 fn take_facts() -> Outcome {
     for table in fs::read_dir(FACTS)? {
         let table = table?;
-        // The directory also contains a lock file.
+        // Skip the lock file in this directory.
         if !table.file_type()?.is_dir() {
             continue;
         }
@@ -189,7 +190,7 @@ impl Agent {
     }
 }
 
-/// A thread that always wants its CPU. It therefore waits from the very start of a stall, even if
+/// A thread that always needs its CPU. It therefore waits from the very start of a stall, even if
 /// the host delays the guest's CPU. If a timer had to wake the thread first, the timer might fire
 /// only at the end of the stall.
 struct Victim {

@@ -1,4 +1,5 @@
-//! Runs in the guest: three tracers one after another, each with disturbances at known times.
+//! Runs three tracers in the guest, one after another, and makes disturbances at known times during
+//! each of them.
 //!
 //! The guest checks nothing. It returns the `Truth` of each disturbance and everything that ticktax
 //! wrote.
@@ -73,7 +74,8 @@ impl Guest {
     }
 
     /// Prints the name of the next step on the console, with the guest's uptime and idle time in
-    /// seconds. The host needs CPU time only for the steps in which the guest is busy.
+    /// seconds. These times show which steps cost the host CPU time: those in which the guest is
+    /// busy.
     fn note(step: &str) -> Outcome {
         let uptime = fs::read_to_string("/proc/uptime")?;
         // The kernel prints messages of this priority even with the boot parameter `quiet`.
@@ -156,7 +158,7 @@ impl Guest {
         for _ in 0..20 {
             let start_time = now();
             let child = start(plan::SHORT_LIVED, &["nothing"])?;
-            // In this `Truth`, the field for an event's due time holds the process ID.
+            // There is no due time, so this field of the `Truth` holds the process ID instead.
             let pid = i64::from(child.id());
             finish(child)?;
             log.push(Event {
@@ -201,7 +203,7 @@ impl Guest {
         Self::note("victim's conclusion")?;
         drop(victim.commands);
         finish(victim.child)?;
-        // The tracer exits when its victim has exited.
+        // Wait for the tracer, which exits when its victim has exited.
         tracer.ended()
     }
 
@@ -277,7 +279,7 @@ impl Guest {
         // The first frame after the recorder has learned the rhythm shows when frames are due.
         thread::sleep(Duration::from_millis(200));
         self.inject(&plan::frame_stall())?;
-        // The window ends 2 s after the delay.
+        // Wait until the window has ended, 2 s after the delay.
         thread::sleep(Duration::from_secs(3));
         drop(paced.stdin.take());
         finish(paced)?;

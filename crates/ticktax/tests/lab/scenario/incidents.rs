@@ -30,8 +30,7 @@ fn caught(scenario: &Scenario, name: &str) -> Result<Caught, Failed> {
     Caught::read(scenario.truth(name)?.clone(), &scenario.folder)
 }
 
-/// Checks the kinds of all incidents and their order. No other trigger may fire, and none may fire
-/// twice.
+/// Checks the kinds of all incidents and their order. Each trigger must have fired exactly once.
 fn each_once(scenario: &Scenario) -> Result<(), Failed> {
     let lines = checks::incidents(&scenario.folder)?;
     let kinds: Vec<&str> = lines
@@ -62,7 +61,8 @@ fn waits(scenario: &Scenario) -> Result<(), Failed> {
         .iter()
         .any(|trigger| trigger.kind == TriggerKind::Wait && trigger.comm == plan::HELD_UP);
     check(is_wait, || format!("{triggers:?}"))?;
-    // The victim waited during the stall, and also while the culprit woke up and went to sleep.
+    // The victim waited during the stall. It also waited while the culprit woke up and went to
+    // sleep, so allow 1 % more.
     let lasted = incident["lasted_ns"].as_i64().unwrap_or_default();
     check((STALL.0..STALL.0 * 101 / 100).contains(&lasted), why)
 }
@@ -114,8 +114,8 @@ fn asked(scenario: &Scenario) -> Result<(), Failed> {
     check(right, || format!("{kinds:#?}"))
 }
 
-/// Checks that the recordings of all incidents balance, and that `report` prints something about
-/// each.
+/// Checks that the accounts of each incident's recording balance, and that `report` prints
+/// something about each recording.
 fn balance(scenario: &Scenario) -> Result<(), Failed> {
     for line in checks::incidents(&scenario.folder)? {
         let name = line["recording"].as_str().ok_or("it was not kept")?;

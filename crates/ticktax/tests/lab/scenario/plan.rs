@@ -44,7 +44,7 @@ pub(crate) const READINGS: &str = "readings.json";
 /// Length of the stalls that a real-time thread causes.
 pub(crate) const STALL: Nanos = Nanos::from_millis(60);
 /// Length of the softirq that triggers the recorder. The guest needs fifty times as long to prepare
-/// it.
+/// such a softirq.
 pub(crate) const LONG_SOFTIRQ: Nanos = Nanos::from_millis(20);
 /// Name of the stall that delays [`HELD_UP`].
 pub(crate) const WAIT_STALL: &str = "stall-wait";
@@ -143,8 +143,9 @@ pub(crate) fn victim() -> Vec<Injected> {
     ]
 }
 
-/// Returns a quota for the victim while other programs compete with it. The quota of another cgroup
-/// is refilled every 10 ms, and a real-time thread runs for most of the time.
+/// Returns a quota for the victim while other programs compete with it for the CPU. One of them is
+/// a real-time thread that runs for most of the time. Another has a quota itself, which is refilled
+/// every 10 ms.
 pub(crate) fn contended_quota() -> Injected {
     let ms = Nanos::from_millis;
     let quota = Disturbance::Throttle { quota: ms(10) };
@@ -152,8 +153,8 @@ pub(crate) fn contended_quota() -> Injected {
     injected("contended-quota", quota, schedule, 600)
 }
 
-/// Returns the programs that compete with the victim while it has the quota of [`contended_quota`].
-/// They run for longer than the quota lasts.
+/// Returns the programs that compete with the victim while the victim has the quota of
+/// [`contended_quota`]. They run for longer than the victim has this quota.
 pub(crate) fn contenders() -> [Injected; 2] {
     let ms = Nanos::from_millis;
     let fifo = Disturbance::Fifo { priority: 50 };
@@ -169,8 +170,8 @@ pub(crate) fn contenders() -> [Injected; 2] {
     ]
 }
 
-/// Returns whether another program makes this disturbance while the victim spins. The victim makes
-/// all other disturbances itself.
+/// Returns whether a program other than the victim makes this disturbance while the victim spins.
+/// The victim makes all other disturbances itself.
 pub(crate) fn is_another_program(name: &str) -> bool {
     name == "thief"
 }

@@ -70,7 +70,8 @@ fn balances(scenario: &Scenario) -> Result<(), Failed> {
 fn waits_behind_a_thief(scenario: &Scenario) -> Result<(), Failed> {
     let truth = scenario.truth("thief")?;
     let threads = threads(scenario)?;
-    // Whenever the thief ran, the victim was runnable and therefore waited.
+    // Whenever the thief ran, the victim was runnable and therefore waited, so the thief must have
+    // run for at least as long as it spun.
     let (ran, _) = scenario
         .victim
         .recorded
@@ -87,7 +88,8 @@ fn waits_behind_a_competitor(scenario: &Scenario) -> Result<(), Failed> {
     let mut behind = threads.behind.iter();
     let behind = behind.find(|behind| behind.name == plan::COMPETITOR);
     let behind = behind.ok_or_else(|| format!("{:#?}", threads.behind))?;
-    // The victim was runnable whenever the competitor ran, and also while the competitor started.
+    // The victim was runnable whenever the competitor ran, and also while the competitor started,
+    // so it waited at least as long as the competitor ran.
     let why = || format!("{behind:#?}, which ran {ran}");
     check(behind.time >= ran && behind.time < ran + ran, why)?;
     check(behind.pid == Some(truth.pid) && !behind.same_program, why)
@@ -111,7 +113,8 @@ fn is_throttled(scenario: &Scenario) -> Result<(), Failed> {
     GUEST.count("times", count, truth.events)
 }
 
-/// Checks that the victim's throttled time is the sum of its throttled times under the two quotas.
+/// Checks that the victim's total throttled time is the sum of its throttled times under each of
+/// its two quotas.
 fn total_throttled(scenario: &Scenario) -> Result<(), Failed> {
     let quotas = ["own-quota", plan::contended_quota().name];
     let mut all = Nanos::ZERO;
@@ -122,14 +125,15 @@ fn total_throttled(scenario: &Scenario) -> Result<(), Failed> {
     check(account.time == all, || format!("{account:?} of {all}"))
 }
 
-/// Checks that a thread is not counted as throttled once its own cgroup has quota again, even if it
-/// still waits behind others.
+/// Checks that a thread counts as throttled only until its own cgroup's quota is refilled, even if
+/// the thread still waits behind other programs after that.
 fn own_quota_alone(scenario: &Scenario) -> Result<(), Failed> {
     let name = plan::contended_quota().name;
     let truth = scenario.truth(name)?;
     let truly = truth.injected.as_ref().ok_or("no truth")?.time;
     let (time, _) = held(scenario, truth);
-    // The victim ran again only after the competing programs had run.
+    // The victim ran again only after the competing programs had run, so it was off the CPU for
+    // longer than its quota held it.
     check(truth.logged_length() > truly, || format!("{truth:?}"))?;
     victims::is_held_by_its_own_quota(name, time, truly)
 }
@@ -160,7 +164,8 @@ fn is_blocked(scenario: &Scenario) -> Result<(), Failed> {
     let each: Nanos = planned.map(|injected| injected.plan.schedule.length).sum();
     let calls = measured(truth, "CLOCK_MONOTONIC")?;
     let slept = Nanos(each.0 * i64::try_from(truth.events)?);
-    // Each call takes longer than the wait in it, and the wait takes longer than the child's sleep.
+    // Each call takes longer than the wait in it, and the wait takes longer than the child's sleep,
+    // so the total wait must lie between the other two totals.
     check(slept <= time && time <= calls, || {
         format!("{time}, not {slept} to {calls}: {truth:?}")
     })?;
@@ -178,9 +183,9 @@ fn is_stopped(scenario: &Scenario) -> Result<(), Failed> {
     let truth = scenario.truth(plan::STOPPED)?;
     let account = account(&threads(scenario)?, ThreadState::Stopped)?;
     check(account.count == 1, || format!("{account:?}"))?;
-    // The victim stops when it runs the next time. Until then, it may wait for the end of another
-    // thread's time slice. The kernel checks at ticks whether a slice of 3 ms has ended, so a slice
-    // can last for nearly two ticks.
+    // The victim stops only when it runs again after the signal. Until then, it may wait for the
+    // end of another thread's time slice. The kernel checks at ticks whether a slice of 3 ms has
+    // ended, so a slice can last for nearly two ticks.
     let late = length(truth) - account.time;
     let two_ticks = Nanos(2 * plan::TICK.0);
     check((Nanos::ZERO..=two_ticks).contains(&late), || {
@@ -204,8 +209,8 @@ fn sleeps(scenario: &Scenario) -> Result<(), Failed> {
 
 fn has_children(scenario: &Scenario) -> Result<(), Failed> {
     let threads = threads(scenario)?;
-    // The processes are the victim, one child for each block, one child for each quota, and the
-    // children that the victim starts before it exits.
+    // The processes are the victim, one child for each block, one child for each of the two quotas,
+    // and the children that the victim starts before it exits.
     let blocks = scenario.truth("own-block")?.events;
     let all = 1 + blocks + 2 + plan::CHILDREN;
     GUEST.count("processes", threads.processes, all)

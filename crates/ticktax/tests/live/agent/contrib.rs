@@ -72,7 +72,7 @@ pub(crate) fn the_dashboard_and_the_rules_name_existing_metrics() -> Result<(), 
         check(is_whole, || panel.to_string())?;
     }
     let rules = fs::read_to_string(contrib("prometheus/ticktax.rules.yml"))?;
-    // Noise is all kernel work, so it must be the sum of these classes.
+    // The noise is the time of all kernel work, so it must be the sum of these classes.
     let classes = Class::ALL
         .into_iter()
         .filter(|class| class.is_kernel_work());
@@ -102,8 +102,8 @@ pub(crate) fn the_dashboard_and_the_rules_name_existing_metrics() -> Result<(), 
         .filter(|line| !line.starts_with('#'))
         .filter_map(|line| Some(line.split(['{', ' ']).next()?.to_owned()))
         .collect();
-    // These metrics may be missing: nothing is throttled here, some kernels have no pressure
-    // counters, and there was no incident.
+    // These metrics may be missing: nothing is throttled in this test, some kernels have no
+    // pressure counters, and there was no incident.
     let at_times = [
         "ticktax_incidents_total",
         "ticktax_throttled_seconds_total",
@@ -171,7 +171,7 @@ impl Prometheus {
     fn get(&self, path: &str) -> Result<serde_json::Value, Failed> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
         stream.set_read_timeout(Some(Duration::from_mins(1)))?;
-        // Use HTTP/1.0, so that the answer comes in one piece.
+        // Use HTTP/1.0, so that the server does not split the answer into chunks.
         write!(stream, "GET {path} HTTP/1.0\r\n\r\n")?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
@@ -188,7 +188,7 @@ impl Prometheus {
     ) -> Result<serde_json::Value, Failed> {
         let mut last = serde_json::Value::Null;
         for _ in 0..1_200 {
-            // Prometheus does not listen right after its start.
+            // Ignore errors, because Prometheus does not listen right after its start.
             if let Ok(answer) = self.get(path) {
                 if is_wanted(&answer) {
                     return Ok(answer);
@@ -216,7 +216,7 @@ pub(crate) fn a_prometheus_scrapes_it_and_evaluates_the_rules() -> Result<(), Fa
     let target = &targets["data"]["activeTargets"][0];
     check(target["health"] == "up", || target.to_string())?;
     check(target["lastError"] == "", || target.to_string())?;
-    // The recorded noise ratio needs two scrapes that differ.
+    // The rule for the noise ratio needs two scrapes with different values.
     let noise = query("instance:ticktax_noise:ratio_rate5m");
     prometheus.get_when(&noise, has_value)?;
     let all_healthy = |answer: &serde_json::Value| {
@@ -237,10 +237,11 @@ pub(crate) fn a_prometheus_takes_native_histograms() -> Result<(), Failed> {
     let prometheus = Prometheus::start(folder.path(), &agent.address()?, &feature)?;
     let has_value = |answer: &serde_json::Value| !answer["data"]["result"][0].is_null();
     let query = |expression: &str| format!("/api/v1/query?query={expression}");
-    // These functions work only on native histograms, not on classic ones.
+    // These functions work only on native histograms, so this checks that Prometheus received
+    // native ones.
     let ticks = "ticktax_tick_duration_seconds";
     prometheus.get_when(&query(&format!("histogram_count({ticks})")), has_value)?;
-    // The longest tick must take at least the mean time.
+    // The longest tick must take at least as long as the mean tick.
     let longest = format!(
         "histogram_quantile(1,{ticks})%3E%3Dhistogram_sum({ticks})/histogram_count({ticks})"
     );

@@ -59,7 +59,7 @@ pub(crate) fn a_recorder_runs_along_with_the_sums() -> Result<(), Failed> {
         String::from_utf8_lossy(&marked.stderr).into_owned()
     })?;
     agent.page_when("ticktax_incidents_total{kind=\"mark\"")?;
-    // By now, the window of the mark is over, so this is a separate incident.
+    // The window of the mark has ended by now, so this signal causes a separate incident.
     kill(Pid::from_raw(i32::try_from(agent.pid())?), Signal::SIGUSR1)?;
     let page = agent.page_when("ticktax_incidents_total{kind=\"signal\"")?;
     let counted = sum_of(&page, "ticktax_incident_duration_seconds_count");
@@ -117,8 +117,9 @@ pub(crate) fn its_probes_run_without_rights() -> Result<(), Failed> {
         let comm = fs::read_to_string(format!("/proc/{tid}/comm"))?;
         if comm.starts_with("ttx-sleep/") {
             let stat = fs::read_to_string(format!("/proc/{tid}/stat"))?;
-            // These are fields 40 and 41 of `/proc/PID/stat`, counted from 1. The name in the
-            // second field contains no space here.
+            // The priority and the policy are fields 40 and 41 of `/proc/PID/stat`, counted from 1.
+            // The name in the second field contains no space here, so the fields can be split at
+            // spaces.
             let fields: Vec<&str> = stat.split(' ').collect();
             let policy = fields.get(39..41).ok_or("no policy")?;
             check(policy == ["1", "1"], || format!("{comm}: {policy:?}"))?;

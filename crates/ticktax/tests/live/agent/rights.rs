@@ -74,7 +74,8 @@ pub(crate) fn folders_of_other_users_are_refused() -> Result<(), Failed> {
         is_refused(&["--listen", "none", "--facts", &folder], why)?;
         is_owned(&others, owner, 0o755)?;
     }
-    // The owner of the directory could swap the files that root creates in it.
+    // Root must not create files in this directory, because the owner of the directory could swap
+    // them.
     chown(&others, Some(SOMEBODY), Some(SOMEBODY))?;
     for name in ["incidents", "deep/incidents"] {
         let folder = others.join(name).display().to_string();
@@ -95,7 +96,7 @@ pub(crate) fn links_in_place_of_its_folder_or_socket_are_not_followed() -> Resul
     drop(UnixListener::bind(victim.join("socket"))?);
     let link = place.path().join("link");
     let shown = link.display().to_string();
-    // The link leads to a directory that belongs to root, or nowhere.
+    // Try a link to a directory that belongs to root, and a link that leads nowhere.
     for target in [victim.clone(), place.path().join("nowhere")] {
         symlink(target, &link)?;
         is_refused(&["--listen", "none", "--facts", &shown], "ticktax: ")?;
@@ -148,8 +149,8 @@ pub(crate) fn its_threads_are_filtered_and_have_no_bounding_set() -> Result<(), 
     agent.stops_with_balanced_accounts()
 }
 
-/// Runs `agent`, `record` and `incidents` in several orders. Each time, `/var/lib` is empty at
-/// first, because it is mounted in a separate mount namespace.
+/// Runs `agent`, `record` and `incidents` in several orders. Each time, `/var/lib` is a new, empty
+/// file system that is mounted in a separate mount namespace.
 pub(crate) fn state_folders_work_in_any_order() -> Result<(), Failed> {
     let script = "mount -t tmpfs -o mode=755 none /var/lib || exit 9
                   agent() { \"$1\" agent --listen none --user nobody --trigger signal --for 1s; }
@@ -164,8 +165,8 @@ pub(crate) fn state_folders_work_in_any_order() -> Result<(), Failed> {
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         check(output.status.success(), || format!("{order}: {errors}"))?;
         let out = String::from_utf8_lossy(&output.stdout).into_owned();
-        // The first list must show the agent's incidents if the agent ran first, and must not show
-        // them otherwise.
+        // The first `incidents` command must show the agent's directory if the agent ran first, and
+        // must not show it otherwise.
         let first = out.lines().next().unwrap_or_default().to_owned();
         let is_agents = first.contains("/var/lib/ticktax-agent/incidents");
         check(is_agents == order.starts_with("agent"), || out.clone())?;

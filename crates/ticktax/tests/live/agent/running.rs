@@ -12,13 +12,13 @@ use nix::unistd::Pid;
 
 use crate::fixture::check;
 
-/// Number of checks, a tenth of a second apart, before something counts as missing. A test that
-/// passes does not wait this long, and a busy machine has enough time.
+/// Number of checks, a tenth of a second apart, before something counts as missing. This is long
+/// enough for a busy machine. A test that passes does not wait for so long.
 const LOOKS: usize = 6_000;
 
 /// Arguments with which the agent serves its metrics on a free port.
 pub(crate) const SERVING: [&str; 2] = ["--listen", "127.0.0.1:0"];
-/// Like [`SERVING`], for an agent that switches to a user without rights.
+/// Like [`SERVING`]. These arguments also make the agent switch to a user without rights.
 pub(crate) const AS_NOBODY: [&str; 4] = ["--listen", "127.0.0.1:0", "--user", "nobody"];
 
 /// A running agent, which is killed when this is dropped.

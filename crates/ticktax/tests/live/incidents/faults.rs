@@ -28,7 +28,8 @@ pub(crate) fn a_killed_recorder_leaves_a_usable_folder() -> Result<(), Failed> {
     check(recorder.line()?.ends_with("marked: first"), || {
         "no mark".to_owned()
     })?;
-    // The line about the incident is printed first. The recording follows shortly afterwards.
+    // The line about the incident is printed before the recording is written, so wait for the
+    // recording.
     while fs::read_dir(&folder)?
         .flatten()
         .all(|entry| !is_recording(&entry))
@@ -38,7 +39,7 @@ pub(crate) fn a_killed_recorder_leaves_a_usable_folder() -> Result<(), Failed> {
     recorder.mark("second")?;
     recorder.signal(Signal::SIGKILL)?;
     recorder.child.wait()?;
-    // A killed recorder leaves its socket behind, but nothing listens on it.
+    // A killed recorder leaves its socket behind, but nothing listens on it, so a mark must fail.
     let output = ticktax(&["mark", "third", "--dir"]).arg(&folder).output()?;
     check(!output.status.success(), || "somebody listens".to_owned())?;
     let mut next = Recorder::start(&folder, "signal")?;
@@ -53,7 +54,8 @@ pub(crate) fn a_killed_recorder_leaves_a_usable_folder() -> Result<(), Failed> {
         .collect();
     check(words == ["first", "fourth"], || format!("{words:?}"))?;
     let left = fs::read_dir(&folder)?.count();
-    // Two recordings and the index must be left, but no unfinished file and no socket.
+    // Two recordings and the index must be left in the directory, but no unfinished file and no
+    // socket.
     check(left == 3, || format!("{left} files"))
 }
 
@@ -79,8 +81,8 @@ pub(crate) fn a_folder_that_becomes_read_only_is_reported_and_the_recorder_conti
 -> Result<(), Failed> {
     let dir = RecordingDir::new();
     let folder = dir.file("incidents");
-    // The directory is a separate mount. It becomes read-only while the recorder holds a handle to
-    // it.
+    // The directory is a separate mount, which becomes read-only while the recorder has the
+    // directory open.
     let script = "mkdir \"$1\" && mount --bind \"$1\" \"$1\" || exit 9; \
          \"$2\" record --trigger signal --dir \"$1\" >\"$3\" 2>\"$3.err\" & recorder=$!; \
          trap 'kill $recorder 2>/dev/null' EXIT; \
@@ -182,7 +184,7 @@ pub(crate) fn an_extended_recording_does_not_delay_its_lines() -> Result<(), Fai
     recorder.end()?;
     let found = incidents(&folder)?;
     let names: Vec<&Value> = found.iter().map(|line| &line["recording"]).collect();
-    // If the machine delayed a mark by two seconds, that mark has another recording.
+    // If the machine delayed a mark by two seconds, that mark has a separate recording.
     let recordings = fs::read_dir(&folder)?.flatten().filter(is_recording);
     let shared = recordings.count() < names.len();
     check(shared, || format!("{names:?}"))?;
@@ -208,7 +210,8 @@ impl Busy {
         let mut only = CpuSet::new();
         only.set(cpu.index())?;
         let thread = thread::spawn(move || {
-            // If the thread cannot be pinned, the waits that the test counts will be missing.
+            // If the thread cannot be pinned, the test notices this, because the waits that it
+            // counts are missing.
             let _ = sched_setaffinity(Pid::from_raw(0), &only);
             while !until.load(Ordering::Relaxed) {
                 std::hint::spin_loop();

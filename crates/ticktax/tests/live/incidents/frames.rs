@@ -103,7 +103,7 @@ fn record(dir: &RecordingDir) -> Result<Recorder, Failed> {
     let rate = rate.and_then(|(before, _)| before.rsplit(' ').next()?.parse::<f64>().ok());
     let is_loop = rate.is_some_and(|rate| (49.75..=50.25).contains(&rate));
     check(is_loop, || message.clone())?;
-    // The next frame shows the recorder where the slots start.
+    // After the next frame, the recorder knows where the slots of the grid start.
     thread::sleep(Duration::from_millis(200));
     Ok(recorder)
 }
@@ -192,7 +192,8 @@ impl Drop for Load {
 pub(crate) fn frames_caught_under_load_were_lost() -> Result<(), Failed> {
     let dir = RecordingDir::new();
     let cpu = ticktax_inject::default_cpu()?;
-    // Every four seconds, a long frame makes the loop lose the next two frames.
+    // Every four seconds (200 frames of 20 ms), a long frame of 50 ms makes the loop lose the next
+    // two frames.
     let paced = Loop::start(cpu, false, Some(200))?;
     let recorder = record(&dir)?;
     let load = Load::start(cpu, 2)?;

@@ -19,8 +19,8 @@ use ticktax_model::Cpu;
 pub(super) use crate::checks::incidents::{incidents, triggers_of};
 use crate::fixture::{check, ticktax};
 
-/// A real-time thread that wants its CPU every millisecond. Only the injector can delay it. It
-/// exits when this is dropped.
+/// A real-time thread that needs its CPU every millisecond. Only the injector can delay it.
+/// Dropping this ends the thread.
 pub(super) struct Victim {
     ended: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<()>>,
@@ -117,8 +117,8 @@ impl Recorder {
         Ok(String::from_utf8_lossy(&line).into_owned())
     }
 
-    /// Waits until the recorder prints a message with these words to standard error. Waits for up
-    /// to a minute for each byte.
+    /// Waits until the recorder prints a message with these words to standard error. Fails if the
+    /// recorder prints nothing for a minute.
     pub(super) fn remark(&mut self, words: &str) -> Result<String, Failed> {
         let error = self.child.stderr.as_mut().ok_or("no standard error")?;
         let mut bytes = Vec::new();
