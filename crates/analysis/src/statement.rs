@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use ticktax_model::accounting::AccountingStatement;
 use ticktax_model::beats::BeatStatement;
+use ticktax_model::late_timers::LateTimers;
 use ticktax_model::machine::Pressure;
 use ticktax_model::packet_path::PacketPaths;
 use ticktax_model::recording::Header;
@@ -29,6 +30,8 @@ pub(crate) struct Parts {
     /// Run-queue waits of all threads. `None` if they were not requested, or if the recording has
     /// no wake-ups.
     pub(crate) waits: Option<WaitStatement>,
+    /// Late timer interrupts. `None` if they were not requested, or could not be observed.
+    pub(crate) late_timers: Option<LateTimers>,
     /// Packet delays. `None` if no packet path was seen.
     pub(crate) packets: Option<PacketPaths>,
     /// The victim's statement. `None` if the recording has no victim.
@@ -75,6 +78,7 @@ pub(crate) fn assemble(header: &Header, parts: Parts) -> Statement {
         command: header.command.clone(),
         pressure: pressure(header),
         stolen: header.stolen(),
+        late_timers: parts.late_timers,
         run_queue: header.after.run_queue,
         tick: parts.tick,
         accounting: parts.accounting,

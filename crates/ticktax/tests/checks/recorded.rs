@@ -72,8 +72,12 @@ fn line((span, source): &(Span, Source)) -> String {
 /// interrupt between two steps of this split is counted in the wrong half. The two halves are then
 /// correct only if they are taken together (`split_stretch` in `trace/bpf/books.h`).
 fn nests(spans: &[(Span, Source)]) -> Result<(), Failed> {
-    let takes_time =
-        |kind: Kind| !matches!(kind, Kind::Steal | Kind::Gap | Kind::Wait | Kind::Frame);
+    let takes_time = |kind: Kind| {
+        !matches!(
+            kind,
+            Kind::Steal | Kind::Gap | Kind::Wait | Kind::Frame | Kind::Late
+        )
+    };
     let mut cpus: BTreeMap<Cpu, Vec<&(Span, Source)>> = BTreeMap::new();
     for row in spans.iter().filter(|(_, source)| takes_time(source.kind)) {
         cpus.entry(row.0.cpu).or_default().push(row);
