@@ -5,8 +5,8 @@
 //! as soon as the kernel enables them. If it fires in user mode, where interrupts are always
 //! enabled, then the CPU did not execute the kernel before: an interrupt would have fired on the
 //! way back to user mode. It did not execute the program either, because the interrupt would have
-//! fired there. So something outside the kernel had the CPU, or held back its interrupt, since the
-//! timer was due: the hypervisor or the firmware. The same holds for the idle loop, which disables
+//! fired there. So since the timer was due, the hypervisor or the firmware has taken the CPU, or held
+//! back its interrupt. The same holds for the idle loop, which disables
 //! interrupts only for microseconds.
 //!
 //! An interrupt that fires in the kernel proves nothing. Perhaps the kernel had disabled interrupts
@@ -31,9 +31,9 @@ use std::cmp::Reverse;
 
 use ticktax_model::kernel_words::{Interrupted, SLEEP_FUNCTION, TICK_FUNCTIONS};
 use ticktax_model::late_timers::{Delays, LateTimers, Stop};
-use ticktax_model::limitation::Limitation;
+use ticktax_model::limitation::{Limitation, NoLateTimers};
 use ticktax_model::machine::Machine;
-use ticktax_model::recording::{Header, World};
+use ticktax_model::recording::{Header, Level, World};
 use ticktax_model::{Cpu, Moment, Nanos, Span};
 
 use crate::timeline::{Event, EventKind, InterruptPart};
@@ -133,7 +133,7 @@ impl CpuStops {
         late.add(span.start, interrupted, function);
     }
 
-    /// Judges the pending interrupt, of which all timers are known.
+    /// Judges the pending interrupt. All of its timers must have been added.
     fn judge(&mut self, leaving_idle: Nanos, cpu: Cpu) {
         let Some(late) = self.pending.take() else {
             return;
@@ -241,11 +241,18 @@ impl Stops {
         cpu.busy_until = cpu.busy_until.max(event.span.end());
     }
 
-    /// Returns the delays, or `None` if the recording does not contain them.
-    pub(crate) fn finish(mut self, header: &Header) -> Option<LateTimers> {
-        let is_recorded = header.schema >= RECORDED_SINCE && header.world != World::Simulated;
-        if !is_recorded || !self.ticked || self.summed {
+    /// Returns the delays, or why they are unknown. Returns `None` if no recording of this kind
+    /// contains them.
+    pub(crate) fn finish(mut self, header: &Header) -> Option<Result<LateTimers, NoLateTimers>> {
+        let is_traced = header.level == Level::Kernel && header.world != World::Simulated;
+        if !is_traced || header.schema < RECORDED_SINCE {
             return None;
+        }
+        if self.summed {
+            return Some(Err(NoLateTimers::Sums));
+        }
+        if !self.ticked {
+            return Some(Err(NoLateTimers::NoTick));
         }
         let begin = header.begin().unwrap_or_default();
         let mut late = LateTimers {
@@ -268,7 +275,7 @@ impl Stops {
         late.longest
             .sort_by_key(|stop| (Reverse(stop.at.length), stop.at.at, stop.at.cpu));
         late.longest.truncate(LateTimers::LISTED);
-        Some(late)
+        Some(Ok(late))
     }
 }
 

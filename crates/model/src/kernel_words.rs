@@ -91,8 +91,8 @@ impl TaskDetail {
     }
 }
 
-/// What a timer interrupt interrupted, stored as the name of a [`Kind::Late`](crate::Kind::Late)
-/// row.
+/// Context that a late timer interrupt interrupted, stored as the name of a
+/// [`Kind::Late`](crate::Kind::Late) row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Interrupted {

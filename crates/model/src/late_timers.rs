@@ -2,7 +2,8 @@
 //!
 //! A kernel does not notice that the hypervisor or the firmware has taken the CPU, but its next
 //! timer interrupt comes late. The kernel itself can cause the same delay by disabling interrupts,
-//! but not while a program runs in user mode or the CPU is idle. Those delays are *stops*.
+//! but not while a program runs in user mode or the CPU is idle. Delays in user mode or idle time
+//! are therefore *stops*, in which something else had taken the CPU.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -39,7 +40,7 @@ pub struct Delays {
     /// Total length.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// Maximum length; 0 if there is no interval.
+    /// Maximum length; 0 if `count` is 0.
     #[serde(rename = "max_ns")]
     pub max: Nanos,
 }
@@ -67,7 +68,7 @@ pub struct Stop {
     /// interrupt's timers was due. The hypervisor or the firmware may have taken the CPU earlier.
     #[serde(flatten)]
     pub at: Moment,
-    /// What the late interrupt interrupted. This is the proof: the kernel can delay an interrupt of
+    /// Context that the late interrupt interrupted. This is the proof: the kernel can delay an interrupt of
     /// neither a program in user mode nor an idle CPU.
     pub interrupted: Interrupted,
 }

@@ -85,7 +85,7 @@ pub struct Statement {
     #[serde(default, rename = "stolen_ns")]
     pub stolen: Option<Nanos>,
     /// Stolen time that late timer interrupts prove; `None` if it could not be determined.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_timers: Option<crate::late_timers::LateTimers>,
     /// Number of threads that were running or waiting for a CPU on the entire machine, sampled.
     #[serde(default)]

@@ -18,7 +18,7 @@ enum kind {
 	KIND_LATE = 6,	  /* a timer interrupt's delay, from when its timer was due: takes no CPU time */
 };
 
-/* What a late timer interrupt interrupted. It is the `id` of a record of [`kind::LATE`]. */
+/* Context that a late timer interrupt interrupted. It is the `id` of a record of [`kind::LATE`]. */
 enum interrupted {
 	INTERRUPTED_KERNEL = 0, /* the kernel, or unknown */
 	INTERRUPTED_USER = 1,	/* a program in user mode, where interrupts are always enabled */

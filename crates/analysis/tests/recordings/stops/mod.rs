@@ -7,7 +7,7 @@ use ticktax_analysis::Auditor;
 use ticktax_fixture::{books, process, replay, watched_header, whole};
 use ticktax_model::kernel_words::{Interrupted, LOCAL_TIMER, SLEEP_FUNCTION};
 use ticktax_model::late_timers::LateTimers;
-use ticktax_model::limitation::Limitation;
+use ticktax_model::limitation::{Limitation, NoLateTimers};
 use ticktax_model::machine::Machine;
 use ticktax_model::recording::{Header, Row, World};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceTable};
@@ -24,7 +24,7 @@ const RECORDED_FROM: i64 = 500 * US;
 /// Why a CPU cannot take an interrupt.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Cause {
-    /// Something outside the kernel has the CPU.
+    /// The hypervisor or the firmware takes the CPU.
     Stop,
     /// The handler of a device's interrupt runs.
     Handler,
@@ -37,7 +37,7 @@ enum Cause {
 /// A CPU that runs a program, or is idle, and cannot take interrupts at known times.
 struct Machinery {
     idle: bool,
-    /// Period of a sleeping thread's timer, or 0 if there is none.
+    /// Period of a sleeping thread's timer, or 0 if no thread sleeps.
     sleeper: i64,
     /// Start, length and cause of the times without interrupts. They do not overlap.
     blocked: Vec<(i64, i64, Cause)>,
@@ -196,7 +196,7 @@ proptest! {
         let late = world.late(&header()).unwrap();
         let truth: i64 = world.stops(0).iter().sum();
         prop_assert!(late.stops.time.0 <= truth + 3 * US * 8, "{:?} of {}", late.stops, truth);
-        // Whatever the next timer is, a stop is seen if it is a tick longer than the shortest one.
+        // The tick alone shows each stop that is longer than a tick period plus the minimum.
         let found = world.stops(TICK + 2 * MS).len() as u64;
         prop_assert!(late.stops.count >= found, "{:?} of {}", late.stops, found);
     }
@@ -284,6 +284,17 @@ fn unseen_interrupts_may_explain_the_longest_stops() {
     let mut unwatched = header();
     unwatched.coverage.every_entry_watched = false;
     assert_eq!(world.late(&unwatched).unwrap().stops.count, 0);
+}
+
+#[test]
+fn a_recording_without_times_or_ticks_has_a_limitation() {
+    let sources = SourceTable::default();
+    let auditor = Auditor::new(&Machine::default());
+    let statement = auditor.finish(&header(), &sources, 1);
+    assert_eq!(statement.late_timers, None);
+    let reason = NoLateTimers::NoTick;
+    let limitation = Limitation::LateTimersNotSeen { reason };
+    assert!(statement.coverage.limitations.contains(&limitation));
 }
 
 #[test]
