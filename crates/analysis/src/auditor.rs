@@ -19,6 +19,7 @@ use crate::pace::watch::Process;
 use crate::packet_path::Packets;
 use crate::real_time::Limits;
 use crate::statement::{Parts, assemble};
+use crate::stops::Stops;
 use crate::tick::TickAccumulator;
 use crate::timeline::{Keep, Timeline};
 use crate::victim::{Loss, Victim, named};
@@ -36,6 +37,8 @@ pub struct Auditor {
     packets: Option<Packets>,
     limits: Option<Limits>,
     tick: TickAccumulator,
+    /// Late timer interrupts. `None` if they were not requested.
+    stops: Option<Stops>,
     accounting: Option<AccountingCheck>,
     beats: Option<Finder>,
     victim: Option<Victim>,
@@ -53,6 +56,7 @@ impl Auditor {
             waits: Some(crate::waits::Waits::new(machine)),
             packets: Some(Packets::default()),
             limits: Limits::from_machine(machine),
+            stops: Some(Stops::new(machine)),
             ..Self::books()
         }
     }
@@ -66,6 +70,7 @@ impl Auditor {
             packets: None,
             limits: None,
             tick: TickAccumulator::default(),
+            stops: None,
             accounting: None,
             beats: None,
             victim: None,
@@ -199,6 +204,7 @@ impl Auditor {
             packets,
             limits: _,
             mut tick,
+            stops,
             accounting,
             beats,
             victim,
@@ -245,6 +251,7 @@ impl Auditor {
             waits: waits.and_then(|waits| waits.finish(header, sources, &mut timeline)),
             packets,
             tick: tick.finish(header, sources),
+            late_timers: stops.and_then(|stops| stops.finish(header)),
             accounting,
             beats,
             victim,
@@ -294,6 +301,9 @@ impl RowSink for Auditor {
             }
         });
         self.tick.event(&event);
+        if let Some(stops) = &mut self.stops {
+            stops.event(&event);
+        }
         if let Some(waits) = &mut self.waits {
             waits.event(&event, history);
         }

@@ -339,7 +339,10 @@ impl RowSink for IncidentAnalysis {
         match row {
             Row::Span(span) => {
                 let source = sources.get(span.source);
-                let occupies_cpu = !matches!(source.kind, Kind::Gap | Kind::Wait | Kind::Frame);
+                let occupies_cpu = !matches!(
+                    source.kind,
+                    Kind::Gap | Kind::Wait | Kind::Frame | Kind::Late
+                );
                 let wanted = wanted(end_of(span), is_thread(source, tid));
                 if occupies_cpu && span.start <= to && wanted && self.spans.len() < MAX_ROWS {
                     self.spans.push(*span);

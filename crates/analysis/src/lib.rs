@@ -55,6 +55,7 @@ mod ran;
 mod real_time;
 mod recording;
 mod statement;
+mod stops;
 pub mod tick;
 mod timeline;
 pub mod totals;

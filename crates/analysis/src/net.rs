@@ -202,7 +202,7 @@ impl TrafficLedger {
             },
             Kind::Irq | Kind::Nmi => TrafficAccount::Irq,
             Kind::Steal => TrafficAccount::Steal,
-            Kind::Gap | Kind::Wait | Kind::Frame => return None,
+            Kind::Gap | Kind::Wait | Kind::Frame | Kind::Late => return None,
         })
     }
 }

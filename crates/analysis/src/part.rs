@@ -212,7 +212,7 @@ impl Cut {
                 kept.self_time = (held - kept.start).max(Nanos::ZERO);
                 return Some(kept);
             }
-            Kind::Gap | Kind::Frame => {
+            Kind::Gap | Kind::Frame | Kind::Late => {
                 let mut kept = self.inside(span)?;
                 kept.self_time = kept.self_time.min(kept.dur);
                 return Some(kept);

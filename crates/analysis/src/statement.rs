@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use ticktax_model::accounting::AccountingStatement;
 use ticktax_model::beats::BeatStatement;
+use ticktax_model::late_timers::LateTimers;
+use ticktax_model::limitation::{Limitation, NoLateTimers};
 use ticktax_model::machine::Pressure;
 use ticktax_model::packet_path::PacketPaths;
 use ticktax_model::recording::Header;
@@ -29,6 +31,9 @@ pub(crate) struct Parts {
     /// Run-queue waits of all threads. `None` if they were not requested, or if the recording has
     /// no wake-ups.
     pub(crate) waits: Option<WaitStatement>,
+    /// Late timer interrupts, or why they are unknown. `None` if they were not requested, or if no
+    /// recording of this kind contains them.
+    pub(crate) late_timers: Option<Result<LateTimers, NoLateTimers>>,
     /// Packet delays. `None` if no packet path was seen.
     pub(crate) packets: Option<PacketPaths>,
     /// The victim's statement. `None` if the recording has no victim.
@@ -75,12 +80,21 @@ pub(crate) fn assemble(header: &Header, parts: Parts) -> Statement {
         command: header.command.clone(),
         pressure: pressure(header),
         stolen: header.stolen(),
+        late_timers: None,
         run_queue: header.after.run_queue,
         tick: parts.tick,
         accounting: parts.accounting,
         beats: parts.beats,
         victim: parts.victim,
     };
+    match parts.late_timers {
+        Some(Ok(late)) => statement.late_timers = Some(late),
+        Some(Err(reason)) => {
+            let limitations = &mut statement.coverage.limitations;
+            limitations.push(Limitation::LateTimersNotSeen { reason });
+        }
+        None => {}
+    }
     let present = header.after.present();
     if let (Some(waits), Some(present)) = (&mut statement.waits, &present) {
         for program in &mut waits.programs {

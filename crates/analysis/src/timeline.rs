@@ -14,6 +14,7 @@
 mod history;
 mod role;
 
+use ticktax_model::kernel_words::Interrupted;
 use ticktax_model::recording::{Edge, ProbeKind, Row, Sum};
 use ticktax_model::statement::Class;
 use ticktax_model::{CpuList, Nanos, SourceId, SourceTable, Span};
@@ -68,6 +69,9 @@ pub(crate) enum EventKind<'a> {
     OffCpu(OffCpu),
     /// A frame of a paced loop.
     Frame,
+    /// A timer interrupt came late. The event arrives before the event of that interrupt, which
+    /// starts at its end.
+    Late(Interrupted),
     /// Many intervals of one source, at unknown times.
     Sum(Role, &'a Sum),
     /// The source made something else runnable. An edge has no length and is not part of the
@@ -100,6 +104,7 @@ impl<'a> Event<'a> {
             Role::Gap(probe) => EventKind::Gap(probe),
             Role::OffCpu(off) => EventKind::OffCpu(off),
             Role::Frame => EventKind::Frame,
+            Role::Late(interrupted) => EventKind::Late(interrupted),
         }
     }
 

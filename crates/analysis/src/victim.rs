@@ -259,7 +259,7 @@ impl Victim {
                 }
             }
             // It is unknown when a sum's intervals occurred.
-            EventKind::Gap(_) | EventKind::Frame | EventKind::Sum(..) => {}
+            EventKind::Gap(_) | EventKind::Frame | EventKind::Late(_) | EventKind::Sum(..) => {}
         }
         while let Some(wait) = self.quota.settled(event.slot, event.span.end()) {
             self.throttled(&wait, Some(history));

@@ -249,7 +249,11 @@ impl WorkRows {
                 }
                 _ => false,
             },
-            EventKind::Steal | EventKind::Gap(_) | EventKind::Frame | EventKind::Sum(..) => false,
+            EventKind::Steal
+            | EventKind::Gap(_)
+            | EventKind::Frame
+            | EventKind::Late(_)
+            | EventKind::Sum(..) => false,
         };
         self.kept += usize::from(kept);
     }

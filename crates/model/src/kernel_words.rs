@@ -1,6 +1,9 @@
 //! Names that recordings use for kernel activities. The analysis looks for these exact words, so
 //! the code that writes recordings and the code that reads them both take them from here.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 /// Name of the local timer interrupt.
 pub const LOCAL_TIMER: &str = "local_timer";
 
@@ -85,6 +88,40 @@ impl TaskDetail {
     /// this name, for example if `name` is the function of a work item.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|detail| detail.name() == name)
+    }
+}
+
+/// Context that a late timer interrupt interrupted, stored as the name of a
+/// [`Kind::Late`](crate::Kind::Late) row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Interrupted {
+    /// A program in user mode, where interrupts are always enabled.
+    User,
+    /// The idle loop.
+    Idle,
+    /// The kernel, or unknown.
+    Kernel,
+}
+
+impl Interrupted {
+    /// All variants.
+    pub const ALL: [Self; 3] = [Self::User, Self::Idle, Self::Kernel];
+
+    /// Returns the name used in files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Idle => "idle",
+            Self::Kernel => "kernel",
+        }
+    }
+
+    /// Returns the variant whose [`Interrupted::name`] is `name`; [`Interrupted::Kernel`], which
+    /// proves nothing, for any other name.
+    pub fn from_name(name: &str) -> Self {
+        let named = Self::ALL.into_iter().find(|context| context.name() == name);
+        named.unwrap_or(Self::Kernel)
     }
 }
 

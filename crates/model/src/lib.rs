@@ -27,6 +27,7 @@ pub mod interrupt_rows;
 pub mod kernel_words;
 pub mod kernels;
 pub mod knob;
+pub mod late_timers;
 pub mod lengths;
 pub mod limitation;
 pub mod machine;

@@ -90,6 +90,11 @@ pub enum Limitation {
         /// Why no gaps were recorded.
         reason: NoGaps,
     },
+    /// Timer interrupts could not be checked for delays, which would have shown stolen time.
+    LateTimersNotSeen {
+        /// Why the delays are unknown.
+        reason: NoLateTimers,
+    },
     /// Only sums of intervals were recorded, so no single program could be followed.
     ProgramNotFollowed,
     /// The tracer did not follow some threads. Their off-CPU time was derived from their run times
@@ -420,4 +425,14 @@ pub enum NoGaps {
     NoProbe,
     /// A soaker, which does not read a clock, ran instead of a probe.
     Soaker,
+}
+
+/// Why the delays of timer interrupts are unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum NoLateTimers {
+    /// Only sums of intervals were recorded.
+    Sums,
+    /// No high-resolution timer of the tick was traced.
+    NoTick,
 }

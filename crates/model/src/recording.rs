@@ -26,7 +26,7 @@ pub use part::RecordingPart;
 pub use probes::{BlockTimes, ClockReport, ProbeFailure, ProbeKind, ProbeReport, SoakReport};
 
 /// Version of the recording format that this version of ticktax writes.
-pub const SCHEMA_VERSION: u32 = 3;
+pub const SCHEMA_VERSION: u32 = 4;
 
 /// Oldest version of the recording format that this version of ticktax reads. In version 2, only
 /// the names of some header fields were different. These fields have the old names as aliases.

@@ -36,11 +36,14 @@ pub enum Kind {
     /// A frame of a paced loop, from its start to the end of its work. Other rows show what ran on
     /// the CPU in that time.
     Frame,
+    /// Delay of a timer interrupt, from the time at which its timer was due. This is not CPU time:
+    /// other rows show what the CPU ran in that time, as far as the kernel knows.
+    Late,
 }
 
 impl Kind {
     /// All kinds, in ascending order.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Idle,
         Self::Task,
         Self::Softirq,
@@ -50,6 +53,7 @@ impl Kind {
         Self::Gap,
         Self::Wait,
         Self::Frame,
+        Self::Late,
     ];
 
     /// Returns the name used in files and statements.
@@ -64,6 +68,7 @@ impl Kind {
             Self::Gap => "gap",
             Self::Wait => "wait",
             Self::Frame => "frame",
+            Self::Late => "late",
         }
     }
 

@@ -84,6 +84,9 @@ pub struct Statement {
     /// guest whose clock never advanced.
     #[serde(default, rename = "stolen_ns")]
     pub stolen: Option<Nanos>,
+    /// Stolen time that late timer interrupts prove; `None` if it could not be determined.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late_timers: Option<crate::late_timers::LateTimers>,
     /// Samples of the number of threads that were running or waiting for a CPU on the entire
     /// machine.
     #[serde(default)]

@@ -2,7 +2,7 @@
 
 use ticktax_model::Nanos;
 use ticktax_model::hook::Hook;
-use ticktax_model::limitation::{Limitation, NoGaps, Unreadable};
+use ticktax_model::limitation::{Limitation, NoGaps, NoLateTimers, Unreadable};
 
 /// A limitation in words: what is missing and why. Both are clauses that end without a full stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,8 @@ pub fn words(limitation: &Limitation) -> LimitationWords {
         | Limitation::CountersUnread { .. } => machine(limitation),
         Limitation::CpusNotProbed { .. }
         | Limitation::ProbePolicyRefused { .. }
-        | Limitation::HypervisorTimeNotSeparated { .. } => probes(limitation),
+        | Limitation::HypervisorTimeNotSeparated { .. }
+        | Limitation::LateTimersNotSeen { .. } => probes(limitation),
         Limitation::ThreadsNotFollowed { .. }
         | Limitation::WaitsDerived { .. }
         | Limitation::InterruptsNotTraced { .. }
@@ -172,7 +173,7 @@ fn machine(limitation: &Limitation) -> Words {
     }
 }
 
-/// Describes limitations that concern probes.
+/// Describes limitations that concern probes and stolen time.
 fn probes(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::CpusNotProbed { cpus } => clauses(
@@ -191,6 +192,15 @@ fn probes(limitation: &Limitation) -> Words {
                     NoGaps::Soaker => "a soaker reads no clock",
                 }
             ),
+        ),
+        Limitation::LateTimersNotSeen { reason } => clauses(
+            "late timer interrupts, which show stolen time",
+            match reason {
+                NoLateTimers::Sums => "--keep sums records no times of single interrupts",
+                NoLateTimers::NoTick => {
+                    "the kernel does not use high-resolution timers, or their tracepoint is missing"
+                }
+            },
         ),
         _ => None,
     }

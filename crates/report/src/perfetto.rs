@@ -111,7 +111,7 @@ impl<W: Write> Perfetto<W> {
                     self.wait(sources, &before, None);
                 }
             }
-            Kind::Frame => {}
+            Kind::Frame | Kind::Late => {}
             Kind::Gap | Kind::Steal => self.aside(sources, span),
             Kind::Irq | Kind::Softirq | Kind::Nmi => {
                 let held = self.held.entry(span.cpu).or_default();

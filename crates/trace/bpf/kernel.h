@@ -64,8 +64,22 @@ struct sched_entity {
 	struct cfs_rq *cfs_rq;
 };
 
+struct timerqueue_node {
+	__s64 expires;
+};
+
+struct hrtimer_cpu_base {
+	unsigned int hres_active : 1;
+};
+
+struct hrtimer_clock_base {
+	struct hrtimer_cpu_base *cpu_base;
+};
+
 struct hrtimer {
+	struct timerqueue_node node;
 	void *function;
+	struct hrtimer_clock_base *base;
 	__u8 is_soft;
 };
 
@@ -112,6 +126,7 @@ struct task_struct {
 	int *set_child_tid;
 	unsigned long nvcsw;
 	unsigned long nivcsw;
+	__u64 utime;
 	struct sched_entity se;
 	struct task_group *sched_task_group;
 	_Bool throttled;

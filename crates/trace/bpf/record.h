@@ -15,6 +15,14 @@ enum kind {
 	KIND_IRQ = 3,	  /* an interrupt */
 	KIND_NMI = 4,	  /* a non-maskable interrupt */
 	KIND_WAIT = 5,	  /* a thread that is not running, which takes no CPU time */
+	KIND_LATE = 6,	  /* a timer interrupt's delay, from when its timer was due: takes no CPU time */
+};
+
+/* Context that a late timer interrupt interrupted. It is the `id` of a record of [`kind::LATE`]. */
+enum interrupted {
+	INTERRUPTED_KERNEL = 0, /* the kernel, or unknown */
+	INTERRUPTED_USER = 1,	/* a program in user mode, where interrupts are always enabled */
+	INTERRUPTED_IDLE = 2,	/* the idle loop */
 };
 
 /* The `id` of an interrupt is one of these architecture vectors, or an IRQ line below the first. */
@@ -86,6 +94,7 @@ enum who {
 enum limit {
 	COMM_LEN = 16,		 /* size of a thread name in bytes, including the terminating 0 */
 	HISTOGRAM_BUCKETS = 140, /* number of buckets in a histogram of lengths */
+	LATE_NS = 500000,	 /* minimum delay in ns of a timer interrupt that is recorded */
 	LONG_NS = 917504,	 /* minimum length in ns of intervals that are recorded individually when summing */
 	RESTS_PER_CPU = 16,	 /* number of entries per CPU for sources that do not fit into the table of sums */
 	MAX_DEPTH = 8, /* maximum depth of a stack: thread, softirq, its function, IRQ, its function, three spare */
@@ -222,6 +231,8 @@ struct cpu_state {
 	char end_comm[COMM_LEN]; /* name of that thread */
 	__u32 fitting;     /* scratch space: one bit for each rule that matches the current delay */
 	__u32 firing;      /* scratch space: one bit for each rule that the current delay triggers */
+	__u64 late_due;    /* when the timer that runs now was due, in ns. 0 if it is not late */
+	__u64 late_utime;  /* user time of the interrupted thread when that timer started to run, in ns */
 };
 
 enum run {
@@ -288,6 +299,7 @@ struct cpu_control {
 struct record_constants {
 	enum kind kind;
 	enum vector vector;
+	enum interrupted interrupted;
 	enum detail detail;
 	enum flag flag;
 	enum run run;

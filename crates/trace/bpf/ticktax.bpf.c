@@ -14,6 +14,7 @@
  * (books.h) keeps the sum exact even then.
  */
 #include "follow.h"
+#include "late.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -77,6 +78,7 @@ static __always_inline int enter_timer(struct hrtimer *timer)
 {
 	struct here here;
 	struct frame *top;
+	__s64 delay;
 
 	if (!arrive(&here))
 		return 0;
@@ -89,6 +91,9 @@ static __always_inline int enter_timer(struct hrtimer *timer)
 			return 0;
 	}
 	top = &here.state->stack[here.state->depth & (MAX_DEPTH - 1)];
+	delay = top->start - timer->node.expires;
+	if (unlikely(delay > LATE_NS))
+		note_late(&here, timer, timer->node.expires);
 	push(&here, top->kind, top->id, (__u64)timer->function, FLAG_FUNCTION);
 	return 0;
 }
@@ -98,7 +103,7 @@ static __always_inline int leave_top(struct here *here)
 {
 	struct frame *top;
 
-	if (!arrive(here) || here->state->depth == 0)
+	if (here->state->depth == 0)
 		return 0;
 	top = &here->state->stack[here->state->depth & (MAX_DEPTH - 1)];
 	if (top->flags & FLAG_FUNCTION)
@@ -110,7 +115,8 @@ static __always_inline int leave_function(void)
 {
 	struct here here;
 
-	leave_top(&here);
+	if (arrive(&here))
+		leave_top(&here);
 	return 0;
 }
 
@@ -119,6 +125,10 @@ static __always_inline int leave_timer(void)
 	struct here here;
 	struct frame *top;
 
+	if (!arrive(&here))
+		return 0;
+	if (unlikely(here.state->late_due))
+		emit_late(&here);
 	if (!leave_top(&here))
 		return 0;
 	top = &here.state->stack[1];

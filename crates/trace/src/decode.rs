@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ticktax_model::kernel_words::{OTHERS, UNREPORTED};
+use ticktax_model::kernel_words::{Interrupted, OTHERS, UNREPORTED};
 use ticktax_model::recording::{Edge, Effect, Row, Sum};
 use ticktax_model::victim::MOVED;
 use ticktax_model::{
@@ -11,7 +11,7 @@ use ticktax_model::{
 };
 
 use crate::names::Names;
-use crate::record::{SpanRecord, SumRecord, detail, flag, kind};
+use crate::record::{SpanRecord, SumRecord, detail, flag, interrupted, kind};
 
 /// Flags that mark a record as an edge instead of a span.
 pub(crate) const EDGES: u8 = flag::WOKE | flag::QUEUED | flag::RAISED;
@@ -113,6 +113,7 @@ impl Decoder {
             kind::SOFTIRQ => (Kind::Softirq, Names::softirq(identity.tid)),
             kind::IRQ => (Kind::Irq, self.names.interrupt(identity.tid)),
             kind::NMI => (Kind::Nmi, "nmi".into()),
+            kind::LATE => (Kind::Late, context_of(identity.tid).name().into()),
             kind::WAIT => {
                 let migrated = identity.flags & flag::MIGRATED != 0;
                 let detail = if migrated {
@@ -326,6 +327,7 @@ fn others(identity: &Identity) -> Source {
         kind::IRQ => Kind::Irq,
         kind::NMI => Kind::Nmi,
         kind::WAIT => Kind::Wait,
+        kind::LATE => Kind::Late,
         _ => Kind::Task,
     };
     let is_kernel = kind != Kind::Task || identity.flags & flag::KERNEL_THREAD != 0;
@@ -337,6 +339,15 @@ fn others(identity: &Identity) -> Source {
     Source {
         owner,
         ..Source::kernel(kind, OTHERS, "")
+    }
+}
+
+/// Returns the context that a late timer interrupted. `number` is the record's ID.
+fn context_of(number: u32) -> Interrupted {
+    match number {
+        interrupted::USER => Interrupted::User,
+        interrupted::IDLE => Interrupted::Idle,
+        _ => Interrupted::Kernel,
     }
 }
 

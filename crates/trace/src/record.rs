@@ -228,14 +228,19 @@ pub struct CpuState {
     pub fitting: u32,
     /// Scratch space: one bit for each rule that the current delay triggers.
     pub firing: u32,
+    /// When the timer that runs now was due, in ns. 0 if it is not late.
+    pub late_due: u64,
+    /// User time of the interrupted thread when that timer started to run, in ns.
+    pub late_utime: u64,
 }
 
 layout! {
-    CpuState 512: stack 0, depth 256, opened 264, last 272, head 280, numbers 288, events 296,
+    CpuState 528: stack 0, depth 256, opened 264, last 272, head 280, numbers 288, events 296,
     thread 304, seen 312, seen_child 320, lost 328, lost_self 336, mismatched 344, folded 352,
     unfollowed 360, missed 368, ticks_stopped 376, raised 384, switches 400, cut 408, seen_tgid 416,
     at_functions 420, seen_comm 424, burst_began 440, burst 448, suppressed 456, ended 464,
-    end_thread 472, end_tid 480, end_tgid 484, end_comm 488, fitting 504, firing 508,
+    end_thread 472, end_tid 480, end_tgid 484, end_comm 488, fitting 504, firing 508, late_due 512,
+    late_utime 520,
 }
 
 /// `struct cpu_control`.
@@ -402,6 +407,9 @@ pub const COMM_LEN: usize = 16;
 /// Number of buckets in a histogram of lengths.
 pub const HISTOGRAM_BUCKETS: usize = 140;
 
+/// Minimum delay in ns of a timer interrupt that is recorded.
+pub const LATE_NS: usize = 500_000;
+
 /// Minimum length in ns of intervals that are recorded individually when summing.
 pub const LONG_NS: usize = 917_504;
 
@@ -458,6 +466,8 @@ pub mod kind {
     pub const NMI: u8 = 4;
     /// A thread that is not running, which takes no CPU time.
     pub const WAIT: u8 = 5;
+    /// A timer interrupt's delay, from when its timer was due: takes no CPU time.
+    pub const LATE: u8 = 6;
 }
 
 /// Flags of a span or an edge.
@@ -510,6 +520,16 @@ pub mod detail {
     pub const REBORN: u64 = 12;
     /// Unknown, because the thread's switch away from its CPU was not reported.
     pub const MISSED: u64 = 13;
+}
+
+/// Contexts that a late timer interrupt can interrupt.
+pub mod interrupted {
+    /// The kernel, or unknown.
+    pub const KERNEL: u32 = 0;
+    /// A program in user mode, where interrupts are always enabled.
+    pub const USER: u32 = 1;
+    /// The idle loop.
+    pub const IDLE: u32 = 2;
 }
 
 /// Flags that select the actions of the BPF programs.

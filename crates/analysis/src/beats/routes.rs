@@ -81,7 +81,7 @@ impl Entering<'_> {
             Role::OnCpu(Occupant::Idle) => Route::Base,
             Role::Gap(probe) => Route::Gap(probe),
             Role::Interrupt(_) => Route::Frame(streams.group(Identity::of_frame(self.source))),
-            Role::Steal | Role::Frame => Route::Ignore,
+            Role::Steal | Role::Frame | Role::Late(_) => Route::Ignore,
             Role::OffCpu(_) => match self.stream(Identity::of_thread(self.source), streams) {
                 NONE => Route::Ignore,
                 stream => Route::Wait(stream),

@@ -1,8 +1,8 @@
 //! Resolves the meaning of each source's rows, once for all consumers.
 
 use ticktax_model::kernel_words::{
-    LOCAL_TIMER, QUOTA_FUNCTIONS, SERVER_FUNCTION, TICK_FUNCTIONS, TIMER_SOFTIRQ, TaskDetail,
-    UNREPORTED, UNTRACED_TIMER,
+    Interrupted, LOCAL_TIMER, QUOTA_FUNCTIONS, SERVER_FUNCTION, TICK_FUNCTIONS, TIMER_SOFTIRQ,
+    TaskDetail, UNREPORTED, UNTRACED_TIMER,
 };
 use ticktax_model::recording::ProbeKind;
 use ticktax_model::statement::Class;
@@ -22,6 +22,8 @@ pub(crate) enum Role {
     OffCpu(OffCpu),
     /// A frame of a paced loop. The frame's CPU time is also covered by other rows.
     Frame,
+    /// The delay of a timer interrupt. Other rows cover the same time.
+    Late(Interrupted),
 }
 
 /// The occupant of a CPU between two context switches.
@@ -167,6 +169,7 @@ impl Role {
             }
             Kind::Steal => Self::Steal,
             Kind::Frame => Self::Frame,
+            Kind::Late => Self::Late(Interrupted::from_name(&source.name)),
             Kind::Gap => Self::Gap(ProbeKind::of_gap(&source.name)),
             Kind::Wait => {
                 let detail = OffCpuReason::from_detail(&source.detail);
@@ -186,7 +189,7 @@ impl Role {
 /// to ticktax.
 fn class_of(source: &Source) -> Option<Class> {
     Some(match (source.kind, source.owner) {
-        (Kind::Gap | Kind::Wait | Kind::Frame, _) => return None,
+        (Kind::Gap | Kind::Wait | Kind::Frame | Kind::Late, _) => return None,
         (Kind::Idle, _) => Class::Idle,
         (Kind::Steal, _) => Class::Steal,
         (_, Owner::Tool) => Class::Tool,

@@ -7,5 +7,6 @@ mod ledger;
 mod pace;
 mod packet_path;
 mod saved;
+mod stops;
 mod tick;
 mod victim;

@@ -117,7 +117,7 @@ impl Timeline {
     fn span(&mut self, sources: &SourceTable, span: &Span) {
         let source = sources.get(span.source);
         match source.kind {
-            Kind::Frame => return,
+            Kind::Frame | Kind::Late => return,
             Kind::Wait => return self.wait(sources, span),
             Kind::Gap | Kind::Steal => {
                 let group = self.groups.group_of(sources, span.source);

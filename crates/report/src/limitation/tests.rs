@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use ticktax_model::hook::Hook;
-use ticktax_model::limitation::{HookMissing, Limitation, NoGaps, Unreadable};
+use ticktax_model::limitation::{HookMissing, Limitation, NoGaps, NoLateTimers, Unreadable};
 use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
 use ticktax_model::{Cpu, CpuList, Nanos};
 
@@ -85,6 +85,12 @@ fn machine_limitations() -> Vec<Limitation> {
         },
         Limitation::HypervisorTimeNotSeparated {
             reason: NoGaps::Soaker,
+        },
+        Limitation::LateTimersNotSeen {
+            reason: NoLateTimers::Sums,
+        },
+        Limitation::LateTimersNotSeen {
+            reason: NoLateTimers::NoTick,
         },
         Limitation::ProgramNotFollowed,
         Limitation::CountersUnread { cpus: cpus("0-3") },

@@ -3,6 +3,7 @@
 
 use ticktax_model::Nanos;
 use ticktax_model::clock::{CounterVerdict, Distrust};
+use ticktax_model::late_timers::LateTimers;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::{ClockReport, Level, ProbeFailure, SoakReport, ToolCost};
 use ticktax_model::statement::{Balance, Statement};
@@ -25,6 +26,9 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         clock(page, report);
     }
     soakers(page, &statement.soakers);
+    if let Some(late) = &statement.late_timers {
+        late_timers(page, late);
+    }
     page.paragraph(
         Tone::Plain,
         "Cost      ",
@@ -200,6 +204,36 @@ fn clock(page: &mut Page, clock: &ClockReport) {
         tied(format!("±{}", clock.uncertainty)),
     );
     page.paragraph(tone, "Clock     ", &text);
+}
+
+/// Writes what late timer interrupts prove about stolen time.
+fn late_timers(page: &mut Page, late: &LateTimers) {
+    let LateTimers {
+        stops, unproven, ..
+    } = late;
+    let from = tied(late.from);
+    let mut text = match stops.count {
+        0 => format!("none was late by {from} or more while the kernel ran nothing"),
+        count => format!(
+            "at least {} stolen: {} late by {from} or more, max {}, although the kernel ran nothing",
+            tied(stops.time),
+            counted(count, "timer interrupt"),
+            tied(stops.max),
+        ),
+    };
+    if unproven.count > 0 {
+        text = format!(
+            "{text}; {} more, {} in total, may be due to the kernel, which was running",
+            unproven.count,
+            tied(unproven.time),
+        );
+    }
+    let tone = if stops.count > 0 {
+        Tone::Warning
+    } else {
+        Tone::Plain
+    };
+    page.paragraph(tone, "Timers    ", &text);
 }
 
 /// Formats the frequency of a counter. If its resolution is coarser than that of printed times,

@@ -16,6 +16,7 @@ mod packets;
 pub(crate) mod properties;
 pub(crate) mod samples;
 pub(crate) mod screens;
+mod stolen;
 mod sure;
 pub(crate) mod ticks;
 pub(crate) mod trials;

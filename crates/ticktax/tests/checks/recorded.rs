@@ -72,8 +72,12 @@ fn line((span, source): &(Span, Source)) -> String {
 /// interrupt arrives between two steps of this split, it is counted in the wrong half. The own
 /// times of the two halves are then correct only as a sum (`split_stretch` in `trace/bpf/books.h`).
 fn nests(spans: &[(Span, Source)]) -> Result<(), Failed> {
-    let takes_time =
-        |kind: Kind| !matches!(kind, Kind::Steal | Kind::Gap | Kind::Wait | Kind::Frame);
+    let takes_time = |kind: Kind| {
+        !matches!(
+            kind,
+            Kind::Steal | Kind::Gap | Kind::Wait | Kind::Frame | Kind::Late
+        )
+    };
     let mut cpus: BTreeMap<Cpu, Vec<&(Span, Source)>> = BTreeMap::new();
     for row in spans.iter().filter(|(_, source)| takes_time(source.kind)) {
         cpus.entry(row.0.cpu).or_default().push(row);

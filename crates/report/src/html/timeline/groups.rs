@@ -115,7 +115,9 @@ impl Groups {
                 (Kind::Nmi, ..) => Class::new("non-maskable interrupts (NMIs)", 2, "nmi"),
                 (Kind::Steal, ..) => Class::new("stolen by the hypervisor", 3, "steal"),
                 (Kind::Gap, ..) => Class::new("gaps measured by the probe", 3, "gap"),
-                (Kind::Idle | Kind::Wait | Kind::Frame, ..) => Class::new("idle", 0, "idle"),
+                (Kind::Idle | Kind::Wait | Kind::Frame | Kind::Late, ..) => {
+                    Class::new("idle", 0, "idle")
+                }
             }
         };
         let of_groups: Vec<Class> = self.all.iter().map(class_of).collect();

@@ -48,7 +48,8 @@ const MACHINE: &[(&str, &str)] = &[
     (
         "programs, kernel, stolen, idle",
         "shares of the time of all CPUs. stolen: by the steal clock, and gaps of a probe in which \
-         the kernel provably ran nothing.",
+         the kernel provably ran nothing. at least: by timer interrupts that came late although \
+         the kernel had not disabled interrupts.",
     ),
     (
         "CPU TIME",

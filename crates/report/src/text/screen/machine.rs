@@ -231,7 +231,7 @@ fn verdict(page: &mut Page, screen: &Screen<'_>) {
 }
 
 /// Formats the hypervisor's share of CPU time as the observed steal. If the steal clock shows more,
-/// adds its total. An observed steal of zero counts only if a steal clock exists, or if a probe on
+/// adds its total. If late timers prove more, they give the least that it can be. An observed steal of zero counts only if a steal clock exists, or if a probe on
 /// each CPU would have seen any steal.
 fn hypervisor(statement: &Statement) -> String {
     let whole = statement.balance.elapsed;
@@ -241,10 +241,15 @@ fn hypervisor(statement: &Statement) -> String {
         let mut proofs = statement.gaps.iter().flat_map(|gaps| &gaps.proofs);
         proofs.any(|proof| proof.cpu == cpu.cpu && proof.proof == Proof::Proven)
     };
+    let late = statement.late_timers.as_ref();
+    let late = late.map_or(Nanos::ZERO, |late| late.stops.time);
     match statement.stolen {
         Some(clock) if (clock - seen).share_of(whole) >= STOLEN => {
             let clock = percent(clock.share_of(whole));
             format!("{share} stolen ({clock} by the steal clock)")
+        }
+        _ if (late - seen).share_of(whole) >= STOLEN => {
+            format!("at least {} stolen", percent(late.share_of(whole)))
         }
         None if seen == Nanos::ZERO && !statement.cpus.iter().all(proven) => {
             "stolen time unknown".to_owned()

@@ -109,7 +109,7 @@ fn newer_recordings_ask_for_an_update() {
         &path,
         SAME,
         "irq",
-        Some(json((r#""schema":3"#, r#""schema":7,"novelty":[]"#))),
+        Some(json((r#""schema":4"#, r#""schema":7,"novelty":[]"#))),
     );
     assert_eq!(
         message(&path),
@@ -123,7 +123,7 @@ fn impossible_schema_versions_are_rejected() {
     let (_folder, path) = folder();
     for schema in [0, 1] {
         let edit = format!(r#""schema":{schema}"#);
-        let header = json((r#""schema":3"#, &edit));
+        let header = json((r#""schema":4"#, &edit));
         foreign(&path, SAME, "irq", Some(header));
         let expected = format!(
             "x.parquet has recording schema {schema}, which no ticktax writes: make a new recording"
