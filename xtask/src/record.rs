@@ -29,7 +29,7 @@ const RECORDS: [&str; 13] = [
 
 /// Enumerations that become modules of constants. Each entry contains the name, the prefix to
 /// remove from the enumerators, the type that the records use, and a description.
-const CONSTANTS: [(&str, &str, &str, &str); 7] = [
+const CONSTANTS: [(&str, &str, &str, &str); 8] = [
     (
         "kind",
         "KIND_",
@@ -48,6 +48,12 @@ const CONSTANTS: [(&str, &str, &str, &str); 7] = [
         "INTERRUPTED_",
         "u32",
         "Contexts that a late timer interrupt can interrupt.",
+    ),
+    (
+        "call",
+        "CALL_",
+        "u64",
+        "What a followed thread on a CPU does: a value of `call` in [`CpuState`].",
     ),
     (
         "run",

@@ -339,6 +339,9 @@ impl Victim {
             self.born(thread.tid, thread.pid, span);
             return;
         }
+        if reason == OffCpuReason::Timer {
+            return;
+        }
         let life = self.threads.entry(thread.tid);
         let life = life.or_insert_with(|| Life::new(thread.pid));
         if reason == OffCpuReason::Throttled {

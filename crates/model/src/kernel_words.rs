@@ -125,6 +125,16 @@ impl Interrupted {
     }
 }
 
+/// Prefix of the detail of a [`Kind::Task`](crate::Kind::Task) row that a thread spent in one
+/// system call. The name of the system call follows.
+pub const IN_CALL: &str = "in ";
+
+/// Returns the system call in which a thread spent a [`Kind::Task`](crate::Kind::Task) row with
+/// this `detail`; `None` if the row has another detail.
+pub fn system_call(detail: &str) -> Option<&str> {
+    detail.strip_prefix(IN_CALL)
+}
+
 #[cfg(test)]
 mod tests {
     use super::{TaskDetail, is_bound_worker, is_worker};

@@ -8,11 +8,13 @@ use serde::{Deserialize, Serialize};
 
 mod header;
 mod late;
+mod off_cpu;
 
 pub use header::{
-    FollowedThread, RunState, Target, ThreadUsage, ThreadUsages, Usage, VictimHeader,
+    FollowedThread, RunState, ShortCalls, Target, ThreadUsage, ThreadUsages, Usage, VictimHeader,
 };
 pub use late::{HoldUp, LateCause, LateFrame, LateFrames, LateTime, ThreadPolicy};
+pub use off_cpu::{MOVED, OffCpu, OffCpuReason, PAGE_FAULT_ENTRY};
 
 use crate::machine::Throttling;
 use crate::pace::{Bucket, Figures};
@@ -20,80 +22,10 @@ use crate::policy::SpecialPolicy;
 use crate::real_time::{RealTimeHeld, RealTimeLimit};
 use crate::{Cpu, CpuList, Kind, Lengths, Moment, Nanos};
 
-/// Suffix of a wait's detail if the thread started to wait on one CPU and then ran on another.
-pub const MOVED: &str = ", moved";
-
 /// Name for ticktax in lists of programs that ran while the victim waited.
 pub const TOOL: &str = "ticktax";
 /// Name for ticktax's probes in lists of programs that ran while the victim waited.
 pub const PROBE: &str = "ticktax's probe";
-
-/// Why a thread was off its CPU. Recordings store it in the `detail` of wait rows.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum OffCpuReason {
-    /// The thread was woken and waited for a CPU.
-    Woken,
-    /// Runnable, but preempted.
-    Preempted,
-    /// The thread was throttled, because its cgroup had used up its CPU quota.
-    Throttled,
-    /// The thread was blocked in an interruptible sleep, for example on input, a timer or a futex.
-    Sleeping,
-    /// The thread was blocked until a disk responded.
-    Disk,
-    /// The thread was blocked in another uninterruptible sleep, usually on a kernel lock.
-    Lock,
-    /// Stopped or frozen.
-    Stopped,
-    /// The reason is unknown, because the kernel did not report when the thread left its CPU.
-    Missed,
-    /// The row is a marker without duration: from here on, the thread id belongs to a new thread.
-    Reborn,
-}
-
-impl OffCpuReason {
-    /// All reasons.
-    pub const ALL: [Self; 9] = [
-        Self::Woken,
-        Self::Preempted,
-        Self::Throttled,
-        Self::Sleeping,
-        Self::Disk,
-        Self::Lock,
-        Self::Stopped,
-        Self::Missed,
-        Self::Reborn,
-    ];
-
-    /// Returns the name used in files.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Woken => "woken",
-            Self::Preempted => "preempted",
-            Self::Throttled => "throttled",
-            Self::Sleeping => "sleeping",
-            Self::Disk => "disk",
-            Self::Lock => "lock",
-            Self::Stopped => "stopped",
-            Self::Missed => "missed",
-            Self::Reborn => "reborn",
-        }
-    }
-
-    /// Splits the detail of a wait row into the reason and whether the thread moved to another CPU.
-    /// Returns `None` if the detail does not name a known reason.
-    pub fn from_detail(detail: &str) -> Option<(Self, bool)> {
-        let (name, moved) = match detail.strip_suffix(MOVED) {
-            Some(name) => (name, true),
-            None => (detail, false),
-        };
-        let cause = Self::ALL.into_iter().find(|cause| cause.name() == name)?;
-        Some((cause, moved))
-    }
-}
 
 /// States of a victim's threads, in the order in which a statement lists them. At any time, a
 /// thread is in exactly one state.
@@ -102,8 +34,10 @@ impl OffCpuReason {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum ThreadState {
-    /// On a CPU, running its own code or a system call.
+    /// On a CPU, running its own code or a short system call.
     Running,
+    /// On a CPU, in a system call that has run for at least 50 µs without a break.
+    SystemCall,
     /// On a CPU, handling a page fault.
     PageFault,
     /// On a CPU, reclaiming memory.
@@ -114,31 +48,38 @@ pub enum ThreadState {
     Waiting,
     /// Runnable, but throttled by its cgroup's quota.
     Throttled,
+    /// Runnable, but the thread has used up its own `SCHED_DEADLINE` budget for this period.
+    Deadline,
     /// Blocked on input, a timer, a futex or something similar.
     Sleeping,
     /// Blocked on a disk.
     Disk,
     /// Blocked in another uninterruptible sleep, usually on a kernel lock.
     Lock,
-    /// Stopped or frozen.
+    /// Stopped by a signal or a debugger.
     Stopped,
+    /// Frozen by a freezer, for example that of a cgroup.
+    Frozen,
     /// Unknown, because events were lost or the thread ran on a CPU that was not watched.
     Unseen,
 }
 
 impl ThreadState {
     /// All states.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::Running,
+        Self::SystemCall,
         Self::PageFault,
         Self::Reclaim,
         Self::Interrupted,
         Self::Waiting,
         Self::Throttled,
+        Self::Deadline,
         Self::Sleeping,
         Self::Disk,
         Self::Lock,
         Self::Stopped,
+        Self::Frozen,
         Self::Unseen,
     ];
 
@@ -147,11 +88,13 @@ impl ThreadState {
         matches!(
             self,
             Self::Running
+                | Self::SystemCall
                 | Self::PageFault
                 | Self::Reclaim
                 | Self::Interrupted
                 | Self::Waiting
                 | Self::Throttled
+                | Self::Deadline
         )
     }
 }
@@ -161,10 +104,12 @@ impl From<OffCpuReason> for ThreadState {
         match reason {
             OffCpuReason::Woken | OffCpuReason::Preempted => Self::Waiting,
             OffCpuReason::Throttled => Self::Throttled,
-            OffCpuReason::Sleeping | OffCpuReason::Reborn => Self::Sleeping,
+            OffCpuReason::Sleeping | OffCpuReason::Reborn | OffCpuReason::Timer => Self::Sleeping,
             OffCpuReason::Disk => Self::Disk,
             OffCpuReason::Lock => Self::Lock,
             OffCpuReason::Stopped => Self::Stopped,
+            OffCpuReason::Frozen => Self::Frozen,
+            OffCpuReason::Deadline => Self::Deadline,
             OffCpuReason::Missed => Self::Unseen,
         }
     }
@@ -447,22 +392,4 @@ pub struct Episode {
     /// Name of the program, if the activity is a thread of a program.
     #[serde(default)]
     pub program: Option<String>,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{MOVED, OffCpuReason};
-
-    #[test]
-    fn wait_details_round_trip() {
-        for cause in OffCpuReason::ALL {
-            assert_eq!(
-                OffCpuReason::from_detail(cause.name()),
-                Some((cause, false))
-            );
-            let moved = format!("{}{MOVED}", cause.name());
-            assert_eq!(OffCpuReason::from_detail(&moved), Some((cause, true)));
-        }
-        assert_eq!(OffCpuReason::from_detail("tick_nohz_handler"), None);
-    }
 }

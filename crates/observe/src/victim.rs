@@ -374,6 +374,7 @@ impl Watched {
             after: self.after,
             threads: self.threads.map(Threads::usages),
             only_thread: None,
+            short_system_calls: None,
         }
     }
 }

@@ -217,7 +217,7 @@ impl<W: Write> Perfetto<W> {
         };
         let reason = OffCpuReason::from_detail(&source.detail);
         let name = match reason {
-            Some((OffCpuReason::Reborn, _)) => return,
+            Some((reason, _)) if !reason.is_time() => return,
             Some((reason, _)) => reason.name(),
             None => &source.detail,
         };

@@ -256,6 +256,7 @@ pub(crate) fn header(setup: &Setup, report: &Report, followed: Option<TaskId>) -
             after: None,
             threads: None,
             only_thread: None,
+            short_system_calls: None,
         }),
         autogroups: Some(autogroups(setup)),
         ..Header::new(World::Simulated, Level::Kernel, env!("CARGO_PKG_VERSION"))

@@ -288,6 +288,7 @@ mod tests {
             after: None,
             threads: None,
             only_thread: None,
+            short_system_calls: None,
         });
         let sources = SourceTable::default();
         let statement = Auditor::books().finish(&header, &sources, 1);

@@ -2,6 +2,7 @@
 
 use ticktax_model::kernel_words::{TaskDetail, is_bound_worker, is_worker};
 use ticktax_model::recording::ProbeKind;
+use ticktax_model::victim::OffCpuReason;
 use ticktax_model::{Nanos, Owner, Source, SourceId};
 
 use super::stream::{Identity, Key};
@@ -82,6 +83,7 @@ impl Entering<'_> {
             Role::Gap(probe) => Route::Gap(probe),
             Role::Interrupt(_) => Route::Frame(streams.group(Identity::of_frame(self.source))),
             Role::Steal | Role::Frame | Role::Late(_) => Route::Ignore,
+            Role::OffCpu(off) if off.reason == Some(OffCpuReason::Timer) => Route::Ignore,
             Role::OffCpu(_) => match self.stream(Identity::of_thread(self.source), streams) {
                 NONE => Route::Ignore,
                 stream => Route::Wait(stream),

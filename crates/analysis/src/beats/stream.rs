@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ticktax_model::beats::BeatKind;
 use ticktax_model::recording::ProbeKind;
+use ticktax_model::victim::OffCpuReason;
 use ticktax_model::{Cpu, CpuList, Kind, Nanos, Owner, Source};
 
 use super::BLOCK;
@@ -67,10 +68,10 @@ impl Identity {
             name: source.name.clone(),
             pid: thread.filter(|_| program).map(|thread| thread.pid),
             tid: thread.map_or(0, |thread| thread.tid),
-            why: if source.kind == Kind::Wait {
-                source.detail.clone()
-            } else {
-                "".into()
+            why: match OffCpuReason::from_detail(&source.detail) {
+                Some((reason, _)) if source.kind == Kind::Wait => reason.name().into(),
+                _ if source.kind == Kind::Wait => source.detail.clone(),
+                _ => "".into(),
             },
             owner: source.owner,
         }

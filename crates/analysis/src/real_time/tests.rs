@@ -129,6 +129,7 @@ fn statement(world: World, about_hog: bool) -> Statement {
             after: None,
             threads: None,
             only_thread: None,
+            short_system_calls: None,
         });
     } else {
         rows.retain(|row| row.span().source != waits);

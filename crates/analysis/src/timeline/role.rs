@@ -2,7 +2,7 @@
 
 use ticktax_model::kernel_words::{
     Interrupted, LOCAL_TIMER, QUOTA_FUNCTIONS, SERVER_FUNCTION, TICK_FUNCTIONS, TIMER_SOFTIRQ,
-    TaskDetail, UNREPORTED, UNTRACED_TIMER,
+    TaskDetail, UNREPORTED, UNTRACED_TIMER, system_call,
 };
 use ticktax_model::recording::ProbeKind;
 use ticktax_model::statement::Class;
@@ -45,7 +45,7 @@ pub(crate) struct ThreadId {
 pub(crate) struct OnCpu {
     pub(crate) owner: Owner,
     pub(crate) thread: Option<ThreadId>,
-    /// State of the thread: running, handling a page fault, or reclaiming memory.
+    /// State of the thread: running, in a system call, handling a page fault, or reclaiming memory.
     pub(crate) state: ThreadState,
 }
 
@@ -61,12 +61,12 @@ pub(crate) struct OffCpu {
 }
 
 impl OffCpu {
-    /// Returns whether the thread was not runnable: asleep, blocked, stopped or throttled.
+    /// Returns whether the thread could not run: asleep, blocked, stopped, frozen or throttled.
     pub(crate) fn is_off(self) -> bool {
-        use OffCpuReason::{Disk, Lock, Sleeping, Stopped, Throttled};
+        use OffCpuReason::{Deadline, Disk, Frozen, Lock, Sleeping, Stopped, Throttled};
         matches!(
             self.reason,
-            Some(Sleeping | Disk | Lock | Stopped | Throttled)
+            Some(Sleeping | Disk | Lock | Stopped | Frozen | Throttled | Deadline)
         )
     }
 }
@@ -161,6 +161,7 @@ impl Role {
                 state: match TaskDetail::from_name(&source.detail) {
                     Some(TaskDetail::PageFault) => ThreadState::PageFault,
                     Some(TaskDetail::Reclaim) => ThreadState::Reclaim,
+                    None if system_call(&source.detail).is_some() => ThreadState::SystemCall,
                     None => ThreadState::Running,
                 },
             })),

@@ -130,6 +130,8 @@ impl Losses {
             OffCpuReason::Disk => HoldUp::Disk,
             OffCpuReason::Lock => HoldUp::Lock,
             OffCpuReason::Stopped => HoldUp::Stopped,
+            OffCpuReason::Frozen => HoldUp::Frozen,
+            OffCpuReason::Deadline => HoldUp::Deadline,
             _ => return,
         };
         let loss = Loss {

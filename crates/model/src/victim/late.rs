@@ -62,8 +62,12 @@ pub enum HoldUp {
     /// The thread was in another uninterruptible sleep, usually because it waited for a kernel
     /// lock.
     Lock,
-    /// The thread was stopped or frozen.
+    /// The thread was stopped by a signal or a debugger.
     Stopped,
+    /// The thread was frozen by a freezer.
+    Frozen,
+    /// The thread had used up its own `SCHED_DEADLINE` budget.
+    Deadline,
     /// The program itself used the CPU: the previous frame took longer than usual, or longer than a
     /// period.
     OwnWork,
@@ -75,7 +79,7 @@ pub enum HoldUp {
 
 impl HoldUp {
     /// All kinds.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::Waiting,
         Self::Migration,
         Self::Interrupts,
@@ -86,6 +90,8 @@ impl HoldUp {
         Self::Disk,
         Self::Lock,
         Self::Stopped,
+        Self::Frozen,
+        Self::Deadline,
         Self::OwnWork,
         Self::OwnSleep,
         Self::Unexplained,

@@ -161,6 +161,8 @@ impl Timeline {
             OffCpuReason::Woken
                 | OffCpuReason::Preempted
                 | OffCpuReason::Throttled
+                | OffCpuReason::Deadline
+                | OffCpuReason::Frozen
                 | OffCpuReason::Disk
                 | OffCpuReason::Lock
         );

@@ -59,12 +59,16 @@ pub(super) fn over(late: u64, from: Nanos) -> String {
 /// causes of late frames.
 const SMALL: f64 = 0.01;
 
-/// Lists the kinds of delay that contributed little or nothing to late frames. `Stopped` is left
-/// out, because the user knows if the program was stopped.
+/// Lists the kinds of delay that contributed little or nothing to late frames. Kinds that few
+/// programs can have at all, such as being stopped, are left out.
 pub(super) fn ruled_out(page: &mut Page, late: &LateFrames) {
     let all: Nanos = late.by_kind.iter().map(|delay| delay.time).sum();
     let small = late.by_kind.iter().filter(|delay| {
-        let excluded = !delay.kind.is_own() && delay.kind != HoldUp::Stopped;
+        let special = matches!(
+            delay.kind,
+            HoldUp::Stopped | HoldUp::Frozen | HoldUp::Deadline
+        );
+        let excluded = !delay.kind.is_own() && !special;
         excluded && delay.frames == 0 && most(delay, late).share_of(all) < SMALL
     });
     let names: Vec<String> = small
@@ -149,7 +153,9 @@ pub(super) fn kind(kind: HoldUp) -> &'static str {
         HoldUp::Reclaim => "memory reclaim",
         HoldUp::Disk => "disk I/O",
         HoldUp::Lock => "kernel locks",
-        HoldUp::Stopped => "stopped or frozen",
+        HoldUp::Stopped => "stopped",
+        HoldUp::Frozen => "frozen",
+        HoldUp::Deadline => "deadline budget",
         HoldUp::OwnWork => "its own work took longer",
         HoldUp::OwnSleep => "asleep when due",
         HoldUp::Unexplained => "unexplained",

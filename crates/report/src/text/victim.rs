@@ -88,15 +88,18 @@ fn program_name(victim: &VictimStatement) -> String {
 fn name(state: ThreadState) -> &'static str {
     match state {
         ThreadState::Running => "running",
+        ThreadState::SystemCall => "in long system calls",
         ThreadState::PageFault => "in page faults",
         ThreadState::Reclaim => "reclaiming memory",
         ThreadState::Interrupted => "interrupted",
         ThreadState::Waiting => "waiting for a CPU",
         ThreadState::Throttled => "throttled by its quota",
+        ThreadState::Deadline => "out of deadline budget",
         ThreadState::Sleeping => "sleeping",
         ThreadState::Disk => "waiting for a disk",
         ThreadState::Lock => "waiting for a kernel lock",
         ThreadState::Stopped => "stopped",
+        ThreadState::Frozen => "frozen",
         ThreadState::Unseen => "not traced",
     }
 }
@@ -105,6 +108,8 @@ fn tone(state: ThreadState) -> Tone {
     match state {
         ThreadState::Waiting
         | ThreadState::Throttled
+        | ThreadState::Deadline
+        | ThreadState::Frozen
         | ThreadState::Reclaim
         | ThreadState::Unseen => Tone::Warning,
         _ => Tone::Plain,

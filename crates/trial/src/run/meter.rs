@@ -139,7 +139,10 @@ impl TrialMetric {
                 let used = |state| {
                     matches!(
                         state,
-                        ThreadState::Running | ThreadState::PageFault | ThreadState::Reclaim
+                        ThreadState::Running
+                            | ThreadState::SystemCall
+                            | ThreadState::PageFault
+                            | ThreadState::Reclaim
                     )
                 };
                 let victim = statement.victim.as_ref()?;

@@ -232,6 +232,7 @@ fn header(injected: Injected) -> Header {
             after: None,
             threads: None,
             only_thread: None,
+            short_system_calls: None,
         }),
         cpus: vec![books(0, BEGIN, end), books(1, BEGIN, end)],
         ..Header::new(World::Live, Level::Kernel, "test")

@@ -352,8 +352,10 @@ fn verdict(page: &mut Page, threads: &ThreadTimes, wanted: Nanos) {
     let mut parts = Vec::new();
     for state in [
         ThreadState::Running,
+        ThreadState::SystemCall,
         ThreadState::Waiting,
         ThreadState::Throttled,
+        ThreadState::Deadline,
         ThreadState::Interrupted,
         ThreadState::PageFault,
         ThreadState::Reclaim,
@@ -369,6 +371,8 @@ fn verdict(page: &mut Page, threads: &ThreadTimes, wanted: Nanos) {
         let word = match state {
             ThreadState::Waiting => "WAITED",
             ThreadState::Throttled => "THROTTLED",
+            ThreadState::Deadline => "OUT OF DEADLINE BUDGET",
+            ThreadState::SystemCall => "in system calls",
             ThreadState::Interrupted => "interrupted",
             ThreadState::PageFault => "in page faults",
             ThreadState::Reclaim => "reclaiming memory",

@@ -1,0 +1,280 @@
+//! The detail of a wait row: why a thread was off its CPU, and where in the kernel it waited.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Suffix of a wait's detail if the thread started to wait on one CPU and then ran on another.
+pub const MOVED: &str = ", moved";
+
+/// Takes the place of the system call in an [`OffCpu`] if the thread had entered the kernel to
+/// handle a page fault of its own code.
+pub const PAGE_FAULT_ENTRY: &str = "page_fault";
+
+/// Why a thread was off its CPU. Recordings store it in the `detail` of wait rows.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum OffCpuReason {
+    /// The thread was woken and waited for a CPU.
+    Woken,
+    /// Runnable, but preempted.
+    Preempted,
+    /// The thread was throttled, because its cgroup had used up its CPU quota.
+    Throttled,
+    /// The thread was blocked in an interruptible sleep, for example on input, a timer or a futex.
+    Sleeping,
+    /// The thread was blocked until a disk responded.
+    Disk,
+    /// The thread was blocked in another uninterruptible sleep, usually on a kernel lock.
+    Lock,
+    /// The thread was stopped by a signal or a debugger. Older recordings also use this reason for
+    /// frozen threads.
+    Stopped,
+    /// The thread was frozen by the freezer of a cgroup or of the system.
+    Frozen,
+    /// The thread had used up its own `SCHED_DEADLINE` budget, and its next period had not begun.
+    Deadline,
+    /// The reason is unknown, because the kernel did not report when the thread left its CPU.
+    Missed,
+    /// The row is a marker without duration: from here on, the thread id belongs to a new thread.
+    Reborn,
+    /// The row describes the timer of a timed sleep, and overlaps the end of the row of that sleep.
+    /// It lasts from the time that the thread had asked for until the thread was woken. Its own
+    /// time is the part of this delay that the thread's timer slack allowed.
+    Timer,
+}
+
+impl OffCpuReason {
+    /// All reasons.
+    pub const ALL: [Self; 12] = [
+        Self::Woken,
+        Self::Preempted,
+        Self::Throttled,
+        Self::Sleeping,
+        Self::Disk,
+        Self::Lock,
+        Self::Stopped,
+        Self::Frozen,
+        Self::Deadline,
+        Self::Missed,
+        Self::Reborn,
+        Self::Timer,
+    ];
+
+    /// Returns the name used in files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Woken => "woken",
+            Self::Preempted => "preempted",
+            Self::Throttled => "throttled",
+            Self::Sleeping => "sleeping",
+            Self::Disk => "disk",
+            Self::Lock => "lock",
+            Self::Stopped => "stopped",
+            Self::Frozen => "frozen",
+            Self::Deadline => "deadline",
+            Self::Missed => "missed",
+            Self::Reborn => "reborn",
+            Self::Timer => "timer",
+        }
+    }
+
+    /// Returns whether a row with this reason is an interval of the thread's time, as opposed to
+    /// additional information.
+    pub const fn is_time(self) -> bool {
+        !matches!(self, Self::Reborn | Self::Timer)
+    }
+
+    /// Returns the reason whose [`OffCpuReason::name`] is `name`. Returns `None` if no reason has
+    /// this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.name() == name)
+    }
+
+    /// Returns the reason in the detail of a wait row, and whether the thread moved to another CPU.
+    /// Returns `None` if the detail does not name a known reason.
+    pub fn from_detail(detail: &str) -> Option<(Self, bool)> {
+        let off = OffCpu::parse(detail)?;
+        Some((off.reason, off.moved))
+    }
+}
+
+/// The parsed detail of a wait row. It has the form
+/// `REASON[ in SYSCALL][ at FUNCTION[<CALLER]][, moved]`, for example
+/// `lock in mmap at rwsem_down_write_slowpath<vm_mmap_pgoff`. [`OffCpu::parse`] and `Display` are
+/// inverse to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OffCpu<'a> {
+    /// Why the thread was off its CPU.
+    pub reason: OffCpuReason,
+    /// System call in which the thread waited, without the prefix that it has in the kernel, or
+    /// [`PAGE_FAULT_ENTRY`]. `None` if it is unknown or if the thread was not in a system call.
+    pub syscall: Option<&'a str>,
+    /// Kernel function in which the thread waited. Functions of the scheduler are skipped, because
+    /// every thread waits in them. `None` if the tracer did not see the thread's stack.
+    pub function: Option<&'a str>,
+    /// If `function` is a general one, such as the slow path of a lock, the function that called
+    /// it.
+    pub caller: Option<&'a str>,
+    /// Whether the thread then ran on another CPU than before.
+    pub moved: bool,
+}
+
+impl<'a> OffCpu<'a> {
+    /// Creates a detail that consists of a reason only.
+    pub const fn new(reason: OffCpuReason) -> Self {
+        Self {
+            reason,
+            syscall: None,
+            function: None,
+            caller: None,
+            moved: false,
+        }
+    }
+
+    /// Parses the detail of a wait row. Returns `None` if it does not have the form above, or if
+    /// its reason is unknown.
+    pub fn parse(detail: &'a str) -> Option<Self> {
+        let (words, moved) = match detail.strip_suffix(MOVED) {
+            Some(words) => (words, true),
+            None => (detail, false),
+        };
+        let mut words = words.split(' ').peekable();
+        let reason = OffCpuReason::from_name(words.next()?)?;
+        let mut after = |word: &str| match words.next_if_eq(&word) {
+            Some(_) => words.next().filter(|name| is_name(name)).map(Some),
+            None => Some(None),
+        };
+        let (syscall, place) = (after("in")?, after("at")?);
+        if words.next().is_some() {
+            return None;
+        }
+        let (function, caller) = match place.and_then(|place| place.split_once('<')) {
+            Some((function, caller)) if is_name(function) && is_name(caller) => {
+                (Some(function), Some(caller))
+            }
+            Some(_) => return None,
+            None => (place, None),
+        };
+        Some(Self {
+            reason,
+            syscall,
+            function,
+            caller,
+            moved,
+        })
+    }
+}
+
+/// Returns whether `text` can be the name of a system call or function.
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && !text.contains([' ', ','])
+}
+
+impl fmt::Display for OffCpu<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.reason.name())?;
+        if let Some(syscall) = self.syscall {
+            write!(f, " in {syscall}")?;
+        }
+        if let Some(function) = self.function {
+            write!(f, " at {function}")?;
+            if let Some(caller) = self.caller {
+                write!(f, "<{caller}")?;
+            }
+        }
+        f.write_str(if self.moved { MOVED } else { "" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{MOVED, OffCpu, OffCpuReason};
+
+    #[test]
+    fn details_of_older_recordings_consist_of_a_reason() {
+        for reason in OffCpuReason::ALL {
+            let plain = OffCpu::new(reason);
+            assert_eq!(OffCpu::parse(reason.name()), Some(plain));
+            let detail = format!("{}{MOVED}", reason.name());
+            let moved = OffCpu {
+                moved: true,
+                ..plain
+            };
+            assert_eq!(OffCpu::parse(&detail), Some(moved));
+            assert_eq!(
+                OffCpuReason::from_detail(&detail),
+                Some((reason, true)),
+                "{detail}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_lock_has_the_function_that_asked_for_it() {
+        let detail = "lock in mmap at rwsem_down_write_slowpath<vm_mmap_pgoff, moved";
+        let lock = OffCpu {
+            reason: OffCpuReason::Lock,
+            syscall: Some("mmap"),
+            function: Some("rwsem_down_write_slowpath"),
+            caller: Some("vm_mmap_pgoff"),
+            moved: true,
+        };
+        assert_eq!(OffCpu::parse(detail), Some(lock));
+    }
+
+    #[test]
+    fn other_text_is_not_a_detail() {
+        for detail in [
+            "",
+            "tick_nohz_handler",
+            "lock in",
+            "lock in mmap at ",
+            "lock at <vm_mmap_pgoff",
+            "lock at down_read<",
+            "lock in mmap munmap",
+            "lock at down_read in mmap",
+            "waiting in mmap",
+        ] {
+            assert_eq!(OffCpu::parse(detail), None, "{detail}");
+        }
+    }
+
+    fn a_name() -> impl Strategy<Value = String> {
+        "(in|at|[a-zA-Z_][a-zA-Z0-9_.]{0,20})"
+    }
+
+    proptest! {
+        #[test]
+        fn details_round_trip(
+            reason in proptest::sample::select(OffCpuReason::ALL.to_vec()),
+            syscall in proptest::option::of(a_name()),
+            function in proptest::option::of((a_name(), proptest::option::of(a_name()))),
+            moved: bool,
+        ) {
+            let off = OffCpu {
+                reason,
+                syscall: syscall.as_deref(),
+                function: function.as_ref().map(|(function, _)| &**function),
+                caller: function.as_ref().and_then(|(_, caller)| caller.as_deref()),
+                moved,
+            };
+            let detail = off.to_string();
+            prop_assert_eq!(OffCpu::parse(&detail), Some(off));
+        }
+
+        #[test]
+        fn parsed_details_are_written_as_they_were(
+            detail in "(lock|disk)( in [a-z]{0,3})?( at [a-z<]{0,5})?(, moved)?",
+        ) {
+            if let Some(off) = OffCpu::parse(&detail) {
+                prop_assert_eq!(off.to_string(), detail);
+            }
+        }
+    }
+}
