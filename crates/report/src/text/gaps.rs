@@ -96,7 +96,11 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
 /// Describes the settings of the probes. Returns `None` if no probe ran.
 fn about(probes: &[&ProbeReport], spin: bool) -> Option<String> {
     let first = probes.first()?;
-    let cpus = cpu_names(probes.iter().map(|probe| probe.cpu));
+    let names = cpu_names(probes.iter().map(|probe| probe.cpu));
+    let cpus = match probes.len() {
+        1 => names,
+        _ => format!("each of {names}"),
+    };
     // The probes' figures differ slightly. Show the worst ones, because they hold for every probe.
     let period = tied(probes.iter().map(|probe| probe.period).max()?);
     let threshold = tied(probes.iter().map(|probe| probe.threshold).max()?);

@@ -188,7 +188,7 @@ fn lost(page: &mut Page, traffic: &NetStatement) {
     };
     let share = percent(lost as f64 / sent.max(1) as f64);
     let text = format!(
-        "{}: {} lost ({share}), {odd}, {} after the last was sent.",
+        "{}: {} lost ({share}), {odd} (counted {} after the last was sent).",
         counted(sent, "datagram"),
         grouped(lost),
         datagrams.drained

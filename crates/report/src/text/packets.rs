@@ -138,7 +138,11 @@ fn lost(page: &mut Page, statement: &PacketStatement) {
         Some([]) | None => {}
         Some(bursts) => {
             let all = counted(bursts.len() as u64, "burst");
-            text = format!("{text} in {}", tied(all));
+            let more = match statement.lost_outside_bursts {
+                0 => "",
+                _ => "more than ",
+            };
+            text = format!("{text} in {more}{}", tied(all));
             if let Some(beat) = &statement.beat {
                 let period = with_interval(beat.period, beat.low, beat.high);
                 text = format!("{text}, every {period}");

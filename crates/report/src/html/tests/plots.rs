@@ -405,7 +405,7 @@ fn every_measured_run_has_a_mark() {
 #[test]
 fn arms_of_a_sweep_and_incidents_have_marks() {
     let html = plot(&grids::statement().into(), "arms");
-    assert!(html.contains("#3 hz=1000 task.game.work=1.5ms"), "{html}");
+    assert!(html.contains("#1003 hz=300 task.game.work=530us"), "{html}");
     // Two arms of each kind, and the key.
     assert_eq!(count(&html, "class=\"mark c0\""), 3, "{html}");
     assert_eq!(count(&html, "class=\"mark c1\""), 3, "{html}");

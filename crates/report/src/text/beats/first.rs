@@ -5,7 +5,7 @@ use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement};
 use super::{WORDS, beat_name, outside_text, plain, same_period, unknown};
 use crate::text::TextStyle;
 use crate::text::block::{Columns, Written};
-use crate::text::numbers::{counted, cpu_names, grouped, percent};
+use crate::text::numbers::{counted, cpu_names, percent};
 use crate::text::page::{Page, TIE, Tone, tied};
 use crate::text::screen::{explained, fitted, narrowed};
 
@@ -180,8 +180,9 @@ fn foot(page: &mut Page, beats: &BeatStatement, own: &[&BeatLine]) {
         tied(percent(beats.family_alarm))
     )];
     if !own.is_empty() {
-        let own = grouped(own.len() as u64);
-        parts.push(tied(format!("{own} of ticktax's own left out.")));
+        let verb = if own.len() == 1 { "is" } else { "are" };
+        let own = counted(own.len() as u64, "period");
+        parts.push(format!("{own} of ticktax itself {verb} not shown."));
     }
     if !beats.limitations.is_empty() {
         let unknown = counted(beats.limitations.len() as u64, "limitation");

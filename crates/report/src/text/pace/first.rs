@@ -271,7 +271,7 @@ fn cpu(page: &mut Page, statement: &PaceStatement) {
             "its CPUs"
         };
         parts.push(tied(format!(
-            "while `top` showed {noun} {} busy",
+            "`top` showed {noun} {} busy",
             // The counter can include one tick more than fits into the interval, but `top` never
             // shows more than 100 %.
             percent(shown.time.share_of(shown.elapsed).min(1.0))
@@ -280,11 +280,11 @@ fn cpu(page: &mut Page, statement: &PaceStatement) {
     if let Some(wakeups) = &statement.wakeups {
         let rate = rate(wakeups.count, wakeups.elapsed);
         if !rate.is_empty() {
-            parts.push(tied(format!("woke {rate} times per second")));
+            parts.push(tied(format!("{rate} wake-ups per second")));
         }
     }
     if !parts.is_empty() {
-        page.paragraph(Tone::Plain, "Used ", &parts.join(", "));
+        page.paragraph(Tone::Plain, "CPU use: ", &parts.join("; "));
     }
 }
 
@@ -316,7 +316,7 @@ fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
             let causes = statement.late.as_ref().map_or(0, |late| late.causes.len());
             let aim = match causes {
                 0 => "to see what delayed it",
-                _ => "to see its longest delays and their causes",
+                _ => "to see when each of its longest delays occurred",
             };
             // A process that has exited cannot be named in a command.
             let ended = matches!(statement.ended_early, Some(PaceEnd::ProcessExited { .. }));

@@ -36,11 +36,29 @@ fn line(name: &str, period: f64, margin: f64, cpus: &str) -> BeatLine {
     line
 }
 
+fn lengths(median: i64, p99: Option<i64>, max: i64) -> Lengths {
+    Lengths {
+        median: Nanos(median),
+        p99: p99.map(Nanos),
+        max: Nanos(max),
+    }
+}
+
+/// Changes how many events of `line` occurred, how long they took, and their share of the time of
+/// its CPUs. The gaps of a periodic gap are the events themselves.
+fn measured(line: &mut BeatLine, events: [u64; 2], times: Lengths, share: f64) {
+    [line.rhythm.seen, line.rhythm.expected] = events;
+    (line.lengths, line.share) = (times, share);
+    if let Some(gaps) = &mut line.gaps {
+        (gaps.count, gaps.lengths, gaps.share) = (line.rhythm.seen, times, share);
+    }
+}
+
 fn gaps(share: f64) -> BeatGaps {
     BeatGaps {
         probe: ProbeKind::Spin,
-        threshold: Nanos::from_millis(1),
-        count: 110,
+        threshold: Nanos::from_micros(1),
+        count: 109,
         lengths: Lengths {
             median: Nanos(17_100_000),
             p99: None,
@@ -65,13 +83,9 @@ pub(crate) fn a_server() -> BeatStatement {
     syncer.gaps = Some(gaps(0.000_56));
     syncer.kind = BeatKind::Work;
     let mut tick = line("local_timer tick_nohz_handler", 4e6, 0.02, "0-63");
-    (tick.rhythm.seen, tick.rhythm.expected, tick.rhythm.jitter) =
-        (57_599_988, 57_600_000, Nanos(4_100));
-    tick.lengths = Lengths {
-        median: Nanos(3_300),
-        p99: Some(Nanos(13_000)),
-        max: Nanos(90_000),
-    };
+    tick.rhythm.jitter = Nanos(4_100);
+    let times = lengths(2_000, Some(5_200), 90_000);
+    measured(&mut tick, [57_599_988, 57_600_000], times, 0.000_52);
     let mut mixer = line("mixer", 10.076e6, 9.1e3, "0,2");
     mixer.kind = BeatKind::Thread;
     (
@@ -81,12 +95,16 @@ pub(crate) fn a_server() -> BeatStatement {
         mixer.events_per_period,
     ) = (Some(4_121), true, 1, 2.4);
     mixer.active_range = Some((Nanos::from_secs(1_800), Nanos::from_secs(3_600)));
-    mixer.share = 0.000_1;
-    syncer.sample = Some(sample(30.999e9, 116));
-    mixer.sample = Some(sample(10.076e6, 16_384));
-    let mut met = line("gaps", 1.0101e9, 2.0e5, "3");
+    mixer.first = Nanos(1_800_004_000_000);
+    let times = lengths(1_600, None, 21_000);
+    measured(&mut mixer, [178_512, 178_642], times, 0.000_1);
+    syncer.sample = Some(sample(&syncer, 110));
+    mixer.sample = Some(sample(&mixer, 428_741));
+    let mut met = line("gaps", 1.010_04e9, 2.0e5, "3");
     met.kind = BeatKind::Gaps;
-    met.gaps = Some(gaps(0.000_01));
+    met.gaps = Some(gaps(0.0));
+    let times = lengths(17_100, None, 21_100);
+    measured(&mut met, [3_551, 3_564], times, 0.000_017);
     met.alias = Some(AliasLine {
         first: "eth0".to_owned(),
         first_period: 10e6,
@@ -96,9 +114,11 @@ pub(crate) fn a_server() -> BeatStatement {
         n: 1,
         period: 1.01e9,
     });
-    let mut held = line("gaps", 250e3, 11.0, "1");
+    let mut held = line("gaps", 25e6, 110.0, "1");
     held.kind = BeatKind::Gaps;
-    held.gaps = Some(gaps(0.000_009));
+    held.gaps = Some(gaps(0.0));
+    let times = lengths(10_900, None, 21_000);
+    measured(&mut held, [143_990, 144_000], times, 0.000_44);
     held.ran_in_gaps = vec!["call_function".to_owned(), "kworker drain".to_owned()];
     held.same_period = vec![
         SamePeriod {
@@ -112,10 +132,14 @@ pub(crate) fn a_server() -> BeatStatement {
     ];
     let mut host = line("gaps", 10e6, 40.0, "1");
     host.kind = BeatKind::Gaps;
-    host.gaps = Some(gaps(0.000_008));
+    host.gaps = Some(gaps(0.0));
+    let times = lengths(3_100, None, 12_000);
+    measured(&mut host, [359_988, 360_000], times, 0.000_31);
     host.hypervisor_or_firmware = Some(HypervisorOrFirmware { host_hz: Some(100) });
     let mut own = line("ticktax", 50e6, 3e3, "0");
     (own.kind, own.by_ticktax) = (BeatKind::Thread, true);
+    let times = lengths(24_000, None, 120_000);
+    measured(&mut own, [72_000, 72_000], times, 0.000_5);
     BeatStatement {
         beats: vec![syncer, tick, mixer, met, held, host, own],
         searched: 1_840,
@@ -135,18 +159,48 @@ pub(crate) fn a_server() -> BeatStatement {
     }
 }
 
-/// Returns a sample of the events within one hour, which occur every `period` ns. `of` is the
-/// number of all events.
-fn sample(period: f64, of: u64) -> EventSample {
-    let beats = (3.6e12 / period).min(40.0);
+/// Returns the periodic sources in 20 s of the machine of [`kernel_level`]. They are a timer of the
+/// kernel, the tick, and a tick of the host.
+pub(crate) fn of_20_seconds() -> BeatStatement {
+    let mut vmstat = line("kworker vmstat_update", 100e6, 3.1e3, "0-1");
+    vmstat.kind = BeatKind::Work;
+    vmstat.first = Nanos(34_567_890);
+    let times = lengths(14_000, None, 90_000);
+    measured(&mut vmstat, [400, 400], times, 0.000_152_5);
+    let mut tick = line("local_timer tick_nohz_handler", 1e6, 0.3, "0-1");
+    tick.first = Nanos(567_890);
+    let times = lengths(12_100, Some(31_000), 171_000);
+    measured(&mut tick, [40_000, 40_000], times, 0.012_2);
+    let mut host = line("gaps", 4e6, 11.0, "1");
+    host.kind = BeatKind::Gaps;
+    host.first = Nanos(1_567_890);
+    host.gaps = Some(gaps(0.0));
+    let times = lengths(4_900, None, 12_000);
+    measured(&mut host, [4_991, 5_000], times, 0.001_3);
+    host.hypervisor_or_firmware = Some(HypervisorOrFirmware { host_hz: Some(250) });
+    BeatStatement {
+        beats: vec![vmstat, tick, host],
+        searched: 31,
+        window: Nanos::from_secs(20),
+        family_alarm: 0.01,
+        limitations: Vec::new(),
+        spectrum: None,
+    }
+}
+
+/// Returns a sample of the events of `line` within one hour. `of` is the number of all events.
+fn sample(line: &BeatLine, of: u64) -> EventSample {
+    let period = line.rhythm.period;
+    let length = 3.6e12 - line.first.0 as f64;
+    let beats = (length / period).min(40.0);
     let at = |place: u32| {
-        let beat = (f64::from(place) * (3.6e12 / period) / beats).floor();
-        Nanos(1_234_567_890) + Nanos::from_secs(1).times(beat * period / 1e9)
+        let beat = (f64::from(place) * (length / period) / beats).floor();
+        line.first + Nanos::from_secs(1).times(beat * period / 1e9)
     };
     EventSample {
         cpu: Some(Cpu(3)),
         events: of,
-        first: Nanos(1_234_567_890),
+        first: line.first,
         began: (0..40).map(at).collect(),
     }
 }
@@ -252,7 +306,7 @@ fn sources_that_take_no_time_from_others_have_no_line_on_the_machines_screen() {
             left.unwrap_or_default().trim().to_owned(),
         )
     };
-    let gaps = "gaps of 1.00 ms or more";
+    let gaps = "hypervisor or firmware";
     let (names, left) = lines_with(&[("bash", 9), ("kdamond.0", 9)]);
     assert_eq!(names, [gaps]);
     assert_eq!(left, "4 more (--section repeats)");

@@ -4,23 +4,27 @@ use ticktax_model::changes::{
     AccountChange, BeatChange, Change, ChangeMeasure, ChangeStatement, ComparedRecording,
     MeasureChange,
 };
+use ticktax_model::machine::Machine;
 use ticktax_model::recording::{Level, World};
 use ticktax_model::statement::Class;
 use ticktax_model::trial::{Contrast, Effect, Verdict};
 use ticktax_model::{Cpu, Nanos};
 
-use super::beats::a_server;
+use super::beats::{a_server, of_20_seconds};
 use super::samples::{everything, kernel_level};
 use crate::TextStyle;
 use crate::text::Paged;
 
-fn side(file: &str) -> ComparedRecording {
+fn side(file: &str, hz: u32, began_unix: i64) -> ComparedRecording {
     ComparedRecording {
         file: file.to_owned(),
         world: World::Live,
         level: Level::Kernel,
-        machine: kernel_level().machine,
-        began_unix: 1_700_000_000,
+        machine: Machine {
+            hz_configured: Some(hz),
+            ..kernel_level().machine
+        },
+        began_unix,
         elapsed: Nanos::from_secs(20),
         cpus: vec![Cpu(0), Cpu(1)],
         program: Some("gamesrv".to_owned()),
@@ -67,33 +71,39 @@ fn measure(measure: ChangeMeasure, first: f64, second: f64) -> MeasureChange {
     }
 }
 
-/// Returns the changes between two recordings of a server, made before and after a compiler was
-/// moved to another CPU.
+/// Returns the changes between two recordings of a server. During the first recording, a compiler
+/// ran, and the kernel had a tick of 250 Hz. The second was made after the compiler had finished, on
+/// a kernel with a tick of 1000 Hz.
 pub(crate) fn moved() -> ChangeStatement {
-    let beats = a_server().beats;
+    let short = of_20_seconds().beats;
+    let [slow, fast] = [4e6, 1e6].map(|period| {
+        let mut tick = short[1].clone();
+        tick.rhythm.period = period;
+        Some(tick)
+    });
     ChangeStatement {
         tool_version: "0.1.0".to_owned(),
-        first: side("before.parquet"),
-        second: side("after.parquet"),
+        first: side("before.parquet", 250, 1_700_000_000),
+        second: side("after.parquet", 1_000, 1_700_003_600),
         family_alarm: 0.05,
         accounts: vec![
-            share("idle", Class::Idle, 0.1, 0.541, true),
-            share("rustc", Class::Program, 0.441, 0.001, true),
+            share("idle", Class::Idle, 0.1, 0.784, true),
+            share("rustc", Class::Program, 0.717, 0.001, true),
             share("gamesrv", Class::Program, 0.18, 0.21, true),
-            share("local_timer", Class::Irq, 0.004, 0.005, false),
+            share("local_timer", Class::Irq, 0.001_5, 0.004_2, false),
         ],
         beats: vec![
             BeatChange {
-                first: Some(beats[0].clone()),
+                first: Some(short[0].clone()),
                 second: None,
             },
             BeatChange {
                 first: None,
-                second: Some(beats[2].clone()),
+                second: Some(a_server().beats[2].clone()),
             },
             BeatChange {
-                first: Some(beats[1].clone()),
-                second: Some(beats[4].clone()),
+                first: slow,
+                second: fast,
             },
         ],
         beats_kept: 12,
@@ -101,12 +111,12 @@ pub(crate) fn moved() -> ChangeStatement {
             measure(ChangeMeasure::WaitedShare, 0.44, 0.002),
             measure(ChangeMeasure::LatencyP99Ns, 7.9e6, 31e3),
             measure(ChangeMeasure::RateFps, 57.8, 60.0),
-            measure(ChangeMeasure::DroppedPerMinute, 135.0, 0.0),
+            measure(ChangeMeasure::DroppedPerMinute, 132.0, 0.0),
         ],
         tick: vec![
             measure(ChangeMeasure::TickRateHz, 250.0, 1_000.0),
             measure(ChangeMeasure::TickMedianNs, 3_300.0, 3_250.0),
-            measure(ChangeMeasure::TickShare, 0.001, 0.004),
+            measure(ChangeMeasure::TickShare, 0.000_9, 0.003_6),
         ],
     }
 }
@@ -199,7 +209,7 @@ fn an_uncertain_change_whose_interval_excludes_0_is_marked() {
         ..TextStyle::default()
     };
     assert!(
-        statement.page(&narrow).contains("gone   31.0 s  kworker"),
+        statement.page(&narrow).contains("gone   100 ms  kworker"),
         "{page}"
     );
     (statement.first.blocks, statement.second.blocks) = (None, None);

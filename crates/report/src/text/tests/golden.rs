@@ -1,11 +1,24 @@
 //! Snapshots of pages about statements.
 
+use ticktax_model::Cpu;
+use ticktax_model::statement::Statement;
+use ticktax_model::witness::{CpuProof, Doubt, Proof};
+
 use super::beats::{a_server, nothing_repeats};
 use super::samples::{empty, kernel_level, many_cpus, off_by_17_ns, proc_level};
 use super::samples::{everything, full as text};
 use super::ticks::{a_bill, counted_only, findings, summed};
-use crate::TextStyle;
 use crate::text::beats::{beat_news, beats};
+use crate::{Section, Sections, TextStyle, View};
+
+/// Renders only `section` of a statement.
+fn only(section: Section, statement: &Statement) -> String {
+    let style = TextStyle {
+        view: View::Only(Sections::from_iter([section])),
+        ..TextStyle::default()
+    };
+    crate::text::statement::statement(statement, &style).into()
+}
 
 #[test]
 fn page_of_a_fully_traced_machine() {
@@ -87,7 +100,7 @@ fn many_periodic_sources_fit_on_one_screen() {
 fn section_of_periodic_sources_in_a_statement() {
     let mut statement = empty();
     statement.beats = Some(a_server());
-    insta::assert_snapshot!(text(&statement, &TextStyle::default()));
+    insta::assert_snapshot!(only(Section::Repeats, &statement));
     let news = beat_news(&a_server().beats[0], &TextStyle::default());
     assert!(news.starts_with("every 30.999 0"), "{news}");
 }
@@ -105,26 +118,56 @@ fn tick_section_with_cost_per_host() {
     let mut statement = empty();
     statement.machine.hypervisor = Some("KVM".to_owned());
     statement.tick = Some(a_bill());
-    insta::assert_snapshot!(text(&statement, &TextStyle::default()));
+    insta::assert_snapshot!(only(Section::Tick, &statement));
 }
 
 #[test]
 fn tick_section_of_a_recording_of_sums() {
     let mut statement = empty();
     statement.tick = Some(summed());
-    insta::assert_snapshot!(text(&statement, &TextStyle::default()));
+    insta::assert_snapshot!(only(Section::Tick, &statement));
 }
 
 #[test]
 fn tick_section_from_kernel_counters() {
     let mut statement = empty();
     statement.tick = Some(counted_only());
-    insta::assert_snapshot!(text(&statement, &TextStyle::default()));
+    insta::assert_snapshot!(only(Section::Tick, &statement));
 }
 
 #[test]
 fn section_of_findings() {
     let mut statement = empty();
     statement.findings = findings();
-    insta::assert_snapshot!(text(&statement, &TextStyle::default()));
+    insta::assert_snapshot!(only(Section::Findings, &statement));
+}
+
+/// CPUs with the same proof share a line.
+#[test]
+fn gaps_are_proven_cpu_by_cpu() {
+    let mut statement = kernel_level();
+    let proof = |cpu, proof, doubts: &[Doubt]| CpuProof {
+        cpu: Cpu(cpu),
+        proof,
+        doubts: doubts.to_vec(),
+    };
+    statement.gaps.as_mut().unwrap().proofs = vec![
+        proof(0, Proof::Proven, &[]),
+        proof(
+            1,
+            Proof::Bounded(3),
+            &[Doubt::SwitchesNotReported { count: 3 }],
+        ),
+        proof(2, Proof::Proven, &[]),
+        proof(3, Proof::Unproven, &[Doubt::EventsLost { events: 7 }]),
+    ];
+    let page = only(Section::Noise, &statement);
+    let words = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    for expected in [
+        "CPUs 0,2: empty gaps are proven",
+        "CPU 1: an empty gap was hypervisor or firmware time, or one of at most 3 kernel entries",
+        "CPU 3: an empty gap proves nothing (7 events lost) and counts as unexplained.",
+    ] {
+        assert!(words.contains(expected), "{expected}: {page}");
+    }
 }

@@ -6,10 +6,10 @@ use ticktax_model::sweep::{ArmFailure, GridStatement, RankedArm, Ranking};
 use crate::TextStyle;
 use crate::text::sweep::grid;
 
-fn arm(arm: u64, hz: &str, value: f64) -> RankedArm {
+fn arm(arm: u64, hz: &str, work: &str, value: f64) -> RankedArm {
     RankedArm {
         arm,
-        values: vec![hz.to_owned(), "1.5ms".to_owned()],
+        values: vec![hz.to_owned(), work.to_owned()],
         value,
     }
 }
@@ -24,7 +24,7 @@ pub(crate) fn statement() -> GridStatement {
         failed: 500,
         failures: vec![ArmFailure {
             arm: 1500,
-            values: vec!["1000".to_owned(), "1.5ms".to_owned()],
+            values: vec!["1000".to_owned(), "500us".to_owned()],
             why: "machine: a phase must be between 0 and one tick".to_owned(),
         }],
         events: 123_400_000,
@@ -33,8 +33,14 @@ pub(crate) fn statement() -> GridStatement {
         ranking: Some(Ranking {
             column: "task.game.fps".to_owned(),
             arms: 1500,
-            highest: vec![arm(3, "1000", 35.25), arm(9, "1000", 35.0)],
-            lowest: vec![arm(0, "100", 24.875), arm(7, "250", 26.0)],
+            highest: vec![
+                arm(1003, "300", "530us", 35.25),
+                arm(1009, "300", "590us", 35.0),
+            ],
+            lowest: vec![
+                arm(499, "100", "5.49ms", 24.875),
+                arm(999, "250", "5.49ms", 26.0),
+            ],
         }),
     }
 }

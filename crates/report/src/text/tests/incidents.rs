@@ -63,7 +63,7 @@ fn beat() -> Periodicity {
         low: 30.998e9,
         high: 31.0e9,
         false_alarm: 1e-9,
-        seen: 41,
+        seen: 42,
         expected: 42,
         ..Periodicity::default()
     }
@@ -72,7 +72,7 @@ fn beat() -> Periodicity {
 pub(crate) fn sheet(incident: Incident) -> IncidentSheet {
     IncidentSheet {
         entry: IncidentEntry {
-            number: 41,
+            number: 47,
             recording: Some("incident-20251122T120031.123Z.parquet".to_owned()),
             bytes: 3 << 19,
             not_kept: None,
@@ -81,12 +81,19 @@ pub(crate) fn sheet(incident: Incident) -> IncidentSheet {
         path: Some("/var/lib/ticktax/incidents/incident-20251122T120031.123Z.parquet".to_owned()),
         position: 41,
         similar_count: 42,
-        first_unix_ms: AT - 1_240_000,
+        first_unix_ms: AT - 1_239_960,
         beat: Some(beat()),
     }
 }
 
-fn group(kind: TriggerKind, (program, by): (&str, &str), count: u64) -> IncidentGroup {
+/// Returns a group of `count` incidents, of which incident `longest` was the longest.
+fn group(
+    kind: TriggerKind,
+    (program, by): (&str, &str),
+    count: u64,
+    [longest, last]: [u64; 2],
+) -> IncidentGroup {
+    let max = if count > 1 { 22_000_000 } else { 20_400_000 };
     IncidentGroup {
         signature: Signature {
             kind,
@@ -95,13 +102,13 @@ fn group(kind: TriggerKind, (program, by): (&str, &str), count: u64) -> Incident
         },
         count,
         time: Nanos(20_400_000 * i64::try_from(count).unwrap_or(0)),
-        max: Nanos(22_000_000),
-        max_number: 17,
-        first_unix_ms: AT - 1_240_000,
+        max: Nanos(max),
+        max_number: longest,
+        first_unix_ms: AT - 1_239_960,
         last_unix_ms: AT,
-        last_number: 41,
+        last_number: last,
         at_unix_ms: (1..=i64::try_from(count).unwrap_or(1))
-            .map(|place| AT - 1_240_000 + 1_240_000 * place / i64::try_from(count).unwrap_or(1))
+            .map(|place| AT - 1_239_960 + 1_239_960 * place / i64::try_from(count).unwrap_or(1))
             .collect(),
         chain: Vec::new(),
         chain_count: 0,
@@ -119,17 +126,23 @@ pub(crate) fn list() -> IncidentList {
         chain: waited().chain,
         chain_count: 40,
         beats: vec![beat()],
-        ..group(TriggerKind::Wait, ("gamesrv", "backup"), 42)
+        last_unix_ms: AT + 30_999,
+        ..group(TriggerKind::Wait, ("gamesrv", "backup"), 42, [17, 48])
     };
     IncidentList {
         directory: "/var/lib/ticktax/incidents".to_owned(),
         since_unix_ms: Some(AT - 86_400_000),
         watched: Nanos::from_secs(86_000),
         groups: vec![
-            group(TriggerKind::Blocked, ("postgres", "virtio1-req.0"), 1),
-            group(TriggerKind::Stretch, ("gamesrv", "NET_RX"), 1),
-            group(TriggerKind::Throttled, ("worker", ""), 2),
-            group(TriggerKind::Mark, ("", ""), 2),
+            group(
+                TriggerKind::Blocked,
+                ("postgres", "virtio1-req.0"),
+                1,
+                [3, 3],
+            ),
+            group(TriggerKind::Stretch, ("gamesrv", "NET_RX"), 1, [9, 9]),
+            group(TriggerKind::Throttled, ("worker", ""), 2, [12, 30]),
+            group(TriggerKind::Mark, ("", ""), 2, [20, 31]),
             backup,
         ],
         searched: 1,

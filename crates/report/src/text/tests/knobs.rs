@@ -91,20 +91,39 @@ fn page_of_values_and_of_errors_reading_them() {
 
 #[test]
 fn page_of_every_outcome_of_an_undo() {
-    let setting = |outcome| UndoneSetting {
-        id: "vm.swappiness".to_owned(),
-        target: "the machine".to_owned(),
-        original: "60".to_owned(),
-        found: Some("10".to_owned()),
-        outcome,
-        problem: (outcome == UndoOutcome::Failed).then(|| "permission denied".to_owned()),
+    let setting = |(outcome, [id, target, original, found]): (UndoOutcome, [&str; 4])| {
+        let problem = (outcome == UndoOutcome::Failed).then(|| "permission denied".to_owned());
+        UndoneSetting {
+            id: id.to_owned(),
+            target: target.to_owned(),
+            original: original.to_owned(),
+            found: Some(found.to_owned()),
+            outcome,
+            problem,
+        }
     };
+    let settings = [
+        ["vm.swappiness", "the machine", "60", "10"],
+        ["disk.requests", "sda", "64", "256"],
+        ["kernel.sched_autogroup", "the machine", "1", "0"],
+        ["cpu.dma_latency", "the machine", "2000000000", "0"],
+        ["vm.dirty_ratio", "the machine", "20", "5"],
+        ["cgroup.cpu_quota", "games", "max", "50000"],
+        ["kernel.nmi_watchdog", "the machine", "1", "0"],
+        ["cpu.governor", "CPU 3", "schedutil", "performance"],
+        ["cpu.resume_latency", "CPU 1", "0", "20"],
+    ];
+    assert_eq!(settings.len(), UndoOutcome::ALL.len());
     let statement = UndoStatement {
         journal: "/var/lib/ticktax/knobs/knobs.journal".to_owned(),
         changed_by: Some("ticktax (PID 7)".to_owned()),
         damaged_lines: 2,
         damaged_copy: Some("/var/lib/ticktax/knobs/knobs.journal.damaged.1".to_owned()),
-        settings: UndoOutcome::ALL.into_iter().map(setting).collect(),
+        settings: UndoOutcome::ALL
+            .into_iter()
+            .zip(settings)
+            .map(setting)
+            .collect(),
         journal_problem: Some("cannot write the journal: the disk is full".to_owned()),
     };
     insta::assert_snapshot!(statement.page(&TextStyle::default()));

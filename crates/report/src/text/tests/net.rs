@@ -9,15 +9,21 @@ use ticktax_model::{Cpu, Nanos};
 
 use super::page;
 
+/// Returns an end that moved `bytes` within two seconds. Its thread's clock includes the interrupts
+/// that arrived while it ran.
 fn end(end: End, bytes: u64) -> EndReport {
+    let [cpu, user] = match end {
+        End::Sender => [1_975, 30],
+        End::Receiver => [1_000, 40],
+    };
     EndReport {
         end,
         bytes,
         calls: bytes / 1_000,
         begin: Nanos::from_secs(100),
         last: Nanos::from_secs(102),
-        cpu: Nanos::from_millis(1_500),
-        user: Nanos::from_millis(30),
+        cpu: Nanos::from_millis(cpu),
+        user: Nanos::from_millis(user),
         counters: ProtocolCounters::default(),
         datagrams: None,
         ended_early: None,
@@ -33,20 +39,20 @@ fn books() -> TracedTraffic {
         elapsed: Nanos::from_secs(4),
         accounts: vec![
             account(TrafficAccount::SenderUser, 30),
-            account(TrafficAccount::SenderCall, 1_170),
+            account(TrafficAccount::SenderCall, 1_450),
             account(TrafficAccount::ReceiverUser, 40),
             account(TrafficAccount::ReceiverCall, 960),
             account(TrafficAccount::SoftirqReceive, 500),
             account(TrafficAccount::Irq, 20),
             account(TrafficAccount::Tool, 80),
-            account(TrafficAccount::Idle, 1_200),
+            account(TrafficAccount::Idle, 920),
         ],
         cpus: vec![
             CpuTraffic {
-                sender: Nanos::from_millis(1_200),
+                sender: Nanos::from_millis(1_480),
                 net_softirq: Nanos::from_millis(500),
                 interrupts_on_sender: Nanos::from_millis(495),
-                spare: Nanos::from_millis(300),
+                spare: Nanos::from_millis(20),
                 ..CpuTraffic::new(Cpu(0))
             },
             CpuTraffic {
@@ -93,10 +99,10 @@ fn datagrams() -> NetStatement {
         shown: Some(ShownTimes {
             elapsed: Nanos::from_millis(4_100),
             user: Nanos::from_millis(100),
-            system: Nanos::from_millis(2_600),
+            system: Nanos::from_millis(2_880),
             irq: Nanos::ZERO,
             softirq: Nanos::from_millis(300),
-            idle: Nanos::from_millis(1_100),
+            idle: Nanos::from_millis(820),
             steal: Nanos::ZERO,
         }),
         counter_hz: Some(2_500_000_000),
@@ -119,6 +125,7 @@ fn page_of_an_untraced_stream_to_another_host() {
     statement.local_ends = vec![End::Sender];
     (statement.traced, statement.untraced_reason) = (None, Some("run as root".to_owned()));
     if let Some(sender) = &mut statement.sender {
+        (sender.bytes, sender.calls) = (999_000_000, 999_000);
         sender.counters.segments_out = 690_000;
         sender.counters.segments_retransmitted = 12;
         sender.counters.segments_duplicated = 9;
@@ -177,10 +184,72 @@ fn traffic_without_bytes_has_a_page() {
     );
 }
 
-/// The soaker ran for 1.1 s. Samples by thread count a softirq as the thread that it interrupted.
+/// Returns a statement about two seconds of 1,000-byte datagrams over a link of 100 Mbit/s, with a
+/// loss of 0.1 %.
+fn slow_datagrams() -> NetStatement {
+    let mut statement = datagrams();
+    let account = |account, ms| TrafficTime {
+        account,
+        time: Nanos::from_millis(ms),
+    };
+    statement.traced = Some(TracedTraffic {
+        accounts: vec![
+            account(TrafficAccount::SenderUser, 2),
+            account(TrafficAccount::SenderCall, 58),
+            account(TrafficAccount::ReceiverUser, 3),
+            account(TrafficAccount::ReceiverCall, 47),
+            account(TrafficAccount::SoftirqReceive, 25),
+            account(TrafficAccount::Irq, 15),
+            account(TrafficAccount::Tool, 50),
+            account(TrafficAccount::Idle, 3_800),
+        ],
+        cpus: vec![
+            CpuTraffic {
+                sender: Nanos::from_millis(60),
+                net_softirq: Nanos::from_millis(25),
+                interrupts_on_sender: Nanos::from_millis(18),
+                spare: Nanos::from_millis(1_900),
+                ..CpuTraffic::new(Cpu(0))
+            },
+            CpuTraffic {
+                receiver: Nanos::from_millis(50),
+                spare: Nanos::from_millis(1_900),
+                ..CpuTraffic::new(Cpu(1))
+            },
+        ],
+        ..books()
+    });
+    statement.spec.rate = Some(200e6);
+    let mut sender = end(End::Sender, 25_000_000);
+    sender.cpu = Nanos::from_millis(78);
+    sender.counters.queue_drops = 15;
+    let mut receiver = end(End::Receiver, 24_975_000);
+    receiver.cpu = Nanos::from_millis(50);
+    receiver.counters.buffer_drops = 6;
+    receiver.datagrams = Some(Datagrams {
+        sent: Some(25_000),
+        arrived: 24_975,
+        duplicates: 0,
+        reordered: 3,
+        drained: Nanos::from_millis(203),
+    });
+    (statement.sender, statement.receiver) = (Some(sender), Some(receiver));
+    statement.shown = Some(ShownTimes {
+        elapsed: Nanos::from_millis(4_100),
+        user: Nanos::from_millis(40),
+        system: Nanos::from_millis(150),
+        irq: Nanos::ZERO,
+        softirq: Nanos::from_millis(10),
+        idle: Nanos::from_millis(3_900),
+        steal: Nanos::ZERO,
+    });
+    statement
+}
+
+/// The soaker ran for 3.7 s. Samples by thread count a softirq as the thread that it interrupted.
 #[test]
 fn page_with_sampled_and_traced_shares() {
-    let mut statement = datagrams();
+    let mut statement = slow_datagrams();
     let count = |doing, by_code, by_thread| SampleCount {
         activity: doing,
         by_code,
@@ -189,20 +258,19 @@ fn page_with_sampled_and_traced_shares() {
     statement.sampled = Some(Sampled {
         period: Nanos(997_003),
         counts: vec![
-            count(SampledActivity::Sender, 1_200, 1_660),
-            count(SampledActivity::Receiver, 1_010, 1_010),
-            count(SampledActivity::Softirq, 500, 0),
-            count(SampledActivity::Other, 80, 80),
-            count(SampledActivity::Spare, 1_222, 1_262),
+            count(SampledActivity::Sender, 60, 78),
+            count(SampledActivity::Receiver, 50, 50),
+            count(SampledActivity::Softirq, 25, 0),
+            count(SampledActivity::Other, 50, 50),
+            count(SampledActivity::Spare, 3_827, 3_834),
         ],
         samples_lost: 1,
     });
-    statement.soaked = Some(Nanos::from_millis(1_100));
+    statement.soaked = Some(Nanos::from_millis(3_700));
     let mut link = LinkSpec {
         rate: Some(100e6),
         ..LinkSpec::default()
     };
-    statement.spec.rate = Some(200e6);
     let shaping = |effective, queue_packets| Shaping {
         shaper: Shaper::Tbf,
         requested: effective,
@@ -215,10 +283,6 @@ fn page_with_sampled_and_traced_shares() {
         mtu: 1_500,
         shaping: Some(shaping(link, None)),
     };
-    if let Some(sender) = &mut statement.sender {
-        sender.counters.queue_drops = 60;
-        sender.bytes = 25_000_000;
-    }
     insta::assert_snapshot!(page(statement.clone()));
     (link.delay, link.loss) = (Some(Nanos::from_millis(20)), Some(0.001));
     statement.link = Link::Veth {

@@ -25,7 +25,10 @@ fn pace(statement: &PaceStatement, style: &TextStyle) -> String {
 }
 
 fn machine() -> Machine {
-    kernel_level().machine
+    Machine {
+        hz_configured: Some(250),
+        ..kernel_level().machine
+    }
 }
 
 fn times(count: u64, us: [i64; 5]) -> Distribution {
@@ -43,7 +46,7 @@ fn times(count: u64, us: [i64; 5]) -> Distribution {
             .filter(|&(_, _, min)| count >= min)
             .map(|(q, value, _)| Quantile { q, value })
             .collect(),
-        buckets: [(min, count - 3), (p99, 2), (max, 1)]
+        buckets: [(median, count - 32), (p99, 31), (max, 1)]
             .map(|(time, count)| Bucket {
                 from: from(time),
                 below: from(time) + from(time),
@@ -62,18 +65,18 @@ pub(super) fn figures() -> Figures {
         expected: Some(350),
         dropped: 4,
         slept_through: 1,
-        overshot: 7,
+        overshot: 6,
         late: 32,
         slipped: Some(2),
-        average_fps: Some(34.41),
-        fps: [(35, 6), (34, 3), (31, 1)]
+        average_fps: Some(34.4),
+        fps: [(35, 6), (34, 3), (32, 1)]
             .map(|(fps, seconds)| FpsSeconds { fps, seconds })
             .to_vec(),
         frame_time: Some(times(348, [3_060, 3_110, 3_400, 12_000, 91_000])),
         wait: Some(times(348, [61, 130, 180, 9_000, 62_400])),
-        wakeup: Some(times(340, [61, 130, 178, 700, 31_000])),
+        wakeup: Some(times(340, [61, 130, 178, 8_600, 31_000])),
         busy: Some(times(344, [3_000, 3_002, 3_100, 4_700, 87_000])),
-        interval: Some(times(343, [25_000, 28_571, 28_700, 31_000, 91_000])),
+        interval: Some(times(343, [25_000, 28_571, 28_900, 37_400, 91_000])),
         work: Some(times(344, [3_000, 3_001, 3_001, 3_004, 3_009])),
     }
 }
@@ -89,7 +92,7 @@ fn readings(first: CpuClock) -> CpuStatement {
             (first, 1_047),
             (CpuClock::Schedstat, 1_051),
             (CpuClock::Stat, 1_050),
-            (CpuClock::Machine, 30),
+            (CpuClock::Machine, 1_020),
         ]
         .map(reading)
         .to_vec(),
@@ -97,11 +100,11 @@ fn readings(first: CpuClock) -> CpuStatement {
         sampled_at_tick: Some(true),
         alias: Some(TickAlias {
             tick: Nanos::from_millis(4),
-            frames: 3,
-            ticks: 7,
+            frames: 7,
+            ticks: 50,
             truth: 0.105,
-            min: 0.0,
-            max: 0.14,
+            min: 0.1,
+            max: 0.12,
         }),
     }
 }
@@ -143,16 +146,15 @@ pub(crate) fn a_loop() -> PaceStatement {
     }
 }
 
-fn thread(name: &str, tid: i32, rhythms: Vec<RhythmReport>) -> ThreadReport {
-    let none = "its 812 wake-ups are not periodic";
+fn thread(name: &str, tid: i32, wakeups: u64, millis: i64) -> ThreadReport {
     ThreadReport {
         tid,
         name: name.to_owned(),
-        wakeups: 812,
-        idle_exits: 600,
-        cpu: Nanos::from_millis(640),
-        no_frames_reason: rhythms.is_empty().then(|| none.to_owned()),
-        periods: rhythms,
+        wakeups,
+        idle_exits: wakeups - 11,
+        cpu: Nanos::from_millis(millis),
+        no_frames_reason: Some(format!("its {wakeups} wake-ups are not periodic")),
+        periods: Vec::new(),
     }
 }
 
@@ -163,16 +165,18 @@ fn a_process(rhythms: Vec<RhythmReport>) -> PaceStatement {
         slipped: None,
         ..figures()
     };
+    let mut thread_of_loop = thread("frames", 4_123, 351, 1_047);
+    if chosen.is_some() {
+        thread_of_loop.no_frames_reason = None;
+    }
+    thread_of_loop.periods = rhythms;
     PaceStatement {
         late: None,
         subject: Subject::Process(ProcessReport {
             pid: 4_121,
             name: "game".to_owned(),
             chosen,
-            threads: vec![
-                thread("frames", 4_123, rhythms),
-                thread("net", 4_124, Vec::new()),
-            ],
+            threads: vec![thread_of_loop, thread("net", 4_124, 812, 212)],
         }),
         figures: chosen.map(|_| figures),
         cpu: chosen.map_or_else(CpuStatement::default, |_| readings(CpuClock::Runs)),
@@ -280,27 +284,43 @@ fn page_of_a_process_without_a_rhythm() {
     insta::assert_snapshot!(pace(&a_process(Vec::new()), &TextStyle::default()));
 }
 
+/// Returns the figures of a loop at `rate` Hz over `seconds`, of whose frames `lost` were dropped and
+/// `late` started after about `wait` µs.
+fn compared_figures(rate: u32, seconds: u32, lost: u64, late: u64, wait: i64) -> Figures {
+    let expected = u64::from(rate * seconds);
+    let frames = expected - lost;
+    Figures {
+        period: Nanos(1_000_000_000 / i64::from(rate)),
+        frames,
+        expected: Some(expected),
+        dropped: lost,
+        slept_through: 0,
+        overshot: lost,
+        late,
+        slipped: Some(0),
+        average_fps: Some(frames as f64 / f64::from(seconds)),
+        wait: Some(times(expected, [61, 130, 180, wait, 2 * wait])),
+        ..figures()
+    }
+}
+
 /// Loops at three rates. The comparison was interrupted in its 23rd turn.
 pub(crate) fn compared_loops() -> PaceComparison {
-    let row = |rate: f64, sleep, dropped| PaceArm {
+    let row = |sleep, turns: u32, cpu_ms, figures: Figures| PaceArm {
         by_turn: Vec::new(),
         readings: Vec::new(),
         margin: None,
         spec: LoopSpec {
-            rate,
-            period: Nanos::from_millis(28),
+            rate: (1e9 / figures.period.0 as f64).round(),
+            period: figures.period,
             work: Nanos::from_millis(3),
             sleep,
             rule: PaceRule::Deadline,
         },
-        turns: 5,
-        figures: Some(Figures {
-            dropped,
-            slipped: Some(0),
-            ..figures()
-        }),
-        cpu_time: Nanos::from_millis(1_047),
-        elapsed: Nanos::from_secs(10),
+        turns: turns.into(),
+        figures: Some(figures),
+        cpu_time: Nanos::from_millis(cpu_ms),
+        elapsed: Nanos::from_secs(2 * i64::from(turns)),
     };
     let choice = |rate, best: &[usize], by| Choice {
         rate,
@@ -319,11 +339,36 @@ pub(crate) fn compared_loops() -> PaceComparison {
         turn: Nanos::from_secs(2),
         rounds: 5,
         arms: vec![
-            row(35.0, SleepMethod::ClockNanosleepAbs, 0),
-            row(35.0, SleepMethod::Poll, 9),
-            row(60.0, SleepMethod::Nanosleep, 0),
-            row(60.0, SleepMethod::Timerfd, 0),
-            row(90.0, SleepMethod::Spin, 2),
+            row(
+                SleepMethod::ClockNanosleepAbs,
+                5,
+                1_054,
+                compared_figures(35, 10, 0, 2, 190),
+            ),
+            row(
+                SleepMethod::Poll,
+                5,
+                1_061,
+                compared_figures(35, 10, 9, 31, 34_100),
+            ),
+            row(
+                SleepMethod::Nanosleep,
+                4,
+                1_449,
+                compared_figures(60, 8, 0, 3, 187),
+            ),
+            row(
+                SleepMethod::Timerfd,
+                4,
+                1_451,
+                compared_figures(60, 8, 0, 3, 188),
+            ),
+            row(
+                SleepMethod::Spin,
+                4,
+                7_989,
+                compared_figures(90, 8, 2, 5, 81),
+            ),
         ],
         quantile: Some(0.99),
         choices: vec![
@@ -383,7 +428,7 @@ pub(crate) fn with_rhythm() -> PaceStatement {
             low: 28_571_391.0,
             high: 28_571_466.0,
             false_alarm: 1e-30,
-            seen: 346,
+            seen: 344,
             expected: 350,
             jitter: Nanos::from_micros(91),
             rearmed: false,
@@ -393,14 +438,14 @@ pub(crate) fn with_rhythm() -> PaceStatement {
     }])
 }
 
-/// Returns nine late frames. A program delayed five of them, steal delayed three, and a migration
-/// delayed one.
+/// Returns the 32 late and 4 dropped frames of [`figures`]. A program delayed most of them, and steal
+/// and a migration delayed the others.
 fn late() -> LateFrames {
-    let cause = |kind, frames, by| LateCause {
+    let cause = |kind, [frames, dropped]: [u64; 2], by| LateCause {
         kind,
         culprit: by,
         frames,
-        dropped: 1,
+        dropped,
         max: Nanos::from_millis(31),
         period: None,
         timer: None,
@@ -411,33 +456,33 @@ fn late() -> LateFrames {
         kind: Kind::Task,
         pids: vec![812],
         time: Nanos::from_millis(150),
-        count: 5,
+        count: 25,
     };
     let by_program = LateCause {
-        period: Some(3.03e9),
+        period: Some(303e6),
         timer: Some("local_timer hrtimer_wakeup".to_owned()),
         policy: Some(SpecialPolicy::Fifo(10)),
-        ..cause(HoldUp::Waiting, 5, Some(backup))
+        ..cause(HoldUp::Waiting, [25, 2], Some(backup))
     };
     let causes = vec![
         by_program,
-        cause(HoldUp::Steal, 3, None),
-        cause(HoldUp::Migration, 1, None),
+        cause(HoldUp::Steal, [5, 1], None),
+        cause(HoldUp::Migration, [2, 1], None),
     ];
     let time = |kind| {
         let found = causes.iter().find(|cause| cause.kind == kind);
         LateTime {
             kind,
             time: found.map_or(Nanos::from_micros(40), |cause| {
-                Nanos::from_millis(30 * i64::try_from(cause.frames).unwrap())
+                Nanos::from_millis(6 * i64::try_from(cause.frames).unwrap())
             }),
             frames: found.map_or(0, |cause| cause.frames),
         }
     };
     LateFrames {
-        frames: 9,
+        frames: 32,
         unclassified: 0,
-        dropped: 3,
+        dropped: 4,
         by_kind: HoldUp::ALL.into_iter().map(time).collect(),
         stolen: Some(Nanos::from_millis(100)),
         causes,

@@ -137,22 +137,22 @@ fn stalled() -> PacketStatement {
             ..Periodicity::default()
         }),
         needed: Some(NeededBuffer {
-            datagrams: 1_060,
+            datagrams: 1_047,
             spare_datagrams: 24,
             spare_pause: Nanos::from_micros(400),
-            bytes: 815_104,
-            request_bytes: 407_552,
+            bytes: 804_096,
+            request_bytes: 402_048,
         }),
         delays: Some(Lengths {
             median: Nanos::from_micros(31),
-            p99: Some(Nanos::from_millis(4)),
+            p99: Some(Nanos::from_micros(420)),
             max: Nanos::from_micros(17_090),
         }),
         by_time: (0..20)
             .map(|_| TimeSlot {
                 arrived: 29_254,
                 lost: 746,
-                delay_max: Nanos::from_millis(17),
+                delay_max: Nanos::from_micros(17_090),
             })
             .collect(),
         slot: Nanos::from_millis(500),
@@ -175,6 +175,7 @@ fn page_of_an_untraced_receiver_of_another_host() {
     statement.local_ends = vec![End::Receiver];
     statement.untraced_reason = Some("run as root".to_owned());
     (statement.delays, statement.beat, statement.needed) = (None, None, None);
+    (statement.causes, statement.drop_reasons) = (Vec::new(), None);
     statement.bursts = Some(vec![Burst {
         socket_drops: 0,
         read_pause: None,
@@ -194,18 +195,35 @@ fn page_of_an_untraced_receiver_of_another_host() {
         device: 70,
         unknown: 4_605,
     });
+    statement.lost_outside_bursts = 14_174;
+    for slot in &mut statement.by_time {
+        slot.delay_max = Nanos::from_micros(21_600);
+    }
+    if let Some(buffer) = &mut statement.buffer {
+        buffer.requested_bytes = Some(1_000_000);
+        buffer.bytes = 425_984;
+        buffer.charge.as_mut().unwrap().datagrams = 554;
+    }
+    insta::assert_snapshot!(page(statement));
+}
+
+/// A reason comes from the kernel, and may contain control characters.
+#[test]
+fn drop_reasons_and_lost_events_are_reported() {
+    let mut statement = stalled();
     let reasons = statement.drop_reasons.as_mut().unwrap();
     reasons.push(DropReason {
         reason: "NETFILTER_\u{1b}DROP".to_owned(),
         datagrams: 45,
     });
-    statement.lost_outside_bursts = 14_174;
     statement.events_lost = 12;
-    if let Some(buffer) = &mut statement.buffer {
-        buffer.requested_bytes = Some(1_000_000);
-        buffer.bytes = 425_984;
+    let page = page(statement).replace('\n', " ");
+    for words in [
+        "Drop reasons: SOCKET_RCVBUFF 14 920, NETFILTER_\u{fffd}DROP 45 (skb:kfree_skb).",
+        "12 events of the trace overran the buffer: causes of stalls may be missing.",
+    ] {
+        assert!(page.contains(words), "{words}: {page}");
     }
-    insta::assert_snapshot!(page(statement));
 }
 
 #[test]

@@ -147,19 +147,17 @@ fn programs() -> Vec<Account> {
         "game",
         3_000_000,
         16_240,
-        [31_200, 1_210_000, 3_210_000],
+        [151_000, 1_210_000, 3_210_000],
     );
     game.pid = Some(4_121);
     game.parts = vec![
         part("render", 2_000_000_000, 8_000, 3_210_000),
         part("audio-out", 800_000_000, 8_000, 900_000),
-        part("game", 200_000_000, 240, 20_000),
+        part("game", 200_000_000, 240, 1_200_000),
     ];
-    let lengths = [52_000, 300_000, 410_000];
-    let mut sshd = account(Class::Program, "sshd", 4_100, 51, lengths);
-    sshd.pid = Some(911);
-    sshd.parts = vec![part("sshd", 4_100_000, 51, 410_000)];
-    vec![game, sshd]
+    let lengths = [900_000, 9_700_000, 14_100_000];
+    let compiler = account(Class::Program, "rustc", 1_520_000, 1_240, lengths);
+    vec![game, compiler]
 }
 
 fn kernel_accounts() -> Vec<Account> {
@@ -169,8 +167,8 @@ fn kernel_accounts() -> Vec<Account> {
     let lengths = [14_900, 31_200, 182_000];
     let mut tick = account(Class::Irq, "local_timer", 612_000, 40_012, lengths);
     tick.parts = vec![
-        part("tick_nohz_handler", 488_000_000, 39_800, 171_000),
-        part("hrtimer_wakeup", 61_000_000, 410, 22_000),
+        part("tick_nohz_handler", 490_400_000, 40_000, 171_000),
+        part("hrtimer_wakeup", 6_100_000, 410, 22_000),
         part("posix_cpu_timer", 900_000, 12, 0),
     ];
     let mut accounts = vec![kworker, tick];
@@ -180,7 +178,7 @@ fn kernel_accounts() -> Vec<Account> {
         ("resched", 633, 200),
         ("call_function", 475, 150),
     ] {
-        let lengths = [4_100, 9_000, 20_000];
+        let lengths = [2_900, 9_000, 20_000];
         accounts.push(account(Class::Irq, name, us, count, lengths));
     }
     for (name, us, count, lengths) in [
@@ -204,7 +202,7 @@ fn accounts() -> Vec<Account> {
             "entry and exit",
             1_031_000,
             41_900,
-            [22_400, 61_000, 900_000],
+            [22_400, 61_000, 118_000],
         ),
         (
             Class::HypervisorOrFirmware,
@@ -227,18 +225,18 @@ fn accounts() -> Vec<Account> {
             410,
             [40_000, 90_000, 120_000],
         ),
-        (Class::Probe, "probe", 34_400_000, 0, [0, 0, 0]),
+        (Class::Probe, "probe", 33_130_000, 0, [0, 0, 0]),
     ] {
         let mut account = account(class, name, us, count, lengths);
         if class == Class::EntryExit {
-            account.parts = vec![part("around local_timer", 980_000_000, 39_000, 880_000)];
+            account.parts = vec![part("around local_timer", 960_000_000, 39_000, 118_000)];
         }
         accounts.push(account);
     }
     let spent: Nanos = accounts.iter().map(|account| account.time).sum();
     let idle = (Nanos::from_secs(40) - spent).0 / 1_000;
-    let lengths = [200_000, 990_000, 1_000_000];
-    accounts.push(account(Class::Idle, "idle", idle, 900, lengths));
+    let lengths = [100_000, 990_000, 1_000_000];
+    accounts.push(account(Class::Idle, "idle", idle, 45, lengths));
     accounts
 }
 
@@ -252,29 +250,28 @@ fn gaps() -> GapStatement {
         max: Some(Nanos(max)),
     };
     let mut causes = vec![
-        cause("local_timer", 39_000, 1_540_000, 38_100, 300_000),
-        cause("hypervisor or firmware", 220_000, 612_400, 2_510, 1_320_000),
+        cause("local_timer", 39_000, 1_537_900, 38_100, 300_000),
+        cause("hypervisor or firmware", 220_400, 612_400, 2_510, 1_320_000),
         cause("local_timer + NET_RX", 2_100, 91_000, 44_000, 410_000),
         cause("unexplained", 210, 4_300, 3_000, 190_000),
     ];
-    let rare = [
-        "virtio0-req.0",
-        "kworker",
-        "sshd",
-        "nmi",
-        "RCU",
-        "resched",
-        "SCHED",
-        "rest",
-    ];
-    for (name, us) in rare.into_iter().zip((200..=900).rev().step_by(100)) {
-        causes.push(cause(name, 12, us, 5_000, 20_000));
+    for (name, count, us) in [
+        ("virtio0-req.0", 150, 900),
+        ("kworker", 90, 800),
+        ("call_function", 120, 700),
+        ("TIMER", 110, 600),
+        ("RCU", 90, 500),
+        ("resched", 80, 400),
+        ("SCHED", 60, 300),
+        ("rest", 40, 200),
+    ] {
+        causes.push(cause(name, count, us, 5_000, 20_000));
     }
     GapStatement {
         probe: ProbeKind::Spin,
         watched: Nanos::from_secs(40),
         long: GapParts {
-            gaps: intervals(262_400, 2_610, 61_200, 1_320_000),
+            gaps: intervals(262_450, 2_610, 61_200, 1_320_000),
             time: Nanos::from_micros(2_250_000),
             named: Nanos::from_micros(602_300),
             entry_exit: Nanos::from_micros(1_031_000),
@@ -287,9 +284,9 @@ fn gaps() -> GapStatement {
             ..GapParts::default()
         },
         yielded: GapParts {
-            gaps: intervals(16_291, 31_300, 1_210_000, 3_210_000),
-            time: Nanos::from_micros(3_004_100),
-            named: Nanos::from_micros(3_004_100),
+            gaps: intervals(17_480, 152_000, 3_190_000, 14_100_000),
+            time: Nanos::from_micros(4_586_300),
+            named: Nanos::from_micros(4_586_300),
             ..GapParts::default()
         },
         longest: worst_gaps(),
@@ -297,11 +294,11 @@ fn gaps() -> GapStatement {
         proofs: proofs(),
         entry_exit: vec![EntryExitBound {
             account: "local_timer".to_owned(),
-            count: 40_000,
-            median: Nanos(3_100),
-            bound: Nanos(9_400),
+            count: 39_000,
+            median: Nanos(22_100),
+            bound: Nanos(118_000),
             beyond_count: 12,
-            beyond: Nanos::from_micros(31_000),
+            beyond: Nanos::from_micros(310),
         }],
     }
 }
@@ -319,8 +316,6 @@ fn proofs() -> Vec<CpuProof> {
     vec![
         proof(0, Proof::Proven, Vec::new()),
         proof(1, Proof::Bounded(3), doubts),
-        proof(2, Proof::Proven, Vec::new()),
-        proof(3, Proof::Unproven, vec![Doubt::EventsLost { events: 7 }]),
     ]
 }
 
@@ -349,7 +344,7 @@ fn worst_gaps() -> Vec<WorstGap> {
             0,
             900,
             300_000,
-            vec![part("local_timer", 300_000, 1, 300_000)],
+            vec![part("local_timer", 182_000, 1, 182_000)],
         ),
     ]
 }
@@ -442,7 +437,6 @@ pub(crate) fn proc_level() -> Statement {
     let mut statement = Statement {
         level: Level::Proc,
         machine: Machine {
-            hypervisor: None,
             hz_configured: None,
             ..a_machine()
         },
@@ -451,16 +445,16 @@ pub(crate) fn proc_level() -> Statement {
             sampled(Class::Program, "programs", 3_010_000, 0),
             sampled(Class::Irq, "interrupts", 610_000, 40_612),
             sampled(Class::Softirq, "softirqs", 40_000, 9_000),
-            account(Class::Unexplained, "unexplained", -20_000, 0, [0; 3]),
-            sampled(Class::Idle, "idle", 36_360_000, 0),
+            account(Class::Unexplained, "unexplained", 20_000, 0, [0; 3]),
+            sampled(Class::Idle, "idle", 36_320_000, 0),
         ],
         gaps: Some(GapStatement {
             probe: ProbeKind::Sleep,
-            watched: Nanos::from_secs(40),
+            watched: Nanos::from_secs(32),
             long: GapParts {
-                gaps: intervals(39_990, 51_000, 91_000, 4_100_000),
-                time: Nanos::from_micros(2_100_000),
-                unexplained: Nanos::from_micros(2_100_000),
+                gaps: intervals(30_390, 51_000, 91_000, 4_100_000),
+                time: Nanos::from_micros(1_610_000),
+                unexplained: Nanos::from_micros(1_610_000),
                 ..GapParts::default()
             },
             short: GapParts::default(),
@@ -488,10 +482,18 @@ pub(crate) fn proc_level() -> Statement {
             ],
             ..Coverage::default()
         },
-        probes: vec![ProbeReport {
-            ended_early: Some(ProbeFailure::Moved { to: Cpu(1) }),
-            ..probe(ProbeKind::Sleep, 0)
-        }],
+        probes: vec![
+            ProbeReport {
+                end: Nanos::from_secs(12),
+                ended_early: Some(ProbeFailure::Moved { to: Cpu(1) }),
+                ..probe(ProbeKind::Sleep, 0)
+            },
+            probe(ProbeKind::Sleep, 1),
+        ],
+        cost: ToolCost {
+            cpu: Nanos::from_millis(18),
+            ..ToolCost::default()
+        },
         ..empty()
     };
     settle(&mut statement, 2);
@@ -527,18 +529,47 @@ pub(crate) fn small_change(times: &[(Class, i64)]) -> Statement {
     statement
 }
 
-/// Returns a statement about a machine with many CPUs and little load.
+/// Returns a statement about a machine with many CPUs and little load. CPU 40 handles more
+/// interrupts than the others.
 pub(crate) fn many_cpus() -> Statement {
+    let scale = 32;
+    let more = |account: Account| Account {
+        time: Nanos(account.time.0 * scale),
+        intervals: Intervals {
+            count: account.intervals.count * scale.unsigned_abs(),
+            ..account.intervals
+        },
+        parts: account
+            .parts
+            .into_iter()
+            .map(|part| Part {
+                time: Nanos(part.time.0 * scale),
+                count: part.count * scale.unsigned_abs(),
+                ..part
+            })
+            .collect(),
+        ..account
+    };
     let mut statement = Statement {
         machine: Machine {
             online: "0-63".parse().unwrap(),
             ..a_machine()
         },
-        accounts: accounts(),
+        began_unix: 1_700_000_000,
+        accounts: accounts().into_iter().map(more).collect(),
         ..empty()
     };
     settle(&mut statement, 64);
-    statement.cpus[40].classes[1].time += Nanos::from_millis(200);
+    for cpu in &mut statement.cpus {
+        let extra = Nanos::from_millis(if cpu.cpu == Cpu(40) { 315 } else { -5 });
+        for part in &mut cpu.classes {
+            match part.class {
+                Class::Irq => part.time += extra,
+                Class::Probe => part.time -= extra,
+                _ => {}
+            }
+        }
+    }
     statement
 }
 

@@ -6,15 +6,15 @@ use ticktax_model::hook::Hook;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::policy::SpecialPolicy;
 use ticktax_model::recording::RecordingPart;
-use ticktax_model::statement::{Account, Holder, Statement};
+use ticktax_model::statement::{Account, Class, Holder, Statement};
 use ticktax_model::victim::{Interferer, ProgramFrames, StateAccount, ThreadState};
 use ticktax_model::waits::{WaitStatement, WaitedFor, WaitingProgram};
 use ticktax_model::{Kind, Nanos};
 
-use super::beats::a_server;
+use super::beats::{a_server, of_20_seconds};
 use super::pace::figures;
 use super::samples::{empty, kernel_level, many_cpus, off_by_17_ns, proc_level};
-use super::ticks::{findings, with_ticks};
+use super::ticks::{findings, of_two_busy_cpus, with_ticks};
 use super::victims::with_victim;
 use crate::text::statement::statement as text;
 use crate::{Grouping, Section, Sections, TextStyle, View};
@@ -133,8 +133,8 @@ pub(crate) fn held_up() -> Statement {
     statement
 }
 
-/// Returns the waits of a game behind a compiler and a kernel thread, and the waits of a program
-/// that hardly waits.
+/// Returns the waits of a game behind a compiler and a kernel thread, and the waits of programs
+/// that hardly wait.
 fn waits() -> WaitStatement {
     let behind = |name: &str, pids: &[i32], ms| WaitedFor {
         name: name.to_owned(),
@@ -148,23 +148,23 @@ fn waits() -> WaitStatement {
         exited_pids: Vec::new(),
         time: Nanos::from_millis(ms),
         count,
-        max: Nanos::from_micros(ms * 100),
+        max: Nanos::from_micros(ms * 10),
         max_at: Nanos::from_millis(2_345),
         behind: behind.to_vec(),
     };
-    let compiler = behind("rustc", &[900, 901, 902], 1_200);
-    let flusher = behind("kworker/u4:2", &[], 150);
-    let culprits = [compiler.clone(), flusher.clone()];
+    let compiler = |ms| behind("rustc", &[900, 901, 902], ms);
+    let flusher = behind("kworker/u4:2", &[], 6);
+    let culprits = [compiler(1_394), flusher.clone()];
     WaitStatement {
         time: Nanos::from_millis(1_412),
         count: 931,
         preempted: true,
         programs: vec![
             program("game", &[4_121], 1_400, 915, &culprits),
-            program("sshd", &[77, 78], 12, 16, &culprits[1..]),
+            program("rustc", &[900, 901, 902], 8, 10, &[compiler(8)]),
         ],
         programs_left_out: 3,
-        behind: vec![compiler, flusher],
+        behind: vec![compiler(1_406), flusher],
         behind_ticktax: Nanos::from_micros(640),
         real_time: Vec::new(),
     }
@@ -173,14 +173,24 @@ fn waits() -> WaitStatement {
 /// Returns a statement about a machine that fills every part of the screen.
 fn a_machine() -> Statement {
     let mut statement = kernel_level();
-    statement.beats = Some(a_server());
-    statement.tick = with_ticks().tick;
+    statement.beats = Some(of_20_seconds());
+    statement.tick = Some(of_two_busy_cpus());
     statement.findings = findings();
     statement.waits = Some(waits());
-    statement.advice = vec![Advice::Stolen {
-        time: Nanos::from_millis(900),
-        share: 0.022,
-    }];
+    statement.advice = vec![
+        Advice::Throttled {
+            program: "game".to_owned(),
+            pid: Some(4_121),
+            cgroup: Some("/sys/fs/cgroup/games".to_owned()),
+            time: Nanos::from_millis(1_210),
+            count: 31,
+            exited: false,
+        },
+        Advice::Stolen {
+            time: Nanos::from_micros(612_400),
+            share: 0.015_3,
+        },
+    ];
     statement
 }
 
@@ -200,6 +210,7 @@ fn the_first_screen_of_a_machine_at_all_widths() {
     let mut large = a_machine();
     large.balance.elapsed = Nanos(large.balance.elapsed.0 * 8);
     large.throttled.clear();
+    large.advice.truncate(1);
     assert!(at(&large, 80).contains("KERNEL AND HYPERVISOR"));
     // If the screen is full, kernel time is left out unless it is at least a tenth of the used
     // time.
@@ -222,14 +233,59 @@ fn waits_are_shown_with_the_programs_waited_for() {
         ..TextStyle::default()
     };
     let page = text(&a_machine(), &style);
-    let expected = "behind rustc x3 1.20 s, kworker/u4:2 150 ms; the longest at 2.345 s";
+    let expected = "behind rustc x3 1.39 s, kworker/u4:2 6.00 ms; the longest at 2.345 s";
     assert!(page.contains(expected), "{page}");
     assert!(page.contains("3 other programs"), "{page}");
 }
 
+/// Returns a statement about a machine on which ten processes of a compiler take all the time that
+/// the machine of [`a_machine`] was idle.
+fn overbooked() -> Statement {
+    let mut statement = a_machine();
+    let idle = |account: &Account| account.class == Class::Probe;
+    let at = statement.accounts.iter().position(idle).unwrap();
+    let freed = statement.accounts.remove(at).time;
+    let mut accounts = statement.accounts.iter_mut();
+    let compiler = accounts.find(|account| account.name == "rustc").unwrap();
+    compiler.time += freed;
+    compiler.intervals.count = 9_120;
+    (statement.gaps, statement.throttled) = (None, Vec::new());
+    let pids: Vec<i32> = (900..910).collect();
+    let behind = |ms| {
+        vec![WaitedFor {
+            name: "rustc".to_owned(),
+            kind: Kind::Task,
+            pids: pids.clone(),
+            time: Nanos::from_millis(ms),
+        }]
+    };
+    let program = |name: &str, pids: &[i32], ms, count| WaitingProgram {
+        name: name.to_owned(),
+        pids: pids.to_vec(),
+        exited_pids: Vec::new(),
+        time: Nanos::from_millis(ms),
+        count,
+        max: Nanos::from_millis(97),
+        max_at: Nanos::from_millis(2_345),
+        behind: behind(ms),
+    };
+    statement.waits = Some(WaitStatement {
+        time: Nanos::from_millis(159_150),
+        count: 24_020,
+        programs: vec![
+            program("rustc", &pids, 148_370, 9_110),
+            program("game", &[4_121], 10_780, 14_910),
+        ],
+        programs_left_out: 0,
+        behind: behind(159_150),
+        ..waits()
+    });
+    statement
+}
+
 #[test]
 fn an_overbooked_machine_gets_advice() {
-    let mut statement = a_machine();
+    let mut statement = overbooked();
     let pids: Vec<i32> = (900..910).collect();
     statement.advice = vec![Advice::CpusOversubscribed {
         cpus: 2,
@@ -239,7 +295,7 @@ fn an_overbooked_machine_gets_advice() {
             pids,
             autogroup_pids: vec![900],
             standing: ExemptPids::default(),
-            time: Nanos::from_secs(180),
+            time: Nanos::from_millis(183_020),
         },
         share: 0.93,
         sampled: false,
@@ -332,7 +388,7 @@ fn long_waits_are_mentioned_if_there_is_no_advice() {
     let mut statement = a_machine();
     statement.advice.clear();
     let page = flat(&statement);
-    let expected = "WHAT TO DO: game (4121) waited 1.40 s for a CPU behind rustc x3, up to 140 ms \
+    let expected = "WHAT TO DO: game (4121) waited 1.40 s for a CPU behind rustc x3, up to 14.0 ms \
                     at once, although CPUs were idle: ticktax audit --pid 4121";
     assert!(page.contains(expected), "{page}");
     statement.waits.as_mut().unwrap().programs[0].exited_pids = vec![4_121];

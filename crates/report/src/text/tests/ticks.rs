@@ -53,6 +53,8 @@ fn quiet_cpus() -> [CpuTicks; 2] {
         busy: Some(ticks(0, 3)),
         idle: Some(ticks(41, 19_997)),
         frequency: None,
+        stopped: Some(312),
+        saved: 4_958,
         ..cpu(1)
     };
     let probed = CpuTicks {
@@ -95,7 +97,7 @@ fn cost(basis: Basis) -> TickCost {
             p99: Some(Nanos(26_600)),
         }),
         cores: Estimate {
-            value: 0.003_7,
+            value: if spans { 0.003_7 } else { 0.003_14 },
             plus_minus: spans.then_some(0.000_21),
         },
     }
@@ -111,6 +113,57 @@ fn bill(basis: Basis) -> TickBill {
         cpus: [cpu(0)].into_iter().chain(quiet_cpus()).collect(),
         cost: Some(cost(basis)),
         fleet: None,
+    }
+}
+
+/// Returns the tick bill of the machine of [`kernel_level`](super::samples::kernel_level), whose
+/// CPUs were never idle because a probe ran on them.
+pub(super) fn of_two_busy_cpus() -> TickBill {
+    let busy = |number| CpuTicks {
+        all: ticks(20_000, 20_000),
+        busy: None,
+        probed: Some(ticks(20_000, 20_000)),
+        idle: None,
+        frequency: Some(Frequency {
+            hz: 1_000.02,
+            plus_minus: 0.21,
+            intervals: 19_999,
+        }),
+        stopped: None,
+        pauses: 0,
+        saved: 0,
+        interrupts: Some(20_006),
+        ..cpu(number)
+    };
+    let count = 40_000;
+    TickBill {
+        hz_configured: Some(1_000),
+        parameters: Vec::new(),
+        cpus: vec![busy(0), busy(1)],
+        cost: Some(TickCost {
+            ticks: Intervals {
+                count,
+                median: Some(Nanos(14_900)),
+                p99: Some(Nanos(31_200)),
+                max: Some(Nanos(182_000)),
+            },
+            time: Nanos(40_000 * 15_300),
+            parts: vec![
+                part("the interrupt around it", 40_000 * 3_040, count),
+                part("tick_nohz_handler", 40_000 * 12_260, count),
+            ],
+            softirqs: vec![part("SCHED", 900_000, 2_100), part("RCU", 900_000, 2_100)],
+            entry_exit: Some(Around {
+                count: 38_800,
+                median: Nanos(22_100),
+                p99: Some(Nanos(61_000)),
+            }),
+            cores: Estimate {
+                value: 0.030_5,
+                plus_minus: Some(0.000_4),
+            },
+        }),
+        ..bill(Basis::Spans)
     }
 }
 
@@ -145,17 +198,19 @@ pub(super) fn counted_only() -> TickBill {
     }
 }
 
-fn finding(severity: Severity, title: &str, cost: Option<Cost>) -> Finding {
+/// Returns a finding that the sysctl `knob` has the value 1, although its file in `/etc/sysctl.d`
+/// sets `value`.
+fn finding(knob: &str, value: u32, cost: Option<Cost>) -> Finding {
     Finding {
         rule: "sysctl-not-in-effect".to_owned(),
-        title: title.to_owned(),
-        configured: "0 in /etc/sysctl.d/50-quiet.conf:3".to_owned(),
+        title: format!("{knob} is not as configured"),
+        configured: format!("{value} in /etc/sysctl.d/50-quiet.conf"),
         effective: "1".to_owned(),
-        measured: "/proc/sys/kernel/nmi_watchdog".to_owned(),
+        measured: format!("/proc/sys/{}", knob.replace('.', "/")),
         confidence: Confidence::Certain,
-        severity,
+        severity: Severity::Warning,
         cost,
-        proposal: KnobProposal::new("kernel.nmi_watchdog", 0),
+        proposal: KnobProposal::new(knob, i64::from(value)),
         remedy: "run `sysctl --system`".to_owned(),
     }
 }
@@ -170,23 +225,22 @@ pub(crate) fn findings() -> Vec<Finding> {
     vec![
         Finding {
             rule: "same-pages-never-merged".to_owned(),
+            title: "KSM finds no pages to merge".to_owned(),
+            configured: "1 in /sys/kernel/mm/ksm/run".to_owned(),
+            effective: "0 pages shared".to_owned(),
+            measured: "/sys/kernel/mm/ksm/pages_shared".to_owned(),
             confidence: Confidence::Likely,
-            ..finding(
-                Severity::Serious,
-                "KSM finds no pages to merge",
-                Some(Cost::new("the time of ksmd", Some(Nanos::from_millis(212))).at(Some(ksmd))),
-            )
+            severity: Severity::Serious,
+            remedy: "stop it with `echo 0 > /sys/kernel/mm/ksm/run`".to_owned(),
+            proposal: None,
+            cost: Some(Cost::new("the time of ksmd", Some(Nanos::from_millis(212))).at(Some(ksmd))),
         },
         finding(
-            Severity::Warning,
-            "kernel.nmi_watchdog is not as configured",
-            Cost::unmeasured("an NMI every some seconds on each CPU"),
+            "kernel.nmi_watchdog",
+            0,
+            Cost::unmeasured("an NMI every few seconds on each CPU"),
         ),
-        finding(
-            Severity::Warning,
-            "vm.stat_interval is not as configured",
-            None,
-        ),
+        finding("vm.stat_interval", 120, None),
     ]
 }
 

@@ -36,18 +36,22 @@ fn arm(label: &str, value: &str) -> Arm {
     Arm {
         label: label.to_owned(),
         settings: vec![ArmSetting {
-            knob: "kernel.sched_autogroup".to_owned(),
+            knob: "kernel.numa_balancing".to_owned(),
             target: "the machine".to_owned(),
             value: value.to_owned(),
         }],
     }
 }
 
-/// Returns a comparison of two means of a metric. Its confidence interval extends to about 20 % of
-/// the effect on either side.
+/// Returns a comparison of two means of a metric. The confidence interval of a certain effect extends
+/// to about 20 % of the effect on either side. That of an uncertain effect includes 0.
 fn comparison(metric: &str, arm: usize, (a, b): (f64, f64), verdict: Verdict) -> Comparison {
     let value = b / a - 1.0;
-    let margin = 0.2 * value.abs() + 0.002;
+    let (margin, chance) = match verdict {
+        Verdict::CannotTell { .. } => (1.6 * value.abs() + 0.002, 0.19),
+        Verdict::NoDifferenceBeyond { .. } => (0.2 * value.abs() + 0.002, 0.81),
+        _ => (0.2 * value.abs() + 0.002, 0.005_9),
+    };
     Comparison {
         metric: metric.to_owned(),
         arm,
@@ -57,10 +61,10 @@ fn comparison(metric: &str, arm: usize, (a, b): (f64, f64), verdict: Verdict) ->
         scale: Scale::Relative,
         contrast: Contrast {
             effect: Some(Effect::within(value, margin)),
-            chance: Some(0.005_9),
+            chance: Some(chance),
             verdict,
         },
-        chance: Some(0.002),
+        chance: Some(chance / 3.0),
         noise: Some(0.013),
         detectable: Some(0.012),
         predicted: None,
@@ -79,6 +83,36 @@ fn undone(id: &str, outcome: UndoOutcome) -> UndoneSetting {
     }
 }
 
+/// Means of the metrics of the trial in each of its arms.
+const MEANS: [[f64; 4]; 2] = [
+    [2.03e9, 310e3, 0.031, 59.94],
+    [1.95e9, 420e3, 0.031_02, 59.6],
+];
+
+/// Returns the runs of a block, in the order A B B A. The values of the ten blocks average to
+/// [`MEANS`].
+fn runs(block: u64) -> [TrialRun; 4] {
+    let deviation = ((block * 7 % 10) as f64 - 4.5) / 450.0;
+    [0, 1, 1, 0].map({
+        let mut position = 0;
+        move |arm: usize| {
+            position += 1;
+            let side = if position > 2 { 0.003 } else { -0.003 };
+            TrialRun {
+                purpose: RunPurpose::Measured,
+                block,
+                position: position - 1,
+                arm,
+                began: Nanos::from_secs(i64::try_from(2 * (4 * block + position)).unwrap()),
+                succeeded: true,
+                values: MEANS[arm]
+                    .map(|mean| Some(mean * (1.0 + deviation + side)))
+                    .to_vec(),
+            }
+        }
+    })
+}
+
 /// Returns a trial with two arms and four metrics. Each metric has a different verdict.
 pub(crate) fn two_arms() -> TrialStatement {
     let comparisons = vec![
@@ -93,21 +127,12 @@ pub(crate) fn two_arms() -> TrialStatement {
         comparison(
             "fps",
             1,
-            (59.94, 58.2),
+            (59.94, 59.6),
             Verdict::CannotTell {
                 more_blocks: Some(34),
             },
         ),
     ];
-    let run = |place: u64| TrialRun {
-        purpose: RunPurpose::Measured,
-        block: place / 4,
-        position: place % 4,
-        arm: usize::from(place % 4 == 1 || place % 4 == 2),
-        began: Nanos::from_secs(2),
-        succeeded: place != 5,
-        values: vec![Some(2e9 + 1e7 * place as f64), Some(3e5), None, Some(59.5)],
-    };
     let condition = "p99 > +2%".parse().unwrap();
     TrialStatement {
         trial: Trial {
@@ -134,7 +159,7 @@ pub(crate) fn two_arms() -> TrialStatement {
                 settle: Nanos::from_millis(200),
                 difference: 0.05,
             },
-            runs: (0..40).map(run).collect(),
+            runs: (0..10).flat_map(runs).collect(),
             interrupted: false,
         },
         successes: vec![succeeded(0, 20), succeeded(1, 20)],
@@ -144,7 +169,7 @@ pub(crate) fn two_arms() -> TrialStatement {
             arm: 1,
             outcome: Outcome::Holds,
         }],
-        restored: vec![undone("kernel.sched_autogroup", UndoOutcome::Restored)],
+        restored: vec![undone("kernel.numa_balancing", UndoOutcome::Restored)],
     }
 }
 
@@ -162,8 +187,23 @@ fn in_trouble() -> TrialStatement {
     let mut statement = two_arms();
     statement.trial.arms.push(arm("C", "2"));
     statement.trial.interrupted = true;
+    for run in 0..20 {
+        let mut third = statement.trial.runs[2 * run].clone();
+        (third.arm, third.position) = (2, 4 + run as u64 % 2);
+        statement.trial.runs.push(third);
+    }
+    let mut second = statement.trial.runs.iter_mut().filter(|run| run.arm == 1);
+    second
+        .by_ref()
+        .take(6)
+        .for_each(|run| run.succeeded = false);
     statement.successes = vec![succeeded(0, 20), succeeded(1, 14), succeeded(2, 20)];
-    statement.comparisons[0].contrast.verdict = Verdict::CannotTell { more_blocks: None };
+    statement.comparisons[0].blocks = Some(4);
+    statement.comparisons[0].contrast = Contrast {
+        effect: Some(Effect::within(-0.039, 0.052)),
+        chance: Some(0.37),
+        verdict: Verdict::CannotTell { more_blocks: None },
+    };
     statement.comparisons[0].checks = vec![
         Check::TooFew { have: 4, need: 7 },
         Check::Drift {
@@ -218,9 +258,8 @@ fn in_trouble() -> TrialStatement {
     });
     statement.comparisons.extend(third_arm);
     statement.fail_if[0].outcome = Outcome::CannotTell;
-    statement
-        .restored
-        .push(undone("vm.swappiness", UndoOutcome::ChangedByOther));
+    let changed = undone("kernel.numa_balancing", UndoOutcome::ChangedByOther);
+    statement.restored = vec![changed];
     statement
 }
 
@@ -246,6 +285,8 @@ pub(crate) fn lists() -> NumbersComparison {
             blocks: None,
             noise: None,
             detectable: None,
+            first: Some(figures(6, 61.97)),
+            second: Some(figures(6, 60.404)),
             chance: Some(2.0 / 924.0),
             checks: vec![Check::Sorted {
                 first: true,
@@ -280,8 +321,7 @@ fn page_of_a_trial_with_every_kind_of_check() {
 
 #[test]
 fn full_page_of_a_trial() {
-    let mut statement = two_arms();
-    statement.trial.runs.truncate(8);
+    let statement = two_arms();
     let full = TextStyle {
         view: View::Full,
         ..TextStyle::default()
@@ -302,8 +342,11 @@ fn pages_of_inconclusive_comparisons() {
     document.better = Better::Lower;
     document.first.failed = 2;
     document.second.name = Some("sleep 0.1 && a command that is longer than any line".to_owned());
+    (document.first.count, document.second.count) = (3, 3);
     document.comparison = Comparison {
         blocks: None,
+        first: Some(figures(3, 0.25)),
+        second: Some(figures(3, 0.253)),
         checks: vec![Check::TooFew { have: 3, need: 4 }],
         ..comparison(
             "value",
@@ -315,9 +358,22 @@ fn pages_of_inconclusive_comparisons() {
         )
     };
     pages.push(first(&document));
+    (document.first.count, document.second.count) = (20, 20);
+    let same = Some(figures(20, 0.25));
+    (document.comparison.first, document.comparison.second) = (same, same);
+    document.comparison.contrast.effect = Some(Effect::within(0.0, 0.034));
     document.comparison.contrast.verdict = Verdict::NoDifferenceBeyond { bound: 0.034 };
+    document.comparison.chance = Some(1.0);
     document.comparison.checks = vec![Check::Identical];
     pages.push(first(&document));
+    let constant = Some(ArmFigures {
+        median: 0.25,
+        deviation: 0.0,
+        min: 0.25,
+        max: 0.25,
+        ..figures(20, 0.25)
+    });
+    (document.comparison.first, document.comparison.second) = (constant, constant);
     document.comparison.contrast.effect = None;
     document.comparison.chance = None;
     document.comparison.contrast.verdict = Verdict::CannotTell { more_blocks: None };

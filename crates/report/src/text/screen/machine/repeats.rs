@@ -99,6 +99,7 @@ fn source_name(beat: &BeatLine, statement: &Statement) -> String {
         (Some(program), Some(pid)) if program.name != beat.name => {
             format!("{} of {} ({pid})", beat.name, program.name)
         }
+        _ if beat.hypervisor_or_firmware.is_some() => "hypervisor or firmware".to_owned(),
         _ => beat_name(beat),
     }
 }
