@@ -397,6 +397,7 @@ pub(crate) fn with_rhythm() -> PaceStatement {
 /// delayed one.
 fn late() -> LateFrames {
     let cause = |kind, frames, by| LateCause {
+        syscall: None,
         kind,
         culprit: by,
         frames,
