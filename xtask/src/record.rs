@@ -29,7 +29,7 @@ const RECORDS: [&str; 13] = [
 
 /// Enumerations that become modules of constants. Each entry contains the name, the prefix to
 /// remove from the enumerators, the type that the records use, and a description.
-const CONSTANTS: [(&str, &str, &str, &str); 6] = [
+const CONSTANTS: [(&str, &str, &str, &str); 7] = [
     (
         "kind",
         "KIND_",
@@ -42,6 +42,12 @@ const CONSTANTS: [(&str, &str, &str, &str); 6] = [
         "DETAIL_",
         "u64",
         "Values of a span's `detail` that are not addresses of kernel functions.",
+    ),
+    (
+        "call",
+        "CALL_",
+        "u64",
+        "What a followed thread on a CPU does: a value of `call` in [`CpuState`].",
     ),
     (
         "run",

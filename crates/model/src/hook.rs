@@ -88,6 +88,12 @@ hooks! {
     SchedProcessFork = "sched_process_fork",
     /// Programs started by `exec`.
     SchedProcessExec = "sched_process_exec",
+    /// System calls of the watched program.
+    SystemCalls = "system_calls",
+    /// Timers that the watched program sets before it sleeps.
+    HrtimerStart = "hrtimer_start",
+    /// Threads that a freezer freezes.
+    FreezeTask = "freeze_task",
     /// Context switches.
     SchedSwitch = "sched_switch",
 }

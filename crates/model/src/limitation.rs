@@ -32,6 +32,12 @@ pub enum Limitation {
     },
     /// `/proc/kallsyms` shows no addresses, so functions have no names.
     FunctionNamesHidden,
+    /// System calls were no longer watched from some time on, because so many of them would have
+    /// made tracing expensive.
+    SystemCallsUnwatched {
+        /// Number of system calls per second on the busiest CPU.
+        calls_per_s: u64,
+    },
     /// Some settings could not be read.
     SettingsUnread {
         /// Paths of some of the files that could not be read.

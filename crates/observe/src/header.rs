@@ -6,6 +6,7 @@ use ticktax_model::hook::Hook;
 use ticktax_model::limitation::{Limitation, NoGaps};
 use ticktax_model::machine::{Counters, Machine};
 use ticktax_model::recording::{Coverage, CpuInterval, Header, Level, Row, ToolCost};
+use ticktax_model::victim::VictimHeader;
 use ticktax_model::witness::{CrossChecks, SwitchWitness};
 use ticktax_model::{Cpu, CpuList, Nanos, SourceTable};
 use ticktax_probes::clock::now;
@@ -140,7 +141,10 @@ impl End<'_> {
             before: self.before,
             after: self.after,
             cost,
-            victim: self.victim.map(|victim| victim.header(unseen)),
+            victim: self.victim.map(|victim| VictimHeader {
+                short_system_calls: closing.short_calls.clone(),
+                ..victim.header(unseen)
+            }),
             soakers: self.results.soakers,
             ..Header::new(world, level, env!("CARGO_PKG_VERSION"))
         }

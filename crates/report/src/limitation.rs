@@ -4,6 +4,8 @@ use ticktax_model::Nanos;
 use ticktax_model::hook::Hook;
 use ticktax_model::limitation::{Limitation, NoGaps, Unreadable};
 
+use crate::text::numbers::grouped;
+
 /// A limitation in words: what is missing and why. Both are clauses that end without a full stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitationWords {
@@ -28,6 +30,7 @@ pub fn words(limitation: &Limitation) -> LimitationWords {
         Limitation::KernelNotTraced { .. }
         | Limitation::HookMissing { .. }
         | Limitation::FunctionNamesHidden
+        | Limitation::SystemCallsUnwatched { .. }
         | Limitation::SettingsUnread { .. }
         | Limitation::CpusWentOffline { .. }
         | Limitation::CpusPluggedIn { .. }
@@ -115,6 +118,14 @@ fn machine(limitation: &Limitation) -> Words {
             "names of kernel functions",
             "/proc/kallsyms hides them; run as root or with CAP_SYSLOG, and set \
              kernel.kptr_restrict to 1 or 0",
+        ),
+        Limitation::SystemCallsUnwatched { calls_per_s } => clauses(
+            "system calls of the program on a CPU",
+            format!(
+                "no longer watched from some time on, because a CPU ran {} of them per second and \
+                 watching would have slowed them down",
+                grouped(*calls_per_s)
+            ),
         ),
         Limitation::SettingsUnread {
             paths,
@@ -492,6 +503,9 @@ fn needed_for(hook: Hook) -> &'static str {
             "threads and processes that the program starts during the recording"
         }
         Hook::SchedProcessExec => "exec by a thread other than the main thread",
+        Hook::SystemCalls => "long system calls, which count as the program's own code",
+        Hook::HrtimerStart => "the times until which the program wanted to sleep",
+        Hook::FreezeTask => "the time at which a freezer stopped a sleeping thread",
         Hook::SchedSwitch => "threads",
     }
 }

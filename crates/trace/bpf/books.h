@@ -229,8 +229,10 @@ static __always_inline void set_current(struct here *here, struct task_struct *t
 	*name_in(base) = id | kind << KIND_AT | sort << FLAGS_AT;
 }
 
+/* calls.h: same as account(), for a part of a thread's run. */
+static void account_run(struct here *here, struct frame *ended, __u64 end, struct task_struct *task);
 /* follow.h: the followed thread `tid` was last seen here at `seen`, and has left since then. */
-static void lose_thread(__u32 tid, __u64 seen);
+static void lose_thread(struct here *here, __u32 tid, __u64 seen);
 /* follow.h: the thread is here now, and arrived no earlier than `seen`. */
 static void find_thread(struct here *here, struct task_struct *task, __u64 seen);
 
@@ -303,13 +305,13 @@ __noinline __u64 lost_sight(__u32 cpu, __u64 now, __u32 left)
 	ended.id = base->id;
 	ended.kind = base->kind;
 	ended.flags = base->flags;
-	if (here->running & RUN_FOLLOW)
-		lose_thread(base->id, seen);
 	state->last = here->now;
 	state->missed++;
 	set_current(here, task);
 	if (seen > start)
-		account(here, &ended, seen, 0);
+		account_run(here, &ended, seen, 0);
+	if (here->running & RUN_FOLLOW)
+		lose_thread(here, ended.id, seen);
 	ended.start = seen;
 	ended.child = child - seen_child;
 	ended.detail = DETAIL_NONE;
@@ -521,52 +523,6 @@ static __always_inline void end_stretch(struct here *here, struct task_struct *t
 	here->state->last = here->now;
 	account_switch(here, base, dur, self, task);
 	base->start = here->now;
-}
-
-/*
- * Splits the current thread's run: ends one part and starts the next one, which does `detail`.
- *
- * Programs that do this can be interrupted between any two instructions and, on preemptible
- * kernels, even switched away from. The part is therefore claimed in one step, so that it is
- * emitted exactly once. If a switch follows right after the claim, the time of earlier interrupts
- * is subtracted from the next part instead, and the sum stays right. An interrupt that arrives
- * after the clock was read belongs to the next part.
- */
-static __noinline void split_stretch(struct here *here, struct task_struct *task, __u64 detail)
-{
-	struct cpu_state *state = here->state;
-	struct frame *base = &state->stack[0];
-	struct frame ended;
-
-	if (unlikely(state->thread != (__u64)task)) {
-		here->now = lost_sight(here->cpu, here->now, here->left);
-		if (state->thread != (__u64)task)
-			return;
-	}
-	for (int i = 0; i < TRIES; i++) {
-		ended.start = base->start;
-		ended.detail = base->detail;
-		/* Meanwhile, this thread may have been switched away from and back. */
-		if (unlikely(here->now < ended.start || was_interrupted(here)))
-			here->now = bpf_ktime_get_ns();
-		if (here->now < ended.start)
-			return;
-		ended.child = base->child;
-		/* `child` includes an interrupt after the clock was read: the next part's. */
-		if (unlikely(was_interrupted(here)))
-			continue;
-		if (claim(&base->start, ended.start, here->now))
-			goto claimed;
-	}
-	return;
-claimed:
-	add(&base->child, -ended.child);
-	ended.id = base->id;
-	ended.kind = base->kind;
-	ended.flags = base->flags;
-	base->detail = detail;
-	state->last = here->now;
-	account(here, &ended, here->now, task);
 }
 
 /*

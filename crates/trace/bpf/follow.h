@@ -13,7 +13,7 @@
 #ifndef TICKTAX_FOLLOW_H
 #define TICKTAX_FOLLOW_H
 
-#include "throttle.h"
+#include "calls.h"
 
 /* Maximum number of followed threads. */
 #define MAX_FOLLOWED 16384
@@ -24,6 +24,14 @@ struct {
 	__type(key, __u32);
 	__type(value, struct followed_thread);
 } threads SEC(".maps");
+
+/* The kernel stacks with which followed threads went to sleep. A stack is never replaced. */
+struct {
+	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
+	__uint(max_entries, STACKS); /* the loader sets 1 if no thread is followed */
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, STACK_DEPTH * sizeof(__u64));
+} stacks SEC(".maps");
 
 static __always_inline struct followed_thread *followed(__u32 tid)
 {
@@ -39,18 +47,9 @@ static __always_inline __u32 state_of(struct task_struct *task)
 	return ((struct task_struct___before_5_14 *)task)->state;
 }
 
-/* The flag is one bit among others, and its position differs between kernels. */
 static __always_inline int is_in_iowait(struct task_struct *task)
 {
-	__u64 word = 0;
-
-	if (!bpf_core_field_exists(task->in_iowait))
-		return 0;
-	bpf_probe_read_kernel(&word, sizeof(word),
-			      (void *)task + __builtin_preserve_field_info(
-						     task->in_iowait, BPF_FIELD_BYTE_OFFSET));
-	word <<= __builtin_preserve_field_info(task->in_iowait, BPF_FIELD_LSHIFT_U64);
-	return word >> __builtin_preserve_field_info(task->in_iowait, BPF_FIELD_RSHIFT_U64) != 0;
+	return bpf_core_field_exists(task->in_iowait) && READ_BITS(task, in_iowait) != 0;
 }
 
 /*
@@ -66,6 +65,12 @@ static __always_inline void account_followed(struct here *here, const struct fra
 	hand_out(here, frame, dur, dur, task);
 }
 
+/* Returns whether the thread is blocked, so that the place where it waits says why. */
+static __always_inline int waits_somewhere(const struct followed_thread *thread)
+{
+	return thread->detail >= DETAIL_SLEEPING && thread->detail <= DETAIL_LOCK;
+}
+
 /* Emits the wait from the thread's last change until `end`. */
 static __noinline void end_absence(struct here *here, struct followed_thread *thread, struct task_struct *task,
 				   __u64 end)
@@ -78,6 +83,8 @@ static __noinline void end_absence(struct here *here, struct followed_thread *th
 	/* If the wait started before the first event, only the reader knows the start. */
 	ended.start = thread->since ? within_books(here, thread->since) : 0;
 	ended.detail = thread->detail;
+	if (waits_somewhere(thread))
+		ended.detail |= (__u64)thread->call << CALL_SHIFT | (__u64)thread->stack << STACK_SHIFT;
 	ended.id = FIELD(task, pid);
 	ended.kind = KIND_WAIT;
 	ended.flags = thread->flags;
@@ -103,16 +110,69 @@ static __always_inline __u32 why_absent(struct task_struct *task, __u32 state, i
 	return is_in_iowait(task) ? DETAIL_DISK : DETAIL_LOCK;
 }
 
-static __noinline void sched_out(struct here *here, struct task_struct *task, int preempted,
-			      int throttled_here)
+/* Same as above, for a followed thread, with states that few threads ever have. */
+static __always_inline __u32 why_away(struct task_struct *task, __u32 state, int preempted)
+{
+	__u32 why = why_absent(task, state, preempted);
+
+	/* A real-time priority below 0 is that of a deadline thread. */
+	if (why == DETAIL_PREEMPTED && task->prio < 0 && READ_BITS(task, dl.dl_throttled))
+		/* A thread that yields gives the rest of its budget back. */
+		return READ_BITS(task, dl.dl_yielded) ? DETAIL_SLEEPING : DETAIL_DEADLINE;
+	if (why == DETAIL_STOPPED && state & TASK_FROZEN)
+		return DETAIL_FROZEN;
+	if (why == DETAIL_SLEEPING && bpf_core_field_exists(task->frozen) && READ_BITS(task, frozen))
+		return DETAIL_FROZEN;
+	return why;
+}
+
+/* Number of innermost frames to leave out: those of this program. */
+#define OWN_FRAMES 2
+#define EEXIST 17
+
+/*
+ * Returns the key of the current thread's stack plus 1, or 0 if there is no room. If another stack
+ * has the same bucket, a shorter one usually has another.
+ */
+static __always_inline __u32 place_of(void *ctx)
+{
+	long key;
+
+	if (summing)
+		return 0;
+	key = bpf_get_stackid(ctx, &stacks, BPF_F_FAST_STACK_CMP | OWN_FRAMES);
+	if (unlikely(key == -EEXIST))
+		key = bpf_get_stackid(ctx, &stacks, BPF_F_FAST_STACK_CMP | (OWN_FRAMES + 1));
+	return key < 0 ? 0 : key + 1;
+}
+
+/* A followed thread exits. Its sums go with it, so the reader gets them in a record. */
+static __always_inline void report_calls(struct here *here, struct followed_thread *thread,
+					 struct task_struct *task)
+{
+	struct frame calls = {};
+
+	if (!thread->short_count || here->state->opened == OPENING || summing)
+		return;
+	calls.start = here->now;
+	calls.detail = DETAIL_SHORT_CALLS | thread->short_count << 32;
+	calls.id = task->pid;
+	calls.kind = KIND_WAIT;
+	hand_out(here, &calls, 0, thread->short_calls, task);
+}
+
+/* The lowest bit of `how` says whether the thread is preempted, the next whether it is throttled. */
+static __noinline void sched_out(void *ctx, struct here *here, struct task_struct *task, int how)
 {
 	__u32 tid = task->pid, state;
 	struct followed_thread *thread = followed(tid);
 
 	if (!thread)
 		return;
+	leave_with_call(here->state, thread);
 	state = state_of(task);
-	if (state & TASK_DEAD && !preempted) {
+	if (state & TASK_DEAD && !(how & 1)) {
+		report_calls(here, thread, task);
 		bpf_map_delete_elem(&threads, &tid);
 		return;
 	}
@@ -120,9 +180,13 @@ static __noinline void sched_out(struct here *here, struct task_struct *task, in
 	if (unlikely(thread->detail != DETAIL_NONE))
 		end_absence(here, thread, task,
 			    here->began > thread->since ? here->began : thread->since);
-	thread->detail = throttled_here ? DETAIL_THROTTLED : why_absent(task, state, preempted);
+	thread->detail = how & 2 ? DETAIL_THROTTLED : why_away(task, state, how & 1);
 	thread->since = here->now;
 	thread->cpu = here->cpu;
+	thread->asked = here->state->asked;
+	thread->latest = here->state->latest;
+	thread->woken_frozen = 0;
+	thread->stack = waits_somewhere(thread) ? place_of(ctx) : 0;
 	copy_name(thread->comm, task);
 }
 
@@ -134,17 +198,24 @@ static __noinline void sched_in(struct here *here, struct task_struct *task)
 		return;
 	/* If the thread is already running, its departure was not seen. */
 	end_absence(here, thread, task, here->now);
+	here->state->asked = thread->detail == DETAIL_PREEMPTED ? thread->asked : 0;
+	here->state->latest = thread->latest;
 	thread->detail = DETAIL_NONE;
+	thread->stack = 0;
 	thread->since = here->now;
+	arrive_in_call(here, thread->call);
 }
 
 /* From `seen` on, the thread's activity is unknown until it is seen again. */
-static __noinline void lose_thread(__u32 tid, __u64 seen)
+static __noinline void lose_thread(struct here *here, __u32 tid, __u64 seen)
 {
 	struct followed_thread *thread = followed(tid);
 
+	if (!thread)
+		return;
+	leave_with_call(here->state, thread);
 	/* The thread may already run on another CPU, and may have started there after `seen`. */
-	if (thread && thread->detail == DETAIL_NONE && thread->since < seen)
+	if (thread->detail == DETAIL_NONE && thread->since < seen)
 		thread->since = seen;
 }
 
@@ -164,6 +235,66 @@ static __noinline void find_thread(struct here *here, struct task_struct *task, 
 	}
 	end_absence(here, thread, task, here->now);
 	thread->since = here->now;
+	thread->stack = 0;
+	arrive_in_call(here, CALL_USER);
+}
+
+/* Notes the time at which a freezer freezes a thread. A thread that sleeps stays where it is. */
+static __always_inline int note_freeze(struct task_struct *task)
+{
+	struct followed_thread *thread = followed(task->pid);
+
+	if (unlikely(thread && !(state_of(task) & TASK_FROZEN)))
+		thread->frozen_at = bpf_ktime_get_ns();
+	return 0;
+}
+
+/* The thread that is being woken was frozen until now. */
+static __noinline void note_thaw(__u32 tid)
+{
+	struct followed_thread *thread = followed(tid);
+
+	if (thread)
+		thread->woken_frozen = 1;
+}
+
+/*
+ * Emits the time from the expiry that a sleeping thread had asked for to its wake-up. The own time
+ * is the part of it that its timer slack allows.
+ */
+static __noinline void end_timer(struct here *here, struct followed_thread *thread,
+				 struct task_struct *task)
+{
+	__u64 asked = thread->asked, slack = thread->latest - thread->asked;
+	struct frame late = {};
+
+	if (here->state->opened == OPENING || summing || thread->detail != DETAIL_SLEEPING ||
+	    asked < thread->since || asked > here->now)
+		return;
+	late.start = within_books(here, asked);
+	late.detail = DETAIL_TIMER;
+	late.id = task->pid;
+	late.kind = KIND_WAIT;
+	hand_out(here, &late, here->now - late.start,
+		 slack < here->now - late.start ? slack : here->now - late.start, task);
+}
+
+/*
+ * A thread was frozen in its sleep. Unless it is known when, it was not yet awake when the freezer
+ * came, so it was frozen when its timer expired at the latest.
+ */
+static __noinline void end_sleep_before_freeze(struct here *here, struct followed_thread *thread,
+					       struct task_struct *task)
+{
+	__u64 at = thread->frozen_at;
+
+	if (at <= thread->since)
+		at = thread->asked;
+	if (at <= thread->since || at >= here->now)
+		return;
+	end_absence(here, thread, task, at);
+	thread->detail = DETAIL_FROZEN;
+	thread->since = at;
 }
 
 static __always_inline int wake(struct task_struct *task)
@@ -176,8 +307,13 @@ static __always_inline int wake(struct task_struct *task)
 		return 0;
 	if (!arrive(&here) || !(here.running & RUN_FOLLOW))
 		return 0;
+	if (thread->asked)
+		end_timer(&here, thread, task);
+	if (unlikely(thread->woken_frozen))
+		end_sleep_before_freeze(&here, thread, task);
 	end_absence(&here, thread, task, here.now);
 	thread->detail = DETAIL_WOKEN;
+	thread->stack = 0;
 	thread->since = here.now;
 	return 0;
 }

@@ -27,9 +27,11 @@ typedef long long __s64;
 #define __type(name, value) typeof(value) *name
 #define BPF_MAP_TYPE_HASH 1
 #define BPF_MAP_TYPE_ARRAY 2
+#define BPF_MAP_TYPE_STACK_TRACE 7
 #define BPF_MAP_TYPE_LRU_HASH 9
 #define BPF_MAP_TYPE_RINGBUF 27
 #define BPF_NOEXIST 1
+#define BPF_F_FAST_STACK_CMP (1ULL << 9)
 #define BPF_F_MMAPABLE (1U << 10)
 
 static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
@@ -38,6 +40,7 @@ static long (*bpf_map_update_elem)(void *map, const void *key, const void *value
 static long (*bpf_map_delete_elem)(void *map, const void *key) = (void *)3;
 static __u64 (*bpf_ktime_get_ns)(void) = (void *)5;
 static __u32 (*bpf_get_smp_processor_id)(void) = (void *)8;
+static long (*bpf_get_stackid)(void *ctx, void *map, __u64 flags) = (void *)27;
 static long (*bpf_probe_read_kernel)(void *to, __u32 size, const void *from) = (void *)113;
 static void *(*bpf_ringbuf_reserve)(void *ring, __u64 size, __u64 flags) = (void *)131;
 static void (*bpf_ringbuf_submit)(void *data, __u64 flags) = (void *)132;
@@ -53,6 +56,18 @@ static struct task_struct *(*bpf_get_current_task_btf)(void) = (void *)158;
 #define BPF_FIELD_RSHIFT_U64 5
 #define bpf_core_field_exists(field) __builtin_preserve_field_info(field, BPF_FIELD_EXISTS)
 
+/* Reads a field that is a byte in some kernels and one bit among others in other kernels. */
+#define READ_BITS(object, field)                                                                   \
+	({                                                                                         \
+		__u64 word_ = 0;                                                                   \
+		bpf_probe_read_kernel(&word_, sizeof(word_),                                       \
+				      (void *)(object) +                                           \
+					      __builtin_preserve_field_info(                       \
+						      (object)->field, BPF_FIELD_BYTE_OFFSET));    \
+		word_ <<= __builtin_preserve_field_info((object)->field, BPF_FIELD_LSHIFT_U64);    \
+		word_ >> __builtin_preserve_field_info((object)->field, BPF_FIELD_RSHIFT_U64);     \
+	})
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct cfs_rq {
@@ -64,9 +79,31 @@ struct sched_entity {
 	struct cfs_rq *cfs_rq;
 };
 
+struct sched_dl_entity {
+	unsigned int dl_throttled : 1;
+	unsigned int dl_yielded : 1;
+};
+
+struct timerqueue_node {
+	__s64 expires;
+};
+
+struct hrtimer_clock_base {
+	__s64 offset;
+};
+
 struct hrtimer {
+	struct timerqueue_node node;
+	__s64 _softexpires;
 	void *function;
+	struct hrtimer_clock_base *base;
 	__u8 is_soft;
+};
+
+/* The timer of a timed sleep, and the thread that it wakes. */
+struct hrtimer_sleeper {
+	struct hrtimer timer;
+	struct task_struct *task;
 };
 
 struct cfs_bandwidth {
@@ -100,9 +137,16 @@ struct css_set {
 	struct cgroup *dfl_cgrp;
 };
 
+struct thread_info {
+	unsigned long flags;
+	unsigned int status;
+};
+
 struct task_struct {
+	struct thread_info thread_info;
 	unsigned int __state;
 	unsigned int flags;
+	int prio;
 	int pid;
 	int tgid;
 	char comm[16];
@@ -113,9 +157,11 @@ struct task_struct {
 	unsigned long nvcsw;
 	unsigned long nivcsw;
 	struct sched_entity se;
+	struct sched_dl_entity dl;
 	struct task_group *sched_task_group;
 	_Bool throttled;
 	unsigned in_iowait : 1;
+	unsigned frozen : 1;
 };
 
 /*
@@ -215,6 +261,8 @@ static __always_inline void copy_name(char *to, const struct task_struct *task)
 #define TASK_NOLOAD 0x0400
 #define TASK_RTLOCK_WAIT 0x1000
 #define TASK_FROZEN 0x8000
+#define TS_COMPAT 0x0002 /* x86 */
+#define TIF_32BIT (1 << 22) /* arm64 */
 #define PF_WQ_WORKER 0x00000020
 #define PF_KTHREAD 0x00200000
 

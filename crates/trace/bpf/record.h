@@ -35,7 +35,8 @@ enum vector {
 
 /*
  * `detail` is the address of a kernel function, or one of these. From DETAIL_WOKEN on, they are
- * what a followed thread does while off CPU.
+ * what a followed thread does while off CPU, and the bits from CALL_SHIFT and from STACK_SHIFT on say
+ * where it waits. They are 0 if that is unknown.
  */
 enum detail {
 	DETAIL_NONE = 0,       /* no further detail is known */
@@ -47,11 +48,17 @@ enum detail {
 	DETAIL_SLEEPING = 6,   /* a thread in an interruptible sleep */
 	DETAIL_DISK = 7,       /* a thread that waits for a disk */
 	DETAIL_LOCK = 8,       /* a thread in an uninterruptible sleep that is not for a disk */
-	DETAIL_STOPPED = 9,    /* a thread that is stopped or frozen */
-	DETAIL_UNSEEN = 10,    /* state of a followed thread that has had no event yet */
-	DETAIL_PARENT = 11,    /* state of a thread whose children will be followed, but not the thread itself */
-	DETAIL_REBORN = 12,    /* an empty wait that marks when a new thread takes over a thread ID */
-	DETAIL_MISSED = 13,    /* unknown, because the thread's switch away from its CPU was not reported */
+	DETAIL_STOPPED = 9,    /* a thread that is stopped */
+	DETAIL_FROZEN = 10,    /* a thread that is frozen */
+	DETAIL_UNSEEN = 11,    /* state of a followed thread that has had no event yet */
+	DETAIL_PARENT = 12,    /* state of a thread whose children will be followed, but not the thread itself */
+	DETAIL_REBORN = 13,    /* an empty wait that marks when a new thread takes over a thread ID */
+	DETAIL_MISSED = 14,    /* unknown, because the thread's switch away from its CPU was not reported */
+	DETAIL_DEADLINE = 15,  /* a thread whose own deadline budget is used up */
+	DETAIL_TIMER = 16,     /* time from the expiry that a sleeping thread had asked for to its wake-up */
+	DETAIL_SHORT_CALLS = 17, /* not an interval: the system calls of a thread that exits, see [`ShortCalls`] */
+	DETAIL_CALL = 0x100000, /* a thread in a system call, whose number is in the low 16 bits */
+	DETAIL_CALL_COMPAT = 0x010000, /* bit added to `CALL` if the number is that of a 32-bit system call */
 };
 
 enum flag {
@@ -99,6 +106,11 @@ enum limit {
 	BURST_NS = 1000000000, /* time in ns in which a CPU's triggers count as one burst */
 	NAME_SLOTS = 32768, /* number of slots for thread names (a power of two) */
 	SOFTIRQS = 16, /* upper limit for softirq numbers (a power of two) */
+	CALL_SHIFT = 8, /* first of the bits in a wait's `detail` with the system call, as in `call` of [`CpuState`] */
+	STACK_SHIFT = 32, /* first of the bits in a wait's `detail` with the key of a stack plus 1 */
+	STACK_DEPTH = 48, /* maximum number of frames in a stack */
+	STACKS = 4096, /* number of buckets for stacks (a power of two) */
+	CALL_LONG_NS = 50000, /* minimum length in ns of a part of a system call that is recorded individually */
 	RING_TIME_BITS = 40, /* number of bits of a time in a [`RingEntry`], including the sign: up to 9 minutes */
 };
 
@@ -184,6 +196,14 @@ struct followed_thread {
 	__u32 cpu;    /* CPU on which the thread ran last, or `MAX_CPUS` if unknown */
 	__u32 tgid;   /* process ID */
 	__u32 flags;  /* set of the bits in [`flag`] that its spans have */
+	__u32 stack;  /* key of the stack with which the thread left its CPU plus 1, or 0 if unknown */
+	__u32 call;   /* system call in which the thread left its CPU, as in [`CpuState`] */
+	__u64 short_calls; /* total time in system calls that were not recorded individually, in ns */
+	__u64 short_count; /* number of those system calls */
+	__s64 asked;  /* expiry that the thread's current timed sleep asked for, in ns, or 0 */
+	__s64 latest; /* latest expiry that its timer slack allows, in ns */
+	__u64 frozen_at; /* when a freezer last tried to freeze the thread while it was off its CPU, in ns */
+	__u64 woken_frozen; /* whether the thread was frozen when its wake-up began */
 	char comm[COMM_LEN]; /* as in [`SpanRecord`] */
 };
 
@@ -220,13 +240,29 @@ struct cpu_state {
 	__u32 end_tid;     /* ID of that thread */
 	__u32 end_tgid;    /* process ID of that thread */
 	char end_comm[COMM_LEN]; /* name of that thread */
+	__u64 calls;       /* number of system calls that any thread has entered on this CPU */
+	__u32 call;        /* what the thread does if it is followed: `CALL_USER`, or a system call's number plus `CALL_FIRST`. Otherwise 0 */
+	__u32 short_count; /* number of the thread's system calls in `short_calls` */
+	__u64 call_since;  /* while the thread is in a system call: start of this part of the call, in ns */
+	__u64 call_child;  /* `child` of the bottom frame at that time */
+	__u64 short_calls; /* time in system calls that the thread has spent since it arrived and that was not recorded individually, in ns */
+	__s64 asked;       /* expiry that the thread has asked for in its current timed sleep, in ns, or 0 */
+	__s64 latest;      /* latest expiry that its timer slack allows, in ns */
 	__u32 fitting;     /* scratch space: one bit for each rule that matches the current delay */
 	__u32 firing;      /* scratch space: one bit for each rule that the current delay triggers */
+};
+
+/* Values of `call` in [`CpuState`]. */
+enum call {
+	CALL_UNFOLLOWED = 0, /* the thread is not followed */
+	CALL_USER = 1,	     /* a followed thread runs in user mode, or it is unknown where it runs */
+	CALL_FIRST = 2,	     /* added to the number of the system call in which a followed thread runs */
 };
 
 enum run {
 	RUN_RECORD = 1, /* record spans and sums */
 	RUN_FOLLOW = 2, /* also record what followed threads do while off CPU */
+	RUN_CALLS = 8,  /* also watch the system calls of followed threads */
 	RUN_SECOND = 4, /* put the flight recorder's sums into the second table */
 };
 
@@ -290,6 +326,7 @@ struct record_constants {
 	enum vector vector;
 	enum detail detail;
 	enum flag flag;
+	enum call call;
 	enum run run;
 	enum trigger trigger;
 	enum who who;

@@ -53,18 +53,9 @@ static __always_inline int enter_function(__u64 function)
 	return 0;
 }
 
-/* The flag is one byte or one bit, depending on the kernel. */
 static __always_inline int is_soft(struct hrtimer *timer)
 {
-	__u64 word = 0;
-
-	if (!bpf_core_field_exists(timer->is_soft))
-		return 1;
-	bpf_probe_read_kernel(&word, sizeof(word),
-			      (void *)timer + __builtin_preserve_field_info(
-						      timer->is_soft, BPF_FIELD_BYTE_OFFSET));
-	word <<= __builtin_preserve_field_info(timer->is_soft, BPF_FIELD_LSHIFT_U64);
-	return word >> __builtin_preserve_field_info(timer->is_soft, BPF_FIELD_RSHIFT_U64) != 0;
+	return !bpf_core_field_exists(timer->is_soft) || READ_BITS(timer, is_soft) != 0;
 }
 
 /*
@@ -194,7 +185,7 @@ int sched_switch(__u64 *ctx)
 		set_current(&here, next);
 		if (unlikely(here.running & RUN_FOLLOW)) {
 			here.began = here.now;
-			sched_out(&here, prev, ctx[0] & 1, 0);
+			sched_out(ctx, &here, prev, ctx[0] & 1);
 			sched_in(&here, next);
 		}
 		return 0;
@@ -213,10 +204,12 @@ int sched_switch(__u64 *ctx)
 	if (flight && prev->pid)
 		here.left = throttled_here ? DETAIL_THROTTLED :
 					     why_absent(prev, state_of(prev), ctx[0] & 1);
-	if (likely(state->thread == (__u64)prev))
-		end_stretch(&here, prev);
-	else
+	if (unlikely(state->thread != (__u64)prev))
 		here.now = lost_sight(here.cpu, here.now, here.left);
+	else if (ends_in_call(&here, state->stack[0].detail))
+		end_stretch_in_call(&here);
+	else
+		end_stretch(&here, prev);
 	set_current(&here, next);
 	if (flight)
 		note_switch(&here, prev, next);
@@ -225,7 +218,7 @@ int sched_switch(__u64 *ctx)
 	if (unlikely(throttled_here))
 		begin_wait(&here, prev);
 	if (unlikely(here.running & RUN_FOLLOW)) {
-		sched_out(&here, prev, ctx[0] & 1, throttled_here);
+		sched_out(ctx, &here, prev, (ctx[0] & 1) | throttled_here << 1);
 		sched_in(&here, next);
 	}
 	return 0;
@@ -249,6 +242,8 @@ int sched_waking(__u64 *ctx)
 		return 0;
 	tid = woken->pid;
 	edge(&here, FLAG_WOKE, tid);
+	if (unlikely(here.running & RUN_FOLLOW && state_of(woken) & TASK_FROZEN))
+		note_thaw(tid);
 	if (flight)
 		note_waking(&here, woken, tid);
 	return 0;
@@ -289,6 +284,45 @@ SEC("tp_btf/sched_process_exec")
 int sched_process_exec(__u64 *ctx)
 {
 	return change_number((void *)ctx[0], ctx[1]);
+}
+
+SEC("fentry/freeze_task")
+int freeze_task(__u64 *ctx)
+{
+	return note_freeze((void *)ctx[0]);
+}
+
+SEC("tp_btf/sys_enter")
+int sys_enter(__u64 *ctx)
+{
+	struct cpu_state *state = state_here();
+
+	if (unlikely(!state))
+		return 0;
+	state->calls++;
+	if (unlikely(state->call))
+		enter_call(ctx[1]);
+	return 0;
+}
+
+SEC("tp_btf/sys_exit")
+int sys_exit(__u64 *ctx)
+{
+	struct cpu_state *state = state_here();
+
+	if (unlikely(state && state->call >= CALL_FIRST))
+		leave_call();
+	return 0;
+}
+
+SEC("tp_btf/hrtimer_start")
+int hrtimer_start(__u64 *ctx)
+{
+	struct cpu_state *state = state_here();
+
+	if (unlikely(state && state->call && state->depth == 0))
+		note_timer(state, (void *)ctx[0]);
+	return 0;
 }
 
 /* Returns whether the current thread has a run on this CPU that can be split. */

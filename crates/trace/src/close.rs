@@ -11,8 +11,10 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 use ticktax_model::recording::{CpuInterval, Loss, Row};
+use ticktax_model::victim::ShortCalls;
 use ticktax_model::{Cpu, CpuList, Nanos, SourceTable};
 
+use crate::calls::split_open_call;
 use crate::nudge::nudge;
 use crate::object::map;
 use crate::record::{CpuState, OPENING, SpanRecord, ThrottledWait, detail, flag, kind};
@@ -55,6 +57,9 @@ pub struct Closing {
     /// CPU time that the BPF programs used, or `None` if the kernel does not keep statistics on
     /// them.
     pub in_programs: Option<Nanos>,
+    /// Time that each followed thread spent in system calls too short for rows of their own, or
+    /// `None` if system calls were not watched until the end.
+    pub short_calls: Option<Vec<ShortCalls>>,
 }
 
 impl Closing {
@@ -159,6 +164,7 @@ impl Tracer {
             ..Closing::default()
         };
         let mut all_unseen = Vec::new();
+        let mut short_calls = Vec::new();
         for number in 0..self.sizes.cpus {
             let mut state = self.states.read(number);
             if state.opened == 0 {
@@ -176,6 +182,11 @@ impl Tracer {
             if let Some(unseen) = unseen {
                 split_unseen(&mut open, &state, unseen);
                 state.missed += 1;
+            } else if self.calls.are_watched {
+                let last = split_open_call(&mut open, &state);
+                let time = state.short_calls.wrapping_add(last.unwrap_or(0));
+                let count = u64::from(state.short_count) + u64::from(last.is_some());
+                short_calls.push((state.stack[0].id, time, count));
             }
             all_unseen.extend(unseen);
             // A thread that was switched in at the very last moment has not used any time yet.
@@ -187,6 +198,8 @@ impl Tracer {
             }
             closing.add(cpu, &state);
         }
+        let threads = self.followed_entries();
+        closing.short_calls = self.calls.sums(&threads, &short_calls);
         (closing, all_unseen)
     }
 

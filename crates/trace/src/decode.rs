@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use ticktax_model::kernel_words::{OTHERS, UNREPORTED};
 use ticktax_model::recording::{Edge, Effect, Row, Sum};
-use ticktax_model::victim::MOVED;
 use ticktax_model::{
     Cpu, Histogram, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread,
 };
 
 use crate::names::Names;
+use crate::places::Places;
 use crate::record::{SpanRecord, SumRecord, detail, flag, kind};
 
 /// Flags that mark a record as an edge instead of a span.
@@ -69,6 +69,11 @@ impl Decoder {
         &self.names
     }
 
+    /// Resolves the stacks of waiting threads with `places`.
+    pub(crate) fn set_places(&mut self, places: Places) {
+        self.names.set_places(places);
+    }
+
     /// Returns the source with this `identity`. Adds it to `sources` if it is new.
     pub fn source(&mut self, sources: &mut SourceTable, identity: &Identity) -> SourceId {
         if let Some(&id) = self.known.get(identity) {
@@ -107,21 +112,17 @@ impl Decoder {
         if identity.flags & flag::UNREPORTED != 0 {
             return Source::kernel(Kind::Task, UNREPORTED, "");
         }
+        if identity.kind == kind::WAIT {
+            let moved = identity.flags & flag::MIGRATED != 0;
+            let detail = self.names.wait(identity.detail, moved);
+            return self.thread(Kind::Wait, identity, detail);
+        }
         let detail = self.names.detail(identity.detail);
         let (kind, name) = match identity.kind {
             kind::IDLE => return Source::idle(),
             kind::SOFTIRQ => (Kind::Softirq, Names::softirq(identity.tid)),
             kind::IRQ => (Kind::Irq, self.names.interrupt(identity.tid)),
             kind::NMI => (Kind::Nmi, "nmi".into()),
-            kind::WAIT => {
-                let migrated = identity.flags & flag::MIGRATED != 0;
-                let detail = if migrated {
-                    format!("{detail}{MOVED}").into()
-                } else {
-                    detail
-                };
-                return self.thread(Kind::Wait, identity, detail);
-            }
             _ => return self.thread(Kind::Task, identity, detail),
         };
         Source {

@@ -14,7 +14,7 @@ use ticktax_model::{Nanos, SourceTable};
 
 use crate::close::Unseen;
 use crate::object::map;
-use crate::record::{self, MAX_CPUS, SpanRecord, detail, kind};
+use crate::record::{self, CALL_SHIFT, MAX_CPUS, STACK_SHIFT, SpanRecord, detail, kind};
 use crate::tracer::Tracer;
 
 /// Returns the wait detail that corresponds to a thread's state in `/proc`.
@@ -123,6 +123,14 @@ impl Tracer {
         }
     }
 
+    /// Returns the entries of the followed threads, by thread ID.
+    pub(crate) fn followed_entries(&mut self) -> Vec<(u32, record::FollowedThread)> {
+        let threads = self.threads();
+        threads.map_or_else(Vec::new, |threads| {
+            threads.iter().filter_map(Result::ok).collect()
+        })
+    }
+
     /// Ends the waits of followed threads that were off CPU when recording stopped. If it is
     /// unknown whether a thread was still running, emits a [`detail::MISSED`] wait.
     pub(crate) fn end_absences(
@@ -132,11 +140,7 @@ impl Tracer {
         sources: &mut SourceTable,
         sink: &mut dyn FnMut(&SourceTable, &Row),
     ) {
-        let threads: Vec<(u32, record::FollowedThread)> = self
-            .threads()
-            .map(|threads| threads.iter().filter_map(Result::ok).collect())
-            .unwrap_or_default();
-        for (tid, entry) in threads {
+        for (tid, entry) in self.followed_entries() {
             for record in last_absences(tid, &entry, until, unseen) {
                 if let Some(record) = self.first_states.complete(record) {
                     let row = self.decoder.row(sources, &record);
@@ -174,6 +178,7 @@ fn last_absences(
         }
     };
     let detail = u64::from(entry.detail);
+    let place = u64::from(entry.call) << CALL_SHIFT | u64::from(entry.stack) << STACK_SHIFT;
     let until = entry.since.max(until.0.cast_unsigned());
     let lost = unseen.iter().find(|lost| lost.known == tid);
     let found = unseen.iter().find(|lost| lost.found == tid);
@@ -185,11 +190,20 @@ fn last_absences(
         (_, _, Some(found)) => {
             let seen = found.since.max(entry.since);
             vec![
-                wait(detail, entry.since, seen),
+                wait(placed(detail, place), entry.since, seen),
                 wait(detail::MISSED, seen, until),
             ]
         }
-        (..) => vec![wait(detail, entry.since, until)],
+        (..) => vec![wait(placed(detail, place), entry.since, until)],
+    }
+}
+
+/// Adds the place where a thread waits to the detail of its wait. If the thread is not blocked, the
+/// place is that of an earlier wait.
+fn placed(detail: u64, place: u64) -> u64 {
+    match detail {
+        detail::SLEEPING..=detail::LOCK => detail | place,
+        _ => detail,
     }
 }
 
@@ -197,7 +211,7 @@ fn last_absences(
 mod tests {
     use ticktax_model::Nanos;
 
-    use super::{FirstStates, last_absences, small};
+    use super::{FirstStates, last_absences, placed, small};
     use crate::close::Unseen;
     use crate::record::{FollowedThread, SpanRecord, detail, kind};
 
@@ -233,6 +247,8 @@ mod tests {
         assert_eq!(absences(9, detail::SLEEPING, 200), found);
         let later = [(detail::WOKEN, 700, 0), (detail::MISSED, 700, 300)];
         assert_eq!(absences(9, detail::WOKEN, 700), later);
+        assert_eq!(placed(detail::LOCK, 5 << 32), detail::LOCK | 5 << 32);
+        assert_eq!(placed(detail::WOKEN, 5 << 32), detail::WOKEN);
     }
 
     #[test]

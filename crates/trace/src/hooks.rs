@@ -203,6 +203,30 @@ pub const HOOKS: &[HookPrograms] = &[
         only_on: None,
     },
     HookPrograms {
+        hook: Hook::SystemCalls,
+        programs: &[
+            ("sys_enter", Attach::Tracepoint),
+            ("sys_exit", Attach::Tracepoint),
+        ],
+        entry: false,
+        need: Need::Following,
+        only_on: None,
+    },
+    HookPrograms {
+        hook: Hook::HrtimerStart,
+        programs: &[("hrtimer_start", Attach::Tracepoint)],
+        entry: false,
+        need: Need::Following,
+        only_on: None,
+    },
+    HookPrograms {
+        hook: Hook::FreezeTask,
+        programs: &[("freeze_task", Attach::FunctionEntry("freeze_task"))],
+        entry: false,
+        need: Need::Following,
+        only_on: None,
+    },
+    HookPrograms {
         hook: Hook::SchedSwitch,
         programs: &[("sched_switch", Attach::Tracepoint)],
         entry: true,

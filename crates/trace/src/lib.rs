@@ -10,6 +10,7 @@
 //! it.
 
 mod backlog;
+mod calls;
 mod close;
 mod decode;
 mod drops;
@@ -21,6 +22,7 @@ mod load;
 mod names;
 mod nudge;
 mod object;
+mod places;
 mod priority;
 #[doc(hidden)]
 pub mod record;

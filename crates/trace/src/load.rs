@@ -263,6 +263,7 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
     let mut loader = EbpfLoader::new();
     if !sizes.following {
         loader.map_max_entries(map::THREADS, 1);
+        loader.map_max_entries(map::STACKS, 1);
     }
     if sizes.flight {
         loader.map_max_entries(map::WAITING, count(WAITING_SLOTS));
@@ -380,7 +381,7 @@ fn attach(programs: &mut Ebpf, hook: &HookPrograms, btf: &Btf) -> Result<(), Att
 }
 
 /// Unloads those programs of `hook` that were attached.
-fn withdraw(programs: &mut Ebpf, hook: &HookPrograms) {
+pub(crate) fn withdraw(programs: &mut Ebpf, hook: &HookPrograms) {
     for &(name, _) in hook.programs {
         let unloaded = match programs.program_mut(name) {
             Some(Program::BtfTracePoint(program)) => program.unload(),

@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ticktax_model::interrupt_rows::{between_cpus, devices};
-use ticktax_model::kernel_words::TaskDetail;
-use ticktax_model::victim::OffCpuReason;
+use ticktax_model::kernel_words::{IN_CALL, TaskDetail};
+use ticktax_model::victim::{OffCpu, OffCpuReason};
 
-use crate::record::{detail, vector};
+use crate::calls;
+use crate::places::{Place, Places};
+use crate::record::{CALL_SHIFT, STACK_SHIFT, detail, vector};
 
 /// Addresses and names of the kernel's functions, from `/proc/kallsyms`.
 #[derive(Debug, Default)]
@@ -90,6 +92,21 @@ impl KernelFunctions {
             .filter(|(start, ..)| *start == address)?;
         Some(&self.names[at as usize..at as usize + usize::from(length)])
     }
+
+    /// Maximum length of a function, in bytes. A function that starts further before an address
+    /// does not contain it: there is an unknown function in between.
+    const MAX_LENGTH: u64 = 1 << 16;
+
+    /// Returns the first name of the function that contains `address`, without the suffix of a copy
+    /// made by the compiler.
+    fn containing(&self, address: u64) -> Option<&str> {
+        let after = self
+            .symbols
+            .partition_point(|&(start, ..)| start <= address);
+        let &(start, ..) = self.symbols[..after].last()?;
+        let is_near = address - start < Self::MAX_LENGTH;
+        Some(strip_clone(self.name(start).filter(|_| is_near)?))
+    }
 }
 
 /// Names of the softirqs by number (`include/linux/interrupt.h`), spelled as in `/proc/softirqs`.
@@ -103,6 +120,8 @@ pub struct Names {
     functions: KernelFunctions,
     lines: HashMap<u32, Arc<str>>,
     programs: HashMap<u32, Arc<str>>,
+    /// Where threads wait, by the stacks that the tracer has seen.
+    places: Places,
     proc: PathBuf,
     /// Number of times that the functions may still be read again. One read takes a few tens of ms.
     readings_left: u32,
@@ -129,9 +148,15 @@ impl Names {
             functions: KernelFunctions::from_file(&proc.join("kallsyms")),
             lines,
             programs: HashMap::new(),
+            places: Places::default(),
             proc: proc.to_owned(),
             readings_left: 4,
         }
+    }
+
+    /// Resolves stacks with `places` from now on.
+    pub(crate) fn set_places(&mut self, places: Places) {
+        self.places = places;
     }
 
     /// Returns whether the kernel reveals the names of its functions.
@@ -155,20 +180,44 @@ impl Names {
         match address {
             detail::NONE => "".into(),
             detail::PAGE_FAULT => TaskDetail::PageFault.name().into(),
-            detail::THROTTLED => OffCpuReason::Throttled.name().into(),
             detail::RECLAIM => TaskDetail::Reclaim.name().into(),
-            detail::WOKEN => OffCpuReason::Woken.name().into(),
-            detail::PREEMPTED => OffCpuReason::Preempted.name().into(),
-            detail::SLEEPING => OffCpuReason::Sleeping.name().into(),
-            detail::DISK => OffCpuReason::Disk.name().into(),
-            detail::LOCK => OffCpuReason::Lock.name().into(),
-            detail::STOPPED => OffCpuReason::Stopped.name().into(),
-            detail::MISSED => OffCpuReason::Missed.name().into(),
-            detail::REBORN => OffCpuReason::Reborn.name().into(),
+            small if reason(small).is_some() => reason(small).map_or("", OffCpuReason::name).into(),
+            call if (detail::CALL..2 * detail::CALL).contains(&call) => {
+                format!("{IN_CALL}{}", calls::name(call - detail::CALL)).into()
+            }
             address => self
                 .function(address)
                 .unwrap_or_else(|| format!("{address:#x}").into()),
         }
+    }
+
+    /// Returns the detail of a wait row. `moved` says whether the thread then ran on another CPU.
+    pub(crate) fn wait(&mut self, detail: u64, moved: bool) -> Arc<str> {
+        let Some(reason) = reason(detail & REASON) else {
+            return self.detail(detail);
+        };
+        let mut off = OffCpu {
+            moved,
+            ..OffCpu::new(reason)
+        };
+        let call = calls::name_of_state(detail >> CALL_SHIFT & CALL);
+        let key = u32::try_from(detail >> STACK_SHIFT).unwrap_or(0);
+        let functions = &self.functions;
+        let unknown = Place::default();
+        let place = key.checked_sub(1).and_then(|key| {
+            self.places
+                .get(key, |address| functions.containing(address))
+        });
+        let place = place.unwrap_or(&unknown);
+        if place.is_frozen {
+            off.reason = OffCpuReason::Frozen;
+        }
+        if off.reason != OffCpuReason::Frozen {
+            off.syscall = call.as_deref().or(known(&place.call));
+            off.function = known(&place.function);
+            off.caller = known(&place.caller);
+        }
+        off.to_string().into()
     }
 
     fn function(&mut self, address: u64) -> Option<Arc<str>> {
@@ -249,6 +298,36 @@ impl Names {
             .lines()
             .find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())
     }
+}
+
+/// Returns a part of a place, or `None` if it is empty.
+fn known(part: &str) -> Option<&str> {
+    (!part.is_empty()).then_some(part)
+}
+
+/// The bits of a wait's detail that contain the reason.
+const REASON: u64 = (1 << CALL_SHIFT) - 1;
+
+/// The bits of a wait's detail that contain the system call, shifted down.
+const CALL: u64 = (1 << (STACK_SHIFT - CALL_SHIFT)) - 1;
+
+/// Returns why a thread was off its CPU, if `detail` says so.
+fn reason(detail: u64) -> Option<OffCpuReason> {
+    Some(match detail {
+        detail::THROTTLED => OffCpuReason::Throttled,
+        detail::WOKEN => OffCpuReason::Woken,
+        detail::PREEMPTED => OffCpuReason::Preempted,
+        detail::SLEEPING => OffCpuReason::Sleeping,
+        detail::DISK => OffCpuReason::Disk,
+        detail::LOCK => OffCpuReason::Lock,
+        detail::STOPPED => OffCpuReason::Stopped,
+        detail::FROZEN => OffCpuReason::Frozen,
+        detail::DEADLINE => OffCpuReason::Deadline,
+        detail::MISSED => OffCpuReason::Missed,
+        detail::REBORN => OffCpuReason::Reborn,
+        detail::TIMER => OffCpuReason::Timer,
+        _ => return None,
+    })
 }
 
 /// Returns a function's name without the suffix that marks a copy made by the compiler

@@ -13,6 +13,7 @@ pub(crate) mod map {
     pub(crate) const RING_ENTRIES: &str = "ring_entries";
     pub(crate) const RULE_LENGTHS: &str = "rule_lengths";
     pub(crate) const SPANS: &str = "spans";
+    pub(crate) const STACKS: &str = "stacks";
     pub(crate) const STATES: &str = "states";
     pub(crate) const SUMS: &str = "sums";
     pub(crate) const THREAD_NAMES: &str = "thread_names";

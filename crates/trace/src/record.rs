@@ -224,6 +224,22 @@ pub struct CpuState {
     pub end_tgid: u32,
     /// Name of that thread.
     pub end_comm: [u8; 16],
+    /// Number of system calls that any thread has entered on this CPU.
+    pub calls: u64,
+    /// What the thread does if it is followed: `CALL_USER`, or a system call's number plus `CALL_FIRST`. Otherwise 0.
+    pub call: u32,
+    /// Number of the thread's system calls in `short_calls`.
+    pub short_count: u32,
+    /// While the thread is in a system call: start of this part of the call, in ns.
+    pub call_since: u64,
+    /// `child` of the bottom frame at that time.
+    pub call_child: u64,
+    /// Time in system calls that the thread has spent since it arrived and that was not recorded individually, in ns.
+    pub short_calls: u64,
+    /// Expiry that the thread has asked for in its current timed sleep, in ns, or 0.
+    pub asked: i64,
+    /// Latest expiry that its timer slack allows, in ns.
+    pub latest: i64,
     /// Scratch space: one bit for each rule that matches the current delay.
     pub fitting: u32,
     /// Scratch space: one bit for each rule that the current delay triggers.
@@ -231,11 +247,12 @@ pub struct CpuState {
 }
 
 layout! {
-    CpuState 512: stack 0, depth 256, opened 264, last 272, head 280, numbers 288, events 296,
+    CpuState 568: stack 0, depth 256, opened 264, last 272, head 280, numbers 288, events 296,
     thread 304, seen 312, seen_child 320, lost 328, lost_self 336, mismatched 344, folded 352,
     unfollowed 360, missed 368, ticks_stopped 376, raised 384, switches 400, cut 408, seen_tgid 416,
     at_functions 420, seen_comm 424, burst_began 440, burst 448, suppressed 456, ended 464,
-    end_thread 472, end_tid 480, end_tgid 484, end_comm 488, fitting 504, firing 508,
+    end_thread 472, end_tid 480, end_tgid 484, end_comm 488, calls 504, call 512, short_count 516,
+    call_since 520, call_child 528, short_calls 536, asked 544, latest 552, fitting 560, firing 564,
 }
 
 /// `struct cpu_control`.
@@ -288,12 +305,29 @@ pub struct FollowedThread {
     pub tgid: u32,
     /// Set of the bits in [`flag`] that its spans have.
     pub flags: u32,
+    /// Key of the stack with which the thread left its CPU plus 1, or 0 if unknown.
+    pub stack: u32,
+    /// System call in which the thread left its CPU, as in [`CpuState`].
+    pub call: u32,
+    /// Total time in system calls that were not recorded individually, in ns.
+    pub short_calls: u64,
+    /// Number of those system calls.
+    pub short_count: u64,
+    /// Expiry that the thread's current timed sleep asked for, in ns, or 0.
+    pub asked: i64,
+    /// Latest expiry that its timer slack allows, in ns.
+    pub latest: i64,
+    /// When a freezer last tried to freeze the thread while it was off its CPU, in ns.
+    pub frozen_at: u64,
+    /// Whether the thread was frozen when its wake-up began.
+    pub woken_frozen: u64,
     /// As in [`SpanRecord`].
     pub comm: [u8; 16],
 }
 
 layout! {
-    FollowedThread 40: since 0, detail 8, cpu 12, tgid 16, flags 20, comm 24,
+    FollowedThread 96: since 0, detail 8, cpu 12, tgid 16, flags 20, stack 24, call 28,
+    short_calls 32, short_count 40, asked 48, latest 56, frozen_at 64, woken_frozen 72, comm 80,
 }
 
 /// `struct trigger_record`.
@@ -441,6 +475,21 @@ pub const NAME_SLOTS: usize = 32768;
 /// Upper limit for softirq numbers (a power of two).
 pub const SOFTIRQS: usize = 16;
 
+/// First of the bits in a wait's `detail` with the system call, as in `call` of [`CpuState`].
+pub const CALL_SHIFT: usize = 8;
+
+/// First of the bits in a wait's `detail` with the key of a stack plus 1.
+pub const STACK_SHIFT: usize = 32;
+
+/// Maximum number of frames in a stack.
+pub const STACK_DEPTH: usize = 48;
+
+/// Number of buckets for stacks (a power of two).
+pub const STACKS: usize = 4096;
+
+/// Minimum length in ns of a part of a system call that is recorded individually.
+pub const CALL_LONG_NS: usize = 50000;
+
 /// Number of bits of a time in a [`RingEntry`], including the sign: up to 9 minutes.
 pub const RING_TIME_BITS: usize = 40;
 
@@ -500,16 +549,38 @@ pub mod detail {
     pub const DISK: u64 = 7;
     /// A thread in an uninterruptible sleep that is not for a disk.
     pub const LOCK: u64 = 8;
-    /// A thread that is stopped or frozen.
+    /// A thread that is stopped.
     pub const STOPPED: u64 = 9;
+    /// A thread that is frozen.
+    pub const FROZEN: u64 = 10;
     /// State of a followed thread that has had no event yet.
-    pub const UNSEEN: u64 = 10;
+    pub const UNSEEN: u64 = 11;
     /// State of a thread whose children will be followed, but not the thread itself.
-    pub const PARENT: u64 = 11;
+    pub const PARENT: u64 = 12;
     /// An empty wait that marks when a new thread takes over a thread ID.
-    pub const REBORN: u64 = 12;
+    pub const REBORN: u64 = 13;
     /// Unknown, because the thread's switch away from its CPU was not reported.
-    pub const MISSED: u64 = 13;
+    pub const MISSED: u64 = 14;
+    /// A thread whose own deadline budget is used up.
+    pub const DEADLINE: u64 = 15;
+    /// Time from the expiry that a sleeping thread had asked for to its wake-up.
+    pub const TIMER: u64 = 16;
+    /// Not an interval: the system calls of a thread that exits, see [`ShortCalls`].
+    pub const SHORT_CALLS: u64 = 17;
+    /// A thread in a system call, whose number is in the low 16 bits.
+    pub const CALL: u64 = 1048576;
+    /// Bit added to `CALL` if the number is that of a 32-bit system call.
+    pub const CALL_COMPAT: u64 = 65536;
+}
+
+/// What a followed thread on a CPU does: a value of `call` in [`CpuState`].
+pub mod call {
+    /// The thread is not followed.
+    pub const UNFOLLOWED: u64 = 0;
+    /// A followed thread runs in user mode, or it is unknown where it runs.
+    pub const USER: u64 = 1;
+    /// Added to the number of the system call in which a followed thread runs.
+    pub const FIRST: u64 = 2;
 }
 
 /// Flags that select the actions of the BPF programs.
@@ -518,6 +589,8 @@ pub mod run {
     pub const RECORD: u64 = 1;
     /// Also record what followed threads do while off CPU.
     pub const FOLLOW: u64 = 2;
+    /// Also watch the system calls of followed threads.
+    pub const CALLS: u64 = 8;
     /// Put the flight recorder's sums into the second table.
     pub const SECOND: u64 = 4;
 }

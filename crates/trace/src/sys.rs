@@ -310,7 +310,7 @@ impl SharedArray<CpuControl> {
 
     /// Selects what the BPF programs on CPU `index` do: a set of [`run`] flags, or 0 to do nothing.
     pub(crate) fn set_running(&self, index: usize, running: u64) {
-        let known = run::RECORD | run::FOLLOW | run::SECOND;
+        let known = run::RECORD | run::FOLLOW | run::SECOND | run::CALLS;
         debug_assert_eq!(running & !known, 0, "unknown bits");
         let entry = self.entry(index).as_ptr();
         // SAFETY: the field lies within a mapped entry.

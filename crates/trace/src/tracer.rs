@@ -6,24 +6,27 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 
 use aya::Ebpf;
-use aya::maps::Map;
+use aya::maps::{Map, StackTraceMap};
 use ticktax_model::hook::Hook;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::Row;
 use ticktax_model::{Cpu, CpuList, Nanos, SourceTable};
 
+use crate::calls::Calls;
 use crate::close::{monotonic, sleep_until};
 use crate::decode::{Decoder, EDGES};
 use crate::error::TraceError;
 use crate::flight::Tables;
 use crate::follow::FirstStates;
-use crate::load::{Loaded, Sizes, TraceSettings, load};
+use crate::hooks::HOOKS;
+use crate::load::{Loaded, Sizes, TraceSettings, load, withdraw};
 use crate::names::Names;
 use crate::nudge::nudge;
 use crate::object::map;
+use crate::places::Places;
 use crate::record::{
     CpuControl, CpuState, MAX_CPUS, OPENING, RingEntry, RuleHistogram, SpanRecord, SumRecord,
-    ThreadName, run,
+    ThreadName,
 };
 use crate::sys::{self, Shared, SharedArray};
 
@@ -60,6 +63,7 @@ pub struct Tracer {
     pub(crate) sealed: bool,
     pub(crate) decoder: Decoder,
     pub(crate) first_states: FirstStates,
+    pub(crate) calls: Calls,
     pub(crate) tails: Vec<u64>,
     /// State of the flight recorder's two tables of sums.
     pub(crate) tables: Tables,
@@ -121,6 +125,10 @@ impl Tracer {
         } else {
             0
         };
+        let stacks = programs.take_map(map::STACKS).filter(|_| sizes.following);
+        let stacks = stacks.and_then(|stacks| StackTraceMap::try_from(stacks).ok());
+        let mut decoder = Decoder::new(names, std::process::id(), PROBE_PREFIX);
+        decoder.set_places(Places::new(stacks));
         Ok(Self {
             spans: shared(&mut programs, map::SPANS, sizes.span_entries())?,
             entries: shared(&mut programs, map::RING_ENTRIES, sizes.ring_entries())?,
@@ -133,8 +141,9 @@ impl Tracer {
             programs,
             sizes,
             sealed: !settings.stores_in_order,
-            decoder: Decoder::new(names, std::process::id(), PROBE_PREFIX),
+            decoder,
             first_states: FirstStates::default(),
+            calls: Calls::new(attached.contains(&Hook::SystemCalls)),
             tails: vec![0; sizes.cpus],
             tables: Tables::default(),
             window: vec![None; windowed],
@@ -166,6 +175,18 @@ impl Tracer {
     /// Returns the blind spots that the tracer has on this kernel.
     pub fn limitations(&self) -> &[Limitation] {
         &self.limitations
+    }
+
+    /// Adds a blind spot that became known during the recording.
+    pub(crate) fn limit(&mut self, limitation: Limitation) {
+        self.limitations.push(limitation);
+    }
+
+    /// Detaches the programs of a hook.
+    pub(crate) fn detach(&mut self, hook: Hook) {
+        let programs = HOOKS.iter().filter(|programs| programs.hook == hook);
+        programs.for_each(|programs| withdraw(&mut self.programs, programs));
+        self.attached.retain(|&attached| attached != hook);
     }
 
     /// Returns whether every entry into the kernel is watched.
@@ -204,11 +225,10 @@ impl Tracer {
     pub fn start(&mut self, watched: &CpuList, online: &CpuList) -> CpuList {
         let cpus = watched.iter().map(Cpu::index);
         let cpus: Vec<usize> = cpus.filter(|&cpu| cpu < self.sizes.cpus).collect();
-        let follow = u64::from(self.sizes.following) * run::FOLLOW;
         for &cpu in &cpus {
             self.controls.set_since(cpu, u64::MAX);
             self.controls.set_until(cpu, u64::MAX);
-            self.controls.set_running(cpu, run::RECORD | follow);
+            self.controls.set_running(cpu, self.actions());
         }
         let late = nudge(online);
         let since = monotonic() + AHEAD;
@@ -258,8 +278,7 @@ impl Tracer {
     /// For tests: ends the effect of [`Tracer::pause`].
     #[doc(hidden)]
     pub fn resume(&mut self, cpu: Cpu) {
-        let follow = u64::from(self.sizes.following) * run::FOLLOW;
-        self.controls.set_running(cpu.index(), run::RECORD | follow);
+        self.controls.set_running(cpu.index(), self.actions());
     }
 
     /// Returns the calling thread's nice value, from -20 to 19.
@@ -299,6 +318,7 @@ impl Tracer {
         sources: &mut SourceTable,
         sink: &mut dyn FnMut(&SourceTable, &Row),
     ) -> bool {
+        self.check_cost_of_calls(now);
         let is_behind = self.drain_rings(monotonic(), most, sources, sink);
         if self.sizes.summing && now - self.window_begin >= self.window_length {
             self.drain_sums(now, sources, sink);
@@ -360,7 +380,9 @@ impl Tracer {
             let Some(record) = record.filter(|record| end_of(record) <= until) else {
                 break;
             };
-            if let Some(record) = self.first_states.complete(record) {
+            if !self.calls.take(&record)
+                && let Some(record) = self.first_states.complete(record)
+            {
                 let row = self.decoder.row(sources, &record);
                 sink(sources, &row);
             }

@@ -54,6 +54,9 @@ fn machine_limitations() -> Vec<Limitation> {
             kept: Nanos::from_millis(3_200),
         },
         Limitation::FunctionNamesHidden,
+        Limitation::SystemCallsUnwatched {
+            calls_per_s: 412_000,
+        },
         Limitation::NotVerified,
         unread(Unreadable::NeedsRoot),
         unread(Unreadable::NeedsSyslog),

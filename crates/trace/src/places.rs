@@ -1,0 +1,212 @@
+//! Finds out from a thread's kernel stack where the thread waits.
+//!
+//! The innermost functions of a stack belong to the scheduler, and are the same for every wait. The
+//! first function below them says best on what the thread waits, for example `pipe_read`. If it
+//! belongs to a lock or to another general way to wait, the function that called it is needed as
+//! well. The outermost functions say how the thread entered the kernel.
+
+use std::collections::HashMap;
+
+use aya::maps::{MapData, StackTraceMap};
+use ticktax_model::victim::PAGE_FAULT_ENTRY;
+
+/// Prefixes of functions of the scheduler, in which every thread waits.
+const SCHEDULER: [&str; 9] = [
+    "__cond_resched",
+    "__schedule",
+    "freezable_schedule",
+    "io_schedule",
+    "msleep",
+    "preempt_schedule",
+    "rt_mutex_schedule",
+    "schedule",
+    "usleep_range",
+];
+
+/// Function that switches to the next thread. Functions above it belong to the tracer.
+const SWITCH: &str = "__schedule";
+
+/// Prefixes of functions that wait for any caller: locks, completions, bits of pages and buffers.
+const GENERAL: [&str; 30] = [
+    "__down",
+    "__folio_lock",
+    "__lock_buffer",
+    "__lock_page",
+    "__mutex_lock",
+    "__percpu_down",
+    "__rt_mutex",
+    "__rwsem",
+    "__wait_for_common",
+    "__wait_on_b",
+    "__wait_rcu_gp",
+    "__ww_mutex",
+    "bit_wait",
+    "do_wait_for_common",
+    "down_",
+    "folio_lock",
+    "folio_wait_",
+    "lock_page",
+    "mutex_lock",
+    "out_of_line_wait_on_bit",
+    "percpu_down",
+    "percpu_rwsem_wait",
+    "rt_mutex_",
+    "rt_spin_lock",
+    "rtlock_",
+    "rwbase_",
+    "rwsem_",
+    "wait_for_co",
+    "wait_on_",
+    "ww_mutex_",
+];
+
+/// Prefixes of the functions that implement a system call. The rest of their name is the name of
+/// the call.
+const CALLS: [&str; 11] = [
+    "__x64_sys_",
+    "__arm64_sys_",
+    "__ia32_sys_",
+    "__ia32_compat_sys_",
+    "__arm64_compat_sys_",
+    "__se_compat_sys_",
+    "__do_compat_sys_",
+    "__se_sys_",
+    "__do_sys_",
+    "__sys_",
+    "ksys_",
+];
+
+/// Functions that one or two system calls end with calling, and the more common of these calls. The
+/// compiler replaces such a call by a jump, so the function of the system call is not on the stack.
+const LAST_CALLED: [(&str, &str); 7] = [
+    ("core_sys_select", "select"),
+    ("do_epoll_wait", "epoll_wait"),
+    ("do_futex", "futex"),
+    ("do_sys_poll", "poll"),
+    ("kernel_wait4", "wait4"),
+    ("kernel_waitid", "waitid"),
+    ("vm_mmap_pgoff", "mmap"),
+];
+
+/// Functions of a page fault, on x86 and arm64.
+const FAULTS: [&str; 6] = [
+    "asm_exc_page_fault",
+    "do_mem_abort",
+    "do_page_fault",
+    "do_user_addr_fault",
+    "exc_page_fault",
+    "handle_mm_fault",
+];
+
+/// Functions in which a freezer makes a thread wait: that of version 1 and of the system, and that
+/// of version 2.
+const FREEZERS: [&str; 2] = ["__refrigerator", "do_freezer_trap"];
+
+/// Where a thread waits, as far as its stack shows it. Each part is empty if it is unknown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// System call, or [`PAGE_FAULT_ENTRY`].
+    pub(crate) call: String,
+    /// Function that waits.
+    pub(crate) function: String,
+    /// If `function` is a general one, the function that called it.
+    pub(crate) caller: String,
+    /// Whether a freezer has stopped the thread. The other parts are then empty.
+    pub(crate) is_frozen: bool,
+}
+
+fn has_prefix(function: &str, prefixes: &[&str]) -> bool {
+    prefixes.iter().any(|prefix| function.starts_with(prefix))
+}
+
+fn is_general(function: &str) -> bool {
+    function == "down" || has_prefix(function, &GENERAL)
+}
+
+/// Returns the name of the system call that a function implements, if it implements one.
+fn call_of(function: &str) -> Option<&str> {
+    let mut calls = CALLS.iter();
+    calls.find_map(|prefix| function.strip_prefix(prefix))
+}
+
+impl Place {
+    /// Determines the place from the functions on a stack, innermost first.
+    pub(crate) fn from_stack(functions: &[&str]) -> Self {
+        let switch = functions.iter().position(|&function| function == SWITCH);
+        let Some(switch) = switch else {
+            return Self::default();
+        };
+        let functions = &functions[switch..];
+        if functions.iter().any(|name| FREEZERS.contains(name)) {
+            return Self {
+                is_frozen: true,
+                ..Self::default()
+            };
+        }
+        let entry = || functions.iter().any(|name| FAULTS.contains(name));
+        let call = functions.iter().rev().find_map(|name| call_of(name));
+        let last_called = || {
+            let mut pairs = LAST_CALLED.iter();
+            pairs.find_map(|(name, call)| functions.contains(name).then_some(*call))
+        };
+        let call = call.or_else(last_called);
+        let call = call.or_else(|| entry().then_some(PAGE_FAULT_ENTRY));
+        let is_place = |name: &&&str| call_of(name).is_none() && !FAULTS.contains(*name);
+        let mut below = functions.iter();
+        let function = below.find(|name| !has_prefix(name, &SCHEDULER));
+        let function = function.filter(is_place).copied();
+        let caller = match function {
+            Some(function) if is_general(function) => below.find(|name| !is_general(name)),
+            _ => None,
+        };
+        let owned = |name: Option<&str>| name.unwrap_or_default().to_owned();
+        Self {
+            call: owned(call),
+            function: owned(function),
+            caller: owned(caller.filter(is_place).copied()),
+            is_frozen: false,
+        }
+    }
+}
+
+/// The places of all stacks that the tracer has seen, by the key that the BPF programs use.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    stacks: Option<StackTraceMap<MapData>>,
+    known: HashMap<u32, Place>,
+}
+
+impl Places {
+    /// Creates the places of the stacks in a map, whose stacks are never replaced.
+    pub(crate) fn new(stacks: Option<StackTraceMap<MapData>>) -> Self {
+        Self {
+            stacks,
+            known: HashMap::new(),
+        }
+    }
+
+    /// Returns the place of the stack with this key. `name` returns the name of the function that
+    /// contains an address.
+    pub(crate) fn get<'a>(
+        &mut self,
+        key: u32,
+        name: impl Fn(u64) -> Option<&'a str>,
+    ) -> Option<&Place> {
+        let stacks = self.stacks.as_ref()?;
+        let place = self.known.entry(key).or_insert_with(|| {
+            let Ok(stack) = stacks.get(&key, 0) else {
+                return Place::default();
+            };
+            let addresses = stack.frames().iter().map(|frame| frame.ip);
+            let functions = addresses.take_while(|&ip| ip != 0).map(|ip| {
+                // A return address may be the first byte after the function that made the call.
+                name(ip.wrapping_sub(1)).unwrap_or_default()
+            });
+            Place::from_stack(&functions.collect::<Vec<_>>())
+        });
+        Some(place)
+    }
+}
+
+#[cfg(test)]
+mod tests;
